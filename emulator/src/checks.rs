@@ -1,27 +1,26 @@
-//! What the emulator can look for beyond what a device does. The checks belong to a device's memory
-//! ([`crate::memory::Memory::checked`]), since what was written has to be known from the start; modules that are
-//! loaded over such memory carry the checks in their code, and all others run as if there were none. What is found ends
-//! the launch as [`crate::fault::FaultKind::LaunchFailed`].
+//! Optional checks beyond those of a GPU. They belong to the memory of a device ([`crate::memory::Memory::checked`]), because
+//! writes must be known from the start. Modules that are loaded for such memory have the checks in their code; all others
+//! run without any. A finding ends the launch as [`crate::fault::FaultKind::LaunchFailed`].
 //!
-//! Races are those of shared memory. Two accesses of one byte by different threads of a block, at least one of which
-//! writes, are a race unless something orders them: a barrier of the block or of the warp, an operation of several lanes
-//! such as a shuffle, or an atomic, volatile or otherwise strong operation on a place in memory that one thread makes
-//! behind its access and the other before its own. Strong accesses are no race among themselves. Nor are two writes of
-//! the same value. Lanes that run in step are not in order by that. So much is not found: a race that a strong operation
-//! without the fence that it would need hides, one between lanes of different warps that a barrier passed in part, and an
-//! asynchronous copy that nobody has waited for.
+//! Races are those in shared memory. Two accesses to one byte by different threads of a block, at least one of them a
+//! write, are a race unless they are ordered. A barrier of the block or of the warp orders them, and so does an operation
+//! of several lanes, such as a shuffle. An atomic, volatile or otherwise strong operation on one place in memory orders
+//! them if one thread does it after its access and the other before its own. Strong accesses do not race with each other,
+//! and neither do two writes of the same value. Lanes that run in step are not ordered by that. The check does not find a
+//! race that is hidden by a strong operation without its required fence, a race between lanes of different warps that
+//! passed a barrier in part, or an asynchronous copy that has not been waited for.
 //!
-//! Memory is initialised by kernels, copies and fills; copies on the device hand on what is known. Variables of a module
-//! are initialised. Every byte of a load counts, also where a vector or a structure has bytes that nobody wants.
+//! Kernels, copies and fills initialise memory; a copy on the device copies this state too. Variables of a module are
+//! initialised. Every byte of a load counts, including unused bytes of a vector or a structure.
 
 use thiserror::Error;
 
 /// Which checks are on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
-    /// Accesses of shared memory by threads of a block with nothing between that orders them.
+    /// Unsynchronized accesses of a block's threads to shared memory.
     pub races: bool,
-    /// Loads of bytes that nobody has written.
+    /// Loads of bytes that were never written.
     pub uninitialised: bool,
 }
 

@@ -83,7 +83,7 @@ impl Fault {
         let _ = write!(report, "\n  block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz})");
         match place.others {
             0 => {}
-            1 => report.push_str(" and another one of its warp"),
+            1 => report.push_str(" and 1 other of its warp"),
             others => {
                 let _ = write!(report, " and {others} others of its warp");
             }
@@ -143,7 +143,7 @@ fn describe_nearest(Nearest { base, bytes: size, is_host }: Nearest, address: u6
     let offset = address - base;
     if offset >= size {
         return match offset - size {
-            0 => format!("right past the end of {name}"),
+            0 => format!("directly past the end of {name}"),
             distance => format!("{distance} bytes past the end of {name}"),
         };
     }

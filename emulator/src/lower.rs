@@ -101,7 +101,7 @@ fn check_target(tree: &Tree, device: ComputeCapability) -> Result<(), LoadError>
     let wanted = ComputeCapability { major: target.major, minor: target.minor };
     if wanted > device || target.exact && wanted != device {
         let message = format!(
-            "the text is for sm_{}{}{}, the device is sm_{}{}",
+            "the text targets sm_{}{}{}, but the device is sm_{}{}",
             wanted.major,
             wanted.minor,
             if target.exact { "a" } else { "" },

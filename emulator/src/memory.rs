@@ -5,8 +5,8 @@
 //! Data races between kernels are the kernels' business, as on a device: this module only promises that a checked
 //! access touches nothing but the allocation it was checked against.
 //!
-//! So that mistakes come to light, a gap that nobody may touch follows each allocation, and what was freed is used
-//! again only when there is no other room. Neither counts as used memory, and neither makes an allocation fail.
+//! To reveal mistakes, an inaccessible gap follows each allocation, and freed addresses are reused only when there is
+//! no other room. Neither counts as used memory, and neither makes an allocation fail.
 
 mod arena;
 mod freed;
@@ -135,7 +135,7 @@ impl Memory {
         self.checks
     }
 
-    /// Counts a range as written: someone is about to write it, or it is known to hold zeros.
+    /// Counts a range as written, because a write follows or because it holds zeros.
     pub fn note_written(&self, address: u64, bytes: u64) {
         if let Some(shadow) = &self.shadow {
             shadow.write(address, bytes);

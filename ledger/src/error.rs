@@ -51,6 +51,15 @@ impl LedgerError {
         Self::TimedOut { timeout: QUERY_TIMEOUT }
     }
 
+    /// Whether the ledger's tables do not fit this program, or the user lacks privileges on them.
+    pub fn is_about_tables(&self) -> bool {
+        match self {
+            Self::Schema(_) => true,
+            Self::Database { source, .. } => Disposition::of(source) == Disposition::Schema,
+            _ => false,
+        }
+    }
+
     /// Whether waiting may help: the server is unreachable or starting, and does not refuse the login.
     pub fn may_pass(&self) -> bool {
         match self {
@@ -61,7 +70,7 @@ impl LedgerError {
     }
 }
 
-/// The innermost cause: sqlx's outer texts ("error communicating with database") say less than what lies beneath.
+/// The innermost cause, because sqlx's outer texts ("error communicating with database") explain less.
 fn problem(error: &sqlx::Error) -> String {
     match error {
         sqlx::Error::Io(source) => source.to_string(),

@@ -3,12 +3,12 @@
 use chrono::{DateTime, Utc};
 use gpufleet_schema::JobId;
 
-/// When the id says that the job was made. Only a UUIDv7 says so.
+/// The time in the id, which only a UUIDv7 has.
 pub fn time_in_id(job_id: JobId) -> Option<DateTime<Utc>> {
     job_id.made_ms().and_then(DateTime::from_timestamp_millis)
 }
 
-/// The second half of a job's primary key, by which the table is partitioned, unless `job_keys` has another for the job.
+/// The second half of a job's primary key, by which the table is partitioned. `job_keys` may have another one for the job.
 pub fn id_at(job_id: JobId) -> DateTime<Utc> {
     time_in_id(job_id).unwrap_or(DateTime::UNIX_EPOCH)
 }

@@ -4,9 +4,9 @@
 //! outage delays no job. This is the only crate that knows sqlx.
 //!
 //! Queries are checked against the migrations when the crate is compiled, from descriptions stored in `.sqlx/`, so that a
-//! build needs no database. After a change to a query or a migration, write them anew with `cargo xtask sqlx`.
+//! build needs no database. After a change to a query or a migration, write them again with `cargo xtask sqlx`.
 
-// The command line names the library by its crate's name.
+// The modules of the command name the library by its crate's name.
 extern crate self as gpufleet_ledger;
 
 #[doc(hidden)]

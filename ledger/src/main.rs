@@ -1,4 +1,4 @@
-//! `gpufleet-ledger`: the program that keeps the record of jobs.
+//! `gpufleet-ledger`: the program that records jobs in Postgres.
 
 use std::process::ExitCode;
 

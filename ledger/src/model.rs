@@ -17,7 +17,7 @@ pub struct HistoryFilter {
     pub since: Option<DateTime<Utc>>,
     /// All of these.
     pub labels: Vec<(String, String)>,
-    /// At most [`HistoryFilter::LIMIT_MAX`]; more are had by paging.
+    /// At most [`HistoryFilter::LIMIT_MAX`]; further jobs are on the next pages.
     pub limit: u32,
     /// Continues after a page: its [`Page::next`].
     pub before: Option<PageKey>,
@@ -37,7 +37,7 @@ pub struct PageKey {
     pub job_id: JobId,
 }
 
-/// A text that is no [`PageKey`].
+/// A text that is not a [`PageKey`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a page key; use the key that the last list ended with")]
 pub struct InvalidPageKey {
@@ -133,7 +133,7 @@ pub struct FailureRow {
     pub line: Option<u32>,
 }
 
-/// Which workers to list, the latest heard of first. The default lists all.
+/// Which workers to list, the most recently heard first. The default lists all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerFilter {
     pub name: Option<String>,
@@ -174,7 +174,7 @@ pub struct DeviceRow {
     pub compute_capability: [u32; 2],
     pub memory_bytes: u64,
     pub driver_version: u32,
-    /// Why no job runs on it any more.
+    /// Why the device is out of service.
     pub out_of_service: Option<String>,
     /// This and the following fields come from the latest heartbeat; none if the worker does not report them.
     pub jobs_running: Option<u32>,
@@ -189,7 +189,7 @@ pub struct DeviceRow {
     pub power_milliwatts: Option<u32>,
 }
 
-/// How many jobs stand in one state.
+/// The number of jobs in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StateCount {
     pub state: JobState,
@@ -201,7 +201,7 @@ pub struct StateCount {
 pub enum PrefixMatch {
     None,
     One(Box<JobDetail>),
-    /// Several ids begin like this: up to [`PrefixMatch::SHOWN_MAX`] of them, newest first.
+    /// Several ids begin with it: up to [`PrefixMatch::SHOWN_MAX`] of them, newest first.
     Many(Vec<JobId>),
 }
 

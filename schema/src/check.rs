@@ -112,9 +112,9 @@ impl Task<'_> {
             Program::Cubin(image) => ("program.cubin", image.resolved_len(Dtype::U8)),
         };
         match bytes {
-            0 => invalid(field, "is empty"),
+            0 => invalid(field, "empty"),
             1..=PROGRAM_BYTES_MAX => Ok(()),
-            _ => invalid(field, format!("is {bytes} bytes long; the maximum is {PROGRAM_BYTES_MAX}")),
+            _ => invalid(field, format!("{bytes} bytes long; the maximum is {PROGRAM_BYTES_MAX}")),
         }
     }
 
@@ -160,7 +160,7 @@ impl Task<'_> {
             return invalid("arguments", "only catalog kernels take named arguments; use launches[].args");
         }
         match self.launches.len() {
-            0 => return invalid("launches", "is empty; give at least one launch with the entry to run"),
+            0 => return invalid("launches", "empty; give at least one launch with the entry to run"),
             1..=LAUNCHES_MAX => {}
             _ => {
                 return invalid("launches", format!("too many launches; the maximum is {LAUNCHES_MAX}"));
@@ -256,7 +256,7 @@ impl Output<'_> {
 
 fn check_text(field: &str, text: &str) -> Result<(), Invalid> {
     if text.len() > TEXT_BYTES_MAX {
-        return invalid(field, format!("is longer than {TEXT_BYTES_MAX} bytes"));
+        return invalid(field, format!("longer than {TEXT_BYTES_MAX} bytes"));
     }
     match text.chars().find(|c| c.is_control()) {
         Some(control) => invalid(field, format!("contains the control character {control:?}")),
@@ -266,7 +266,7 @@ fn check_text(field: &str, text: &str) -> Result<(), Invalid> {
 
 fn check_name(field: &str, name: &str) -> Result<(), Invalid> {
     if name.is_empty() {
-        return invalid(field, "is empty");
+        return invalid(field, "empty");
     }
     check_text(field, name)
 }

@@ -95,7 +95,7 @@ macro_rules! uuid_id {
 }
 
 uuid_id! {
-    /// Names one job for ever. Chosen by the producer, so that sending a task again can't make a second job.
+    /// Names one job permanently. Chosen by the producer, so that sending a task again can't make a second job.
     JobId, "job id"
 }
 

@@ -116,7 +116,7 @@ macro_rules! described {
 }
 
 described! {
-    JobId, "JobId": |_generator| uuid("Names one job for ever. The producer chooses it; UUID version 7 sorts by time.");
+    JobId, "JobId": |_generator| uuid("Names one job permanently. The producer chooses it; UUID version 7 sorts by time.");
     MessageId, "MessageId": |_generator| uuid("Names one message on the broker.");
     PoolName, "PoolName": |_generator| name("The name of a pool.");
     ClientName, "ClientName": |_generator| name("A producer's name on the replies exchange.");

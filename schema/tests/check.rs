@@ -144,7 +144,7 @@ fn an_entry_is_a_symbol_or_in_cuda_cpp_a_name_expression() {
         let change = |task: &mut Task<'static>| (task.program, task.launches[0].entry) = (source(), strange.into());
         refused(change, entry, told);
     }
-    refused(|task| task.launches[0].entry = String::new(), entry, "is empty");
+    refused(|task| task.launches[0].entry = String::new(), entry, "empty");
     refused(|task| task.launches[0].entry = "k".repeat(1025), entry, "the maximum is 1024");
 }
 
@@ -213,9 +213,9 @@ fn names_must_resolve_and_be_unique() {
     refused(|task| task.outputs = vec!["z".into()], "outputs[0]", "the task has no buffer named \"z\"");
     refused(|task| task.outputs.push("x".into()), "outputs[1]", "twice");
     refused(|task| task.buffers.push(task.buffers[0].clone()), "buffers[1].name", "two buffers are named \"x\"");
-    refused(|task| task.launches.clear(), "launches", "is empty");
+    refused(|task| task.launches.clear(), "launches", "empty");
     refused(|task| task.name = Some("a\u{1b}[31m".into()), "name", "control character");
-    refused(|task| task.program = Program::Ptx("".into()), "program.ptx", "is empty");
+    refused(|task| task.program = Program::Ptx("".into()), "program.ptx", "empty");
     refused(|task| task.arguments = [("a".into(), Number::Signed(1))].into(), "arguments", "only catalog kernels");
     refused(
         |task| task.launches[0].args = vec![Arg::Scalar(Dtype::U32, Number::Float(0.5))],

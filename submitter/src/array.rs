@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_come_back_as_their_own_type_only() {
+    fn elements_are_returned_only_as_their_own_type() {
         let array = Array::from_slice(&[1.5_f32, 2.5]).reshape(vec![1, 2]).unwrap();
         assert_eq!(array.to_vec::<f32>().unwrap(), [1.5, 2.5]);
         assert_eq!(array.to_vec::<i32>().unwrap_err().to_string(), "the array holds f32, not i32");

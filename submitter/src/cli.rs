@@ -1,7 +1,7 @@
 //! The command line: from what was typed to an exit code.
 //!
-//! [`options`] is what was typed, each command's file is what it means and does, [`complaint`] is how failures are told and
-//! [`exit`] what a script sees of them. Data goes to stdout and nothing else does.
+//! [`options`] has the options as typed, and each command's file interprets and runs them. [`complaint`] renders errors for
+//! people, and [`exit`] lists the codes for scripts. Only data goes to stdout.
 
 use clap::{CommandFactory as _, Parser};
 use gpufleet_transport::LOG_DIRECTIVE;
@@ -51,7 +51,7 @@ pub fn run() -> Exit {
     let options = match Options::try_parse() {
         Ok(options) => options,
         Err(error) => {
-            // Help and version are data, the rest is for stderr; clap knows. A closed pipe has nobody to tell.
+            // clap prints help and version to stdout, and errors to stderr. Nothing can report a failure to print.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage } else { Exit::Success };
         }
@@ -86,13 +86,13 @@ fn block_on(command: impl Future<Output = Result<Exit, Complaint>>) -> Result<Ex
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Complaint::new(Exit::Internal, format!("failed to start: {error}")))?;
     let result = runtime.block_on(command);
-    // The process ends, and the runtime with it. Stopped before, it would wait for a name lookup that hangs, and lapin's thread would panic
-    // where a connection attempt is still under way.
+    // The runtime ends with the process. Shutting it down would wait for a hanging name lookup, and lapin's thread would panic during a
+    // connection attempt.
     std::mem::forget(runtime);
     result
 }
 
-/// Warnings of the libraries would interrupt what the command says; whoever wants them names a filter.
+/// Off by default, because log lines of libraries would mix with the command's own messages.
 fn start_log() {
     let filter = EnvFilter::try_from_env(environment::LOG).unwrap_or_else(|_| EnvFilter::new("off"));
     let filter = filter.add_directive(LOG_DIRECTIVE.parse().expect("the constant is a well-formed directive"));

@@ -131,7 +131,7 @@ pub enum DeadError {
     /// The new jobs were submitted, but the letter could not be removed.
     #[error("the message was submitted as {}, but is still in the dead-letter queue", ids(.jobs))]
     StillThere { jobs: Vec<JobId> },
-    #[error("the message has been replayed or dropped already")]
+    #[error("the message was already replayed or discarded")]
     Gone,
     #[error("the message is not a task; it came from {}", named(.origin))]
     NoTask { origin: String },

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_every_dtype_survive_the_way_through_bytes() {
+    fn elements_of_every_dtype_round_trip_through_bytes() {
         comes_back(&[true, false]);
         comes_back(&[i8::MIN, 7]);
         comes_back(&[i16::MIN, 7]);

@@ -59,10 +59,21 @@ pub struct FailedJob {
     pub round_trip: Duration,
 }
 
+impl FailedJob {
+    /// How the job ended, for messages: `failed`, `expired`, `was cancelled` or `was dead-lettered`.
+    pub fn ended(&self) -> &'static str {
+        match self.state {
+            AttemptState::Cancelled => "was cancelled",
+            AttemptState::Dead => "was dead-lettered",
+            other => other.name(),
+        }
+    }
+}
+
 /// Why a wait ended without a result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum JobError {
-    #[error("job {} {}{}", .0.job_id, .0.state, .0.failure.as_ref().map(|failure| format!(": {}", failure.message)).unwrap_or_default())]
+    #[error("job {} {}{}", .0.job_id, .0.ended(), .0.failure.as_ref().map(|failure| format!(": {}", failure.message)).unwrap_or_default())]
     Failed(Box<FailedJob>),
     /// The job has not ended, or the client still reads its large outputs. Wait again, or find the outcome in the
     /// ledger by id.

@@ -369,7 +369,7 @@ impl Job {
         }
         for (index, draft) in self.launches.into_iter().enumerate() {
             if !draft.has_grid {
-                let problem = "is missing; say how many threads to cover, or how many blocks".to_owned();
+                let problem = "missing; say how many threads to cover, or how many blocks".to_owned();
                 return Err(Invalid { field: format!("launches[{index}].grid"), problem }.into());
             }
             self.task.launches.push(draft.launch);

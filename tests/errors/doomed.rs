@@ -1,4 +1,4 @@
-//! Jobs that a fleet refuses or dead-letters. Each function puts the fleet into a state and runs the command as a user
+//! Jobs that a fleet refuses or dead-letters. Each function puts the fleet into a state and runs a command as a user
 //! does.
 
 use std::path::Path;

@@ -130,6 +130,33 @@ async fn a_command_blocked_by_an_alarm_says_why_and_continues_after_it() {
     ground.check_history(1).await;
 }
 
+/// A submission that the broker never confirms ends at `--timeout`, long before the client stops waiting for the confirm.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_blocked_by_an_alarm_ends_at_its_timeout() {
+    let ground = Ground::breakable("blocked-timeout").await;
+    let folder = tempfile::tempdir().unwrap();
+    ground.watermark("0.0000001").await;
+    let job = ["submit", "mandelbrot", "--arg", "width=8", "--arg", "height=8", "--arg", "centre_x=-0.5"];
+    let more = ["--arg", "centre_y=0.0", "--arg", "step=0.3", "--arg", "max_iterations=50", "--timeout", "2s"];
+    let started = Instant::now();
+    let ended = ground.gpufleet(folder.path(), &[&job[..], &more, &["-o", "json"]].concat()).await;
+    let took = started.elapsed();
+    ground.watermark("0.4").await;
+    assert_eq!(ended.code, 6, "{ended:?}");
+    assert!(took >= Duration::from_secs(2) && took < TOLD_WITHIN, "{took:?}");
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let id = report["job_id"].as_str().unwrap();
+    assert!(report["state"].is_null(), "{report}");
+    let error = format!("the broker did not confirm job {id} within 2s: the broker blocks publishing: low on memory\n");
+    assert!(ended.stderr.contains(&error), "{ended:?}");
+    assert!(ended.stderr.contains("hint: the job may still be submitted, and then it runs later"), "{ended:?}");
+
+    // The broker may accept the message after the alarm. A later job is not affected.
+    let _worker = ground.worker().await;
+    let ended = ground.gpufleet(folder.path(), &[&job[..], &more[..6]].concat()).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+}
+
 const LETTER: &[u8] = b"something that is published before the alarm";
 
 fn letter() -> Message {

@@ -3,8 +3,10 @@
 
 use std::{fs, path::Path};
 
-use gpufleet_tests::{Ended, Ground, gpufleet_command, npy};
+use gpufleet_local::programs;
+use gpufleet_tests::{Ended, Ground, WAIT, gpufleet_command, npy};
 use serde_json::Value;
+use tokio::process::Command;
 
 /// A NumPy file of a vector of floats.
 fn write_floats(path: &Path, values: &[f32]) {
@@ -169,6 +171,27 @@ async fn a_command_before_the_first_worker_names_the_missing_exchange_or_queue()
         assert!(ended.stderr.contains(missing) && ended.stderr.contains("gpufleet-worker run"), "{ended:?}");
     }
     ground.services().broker().delete_vhost(&vhost).await.unwrap();
+}
+
+/// This database has no tables. Tables of another release are reported in the same way.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_and_the_recorder_have_one_exit_code_for_tables_that_do_not_fit() {
+    const TABLES_DO_NOT_FIT: i32 = 11;
+    let ground = Ground::shared("no-tables").await;
+    let database = format!("{}-bare", ground.fleet().space());
+    ground.services().postgres().create_database(&database).await.unwrap();
+    let url = ground.services().postgres().tcp_url(&database);
+    let environment = [("GPUFLEET_DATABASE_URL", url.as_str())];
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [&["history"][..], &["show", "0190a5b8"], &["logs", "0190a5b8"], &["workers"]] {
+        let ended = gpufleet_command(folder.path(), &environment, arguments).await;
+        assert_eq!(ended.code, TABLES_DO_NOT_FIT, "{arguments:?}: {ended:?}");
+        assert!(ended.stderr.contains("create them with `gpufleet-ledger migrate`"), "{ended:?}");
+    }
+    let mut recorder = Command::new(programs::ours(None, "gpufleet-ledger").unwrap());
+    recorder.args(["record", "--database-url", &url, "--amqp-url", &ground.endpoints().amqp_url]).kill_on_drop(true);
+    let recorder = tokio::time::timeout(WAIT, recorder.output()).await.expect("the recorder ends").unwrap();
+    assert_eq!(recorder.status.code(), Some(TABLES_DO_NOT_FIT), "{recorder:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -84,7 +84,7 @@ async fn an_out_of_bounds_store_is_reported_with_its_line_in_cuda_c() {
     assert!(lines[1].starts_with("at kernel.cu:5 (PTX line "), "{report}");
     assert!(lines[1].ends_with(", `st.global.f32`)"), "{report}");
     assert_eq!(lines[2], "block (0, 0, 0), thread (0, 0, 0) and 31 others of its warp");
-    assert!(lines[3].starts_with("right past the end of the 400-byte allocation at 0x"), "{report}");
+    assert!(lines[3].starts_with("directly past the end of the 400-byte allocation at 0x"), "{report}");
     assert_eq!(lines.len(), 4, "{report}");
     ground.check_history(1).await;
 }
@@ -109,7 +109,7 @@ fn bombs() -> [(&'static str, String); 4] {
     ]
 }
 
-/// So many that compiling them one after the other would take longer than any test waits.
+/// Enough programs that compiling them one by one would take longer than any test waits.
 const BOMBS: usize = 400;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -88,19 +88,19 @@ async fn reading_dead_letters_keeps_their_order() {
     let broker = ground.broker().await;
     let ids = dead_letter_many(&broker, MANY).await;
     let looks: [&[&str]; 3] =
-        [&["list", "-o", "json"], &["show", &ids[MANY / 2], "-o", "json"], &["drop", "nothing-like-it"]];
+        [&["list", "-o", "json"], &["show", &ids[MANY / 2], "-o", "json"], &["discard", "nothing-like-it"]];
     for look in looks {
         poll_letters(&broker, MANY).await;
         let looked = dead(&ground, look).await;
-        assert_eq!(looked.code, if look[0] == "drop" { 9 } else { 0 }, "{look:?}: {}", looked.stderr);
+        assert_eq!(looked.code, if look[0] == "discard" { 9 } else { 0 }, "{look:?}: {}", looked.stderr);
         poll_letters(&broker, MANY).await;
         let list = dead(&ground, &["list", "-o", "json"]).await;
         assert_eq!(ids_in(&list), ids, "after {look:?}");
     }
     poll_letters(&broker, MANY).await;
-    let dropped = dead(&ground, &["drop", "--all"]).await;
-    let lines: String = ids.iter().map(|id| format!("dropped {id}\n")).collect();
-    assert_eq!((dropped.code, dropped.stdout), (0, lines), "{}", dropped.stderr);
+    let discarded = dead(&ground, &["discard", "--all"]).await;
+    let lines: String = ids.iter().map(|id| format!("discarded {id}\n")).collect();
+    assert_eq!((discarded.code, discarded.stdout), (0, lines), "{}", discarded.stderr);
     poll_letters(&broker, 0).await;
 }
 
@@ -189,18 +189,18 @@ async fn letters_that_can_not_be_replayed_stay_and_do_not_block_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_malformed_or_unknown_id_drops_no_letter() {
+async fn a_malformed_or_unknown_id_discards_no_letter() {
     let ground = Ground::shared("dead-ids").await;
     let broker = ground.broker().await;
     let id = dead_letter_many(&broker, 1).await.remove(0);
     for (typed, code) in [("", 2), (" ", 2), ("-", 2), (&id[..3], 9), ("ffff", 9)] {
-        let refused = dead(&ground, &["drop", "--", typed]).await;
+        let refused = dead(&ground, &["discard", "--", typed]).await;
         assert_eq!(refused.code, code, "{typed:?}: {}{}", refused.stdout, refused.stderr);
         poll_letters(&broker, 1).await;
     }
     let typed = id.replace('-', "").to_uppercase();
-    let dropped = dead(&ground, &["drop", &typed[..20]]).await;
-    assert_eq!(dropped.stdout, format!("dropped {id}\n"), "{}", dropped.stderr);
+    let discarded = dead(&ground, &["discard", &typed[..20]]).await;
+    assert_eq!(discarded.stdout, format!("discarded {id}\n"), "{}", discarded.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -251,7 +251,7 @@ async fn a_job_that_the_broker_dead_letters_after_a_retry_wait_can_be_replayed()
     let shown = dead(&ground, &["show", &id, "-o", "json"]).await;
     let letter: Value = serde_json::from_str(&shown.stdout).expect(&shown.stderr);
     assert_eq!(letter["origin"], default_queue());
-    assert_eq!(letter["reason"], "buried by the broker: delivery_limit");
+    assert_eq!(letter["reason"], "dead-lettered by the broker: delivery_limit");
     poll_letters(&broker, 1).await;
     let _worker = ground.worker().await;
     let replayed = dead(&ground, &["replay", &id]).await;
@@ -295,7 +295,7 @@ async fn broken_off(ground: &Ground, broker: &Broker) -> (DeadLetters, Proxy) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_requeued_letter_is_not_reported_as_dropped() {
+async fn a_requeued_letter_is_not_reported_as_discarded() {
     let ground = Ground::shared("dead-stale-drop").await;
     let broker = ground.broker().await;
     let (mut dead, _proxy) = broken_off(&ground, &broker).await;

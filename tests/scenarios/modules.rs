@@ -72,7 +72,7 @@ async fn a_restarted_worker_compiles_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn programs_on_disk_stay_within_their_cap() {
+async fn programs_on_disk_stay_within_their_limit() {
     const CAP: u64 = 8 << 10;
     let ground = Ground::shared("modules-cap").await;
     let folder = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ const SEED_VARIABLE: &str = "GPUFLEET_NEMESIS_SEED";
 /// Faults of each seed, all different.
 const ROUNDS: usize = 6;
 const JOBS_EACH: usize = 12;
-/// So many that no job is dead-lettered because other jobs' traps kill its executor.
+/// Enough that no job is dead-lettered because other jobs' traps kill its executor.
 const ATTEMPTS_MAX: u32 = 20;
 
 #[derive(Debug, Clone, Copy)]

@@ -61,7 +61,7 @@ async fn submit_show_and_logs_print_what_cuda_c_printed() {
     ];
 
     let told = ok(ground.gpufleet(folder, &hello).await);
-    let (_, printed) = told.stdout.split_once("printed by its kernels:\n").unwrap_or_else(|| panic!("{told:?}"));
+    let (_, printed) = told.stdout.split_once("printed by the kernels:\n").unwrap_or_else(|| panic!("{told:?}"));
     assert_eq!(sorted_lines(printed), lines.map(|line| format!("  | {line}")));
 
     let json = ok(ground.gpufleet(folder, &[&hello[..], &["-o", "json"]].concat()).await);

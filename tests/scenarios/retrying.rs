@@ -58,8 +58,8 @@ async fn dead_letters_are_listed_shown_replayed_and_discarded() {
     assert_eq!(detail.job.labels["replay-of"], first);
     assert_eq!(ground.final_job(handles[0].id()).await.job.state, JobState::Dead, "an outcome never changes");
 
-    let dropped = ground.gpufleet(folder.path(), &["dead", "drop", "--all"]).await;
-    assert_eq!(dropped.stdout, format!("dropped {second}\n"), "{}", dropped.stderr);
+    let discarded = ground.gpufleet(folder.path(), &["dead", "discard", "--all"]).await;
+    assert_eq!(discarded.stdout, format!("discarded {second}\n"), "{}", discarded.stderr);
     poll_until("nothing left", async || {
         let list = ground.gpufleet(folder.path(), &["dead", "list", "-o", "json"]).await;
         list.stdout.trim() == "[]"

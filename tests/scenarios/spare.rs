@@ -8,7 +8,7 @@ use std::{
 use gpufleet_schema::{AttemptState, FailureCode};
 use gpufleet_tests::{Ground, TestWorker, WAIT, busy, kernels, poll_until, signal};
 
-/// Far more than a spare needs, even on a machine that runs all scenarios at once.
+/// Far more time than a spare needs, even on a machine that runs all scenarios at once.
 const TAKEOVER_MAX: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! A worker that is asked to stop finishes its running jobs, hands back the others, and exits with 0. (fault 44)
+//! A worker that is told to stop finishes its running jobs, requeues the others, and exits with 0. (fault 44)
 
 use gpufleet_local::Signal;
 use gpufleet_schema::{JobState, PoolName, Priority, topology::task_queue};

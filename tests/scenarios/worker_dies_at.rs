@@ -19,7 +19,7 @@ const DIES: &str = "GPUFLEET_WORKER_DIES";
 /// Seeds to run instead of the suite's: `1-200`, or `7` alone.
 const SEEDS: &str = "GPUFLEET_DEATH_SEEDS";
 const SEEDS_OF_SUITE: u64 = 5;
-/// After so many deaths a worker survives. A message that kills fifteen workers is dead-lettered, and each worker
+/// The number of deaths after which a worker survives. A message that kills fifteen workers is dead-lettered, and each worker
 /// receives the messages that the earlier ones left.
 const DEATHS_IN_A_ROW: usize = 10;
 const PLACES: [&str; 5] = ["before-decode", "before-kernel", "after-kernel", "after-reply", "after-events"];

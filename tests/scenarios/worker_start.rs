@@ -27,7 +27,7 @@ async fn a_missing_driver_is_named_with_advice() {
     assert!(said.contains("/nonexistent/libcuda.so.1"), "{said}");
 }
 
-/// The driver is a named pipe without a writer, which blocks the library loader for ever, like a driver that hangs.
+/// The driver is a named pipe without a writer, which blocks the library loader forever, like a driver that hangs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_whose_driver_hangs_can_be_stopped() {
     let ground = Ground::shared("hung-driver").await;

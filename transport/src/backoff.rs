@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn two_backoffs_do_not_wait_in_step() {
+    fn two_backoffs_have_different_delays() {
         let delays = || -> Vec<Duration> {
             let mut backoff = Backoff::default();
             (0..16).map(|_| backoff.next()).collect()

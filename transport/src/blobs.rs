@@ -3,7 +3,7 @@
 //! A blob is a file `sha256-<digits>`. A writer writes it under another name, syncs it to the disk and then renames it, so a file with
 //! that name is always complete. Several writers may therefore store the same blob at once. A reader checks the content against the name.
 //!
-//! Every operation runs on a thread of its own, and the caller gives up when the folder does not respond.
+//! Every operation runs on a separate thread, and its caller gives up if the folder does not respond.
 
 mod file;
 mod prune;

@@ -39,8 +39,8 @@ struct Inner {
 const READ_AHEAD: u16 = 200;
 
 impl Broker {
-    /// Connects once; an unreachable broker is an error after at most `connect_deadline`. Later outages are bridged by reconnecting.
-    /// Cancelling gives the attempt up.
+    /// Connects once; an unreachable broker is an error after at most `connect_deadline`. After later outages it reconnects. Cancelling
+    /// abandons the attempt.
     pub async fn connect(options: Options) -> Result<Self, ConnectError> {
         let link = Link::open(options).await?;
         let publisher = Publisher::start(&link, Purpose::Messages);
@@ -72,8 +72,8 @@ impl Broker {
         topology::declare(&self.inner.link, &Declaration::Pool(pool.clone())).await
     }
 
-    /// Declares a client's reply queue, which goes away when it had no consumer for ten minutes. Needs the exchange of replies, which
-    /// workers declare. Cancelling is harmless.
+    /// Declares a client's reply queue, which expires after ten minutes without a consumer. Needs the exchange of replies, which workers
+    /// declare. Cancelling is harmless.
     pub async fn declare_reply_queue(&self, client: &ClientName) -> Result<(), DeclareError> {
         topology::declare(&self.inner.link, &Declaration::Replies(client.clone())).await
     }

@@ -2,7 +2,7 @@
 //! store, for arrays that are too large for a message.
 //!
 //! This is the only crate that knows lapin and the format of the blob store. It moves message bodies without reading them; their
-//! meaning is defined in [`gpufleet_schema`]. Every wait on the broker has a deadline of its own, because a frozen broker and a blocked
+//! meaning is defined in [`gpufleet_schema`]. Every wait on the broker has a deadline, because a frozen broker and a blocked
 //! connection look alike to TCP: no data arrives and no call fails.
 
 mod backoff;

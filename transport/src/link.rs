@@ -4,7 +4,7 @@
 //! acknowledgements must still get through. Events have a third connection, which opens with the first event: RabbitMQ stops reading
 //! from a connection whose messages a queue does not take, and a ledger queue without a majority must delay no task or reply.
 //! When any of them fails, the link closes all and opens them again with backoff until it is closed. lapin's own recovery is off: it
-//! leaves confirms pending for ever if the broker is frozen.
+//! leaves confirms pending forever if the broker is frozen.
 //!
 //! Users of the link watch [`Link::sessions`]: a session is one set of connections. Channels of an ended session are closed.
 
@@ -223,7 +223,7 @@ impl Link {
         }
     }
 
-    /// A live session, waiting for one if need be.
+    /// A live session. If there is none, this waits for one.
     pub(crate) async fn session(&self, deadline: tokio::time::Instant) -> Result<Arc<Session>, NoSession> {
         let mut sessions = self.sessions();
         let found = async {

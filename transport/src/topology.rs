@@ -407,7 +407,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_queue_that_a_declaration_makes_leads_back_to_it() {
+    fn the_name_of_every_declared_queue_leads_to_its_declaration() {
         let all = [
             Declaration::Base,
             Declaration::Ledger,
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn classic_task_queues_carry_no_argument_that_only_quorum_queues_know() {
+    fn classic_task_queues_have_no_arguments_of_quorum_queues() {
         let pool = PoolName::default();
         let [queue, _] = task_queue(&pool, Priority::Normal, QueueKind::Classic);
         let Action::Queue { arguments, .. } = queue.action else { panic!("a queue comes first") };

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_url_leaves_out_takes_the_usual_values() {
+    fn omitted_parts_of_a_url_have_defaults() {
         for text in
             ["amqp://localhost", "amqp://localhost/", "amqp://localhost:5672/%2f", "amqp://guest:guest@localhost"]
         {

@@ -6,6 +6,7 @@ mod keys;
 mod pool;
 mod size;
 mod time;
+mod value;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -68,7 +69,7 @@ Examples:
     gpufleet-worker run --pool vetted:allow=signed --trusted-key vetted.key.pub \\
         --blobs /srv/gpufleet/blobs --metrics 127.0.0.1:9464
 
-Sizes take KiB, MiB or GiB (512MiB); without a unit they are bytes. Times take s, m, h or d (30s, 1h 30m).
+Sizes take the units KiB, MiB and GiB (512MiB), or are in bytes. Times take s, m, h and d (30s, 1h 30m).
 RUST_LOG sets the log levels, as in RUST_LOG=gpufleet_worker=debug.";
 
 /// Options of `gpufleet-worker run`.
@@ -89,19 +90,19 @@ pub struct Options {
     /// AMQP heartbeat interval, as in 10s
     ///
     /// A connection that is silent for two intervals counts as lost. The broker then redelivers its jobs to other workers.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration, help_heading = heading::BROKER)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = value::duration, help_heading = heading::BROKER)]
     heartbeat: Duration,
 
     /// Republish jobs without the AMQP user-id property
     ///
-    /// Needed if the broker knows this connection's user by another name than the URL, and therefore rejects the property. The ledger
-    /// then no longer records whose job a republished job is.
+    /// Needed if the broker's name for the user differs from the one in the URL, because it then rejects the property. The ledger no
+    /// longer records the owner of a republished job.
     #[arg(long, env = env::NO_USER_ID, help_heading = heading::BROKER)]
     no_user_id: bool,
 
     /// Pool to serve, with optional settings, as in team-a:weight=3,memory=50%; repeatable
     ///
-    ///   weight=N           share of the device time while several pools have work [default: 1]
+    ///   weight=N           share of the device time if several pools have work [default: 1]
     ///   memory=N%          memory guaranteed on each device; lent after one second without work
     ///   allow=catalog      run catalog kernels only
     ///   allow=signed       also run programs signed by a trusted key (see --trusted-key)
@@ -111,7 +112,7 @@ pub struct Options {
     ///   queue-default=TIME queue limit of a job that sets none [default: unlimited]
     ///   queue-max=TIME     longest queue limit a job may ask for; a job that asks for more fails
     ///
-    /// GPUFLEET_POOLS separates several pools by spaces.
+    /// In GPUFLEET_POOLS, separate several pools with spaces.
     #[arg(
         long = "pool",
         value_name = "POOL",
@@ -145,9 +146,9 @@ pub struct Options {
     #[arg(long, value_name = "DEVICES", env = env::DEVICES, default_value = "all", help_heading = heading::DEVICES)]
     devices: DeviceChoice,
 
-    /// NVML library, the source of temperature, power and utilization in heartbeats
+    /// NVML library, from which heartbeats get temperature, power and utilization
     ///
-    /// NVML also lists the MIG slices of GPUs. [default: libnvidia-ml.so.1; none with --cuda emulated]
+    /// The worker also finds the MIG slices of GPUs through NVML. [default: libnvidia-ml.so.1; none with --cuda emulated]
     #[arg(long, value_name = "LIBRARY", env = env::NVML, help_heading = heading::DEVICES)]
     nvml: Option<String>,
 
@@ -156,27 +157,27 @@ pub struct Options {
         long,
         value_name = "N",
         default_value_t = PLACES_DEFAULT,
-        value_parser = clap::value_parser!(u32).range(1..=256),
+        value_parser = value::whole(1_u32..=256),
         help_heading = heading::DEVICES
     )]
     jobs_per_device: u32,
 
     /// Spare executors per device: 0, or 1 to replace a killed executor at once
     ///
-    /// A spare holds a CUDA context, and so takes device memory. [default: 1 on the emulated device and on GPUs with at least 16 GiB,
+    /// A spare executor holds a CUDA context, which takes device memory. [default: 1 on the emulated device and on GPUs with at least 16 GiB,
     /// else 0]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1), help_heading = heading::PREFETCH)]
+    #[arg(long, value_name = "N", value_parser = value::whole(0_u32..=1), help_heading = heading::PREFETCH)]
     spare_executors: Option<u32>,
 
     /// Maximum number of messages to prefetch for each pool and priority
     ///
-    /// The worker prefetches less when jobs are long: about as many messages as a few tens of milliseconds need. Prefetched jobs are
-    /// unavailable to other workers.
+    /// The worker prefetches less if jobs are long: enough messages for a few tens of milliseconds of work. Prefetched jobs are unavailable
+    /// to other workers.
     #[arg(
         long,
         value_name = "N",
         default_value_t = PREFETCH_DEFAULT,
-        value_parser = clap::value_parser!(u16).range(1..),
+        value_parser = value::whole(1..=u16::MAX),
         help_heading = heading::PREFETCH
     )]
     prefetch: u16,
@@ -195,7 +196,7 @@ pub struct Options {
     blobs: Option<PathBuf>,
 
     /// Time limit for compiling one program, at most 30s
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, help_heading = heading::COMPILING)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = value::duration, help_heading = heading::COMPILING)]
     compile_limit: Duration,
 
     /// Compiler sandbox: best-effort, or strict to refuse CUDA C if the kernel lacks Landlock or seccomp
@@ -216,7 +217,7 @@ pub struct Options {
     #[arg(long, value_name = "FOLDER", env = env::CACHE_DIR, help_heading = heading::COMPILING)]
     cache_dir: Option<PathBuf>,
 
-    /// Maximum size of that cache, as in 512MiB; 0 disables it
+    /// Maximum size of the cache of compiled CUDA C, as in 512MiB; 0 disables it
     ///
     /// The worker evicts the least recently used programs first.
     #[arg(long, value_name = "SIZE", env = env::CACHE_SIZE, default_value = cache::SIZE_DEFAULT, help_heading = heading::COMPILING)]
@@ -229,14 +230,14 @@ pub struct Options {
     /// Grace period for running jobs after SIGTERM or Ctrl-C, as in 30s or 10m
     ///
     /// After the grace period, or at a second signal, the worker kills running jobs and requeues them.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, help_heading = heading::OPERATION)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = value::duration, help_heading = heading::OPERATION)]
     grace: Duration,
 
     /// Address to serve Prometheus metrics on, as in 127.0.0.1:9464 [default: none]
     ///
-    /// The path is /metrics. Metrics name pools and devices, so use a loopback or private address. Port 0 takes a free port, which
-    /// the worker logs.
-    #[arg(long, value_name = "ADDRESS", env = env::METRICS, help_heading = heading::OPERATION)]
+    /// The path is /metrics. Metrics name pools and devices, so use a loopback or private address. With port 0, the worker takes a free
+    /// port and logs it.
+    #[arg(long, value_name = "ADDRESS", env = env::METRICS, value_parser = value::address, help_heading = heading::OPERATION)]
     metrics: Option<SocketAddr>,
 
     /// File to create once the worker accepts jobs; it holds the process id

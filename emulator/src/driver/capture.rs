@@ -74,7 +74,7 @@ pub enum State {
     Invalidated(Part),
 }
 
-/// All captures under way in this process, and how many there are, so that whoever captures nothing pays little.
+/// All captures under way in this process. Their number is kept apart, so that programs without captures pay little.
 static CAPTURES: Mutex<Vec<Arc<Capture>>> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);

@@ -217,7 +217,7 @@ impl Context {
 fn panic_report(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("the emulator itself failed: {}", text.unwrap_or_else(|| "no message".to_owned()))
+    format!("internal error of the emulator: {}", text.unwrap_or_else(|| "no message".to_owned()))
 }
 
 impl std::fmt::Debug for Job {

@@ -210,7 +210,7 @@ impl Side {
 
 /// Both ends were checked when the copy was submitted.
 fn freed_underway(address: BadAddress) -> DeviceFault {
-    let report = format!("a copy's memory was freed before the stream came to it: failed to {address}");
+    let report = format!("a copy's memory was freed before the stream reached the copy: failed to {address}");
     DeviceFault::new(Status::IllegalAddress, report)
 }
 

@@ -112,7 +112,7 @@ impl Device {
         })
     }
 
-    /// The name says that nobody should take timings here for a GPU's.
+    /// The name shows that timings on this device are not those of a GPU.
     pub fn name(&self) -> String {
         format!("gpufleet emulator (CPU, {})", instruction_set())
     }
@@ -145,7 +145,7 @@ impl Device {
         self.current_pool.store(pool, Ordering::Relaxed);
     }
 
-    /// The primary context, made by whoever asks first.
+    /// The primary context. The first caller creates it.
     pub fn retain_primary(&'static self) -> Answer<Arc<Context>> {
         self.check()?;
         injection::open(self)?;
@@ -174,7 +174,7 @@ impl Device {
         ended.map_or(Ok(()), |context| context.destroy())
     }
 
-    /// Ends the primary context now, whoever holds it.
+    /// Ends the primary context now, even if it is still retained.
     pub fn reset_primary(&self) -> Answer {
         let mut primary = self.primary();
         primary.retained = 0;

@@ -96,7 +96,7 @@ impl Fill {
         for row in 0..self.height as u64 {
             let address = self.address + row * self.pitch as u64;
             self.value.write(device, address, self.width as u64).map_err(|bad| {
-                let report = format!("a fill's memory was freed before the stream came to it: failed to {bad}");
+                let report = format!("a fill's memory was freed before the stream reached the fill: failed to {bad}");
                 DeviceFault::new(Status::IllegalAddress, report)
             })?;
         }

@@ -234,7 +234,7 @@ pub fn launch(context: &Context, kernel: &str) -> Result<(), DeviceFault> {
 
 fn report(status: Status, place: &str) -> String {
     let name = status.name().to_string_lossy();
-    format!("{name} at {place}: asked for by {}", settings::FAULTS)
+    format!("{name} at {place}: injected by {}", settings::FAULTS)
 }
 
 impl FromStr for Rule {
@@ -302,7 +302,7 @@ impl FromStr for Which {
 /// Rules, separated by commas, or the file in which they are.
 pub fn rules(text: &str) -> Result<Vec<Rule>, String> {
     let Some(path) = text.strip_prefix('@') else { return listed(text) };
-    let text = fs::read_to_string(path).map_err(|error| format!("expected a file that can be read: {error}"))?;
+    let text = fs::read_to_string(path).map_err(|error| format!("expected a readable file: {error}"))?;
     if text.trim().is_empty() { Ok(Vec::new()) } else { listed(&text) }
 }
 

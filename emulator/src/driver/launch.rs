@@ -55,7 +55,7 @@ pub struct Kernel {
     pointers: OnceLock<Box<[*const u8]>>,
 }
 
-// SAFETY: the pointers lead into the kernel's own parameters, which nobody changes.
+// SAFETY: the pointers lead into the kernel's own parameters, which do not change.
 unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}

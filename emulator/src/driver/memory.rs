@@ -131,7 +131,7 @@ pub fn free_async(address: u64, stream: Handle) -> Answer {
     }
     let work = Box::new(move || {
         device.free_for_caller(address).map_err(|status| {
-            DeviceFault::new(status, format!("a stream came to a free of {address:#x}, which was already freed"))
+            DeviceFault::new(status, format!("double free: a stream freed {address:#x}, which was already free"))
         })
     });
     context.enqueue(&stream, Job { after: Vec::new(), brief: true, work }).map(drop)
@@ -241,7 +241,7 @@ impl Allocations {
     }
 }
 
-/// A pool may be destroyed while memory from it is still in use: then nobody counts any more.
+/// A pool may be destroyed while memory from it is still in use. That memory is then no longer counted.
 fn give_to_pool(allocation: Allocation) {
     let pool = allocation.pool.and_then(|pool| driver().ok()?.pools.get(pool).ok());
     if let Some(pool) = pool {

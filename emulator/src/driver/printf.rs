@@ -1,4 +1,4 @@
-//! What kernels print. It is kept until somebody takes it, up to a bound; beyond that the oldest lines go, as they do
+//! What kernels print. It is kept until the host reads it, up to a bound; beyond that the oldest lines go, as they do
 //! from a device's buffer.
 
 use std::{

@@ -5,7 +5,7 @@
 //! starts. Those always lie earlier in the program's order, so waiting never forms a circle.
 //!
 //! A worker thread starts with the first task that needs it. A short task put into an idle queue runs on the caller's
-//! own thread instead, because waking a thread costs more than a small copy; nobody can tell the difference, as no
+//! own thread instead, because waking a thread costs more than a small copy. The order stays the same, because no
 //! other task of the queue is running then. For the same reason a thread that waits for a point runs what is ready.
 
 use std::{

@@ -1,5 +1,5 @@
-//! What the environment says about the emulated machine: every variable name, its default and its reader.
-//! A malformed value is an error with a clear line, never a silent default.
+//! The environment variables of the emulated machine, with their defaults and parsers. A malformed value is an error and
+//! never a silent default.
 
 use std::{env, thread};
 
@@ -12,30 +12,28 @@ use super::{
 use crate::checks::{Checks, NAMES};
 use crate::module::ComputeCapability;
 
-/// How many devices the machine has.
+/// The number of devices of the machine.
 pub const DEVICES: &str = "GPUFLEET_EMULATOR_DEVICES";
 /// Memory of each device: bytes, or a number with `KiB`, `MiB` or `GiB`.
 pub const MEMORY: &str = "GPUFLEET_EMULATOR_MEMORY";
-/// Into how many slices each device is cut, as one is in MIG mode; each has its part of the memory. 0, the default, is a whole
-/// device.
+/// The number of slices of each device, as in MIG mode, which divide its memory. 0, the default, is a whole device.
 pub const SLICES: &str = "GPUFLEET_EMULATOR_SLICES";
 /// Compute capability of each device, as in `8.0`.
 pub const COMPUTE_CAPABILITY: &str = "GPUFLEET_EMULATOR_COMPUTE_CAPABILITY";
-/// How many threads of the host run the blocks of one kernel; the default is every core.
+/// The number of host threads that run the blocks of one kernel; by default one for each core.
 pub const THREADS: &str = "GPUFLEET_EMULATOR_THREADS";
-/// Instructions, counted for each warp at branches back and calls, after which a launch is taken to be endless: it
-/// then ends with `CUDA_ERROR_LAUNCH_TIMEOUT`. Without it only the end of its context or process ends such a kernel,
-/// as on a device.
+/// The instructions of a launch, counted for each warp at backward branches and calls, after which it ends with
+/// `CUDA_ERROR_LAUNCH_TIMEOUT`. Without it, an endless kernel ends only with its context or process, as on a GPU.
 pub const INSTRUCTIONS_MAX: &str = "GPUFLEET_EMULATOR_INSTRUCTIONS_MAX";
-/// Faults on demand, for tests, as in `launch:7=illegal-address,alloc:3=out-of-memory`: see [`Rule`].
+/// Faults to inject, for tests, as in `launch:7=illegal-address,alloc:3=out-of-memory`: see [`Rule`].
 pub const FAULTS: &str = "GPUFLEET_EMULATOR_FAULTS";
 
-/// What the emulator looks for beyond what a device does, at several times the cost: `races` between threads of a
-/// block in shared memory, and reads of `uninitialised` memory; both with a comma between. A finding ends the launch
-/// with `CUDA_ERROR_LAUNCH_FAILED`.
+/// Checks beyond those of a GPU, which make kernels several times slower: `races` between threads of a block in shared
+/// memory, and reads of `uninitialised` memory, separated by commas. A finding ends the launch with
+/// `CUDA_ERROR_LAUNCH_FAILED`.
 pub const CHECKS: &str = "GPUFLEET_EMULATOR_CHECKS";
 
-/// More devices than any machine holds: a larger number is a slip of the hand.
+/// More devices than any machine has. A larger number is probably a typing mistake.
 const DEVICES_MAX: u32 = 64;
 /// Less than this leaves no room for a module's globals beside the data.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
@@ -44,7 +42,7 @@ const MEMORY_BYTES_MAX: u64 = 1 << 40;
 const MEMORY_BYTES_DEFAULT: u64 = 2 << 30;
 /// A machine with more cores gains nothing more from a single kernel.
 const THREADS_MAX: u32 = 1024;
-/// As many as the largest GPU can be cut into.
+/// The most slices of any GPU.
 const SLICES_MAX: u32 = 7;
 /// The range of architectures whose PTX the interpreter reads.
 const MAJOR_RANGE: std::ops::RangeInclusive<u32> = 5..=12;
@@ -64,7 +62,7 @@ pub struct Settings {
     pub faults: Vec<Rule>,
 }
 
-/// A variable whose value makes no sense.
+/// A variable with an invalid value.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("read {variable}={value:?}: {expected}")]
 pub struct SettingError {
@@ -117,7 +115,7 @@ fn whole(text: &str, least: u32, most: u32) -> Result<u32, String> {
 
 fn instructions(text: &str) -> Result<u64, String> {
     let count = text.parse().ok().filter(|count| *count > 0);
-    count.ok_or_else(|| "expected a whole number from 1, as in 1000000000".to_owned())
+    count.ok_or_else(|| "expected a positive whole number, as in 1000000000".to_owned())
 }
 
 fn memory_bytes(text: &str) -> Result<u64, String> {
@@ -133,7 +131,7 @@ fn memory_bytes(text: &str) -> Result<u64, String> {
 }
 
 fn checks(text: &str) -> Result<Checks, String> {
-    Checks::parse(text).map_err(|error| format!("expected {}, with commas between: {error}", NAMES.join(" or ")))
+    Checks::parse(text).map_err(|error| format!("expected {}, separated by commas: {error}", NAMES.join(" or ")))
 }
 
 fn compute_capability(text: &str) -> Result<ComputeCapability, String> {

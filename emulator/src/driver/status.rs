@@ -88,7 +88,7 @@ statuses! {
     InvalidGraphicsContext = 219, "CUDA_ERROR_INVALID_GRAPHICS_CONTEXT", "invalid graphics context";
     NvlinkUncorrectable = 220, "CUDA_ERROR_NVLINK_UNCORRECTABLE", "nvlink uncorrectable";
     JitCompilerNotFound = 221, "CUDA_ERROR_JIT_COMPILER_NOT_FOUND", "jit compiler not found";
-    UnsupportedPtxVersion = 222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the PTX is of a newer version than this driver reads";
+    UnsupportedPtxVersion = 222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the PTX version is newer than this driver supports";
     JitCompilationDisabled = 223, "CUDA_ERROR_JIT_COMPILATION_DISABLED", "jit compilation disabled";
     UnsupportedExecAffinity = 224, "CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY", "unsupported exec affinity";
     InvalidSource = 300, "CUDA_ERROR_INVALID_SOURCE", "the source is not valid";
@@ -96,7 +96,7 @@ statuses! {
     SharedObjectSymbolNotFound = 302, "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND", "shared object symbol not found";
     SharedObjectInitFailed = 303, "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED", "shared object init failed";
     OperatingSystem = 304, "CUDA_ERROR_OPERATING_SYSTEM", "an operating system call failed";
-    InvalidHandle = 400, "CUDA_ERROR_INVALID_HANDLE", "the handle is not, or no longer, valid";
+    InvalidHandle = 400, "CUDA_ERROR_INVALID_HANDLE", "the handle is invalid or was destroyed";
     IllegalState = 401, "CUDA_ERROR_ILLEGAL_STATE", "the object is in the wrong state for this call";
     NotFound = 500, "CUDA_ERROR_NOT_FOUND", "no symbol with that name";
     NotReady = 600, "CUDA_ERROR_NOT_READY", "the work is not finished yet";
@@ -141,11 +141,11 @@ statuses! {
     Timeout = 909, "CUDA_ERROR_TIMEOUT", "timeout";
     GraphExecUpdateFailure = 910, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE", "graph exec update failure";
     ExternalDevice = 911, "CUDA_ERROR_EXTERNAL_DEVICE", "external device";
-    InvalidClusterSize = 912, "CUDA_ERROR_INVALID_CLUSTER_SIZE", "the cluster has another size than the device can run";
+    InvalidClusterSize = 912, "CUDA_ERROR_INVALID_CLUSTER_SIZE", "the device can't run a cluster of this size";
     FunctionNotLoaded = 913, "CUDA_ERROR_FUNCTION_NOT_LOADED", "the function is not loaded";
     InvalidResourceType = 914, "CUDA_ERROR_INVALID_RESOURCE_TYPE", "invalid resource type";
     InvalidResourceConfiguration = 915, "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION", "invalid resource configuration";
-    Unknown = 999, "CUDA_ERROR_UNKNOWN", "an internal fault of the driver";
+    Unknown = 999, "CUDA_ERROR_UNKNOWN", "internal error of the driver";
 }
 
 #[cfg(test)]

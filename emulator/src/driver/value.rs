@@ -17,7 +17,7 @@ use super::{
     stream,
 };
 
-/// Between two looks at a word. Whoever writes it, a kernel or the host, can wake nobody.
+/// The interval between reads of a word. Kernels and the host write it without waking the reader.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 /// `CU_STREAM_WAIT_VALUE_*`: at least, in the cyclic order of numbers, equal, any bit of, not all bits of.
 const AT_LEAST: u32 = 0;
@@ -81,7 +81,9 @@ impl Word {
     fn still_there(self, device: &Device) -> Result<(), DeviceFault> {
         let (address, bytes) = self.address();
         device.memory.check(address, bytes).map_err(|bad| {
-            let report = format!("a stream's word was freed before the stream came to it: failed to {bad}");
+            let report = format!(
+                "the word of a stream operation was freed before the stream reached the operation: failed to {bad}"
+            );
             DeviceFault::new(Status::IllegalAddress, report)
         })
     }

@@ -75,7 +75,7 @@ impl<T> Out<T> {
     /// Writes a result, if the caller wants it.
     pub(super) fn set(self, result: T) {
         if !self.0.is_null() {
-            // SAFETY: the caller vouches for a place of this type, which the headers let be unaligned for nobody.
+            // SAFETY: the caller vouches for a place of this type, and the headers require it to be aligned.
             unsafe { self.0.write(result) };
         }
     }

@@ -37,7 +37,7 @@ pub(super) struct Logs {
     error: Option<Log>,
 }
 
-// SAFETY: whoever passes the buffers to a linking vouches for them until it ends, on whichever thread that goes on.
+// SAFETY: the caller that passes the buffers to a link vouches for them until the link ends, on any thread.
 unsafe impl Send for Logs {}
 
 exports! {

@@ -44,7 +44,7 @@ struct WordOperation {
 #[derive(Clone, Copy)]
 struct CallerData(*mut c_void);
 
-// SAFETY: the headers say that host functions run on another thread; whoever passes the pointer accounts for that.
+// SAFETY: the headers say that host functions run on another thread; the caller that passes the pointer must allow for that.
 unsafe impl Send for CallerData {}
 
 exports! {

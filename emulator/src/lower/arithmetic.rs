@@ -50,7 +50,7 @@ impl<'a> Emitter<'a, '_> {
     fn check_type(&self, slot: u32, ty: Type, bits: RangeInclusive<u32>) -> Lowered<()> {
         match self.layout.declared.get(&slot) {
             Some(declared) if !ty.accepts(*declared) || !bits.contains(&declared.bits()) => {
-                Err(self.syntax("a register of another type"))
+                Err(self.syntax("register of the wrong type"))
             }
             _ => Ok(()),
         }

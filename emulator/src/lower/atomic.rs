@@ -104,7 +104,7 @@ impl<'a> Emitter<'a, '_> {
                 continue;
             }
             let target = self.target(element, form.ty)?;
-            // Compilers write `atom` with a register that nobody reads, for what could be `red`.
+            // Compilers write `atom` with a register that is never read, where `red` would do.
             if !self.is_unread(element) {
                 *slot = target;
             }

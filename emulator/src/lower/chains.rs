@@ -1,8 +1,8 @@
 //! Addresses that two or three instructions make of one index, as `base[index]` does: a load, a store or an atomic takes
 //! the index itself, and what only served the address is left out.
 //!
-//! An instruction may do so where it and the ones that make its address stand in one stretch of code that nobody jumps
-//! into, with nothing between that writes the index: every lane that comes to it then has run the others just before.
+//! An instruction may do so where it and the ones that make its address stand in one stretch of code that no branch
+//! enters, and nothing between them writes the index. Every lane that reaches it has then run the others just before.
 //! What else names a register on the way keeps the instruction that writes it.
 
 use std::collections::{HashMap, HashSet};
@@ -119,7 +119,7 @@ impl<'a> Chains<'a> {
         self.unneeded(function, writes, spared)
     }
 
-    /// The links whose results nobody names but those that do without them.
+    /// The links whose results are used only by instructions that no longer need them.
     fn unneeded(&self, function: &Function, writes: &Writes<'a>, mut spared: HashMap<u32, u32>) -> Vec<u32> {
         let mut found = Vec::new();
         for link in self.links.iter().rev() {
@@ -182,7 +182,7 @@ impl Stretch {
             }
             Step::Base => {
                 let (value, base) = self.get(a).map(|value| (value, b)).or_else(|| Some((self.get(b)?, a)))?;
-                // Planes of 64 bits that nobody writes hold the same in all lanes.
+                // Planes of 64 bits that are never written hold the same value in all lanes.
                 let fits = value.base.is_none() && layout.fixed.contains(&base);
                 fits.then_some(Value { base: Some(base), ..value })
             }

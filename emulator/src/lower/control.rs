@@ -65,7 +65,7 @@ impl<'a> Emitter<'a, '_> {
             Callee::Free => Some((2, 0)),
         };
         if expected.is_some_and(|expected| expected != (arguments.len(), results.len())) {
-            return Err(self.syntax(format!("`{name}` takes other arguments")));
+            return Err(self.syntax(format!("the arguments do not match `{name}`")));
         }
         match callee {
             Callee::Function(index) => self.function.calls.functions.push(index),
@@ -268,7 +268,7 @@ impl<'a> Emitter<'a, '_> {
         m.finish()?;
         match operands {
             [Operand::Integer(_)] => Ok(()),
-            _ => Err(self.syntax("a constant is needed")),
+            _ => Err(self.syntax("expected a constant")),
         }
     }
 

@@ -344,7 +344,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
                 Symbol::Shared { offset }
             }
             Space::Global | Space::Const => {
-                let message = "a global or constant variable inside a function";
+                let message = "global and constant variables inside a function are not supported";
                 return Err(LoadError::new(variable.line, LoadErrorKind::UnsupportedDirective, message));
             }
         };

@@ -35,16 +35,14 @@ impl<'a> Emitter<'a, '_> {
     /// Whole families that devices have and that are not here.
     fn check_known(&self, name: &str, m: &mut Modifiers<'a>) -> Lowered<()> {
         let why = match name {
-            "wgmma" => "products of warp groups are not supported",
+            "wgmma" => "warpgroup matrix products are not supported",
             "tcgen05" => "tensor memory is not supported",
-            _ if m.take("sp") || m.take("sp::ordered_metadata") => "products of sparse matrices are not supported",
-            _ if m.take("block_scale") => "products with scaled blocks are not supported",
+            _ if m.take("sp") || m.take("sp::ordered_metadata") => "sparse matrix products are not supported",
+            _ if m.take("block_scale") => "block-scaled matrix products are not supported",
             _ if m.one_of(&["e2m1", "e3m2", "e2m3", "kind::f8f6f4"]).is_some() => {
-                "elements of fewer than eight bits with exponents are not supported"
+                "floating-point elements narrower than eight bits are not supported"
             }
-            _ if m.one_of(&["m16n16", "m8n16", "m16n8", "b8"]).is_some() => {
-                "only matrices of m8n8 and b16 are supported"
-            }
+            _ if m.one_of(&["m16n16", "m8n16", "m16n8", "b8"]).is_some() => "only m8n8 matrices of b16 are supported",
             _ => return Ok(()),
         };
         Err(self.refused(why))
@@ -79,9 +77,9 @@ impl<'a> Emitter<'a, '_> {
     }
 
     fn vector(&mut self, operand: &Operand<'a>, is_target: bool, count: usize, ty: Type) -> Lowered<Box<[u32]>> {
-        let Operand::Vector(parts) = operand else { return Err(self.syntax("registers in braces are needed")) };
+        let Operand::Vector(parts) = operand else { return Err(self.syntax("expected registers in braces")) };
         if parts.len() != count {
-            return Err(self.syntax(format!("{} registers where there are {count}", parts.len())));
+            return Err(self.syntax(format!("expected {count} registers, found {}", parts.len())));
         }
         parts.iter().map(|part| if is_target { self.target(part, ty) } else { self.source(part, ty) }).collect()
     }

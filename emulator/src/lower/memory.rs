@@ -32,7 +32,7 @@ pub fn reach(m: &mut Modifiers) -> Reach {
 
 impl<'a> Emitter<'a, '_> {
     pub fn address(&mut self, operand: &Operand<'a>, reach: Reach) -> Lowered<Address> {
-        let Operand::Address(base, offset) = operand else { return Err(self.syntax("an address is needed")) };
+        let Operand::Address(base, offset) = operand else { return Err(self.syntax("expected an address")) };
         let cache = *self.accesses;
         *self.accesses += 1;
         let (slot, wide, offset) = match base {
@@ -40,7 +40,7 @@ impl<'a> Emitter<'a, '_> {
             Base::Name(name) => match self.symbol(name)? {
                 Symbol::Register { slot, width: Width::Double } => (slot, true, *offset),
                 Symbol::Register { slot, width: Width::Word } => (slot, false, *offset),
-                Symbol::Register { .. } => return Err(self.syntax("a predicate is no address")),
+                Symbol::Register { .. } => return Err(self.syntax("a predicate is not an address")),
                 symbol => {
                     self.check_space(&symbol, reach)?;
                     let (slot, _) = self.address_of(&symbol, *offset)?;
@@ -60,7 +60,7 @@ impl<'a> Emitter<'a, '_> {
             Symbol::KernelParam { .. } => reach == Reach::Param,
             _ => false,
         };
-        if fits { Ok(()) } else { Err(self.syntax("the variable lies in another space")) }
+        if fits { Ok(()) } else { Err(self.syntax("the variable is in another state space")) }
     }
 
     /// What a load or a store moves: its elements, their type, and whether they are the halves of 128 bits.

@@ -1,4 +1,4 @@
-//! The modifiers of one instruction. Each is taken by whoever understands it; what is left over at the end makes the
+//! The modifiers of one instruction. The code that understands a modifier takes it; a modifier that is left over makes the
 //! instruction unsupported, so that no modifier is ever ignored by accident.
 
 use crate::ops::exact::Rounding;

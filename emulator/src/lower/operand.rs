@@ -62,7 +62,7 @@ impl<'a> Emitter<'a, '_> {
             (Operand::Single(bits), _) if ty == Type::F32 || is_bits(32) => u64::from(*bits),
             (Operand::Double(value), Type::F32) => u64::from((*value as f32).to_bits()),
             (Operand::Double(value), _) if ty == Type::F64 || is_bits(64) => value.to_bits(),
-            _ => return Err(self.syntax("a literal of another type")),
+            _ => return Err(self.syntax("literal of the wrong type")),
         };
         Ok(match width(ty) {
             Width::Double => (self.layout.constant64(bits), Width::Double),

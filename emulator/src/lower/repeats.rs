@@ -1,6 +1,6 @@
 //! Finds accesses by an address that was looked at just before, so that the warp's pattern need not be found again.
 //!
-//! That holds within a stretch of code that a group of lanes runs without a pause: nobody jumps into it, it has nothing
+//! That holds within a stretch of code that a group of lanes runs without a pause: no branch enters it, it has nothing
 //! but operations on registers, loads and stores, and nothing in it writes the address. A group only ever stands at the
 //! start of such a stretch, or at an instruction that ends one.
 

@@ -53,7 +53,7 @@ impl<'a> Emitter<'a, '_> {
                 Some(Part::Unless(predicate, negated))
             }
             Some(Operand::Integer(length)) if *length > bytes.into() => {
-                return Err(self.syntax("a copy that reads more than it writes"));
+                return Err(self.syntax("the copy reads more than it writes"));
             }
             Some(operand) => Some(Part::Length(self.source(operand, Type::U32)?)),
             None => None,
@@ -75,7 +75,7 @@ impl<'a> Emitter<'a, '_> {
                 self.source(policy, Type::B64)?;
                 Ok(rest)
             }
-            _ if has => Err(self.syntax("a cache policy is needed")),
+            _ if has => Err(self.syntax("expected a cache policy")),
             _ => Ok(operands),
         }
     }
@@ -133,7 +133,7 @@ impl<'a> Emitter<'a, '_> {
                     _ => None,
                 };
                 if known.is_some_and(|value| value <= 0.0 || value > 1.0) {
-                    return Err(self.syntax("a fraction is more than 0 and at most 1"));
+                    return Err(self.syntax("the fraction must be above 0 and at most 1"));
                 }
                 self.source(fraction, Type::F32)?;
             }

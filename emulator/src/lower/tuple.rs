@@ -28,7 +28,7 @@ impl<'a> Emitter<'a, '_> {
             }
             _ => None,
         };
-        found.ok_or_else(|| self.syntax(format!("`{name}` has no part `{part}`")))
+        found.ok_or_else(|| self.syntax(format!("`{name}` has no component `{part}`")))
     }
 
     /// The parts of `{a, b}`, of a vector register, or of a single operand.
@@ -48,10 +48,10 @@ impl<'a> Emitter<'a, '_> {
 
     /// The halves of a `.b128` register, the lower one first.
     pub fn quad(&mut self, operand: &Operand<'a>) -> Lowered<[u32; 2]> {
-        let Operand::Name(name) = operand else { return Err(self.syntax("a register of 128 bits is needed")) };
+        let Operand::Name(name) = operand else { return Err(self.syntax("expected a 128-bit register")) };
         match self.symbol(name)? {
             Symbol::Tuple { slots, quad: true, .. } => Ok([slots[0], slots[1]]),
-            _ => Err(self.syntax(format!("`{name}` is not a register of 128 bits"))),
+            _ => Err(self.syntax(format!("`{name}` is not a 128-bit register"))),
         }
     }
 
@@ -60,7 +60,7 @@ impl<'a> Emitter<'a, '_> {
         self.quad(operand)?;
         match operand {
             Operand::Name(name) => Ok(HALVES.map(|half| Operand::Element(name, half)).into()),
-            _ => Err(self.syntax("a register of 128 bits is needed")),
+            _ => Err(self.syntax("expected a 128-bit register")),
         }
     }
 

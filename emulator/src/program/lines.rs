@@ -45,7 +45,7 @@ impl Lines {
     }
 }
 
-/// The file's own name: the folder is that of whoever ran the compiler, and says nothing to who wrote the code.
+/// The file's name without its folder, which is a folder of the machine that compiled the code.
 fn name(position: Position, files: &[(u32, String)]) -> Option<String> {
     let (_, path) = files.iter().find(|(number, _)| *number == position.file)?;
     let file = path.rsplit(['/', '\\']).next().unwrap_or(path);

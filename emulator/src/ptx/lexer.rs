@@ -76,7 +76,7 @@ impl<'a> Lexer<'a> {
                 }
                 (b'/', b'*') => {
                     let Some(length) = self.text[self.at..].find("*/") else {
-                        return self.fail("comment without an end");
+                        return self.fail("unterminated comment");
                     };
                     let comment = &self.text[self.at..self.at + length];
                     self.line += comment.matches('\n').count() as u32;
@@ -121,7 +121,7 @@ impl<'a> Lexer<'a> {
                 self.at += 1;
                 let inner = self.take(|byte| byte != b'"' && byte != b'\n');
                 if self.peek(0) != b'"' {
-                    return self.fail("string without an end");
+                    return self.fail("unterminated string");
                 }
                 self.at += 1;
                 Ok(Kind::Text(inner))
@@ -160,7 +160,7 @@ impl<'a> Lexer<'a> {
                 self.take(is_word);
             }
             let written = &self.text[start..self.at];
-            return written.parse().map(Kind::Double).or_else(|_| self.fail(&format!("bad number `{written}`")));
+            return written.parse().map(Kind::Double).or_else(|_| self.fail(&format!("invalid number `{written}`")));
         }
         let digits = word.trim_end_matches(['u', 'U']);
         let (digits, radix) = match digits.as_bytes() {
@@ -169,13 +169,15 @@ impl<'a> Lexer<'a> {
             [b'0', _, ..] => (&digits[1..], 8),
             _ => (digits, 10),
         };
-        u64::from_str_radix(digits, radix).map(Kind::Integer).or_else(|_| self.fail(&format!("bad number `{word}`")))
+        u64::from_str_radix(digits, radix)
+            .map(Kind::Integer)
+            .or_else(|_| self.fail(&format!("invalid number `{word}`")))
     }
 
     fn hexadecimal(&self, digits: &str, length: usize) -> Result<u64, LoadError> {
         if digits.len() != length || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return self.fail(&format!("bad floating-point literal: {length} hexadecimal digits are needed"));
+            return self.fail(&format!("invalid floating-point literal: expected {length} hexadecimal digits"));
         }
-        u64::from_str_radix(digits, 16).or_else(|_| self.fail("bad floating-point literal"))
+        u64::from_str_radix(digits, 16).or_else(|_| self.fail("invalid floating-point literal"))
     }
 }

@@ -138,8 +138,8 @@ pub unsafe fn run(
     Ok(())
 }
 
-/// The most frequent of all: sums of words in shared memory, which belongs to the block's own thread, so that nobody sees
-/// what lies between reading and writing. False where it is not that, or where something is wrong.
+/// The most frequent case: sums of words in shared memory. One thread of the host runs the block, so no other access falls between
+/// the read and the write. Returns false for other cases and for invalid accesses.
 ///
 /// # Safety
 /// As for [`run`].

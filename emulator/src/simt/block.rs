@@ -97,7 +97,7 @@ pub struct Context<'a> {
     pub barriers: [Arrivals; BARRIERS],
     /// There where the memory has checks.
     pub checks: Option<Box<BlockChecks>>,
-    /// The numbers of those barriers that somebody has come to, as bits.
+    /// The numbers of the barriers that threads have reached, as bits.
     come: u32,
     pub spent: u64,
     /// Turns of loops that a warp has before the next one.
@@ -169,7 +169,7 @@ impl<'a> Context<'a> {
         }
         match self.options.instructions_max {
             Some(limit) if self.signals.spent.load(Ordering::Relaxed) + self.spent > limit => {
-                Some("the launch has spent its instructions")
+                Some("the launch exceeded its instruction limit")
             }
             _ => None,
         }
@@ -207,7 +207,7 @@ impl<'a> Context<'a> {
         }
         let arrivals = self.barriers.get_mut(id as usize).ok_or("barrier number above 15")?;
         if arrivals.threads > 0 && arrivals.expected != threads {
-            return Err("threads come to one barrier with different thread counts");
+            return Err("threads reached one barrier with different thread counts");
         }
         self.come |= 1 << id;
         arrivals.expected = threads;

@@ -29,7 +29,7 @@ impl Workspace<'_> {
     pub fn new(memory: &Memory) -> Workspace<'_> {
         // SAFETY: the layout has a size.
         let words = NonNull::new(unsafe { alloc_zeroed(WORKSPACE) }).unwrap_or_else(|| handle_alloc_error(WORKSPACE));
-        // SAFETY: the words were just allocated and are nobody else's yet.
+        // SAFETY: the words were just allocated, and no other reference to them exists yet.
         unsafe { words.cast::<u32>().write(WORKSPACE.size() as u32) };
         let mapped = memory.map_host(words.as_ptr(), WORKSPACE.size() as u64);
         assert!(mapped, "memory that was just allocated overlaps nothing that is mapped");

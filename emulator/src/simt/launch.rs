@@ -80,11 +80,11 @@ impl LaunchConfig<'_> {
         let threads = self.block.iter().try_fold(1u32, |product, n| product.checked_mul(*n));
         let blocks = self.grid.iter().try_fold(1u64, |product, n| product.checked_mul(u64::from(*n)));
         match (threads, blocks) {
-            (None | Some(0), _) => Err("a block without threads, or with too many"),
+            (None | Some(0), _) => Err("a block with no threads or too many"),
             (Some(threads), _) if threads > entry.max_threads => Err("more threads in a block than the kernel allows"),
-            (_, None | Some(0)) => Err("a grid without blocks, or with too many"),
+            (_, None | Some(0)) => Err("a grid with no blocks or too many"),
             _ if entry.required_block.is_some_and(|shape| shape != self.block) => {
-                Err("not the block that the kernel requires")
+                Err("not the block size that the kernel requires")
             }
             _ if self.params.len() < entry.params_bytes as usize => Err("too few bytes of parameters"),
             _ => Ok(()),
@@ -159,7 +159,7 @@ pub(super) struct Run<'a> {
     options: &'a RunOptions<'a>,
     pub(super) signals: &'a Signals,
     vector: bool,
-    /// The next block that nobody has taken.
+    /// The next block to run.
     next: AtomicU64,
     /// The first fault, with its block.
     fault: Mutex<Option<(u64, Fault)>>,
@@ -209,7 +209,7 @@ impl Run<'_> {
 
     fn stopped(&self, what: &str, block: u64) -> Fault {
         let (name, blocks) = (&self.entry.name, self.config.blocks());
-        let report = format!("{what} in kernel `{name}`\n  before block {} of {blocks} was begun", block + 1);
+        let report = format!("{what} in kernel `{name}`\n  before block {} of {blocks} started", block + 1);
         Fault { kind: FaultKind::Timeout, report }
     }
 }

@@ -57,16 +57,16 @@ impl Object {
     fn expect(&mut self, count: i64) -> Result<(), &'static str> {
         self.transactions += count;
         let fits = (-TRANSACTIONS_MAX..=TRANSACTIONS_MAX).contains(&self.transactions);
-        if fits { Ok(()) } else { Err("more transactions than an mbarrier counts") }
+        if fits { Ok(()) } else { Err("more transactions than an mbarrier can count") }
     }
 
     fn arrive(&mut self, count: u32, drops: bool) -> Result<(), &'static str> {
         if count == 0 || count > self.pending {
-            return Err("more arrivals at an mbarrier than its phase waits for");
+            return Err("more arrivals at an mbarrier than its phase expects");
         }
         self.pending -= count;
         if drops {
-            self.expected = self.expected.checked_sub(count).ok_or("more arrivals dropped than an mbarrier has")?;
+            self.expected = self.expected.checked_sub(count).ok_or("more arrivals dropped than an mbarrier expects")?;
         }
         Ok(())
     }
@@ -124,16 +124,16 @@ pub unsafe fn run(operation: &Phase, frame: *mut u8, mask: u32, view: &mut View,
 fn step(action: PhaseAction, old: u64, a: u64) -> Result<(u64, u64), &'static str> {
     if action == PhaseAction::Init {
         let count = u32::try_from(a).ok().filter(|count| (1..=PENDING_MAX).contains(count));
-        let count = count.ok_or("an mbarrier for no arrivals, or for too many")?;
+        let count = count.ok_or("an mbarrier with an arrival count of 0 or above the maximum")?;
         let object = Object { expected: count, pending: count, transactions: 0, odd: false };
         return Ok((object.bits(), 0));
     }
-    let mut object = Object::read(old).ok_or("an mbarrier that is not initialised")?;
+    let mut object = Object::read(old).ok_or("an mbarrier that was not initialised")?;
     let answer = match action {
         PhaseAction::Init => old,
         // It comes and goes at once, but has to fit in between.
         PhaseAction::Look if object.pending == PENDING_MAX => {
-            return Err("more arrivals at an mbarrier than it counts");
+            return Err("more arrivals at an mbarrier than it can count");
         }
         PhaseAction::Look => old,
         PhaseAction::Invalidate => return Ok((0, 0)),

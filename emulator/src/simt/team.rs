@@ -50,7 +50,7 @@ struct State {
 
 struct Job {
     number: u64,
-    /// Alive until the job is taken off the list, which its launch waits with until nobody runs it.
+    /// Alive until the job is taken off the list. Its launch does that once no thread runs the job.
     work: *const Work<'static>,
     places: usize,
     running: usize,
@@ -125,7 +125,7 @@ impl Team {
             drop(state);
             let Some((number, work)) = found else { return };
             self.places.fetch_sub(1, Ordering::Relaxed);
-            // SAFETY: the job stays on the list, and its work alive, while somebody runs it.
+            // SAFETY: the job stays on the list, and its work alive, while a thread runs it.
             let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*work)() }));
             let mut state = self.state();
             let job = state.job(number);
@@ -147,7 +147,7 @@ impl Team {
 
 impl State {
     fn job(&mut self, number: u64) -> &mut Job {
-        self.jobs.iter_mut().find(|job| job.number == number).expect("a job is listed while somebody runs it")
+        self.jobs.iter_mut().find(|job| job.number == number).expect("a job is listed while a thread runs it")
     }
 }
 
@@ -158,7 +158,7 @@ struct Offer {
 }
 
 impl Offer {
-    /// Takes the job off the list once nobody runs it; whether one of those who did panicked.
+    /// Takes the job off the list once no thread runs it. Returns whether one of its threads panicked.
     fn end(self) -> bool {
         let panicked = self.withdraw();
         std::mem::forget(self);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_whoever_runs_the_work_reaches_the_launch() {
+    fn a_panic_of_any_thread_reaches_the_launch() {
         let (barrier, caller) = (Barrier::new(2), thread::current().id());
         for of_caller in [true, false] {
             let work = || {

@@ -215,7 +215,7 @@ fn parts_of_copies_are_aligned_to_the_whole() {
     let device = Device::new(&partial_copy(", %r2"));
     let out = device.upload(&[0u32; 128]);
     let report = device.launch("kernel", [1; 3], [32, 1, 1], &[Arg::U64(out + 8)]).unwrap_err().report;
-    for part in ["misaligned access of 16 bytes at ", "thread (0, 0, 0) and another one of its warp\n"] {
+    for part in ["misaligned access of 16 bytes at ", "thread (0, 0, 0) and 1 other of its warp\n"] {
         assert!(report.contains(part), "{part} is missing in: {report}");
     }
 }

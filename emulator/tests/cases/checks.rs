@@ -24,7 +24,7 @@ fn races(body: &str, threads: u32) -> Result<(), Fault> {
 fn assert_race(body: &str, threads: u32, what: &str) {
     let fault = races(body, threads).unwrap_err();
     assert_eq!(fault.kind, FaultKind::LaunchFailed);
-    let wanted = format!("race in shared memory: {what} with nothing between that orders them,");
+    let wanted = format!("race in shared memory: {what} without synchronization,");
     assert!(fault.report.starts_with(&wanted), "{wanted} is missing in: {}", fault.report);
 }
 
@@ -45,7 +45,7 @@ fn a_race_names_both_accesses() {
     let fault = races(&format!("{WRITE}{READ_FAR}"), 64).unwrap_err();
     assert_eq!(
         fault.report,
-        "race in shared memory: write after read with nothing between that orders them, in kernel `kernel`\n  \
+        "race in shared memory: write after read without synchronization, in kernel `kernel`\n  \
          at PTX line 16, `st.shared.u32`\n  \
          block (0, 0, 0), thread (32, 0, 0)\n  \
          writes 4 bytes at offset 128 of shared memory, 128 bytes into `tile`\n  \
@@ -191,10 +191,10 @@ fn reading_what_nobody_has_written_is_found_in_device_memory() {
     assert_eq!(
         fault.report,
         format!(
-            "read of 4 bytes that are not initialised in global memory in kernel `kernel`\n  \
+            "read of 4 uninitialised bytes in global memory in kernel `kernel`\n  \
              at PTX line 13, `ld.global.u32`\n  \
              block (0, 0, 0), thread (40, 0, 0) and 23 others of its warp\n  \
-             160 bytes into the 256-byte allocation at {data:#x}, where neither a kernel nor a copy nor a fill has written"
+             160 bytes into the 256-byte allocation at {data:#x}, which no kernel, copy or fill has written"
         )
     );
     // A counter that nobody has set to zero is the classic among them.
@@ -242,7 +242,7 @@ fn shared_memory_is_new_to_every_block() {
     let unwritten = run(UNINITIALISED, &format!("{TILE}{WRITE}{READ_FAR}"), 32).unwrap_err();
     assert_eq!(
         unwritten.report,
-        "read of 4 bytes that are not initialised in shared memory in kernel `kernel`\n  \
+        "read of 4 uninitialised bytes in shared memory in kernel `kernel`\n  \
          at PTX line 19, `ld.shared.u32`\n  \
          block (0, 0, 0), thread (0, 0, 0) and 31 others of its warp\n  \
          at offset 128 of shared memory, 128 bytes into `tile`, which the block has not written"

@@ -79,7 +79,7 @@ fn an_access_beyond_an_allocation_is_told_with_its_line_in_cuda_c() {
             "illegal access of 4 bytes at {address:#x} in global memory in kernel `k`\n  \
              at kernel.cu:2, inlined at kernel.cu:5, inlined at kernel.cu:13 (PTX line 31, `ld.global.u32`)\n  \
              block (0, 0, 0), thread (20, 0, 0) and 11 others of its warp\n  \
-             right past the end of the 384-byte allocation at {base:#x}"
+             directly past the end of the 384-byte allocation at {base:#x}"
         )
     );
 }
@@ -93,9 +93,9 @@ fn a_function_names_who_called_it() {
         format!(
             "illegal access of 4 bytes at {address:#x} in global memory in kernel `k`, function `far`\n  \
              at kernel.cu:8 (PTX line 13, `ld.global.u32`)\n  \
-             block (0, 0, 0), thread (30, 0, 0) and another one of its warp\n  \
+             block (0, 0, 0), thread (30, 0, 0) and 1 other of its warp\n  \
              called from kernel.cu:16 (PTX line 40) in `k`\n  \
-             right past the end of the 384-byte allocation at {base:#x}"
+             directly past the end of the 384-byte allocation at {base:#x}"
         )
     );
 }
@@ -147,7 +147,7 @@ fn an_index_a_little_too_large_never_reaches_a_neighbour() {
     let device = Device::new(&kernel("st.global.u32 [%d0+512], 7;"));
     let (first, second) = (device.upload(&[0u32; 128]), device.upload(&[5u32; 128]));
     let fault = device.launch("kernel", [1; 3], [1; 3], &[Arg::U64(first)]).unwrap_err();
-    assert!(fault.report.contains("right past the end of the 512-byte allocation"), "{}", fault.report);
+    assert!(fault.report.contains("directly past the end of the 512-byte allocation"), "{}", fault.report);
     assert_eq!(device.download::<u32>(second, 1), [5]);
 }
 
@@ -200,7 +200,7 @@ fn shared_local_and_atomic_accesses_tell_the_size_of_what_they_left() {
     for (body, part) in [
         (
             ".shared .align 4 .b8 tile[64];\nst.shared.u32 [64], %r0;",
-            "right past the end of the 64 bytes that the block has",
+            "directly past the end of the 64 bytes that the block has",
         ),
         (
             ".shared .align 4 .b8 tile[64];\natom.shared.add.u32 %r1, [80], %r0;",
@@ -209,17 +209,17 @@ fn shared_local_and_atomic_accesses_tell_the_size_of_what_they_left() {
         ("ld.shared.u32 %r1, [4];", "the block has none"),
         (
             ".local .align 4 .b8 mine[16];\nst.local.u32 [16], %r0;",
-            "right past the end of the 16 bytes that the thread has",
+            "directly past the end of the 16 bytes that the thread has",
         ),
-        ("atom.global.add.u32 %r1, [%d0+128], 1;", "right past the end of the 128-byte allocation"),
+        ("atom.global.add.u32 %r1, [%d0+128], 1;", "directly past the end of the 128-byte allocation"),
         ("red.global.add.u32 [%d0+132], 1;", "4 bytes past the end of the 128-byte allocation"),
         (
             ".shared .align 16 .b8 tile[64];\nmov.u32 %r2, tile;\ncp.async.ca.shared.global [%r2], [%d0+128], 16;",
-            "right past the end of the 128-byte allocation",
+            "directly past the end of the 128-byte allocation",
         ),
         (
             ".shared .align 16 .b8 tile[64];\nmov.u64 %d2, tile;\ncvta.shared.u64 %d2, %d2;\nld.global.u32 %r1, [%d2];",
-            "the address is a generic one of shared memory",
+            "the address is a generic address of shared memory",
         ),
     ] {
         let fault = fault(body, 32);
@@ -245,7 +245,7 @@ fn a_copy_blames_none_that_read_nothing() {
             let report = device.launch("kernel", [1; 3], [32, 1, 1], &[Arg::U64(out)]).unwrap_err().report;
             for part in [
                 format!("illegal access of {bytes} bytes at {:#x} in global memory", out + 4096),
-                "thread (20, 0, 0) and another one of its warp\n".to_owned(),
+                "thread (20, 0, 0) and 1 other of its warp\n".to_owned(),
             ] {
                 assert!(report.contains(&part), "{part} is missing in: {report}");
             }
@@ -273,7 +273,7 @@ fn a_warp_barrier_tells_which_lanes_are_missing() {
     let body = "setp.lt.u32 %p1, %r0, 16;\n@%p1 bra A;\nbar.sync 0;\nret;\nA:\nbar.warp.sync -1;";
     assert_eq!(
         fault(body, 32).report,
-        "an instruction for several lanes waits for lanes that do not come to it, in kernel `kernel`\n  \
+        "a warp-level instruction waits for lanes that never reach it, in kernel `kernel`\n  \
          at PTX line 18, `bar.warp.sync`\n  \
          block (0, 0, 0), thread (0, 0, 0) and 15 others of its warp\n  \
          it waits for lanes 0xffff0000 of warp 0\n  \
@@ -292,7 +292,7 @@ fn an_endless_loop_tells_where_the_others_are() {
     assert_eq!(fault.kind, FaultKind::Timeout);
     assert_eq!(
         fault.report,
-        "the launch has spent its instructions in kernel `kernel`\n  \
+        "the launch exceeded its instruction limit in kernel `kernel`\n  \
          at PTX line 18, `bra`\n  \
          block (0, 0, 0), thread (0, 0, 0) and 31 others of its warp\n  \
          64 threads are waiting at PTX line 15, `bar.sync`"
@@ -305,6 +305,6 @@ fn traps_count_the_lanes_that_came_to_them() {
     assert_eq!(
         fault.report,
         "trap in kernel `kernel`\n  at PTX line 14, `trap`\n  \
-         block (0, 0, 0), thread (30, 0, 0) and another one of its warp"
+         block (0, 0, 0), thread (30, 0, 0) and 1 other of its warp"
     );
 }

@@ -14,7 +14,7 @@ fn an_access_past_an_allocation_names_thread_and_allocation() {
     for part in [
         "illegal access of 4 bytes",
         "in global memory",
-        "right past the end of the 400-byte allocation",
+        "directly past the end of the 400-byte allocation",
         "kernel `beyond`",
         "`st.global.u32`",
         "block (3, 0, 0), thread (4, 0, 0) and 27 others of its warp",
@@ -80,7 +80,7 @@ fn the_budget_ends_an_endless_loop() {
     let flag = device.upload(&[0i32]);
     let fault = device.launch("forever", [8, 1, 1], [1024, 1, 1], &[Arg::U64(flag)]).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Timeout);
-    assert!(fault.report.contains("has spent its instructions"), "{}", fault.report);
+    assert!(fault.report.contains("exceeded its instruction limit"), "{}", fault.report);
 }
 
 #[test]

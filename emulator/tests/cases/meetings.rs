@@ -48,7 +48,7 @@ fn a_lane_outside_its_own_mask_is_an_error() {
     ] {
         let fault = fault(op, 32);
         assert!(fault.report.contains("thread (31, 0, 0)"), "{op}: {}", fault.report);
-        assert!(fault.report.contains("not in the mask 0x7fffffff"), "{op}: {}", fault.report);
+        assert!(fault.report.contains("not in its own member mask 0x7fffffff"), "{op}: {}", fault.report);
     }
 }
 

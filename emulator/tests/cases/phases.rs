@@ -85,8 +85,8 @@ fn misused_objects_are_errors() {
             "mbarrier.init.shared.b64 [bar], 1;\nmbarrier.inval.shared.b64 [bar];\nmbarrier.arrive.shared.b64 _, [bar];",
             "not initialised",
         ),
-        ("mbarrier.init.shared.b64 [bar], 0;", "for no arrivals"),
-        ("mbarrier.init.shared.b64 [bar], 1048576;", "too many"),
+        ("mbarrier.init.shared.b64 [bar], 0;", "arrival count of 0"),
+        ("mbarrier.init.shared.b64 [bar], 1048576;", "above the maximum"),
         ("mbarrier.init.shared.b64 [bar], 2;\nmbarrier.arrive.shared.b64 _, [bar], 3;", "more arrivals"),
         (
             "mbarrier.init.shared.b64 [bar], 2;\nmbarrier.arrive.noComplete.shared.b64 _, [bar], 2;",
@@ -96,7 +96,7 @@ fn misused_objects_are_errors() {
             "mbarrier.init.shared.b64 [bar], 1048575;\ncp.async.mbarrier.arrive.noinc.shared.b64 [bar];\n\
              cp.async.mbarrier.arrive.shared.b64 [bar];\nmbarrier.init.shared.b64 [bar+8], 1048575;\n\
              cp.async.mbarrier.arrive.shared.b64 [bar+8];",
-            "than it counts",
+            "than it can count",
         ),
         ("mbarrier.init.shared.b64 [bar], 2;\nmbarrier.expect_tx.shared.b64 [bar], 2000000;", "more transactions"),
         ("mov.u64 %d2, here;\ncvta.local.u64 %d2, %d2;\nmbarrier.init.b64 [%d2], 1;", "outside shared memory"),
@@ -113,7 +113,7 @@ fn misused_objects_are_errors() {
 }
 
 #[test]
-fn a_phase_that_nobody_completes_ends_by_the_budget() {
+fn a_phase_that_never_completes_ends_by_the_budget() {
     let mut device = super::harness::Device::new(&super::harness::kernel(
         ".shared .align 8 .b64 bar;\nmbarrier.init.shared.b64 [bar], 2;\nW:\nmbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;\n\
          @!%p1 bra W;",
@@ -121,7 +121,7 @@ fn a_phase_that_nobody_completes_ends_by_the_budget() {
     device.instructions_max = Some(100_000);
     let out = device.upload(&[0u32]);
     let fault = device.launch("kernel", [1; 3], [1; 3], &[super::harness::Arg::U64(out)]).unwrap_err();
-    assert!(fault.report.contains("spent its instructions"), "{}", fault.report);
+    assert!(fault.report.contains("exceeded its instruction limit"), "{}", fault.report);
 }
 
 #[test]
@@ -145,8 +145,8 @@ fn the_barrier_of_the_cluster_is_come_to_and_waited_at_apart() {
 #[test]
 fn misuse_of_the_barrier_of_the_cluster_is_an_error() {
     for (op, part) in [
-        ("barrier.cluster.wait;", "has not come"),
-        ("barrier.cluster.arrive;\nbarrier.cluster.arrive;", "without having waited"),
+        ("barrier.cluster.wait;", "without having arrived"),
+        ("barrier.cluster.arrive;\nbarrier.cluster.arrive;", "twice without waiting"),
         (
             "setp.lt.u32 %p1, %r0, 40;\n@%p1 barrier.cluster.arrive;\n@%p1 barrier.cluster.wait;\nbar.sync 0;",
             "deadlock",

@@ -171,7 +171,7 @@ fn a_barrier_that_a_block_never_comes_to_ends_with_the_budget() {
     unsafe { stream.launch_builder(&absent).arg(&mut values).launch_cooperative(shape(4, 64)) }.unwrap();
     assert_eq!(code(stream.synchronize()), LAUNCH_TIMEOUT);
     let report = fault_report();
-    assert!(report.contains("spent its instructions in kernel `absent`"), "{report}");
+    assert!(report.contains("exceeded its instruction limit in kernel `absent`"), "{report}");
     let line = report.split_once("PTX line ").unwrap().1.split_once(',').unwrap().0.parse::<usize>().unwrap();
     // The loop that spins on the barrier's word.
     assert!(GRID.lines().nth(line - 1).unwrap().contains("ld.acquire.gpu.u32"), "{report}");

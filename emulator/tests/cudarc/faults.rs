@@ -97,7 +97,7 @@ fn checks_are_switched_on_by_the_environment() {
     assert_eq!((filled, fresh), (0, if checked { LAUNCH_FAILED } else { 0 }));
     let report = fault_report();
     assert_eq!(
-        report.contains("not initialised in global memory in kernel `count`\n  at count.cu:3 ("),
+        report.contains("uninitialised bytes in global memory in kernel `count`\n  at count.cu:3 ("),
         checked,
         "{report}"
     );

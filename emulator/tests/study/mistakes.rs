@@ -73,7 +73,7 @@ fn shared_memory_that_was_not_filled_is_found() {
     let source = SUM.replace("partial[threadIdx.x] = values[threadIdx.x];  // first", "// first");
     for report in sum(&source, 1) {
         let place = line(&source, "adds");
-        assert_names(&report, &["not initialised in shared memory", &place[..FILE.len()], "into `partial`"]);
+        assert_names(&report, &["uninitialised bytes in shared memory", &place[..FILE.len()], "into `partial`"]);
     }
 }
 
@@ -82,7 +82,7 @@ fn a_result_without_room_is_found() {
     let source = SUM.replace("result[0] =", "result[1] =");
     for report in sum(&source, 1) {
         let place = line(&source, "last");
-        assert_names(&report, &["illegal access of 4 bytes", &place, "right past the end of the 4-byte allocation"]);
+        assert_names(&report, &["illegal access of 4 bytes", &place, "directly past the end of the 4-byte allocation"]);
     }
 }
 

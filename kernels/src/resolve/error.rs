@@ -20,17 +20,17 @@ pub enum Problem {
     UnknownKernel { kernel: String, closest: Option<String> },
     #[error("a catalog kernel defines its own launches; remove this field")]
     LaunchesGiven,
-    #[error("is missing; the signature of the kernel is {signature}")]
+    #[error("missing; the signature of the kernel is {signature}")]
     Missing { signature: String },
     #[error("the kernel has no such {what}{}; its signature is {signature}", did_you_mean(.closest))]
     Surplus { what: &'static str, closest: Option<String>, signature: String },
-    #[error("is given twice")]
+    #[error("given twice")]
     Twice,
     #[error(transparent)]
     ArgumentDoesNotFit(#[from] DoesNotFit),
     #[error("{number} does not fit {dtype}")]
     OutOfRange { number: Number, dtype: Dtype },
-    #[error("is {got}, but the kernel requires {want}")]
+    #[error("{got}, but the kernel requires {want}")]
     WrongDtype { want: Dtype, got: Dtype },
     #[error("{got:?} has {} dimensions, but the kernel requires {want}", .got.len())]
     WrongRank { want: String, got: Vec<u64> },
@@ -40,7 +40,7 @@ pub enum Problem {
     WrongExtent { want: Vec<u64>, got: Vec<u64>, rule: String },
     #[error("{got:?} has no elements")]
     Empty { got: Vec<u64> },
-    #[error("is an output and starts as zeros; remove its data")]
+    #[error("an output starts as zeros; remove its data")]
     OutputHasContents,
     #[error("{value} is {got}, but must be {relation} {want}: {because}")]
     Constraint { value: String, got: u64, relation: &'static str, want: u64, because: String },
@@ -50,7 +50,7 @@ pub enum Problem {
     NoValue(#[from] EvaluateError),
     #[error("{what} {expression} would be {value}, which is outside {min} to {max}")]
     Launch { what: &'static str, expression: String, value: u64, min: u64, max: u64 },
-    #[error("is listed twice")]
+    #[error("listed twice")]
     OutputTwice,
     #[error("the kernel has no output {name:?}{}; its signature is {signature}", did_you_mean(.closest))]
     NoOutput { name: String, closest: Option<String>, signature: String },

@@ -117,7 +117,7 @@ const SAXPY: &str = "saxpy(a: f32, x: in f32[n], y: inout f32[n])";
 fn missing_and_surplus_arguments_are_named() {
     let mut missing = saxpy();
     missing.arguments.clear();
-    assert_refused(missing, "arguments.a", &format!("is missing; the signature of the kernel is {SAXPY}"));
+    assert_refused(missing, "arguments.a", &format!("missing; the signature of the kernel is {SAXPY}"));
 
     let mut surplus = saxpy();
     surplus.arguments.insert("alpha".to_owned(), 1.into());
@@ -128,7 +128,7 @@ fn missing_and_surplus_arguments_are_named() {
 fn missing_surplus_and_doubled_buffers_are_named() {
     let mut missing = saxpy();
     missing.buffers.pop();
-    assert_refused(missing, "buffers.x", &format!("is missing; the signature of the kernel is {SAXPY}"));
+    assert_refused(missing, "buffers.x", &format!("missing; the signature of the kernel is {SAXPY}"));
 
     let mut surplus = saxpy();
     surplus.buffers.push(buffer("xx", Dtype::F32, &[1000]));
@@ -140,13 +140,13 @@ fn missing_surplus_and_doubled_buffers_are_named() {
 
     let mut twice = saxpy();
     twice.buffers.push(buffer("x", Dtype::F32, &[1000]));
-    assert_refused(twice, "buffers.x", "is given twice");
+    assert_refused(twice, "buffers.x", "given twice");
 }
 
 #[test]
 fn dtype_rank_and_extents_must_be_those_of_the_manifest() {
     let with_x = |x| Task { buffers: vec![x, buffer("y", Dtype::F32, &[1000])], ..saxpy() };
-    assert_refused(with_x(buffer("x", Dtype::F64, &[1000])), "buffers.x.dtype", "is f64, but the kernel requires f32");
+    assert_refused(with_x(buffer("x", Dtype::F64, &[1000])), "buffers.x.dtype", "f64, but the kernel requires f32");
     assert_refused(
         with_x(buffer("x", Dtype::F32, &[10, 100])),
         "buffers.x.shape",
@@ -177,7 +177,7 @@ fn a_given_output_must_have_the_computed_shape_and_no_contents() {
     assert_refused(
         with_sum(buffer("sum", Dtype::F32, &[8])),
         "buffers.sum.data",
-        "is an output and starts as zeros; remove its data",
+        "an output starts as zeros; remove its data",
     );
 }
 
@@ -234,7 +234,7 @@ fn a_task_with_launches_or_unknown_outputs_is_refused() {
     assert_refused(launched, "launches", "a catalog kernel defines its own launches; remove this field");
 
     let asked = |outputs: &[&str]| Task { outputs: outputs.iter().map(|name| (*name).to_owned()).collect(), ..saxpy() };
-    assert_refused(asked(&["y", "y"]), "outputs[1]", "is listed twice");
+    assert_refused(asked(&["y", "y"]), "outputs[1]", "listed twice");
     let problem = format!("the kernel has no output \"x\" (did you mean y?); its signature is {SAXPY}");
     assert_refused(asked(&["x"]), "outputs[0]", &problem);
 }

@@ -1,4 +1,4 @@
-//! Exit codes, on which scripts rely.
+//! The exit codes. Scripts rely on these numbers.
 
 use std::process::ExitCode;
 
@@ -7,12 +7,12 @@ use gpufleet_ledger::{LedgerError, disposition::Disposition, recorder::RecorderE
 /// Shown under `--help`.
 pub(crate) const TABLE: &str = "\
 Exit codes:
-  0  success, or stopped by a signal
-  1  internal error
-  2  wrong usage: an invalid option or URL
-  7  the broker can't be reached, or refused the recorder
-  8  the database can't be reached, or refused the user
-  9  the version of the database's tables does not fit this release";
+   0  success, or stopped by a signal
+   1  internal error
+   2  wrong usage: an invalid option or URL
+   7  the broker can't be reached, or refused the recorder
+   8  the database can't be reached, or refused the user
+  11  the ledger's tables do not fit this release, or the user lacks privileges on them";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -22,7 +22,8 @@ pub(crate) enum Exit {
     Usage = 2,
     Broker = 7,
     Database = 8,
-    Schema = 9,
+    /// `gpufleet` ends with the same code.
+    Schema = 11,
 }
 
 /// An error and the code that the process ends with. The message completes "failed to …".
@@ -37,7 +38,7 @@ impl Failure {
         Self { exit, error: error.into() }
     }
 
-    /// What was being done, in front of what went wrong.
+    /// Adds the operation that failed.
     pub(crate) fn doing(self, what: &'static str) -> Self {
         Self { error: self.error.context(what), ..self }
     }

@@ -1,4 +1,4 @@
-//! The life of the process: configuration, waiting for the database and broker, work, clean shutdown.
+//! The commands of the program: configuration, waiting for the database and the broker, work, clean shutdown.
 
 use std::{io, process::ExitCode, time::Duration};
 

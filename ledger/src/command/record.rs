@@ -81,7 +81,7 @@ impl Config {
     }
 }
 
-/// Waits for an unreachable database. A refused login or other tables are errors at once, because waiting does not change them.
+/// Waits for an unreachable database. A refused login, or tables of another version, is an error at once, because waiting does not help.
 async fn connect_database(url: &DatabaseUrl, stop: &CancellationToken) -> Result<Option<Store>, Failure> {
     let connected =
         (|| Store::connect(url.clone())).retry(Backoff::DELAYS).when(LedgerError::may_pass).notify(warn_of_wait);

@@ -98,7 +98,7 @@ async fn list(
     Ok(records.into_iter().map(JobRow::from).collect())
 }
 
-/// Wanted labels as the object that a job's labels must contain.
+/// The labels of a filter, as the object that a job's labels must contain.
 struct Labels(Option<serde_json::Value>);
 
 impl Labels {

@@ -1,4 +1,4 @@
-//! From the columns of a query to the rows of [`crate::model`].
+//! Turns the columns of a query into the rows of [`crate::model`].
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::{AttemptRow, FailureRow, JobRow};
 
-/// A job with the attempt that decides how it is shown.
+/// A job with the attempt that describes it.
 pub(super) struct JobRecord {
     pub(super) job_id: Uuid,
     pub(super) state: String,
@@ -62,7 +62,7 @@ pub(super) struct AttemptRecord {
     pub(super) output_bytes: Option<i64>,
     pub(super) queue_us: Option<i64>,
     pub(super) wait_us: Option<i64>,
-    /// 0 until the attempt has ended, where the other timings are none.
+    /// 0 until the attempt has ended; the other timings are `None` until then.
     pub(super) fetch_us: i64,
     pub(super) compile_us: Option<i64>,
     pub(super) load_us: Option<i64>,

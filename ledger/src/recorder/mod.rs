@@ -7,7 +7,7 @@
 //! - An attempt keeps its first outcome, but an outcome replaces a loss. An outcome that is recorded after the final outcome of another
 //!   attempt is superseded: the attempt keeps it, and the job does not change.
 //!
-//! Events gather for up to 100 ms before a commit, and during the commit before theirs.
+//! Events gather for up to 100 ms before a commit, and while an earlier commit runs.
 //!
 //! The recorder acknowledges a message when all of its events are committed or dead-lettered. It dead-letters events that no table can
 //! hold. When the process ends, the broker redelivers the unacknowledged messages, and their events change nothing a second time.
@@ -92,9 +92,9 @@ struct Batch {
 /// Why consuming paused.
 enum Pause {
     Stopped,
-    /// The database has rejected events for so long that the messages are returned to the broker. These events are in them.
+    /// The database has rejected events for so long that the recorder returns their messages to the broker.
     Database(Vec<Event>),
-    /// The dead-letter queue has rejected letters for as long. The message of this letter is returned with the others.
+    /// The dead-letter queue has rejected letters for as long. The recorder returns the message of this letter with the others.
     DeadLetters(DeadLetter),
 }
 
@@ -106,10 +106,10 @@ enum Recorded {
     Late,
 }
 
-/// A failure that a running recorder waits for to end.
+/// An outage that a running recorder waits out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Obstacle {
-    /// The database is away, or an operator is moving it or changing its password.
+    /// The database is unreachable, or an operator is moving it or changing its password.
     Outage,
     /// The tables have another version, or the user may not write them. An operator needs minutes to repair that.
     Tables,
@@ -134,7 +134,7 @@ impl Recorder {
         self.ready.subscribe()
     }
 
-    /// Records until stopped. Then it finishes the current batch, unless the database is away, and leaves the rest to the broker. If
+    /// Records until stopped. Then it finishes the current batch, unless the database is unreachable, and leaves the rest to the broker. If
     /// cancelled, the broker redelivers the current batch.
     pub async fn run(mut self) -> Result<(), RecorderError> {
         let ended = self.consume_until_stopped().await;

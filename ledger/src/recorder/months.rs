@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_a_time_belongs_to_the_month_of_its_first_event_or_to_this_one() {
+    fn a_job_without_a_time_belongs_to_the_month_of_its_first_event_or_to_the_current_one() {
         let today = day("2026-03-31");
         let month = |created: &str| month_of_first_event(beginning(day(created)), today);
         assert_eq!(month("2026-02-17"), beginning(day("2026-02-01")));

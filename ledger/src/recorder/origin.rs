@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_reports_submissions_of_its_own_and_nothing_else() {
+    fn a_client_may_report_only_its_own_submissions() {
         let of_anna = |event: Event| check(EVENTS_CLIENT, Some("anna"), &[submitted(None), event]);
         assert_eq!(of_anna(submitted(None)), Ok(()));
         assert_eq!(of_anna(submitted(Some("anna"))), Ok(()));

@@ -62,7 +62,7 @@ impl Store {
         }
     }
 
-    /// Records a batch. It splits a batch that the database refuses in halves, until each event at fault is alone.
+    /// Records a batch. It halves a batch that the database refuses, until each event at fault is alone.
     async fn record_some(&mut self, events: &[&Event], rejected: &mut Vec<Rejected>) -> Result<(), LedgerError> {
         let mut changes = Changes::default();
         for event in events {

@@ -10,11 +10,11 @@ use gpufleet_local::{Postgres, StateDir};
 use sqlx::{Connection, PgConnection};
 use tokio::sync::OnceCell;
 
-/// Its guard ends it with this process.
+/// A guard process ends the server together with this process.
 static POSTGRES: OnceCell<(Arc<StateDir>, Postgres)> = OnceCell::const_new();
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
-/// A database of a test's own.
+/// A test's own database.
 pub struct Database {
     state: &'static StateDir,
     postgres: &'static Postgres,
@@ -22,21 +22,21 @@ pub struct Database {
 }
 
 impl Database {
-    /// With the ledger's tables.
+    /// A database with the ledger's tables.
     pub async fn fresh() -> Self {
         let database = Self::empty().await;
         migrate(&database.url()).await.unwrap();
         database
     }
 
-    /// With the tables as they were at a version.
+    /// A database with the tables of a version.
     pub async fn of_version(version: i64) -> Self {
         let database = Self::empty().await;
         database.advance_to(version).await;
         database
     }
 
-    /// Applies the migrations up to a version, as [`migrate`] does up to the last.
+    /// Applies the migrations up to a version.
     pub async fn advance_to(&self, version: i64) {
         let mut connection = PgConnection::connect(&self.postgres.url(&self.name)).await.unwrap();
         sqlx::migrate!("../migrations").run_to(version, &mut connection).await.unwrap();
@@ -59,7 +59,7 @@ impl Database {
         self.postgres.url(&self.name).parse().unwrap()
     }
 
-    /// A database that was never made.
+    /// A database that does not exist.
     pub fn absent(&self) -> DatabaseUrl {
         self.postgres.url("absent").parse().unwrap()
     }
@@ -69,7 +69,7 @@ impl Database {
         format!("postgres://gpufleet:canary@127.0.0.1:{}/{}", self.postgres.port(), self.name).parse().unwrap()
     }
 
-    /// As a new user who may read, over so many connections at once. Users are known in all databases of the program.
+    /// The URL of a new user who may read, with a limit of connections. All databases of the server share the user.
     pub async fn as_reader(&self, user: &str, connections_max: u32) -> DatabaseUrl {
         self.execute(&format!(
             "create role {user} login connection limit {connections_max}; grant select on all tables in schema public to {user}"
@@ -80,7 +80,7 @@ impl Database {
         format!("postgres://{user}@{place}").parse().unwrap()
     }
 
-    /// What the server has logged, for all databases of the program.
+    /// The server's log, for all databases.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.state.log("postgres")).unwrap()
     }
@@ -93,7 +93,7 @@ impl Database {
         self.postgres.psql(&self.name, sql).await.unwrap()
     }
 
-    /// What the database says to a statement that it refuses.
+    /// The database's error for a statement that it refuses.
     pub async fn refusal(&self, sql: &str) -> String {
         self.postgres.psql(&self.name, sql).await.expect_err("it must not be allowed").to_string()
     }
@@ -103,8 +103,8 @@ impl Database {
         self.execute(&format!("select row from {table} as row order by row::text")).await
     }
 
-    /// The plan of a query for these arguments, as [`Ledger`] has it made; scans of whole tables are made unattractive, as they
-    /// are where tables are large.
+    /// The plan of a query for these arguments, with the settings of [`Ledger`]. Sequential scans are made expensive, as they
+    /// are in large tables.
     pub async fn explain(&self, sql: &str, arguments: &str) -> String {
         let settings = "set plan_cache_mode = force_custom_plan; set enable_seqscan = off";
         self.execute(&format!(

@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// One job's life.
 #[derive(Debug, Clone)]
 pub struct Life {
-    /// Whether its id carries a time.
+    /// Whether its id contains a time.
     pub timed: bool,
     pub submitted: bool,
     /// Attempts that were lost before the last one.
@@ -28,11 +28,11 @@ pub struct Life {
     pub restarted: u32,
     /// How the last attempt ended, if it did.
     pub ending: Option<AttemptState>,
-    /// One more attempt, which ends too although the job has ended.
+    /// One more attempt, which ends after the job has ended.
     pub rival: Option<AttemptState>,
 }
 
-/// How a job has to stand after some events.
+/// The expected state of a job after some events.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expected {
     pub state: JobState,
@@ -51,7 +51,7 @@ const BASE_MS: i64 = 1_763_164_800_000;
 const FINAL: [AttemptState; 5] =
     [AttemptState::Succeeded, AttemptState::Failed, AttemptState::Cancelled, AttemptState::Expired, AttemptState::Dead];
 
-/// Events of a few jobs and workers, some twice, in any order. Their ids are new each time.
+/// Events of a few jobs and workers, some twice, in any order. Each call makes new ids.
 pub fn shuffled(with_rivals: bool) -> impl Strategy<Value = Vec<Event>> {
     (
         any::<u64>(),
@@ -130,7 +130,7 @@ pub fn started(job: &JobInfo, attempt: u32, at_ms: i64) -> Event {
     })
 }
 
-/// Delivered again under the same number, to another worker.
+/// A redelivery to another worker under the same number.
 pub fn restarted(job: &JobInfo, attempt: u32, at_ms: i64) -> Event {
     match started(job, attempt, at_ms) {
         Event::Started(event) => Event::Started(Started { worker: worker(attempt + 7), ..event }),
@@ -160,7 +160,7 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
     })
 }
 
-/// An end that tells the start and the job as well.
+/// An end with the start and the job's description.
 pub fn ran(job: &JobInfo, attempt: u32, state: AttemptState, started_ms: i64, at_ms: i64) -> Event {
     match finished(job.job_id, attempt, state, at_ms) {
         Event::AttemptFinished(event) => Event::AttemptFinished(AttemptFinished {
@@ -172,13 +172,13 @@ pub fn ran(job: &JobInfo, attempt: u32, state: AttemptState, started_ms: i64, at
     }
 }
 
-/// Every end of an attempt has a text of its own, and some have none.
+/// The ends of attempts have different texts, and some have none.
 pub fn printed(attempt: u32, state: AttemptState) -> Option<PrintfOutput> {
     let text = format!("attempt {attempt}\n{state}\n");
     (attempt % 3 != 2).then(|| PrintfOutput { text, dropped_bytes: 1000 * u64::from(attempt) })
 }
 
-/// Every one of them another, so that none can pass for its neighbour.
+/// Timings that all differ, so that no two columns can be confused.
 pub fn timings(attempt: u32) -> Timings {
     Timings {
         queue_us: 10,

@@ -1,6 +1,6 @@
-//! The ledger against a real Postgres, private to this program and gone with it.
+//! Tests of the ledger on a private Postgres, which ends with this program.
 
-// Said to be tests although nothing else is here, for then they may unwrap.
+// Marked as a test module, so that clippy allows `unwrap`.
 #[cfg(test)]
 mod crowded;
 #[cfg(test)]

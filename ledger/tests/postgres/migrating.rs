@@ -30,7 +30,7 @@ fn old_start(job_id: JobId, attempt: u32) -> String {
     )
 }
 
-/// With the end's [`old_timings`].
+/// An end with [`old_timings`].
 fn old_end(job_id: JobId, attempt: u32) -> String {
     format!(
         "insert into attempts (job_id, attempt, state, worker, finished_at, output_bytes, queue_us, wait_us, compile_us,
@@ -67,7 +67,7 @@ async fn told(ledger: &Ledger, job_id: JobId) -> Vec<(AttemptState, Option<Timin
 }
 
 #[tokio::test]
-async fn attempts_from_before_there_were_blobs_have_fetched_nothing() {
+async fn attempts_recorded_before_fetch_us_existed_have_zero() {
     let database = Database::of_version(BEFORE_FETCH).await;
     let job_id = id(31, 0, None);
     for statement in [old_job(job_id), old_start(job_id, 1), old_end(job_id, 1), old_start(job_id, 2)] {
@@ -83,14 +83,14 @@ async fn attempts_from_before_there_were_blobs_have_fetched_nothing() {
     assert_eq!(told(&ledger, job_id).await, [lost, (AttemptState::Succeeded, Some(timings(2)))]);
 }
 
-/// It ends now, by what this release's recorder writes.
+/// The attempt ends now, written by this release's recorder.
 async fn end(store: &mut Store, job_id: JobId, attempt: u32) {
     let rejected = store.record(&[finished(job_id, attempt, AttemptState::Succeeded, AT)]).await.unwrap();
     assert_eq!(rejected, []);
 }
 
 #[tokio::test]
-async fn a_recorder_that_the_addition_of_fetch_us_finds_at_work_loses_no_event() {
+async fn a_running_recorder_loses_no_event_when_a_migration_adds_fetch_us() {
     let database = Database::of_version(BEFORE_FETCH).await;
     let job_id = id(31, 1, None);
     database.execute(&old_job(job_id)).await;
@@ -106,7 +106,7 @@ async fn a_recorder_that_the_addition_of_fetch_us_finds_at_work_loses_no_event()
 }
 
 #[tokio::test]
-async fn an_attempt_has_fetched_something_only_once_it_has_ended() {
+async fn only_an_ended_attempt_has_a_fetch_time() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     let job_id = id(31, 2, None);
@@ -120,7 +120,7 @@ async fn an_attempt_has_fetched_something_only_once_it_has_ended() {
     assert_eq!(told(&ledger, job_id).await, kept);
 }
 
-/// How many rows a job has, and how many rows there are in the partition of jobs without a time and in that of the rest.
+/// The number of rows of a job, of the partition of jobs without a time, and of the default partition.
 async fn rows(database: &Database, job_id: JobId) -> String {
     let counts = format!(
         "select (select count(*) from jobs where job_id = '{job_id}'), (select count(*) from jobs_untimed), (select count(*) from jobs_default)"
@@ -129,7 +129,7 @@ async fn rows(database: &Database, job_id: JobId) -> String {
 }
 
 #[tokio::test]
-async fn jobs_from_before_there_were_keys_keep_their_rows() {
+async fn jobs_recorded_before_job_keys_existed_keep_their_rows() {
     let database = Database::of_version(BEFORE_KEYS).await;
     let (untimed, far_off) = (id(32, 0, None), id(32, 1, Some(AT + 20 * 365 * 86_400_000)));
     let in_id = format!("to_timestamp(('x' || translate(left('{far_off}', 13), '-', ''))::bit(48)::bigint / 1000.0)");
@@ -147,7 +147,7 @@ async fn jobs_from_before_there_were_keys_keep_their_rows() {
 }
 
 #[tokio::test]
-async fn a_recorder_of_before_there_were_keys_and_one_of_now_make_one_row_of_a_job() {
+async fn a_recorder_without_job_keys_and_a_current_one_make_one_row_of_a_job() {
     let database = Database::of_version(BEFORE_KEYS).await;
     migrate(&database.url()).await.unwrap();
     let (mut store, ledger) = database.open().await;

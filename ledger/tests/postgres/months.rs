@@ -13,12 +13,12 @@ use crate::{
 /// The last version whose default partition held every job without a time.
 const BEFORE_KEYS: i64 = 8;
 
-/// So many days ago, in milliseconds since 1970.
+/// The time this many days ago, in milliseconds since 1970.
 fn days_ago(days: i64) -> i64 {
     (Utc::now() - Duration::days(days)).timestamp_millis()
 }
 
-/// The first day of the month of so many days ago.
+/// The first day of the month this many days ago.
 fn month_of(days: i64) -> String {
     (Utc::now() - Duration::days(days)).date_naive().with_day(1).unwrap().to_string()
 }
@@ -50,7 +50,7 @@ async fn a_job_without_a_time_stays_in_the_month_of_its_first_event() {
         (months(&database, job.job_id).await, state(&ledger, job.job_id).await),
         (month_of(70), JobState::Running)
     );
-    // Another recorder, which has seen nothing of it.
+    // Another recorder, which has not seen the job.
     let mut other = Store::connect(database.url()).await.unwrap();
     other.record(&[end, start]).await.unwrap();
     assert_eq!(
@@ -76,7 +76,7 @@ async fn a_job_whose_id_is_of_another_age_is_in_the_month_of_its_first_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_recorders_that_meet_a_job_at_once_in_two_months_make_one_row() {
+async fn two_recorders_of_one_job_in_two_months_make_one_row() {
     let database = Database::fresh().await;
     let jobs: Vec<_> = (0..200).map(|index| info(id(42, index, None), days_ago(40))).collect();
     let starts: Vec<_> = jobs.iter().map(|job| started(job, 1, days_ago(40))).collect();
@@ -101,7 +101,7 @@ async fn two_recorders_that_meet_a_job_at_once_in_two_months_make_one_row() {
     assert_catch_alls_are_empty(&database).await;
 }
 
-/// A scan of the table that holds the rows would make everybody wait, for as long as the table is large.
+/// A scan of the table would block all recorders, for longer in a larger table.
 #[tokio::test]
 async fn making_a_month_scans_no_jobs() {
     let database = Database::of_version(BEFORE_KEYS).await;
@@ -118,7 +118,7 @@ async fn making_a_month_scans_no_jobs() {
         let (before, workers) = (counted(table).await, counted("workers").await);
         let make = format!("select ensure_jobs_partition(now() + interval '{month}'), (select count(*) from workers)");
         assert_eq!(database.execute(&make).await.trim(), "t|0");
-        // A session tells all of its counts together, perhaps only when it has ended.
+        // A session reports all of its counts together, perhaps only when it ends.
         poll("the session's counts are told", async || counted("workers").await != workers).await;
         before != counted(table).await
     };

@@ -1,4 +1,4 @@
-//! History against a real Postgres: pages are complete and do not overlap, filters find what they say through an index, and a
+//! Queries on a real Postgres: pages are complete and do not overlap, filters find the right jobs through an index, and a
 //! database that can't be used is refused with the reason.
 
 use std::collections::BTreeSet;
@@ -85,7 +85,7 @@ async fn jobs_that_arrive_while_paging_change_no_later_page() {
 }
 
 #[tokio::test]
-async fn each_filter_finds_what_it_says() {
+async fn each_filter_finds_the_matching_jobs() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     fill(&mut store, 120).await;
@@ -138,7 +138,7 @@ async fn a_job_is_found_by_the_beginning_of_its_id() {
     assert_eq!(ledger.job(JobId::new()).await.unwrap(), None);
 }
 
-/// The text of history's query, as it was described for the compiler.
+/// The text of the history query, from its offline data.
 fn history_sql() -> String {
     let described = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.sqlx")).unwrap();
     let texts = described.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());

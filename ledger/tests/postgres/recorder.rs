@@ -1,5 +1,5 @@
-//! The recorder's writing against a real Postgres: any order, any batching and any repetition of events give the same rows,
-//! the first outcome stays, and one bad event does not take its neighbours along.
+//! The recorder's statements on a real Postgres. Events give the same rows in any order, in any batches and when repeated; the
+//! first outcome stays; one bad event does not affect its neighbours.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
 
 const AT: i64 = 1_763_164_800_000;
 
-/// Records events in batches that end where `cuts` say.
+/// Records events in batches that end at `cuts`.
 async fn record(store: &mut Store, events: &[Event], cuts: &[usize]) {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (events.len() + 1)).chain([0, events.len()]).collect();
     cuts.sort_unstable();
@@ -32,7 +32,7 @@ async fn record(store: &mut Store, events: &[Event], cuts: &[usize]) {
     }
 }
 
-/// Without whether their workers are heard of: of heartbeats that are a second apart, a replay may look like ones that come as they are sent.
+/// The rows without `heard_at`, because a replay of heartbeats that are a second apart may look like fresh ones.
 async fn jobs(ledger: &Ledger, events: &[Event]) -> BTreeMap<String, JobDetail> {
     let mut jobs = BTreeMap::new();
     for job_id in expected(events).into_keys().map(JobId::from_uuid) {
@@ -81,7 +81,7 @@ async fn replays_in_any_order_and_batching_obey_the_rules() {
                 for (job_id, expected) in expected(&events) {
                     check(&recorded[&job_id.to_string()], &expected);
                 }
-                // All of it once more, the other way round: rows stay as they are.
+                // All events again, in reverse order: the rows do not change.
                 let again: Vec<Event> = events.iter().rev().cloned().collect();
                 record(&mut store, &again, &cuts).await;
                 assert_eq!(jobs(&ledger, &events).await, recorded);
@@ -109,7 +109,7 @@ async fn without_rival_outcomes_two_orders_give_identical_tables() {
         })
     })
     .unwrap();
-    // When they were heard is the one thing that differs.
+    // Only `heard_at` differs.
     let workers =
         "(select worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left from workers)";
     for table in ["jobs", "attempts", workers, "devices"] {
@@ -139,7 +139,7 @@ async fn the_first_final_outcome_wins_and_a_later_one_is_superseded() {
 }
 
 #[tokio::test]
-async fn what_an_attempt_printed_is_kept_with_the_end_that_counts_and_within_its_bounds() {
+async fn an_attempts_output_is_kept_with_its_recorded_end_and_within_bounds() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     let job = info(id(1, 0, Some(AT)), AT);
@@ -149,7 +149,7 @@ async fn what_an_attempt_printed_is_kept_with_the_end_that_counts_and_within_its
     };
     let text = |text: &str| Some(PrintfOutput { text: text.to_owned(), dropped_bytes: 7 });
     let lost = end(AttemptState::Lost, AT + 5, text("half of it"));
-    // Sent by somebody who knows no bounds.
+    // From a sender that ignores the bounds.
     let endless = PrintfOutput { text: "\0".repeat(PRINTF_OUTPUT_BYTES_MAX), dropped_bytes: u64::MAX };
     let ended = end(AttemptState::Succeeded, AT + 9, Some(endless.clone()));
     let later = end(AttemptState::Failed, AT + 12, text("a rival"));
@@ -169,7 +169,7 @@ async fn what_an_attempt_printed_is_kept_with_the_end_that_counts_and_within_its
 }
 
 #[tokio::test]
-async fn an_attempt_that_is_told_to_start_again_after_its_end_keeps_its_first_start() {
+async fn an_attempt_with_a_start_after_its_end_keeps_its_first_start() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     let job = info(id(6, 0, Some(AT)), AT);
@@ -187,7 +187,7 @@ async fn an_attempt_that_is_told_to_start_again_after_its_end_keeps_its_first_st
 
 /// The only event of a short job.
 #[tokio::test]
-async fn an_end_that_tells_the_start_and_the_job_is_all_that_a_record_takes() {
+async fn the_finished_event_alone_makes_a_complete_record() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     let job = JobInfo { user_id: Some("anna".to_owned()), ..info(id(7, 0, Some(AT)), AT) };
@@ -203,7 +203,7 @@ async fn an_end_that_tells_the_start_and_the_job_is_all_that_a_record_takes() {
         (&row.labels, row.kernel.as_deref(), row.user_id.as_deref()),
         (&job.labels, Some("saxpy"), Some("anna"))
     );
-    // A start that says the same, from a worker that told it both times, and the end once more.
+    // The same start from a worker that also sent a `started` event, and the end again.
     record(&mut store, &[end, started(&job, 1, AT + 3)], &[]).await;
     assert_eq!(recorded().await, detail);
 }
@@ -227,7 +227,7 @@ fn at(ms: i64) -> Option<DateTime<Utc>> {
 }
 
 #[tokio::test]
-async fn an_attempt_keeps_the_device_it_ran_on_when_its_workers_name_goes_to_another() {
+async fn an_attempt_keeps_its_device_when_its_workers_name_gets_another_device() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     let (old, new) = (info(id(4, 0, Some(AT)), AT), info(id(4, 1, Some(AT)), AT));
@@ -281,7 +281,7 @@ fn device_of(event: &mut Event, name: &str, emulated: bool) {
 }
 
 #[tokio::test]
-async fn of_a_worker_that_does_not_tell_its_device_nothing_is_made_up() {
+async fn an_attempt_of_a_worker_that_reports_no_device_has_none() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     let job = info(id(5, 0, Some(AT)), AT);
@@ -301,7 +301,7 @@ async fn a_bad_event_is_named_and_its_neighbours_are_recorded() {
     let jobs: Vec<JobId> = (0..100).map(|index| id(2, index, Some(AT))).collect();
     let mut events: Vec<Event> =
         jobs.iter().map(|job_id| finished(*job_id, 1, AttemptState::Succeeded, AT + 1)).collect();
-    // Attempts count from 1, which only the table's check knows; the other one no column holds.
+    // Attempts count from 1, which only the table checks. The other event fits no column.
     events[37] = finished(jobs[37], 0, AttemptState::Succeeded, AT + 1);
     events[70] = finished(jobs[70], 1, AttemptState::Succeeded, -5);
     let rejected = store.record(&events).await.unwrap();
@@ -315,7 +315,7 @@ async fn a_bad_event_is_named_and_its_neighbours_are_recorded() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_that_was_overtaken_tells_when_its_worker_was_first_seen_though_the_latest_comes_again_with_it() {
+async fn a_late_heartbeat_corrects_first_seen_although_the_latest_one_is_repeated_with_it() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     let [early, latest] = [heartbeat(1, 3, false), heartbeat(1, 5, false)];
@@ -325,7 +325,7 @@ async fn a_heartbeat_that_was_overtaken_tells_when_its_worker_was_first_seen_tho
 }
 
 #[tokio::test]
-async fn a_worker_whose_clock_is_set_back_by_an_hour_is_still_what_its_heartbeats_say() {
+async fn heartbeats_count_although_the_workers_clock_was_set_back_by_an_hour() {
     const HOUR: i64 = 3600;
     let beats = [(0, false), (2 * HOUR - 600, false), (2 * HOUR + 1, true), (HOUR, false), (HOUR + 2, false)];
     let events: Vec<Event> = beats.iter().map(|(at, leaving)| heartbeat(1, *at, *leaving)).collect();
@@ -338,7 +338,7 @@ async fn a_worker_whose_clock_is_set_back_by_an_hour_is_still_what_its_heartbeat
         assert_eq!(worker.last_seen_at, histories::time(AT + (HOUR + 2) * 1000), "{cuts:?}");
         assert_eq!((worker.first_seen_at, worker.has_left), (histories::time(AT), false));
         assert_eq!(worker.devices.len(), 1, "as many as this heartbeat lists: {cuts:?}");
-        // Heartbeats that were overtaken are no step of the clock, but the second shows that they come as they are sent.
+        // Overtaken heartbeats are not a step of the clock. The second one shows that they are fresh.
         record(&mut store, &[heartbeat(1, HOUR - 61, true), heartbeat(1, HOUR - 60, true)], &[1]).await;
         let again = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
         assert!(again.heard_at > worker.heard_at);
@@ -347,7 +347,7 @@ async fn a_worker_whose_clock_is_set_back_by_an_hour_is_still_what_its_heartbeat
 }
 
 #[tokio::test]
-async fn a_worker_is_what_its_latest_heartbeat_says() {
+async fn a_worker_has_the_state_of_its_latest_heartbeat() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     record(&mut store, &[heartbeat(1, 3, true), heartbeat(1, 2, false), heartbeat(1, 1, false)], &[1, 2]).await;
@@ -393,7 +393,7 @@ async fn attempts_are_counted_and_not_taken_from_their_numbers() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     let job = info(id(4, 0, Some(AT)), AT);
-    // It left a list, untouched, and ran alone.
+    // The job left its list without a start, and ran alone.
     record(&mut store, &[started(&job, 17, AT)], &[]).await;
     let listed = &ledger.history(&HistoryFilter::default()).await.unwrap().jobs[0];
     let shown = ledger.job(job.job_id).await.unwrap().unwrap().job;
@@ -402,7 +402,7 @@ async fn attempts_are_counted_and_not_taken_from_their_numbers() {
 }
 
 #[tokio::test]
-async fn a_device_is_what_its_latest_heartbeat_says() {
+async fn a_device_has_the_state_of_its_latest_heartbeat() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     record(&mut store, &[heartbeat(1, 3, false)], &[]).await;
@@ -420,7 +420,7 @@ async fn a_job_whose_worker_is_silent_may_or_may_not_run() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     let job = info(id(3, 0, Some(AT)), AT);
-    // The worker's clock is years behind, which makes it silent no longer than until its second heartbeat.
+    // The worker's clock is years behind, so it counts as silent until its second heartbeat.
     record(&mut store, &[heartbeat(1, 60, false), heartbeat(1, 61, false), started(&job, 1, AT)], &[1]).await;
     let looks = async || {
         let detail = ledger.job(job.job_id).await.unwrap().unwrap();
@@ -445,26 +445,26 @@ async fn a_job_whose_worker_is_silent_may_or_may_not_run() {
 }
 
 #[tokio::test]
-async fn heartbeats_that_waited_for_the_recorder_make_no_worker_heard_now() {
+async fn heartbeats_that_waited_for_the_recorder_do_not_count_as_heard_now() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     let heard = async || {
         let worker = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
         (worker.is_silent, worker.heard_at)
     };
-    // It beat for an hour while nobody recorded, and has been dead for longer than that.
+    // The worker sent heartbeats for an hour without a recorder, and died more than an hour ago.
     let hour: Vec<Event> = (0..360).map(|beat| heartbeat(1, beat * 10, false)).collect();
     let last = histories::time(AT + 3590 * 1000);
     for cuts in [vec![1, 2, 3, 359], vec![180]] {
         record(&mut store, &hour, &cuts).await;
         assert_eq!(heard().await, (true, last), "{cuts:?}");
     }
-    // It is back, with a clock that goes wrong but goes.
+    // The worker is back, with a wrong clock that runs.
     record(&mut store, &[heartbeat(1, 86_400, false)], &[]).await;
     assert_eq!(heard().await, (true, histories::time(AT + 86_400 * 1000)));
     record(&mut store, &[heartbeat(1, 86_401, false)], &[]).await;
     assert!(!heard().await.0);
-    // A time that has not come yet is no time at which anybody was heard.
+    // `heard_at` is never in the future.
     record(&mut store, &[heartbeat(1, 100 * 365 * 86_400, false)], &[]).await;
     let (is_silent, at) = heard().await;
     assert!(!is_silent && at <= Utc::now(), "{at}");

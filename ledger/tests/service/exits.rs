@@ -1,4 +1,4 @@
-//! Each thing that is wrong at the start ends the program with its own code, one clear message and no password.
+//! Each error at the start ends the program with its own exit code and one clear message without a password.
 
 use crate::ground::{Ground, Run};
 
@@ -17,12 +17,12 @@ fn with_password(url: &str, password: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_wrong_at_the_start_has_its_exit_code() {
+async fn each_error_at_the_start_has_its_exit_code() {
     let mut ground = Ground::empty().await;
     check(&ground.run(&["record", "--no-such-option"]).await, 2, "--no-such-option");
-    check(&ground.run(&["record"]).await, 9, "create them with `gpufleet-ledger migrate`");
+    check(&ground.run(&["record"]).await, 11, "create them with `gpufleet-ledger migrate`");
     check(&ground.run(&["migrate"]).await, 0, "tables upgraded");
-    // Longer than any clock can hold.
+    // Beyond the range of any clock.
     check(&ground.run(&["migrate", "--wait", "500000000000years"]).await, 0, "tables are already up to date");
 
     let right = ground.amqp_url.clone();

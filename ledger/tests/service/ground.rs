@@ -37,7 +37,7 @@ pub struct Recorder {
     ready_file: PathBuf,
 }
 
-/// What a run of the program came to.
+/// The result of a run of the program.
 pub struct Run {
     pub code: Option<i32>,
     pub log: String,
@@ -48,7 +48,7 @@ async fn services() -> &'static Arc<Services> {
 }
 
 impl Ground {
-    /// With the ledger's tables.
+    /// A ground with the ledger's tables.
     pub async fn fresh() -> Self {
         let ground = Self::empty().await;
         migrate(&ground.url()).await.unwrap();
@@ -61,7 +61,7 @@ impl Ground {
         Self::on(endpoints.amqp_url, endpoints.database_url).await
     }
 
-    /// With a broker that the test may break.
+    /// A ground with a broker that the test may break.
     pub async fn with_own_broker() -> (Self, Broker) {
         let state = StateDir::ephemeral().unwrap();
         let own = Broker::start(&state);
@@ -73,7 +73,7 @@ impl Ground {
         (ground, broker)
     }
 
-    /// With a database server that the test may break.
+    /// A ground with a database server that the test may break.
     pub async fn with_own_database() -> (Self, Postgres) {
         let postgres = Postgres::start(&StateDir::ephemeral().unwrap()).await.unwrap();
         postgres.create_database("ledger").await.unwrap();
@@ -97,7 +97,7 @@ impl Ground {
         Ledger::connect(self.url()).await.unwrap()
     }
 
-    /// Starts a recorder, and returns when it records.
+    /// Starts a recorder and waits until it records.
     pub async fn record(&self) -> Recorder {
         let recorder = self.start_recorder();
         poll("a recorder is ready", async || recorder.is_ready()).await;
@@ -144,7 +144,7 @@ impl Ground {
             .unwrap();
     }
 
-    /// Publishes batches of `size` jobs that succeeded, all confirms pipelined.
+    /// Publishes batches of `size` jobs that succeeded, with pipelined confirms.
     pub async fn publish_jobs(&self, batches: usize, size: usize) -> Vec<JobId> {
         let ids: Vec<JobId> = (0..batches * size).map(|_| JobId::new()).collect();
         let bodies = ids.chunks(size).map(|ids| ids.iter().map(|job_id| succeeded(*job_id)).collect::<Vec<_>>());
@@ -161,7 +161,7 @@ impl Ground {
         .await;
     }
 
-    /// How many transactions wrote the attempts.
+    /// The number of transactions that wrote the attempts.
     pub async fn commits(&self) -> u64 {
         let mut connection = sqlx::PgConnection::connect(&self.database_url).await.unwrap();
         let sql = "select count(distinct xmin::text) from attempts";
@@ -192,7 +192,7 @@ impl Recorder {
         self.process.kill9().await.unwrap();
     }
 
-    /// Tells it to stop, and gives the exit code.
+    /// Stops the recorder, and returns the exit code.
     pub async fn stop(&self) -> Option<i32> {
         self.process.signal(Signal::Terminate);
         assert!(self.process.wait(WAIT).await, "the recorder did not stop:\n{}", self.log());

@@ -1,6 +1,6 @@
-//! `gpufleet-ledger` as a process, between a real broker and a real database, both private to this program and gone with it.
+//! Tests of `gpufleet-ledger` as a process, with a private broker and a private database, which end with this program.
 
-// Said to be tests although nothing else is here, for then they may unwrap.
+// Marked as a test module, so that clippy allows `unwrap`.
 #[cfg(test)]
 mod exits;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is published is recorded, whatever breaks in between; what can't be recorded is kept with its reason.
+//! Every published event is recorded although services break; events that can't be recorded are dead-lettered with the reason.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ async fn events_are_recorded_and_their_messages_acknowledged() {
     assert_eq!(detail.attempts.len(), 1);
     assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
     assert!(!recorder.ready_file().exists());
-    // What it had not acknowledged would be back in the queue.
+    // An unacknowledged message would return to the queue.
     assert_eq!(ground.waiting_messages().await, 0);
 }
 
@@ -43,7 +43,7 @@ async fn events_that_come_one_by_one_share_commits() {
         ground.publish(&[succeeded(JobId::new())]).await;
     }
     ground.poll_recorded(&ledger, MESSAGES).await;
-    // A batch is closed no sooner than 100 ms after it was begun, as none is full. The last commit is closed, the others are as far apart.
+    // No batch is full, so each is closed 100 ms after its first event. Commits are therefore at least that far apart.
     let possible = begun.elapsed().as_millis() / 100;
     let commits = ground.commits().await;
     println!("{MESSAGES} messages in {commits} commits, of {possible} possible ones");
@@ -51,7 +51,7 @@ async fn events_that_come_one_by_one_share_commits() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_recorded_lies_in_the_dead_queue_with_its_reason() {
+async fn events_that_cannot_be_recorded_are_dead_lettered_with_the_reason() {
     let ground = Ground::fresh().await;
     let recorder = ground.record().await;
     let good = JobId::new();
@@ -81,7 +81,7 @@ async fn what_cannot_be_recorded_lies_in_the_dead_queue_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_dead_queue_that_may_not_be_written_to_costs_one_hand_back_and_no_body() {
+async fn a_dead_queue_without_permission_costs_one_requeue_and_no_body() {
     let (ground, broker) = Ground::with_own_broker().await;
     let (store, stop) = (Store::connect(ground.url()).await.unwrap(), CancellationToken::new());
     let recorder = Recorder::new(ground.broker.clone(), store, stop.clone()).hold_at_most(Duration::ZERO);
@@ -110,7 +110,7 @@ async fn a_dead_queue_that_may_not_be_written_to_costs_one_hand_back_and_no_body
 
     write(".*").await;
     until(&mut ready, true).await;
-    // The event that knocked, and the same once more with its message.
+    // The event that the recorder retried, and the same event again with its message.
     let mut dead = ground.broker.consume(DEAD_QUEUE.to_owned(), 10);
     for _ in 0..2 {
         let letter = delivery(&mut dead).await;
@@ -141,7 +141,7 @@ async fn after_an_outage_of_the_database_the_record_is_complete() {
     postgres.kill9().await.unwrap();
     jobs += ground.publish_jobs(100, 10).await.len();
     poll("the recorder notices", async || recorder.log().contains("failed to record events; trying again")).await;
-    // Being told to stop, it does not wait for the database.
+    // A stopping recorder does not wait for the database.
     assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
     let recorder = ground.start_recorder();
     jobs += ground.publish_jobs(10, 10).await.len();
@@ -151,7 +151,7 @@ async fn after_an_outage_of_the_database_the_record_is_complete() {
     postgres.restart().await.unwrap();
     let ledger = ground.ledger().await;
     ground.poll_recorded(&ledger, jobs).await;
-    // Sessions end, and the recorder opens a new one.
+    // The server ends the sessions, and the recorder opens a new one.
     postgres.restart().await.unwrap();
     jobs += ground.publish_jobs(10, 10).await.len();
     ground.poll_recorded(&ledger, jobs).await;
@@ -160,7 +160,7 @@ async fn after_an_outage_of_the_database_the_record_is_complete() {
 }
 
 #[tokio::test]
-async fn in_a_long_outage_of_the_database_messages_wait_in_the_broker_and_not_here() {
+async fn in_a_long_outage_of_the_database_messages_wait_in_the_broker() {
     let (ground, postgres) = Ground::with_own_database().await;
     let ledger = ground.ledger().await;
     let (store, stop) = (Store::connect(ground.url()).await.unwrap(), CancellationToken::new());
@@ -176,7 +176,7 @@ async fn in_a_long_outage_of_the_database_messages_wait_in_the_broker_and_not_he
     postgres.restart().await.unwrap();
     ground.poll_recorded(&ledger, jobs).await;
     until(&mut ready, true).await;
-    // What was handed back goes before it: by then all of that is acknowledged, or is as soon as this is.
+    // The requeued messages come first, so they are acknowledged no later than this one.
     ground.publish_jobs(1, 1).await;
     ground.poll_recorded(&ledger, jobs + 1).await;
     stop.cancel();
@@ -185,11 +185,11 @@ async fn in_a_long_outage_of_the_database_messages_wait_in_the_broker_and_not_he
 }
 
 #[tokio::test]
-async fn a_recorder_that_may_not_write_hands_back_once_and_goes_on_when_it_may() {
+async fn a_recorder_without_write_permission_requeues_once_and_continues_when_it_has_it() {
     let (mut ground, postgres) = Ground::with_own_database().await;
     let ledger = ground.ledger().await;
     let execute = async |sql| postgres.psql("ledger", sql).await.unwrap();
-    // Enough to find the tables' version right, at the start and at each try.
+    // Enough permission to check the version of the tables, at the start and at each attempt.
     execute("create role reader login; grant select on all tables in schema public to reader").await;
     let (_, place) = ground.database_url.split_once('@').unwrap();
     ground.database_url = format!("postgres://reader@{place}");
@@ -206,7 +206,7 @@ async fn a_recorder_that_may_not_write_hands_back_once_and_goes_on_when_it_may()
     execute("alter role reader superuser").await;
     ground.poll_recorded(&ledger, jobs).await;
     poll("it is ready again", async || recorder.is_ready()).await;
-    // What was handed back goes before it: by then all of that is acknowledged, or is as soon as this is.
+    // The requeued messages come first, so they are acknowledged no later than this one.
     ground.publish_jobs(1, 1).await;
     ground.poll_recorded(&ledger, jobs + 1).await;
     assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());

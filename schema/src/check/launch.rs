@@ -162,9 +162,9 @@ impl Block {
 pub(super) fn check_entry(field: &str, entry: &str, program: &Program<'_>) -> Result<(), Invalid> {
     const PUNCTUATION: &str = "_$:<>,()[]*&+-~!.' ";
     match entry.len() {
-        0 => return invalid(field, "is empty"),
+        0 => return invalid(field, "empty"),
         1..=ENTRY_BYTES_MAX => {}
-        bytes => return invalid(field, format!("is {bytes} bytes long; the maximum is {ENTRY_BYTES_MAX}")),
+        bytes => return invalid(field, format!("{bytes} bytes long; the maximum is {ENTRY_BYTES_MAX}")),
     }
     if is_symbol(entry) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `gpufleet blobs`: what is in the blob store, by hand.
+//! `gpufleet blobs`: stores arrays in the blob store and deletes old ones.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -40,7 +40,7 @@ Examples:
 enum Command {
     /// Store arrays and print their digests, for task files: "data": { "blob": "sha256:..." }
     Put(PutOptions),
-    /// Delete blobs that were last stored before a given age; jobs that still need them fail
+    /// Delete blobs older than a given age; jobs that still need them fail
     Prune(PruneOptions),
 }
 
@@ -59,7 +59,8 @@ struct PutOptions {
 
 #[derive(Debug, Args)]
 struct PruneOptions {
-    /// Delete blobs older than this, such as 30days. Use more than the longest time that a job is queued or its outputs are waited for
+    /// Minimum time since a blob was last stored, such as 30days. Choose more than the longest time that jobs are queued or clients wait
+    /// for outputs
     #[arg(long, value_name = "DURATION", value_parser = spec::duration)]
     older_than: Duration,
     #[command(flatten)]
@@ -79,7 +80,7 @@ struct Stored {
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     tokio::select! {
         exit = perform(options) => exit,
-        () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, "interrupted; finished work stays, and the command can be repeated")),
+        () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, "interrupted; completed work stays, and the command can be repeated")),
     }
 }
 
@@ -106,7 +107,7 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
     Ok(Exit::Success)
 }
 
-/// Stores one after the other, so that no more than one is in memory.
+/// Stores the files one by one, so that only one is in memory at a time.
 async fn put_all(store: &BlobStore, files: &[ArraySpec]) -> (Vec<Stored>, Result<(), Complaint>) {
     let mut stored = Vec::new();
     for file in files {

@@ -1,4 +1,4 @@
-//! `gpufleet cancel`: end jobs that wait or run.
+//! `gpufleet cancel`: cancels jobs that are queued or running.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -56,9 +56,9 @@ Examples:
   gpufleet cancel --label run=7
   gpufleet cancel 01a20400 --wait --timeout 10s";
 
-/// Between two looks at the ledger, which hears of an outcome within a few of these.
+/// The interval of queries to the ledger, which receives an outcome within a few of them.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// Said when a wait fails, so that the user does not cancel again.
+/// Part of the message if waiting fails, so that the user does not cancel again.
 const STANDS: &str = "the cancellation stays in force";
 
 type Labels = BTreeMap<String, String>;
@@ -101,7 +101,7 @@ fn nothing_done(complaint: Complaint) -> Complaint {
     let hint = complaint
         .hint
         .clone()
-        .unwrap_or_else(|| "without --wait, whole ids and labels do not need the ledger".to_owned());
+        .unwrap_or_else(|| "without --wait, complete ids and labels do not need the ledger".to_owned());
     complaint.hint(format!("nothing was cancelled; {hint}"))
 }
 
@@ -123,7 +123,7 @@ fn labels(given: &[LabelSpec]) -> Result<Labels, Complaint> {
     Ok(labels)
 }
 
-/// A line for each job, and one for all that the labels mean together.
+/// A line for each job, and one line for all labels together.
 fn asked(jobs: &[JobId], labels: &Labels) -> String {
     let mut text: String = jobs.iter().map(|job| format!("requested cancellation of {job}\n")).collect();
     let pairs: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -139,7 +139,7 @@ fn interrupted(consequence: &str) -> Complaint {
     Complaint::new(Exit::Interrupted, format!("interrupted: {consequence}"))
 }
 
-/// Whole ids need none.
+/// Complete ids need no ledger.
 fn needs_ledger(ids: &[String]) -> bool {
     ids.iter().any(|id| id.parse::<JobId>().is_err())
 }
@@ -149,7 +149,9 @@ async fn resolve(ids: &[String], ledger: Option<&Ledger>) -> Result<Vec<JobId>, 
     for id in ids {
         jobs.push(match id.parse() {
             Ok(job) => job,
-            Err(_) => by_prefix(ledger.expect("a part of an id has the ledger connected"), id).await?,
+            Err(_) => {
+                by_prefix(ledger.expect("the beginning of an id makes the command connect to the ledger"), id).await?
+            }
         });
     }
     Ok(jobs)
@@ -159,12 +161,12 @@ async fn by_prefix(ledger: &Ledger, id: &str) -> Result<JobId, Complaint> {
     match ledger.job_by_prefix(id).await.map_err(|error| connection::ledger_complaint(&error))? {
         PrefixMatch::One(detail) => Ok(detail.job.job_id),
         PrefixMatch::None => Err(Complaint::new(Exit::NotFound, format!("the ledger has no job {id:?}"))
-            .hint("for a job that the ledger does not have yet, give the whole id")),
+            .hint("for a job that the ledger does not have yet, give the complete id")),
         PrefixMatch::Many(jobs) => Err(ambiguous(id, &jobs)),
     }
 }
 
-/// Prints each job's outcome when it is known. A job that ended before the order reached it is not an error.
+/// Prints each job's outcome as soon as it is known. A job that ended before its cancellation is not an error.
 async fn outcomes(ledger: &Ledger, jobs: &[JobId], timeout: Duration) -> Result<Exit, Complaint> {
     let spinner = Spinner::of_many("waiting for the outcomes", jobs.len());
     spinner.clone().around(await_outcomes(ledger, jobs, timeout, &spinner)).await
@@ -176,7 +178,7 @@ async fn await_outcomes(
     timeout: Duration,
     spinner: &Spinner,
 ) -> Result<Exit, Complaint> {
-    // A wait that no clock can hold has no end.
+    // A deadline beyond the clock's range means no deadline.
     let deadline = Instant::now().checked_add(timeout);
     for job in jobs {
         let state = loop {
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_told_as_one_choice() {
+    fn several_labels_are_reported_as_one_selection() {
         let job: JobId = "01990f3e-0000-7000-8000-000000000001".parse().unwrap();
         let both = labels(&given(&["b=2", "a=1"])).unwrap();
         let one = labels(&given(&["a=1"])).unwrap();
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_an_id_needs_the_ledger_and_a_whole_one_does_not() {
+    fn the_beginning_of_an_id_needs_the_ledger_and_a_complete_id_does_not() {
         let whole = "01990f3e-0000-7000-8000-000000000001".to_owned();
         assert!(!needs_ledger(std::slice::from_ref(&whole)));
         assert!(needs_ledger(&[whole, "01990f3e".to_owned()]));

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use super::{exit::Exit, output::visible};
 
-/// An error on its way to stderr.
+/// An error for stderr.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint {
     pub exit: Exit,
@@ -12,7 +12,7 @@ pub struct Complaint {
     pub message: String,
     /// What to do next.
     pub hint: Option<String>,
-    /// Longer material below the message: a compile log, a source line.
+    /// A longer text below the message, such as a compile log or a source line.
     pub detail: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl Complaint {
     }
 }
 
-/// An error and its causes on one line. A cause that its parent repeats is told once.
+/// An error and its causes on one line. A cause that its parent already contains appears once.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_what_why_and_what_next() {
+    fn an_error_has_a_message_a_detail_and_a_hint() {
         let complaint = Complaint::bad_input("failed to read x.npy: No such file or directory")
             .detail("first\nsecond")
             .hint("look here\nor there");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn a_repeated_cause_appears_once() {
         #[derive(Debug, thiserror::Error)]
         #[error("failed to open: {source}")]
         struct Outer {

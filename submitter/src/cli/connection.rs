@@ -1,4 +1,4 @@
-//! Connects to the fleet that the options name, or else to the local fleet.
+//! Connects to the fleet in the options, or else to the local fleet.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -14,13 +14,13 @@ use super::{
     options::{BlobOptions, BrokerOptions, LedgerOptions, ProducerOptions},
 };
 
-/// RabbitMQ says: `PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was 'b'`.
+/// From RabbitMQ's error: `PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was 'b'`.
 const USER_ID_PROPERTY: &str = "user_id property";
 
-/// Closing takes milliseconds unless the broker is away.
+/// Closing takes milliseconds unless the broker is unreachable.
 pub const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Where the local fleet keeps its state.
+/// The folder of the local fleet.
 pub fn local_dir() -> Result<PathBuf, LocalError> {
     let named = std::env::var_os(environment::LOCAL_DIR).filter(|dir| !dir.is_empty());
     named.map_or_else(gpufleet_local::state::default_dir, |dir| Ok(dir.into()))
@@ -153,12 +153,12 @@ pub fn publish_complaint(problem: &str) -> Complaint {
         return complaint;
     }
     complaint.hint(format!(
-        "the broker knows this user by another name than the URL; send jobs without the name: --no-user-id, or {}=true",
+        "the broker's name for this user differs from the one in the URL; send jobs without the name: --no-user-id, or {}=true",
         environment::NO_USER_ID
     ))
 }
 
-/// The user and host that give an order, for people to read: `anna@laptop`.
+/// The user and host that give an order, for people: `anna@laptop`.
 pub fn caller() -> Option<String> {
     let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).filter(|user| !user.is_empty());
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|host| host.trim().to_owned());
@@ -170,10 +170,11 @@ pub fn caller() -> Option<String> {
 
 /// The complaint about a failed query of the ledger.
 pub fn ledger_complaint(error: &LedgerError) -> Complaint {
-    Complaint::new(Exit::Ledger, chain(error))
+    let exit = if error.is_about_tables() { Exit::LedgerTables } else { Exit::Ledger };
+    Complaint::new(exit, chain(error))
 }
 
-/// The transport's messages fit after "failed to".
+/// Turns a message of the transport into a sentence. It fits after "failed to" unless it begins with "the".
 pub fn sentence(fragment: &str) -> String {
     if fragment.starts_with("the ") { fragment.to_owned() } else { format!("failed to {fragment}") }
 }
@@ -184,7 +185,7 @@ mod tests {
     use crate::cli::options::Secret;
 
     #[test]
-    fn the_local_fleets_blob_store_is_for_the_local_fleet() {
+    fn the_local_fleets_blob_store_is_used_only_with_the_local_fleet() {
         let broker = |url: Option<&str>| BrokerOptions { amqp_url: url.map(|url| Secret(url.to_owned())) };
         let store = |folder: Option<&str>| BlobOptions { blobs: folder.map(PathBuf::from) };
         let running = |blobs: Option<&str>| {
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_is_not_there_is_told_before_anything_is_connected() {
+    async fn a_missing_folder_is_reported_before_the_client_connects() {
         let folder = tempfile::tempdir().unwrap();
         let builder = Fleet::builder().blobs(folder.path().join("none"));
         let amqp_url = Some(Secret("amqp://127.0.0.1:1/".to_owned()));
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_that_the_broker_does_not_vouch_for_is_told_with_the_switch() {
+    fn the_hint_for_a_rejected_user_id_names_the_option() {
         let refused = "publish: the broker refused the message: PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was 'b'";
         assert!(publish_complaint(refused).hint.unwrap().contains("--no-user-id"));
         assert_eq!(publish_complaint("publish: the broker refused the message: NOT_FOUND").hint, None);

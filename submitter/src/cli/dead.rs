@@ -39,10 +39,10 @@ enum Command {
     List(ListOptions),
     /// Show one message in full
     Show(ShowOptions),
-    /// Submit jobs again, as new ones with the label replay-of=ID; the old ones stay dead in the history
+    /// Submit jobs again as new jobs with the label replay-of=ID; the old jobs stay dead in the history
     Replay(ReplayOptions),
-    /// Discard messages for good
-    Drop(DropOptions),
+    /// Discard messages permanently
+    Discard(DiscardOptions),
 }
 
 #[derive(Debug, Args)]
@@ -77,17 +77,17 @@ pub struct ReplayOptions {
 }
 
 #[derive(Debug, Args)]
-struct DropOptions {
+struct DiscardOptions {
     #[command(flatten)]
     choice: ChoiceOptions,
     #[command(flatten)]
     broker: BrokerOptions,
 }
 
-/// Which of the dead.
+/// The selected messages.
 #[derive(Debug, Args)]
 struct ChoiceOptions {
-    /// Ids of jobs or messages, or their beginnings. A whole id selects all messages about it
+    /// Ids of jobs or messages, or their beginnings. A complete id selects every message about that job
     #[arg(value_name = "ID", required_unless_present = "all", value_parser = choice::id)]
     ids: Vec<String>,
     /// Select all messages that are in the queue when the command starts
@@ -114,7 +114,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
             with_dead(fleet, LOOKING, async |dead| show(dead, options).await).await
         }
         Command::Replay(options) => replay(options).await,
-        Command::Drop(options) => {
+        Command::Discard(options) => {
             let fleet = connection::fleet(&options.broker, Fleet::builder());
             with_dead(fleet, ACTING, async |dead| acting::discard(dead, &options.choice).await).await
         }
@@ -146,7 +146,7 @@ async fn with_dead(
     }
 }
 
-/// After a failure it still shows the letters read before it.
+/// After a failure it still prints the letters that it read before.
 async fn list(dead: &mut DeadLetters, options: &ListOptions) -> Result<Exit, Complaint> {
     let read = Spinner::new("reading the dead-letter queue").around(read(dead)).await;
     match options.output {
@@ -185,7 +185,7 @@ async fn read(dead: &mut DeadLetters) -> Result<(), DeadError> {
 async fn show(dead: &mut DeadLetters, options: &ShowOptions) -> Result<Exit, Complaint> {
     let found = find(dead, std::slice::from_ref(&options.id)).await?;
     let index = found[0];
-    let letter = dead.letter(index).expect("it was found just now");
+    let letter = dead.letter(index).expect("find returned the index of a letter that it holds");
     match options.output {
         Format::Json => output::emit_json(&rendering::with_body(letter, dead.body(index)))?,
         Format::Table => output::emit(&rendering::describe(letter))?,
@@ -196,7 +196,7 @@ async fn show(dead: &mut DeadLetters, options: &ShowOptions) -> Result<Exit, Com
     Ok(Exit::Success)
 }
 
-/// The letters that are meant, by their order. All are found before anything is done.
+/// The selected letters in their order. The command finds all of them before it acts on the first.
 async fn find(dead: &mut DeadLetters, ids: &[String]) -> Result<Vec<usize>, Complaint> {
     let mut wanted: Vec<Wanted> = ids.iter().map(|id| Wanted::new(id)).collect();
     let reading = Spinner::new("reading the dead-letter queue").around(look_for(dead, &mut wanted)).await;
@@ -212,7 +212,7 @@ async fn find(dead: &mut DeadLetters, ids: &[String]) -> Result<Vec<usize>, Comp
 
 async fn look_for(dead: &mut DeadLetters, wanted: &mut [Wanted]) -> Result<(), DeadError> {
     while let Some(index) = dead.next().await? {
-        let letter = dead.letter(index).expect("it is in hand");
+        let letter = dead.letter(index).expect("next returned the index of a letter that it holds");
         let mut is_meant = false;
         for wanted in &mut *wanted {
             is_meant |= wanted.offer(index, letter);
@@ -240,13 +240,13 @@ fn complaint(error: &DeadError) -> Complaint {
             told(Exit::Broker).hint("try again; `gpufleet dead list` lists the messages")
         }
         DeadError::StillThere { .. } => {
-            told(Exit::Broker).hint("discard it with `gpufleet dead drop`; another replay would submit the job twice")
+            told(Exit::Broker).hint("discard it with `gpufleet dead discard`; another replay would submit the job twice")
         }
         DeadError::Unknown { .. } => told(Exit::Broker).hint(
-            "if `gpufleet show` finds the new job, discard the message with `gpufleet dead drop`; else replay it again",
+            "if `gpufleet show` finds the new job, discard the message with `gpufleet dead discard`; else replay it again",
         ),
         DeadError::NoTask { .. } => {
-            told(Exit::BadInput).hint("only tasks can be submitted again; `gpufleet dead drop` discards the message")
+            told(Exit::BadInput).hint("only tasks can be submitted again; `gpufleet dead discard` discards the message")
         }
         DeadError::Cut { .. } | DeadError::TooLarge { .. } => told(Exit::BadInput)
             .hint(format!("submit the job again from its source, but smaller: {}", TooLarge::ADVICE)),

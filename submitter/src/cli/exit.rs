@@ -16,11 +16,11 @@ pub enum Exit {
     Usage = 2,
     /// An input is invalid: a file, a shape, an argument or the name of a kernel.
     BadInput = 3,
-    /// The job failed by its own fault: it did not compile, it was invalid, or its kernel faulted.
+    /// The job failed because of its program or data: it did not compile, it was invalid, or its kernel faulted.
     JobFailed = 4,
     /// The job reached a limit of time, queue or device memory, or it was cancelled.
     JobStopped = 5,
-    /// The wait's deadline passed. The job keeps running, and a cancellation stays in force.
+    /// The time of `--timeout` passed. A submitted job keeps running, and a cancellation stays in force.
     DeadlinePassed = 6,
     /// The broker can't be reached, or refused the client.
     Broker = 7,
@@ -28,9 +28,11 @@ pub enum Exit {
     Ledger = 8,
     /// There is no such job, attempt or worker, or the prefix of an id is ambiguous.
     NotFound = 9,
-    /// The job failed by the fleet's fault: it lost its device or executor too often.
+    /// The job failed because of the fleet: it lost its device or executor too often.
     FleetFailed = 10,
-    /// Ctrl-C. The job keeps running.
+    /// The ledger's tables do not fit this release, or the user lacks privileges on them. The recorder has the same code.
+    LedgerTables = 11,
+    /// Ctrl-C. A submitted job keeps running.
     Interrupted = 130,
 }
 
@@ -42,12 +44,13 @@ Exit codes:
     2  wrong usage: an unknown or invalid option or argument
     3  bad input: an unreadable file, a wrong shape, an unknown kernel, a missing program
     4  the job failed because of its program or data: compile error, invalid task, kernel fault
-    5  the job ran into a limit (time, queue, device memory) or was cancelled
-    6  the wait timed out; the job keeps running, and a cancellation stays in force
+    5  the job reached a limit (time, queue, device memory) or was cancelled
+    6  --timeout passed; a submitted job keeps running, and a cancellation stays in force
     7  the broker can't be reached, or refused the request
     8  the ledger can't be reached, or refused the request
     9  not found: no such job, attempt or worker, or the id is ambiguous
    10  the fleet failed the job: a device, an executor or the blob store was lost
+   11  the ledger's tables do not fit this release, or the user lacks privileges on them
   130  interrupted with Ctrl-C; a submitted job keeps running";
 
 impl Exit {
@@ -80,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exit_says_whose_fault_it_was() {
+    fn the_exit_code_of_a_failed_job_follows_its_verdict() {
         let failure = |verdict| Some(Failure::new(verdict, FailureCode::Internal, "m"));
         let exit = |state, verdict| Exit::of_outcome(state, failure(verdict).as_ref());
         assert_eq!(exit(AttemptState::Failed, Verdict::User), Exit::JobFailed);
@@ -106,6 +109,7 @@ mod tests {
             Exit::Ledger,
             Exit::NotFound,
             Exit::FleetFailed,
+            Exit::LedgerTables,
             Exit::Interrupted,
         ] {
             assert!(TABLE.contains(&format!("\n{:>5}  ", exit.code())), "{exit:?}");

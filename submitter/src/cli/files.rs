@@ -1,4 +1,4 @@
-//! Arrays in files: `.npy`, `.png`, and raw bytes with a form given on the command line.
+//! Reads and writes arrays in files: `.npy`, `.png`, and raw bytes whose dtype and shape are given.
 
 use std::{
     fs::{self, File},
@@ -24,9 +24,9 @@ const MISNAMED: &str = "the extension decides how a file is read: .npy, .png, or
 /// The purpose of reading a file. A file that is too large for it is not read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// It travels inside its task's message.
+    /// An array that its task's message carries.
     Input,
-    /// It goes into the blob store, where it is large.
+    /// An array that goes through the blob store if it is large.
     StoredInput,
     Program,
     TaskFile,
@@ -40,7 +40,7 @@ impl Purpose {
 
     const fn name(self) -> &'static str {
         match self {
-            Self::Input => "an input that travels in a message",
+            Self::Input => "an input without a blob store",
             Self::StoredInput => "an input",
             Self::Program => "a program",
             Self::TaskFile => "a task file",
@@ -60,7 +60,7 @@ impl Purpose {
         }
     }
 
-    /// The bound that a person is told.
+    /// The bound in the error message.
     const fn told_max(self) -> u64 {
         match self {
             Self::Input | Self::StoredInput => self.array_bytes_max() as u64,
@@ -127,7 +127,7 @@ impl Kind {
 
 const _: () = assert!(BLOBS_BYTES_MAX == 1 << 30, "the hint says so");
 
-/// Reads an array. `form` says what raw bytes are; for the other kinds it must agree with the file.
+/// Reads an array. `form` is the dtype and shape of raw bytes; for the other kinds it must agree with the file.
 pub fn read(path: &Path, form: Option<&Form>, purpose: Purpose) -> Result<Array, Complaint> {
     let bytes = read_bytes(path, purpose)?;
     let unusable = |problem: String| Complaint::bad_input(format!("failed to read {}: {problem}", path.display()));
@@ -187,7 +187,7 @@ fn read_bytes(path: &Path, purpose: Purpose) -> Result<Vec<u8>, Complaint> {
     let bytes_max = purpose.bytes_max() as u64;
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
-    // One byte more than allowed tells a file that is too long, however long it claims to be.
+    // One byte more than allowed shows that a file is too long, whatever length it reports.
     file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > bytes_max {
         let (name, most) = (purpose.name(), quantity::bytes(purpose.told_max()));
@@ -197,7 +197,7 @@ fn read_bytes(path: &Path, purpose: Purpose) -> Result<Vec<u8>, Complaint> {
     Ok(bytes)
 }
 
-/// A file that could not be created.
+/// The complaint about a file that could not be created.
 pub fn unwritable(path: &Path, problem: &std::io::Error) -> Complaint {
     let complaint = Complaint::bad_input(format!("failed to write {}: {}", path.display(), reason(problem)));
     match problem.kind() {
@@ -208,7 +208,7 @@ pub fn unwritable(path: &Path, problem: &std::io::Error) -> Complaint {
     }
 }
 
-/// The system's words without its number.
+/// The system's message without the error number.
 fn reason(problem: &std::io::Error) -> String {
     let text = problem.to_string();
     text.split_once(" (os error").map_or(text.as_str(), |(words, _)| words).to_owned()
@@ -245,7 +245,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     written
 }
 
-/// Refuses an output file that can't be written, before the job has run for it.
+/// Rejects an output file that can't be written, before the job runs.
 pub fn check_writable(path: &Path) -> Result<(), Complaint> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let refuse = |problem: &str| Complaint::bad_input(format!("failed to write {}: {problem}", path.display()));
@@ -258,7 +258,7 @@ pub fn check_writable(path: &Path) -> Result<(), Complaint> {
     }
 }
 
-/// Refuses a file kind that can't hold the dtype, where that is known before the job runs.
+/// Rejects a file kind that can't hold the dtype, if that is known before the job runs.
 pub fn check_holds(path: &Path, dtype: Dtype) -> Result<(), Complaint> {
     match Kind::of(path) {
         Kind::Npy if npy::descriptor(dtype).is_none() => {

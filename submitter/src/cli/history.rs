@@ -1,4 +1,4 @@
-//! `gpufleet history`: what became of the jobs.
+//! `gpufleet history`: lists the jobs in the ledger.
 
 use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone, Utc};
 use clap::{Args, ValueEnum};
@@ -33,16 +33,16 @@ pub struct Options {
     /// Only jobs of this pool
     #[arg(long)]
     pool: Option<String>,
-    /// Only jobs since this long ago (2h, 3days) or since this local time (2026-11-20, 2026-11-20T08:30)
+    /// Only jobs submitted since then: a time ago (2h, 3days) or a local time (2026-11-20, 2026-11-20T08:30)
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<DateTime<Utc>>,
     /// Only jobs with this label. Repeatable; a job must have all of the labels
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<LabelSpec>,
-    /// Largest number of jobs to list, 1 to 100000
+    /// Maximum number of jobs to list, 1 to 100000
     #[arg(long, default_value_t = HistoryFilter::LIMIT_DEFAULT, value_name = "COUNT", value_parser = spec::whole(1..=100_000))]
     limit: u32,
-    /// Continue an earlier list, with the key that it ended with
+    /// Continue an earlier list after the key that it ended with
     #[arg(long, value_name = "KEY")]
     before: Option<PageKey>,
     /// Output format
@@ -166,7 +166,7 @@ const COLUMNS: [Column; 10] = [
     Column::Left("DEVICE"),
 ];
 
-/// The columns that a narrow terminal omits, in this order.
+/// The columns that are left out on a narrow terminal, in this order.
 const DISPENSABLE: [&str; 8] = ["DEVICE", "NAME", "POOL", "QUEUED", "RUN TIME", "AGE", "KERNEL TIME", "KERNEL"];
 
 fn table(jobs: &[JobRow], now: DateTime<Utc>, width: Option<usize>) -> String {
@@ -184,7 +184,7 @@ fn table(jobs: &[JobRow], now: DateTime<Utc>, width: Option<usize>) -> String {
                 age(now - job.created_at),
                 time(job.queue_us),
                 time(job.kernel_us),
-                // An attempt that ended before it came to an executor has no time there.
+                // An attempt that ended before it reached an executor has no run time.
                 time(job.total_us.filter(|us| *us > 0)),
                 device(job.device_name.as_deref(), job.emulated),
             ]
@@ -193,10 +193,10 @@ fn table(jobs: &[JobRow], now: DateTime<Utc>, width: Option<usize>) -> String {
     table::fit(&COLUMNS, &rows, width, &DISPENSABLE)
 }
 
-/// The state of what runs by the record, on a worker that is not heard of.
+/// The state of a job that is recorded as running on a worker that is silent or has left.
 pub const UNHEARD: &str = "unknown";
 
-/// A device by name; one that is no GPU says so.
+/// The name of a device, marked if the device is emulated.
 pub fn device(name: Option<&str>, emulated: Option<bool>) -> String {
     match (name, emulated) {
         (None, _) => "-".to_owned(),

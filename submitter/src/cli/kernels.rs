@@ -12,7 +12,7 @@ use super::{complaint::Complaint, exit::Exit, options::Format, output};
 pub struct Options {
     /// Kernel to show
     kernel: Option<String>,
-    /// Print the CUDA C of the kernel instead
+    /// Print only the CUDA C of the kernel
     #[arg(long, requires = "kernel")]
     source: bool,
     /// Output format
@@ -124,18 +124,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_tells_what_every_kernel_takes_and_does() {
+    fn the_list_has_the_signature_and_summary_of_every_kernel() {
         insta::assert_snapshot!(list());
     }
 
     #[test]
-    fn a_kernel_is_told_with_an_example() {
+    fn a_kernel_is_shown_with_an_example() {
         insta::assert_snapshot!(describe(find("saxpy").unwrap()));
         insta::assert_snapshot!(describe(find("mandelbrot").unwrap()));
     }
 
     #[test]
-    fn a_slip_in_a_name_is_answered_with_the_right_one() {
+    fn the_hint_for_a_misspelt_name_suggests_the_closest_kernel() {
         assert!(find("saxpi").unwrap_err().hint.unwrap().starts_with("did you mean saxpy?"));
         assert!(find("fourier").unwrap_err().hint.unwrap().contains("gpufleet kernels"));
     }

@@ -59,7 +59,9 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), Complaint> {
 fn taking_back(path: &Path, complaint: Complaint) -> Complaint {
     match fs::remove_file(path) {
         Ok(()) => complaint,
-        Err(error) => complaint.hint(format!("remove {} by hand, as that failed too: {error}", path.display())),
+        Err(error) => {
+            complaint.hint(format!("remove {} by hand, because deleting it failed too: {error}", path.display()))
+        }
     }
 }
 
@@ -70,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_is_made_once_and_its_private_half_is_its_owners() {
+    fn a_key_pair_is_created_once_and_only_its_owner_can_read_the_private_key() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options { file: folder.path().join("key") };
         assert_eq!(run(&options).unwrap(), Exit::Success);
@@ -79,21 +81,21 @@ mod tests {
         assert_eq!(public, key.public().to_pem());
         assert_eq!(fs::metadata(&options.file).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(run(&options).unwrap_err().exit, Exit::BadInput);
-        assert_eq!(read(&options.file).unwrap().public(), key.public(), "the first one stays");
+        assert_eq!(read(&options.file).unwrap().public(), key.public(), "the first key stays");
         assert_eq!(read(&folder.path().join("key.pub")).unwrap_err().exit, Exit::BadInput);
     }
 
     #[test]
-    fn without_a_public_key_no_private_one_stays() {
+    fn a_failure_to_write_the_public_key_removes_the_private_key() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options { file: folder.path().join("key") };
-        fs::write(folder.path().join("key.pub"), "somebody's").unwrap();
+        fs::write(folder.path().join("key.pub"), "of another user").unwrap();
         let complaint = run(&options).unwrap_err();
         assert_eq!(complaint.exit, Exit::BadInput);
         assert!(complaint.message.contains("key.pub"), "{}", complaint.message);
         assert!(!options.file.exists());
-        assert_eq!(fs::read_to_string(folder.path().join("key.pub")).unwrap(), "somebody's");
+        assert_eq!(fs::read_to_string(folder.path().join("key.pub")).unwrap(), "of another user");
         fs::remove_file(folder.path().join("key.pub")).unwrap();
-        assert_eq!(run(&options).unwrap(), Exit::Success, "nothing stands in the way");
+        assert_eq!(run(&options).unwrap(), Exit::Success, "the failed run left no file");
     }
 }

@@ -37,7 +37,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Start everything that is not running yet; running processes stay as they are
+    /// Start the processes that are not running yet; running ones stay as they are
     Up {
         /// Number of workers, 1 to 64 [default: as many as last time, else 1]
         #[arg(long, value_name = "COUNT", value_parser = spec::whole(1..=64))]
@@ -66,12 +66,12 @@ enum Action {
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     tokio::select! {
         exit = perform(options) => exit,
-        () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, "interrupted; processes that were started keep running")
+        () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, "interrupted; the processes that were started keep running")
             .hint("`gpufleet local up` starts the rest, `gpufleet local down` stops everything")),
     }
 }
 
-/// Cancelling leaves the fleet in part, which `up` and `down` can both work with.
+/// If cancelled, part of the fleet is running. `up` completes it, and `down` stops it.
 async fn perform(options: &Options) -> Result<Exit, Complaint> {
     let dir = options.dir.clone().map_or_else(connection::local_dir, Ok).map_err(complaint)?;
     match &options.action {

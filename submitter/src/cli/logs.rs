@@ -1,4 +1,4 @@
-//! `gpufleet logs`: what a job's kernels printed.
+//! `gpufleet logs`: prints the printf output of a job's kernels.
 
 use clap::Args;
 use gpufleet::schema::AttemptState;
@@ -13,7 +13,7 @@ use super::{
 
 /// Print the printf output of a job's kernels
 ///
-/// The text goes to standard output unchanged. A note on standard error says if an attempt printed nothing, or more than the 64 KiB
+/// The text goes to standard output unchanged. A note on standard error says if the attempt printed nothing, or more than the 64 KiB
 /// that are kept.
 #[derive(Debug, Args)]
 #[command(after_long_help = exit::TABLE)]
@@ -27,7 +27,7 @@ pub struct Options {
     ledger: LedgerOptions,
 }
 
-/// The text to print and the remarks about it.
+/// The text to print, and a note about it.
 #[derive(Debug, PartialEq, Eq)]
 struct Logs<'a> {
     text: &'a str,
@@ -61,7 +61,7 @@ fn nothing(detail: &JobDetail, attempt: &AttemptRow) -> String {
     let (number, job_id) = (attempt.attempt, detail.job.job_id);
     match attempt.state {
         AttemptState::Running => {
-            format!("attempt {number} of job {job_id} is recorded as running; its output is recorded when it ends")
+            format!("attempt {number} of job {job_id} is recorded as running; the ledger gets its output when it ends")
         }
         _ => format!("attempt {number} of job {job_id} printed nothing"),
     }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_attempt_that_decided_is_shown_unless_another_is_asked_for() {
+    fn the_deciding_attempt_is_shown_unless_another_is_requested() {
         let detail = detail();
         let note = Some("only the first 10 bytes were kept; 70 more were dropped".to_owned());
         assert_eq!(logs(&detail, None).unwrap(), Logs { text: "all of it\n", note });
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn that_there_is_no_text_is_said_with_the_reason() {
+    fn the_note_says_why_there_is_no_text() {
         let said = |change: &dyn Fn(&mut JobDetail)| {
             let mut detail = detail();
             change(&mut detail);

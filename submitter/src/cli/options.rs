@@ -43,7 +43,7 @@ pub enum Command {
     Completions(completions::Options),
 }
 
-/// Where the broker is.
+/// The broker.
 #[derive(Debug, Args)]
 pub struct BrokerOptions {
     /// URL of the broker: amqp://USER:PASSWORD@HOST:5672/VHOST [default: the fleet of `gpufleet local up`]
@@ -51,18 +51,18 @@ pub struct BrokerOptions {
     pub amqp_url: Option<Secret>,
 }
 
-/// Where the broker is, and how jobs go into it.
+/// The broker, and how jobs are sent to it.
 #[derive(Debug, Args)]
 pub struct ProducerOptions {
     #[command(flatten)]
     pub broker: BrokerOptions,
-    /// Send jobs without the broker user's name. Use this if the broker knows the user by another name than the URL and rejects
-    /// the jobs for it. The ledger then records no user for them
+    /// Send jobs without the broker user's name. Needed if the broker's name for the user differs from the one in the URL, because it
+    /// then rejects the jobs. The ledger records no user for them
     #[arg(long, env = environment::NO_USER_ID, help_heading = "Connection")]
     pub no_user_id: bool,
 }
 
-/// Where arrays wait that are too large for a message.
+/// The blob store, for arrays that are too large for a message.
 #[derive(Debug, Args)]
 pub struct BlobOptions {
     /// Folder of the blob store, which the workers must share. Inputs and outputs of 1 MiB or more go through it; messages carry
@@ -71,7 +71,7 @@ pub struct BlobOptions {
     pub blobs: Option<PathBuf>,
 }
 
-/// Where the ledger's database is.
+/// The ledger's database.
 #[derive(Debug, Args)]
 pub struct LedgerOptions {
     /// URL of the ledger's database: postgres://USER:PASSWORD@HOST:5432/DATABASE [default: the fleet of `gpufleet local up`]
@@ -79,7 +79,7 @@ pub struct LedgerOptions {
     pub database_url: Option<Secret>,
 }
 
-/// How data is printed.
+/// The format of printed data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Text for people
@@ -88,7 +88,7 @@ pub enum Format {
     Json,
 }
 
-/// A text that holds a password: it is passed on and never shown.
+/// A text with a password, which is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// Without the blanks at line ends that clap leaves, and without values from the environment of the test run.
+    /// Removes the trailing blanks that clap leaves, and values from the environment of the test run.
     fn long_help(command: clap::Command) -> String {
         let help = command.term_width(100).mut_args(|arg| arg.hide_env(true)).render_long_help().to_string();
         help.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
@@ -136,23 +136,23 @@ mod tests {
     }
 
     #[test]
-    fn how_jobs_go_out_is_asked_only_of_what_submits_some() {
+    fn only_commands_that_submit_jobs_have_the_option_for_the_user_id() {
         let knows = |words: &[&str]| {
             let words = [&["gpufleet"], words, &["--no-user-id"]].concat();
             Options::try_parse_from(words).is_ok()
         };
         let id = "01990f3e";
-        for submits in [&["submit", "saxpy"][..], &["retry", id], &["dead", "replay", id]] {
-            assert!(knows(submits), "{submits:?}");
+        for submitting in [&["submit", "saxpy"][..], &["retry", id], &["dead", "replay", id]] {
+            assert!(knows(submitting), "{submitting:?}");
         }
         for other in [&["cancel", id][..], &["workers", "drain", "w"], &["dead", "list"], &["dead", "show", id]] {
             assert!(!knows(other), "{other:?}");
         }
-        assert!(!knows(&["dead", "drop", id]));
+        assert!(!knows(&["dead", "discard", id]));
     }
 
     #[test]
-    fn where_large_arrays_wait_is_asked_only_of_what_reads_or_writes_some() {
+    fn only_commands_that_read_or_write_arrays_have_the_option_for_the_blob_store() {
         let knows = |words: &[&str]| {
             let words = [&["gpufleet"], words, &["--blobs", "/blobs"]].concat();
             Options::try_parse_from(words).is_ok()

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_can_not_steer_the_terminal() {
+    fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(visible("a\tb\r\n"), "a\tb\n");
         assert_eq!(visible("failed\rsucceeded"), "failed\u{fffd}succeeded");
         assert_eq!(visible("\x1b[2Jgone\x07"), "\u{fffd}[2Jgone\u{fffd}");

@@ -1,8 +1,8 @@
-//! `gpufleet permissions`: the `rabbitmqctl` commands that give a user of the broker what a role needs, and no more.
+//! `gpufleet permissions`: prints the `rabbitmqctl` commands that grant a broker user exactly what a role needs.
 //!
-//! RabbitMQ knows three permissions on names of queues and exchanges (configure, write, read), and two more on the routing keys of topic
-//! exchanges. To bind a queue takes write on the queue and read on the exchange; a queue with a dead-letter exchange takes read on itself
-//! and write on that exchange. It searches names for the patterns, so each is anchored here.
+//! RabbitMQ has three permissions on the names of queues and exchanges (configure, write, read), and two more on the routing keys of topic
+//! exchanges. Binding a queue requires write on the queue and read on the exchange. A queue with a dead-letter exchange requires read on the
+//! queue and write on that exchange. RabbitMQ searches names for the patterns, so this module anchors each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn no_role_writes_to_the_default_exchange_or_to_what_another_role_speaks_through() {
+    fn no_role_writes_to_the_default_exchange_or_to_the_exchange_of_another_role() {
         for (role, foreign) in [
             (Role::Producer, [EVENTS_WORKER, CONTROL_OPERATOR, CONTROL_WORKER]),
             (Role::Worker, [EVENTS_CLIENT, CONTROL_OPERATOR, CONTROL_CLIENT]),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_confined_is_refused_and_quotes_survive_a_shell() {
+    fn names_that_can_not_be_confined_are_refused_and_quotes_survive_a_shell() {
         let no_pool = printed(&[Role::Producer], &[], None).unwrap_err();
         assert_eq!((no_pool.exit, no_pool.message.as_str()), (Exit::Usage, "a producer needs at least one pool"));
         let stranger = printed(&[Role::Producer], &["a"], Some("anna@example.org")).unwrap_err();

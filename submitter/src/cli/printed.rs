@@ -2,26 +2,26 @@
 
 use gpufleet::schema::PrintfOutput;
 
-/// Lines that [`beginning`] shows.
+/// The most lines that [`beginning`] shows.
 const LINES_MAX: usize = 20;
 /// A line may be as long as the whole text.
 const BYTES_MAX: usize = 4 << 10;
 
-/// All of it: a heading, a bar before each line, and what is missing.
+/// The whole text: a heading, a bar before each line, and a remark if it is incomplete.
 pub fn whole(printed: &PrintfOutput) -> String {
-    let mut text = format!("printed by its kernels:\n{}", barred(&printed.text));
+    let mut text = format!("printed by the kernels:\n{}", barred(&printed.text));
     text.extend(missing(printed).map(|missing| format!("  ({missing})\n")));
     text
 }
 
-/// The beginning of it, and the command that prints the rest.
+/// The beginning of the text, and the command that prints the rest.
 pub fn beginning(printed: &PrintfOutput, rest: &str) -> String {
     let shown: usize = printed.text.split_inclusive('\n').take(LINES_MAX).map(str::len).sum();
     let shown = printed.text.floor_char_boundary(shown.min(BYTES_MAX));
     if shown == printed.text.len() {
         return whole(printed);
     }
-    format!("printed by its kernels:\n{}  (shortened; `{rest}` prints all of it)\n", barred(&printed.text[..shown]))
+    format!("printed by the kernels:\n{}  (shortened; `{rest}` prints all of it)\n", barred(&printed.text[..shown]))
 }
 
 /// The remark about an incomplete text.
@@ -44,16 +44,16 @@ mod tests {
     }
 
     #[test]
-    fn each_line_has_a_bar_and_what_is_missing_is_said() {
-        assert_eq!(whole(&printed("x=1\n\ny=2", 0)), "printed by its kernels:\n  | x=1\n  |\n  | y=2\n");
+    fn each_line_has_a_bar_and_missing_bytes_are_counted() {
+        assert_eq!(whole(&printed("x=1\n\ny=2", 0)), "printed by the kernels:\n  | x=1\n  |\n  | y=2\n");
         assert_eq!(
             whole(&printed("x=1\n", 9)),
-            "printed by its kernels:\n  | x=1\n  (only the first 4 bytes were kept; 9 more were dropped)\n"
+            "printed by the kernels:\n  | x=1\n  (only the first 4 bytes were kept; 9 more were dropped)\n"
         );
     }
 
     #[test]
-    fn a_long_text_is_shown_by_its_beginning() {
+    fn only_the_beginning_of_a_long_text_is_shown() {
         let rest = "gpufleet logs 0199";
         let lines = "line\n".repeat(LINES_MAX);
         assert_eq!(beginning(&printed(&lines, 3), rest), whole(&printed(&lines, 3)));

@@ -1,4 +1,4 @@
-//! `gpufleet show`: one job, its attempts, and where its time went.
+//! `gpufleet show`: one job with its attempts and timings.
 
 use clap::Args;
 use gpufleet::schema::{AttemptState, JobId, Timings};
@@ -28,7 +28,7 @@ pub struct Options {
     ledger: LedgerOptions,
 }
 
-/// Cells of the longest bar.
+/// The width of the longest bar.
 const BAR_WIDTH: u64 = 40;
 const UNHEARD_AT_LENGTH: &str = "unknown: its worker fell silent or left while the job was running";
 /// The width of the text before a bar.
@@ -43,7 +43,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     Ok(Exit::Success)
 }
 
-/// The job whose id begins like this.
+/// The job whose id begins with this text.
 pub(super) async fn find(id: &str, options: &LedgerOptions) -> Result<Box<JobDetail>, Complaint> {
     let work = async {
         let ledger = connection::ledger(options).await?;
@@ -68,7 +68,7 @@ fn missing(id: &str) -> Complaint {
     }
 }
 
-/// Several jobs have ids that begin like this.
+/// The complaint about a text with which the ids of several jobs begin.
 pub(super) fn ambiguous(id: &str, jobs: &[JobId]) -> Complaint {
     let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
     Complaint::new(Exit::NotFound, format!("the id {id:?} is ambiguous; several jobs begin with it, such as"))
@@ -112,7 +112,7 @@ fn describe(detail: &JobDetail, width: Option<usize>) -> String {
     text
 }
 
-/// `is_open`: nothing that came later is known.
+/// `is_open`: the attempt is the latest one of a job that has not ended.
 fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -> String {
     let superseded = if attempt.superseded { ", superseded: another outcome was recorded first" } else { "" };
     let place = match attempt.device {
@@ -122,7 +122,7 @@ fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -
         }
         None => format!(" on {}", attempt.worker),
     };
-    // An attempt without an end will get none once a later attempt exists.
+    // Once a later attempt exists, or the job has ended, an attempt without an end gets none.
     let is_unheard = attempt.is_unheard || (attempt.state == AttemptState::Running && !is_open);
     let state = if is_unheard { UNHEARD } else { attempt.state.name() };
     let mut text = format!("attempt {} {state}{superseded}{place}\n", attempt.attempt);
@@ -149,8 +149,8 @@ fn describe_failure(failure: &FailureRow) -> String {
     text
 }
 
-/// Where an attempt's time went, as bars of one scale. Steps that took no time, or were never reached, are left out.
-/// Bars are shorter where the terminal is narrow.
+/// The timings of an attempt, as bars of one scale. Steps that took no time are left out. A narrow terminal gets
+/// shorter bars.
 pub fn breakdown(timings: &Timings, width: Option<usize>) -> String {
     let cells = width.map_or(BAR_WIDTH, |width| BAR_WIDTH.min(width.saturating_sub(BAR_INDENT) as u64));
     let cached = if timings.module_cached { " (cached)" } else { "" };
@@ -175,7 +175,7 @@ pub fn breakdown(timings: &Timings, width: Option<usize>) -> String {
         text.push('\n');
     }
     if timings.total_us > 0 {
-        text.push_str(&format!("  {:<21} {:>8}\n", "executor, in all", quantity::micros(timings.total_us)));
+        text.push_str(&format!("  {:<21} {:>8}\n", "executor, total", quantity::micros(timings.total_us)));
     }
     if timings.device_bytes_peak > 0 {
         text.push_str(&format!("  {:<21} {:>8}\n", "device memory", quantity::bytes(timings.device_bytes_peak)));
@@ -183,7 +183,7 @@ pub fn breakdown(timings: &Timings, width: Option<usize>) -> String {
     text
 }
 
-/// Names and values in two columns; what is unknown or empty is left out.
+/// Names and values in two columns, without unknown and empty values.
 #[derive(Debug, Default)]
 struct Lines(String);
 
@@ -235,7 +235,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_job_is_told_with_its_attempts_and_their_times() {
+    fn a_job_is_shown_with_its_attempts_and_their_timings() {
         let failure = FailureRow {
             verdict: "infrastructure".to_owned(),
             code: "executor_lost".to_owned(),
@@ -262,7 +262,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_lost_attempt_is_due_again_until_something_came_later() {
+    fn a_retry_is_due_until_a_later_attempt_exists() {
         let retry_at = chrono::DateTime::from_timestamp(1_700_000_005, 0);
         let lost = AttemptRow { state: AttemptState::Lost, retry_at, timings: None, ..attempt() };
         let mut job = job("01990f3e-0000-7000-8000-000000000001");
@@ -274,7 +274,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_attempt_that_was_running_before_a_later_one_is_unknown() {
+    fn a_running_attempt_is_unknown_once_a_later_one_exists_or_the_job_has_ended() {
         let running = AttemptRow { state: AttemptState::Running, timings: None, ..attempt() };
         let mut job = job("01990f3e-0000-7000-8000-000000000001");
         let told = |job: &JobRow| {
@@ -289,7 +289,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_id_that_can_not_be_one_is_told_how_ids_look() {
+    fn the_hint_for_an_impossible_id_shows_a_possible_one() {
         assert!(missing("saxpy").hint.unwrap().contains("looks like"));
         assert!(missing("0199").hint.unwrap().contains("within a second"));
     }

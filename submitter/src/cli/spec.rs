@@ -1,7 +1,7 @@
 //! Parses the arguments of the command line: buffers, grids, kernel arguments.
 //!
-//! The parsers know neither files nor jobs. clap calls each `FromStr` and prints its error as the whole message, so the
-//! error says which form is expected.
+//! The parsers do not read files or build jobs. clap calls each `FromStr` and prints its error as the whole message, so
+//! each error states the expected form.
 
 use std::{ops::RangeInclusive, path::PathBuf, str::FromStr};
 
@@ -297,7 +297,7 @@ pub fn duration(text: &str) -> Result<std::time::Duration, String> {
     }
 }
 
-/// A duration that a device may be busy with one job.
+/// The duration of a job's time limit.
 pub fn time_limit(text: &str) -> Result<std::time::Duration, String> {
     let limit = duration(text)?;
     if limit.as_millis() > u128::from(TIME_LIMIT_MS_MAX) {

@@ -1,8 +1,12 @@
-//! `gpufleet submit`: send one job and, unless detached, wait for what comes back.
+//! `gpufleet submit`: sends one job and, unless detached, waits for its result.
 
 use std::{pin::pin, time::Duration};
 
-use gpufleet::{Fleet, Job, JobError, JobHandle, JobResult, PoolDepth, SubmitError, schema::PoolName};
+use futures::FutureExt as _;
+use gpufleet::{
+    Fleet, Job, JobError, JobHandle, JobResult, PoolDepth, SubmitError,
+    schema::{JobId, PoolName},
+};
 
 use super::{
     complaint::{Complaint, chain},
@@ -12,54 +16,67 @@ use super::{
     waiting::{self, Spinner},
 };
 
+mod deadline;
 mod failure;
 mod options;
 mod plan;
 mod report;
 mod task_file;
 
+use deadline::Deadline;
 pub use options::Options;
 use plan::Plan;
+
+/// The time for closing the connection after the deadline has passed. A working connection closes sooner.
+const CLOSE_AFTER_DEADLINE: Duration = Duration::from_millis(500);
 
 pub async fn run(options: Options) -> Result<Exit, Complaint> {
     let blobs = connection::blobs(&options.blobs, &options.producer.broker);
     let plan = Plan::of(&options, blobs.is_some())?;
-    let mut builder = Fleet::builder().wait_deadline(options.timeout);
+    let deadline = Deadline::after(options.timeout);
+    let mut builder = Fleet::builder();
     if let Some(folder) = blobs {
         builder = builder.blobs(folder);
     }
     let connecting = connection::producer(&options.producer, builder);
     let fleet = tokio::select! {
         fleet = Spinner::new("connecting to the broker").around(connecting) => fleet?,
-        () = waiting::interrupt() => return Err(interrupted_before()),
+        () = waiting::interrupt() => {
+            return Err(Complaint::new(Exit::Interrupted, "interrupted before the job was submitted"));
+        }
+        () = deadline.passed() => return Err(not_connected(&deadline)),
     };
-    let exit = submit(&fleet, plan, &options).await;
-    // Also after a failure, because the ledger must still get the event of the submission. The command does not wait for it for long, because
-    // the worker reports the job too.
+    let exit = submit(&fleet, plan, &options, &deadline).await;
+    // Also after a failure, because the ledger must still get the event of the submission. The wait is short, because the worker reports
+    // the job too.
+    let close_deadline = if deadline.has_passed() { CLOSE_AFTER_DEADLINE } else { connection::CLOSE_DEADLINE };
     tokio::select! {
-        _closed_in_time = tokio::time::timeout(connection::CLOSE_DEADLINE, fleet.close()) => {}
+        _closed_in_time = tokio::time::timeout(close_deadline, fleet.close()) => {}
         // A second Ctrl-C ends the command at once.
         () = waiting::interrupt() => {}
     }
     exit
 }
 
-async fn submit(fleet: &Fleet, plan: Plan, options: &Options) -> Result<Exit, Complaint> {
-    let pool = plan.pool.clone();
+async fn submit(fleet: &Fleet, plan: Plan, options: &Options, deadline: &Deadline) -> Result<Exit, Complaint> {
+    let (id, pool) = (plan.job.id(), plan.pool.clone());
     let spinner = Spinner::new("submitting the job");
     let confirmed = confirmed(fleet, plan.job.clone(), &spinner);
     let mut handle = tokio::select! {
         handle = spinner.clone().around(confirmed) => handle.map_err(|error| refused(&error, &plan))?,
         () = waiting::interrupt() => return Err(interrupted_before()),
+        () = deadline.passed() => {
+            report::unfinished(id, options.output)?;
+            return Err(unconfirmed(fleet, id, deadline));
+        }
     };
     if options.detach {
-        report::submitted(handle.id(), options.output)?;
-        warn_if_nobody_serves(fleet, &pool).await;
+        report::submitted(id, options.output)?;
+        warn_if_unserved(fleet, &pool, deadline).await;
         return Ok(Exit::Success);
     }
-    let id = handle.id();
     tokio::select! {
-        outcome = wait(fleet, &pool, &mut handle, options.timeout) => conclude(outcome, &plan, options),
+        outcome = wait(fleet, &pool, &mut handle, deadline) => conclude(outcome, &plan, options),
         () = waiting::interrupt() => {
             report::unfinished(id, options.output)?;
             output::note(&format!(
@@ -87,31 +104,31 @@ async fn wait(
     fleet: &Fleet,
     pool: &PoolName,
     handle: &mut JobHandle,
-    deadline: Duration,
+    deadline: &Deadline,
 ) -> Result<JobResult, JobError> {
     /// A worker answers a small job sooner, and then the check is not worth its cost.
     const ASK_AFTER: Duration = Duration::from_millis(500);
     let spinner = Spinner::new(format!("waiting for job {}", handle.id()));
-    let first = deadline.min(ASK_AFTER);
-    match handle.wait(first).await {
-        Err(JobError::DeadlinePassed { .. }) if deadline > first => {
-            warn_if_nobody_serves(fleet, pool).await;
-            let rest = spinner.around(handle.wait(deadline - first)).await;
-            rest.map_err(|error| match error {
-                JobError::DeadlinePassed { job_id, .. } => JobError::DeadlinePassed { job_id, waited: deadline },
-                other => other,
-            })
+    let outcome = match handle.wait(deadline.left().min(ASK_AFTER)).await {
+        Err(JobError::DeadlinePassed { .. }) if !deadline.has_passed() => {
+            warn_if_unserved(fleet, pool, deadline).await;
+            spinner.around(handle.wait(deadline.left())).await
         }
         outcome => outcome,
-    }
+    };
+    outcome.map_err(|error| match error {
+        JobError::DeadlinePassed { job_id, .. } => JobError::DeadlinePassed { job_id, waited: deadline.timeout() },
+        other => other,
+    })
 }
 
-async fn warn_if_nobody_serves(fleet: &Fleet, pool: &PoolName) {
+async fn warn_if_unserved(fleet: &Fleet, pool: &PoolName, deadline: &Deadline) {
     // An error is ignored, because the wait itself will report it.
-    if let Ok(PoolDepth { consumers: 0, messages }) = fleet.pool_depth(pool).await {
+    let depth = tokio::time::timeout(deadline.left(), fleet.pool_depth(pool)).await;
+    if let Ok(Ok(PoolDepth { consumers: 0, messages })) = depth {
         let others = match messages {
             0 | 1 => String::new(),
-            many => format!(" with {many} messages in all"),
+            many => format!(" with {many} messages in total"),
         };
         output::warn(&format!(
             "no worker serves pool {pool} at the moment; the job waits in its queue{others}. To start a worker: gpufleet-worker run --pool {pool}"
@@ -143,6 +160,19 @@ fn conclude(outcome: Result<JobResult, JobError>, plan: &Plan, options: &Options
             "check that the worker and this command have the same version and use the same blob store (--blobs)",
         )),
     }
+}
+
+fn not_connected(deadline: &Deadline) -> Complaint {
+    Complaint::new(Exit::DeadlinePassed, format!("failed to connect to the broker within {deadline}"))
+        .hint("the job was not submitted; check the broker, or submit again with a longer --timeout")
+}
+
+/// The job may be in a buffer of the broker, which processes it later.
+fn unconfirmed(fleet: &Fleet, id: JobId, deadline: &Deadline) -> Complaint {
+    let why = fleet.held_up().now_or_never().map(|why| format!(": {why}")).unwrap_or_default();
+    Complaint::new(Exit::DeadlinePassed, format!("the broker did not confirm job {id} within {deadline}{why}")).hint(
+        format!("the job may still be submitted, and then it runs later; `gpufleet show {id}` shows whether it was. If not, submit it again"),
+    )
 }
 
 fn interrupted_before() -> Complaint {

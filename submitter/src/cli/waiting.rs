@@ -1,4 +1,4 @@
-//! Progress on a terminal while a person waits. A log gets none of it.
+//! Progress on a terminal while a person waits. It is not written to logs.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{output, progress_terminal::ProgressTerminal};
 
-/// A person does not notice a shorter wait.
+/// A shorter wait needs no progress display.
 const PATIENCE: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(120);
 const FRAMES: &str = "⠋⠙⠸⠴⠦⠇⠏⠟ ";
-/// The room for the spinner and the time beside the message. A line that breaks can't be cleared.
+/// The room for the spinner and the time beside the message. A line that wraps can't be cleared.
 const SPINNER_ROOM: usize = 12;
 /// The room for a bar and a count.
 const COUNT_ROOM: usize = 24;
 
-/// A spinner on stderr. It appears after a moment, and never if stderr is not a terminal. Clones share the line; it disappears when one is
+/// A spinner on stderr. It appears after a moment, and only on a terminal. Clones share the line, which disappears when the first of them is
 /// dropped.
 #[derive(Debug, Clone)]
 pub struct Spinner(ProgressBar);
@@ -82,16 +82,16 @@ fn fitting(message: &str, room: usize) -> String {
     message.chars().take(ProgressTerminal::columns().saturating_sub(room)).collect()
 }
 
-/// Waits for Ctrl-C, and takes the terminal's `^C` off the line that the next message begins.
+/// Waits for Ctrl-C, and clears the terminal's `^C` so that the next message starts on an empty line.
 pub async fn interrupt() {
-    // Where the signal can't be listened for, it ends the process as it always did.
+    // Without a handler, the signal ends the process.
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }
     output::redraw("");
 }
 
-/// How the steps of starting and stopping a local fleet are told.
+/// The progress display for starting and stopping a local fleet.
 pub fn steps(quiet: bool) -> Box<dyn Progress> {
     if quiet { Box::new(Silent) } else { Box::new(Lines) }
 }

@@ -32,7 +32,7 @@ pub struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make a worker finish its running jobs, take no more, and exit
+    /// Make a worker take no new jobs, finish its running jobs, and exit
     Drain(DrainOptions),
 }
 
@@ -66,7 +66,7 @@ const SILENCE_SHOWN: Duration = Duration::from_secs(3 * 24 * 3600);
 #[serde(rename_all = "lowercase")]
 enum State {
     Up,
-    /// It should have been heard of. Whether it still works is for the broker to find out.
+    /// Its heartbeats are missing. It may still work.
     Silent,
     Left,
 }
@@ -129,12 +129,12 @@ async fn drain(options: &DrainOptions) -> Result<Exit, Complaint> {
     let known = tokio::select! {
         done = Spinner::new("asking the worker to drain").around(work) => done?,
         () = waiting::interrupt() => {
-            return Err(Complaint::new(Exit::Interrupted, "interrupted before the broker confirmed; the worker may or may not drain"));
+            return Err(Complaint::new(Exit::Interrupted, "interrupted before the broker confirmed the order; the worker may or may not drain"));
         }
     };
     let rest = match known {
         Known::HasLeft => ", but according to the ledger it has left",
-        Known::Unasked => {
+        Known::Unavailable => {
             "; the ledger could not confirm that it exists. `gpufleet workers --all` shows when it has left"
         }
         Known::Serves | Known::Never => "; `gpufleet workers --all` shows when it has left",
@@ -148,17 +148,18 @@ async fn drain(options: &DrainOptions) -> Result<Exit, Complaint> {
 enum Known {
     Serves,
     HasLeft,
+    /// No worker of this name has ever reported.
     Never,
-    /// The ledger can't be asked. An order needs the broker alone.
-    Unasked,
+    /// The ledger could not be queried. The order needs only the broker.
+    Unavailable,
 }
 
 async fn look_up(options: &DrainOptions) -> Known {
-    // Beside a broker that is named, the local fleet's ledger would be another fleet's.
+    // If the options name a broker and no database, the local fleet's ledger would belong to another fleet.
     if options.broker.amqp_url.is_some() && options.ledger.database_url.is_none() {
-        return Known::Unasked;
+        return Known::Unavailable;
     }
-    let Ok(ledger) = connection::ledger(&options.ledger).await else { return Known::Unasked };
+    let Ok(ledger) = connection::ledger(&options.ledger).await else { return Known::Unavailable };
     let named = WorkerFilter { name: Some(options.name.to_string()), ..WorkerFilter::default() };
     let workers = ledger.workers(&named).await;
     ledger.close().await;
@@ -166,7 +167,7 @@ async fn look_up(options: &DrainOptions) -> Known {
         Ok([]) => Known::Never,
         Ok([worker, ..]) if worker.has_left => Known::HasLeft,
         Ok(_) => Known::Serves,
-        Err(_) => Known::Unasked,
+        Err(_) => Known::Unavailable,
     }
 }
 
@@ -178,16 +179,16 @@ fn state(worker: &WorkerRow) -> State {
     }
 }
 
-/// Marks a value that is not measured.
+/// Marks an estimated value.
 const ESTIMATED: char = '*';
 const ESTIMATED_MEANS: &str =
-    "\n* estimated from this worker's own jobs: the memory they requested, the time they used the device\n";
+    "\n* estimated from this worker's own jobs: the memory that they requested, the time that they used the device\n";
 /// The ledger's name for a utilization that the worker itself reported.
 const BY_WORKER: &str = "worker";
 /// From DEVICE to POWER.
 const DEVICE_COLUMNS: usize = 6;
 
-/// A line for each device, the first beside what is to be said of its worker; below, why devices are out of service.
+/// A line for each device; the first line of a worker has the columns of the worker. The reasons for devices out of service follow.
 fn table(workers: &[Listed], now: DateTime<Utc>, width: Option<usize>) -> String {
     const COLUMNS: [Column; 12] = [
         Column::Left("WORKER"),
@@ -236,7 +237,7 @@ fn complaints(workers: &[Listed]) -> String {
     if text.is_empty() { text } else { format!("\n{text}") }
 }
 
-/// Its [`DEVICE_COLUMNS`]. The emulated device has it in its name.
+/// Its [`DEVICE_COLUMNS`]. The name of an emulated device says that it is emulated.
 fn device(device: &DeviceRow) -> Vec<String> {
     fn shown<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
         value.map_or_else(|| "-".to_owned(), text)
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_up_silent_or_gone() {
+    fn a_worker_is_up_silent_or_has_left() {
         assert_eq!(state(&worker("a", 30, false)), State::Up);
         assert_eq!(state(&worker("a", 31, false)), State::Silent);
         assert_eq!(state(&worker("a", 3000, true)), State::Left);

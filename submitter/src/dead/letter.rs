@@ -44,7 +44,7 @@ impl DeadLetter {
             jobs: heads.into_iter().filter_map(|head| head.job_id).collect(),
             message_id: properties.message_id.clone(),
             reason: header(HEADER_REASON)
-                .or_else(|| death.map(|death| format!("buried by the broker: {}", death.reason)))
+                .or_else(|| death.map(|death| format!("dead-lettered by the broker: {}", death.reason)))
                 .unwrap_or_else(|| "no reason was given".to_owned()),
             origin: header(HEADER_ORIGIN).or_else(|| death.map(|death| death.queue.clone())).unwrap_or_default(),
             kind: properties.kind.clone(),

@@ -49,7 +49,10 @@ fn the_origin_of_a_letter_is_its_task_queue_and_not_a_retry_queue() {
     let task_queue = "gpufleet.v1.tasks.default.low";
     let deaths = [death(task_queue, "delivery_limit"), death("gpufleet.v1.retry.1", "expired")];
     let letter = DeadLetter::read(&properties(), &deaths, &[]);
-    assert_eq!((letter.origin.as_str(), letter.reason.as_str()), (task_queue, "buried by the broker: delivery_limit"));
+    assert_eq!(
+        (letter.origin.as_str(), letter.reason.as_str()),
+        (task_queue, "dead-lettered by the broker: delivery_limit")
+    );
     assert!(letter.destination().is_some());
     let elsewhere = DeadLetter::read(&properties(), &deaths[1..], &[]);
     assert_eq!((elsewhere.origin.as_str(), elsewhere.destination()), ("gpufleet.v1.retry.1", None));

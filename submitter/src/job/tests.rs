@@ -64,7 +64,7 @@ fn a_catalog_job_is_checked_against_its_signature_and_sent_without_launches() {
     let checked = job("a").output("y").build().unwrap();
     assert!(checked.task.launches.is_empty(), "the worker derives the launches");
     let signature = "saxpy(a: f32, x: in f32[n], y: inout f32[n])";
-    assert_eq!(problem(job("b")), format!("arguments.a: is missing; the signature of the kernel is {signature}"));
+    assert_eq!(problem(job("b")), format!("arguments.a: missing; the signature of the kernel is {signature}"));
     assert!(problem(Job::catalog("saxpi")).contains("saxpi"));
 }
 
@@ -72,7 +72,7 @@ fn a_catalog_job_is_checked_against_its_signature_and_sent_without_launches() {
 fn errors_name_the_missing_or_misplaced_field() {
     assert_eq!(
         problem(Job::source("code").entry("k")),
-        "launches[0].grid: is missing; say how many threads to cover, or how many blocks"
+        "launches[0].grid: missing; say how many threads to cover, or how many blocks"
     );
     assert_eq!(
         problem(Job::source("code").cover([1]).entry("k").cover([1])),

@@ -83,11 +83,11 @@ fn handles(wanted: impl Fn(&Device) -> bool) -> Vec<Handle> {
         .collect()
 }
 
-/// Writes what is known where the caller wants it.
+/// Writes a value, if it is known, to the caller's pointer.
 unsafe fn answer<T>(place: *mut T, value: Option<T>, otherwise: c_int) -> c_int {
     match value {
         Some(value) => {
-            // SAFETY: the caller gave a place for the result.
+            // SAFETY: the caller passes a pointer for the result.
             unsafe { place.write(value) };
             SUCCESS
         }

@@ -35,7 +35,7 @@ fn mkfifo(path: &Path) {
 }
 
 #[tokio::test]
-async fn what_is_stored_comes_back_whole_under_the_name_of_its_contents() {
+async fn a_stored_blob_is_read_back_whole_by_its_digest() {
     let (folder, store) = store().await;
     // More than one piece, and not a whole number of them.
     let bytes = array(700_001);
@@ -50,7 +50,7 @@ async fn what_is_stored_comes_back_whole_under_the_name_of_its_contents() {
 }
 
 #[tokio::test]
-async fn what_is_there_is_stored_once_and_counts_as_new() {
+async fn an_existing_blob_is_kept_and_its_age_starts_again() {
     let (folder, store) = store().await;
     let digest = store.put(array(1000)).await.unwrap();
     let path = file::path(folder.path(), digest);
@@ -62,7 +62,7 @@ async fn what_is_there_is_stored_once_and_counts_as_new() {
 }
 
 #[tokio::test]
-async fn many_who_store_the_same_at_once_leave_one_blob_and_nothing_else() {
+async fn concurrent_writers_of_the_same_bytes_leave_one_blob() {
     let (folder, store) = store().await;
     let puts = (0..32).map(|_| store.put(array(300_000)));
     let digests: Vec<_> = futures::future::join_all(puts).await.into_iter().map(Result::unwrap).collect();
@@ -71,7 +71,7 @@ async fn many_who_store_the_same_at_once_leave_one_blob_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_missing_or_of_another_length_is_told_with_its_name() {
+async fn a_missing_blob_or_one_of_another_length_is_named() {
     let (folder, store) = store().await;
     let digest = BlobDigest::of(b"never stored");
     let error = store.read(digest, 12).await.unwrap_err();
@@ -87,7 +87,7 @@ async fn what_is_missing_or_of_another_length_is_told_with_its_name() {
 }
 
 #[tokio::test]
-async fn a_damaged_blob_is_found_out_and_storing_it_again_mends_it() {
+async fn a_damaged_blob_is_detected_and_repaired_by_storing_it_again() {
     let (folder, store) = store().await;
     let digest = store.put(array(300_000)).await.unwrap();
     let path = file::path(folder.path(), digest);
@@ -100,7 +100,7 @@ async fn a_damaged_blob_is_found_out_and_storing_it_again_mends_it() {
 }
 
 #[tokio::test]
-async fn a_blob_that_was_cut_off_or_written_to_is_damaged_and_not_of_another_length() {
+async fn a_truncated_or_extended_blob_is_reported_as_damaged() {
     let (folder, store) = store().await;
     let digest = store.put(array(300_000)).await.unwrap();
     let path = file::path(folder.path(), digest);
@@ -119,7 +119,7 @@ async fn a_blob_that_was_cut_off_or_written_to_is_damaged_and_not_of_another_len
 }
 
 #[tokio::test]
-async fn more_than_a_job_may_have_is_not_read() {
+async fn a_blob_beyond_the_maximum_is_not_read() {
     let (folder, store) = store().await;
     let digest = BlobDigest::of(b"never stored");
     // A sparse file: it takes no space on the disk, but would in memory.
@@ -131,7 +131,7 @@ async fn more_than_a_job_may_have_is_not_read() {
 }
 
 #[tokio::test]
-async fn what_stands_under_a_blobs_name_and_is_no_file_is_neither_followed_nor_waited_for() {
+async fn a_link_or_pipe_under_a_blobs_name_is_neither_followed_nor_waited_for() {
     let (folder, store) = store().await;
     let secret = folder.path().join("secret");
     fs::write(&secret, b"secret").unwrap();
@@ -153,7 +153,7 @@ async fn what_stands_under_a_blobs_name_and_is_no_file_is_neither_followed_nor_w
 }
 
 #[tokio::test]
-async fn a_folder_that_is_none_is_refused_with_its_name() {
+async fn a_path_that_is_not_a_folder_is_refused_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     let error = BlobStore::open(&missing).await.unwrap_err().to_string();
@@ -164,7 +164,7 @@ async fn a_folder_that_is_none_is_refused_with_its_name() {
 }
 
 #[tokio::test]
-async fn a_store_that_takes_nothing_more_says_so_and_leaves_nothing_behind() {
+async fn a_failed_write_is_an_error_and_leaves_no_partial_file() {
     let (folder, store) = store().await;
     fs::remove_dir(folder.path()).unwrap();
     assert!(matches!(store.put(array(10)).await, Err(BlobError::Io { step: "store a blob", .. })));
@@ -177,7 +177,7 @@ async fn a_store_that_takes_nothing_more_says_so_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn pruning_takes_what_is_old_and_nothing_else() {
+async fn pruning_deletes_only_old_blobs() {
     const DAY: Duration = Duration::from_secs(24 * 3600);
     let (folder, store) = store().await;
     let (old, new) = (store.put(array(10)).await.unwrap(), store.put(array(20)).await.unwrap());
@@ -198,7 +198,7 @@ async fn pruning_takes_what_is_old_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_blob_that_is_stored_while_it_is_pruned_is_there_afterwards() {
+async fn a_blob_that_is_stored_during_pruning_survives() {
     let (folder, store) = store().await;
     // Long enough to be removed while it is checked.
     let bytes = array(1_000_000);
@@ -214,7 +214,7 @@ async fn a_blob_that_is_stored_while_it_is_pruned_is_there_afterwards() {
 }
 
 #[tokio::test]
-async fn pruning_passes_by_what_no_store_has_written() {
+async fn pruning_leaves_files_that_are_not_blobs() {
     let (folder, store) = store().await;
     for name in ["sha256-folder", ".part-folder"] {
         fs::create_dir(folder.path().join(name)).unwrap();
@@ -232,7 +232,7 @@ async fn pruning_passes_by_what_no_store_has_written() {
 }
 
 #[tokio::test]
-async fn whether_something_can_be_stored_is_found_out_without_a_trace() {
+async fn the_write_check_leaves_no_file() {
     let (folder, store) = store().await;
     store.probe().await.unwrap();
     assert!(names(&folder).is_empty());
@@ -245,7 +245,7 @@ async fn whether_something_can_be_stored_is_found_out_without_a_trace() {
 }
 
 #[tokio::test]
-async fn a_store_that_hangs_is_given_up_with_its_folder() {
+async fn a_hanging_store_times_out_with_the_name_of_its_folder() {
     let (folder, store) = store().await;
     let (release, released) = mpsc::channel::<()>();
     // With paused time, waits end at once when all tasks are idle.
@@ -260,7 +260,7 @@ async fn a_store_that_hangs_is_given_up_with_its_folder() {
 }
 
 #[tokio::test]
-async fn whether_a_blob_is_there_is_known_while_every_place_for_transfers_is_taken() {
+async fn an_existence_check_does_not_wait_for_transfers() {
     let (_folder, store) = store().await;
     let digest = store.put(array(10)).await.unwrap();
     let (releases, mut hanging): (Vec<_>, Vec<_>) = (0..step::AT_ONCE)
@@ -279,7 +279,7 @@ async fn whether_a_blob_is_there_is_known_while_every_place_for_transfers_is_tak
 }
 
 #[tokio::test]
-async fn reading_that_was_given_up_ends() {
+async fn an_abandoned_read_ends() {
     let (folder, store) = store().await;
     let digest = store.put(array(10)).await.unwrap();
     let progress = Progress::default();
@@ -290,7 +290,7 @@ async fn reading_that_was_given_up_ends() {
 }
 
 #[tokio::test]
-async fn a_blob_in_a_folder_that_is_gone_is_not_told_as_missing() {
+async fn a_blob_in_a_missing_folder_is_not_reported_as_missing() {
     let (folder, store) = store().await;
     let digest = store.put(array(10)).await.unwrap();
     fs::remove_dir_all(folder.path()).unwrap();

@@ -61,12 +61,12 @@ mod tests {
     }
 
     #[test]
-    fn reading_goes_on_only_behind_the_very_message_that_was_read_last() {
+    fn reading_resumes_only_after_the_message_that_was_read_last() {
         let last = at(7, "a");
         assert_eq!(last.resume(&at(7, "a")), Resumed::Repeated);
-        assert_eq!(last.resume(&at(7, "b")), Resumed::Elsewhere, "somebody made the stream anew");
+        assert_eq!(last.resume(&at(7, "b")), Resumed::Elsewhere, "the stream was recreated");
         assert_eq!(last.resume(&at(3, "a")), Resumed::Elsewhere);
-        assert_eq!(last.resume(&at(9, "c")), Resumed::Later, "the stream has forgotten the first of it");
+        assert_eq!(last.resume(&at(9, "c")), Resumed::Later, "the stream has dropped its first messages");
     }
 
     #[test]

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_that_does_not_exist_is_told_from_a_queue() {
+    fn a_missing_exchange_is_distinguished_from_a_missing_queue() {
         let said = |text: &str| missing_exchange(&protocol(AMQPSoftError::NOTFOUND.into(), text));
         assert_eq!(said("NOT_FOUND - no exchange 'a.b' in vhost 'v'").as_deref(), Some("a.b"));
         assert_eq!(said("NOT_FOUND - no queue 'a.b' in vhost 'v'"), None);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn properties_come_back_as_they_went() {
+    fn properties_round_trip() {
         assert_eq!(Properties::from_amqp(&full().to_amqp()), full());
         assert_eq!(Properties::from_amqp(&Properties::default().to_amqp()), Properties::default());
     }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_of_every_width_are_read_and_what_is_neither_number_nor_text_is_left_out() {
+    fn integers_of_every_width_are_read_and_other_types_are_left_out() {
         let mut table = FieldTable::default();
         table.insert("byte".into(), AMQPValue::ShortShortUInt(200));
         table.insert("short".into(), AMQPValue::ShortInt(-3));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_cost_the_connection_is_refused_before_it_is_sent() {
+    fn messages_that_would_break_the_connection_are_refused_before_sending() {
         assert_eq!(message(full()).check(10), Ok(()));
         assert_eq!(message(full()).check(9), Err(PublishError::TooLarge { bytes: 10, max: 9 }));
         let long = Properties { correlation_id: Some("x".repeat(256)), ..full() };

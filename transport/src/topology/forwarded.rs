@@ -45,7 +45,7 @@ mod tests {
     use crate::topology::Action;
 
     #[test]
-    fn what_waits_too_long_goes_back_to_the_task_queue_of_its_pool_and_priority() {
+    fn expired_forwarded_messages_return_to_the_task_queue_of_their_pool_and_priority() {
         let (pool, class) = ("team-a".parse().unwrap(), "0123456789abcdef".parse().unwrap());
         for kind in [QueueKind::Quorum, QueueKind::Classic] {
             let steps = steps(&pool, class, kind);

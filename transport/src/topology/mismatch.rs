@@ -44,7 +44,7 @@ fn remedy(what: &str, vhost: &str) -> String {
     }
     let first = match queue {
         LEDGER_QUEUE => "let the recorder of that version empty it",
-        UNCLAIMED_QUEUE => "fetch the replies that are still wanted",
+        UNCLAIMED_QUEUE => "fetch the replies that you still need",
         _ => "drain it or save its messages",
     };
     format!(
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_kinds_of_task_queues_are_told_by_any_argument_in_which_they_differ() {
+    fn any_argument_that_differs_between_the_queue_kinds_shows_the_kind() {
         let both = |argument, wanted, found| (queue_kind(argument, wanted), queue_kind(argument, found));
         let (quorum, classic) = (Some(QueueKind::Quorum), Some(QueueKind::Classic));
         assert_eq!(both("x-overflow", "reject-publish", "none"), (quorum, classic));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_remedy_names_the_command_for_what_differs() {
+    fn the_remedy_names_the_command_for_the_difference() {
         let reason = "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'gpufleet.v1.tasks' in vhost 'gpu': received 'topic' but current is 'direct'";
         assert_eq!(parse(reason).map(|(a, w, f)| [a, w, f].join("|")).as_deref(), Some("type|topic|direct"));
         let exchange = remedy("exchange gpufleet.v1.tasks", vhost(reason));

@@ -1,4 +1,4 @@
-//! `gpufleet-worker compile`: a file into a file, as the worker does it for jobs.
+//! `gpufleet-worker compile`: compiles a file as the worker does for jobs.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,12 +21,12 @@ pub struct CompileOptions {
     /// File to write the PTX to
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// NVRTC library, or the folder that contains it [default: found as by the worker]
+    /// NVRTC library, or the folder that contains it [default: found as the worker does]
     #[arg(long, value_name = "PATH")]
     pub nvrtc: Option<PathBuf>,
 }
 
-/// Compiles a file into a file, as a command: the log goes to standard error.
+/// Runs the command. The compile log goes to standard error.
 pub fn compile_file(options: &CompileOptions) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(compile_to_file(options))) {
@@ -44,7 +44,9 @@ pub fn compile_file(options: &CompileOptions) -> ExitCode {
 /// Compiles a file into a file.
 pub async fn compile_to_file(args: &CompileOptions) -> anyhow::Result<Compiled> {
     use anyhow::Context as _;
-    let code = tokio::fs::read_to_string(&args.file).await.with_context(|| format!("read {}", args.file.display()))?;
+    let code = tokio::fs::read_to_string(&args.file)
+        .await
+        .with_context(|| format!("failed to read {}", args.file.display()))?;
     let request = CompileRequest {
         code,
         options: args.options.clone(),
@@ -57,9 +59,9 @@ pub async fn compile_to_file(args: &CompileOptions) -> anyhow::Result<Compiled> 
             CompileError::Source { log, .. } => format!("\n{log}"),
             _ => String::new(),
         };
-        anyhow::anyhow!("{}: could not {error}{log}", args.file.display())
+        anyhow::anyhow!("{}: failed to {error}{log}", args.file.display())
     })?;
-    write_whole(&args.output, &compiled.ptx).with_context(|| format!("write {}", args.output.display()))?;
+    write_whole(&args.output, &compiled.ptx).with_context(|| format!("failed to write {}", args.output.display()))?;
     Ok(compiled)
 }
 
@@ -77,5 +79,5 @@ pub fn parse_arch(text: &str) -> Result<(u32, u32), String> {
         }
         None => text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?))),
     };
-    number.ok_or_else(|| format!("{text:?} is not an architecture; write it as compute_80"))
+    number.ok_or_else(|| format!("{text:?} is not an architecture; expected one such as compute_80, sm_80 or 8.0"))
 }

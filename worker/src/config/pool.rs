@@ -26,11 +26,11 @@ pub enum PoolSpecError {
     Name(String),
     #[error("{0:?} is not a pool setting; use weight=N, memory=N%, allow=catalog|signed|source, {TIMES}")]
     Option(String),
-    #[error("weight={0}: give a whole number from 1 to {WEIGHT_MAX}")]
+    #[error("weight={0}: expected a whole number from 1 to {WEIGHT_MAX}")]
     Weight(String),
-    #[error("memory={0}: give a percentage of the device memory from 0.1% to 100%, as in memory=50%")]
+    #[error("memory={0}: expected a percentage of the device memory from 0.1% to 100%, as in memory=50%")]
     Memory(String),
-    #[error("{0}: give a time such as 30s, 10m or 2h")]
+    #[error("{0}: expected a time such as 30s, 10m or 2h")]
     Time(String),
     #[error("{0}-default is longer than {0}-max")]
     Default(&'static str),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_what_would() {
+    fn an_invalid_pool_setting_is_refused_with_the_expected_form() {
         for (text, part) in [
             ("a:weight=0", "from 1 to 1000"),
             ("a:weight=-1", "whole number"),
@@ -148,8 +148,8 @@ mod tests {
             ("a:memory=NaN%", "0.1% to 100%"),
             ("a:colour=red", "weight=N, memory=N%, allow=catalog|signed|source, time-default"),
             ("a:", "weight=N, memory=N%, allow=catalog|signed|source, time-default"),
-            ("a:time-max=long", "time-max=long: give a time"),
-            ("a:queue-max=0s", "queue-max=0s: give a time"),
+            ("a:time-max=long", "time-max=long: expected a time"),
+            ("a:queue-max=0s", "queue-max=0s: expected a time"),
             ("a:time-max=1m,time-default=2m", "time-default is longer than time-max"),
             ("a:allow=all", "catalog, signed or source"),
             ("A B", "pool"),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pool_comes_twice_and_no_memory_is_promised_twice() {
+    fn pools_are_unique_and_their_memory_fits_the_device() {
         let pools = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<PoolSpec>>();
         assert_eq!(check(&pools(&["a:memory=60%", "b:memory=40%"])), Ok(()));
         assert_eq!(check(&pools(&["a:memory=60%", "b:memory=40.1%"])), Err(PoolsError::Memory(1001)));

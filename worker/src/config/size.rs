@@ -8,7 +8,7 @@ pub struct Size(pub u64);
 
 /// A text that is not a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("give a number of bytes, or a number with KiB, MiB or GiB, as in 512MiB")]
+#[error("expected a number of bytes, or a number with KiB, MiB or GiB, as in 512MiB")]
 pub struct SizeError;
 
 /// The units with their powers of two; the first that divides a size is printed.

@@ -37,6 +37,6 @@ async fn recover(runner: &mut Runner, checks: &mut Checks) -> Result<(), Unfit> 
     let started = Instant::now();
     runner.replace().await?;
     let works = matches!(runner.run(&tasks::nothing(1)).await, Outcome::Done { .. });
-    println!("  {:>6}  a new executor ran a job after {}", checks.record(works), short(started.elapsed()));
+    println!("  {:>6}  a new executor ran a job within {}", checks.record(works), short(started.elapsed()));
     Ok(())
 }

@@ -26,7 +26,7 @@ pub(super) async fn print(device: &DeviceInfo) {
         Ok(line) => println!("  {line}"),
         Err(reason) => println!("  CUDA C: not measured, failed to {reason}"),
     }
-    // Nothing of it is there if it could not be made.
+    // The folder does not exist if it could not be created.
     drop(fs::remove_dir_all(folder));
 }
 

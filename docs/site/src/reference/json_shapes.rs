@@ -48,7 +48,7 @@ const EXAMPLES: [Example; 6] = [
     Example {
         command: "gpufleet blobs put",
         title: "Three files",
-        snapshot: "blobs/snapshots/gpufleet__cli__blobs__tests__what_is_put_is_told_with_what_tasks_name_it_by-2.snap",
+        snapshot: "blobs/snapshots/gpufleet__cli__blobs__tests__stored_arrays_are_listed_with_their_digests-2.snap",
     },
 ];
 

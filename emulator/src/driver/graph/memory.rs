@@ -14,7 +14,7 @@ use crate::driver::{
     status::{Answer, Status},
 };
 
-/// Bytes of all graphs of a device, now and at most since somebody last asked to start anew.
+/// Bytes of all graphs of a device: the current number, and the maximum since the last reset.
 #[derive(Debug, Default)]
 pub struct GraphBytes {
     current: AtomicU64,

@@ -80,7 +80,7 @@ impl<'a> Emitter<'a, '_> {
         let [a, b, c, e] = slots;
         let (result, predicate) = match (&operands[0], function) {
             (Operand::Both(result, predicate), Some(function)) => (Operand::Name(result), Some((*predicate, function))),
-            (Operand::Both(..), None) | (_, Some(_)) => return Err(self.syntax("the result is of another form")),
+            (Operand::Both(..), None) | (_, Some(_)) => return Err(self.syntax("result of the wrong form")),
             (result, None) => (result.clone(), None),
         };
         let d = self.typed_target(&result, Type::B32)?;

@@ -125,7 +125,7 @@ impl<'a> Emitter<'a, '_> {
         let both = [self.relation(low, ty, operands)?, self.relation(high, ty, operands)?];
         match (&operands[0], result) {
             (Operand::Both(p, q), None) => self.write_both(p, q, both, joined),
-            (_, None) => Err(self.syntax("one predicate for two comparisons")),
+            (_, None) => Err(self.syntax("two comparisons need two predicates")),
             (target, Some(result)) => {
                 let one = match result {
                     Type::U32 | Type::S32 => 0xffff,

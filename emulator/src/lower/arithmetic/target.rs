@@ -12,7 +12,8 @@ impl Emitter<'_, '_> {
         if least <= self.symbols.target {
             return Ok(());
         }
-        let message = format!("`{}` needs sm_{least}, the text is for sm_{}", instruction.text, self.symbols.target);
+        let message =
+            format!("`{}` needs sm_{least}, but the text targets sm_{}", instruction.text, self.symbols.target);
         Err(LoadError::new(instruction.line, LoadErrorKind::UnsupportedOpcode, message))
     }
 }

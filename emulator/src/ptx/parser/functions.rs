@@ -25,7 +25,7 @@ impl<'a> Parser<'a, '_> {
             let name = if let Some(Kind::Word(_)) = self.peek() { self.word()? } else { "" };
             let count = self.dimensions()?.checked_mul(vector).ok_or_else(|| self.error("array too large"))?;
             if space != Space::Param {
-                return Err(LoadError::syntax(line, "parameter outside .param"));
+                return Err(LoadError::syntax(line, "parameter outside the .param space"));
             }
             params.push(Variable { line, name, space, ty, align, count, is_extern: false, initial: Vec::new() });
             if !self.eat(',') && !self.is(')') {
@@ -76,7 +76,7 @@ impl<'a> Parser<'a, '_> {
             "reqnctapercluster" => {
                 function.explicit_cluster = true;
                 if self.shape()? != [1; 3] {
-                    let message = "a cluster of more than one block";
+                    let message = "clusters of more than one block are not supported";
                     return Err(LoadError::new(line, LoadErrorKind::UnsupportedDirective, message));
                 }
             }
@@ -190,7 +190,7 @@ impl<'a> Parser<'a, '_> {
         }
         let Some(ty) = ty else { return self.unexpected("a register type") };
         if ty == Type::Pred && shape != Shape::Scalar {
-            return Err(LoadError::syntax(line, "a vector of predicates"));
+            return Err(LoadError::syntax(line, "a vector can't hold predicates"));
         }
         let mut names = Vec::new();
         loop {

@@ -182,7 +182,7 @@ impl<'a> Parser<'a, '_> {
         if let (Some(Kind::Integer(mask)), Some(Kind::Punct('('))) = (self.peek(), self.peek_at(1)) {
             let shift = mask.trailing_zeros();
             if mask == 0 || shift % 8 != 0 || mask >> shift != 0xff {
-                return Err(self.error("the mask is not one of a byte"));
+                return Err(self.error("the mask does not select one byte"));
             }
             self.at += 2;
             let value = self.initial_value(depth + 1)?;

@@ -60,7 +60,7 @@ pub unsafe fn resolve_parts(
     }
     // SAFETY: the same contract.
     unsafe {
-        // Mostly all bytes are there, also those that nobody wants.
+        // Usually all bytes are accessible, including those that the load does not need.
         if portable(found, address, bytes.into(), frame, reading, view, local).is_ok() {
             return Ok(());
         }

@@ -151,7 +151,7 @@ mod tests {
     use super::Clocks;
 
     #[test]
-    fn a_barrier_orders_those_who_came_before_it_and_nobody_else() {
+    fn a_barrier_orders_only_the_threads_that_arrived_before_it() {
         let mut clocks = Clocks::new(96);
         let time = clocks.now(0);
         assert!(!clocks.ordered(3, time, 4) && !clocks.ordered(3, time, 40) && clocks.ordered(3, time, 3));

@@ -1,7 +1,7 @@
 //! Races in shared memory: for each byte the last write and the reads since, and whether the next access comes after
 //! them.
 //!
-//! Words are looked at as a whole until someone touches a part of one; its bytes are on their own from then on.
+//! A word is tracked as a whole until an access touches a part of it. From then on its bytes are tracked separately.
 
 use super::clocks::Clocks;
 use crate::ops::lanes::LANES;

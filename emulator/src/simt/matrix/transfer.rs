@@ -170,7 +170,7 @@ fn start(transfer: &Transfer, registers: &mut Registers) -> Result<u64, Failed> 
     let starts = addresses(&transfer.address, registers);
     let start = starts[0];
     if let Some(other) = starts.iter().find(|other| **other != start) {
-        let what = format!("lanes with different addresses of a matrix, {start:#x} and {other:#x}");
+        let what = format!("lanes with different addresses for one matrix, {start:#x} and {other:#x}");
         return Err(Failed::Operands(FaultKind::IllegalInstruction, what));
     }
     let fragment = fragment_bytes(transfer);
@@ -193,18 +193,18 @@ fn step(transfer: &Transfer, registers: &mut Registers, bytes: u64, writes: bool
     let strides = *registers.words(slot);
     let stride = strides[0];
     if let Some(other) = strides.iter().find(|other| **other != stride) {
-        let what = format!("lanes with different strides of a matrix, {stride} and {other} elements");
+        let what = format!("lanes with different strides for one matrix, {stride} and {other} elements");
         return Err(Failed::Operands(FaultKind::IllegalInstruction, what));
     }
     let step_bits = u64::from(stride) * u64::from(transfer.fragment.element.bits());
     let align = fragment_bytes(transfer).min(LINE_ALIGN_MAX);
     if !step_bits.is_multiple_of(8 * align) {
-        let what = format!("a stride of {stride} elements, which is no multiple of {align} bytes");
+        let what = format!("a stride of {stride} elements, which is not a multiple of {align} bytes");
         return Err(Failed::Operands(FaultKind::MisalignedAddress, what));
     }
     let step = step_bits / 8;
     if writes && step < bytes {
-        let what = format!("a stride of {stride} elements, by which the lines of the matrix overlap");
+        let what = format!("a stride of {stride} elements, which makes the lines of the matrix overlap");
         return Err(Failed::Operands(FaultKind::IllegalInstruction, what));
     }
     Ok(step)

@@ -76,7 +76,7 @@ impl Warp {
                 match called(address, call, cx) {
                     Some(index) => self.enter(call, index, group, cx),
                     None => {
-                        let what = format!("call to {address:#x}, where no function with such arguments is");
+                        let what = format!("call to {address:#x}, which is not a function with these parameters");
                         Err(self.fault(FaultKind::LaunchFailed, &what, &group, cx))
                     }
                 }

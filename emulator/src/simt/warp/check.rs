@@ -123,7 +123,7 @@ impl Warp {
         Ok((0..LANES).filter(|lane| lengths[*lane] > 0).map(access).collect())
     }
 
-    /// Loads of what nobody has written are faults.
+    /// A load of bytes that were never written is a fault.
     fn check_written(&mut self, accesses: &[LaneAccess], group: &Group, cx: &mut Context) -> Result<(), Fault> {
         let memory = cx.view.memory;
         let Some(checks) = cx.checks.as_mut().filter(|checks| checks.checks.uninitialised) else { return Ok(()) };
@@ -154,10 +154,10 @@ impl Warp {
             }
             Spot::Device(address) => {
                 let place = describe_access(memory, address + skipped, 1);
-                ("global", format!("{place}, where neither a kernel nor a copy nor a fill has written"))
+                ("global", format!("{place}, which no kernel, copy or fill has written"))
             }
         };
-        let what = format!("read of {bytes} bytes that are not initialised in {space} memory");
+        let what = format!("read of {bytes} uninitialised bytes in {space} memory");
         let kind = FaultKind::LaunchFailed;
         let fault = self.fault_among(kind, &what, group, access.lane as u32, others as u32, cx);
         Err(fault.with_line(&explained))
@@ -220,7 +220,7 @@ impl Warp {
             HazardKind::WriteAfterRead => ("write after read", "read", "writes"),
             HazardKind::WriteAfterWrite => ("write after write", "wrote", "writes"),
         };
-        let what = format!("race in shared memory: {what} with nothing between that orders them,");
+        let what = format!("race in shared memory: {what} without synchronization,");
         let fault = self.fault_in(FaultKind::LaunchFailed, &what, group, access.lane as u32, cx);
         let Stamp { thread, function, pc, .. } = hazard.earlier;
         let function = &cx.program.functions[usize::from(function)];

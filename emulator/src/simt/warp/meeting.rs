@@ -68,7 +68,7 @@ impl Warp {
         let same = equal_lanes(&words, mask);
         let strangers = same & !needed;
         if strangers != 0 {
-            let what = format!("the lane is not in the mask {needed:#010x} of those that it says take part");
+            let what = format!("the lane is not in its own member mask {needed:#010x}");
             return Err(self.fault_in(FaultKind::LaunchFailed, &what, group, strangers.trailing_zeros(), cx));
         }
         Ok((if same == mask { *group } else { self.narrowed(group, same) }, needed))
@@ -91,7 +91,7 @@ impl Warp {
         cx: &mut Context,
     ) -> Result<Option<Step>, Fault> {
         if self.live != FULL {
-            let what = format!("an instruction for whole warps in one with {} threads left", self.live.count_ones());
+            let what = format!("a warp-wide instruction in a warp with only {} live threads", self.live.count_ones());
             return Err(self.fault(FaultKind::LaunchFailed, &what, &Group { mask, ..*group }, cx));
         }
         let waits = self.await_lanes(group, mask, FULL, Wait::Lanes(FULL));
@@ -208,7 +208,7 @@ impl Warp {
     pub(super) fn check_waiting(&mut self, cx: &mut Context) -> Result<Pause, Fault> {
         let stuck = self.groups.iter().find(|group| matches!(group.wait, Wait::Lanes(_) | Wait::WarpBarrier(_)));
         if let Some(group) = stuck.copied() {
-            let what = "an instruction for several lanes waits for lanes that do not come to it,";
+            let what = "a warp-level instruction waits for lanes that never reach it,";
             return Err(self.stuck(what, &group, cx));
         }
         let first = self.groups[0];

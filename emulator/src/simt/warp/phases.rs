@@ -55,7 +55,7 @@ impl Warp {
         if !waits {
             let twice = mask & (self.cluster.come | self.cluster.over);
             if twice != 0 {
-                let what = "a thread comes to the cluster's barrier again without having waited";
+                let what = "a thread arrives at the cluster barrier twice without waiting";
                 return Err(self.fault_in(FaultKind::LaunchFailed, what, group, twice.trailing_zeros(), cx));
             }
             self.cluster.come |= mask;
@@ -65,7 +65,7 @@ impl Warp {
         let early = mask & !self.cluster.over;
         let strangers = early & !self.cluster.come;
         if strangers != 0 {
-            let what = "a thread waits at the cluster's barrier that has not come to it";
+            let what = "a thread waits at the cluster barrier without having arrived";
             return Err(self.fault_in(FaultKind::LaunchFailed, what, group, strangers.trailing_zeros(), cx));
         }
         self.cluster.over &= !mask;

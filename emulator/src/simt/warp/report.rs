@@ -111,7 +111,7 @@ impl Warp {
             Some(surplus) if surplus < bytes => {
                 format!("{surplus} bytes past the end of the {size} bytes that {whose} has")
             }
-            Some(_) if offset == size => format!("right past the end of the {size} bytes that {whose} has"),
+            Some(_) if offset == size => format!("directly past the end of the {size} bytes that {whose} has"),
             _ => format!("{} bytes past the end of the {size} bytes that {whose} has", offset.saturating_sub(size)),
         };
         match space {
@@ -120,9 +120,9 @@ impl Warp {
             "parameter" => past(cx.view.params.len() as u64, "the kernel"),
             "code" => "the address is that of a function".to_owned(),
             _ if address >> WINDOW_BITS != 0 => match address >> WINDOW_BITS {
-                1 => "the address is a generic one of shared memory".to_owned(),
-                2 => "the address is a generic one of local memory".to_owned(),
-                3 => "the address is a generic one of a kernel parameter".to_owned(),
+                1 => "the address is a generic address of shared memory".to_owned(),
+                2 => "the address is a generic address of local memory".to_owned(),
+                3 => "the address is a generic address of a kernel parameter".to_owned(),
                 _ => "no device memory has such an address".to_owned(),
             },
             _ => describe_access(cx.view.memory, address, bytes),
@@ -172,7 +172,7 @@ impl Warp {
         base.wrapping_add_signed(address.offset) & kept
     }
 
-    /// Counts work against the budget and looks whether someone wants the launch to end.
+    /// Counts work against the budget, and checks whether the launch must end.
     #[inline(always)]
     pub(super) fn count(&mut self, instructions: u64, group: &Group, cx: &mut Context) -> Result<(), Fault> {
         cx.spent += instructions;

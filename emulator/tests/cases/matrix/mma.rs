@@ -346,9 +346,9 @@ fn shapes_and_types_that_ptx_does_not_have_are_refused() {
         ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "sparse"),
         ("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "sparse"),
         ("mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0", "scaled"),
-        ("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e3m2.e2m1.f32", "fewer than eight bits"),
-        ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", "warp groups"),
-        ("wgmma.fence.sync.aligned", "warp groups"),
+        ("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e3m2.e2m1.f32", "narrower than eight bits"),
+        ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", "warpgroup"),
+        ("wgmma.fence.sync.aligned", "warpgroup"),
         ("tcgen05.mma.cta_group::1.kind::f16", "tensor memory"),
         ("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32", "tensor memory"),
     ];
@@ -357,5 +357,5 @@ fn shapes_and_types_that_ptx_does_not_have_are_refused() {
         assert!(message.contains(why), "{message}");
     }
     let message = refusal("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%r0}, {%r1}, {%r2}, {%r3};");
-    assert!(message.contains("1 registers where there are 2"), "{message}");
+    assert!(message.contains("expected 2 registers, found 1"), "{message}");
 }

@@ -154,12 +154,12 @@ fn rows_have_to_be_aligned_and_in_shared_memory() {
 #[test]
 fn other_shapes_are_refused() {
     for (body, why) in [
-        ("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r0, %r1}, [tile];", "only matrices of m8n8"),
-        ("ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b6x16_p32 {%r0}, [tile];", "only matrices of m8n8"),
-        ("stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [tile], {%r0};", "only matrices of m8n8"),
+        ("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r0, %r1}, [tile];", "only m8n8 matrices"),
+        ("ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b6x16_p32 {%r0}, [tile];", "only m8n8 matrices"),
+        ("stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [tile], {%r0};", "only m8n8 matrices"),
         ("ldmatrix.sync.aligned.m8n8.x3.shared.b16 {%r0}, [tile];", "unsupported opcode"),
         ("ldmatrix.sync.aligned.m8n8.x2.global.b16 {%r0, %r1}, [%d60];", "unsupported opcode"),
-        ("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r0}, [tile];", "1 registers where there are 2"),
+        ("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r0}, [tile];", "expected 2 registers, found 1"),
         ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 %r0, [tile];", "braces"),
         ("movmatrix.sync.aligned.m8n8.b16 %r0, %r1;", "unsupported opcode"),
     ] {

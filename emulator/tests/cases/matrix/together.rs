@@ -33,7 +33,7 @@ fn a_warp_that_is_split_ends_with_a_report() {
     const SPLIT: &str = "setp.lt.u32 %p1, %r150, 16;\n@%p1";
     for (body, why) in [
         // The others run to their end meanwhile.
-        (format!("{SPLIT} {MOVE}"), "with 16 threads left"),
+        (format!("{SPLIT} {MOVE}"), "with only 16 live threads"),
         (format!("{SPLIT} bra A;\n{MOVE}\nbra B;\nA:\n{MOVE}\nB:"), "waits for lanes"),
         (format!("{SPLIT} bra A;\nbar.sync 0;\nbra B;\nA:\n{MOVE}\nB:"), "waits for lanes"),
     ] {
@@ -48,12 +48,12 @@ fn a_warp_that_is_split_ends_with_a_report() {
 #[test]
 fn a_warp_that_lacks_threads_ends_with_a_report() {
     let fault = run(&format!("setp.eq.u32 %p1, %r150, 9;\n@%p1 exit;\n{MOVE}"), &[0], &mut [0; 32]).unwrap_err();
-    assert!(fault.report.contains("with 31 threads left"), "{}", fault.report);
+    assert!(fault.report.contains("with only 31 live threads"), "{}", fault.report);
     let device = hopper(&text(MOVE));
     let out = device.upload(&[0u32]);
     let args = [Arg::U64(out), Arg::U64(out)];
     device.launch("kernel", [1; 3], [64, 1, 1], &args).unwrap();
     let fault = device.launch("kernel", [1; 3], [48, 1, 1], &args).unwrap_err();
-    assert!(fault.report.contains("with 16 threads left"), "{}", fault.report);
+    assert!(fault.report.contains("with only 16 live threads"), "{}", fault.report);
     assert_eq!(fault.kind, FaultKind::LaunchFailed);
 }

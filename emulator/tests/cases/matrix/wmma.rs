@@ -356,5 +356,5 @@ fn shapes_types_and_layouts_that_ptx_does_not_have_are_refused() {
         assert!(message.contains(&format!("unsupported opcode `{opcode}`")), "{body}: {message}");
     }
     let message = refusal("wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r0, %r1}, [%d60];");
-    assert!(message.contains("2 registers where there are 8"), "{message}");
+    assert!(message.contains("expected 8 registers, found 2"), "{message}");
 }

@@ -22,7 +22,7 @@ fn merged(events: &[Event]) -> Changes {
 
 proptest! {
     #[test]
-    fn merged_events_say_what_they_say_one_by_one(events in shuffled(true)) {
+    fn merged_events_have_the_effect_of_single_events(events in shuffled(true)) {
         let changes = merged(&events);
         let expected = expected(&events);
         prop_assert_eq!(changes.jobs.len(), expected.len());
@@ -86,7 +86,7 @@ fn an_outcome_replaces_the_loss_of_the_same_attempt() {
 }
 
 #[test]
-fn an_event_that_no_column_holds_is_refused_by_the_field() {
+fn an_event_that_fits_no_column_is_refused_with_the_field() {
     let job_id = id(1, 4, Some(AT));
     let Event::AttemptFinished(event) = finished(job_id, 1, AttemptState::Succeeded, AT) else { unreachable!() };
     let mut huge = event.clone();
@@ -118,7 +118,7 @@ fn an_event_that_no_column_holds_is_refused_by_the_field() {
 }
 
 #[test]
-fn what_a_producer_wrote_costs_its_job_no_outcome() {
+fn a_producers_invalid_texts_and_times_do_not_cost_the_outcome() {
     let job_id = id(1, 5, Some(AT));
     for submitted_ms in [i64::MIN, -1, AT * 1_000_000] {
         let text = || "\u{1b}k".repeat(3000);
@@ -149,7 +149,7 @@ fn what_a_producer_wrote_costs_its_job_no_outcome() {
 }
 
 #[test]
-fn a_user_is_who_a_worker_says_and_not_who_a_producer_says() {
+fn the_user_comes_from_workers_and_not_from_producers() {
     let job = id(1, 0, Some(0));
     let told = |user: &str| JobInfo { user_id: Some(user.to_owned()), ..info(job, 0) };
     let submitted = Event::Submitted(Submitted { job: told("forged"), at_ms: 0 });

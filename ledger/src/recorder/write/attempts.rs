@@ -1,4 +1,5 @@
-//! Rows of `attempts`. Ends bring their starts along, in one statement. Starts alone take another, as they touch other columns.
+//! Writes rows of `attempts`. One statement writes the ends with their starts. Another one writes starts without an end, which have other
+//! columns.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::recorder::change::{AttemptChange, End, Place};
 
 type Attempts = BTreeMap<(JobId, i32), AttemptChange>;
 
-/// Writes the ends, then the starts that did not go with them: those without an end, and all of them if an end was none that counts.
+/// Writes the ends, then the other starts: those without an end, or all of them if the table rejected an end.
 pub(super) async fn write(
     attempts: &Attempts,
     outcomes: &FinalAttempts,
@@ -28,8 +29,8 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// Of two starts the earlier one stays: the later one may come after the end. Where the attempt ran is no news once it has ended:
-/// its end said so.
+/// Keeps the earlier of two starts, because the later one may have followed the end. An attempt that has ended keeps the place of its
+/// end.
 async fn write_starts(columns: &StartColumns<'_>, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query!(
         r#"/* recorder::write::attempts::starts */
@@ -57,7 +58,7 @@ async fn write_starts(columns: &StartColumns<'_>, connection: &mut PgConnection)
     Ok(())
 }
 
-/// The first outcome stays, and a loss gives way to an outcome. Returns how many ends count.
+/// Keeps the first outcome, and replaces a loss by an outcome. Returns the number of ends that were written.
 async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
     let done = sqlx::query!(
         r#"/* recorder::write::attempts::ends */
@@ -161,7 +162,7 @@ struct StartColumns<'a> {
 #[derive(Default)]
 struct EndColumns<'a> {
     job_id: Vec<Uuid>,
-    /// The job has the outcome of another attempt: its row was written before, in this transaction, and never changes its outcome.
+    /// The job has the outcome of another attempt. Its row was written earlier in this transaction, and its outcome never changes.
     superseded: Vec<bool>,
     attempt: Vec<i32>,
     state: Vec<&'static str>,
@@ -267,7 +268,7 @@ impl<'a> EndColumns<'a> {
     }
 }
 
-/// Numbers as Postgres writes an array: `unnest` would take an array of arrays apart to its numbers.
+/// Numbers as the text of a Postgres array, because `unnest` would flatten an array of arrays.
 fn array_literal(numbers: &[i64]) -> String {
     let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
     format!("{{{}}}", numbers.join(","))

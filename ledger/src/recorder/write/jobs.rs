@@ -1,4 +1,4 @@
-//! Rows of `jobs`.
+//! Writes rows of `jobs`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,11 +11,11 @@ use uuid::Uuid;
 use super::keys::Keys;
 use crate::recorder::change::{Info, JobChange};
 
-/// The attempt whose outcome each job of a batch has, once it has one.
+/// The attempt that decided the outcome of each job of a batch, for jobs with an outcome.
 pub(super) type FinalAttempts = HashMap<JobId, i32>;
 
-/// The rules stand in [`crate::recorder`]: these are the same, between what is in the table and what comes. Returns the outcomes as
-/// they stand now: looking them up in a statement of its own costs a join with the whole month.
+/// Merges the changes into the table by the rules in [`crate::recorder`]. Returns the outcomes afterwards, because a separate statement for
+/// them would join with the whole month.
 pub(super) async fn write(
     jobs: &BTreeMap<JobId, JobChange>,
     keys: &Keys,

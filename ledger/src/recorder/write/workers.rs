@@ -1,4 +1,4 @@
-//! Rows of `workers` and `devices`. One statement for all heartbeats of a batch, however many workers there are.
+//! Writes rows of `workers` and `devices`, with one statement each for all heartbeats of a batch.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,17 +7,17 @@ use sqlx::PgConnection;
 
 use crate::recorder::change::{CLOCK_STEP_MIN, DeviceChange, WorkerChange};
 
-/// How much more or less one heartbeat may be behind than the one before it, and count as heard at once as well: batches and transactions
-/// take their time. Heartbeats that waited together come at once, though they were sent ten seconds apart.
+/// The most by which the delays of two consecutive heartbeats may differ for the second to count as fresh. Batches and transactions vary by
+/// less. Heartbeats that waited together differ by more, because they were sent ten seconds apart.
 const PACE: Duration = Duration::from_secs(2);
 
-/// The latest heartbeat by the worker's own clock stays, unless that clock was set back by more than [`CLOCK_STEP_MIN`]; when it
-/// was first seen only moves back.
+/// Keeps the latest heartbeat by the worker's clock, unless that clock was set back by more than [`CLOCK_STEP_MIN`]. `first_seen_at` only
+/// moves back.
 ///
-/// When a worker was heard is told by the database's clock, and two things hide it: a heartbeat may have waited for hours in the broker, and
-/// the worker's clock may be wrong. One heartbeat can't tell them apart, two can: what is as far behind as the one before it came
-/// as it was sent, now. Else the worker's own clock is believed, up to now. If that is wrong, or was just set, the worker is heard with
-/// its next heartbeat, long before it counts as silent.
+/// `heard_at` is a time of the database's clock. A heartbeat may have waited in the broker for hours, or the worker's clock may be wrong, and
+/// one heartbeat does not show which. Two consecutive heartbeats do: if both are equally far behind the database's clock, the worker's clock
+/// is slow, and the heartbeat was sent just now. Otherwise the heartbeat's own time counts, but never a time in the future. If that time
+/// is wrong, or the clock was just set, the next heartbeat corrects it long before the worker counts as silent.
 pub(super) async fn write(
     workers: &BTreeMap<String, WorkerChange>,
     connection: &mut PgConnection,
@@ -26,7 +26,7 @@ pub(super) async fn write(
     for (worker, change) in workers {
         columns.push(worker, change);
     }
-    // Before the heartbeats themselves: one that is known already came again with its message, and tells nothing of now.
+    // This runs before the heartbeats are written. A heartbeat that is already stored was redelivered, and does not show a current delay.
     sqlx::query!(
         r#"/* recorder::write::workers::heard */
         update workers set
@@ -85,8 +85,8 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// A device stays when its worker's later heartbeats no longer list it: old attempts ran on it. One that the worker's latest lists,
-/// as just written, has the time of that heartbeat, also after the clock was set back.
+/// A device that later heartbeats do not list keeps its row, because old attempts ran on it. A device in the latest heartbeat gets that
+/// heartbeat's time, even if the clock was set back.
 pub(super) async fn write_devices(
     devices: &BTreeMap<(String, i32), DeviceChange>,
     connection: &mut PgConnection,
@@ -189,7 +189,7 @@ struct DeviceColumns<'a> {
 impl<'a> WorkerColumns<'a> {
     fn push(&mut self, worker: &'a str, change: &'a WorkerChange) {
         let seen = &change.seen;
-        // Quoted, for a pool may be called NULL; a pool's name has neither quotes nor backslashes.
+        // Quoted, because a pool may be called NULL. The name of a pool has neither quotes nor backslashes.
         let pools: Vec<String> = seen.pools.iter().map(|pool| format!("\"{pool}\"")).collect();
         self.worker.push(worker);
         self.first_seen_at.push(change.first_seen_at);

@@ -43,7 +43,7 @@ async fn stored(folder: &Path, files: &[&str]) -> (Vec<Stored>, Result<(), Compl
 }
 
 #[tokio::test]
-async fn what_is_put_is_told_with_what_tasks_name_it_by() {
+async fn stored_arrays_are_listed_with_their_digests() {
     let folder = folder();
     let (stored, outcome) = stored(folder.path(), &["x.npy", "photo.png", "raw.bin:u8[4]"]).await;
     outcome.unwrap();
@@ -54,7 +54,7 @@ async fn what_is_put_is_told_with_what_tasks_name_it_by() {
 }
 
 #[tokio::test]
-async fn what_was_stored_before_a_failure_is_told() {
+async fn blobs_stored_before_a_failure_are_listed() {
     let folder = folder();
     let (stored, outcome) = stored(folder.path(), &["x.npy", "none.npy", "photo.png"]).await;
     assert_eq!(stored.len(), 1);
@@ -80,7 +80,7 @@ async fn blobs_that_were_last_stored_long_ago_are_pruned() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_no_store_is_bad_input() {
+async fn a_folder_that_is_not_a_store_is_bad_input() {
     let folder = folder();
     for (line, why) in [
         ("put --blobs @/none @/x.npy", "@/none as a blob store: No such file or directory"),
@@ -95,7 +95,7 @@ async fn a_folder_that_is_no_store_is_bad_input() {
 }
 
 #[test]
-fn how_much_went_and_stays_is_told() {
+fn deleted_and_kept_blobs_are_counted() {
     let pruned = Pruned { removed: 1, removed_bytes: 1 << 20, left: 0, left_bytes: 0 };
     assert_eq!(describe(&pruned), "1 blob (1.00 MiB) deleted, 0 blobs (0 B) left\n");
 }

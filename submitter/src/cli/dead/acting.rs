@@ -11,8 +11,8 @@ use crate::cli::{complaint::Complaint, exit::Exit, output};
 #[derive(Debug, Default)]
 struct Outcomes {
     done: usize,
-    /// Letters that are not tasks, so that they are left where they are.
-    passed_over: usize,
+    /// Letters that are not tasks. They stay in the queue.
+    skipped: usize,
     failures: Vec<Exit>,
     /// The hints that were printed already.
     hints: BTreeSet<String>,
@@ -31,10 +31,10 @@ pub async fn replay(dead: &mut DeadLetters, choice: &ChoiceOptions) -> Result<Ex
         }
     })
     .await?;
-    if outcomes.passed_over > 0 {
-        let count = outcomes.passed_over;
+    if outcomes.skipped > 0 {
+        let count = outcomes.skipped;
         output::note(&format!(
-            "messages that are not tasks stay in the queue ({count}); `gpufleet dead drop` discards them"
+            "messages that are not tasks stay in the queue ({count}); `gpufleet dead discard` discards them"
         ));
     }
     outcomes.exit("submitted again")
@@ -43,10 +43,10 @@ pub async fn replay(dead: &mut DeadLetters, choice: &ChoiceOptions) -> Result<Ex
 pub async fn discard(dead: &mut DeadLetters, choice: &ChoiceOptions) -> Result<Exit, Complaint> {
     let outcomes = for_each(dead, choice, async |dead, index, name| {
         dead.discard(index).await?;
-        told(&format!("dropped {name}\n"))
+        told(&format!("discarded {name}\n"))
     })
     .await?;
-    outcomes.exit("dropped")
+    outcomes.exit("discarded")
 }
 
 type Told = Result<(), Complaint>;
@@ -55,7 +55,7 @@ fn told(line: &str) -> Result<Told, DeadError> {
     Ok(output::emit(line))
 }
 
-/// A letter at fault does not stop the others. A failure of the broker does.
+/// An invalid letter does not stop the others. A failure of the broker does.
 async fn for_each(
     dead: &mut DeadLetters,
     choice: &ChoiceOptions,
@@ -68,13 +68,13 @@ async fn for_each(
     loop {
         let next = if choice.all { dead.next().await.map_err(|error| complaint(&error))? } else { chosen.next() };
         let Some(index) = next else { break };
-        let name = rendering::name(dead.letter(index).expect("it is in hand"));
+        let name = rendering::name(dead.letter(index).expect("the index is that of a letter that was read"));
         match act(dead, index, &name).await {
             Ok(told) => {
                 told?;
                 outcomes.done += 1;
             }
-            Err(DeadError::NoTask { .. }) if choice.all => outcomes.passed_over += 1,
+            Err(DeadError::NoTask { .. }) if choice.all => outcomes.skipped += 1,
             Err(error) if is_alone => return Err(complaint(&error)),
             Err(error) if error.concerns_one_letter() => outcomes.fail(about(&name, complaint(&error))),
             Err(error) => return Err(about(&name, complaint(&error))),
@@ -97,9 +97,9 @@ impl Outcomes {
     fn report_unseen(&mut self, dead: &DeadLetters) {
         let unseen = dead.unseen();
         if unseen > 0 {
-            let why = format!("{unseen} messages were not tried because too many others failed");
+            let why = format!("{unseen} messages were not attempted, because too many others failed");
             self.fail(Complaint::new(Exit::BadInput, why));
-        } else if self.done + self.passed_over + self.failures.len() == 0 {
+        } else if self.done + self.skipped + self.failures.len() == 0 {
             output::note(none(dead));
         }
     }
@@ -112,7 +112,7 @@ impl Outcomes {
     }
 }
 
-/// Adds the name of the letter to a message without it.
+/// Adds the letter's name, unless the message has it.
 fn about(name: &str, complaint: Complaint) -> Complaint {
     match complaint.message.contains(name) {
         true => complaint,
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_names_its_letter_once_and_advice_is_given_once() {
+    fn a_failure_names_its_letter_once_and_each_hint_is_printed_once() {
         let refused = Complaint::bad_input("the task of job j is invalid").hint("mend it");
         assert_eq!(about("j", refused.clone()).message, refused.message);
         assert_eq!(about("m", refused.clone()).message, "m: the task of job j is invalid");
@@ -133,10 +133,10 @@ mod tests {
         outcomes.fail(refused.clone());
         outcomes.fail(Complaint::new(Exit::Broker, "failed to publish").hint("mend it"));
         assert_eq!(outcomes.hints.len(), 1);
-        let told = outcomes.exit("dropped").unwrap_err();
+        let told = outcomes.exit("discarded").unwrap_err();
         assert_eq!(
             (told.exit, told.message.as_str()),
-            (Exit::BadInput, "2 of 5 messages were not dropped and stay in the queue")
+            (Exit::BadInput, "2 of 5 messages were not discarded and stay in the queue")
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the letters that a typed id means.
+//! Finds the letters that a typed id selects.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +6,18 @@ use gpufleet::{DeadLetter, schema::JobId};
 
 use crate::cli::{complaint::Complaint, exit::Exit};
 
-/// A shorter beginning is a slip rather than a choice.
+/// A shorter beginning is probably a typing mistake.
 const BEGINNING_MIN: usize = 4;
-/// Ids that are shown where several begin alike.
+/// The most ids that an ambiguity error lists.
 const SHOWN_MAX: usize = 10;
 
-/// An id, or the beginning of one, and the letters that it fits.
+/// An id, or the beginning of one, and the letters that match it.
 #[derive(Debug)]
 pub struct Wanted {
     typed: String,
     whole: Vec<usize>,
     beginning: Vec<usize>,
-    /// Of those that only begin so, a few.
+    /// A few of the ids that begin with the typed text.
     names: BTreeSet<String>,
 }
 
@@ -35,7 +35,7 @@ impl Wanted {
         Self { typed: typed.to_owned(), whole: Vec::new(), beginning: Vec::new(), names: BTreeSet::new() }
     }
 
-    /// Looks at a letter, and tells whether it may be meant.
+    /// Compares a letter with the typed text, and returns whether it matches.
     pub fn offer(&mut self, index: usize, letter: &DeadLetter) -> bool {
         let names = letter.jobs.iter().map(ToString::to_string).chain(letter.message_id.clone());
         let (mut is_whole, mut is_beginning) = (false, false);
@@ -58,7 +58,7 @@ impl Wanted {
         is_whole || is_beginning
     }
 
-    /// All letters about a whole id; of a beginning, those about the only one that begins so. `unseen` letters were not offered.
+    /// All letters with exactly this id; else those of the only id that begins with it. `unseen` letters were not compared.
     pub fn found(&self, unseen: usize) -> Result<&[usize], Complaint> {
         let typed = &self.typed;
         let not_found = |message: String| Complaint::new(Exit::NotFound, message);
@@ -69,7 +69,7 @@ impl Wanted {
             .hint(format!("give at least {BEGINNING_MIN} characters; `gpufleet dead list` lists the messages"))),
             ([], []) if unseen > 0 => {
                 Err(not_found(format!("none of the oldest dead-lettered messages has the id {typed:?}"))
-                    .hint(format!("{unseen} newer messages could not be read; replay or drop older ones first")))
+                    .hint(format!("{unseen} newer messages could not be read; replay or discard older ones first")))
             }
             ([], []) => Err(not_found(format!("no dead-lettered message has the id {typed:?}"))
                 .hint("`gpufleet dead list` lists the messages; `gpufleet show` shows any other job")),
@@ -87,7 +87,7 @@ impl Wanted {
     }
 }
 
-/// Ids of jobs compare without case and hyphens. Other producers name their messages as they like, and those compare as they are.
+/// The ids of jobs compare without case and hyphens. Other message ids are chosen by their producers, so they compare exactly.
 fn comparable(name: &str, typed: &str) -> (String, String) {
     match name.parse::<JobId>() {
         Ok(_) => (folded(name), folded(typed)),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_id_names_nothing() {
+    fn an_empty_id_is_refused() {
         for text in ["", " ", "-", "--"] {
             assert!(id(text).is_err(), "{text:?}");
         }
@@ -136,11 +136,11 @@ mod tests {
     }
 
     #[test]
-    fn a_very_short_beginning_names_nothing_not_even_the_only_letter() {
+    fn a_very_short_beginning_matches_nothing_not_even_the_only_letter() {
         let letters = [letter(&[FIRST], Some(FIRST)), letter(&[], Some("m1"))];
         assert!(found("019", &letters).unwrap_err().hint.unwrap().contains("at least 4"));
         assert_eq!(found("0199", &letters).unwrap(), [0]);
-        assert_eq!(found("m1", &letters).unwrap(), [1], "a message may be called so");
+        assert_eq!(found("m1", &letters).unwrap(), [1], "a message may have a short id");
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_that_several_jobs_have_is_refused_with_their_ids() {
+    fn an_ambiguous_beginning_is_refused_with_the_matching_ids() {
         let letters = [letter(&[FIRST], None), letter(&[SECOND], None)];
         let refused = found("01990f3e", &letters).unwrap_err();
         assert_eq!(refused.detail.unwrap(), format!("{FIRST}\n{SECOND}"));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_lies_there_twice_is_found_twice() {
+    fn a_job_with_two_letters_is_found_twice() {
         let letters = [letter(&[FIRST], Some(FIRST)), letter(&[SECOND], None), letter(&[FIRST, SECOND], Some("list"))];
         assert_eq!(found(FIRST, &letters).unwrap(), [0, 2]);
         assert_eq!(
@@ -170,12 +170,12 @@ mod tests {
     }
 
     #[test]
-    fn a_list_whose_jobs_begin_alike_is_one_letter() {
+    fn a_message_with_several_matching_jobs_is_one_letter() {
         assert_eq!(found("01990f3e", &[letter(&[FIRST, SECOND], None)]).unwrap(), [0]);
     }
 
     #[test]
-    fn none_of_many_is_told_with_those_that_were_not_looked_at() {
+    fn the_error_for_a_missing_letter_counts_those_that_were_not_compared() {
         let refused = Wanted::new(FIRST).found(7).unwrap_err();
         assert_eq!(refused.exit, Exit::NotFound);
         assert!(refused.hint.unwrap().contains("7 newer"));

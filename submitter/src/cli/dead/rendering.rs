@@ -1,4 +1,4 @@
-//! Dead letters as people and programs read them.
+//! Renders dead letters for people and programs.
 
 use chrono::{DateTime, Utc};
 use gpufleet::{DeadLetter, schema::Encoding};
@@ -10,7 +10,7 @@ use crate::cli::{
     table::{Column, fit},
 };
 
-/// A longer JSON rendering of a task's arrays is not readable.
+/// The largest body that is shown: longer arrays are not readable as JSON.
 const SHOWN_BYTES: usize = 64 << 10;
 
 const COLUMNS: [Column; 5] =
@@ -59,14 +59,14 @@ pub fn with_body(letter: &DeadLetter, body: Option<(&[u8], Option<&str>)>) -> Va
     shown
 }
 
-/// The tasks of a body, where a person could read them.
+/// The tasks of a body that is short enough to read.
 fn readable(body: &[u8], content_type: Option<&str>) -> Option<Value> {
     let encoding = content_type.and_then(Encoding::of_content_type).filter(|_| body.len() <= SHOWN_BYTES)?;
     let tasks = encoding.decode_tasks(body).ok()?;
     serde_json::to_value(tasks.into_vec()).ok()
 }
 
-/// Names and values in two columns; what is unknown is left out.
+/// Names and values in two columns, without unknown values.
 pub fn describe(letter: &DeadLetter) -> String {
     let jobs: Vec<String> = letter.jobs.iter().map(ToString::to_string).collect();
     let size = match letter.is_cut() {
@@ -92,7 +92,7 @@ pub fn describe(letter: &DeadLetter) -> String {
     text
 }
 
-/// When the message was made, or else its first job.
+/// The time of the message, or else that of its first job.
 fn submitted_at(letter: &DeadLetter) -> Option<DateTime<Utc>> {
     let of_message = letter.timestamp.and_then(|seconds| i64::try_from(seconds).ok()?.checked_mul(1000));
     let of_job = || letter.jobs.first()?.made_ms();
@@ -127,13 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_the_dead() {
+    fn the_table_of_dead_letters() {
         let now = DateTime::from_timestamp(1_800_007_300, 0).unwrap();
         insta::assert_snapshot!(table(letters().iter(), now, None));
     }
 
     #[test]
-    fn a_letter_at_length() {
+    fn a_letter_in_full() {
         insta::assert_snapshot!(letters().map(|letter| describe(&letter)).join("\n"));
     }
 
@@ -143,7 +143,7 @@ mod tests {
         let shown = to_json(&list);
         assert_eq!(shown["submitted_at"], "2027-01-15T08:00:00Z");
         json::check(json::DEAD_LIST, &shown);
-        // What is in a body is the task's own.
+        // The fields inside the body are those of the task.
         let whole = with_body(&list, Some((b"nonsense", Some("application/json"))));
         assert_eq!(whole["body"], Value::Null);
         let own: Vec<&String> = whole.as_object().unwrap().keys().filter(|name| shown.get(name).is_none()).collect();

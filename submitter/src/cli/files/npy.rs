@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back_by_us_and_by_others(elements in prop::collection::vec(any::<f32>(), 6)) {
+        fn written_files_are_read_back_by_this_and_another_reader(elements in prop::collection::vec(any::<f32>(), 6)) {
             let array = Array::from_slice(&elements).reshape(vec![2, 3]).unwrap();
             let file = encode(&array).unwrap();
             prop_assert_eq!(decode(&file).unwrap(), array);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn every_dtype_that_numpy_knows_comes_back() {
+    fn every_dtype_of_numpy_round_trips() {
         for dtype in Dtype::ALL {
             let array = Array::new(dtype, vec![2], vec![1; 2 * dtype.size()]).unwrap();
             match encode(&array) {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_used_is_told_with_a_way_out() {
+    fn unusable_arrays_are_refused_with_advice() {
         let problem = |header: &str, elements: &[u8]| decode(&with_header(header, elements)).unwrap_err();
         assert_eq!(decode(b"text").unwrap_err(), "it is not a NumPy file");
         assert!(problem("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", &[0; 4]).contains("big-endian"));

@@ -1,4 +1,4 @@
-//! Pictures: grey is `[height, width]`, colours are `[height, width, channels]`, always `u8`.
+//! PNG pictures as arrays of `u8`: `[height, width]` in grey, `[height, width, channels]` in colour.
 
 use std::io::Cursor;
 
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back_in_every_kind_of_picture() {
+    fn u8_arrays_round_trip_in_every_kind_of_picture() {
         for shape in [vec![2, 3], vec![2, 3, 2], vec![2, 3, 3], vec![2, 3, 4]] {
             let bytes = (0..shape.iter().product::<u64>() as u8).map(|n| n * 7).collect();
             let array = Array::new(Dtype::U8, shape, bytes).unwrap();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_stretched_to_grey_and_it_is_said() {
+    fn other_numbers_are_stretched_to_grey_with_a_remark() {
         let array = Array::from_slice(&[1_u32, 2, 3, 256]).reshape(vec![2, 2]).unwrap();
         let (file, remark) = encode(&array).unwrap();
         assert_eq!(remark.unwrap(), "1 to 256 shown as black to white");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_picture_is_told() {
+    fn arrays_and_files_that_are_no_picture_are_refused() {
         let line = Array::from_slice(&[1_u8, 2]);
         assert_eq!(
             encode(&line).unwrap_err(),

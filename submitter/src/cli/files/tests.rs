@@ -9,7 +9,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn arrays_come_back_from_every_kind_of_file() {
+fn arrays_round_trip_through_every_kind_of_file() {
     let folder = folder();
     let array = Array::from_slice(&[1_u8, 2, 3, 4, 5, 6]).reshape(vec![2, 3]).unwrap();
     for name in ["a.npy", "a.png", "a.bin"] {
@@ -22,7 +22,7 @@ fn arrays_come_back_from_every_kind_of_file() {
 }
 
 #[test]
-fn each_unusable_file_is_told_with_what_to_do() {
+fn each_unusable_file_is_reported_with_advice() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name);
     let missing = read(&path("none.npy"), None).unwrap_err();
@@ -41,7 +41,7 @@ fn each_unusable_file_is_told_with_what_to_do() {
 fn an_endless_file_is_refused_and_not_read_to_its_end() {
     let form = Form { dtype: Dtype::U8, shape: vec![4] };
     let refused = read(Path::new("/dev/zero"), Some(&form)).unwrap_err();
-    assert_eq!(refused.message, "/dev/zero is larger than 16.0 MiB, the limit for an input that travels in a message");
+    assert_eq!(refused.message, "/dev/zero is larger than 16.0 MiB, the limit for an input without a blob store");
     assert!(refused.hint.unwrap().contains("--blobs"));
     let refused = read_text(Path::new("/dev/zero"), Purpose::Program).unwrap_err();
     assert_eq!(refused.message, "/dev/zero is larger than 8.00 MiB, the limit for a program");

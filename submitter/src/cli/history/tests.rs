@@ -53,7 +53,7 @@ fn jobs() -> Vec<JobRow> {
 }
 
 #[test]
-fn the_table_shows_what_became_of_each_job() {
+fn the_table_shows_the_outcome_of_each_job() {
     let now = Utc.with_ymd_and_hms(2026, 11, 20, 10, 31, 0).unwrap();
     insta::assert_snapshot!(table(&jobs(), now, None));
     insta::assert_snapshot!("the_table_on_a_narrow_terminal", table(&jobs(), now, Some(80)));
@@ -84,14 +84,14 @@ fn json_is_a_list_of_objects() {
 }
 
 #[test]
-fn a_job_on_a_worker_that_is_not_heard_of_is_in_an_unknown_state() {
+fn a_running_job_of_a_silent_worker_is_unknown() {
     let unheard = JobRow { state: JobState::Running, is_unheard: true, ..job("01990f3e-0000-7000-8000-000000000001") };
     let text = table(&[unheard], Utc::now(), None);
     assert!(text.contains(UNHEARD) && !text.contains("running"), "{text}");
 }
 
 #[test]
-fn since_is_a_while_ago_a_date_or_a_time() {
+fn since_is_a_duration_a_date_or_a_time() {
     let ago = Utc::now() - since("2h").unwrap();
     assert!((7_195..7_205).contains(&ago.num_seconds()));
     assert_eq!(since("2026-11-20T08:30:00Z").unwrap().to_rfc3339(), "2026-11-20T08:30:00+00:00");

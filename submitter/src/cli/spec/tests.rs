@@ -5,7 +5,7 @@ fn problem<T: FromStr<Err = SpecError> + std::fmt::Debug>(text: &str) -> String 
 }
 
 #[test]
-fn a_file_may_say_what_it_holds() {
+fn a_file_may_have_a_dtype_and_a_shape() {
     let spec: FileSpec = "x=data/x.npy".parse().unwrap();
     assert_eq!((spec.name.as_str(), spec.path.to_str().unwrap(), spec.form), ("x", "data/x.npy", None));
     let spec: FileSpec = "x=run:3/x.bin:f32[1024, 8]".parse().unwrap();
@@ -27,7 +27,7 @@ fn a_form_is_a_dtype_and_positive_extents() {
 }
 
 #[test]
-fn what_is_half_written_is_told_with_the_right_form() {
+fn an_incomplete_argument_is_refused_with_the_expected_form() {
     assert_eq!(problem::<FileSpec>("x.npy"), "expected NAME=FILE or NAME=FILE:f32[480,640]");
     assert_eq!(problem::<FileSpec>("x="), "expected NAME=FILE or NAME=FILE:f32[480,640]");
     assert_eq!(problem::<FileSpec>("x=:f32[4]"), "the file name is missing; expected NAME=FILE");

@@ -1,4 +1,4 @@
-//! Renders a job's failure: what failed, where in the source, whose fault it is, and what to do next.
+//! Renders a job's failure: the reason, the line of the source, the verdict, and advice.
 
 use gpufleet::{
     FailedJob,
@@ -17,10 +17,10 @@ pub fn complaint(failed: &FailedJob, source: Option<&SourceText>) -> Complaint {
     let exit = Exit::of_outcome(failed.state, failed.failure.as_ref());
     let job_id = failed.job_id;
     let Some(failure) = &failed.failure else {
-        return Complaint::new(exit, format!("job {job_id} {}", failed.state))
+        return Complaint::new(exit, format!("job {job_id} {}", failed.ended()))
             .hint(format!("`gpufleet show {job_id}` shows what the ledger has recorded"));
     };
-    let what = what(failed.state.name(), &failure.message);
+    let what = what(failed.ended(), &failure.message);
     let message = format!("job {job_id} {what} ({}, verdict {})", failure.code.name(), failure.verdict.name());
     let complaint = Complaint::new(exit, message).hint(hint(failure, failed));
     match detail(failure, source) {
@@ -29,9 +29,10 @@ pub fn complaint(failed: &FailedJob, source: Option<&SourceText>) -> Complaint {
     }
 }
 
-/// The state and the reason. The state is left out if the reason contains it, as in "cancelled by anna".
-fn what(state: &str, reason: &str) -> String {
-    if reason.starts_with(state) { format!("was {reason}") } else { format!("{state}: {reason}") }
+/// How the job ended and why, as in "failed: misaligned address" or "was cancelled by anna".
+fn what(ended: &str, reason: &str) -> String {
+    let joined = format!("was {reason}");
+    if joined.starts_with(ended) { joined } else { format!("{ended}: {reason}") }
 }
 
 fn detail(failure: &Failure, source: Option<&SourceText>) -> String {
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_a_blob_store_is_told() {
+    fn the_hints_about_arrays_name_the_blob_store() {
         for (verdict, code) in [
             (Verdict::User, FailureCode::OutputTooLarge),
             (Verdict::User, FailureCode::BlobUnavailable),
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_dead_lettered_job_is_to_be_replayed() {
+    fn only_the_hint_for_a_dead_lettered_job_suggests_a_replay() {
         let hint = |state, code| {
             let failure = Some(Failure::new(Verdict::Infrastructure, code, "m"));
             complaint(&FailedJob { state, ..failed(failure) }, None).hint.unwrap()
@@ -198,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_that_repeats_the_state_stands_alone() {
-        assert_eq!(what("cancelled", "cancelled by anna"), "was cancelled by anna");
+    fn a_reason_that_repeats_the_state_is_not_repeated() {
+        assert_eq!(what("was cancelled", "cancelled by anna"), "was cancelled by anna");
         assert_eq!(what("failed", "misaligned address"), "failed: misaligned address");
     }
 
     #[test]
-    fn an_outcome_without_a_reason_is_still_told() {
+    fn a_failure_without_a_reason_is_reported() {
         let complaint = complaint(&failed(None), None);
         assert_eq!(complaint.exit, Exit::FleetFailed);
         assert!(complaint.hint.unwrap().contains("gpufleet show"));

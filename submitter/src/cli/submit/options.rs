@@ -112,11 +112,12 @@ pub struct Options {
     /// Wait for the result (the default)
     #[arg(long, conflicts_with = "detach", help_heading = "Waiting")]
     pub wait: bool,
-    /// Print the job's id once the broker has stored the job, and exit. The outputs are discarded; `gpufleet show ID`
-    /// shows the outcome
+    /// Print the job's id once the broker has stored the job, and exit. Outputs are discarded; `gpufleet show ID` shows
+    /// the outcome
     #[arg(long, conflicts_with = "out", help_heading = "Waiting")]
     pub detach: bool,
-    /// Longest time to wait, such as 30s or 2h. After it the job keeps running, but its outputs are discarded
+    /// Longest time to connect, submit and wait for the result, such as 30s or 2h. A submitted job keeps running after it,
+    /// but its outputs are discarded
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = spec::duration, help_heading = "Waiting")]
     pub timeout: Duration,
     /// Output format

@@ -23,19 +23,19 @@ use crate::cli::{
     spec::FileSpec,
 };
 
-/// Everything that was typed, read and checked; nothing has been sent yet.
+/// A job that was read and checked, and not sent yet.
 #[derive(Debug)]
 pub struct Plan {
     pub job: Job,
     pub pool: PoolName,
-    /// Which output goes to which file.
+    /// The file of each output, by its name.
     pub saves: BTreeMap<String, PathBuf>,
     pub source: Option<SourceText>,
-    /// Whether large arrays wait in a blob store; else they travel in messages.
+    /// Whether large arrays go through a blob store, or else in messages.
     pub has_store: bool,
 }
 
-/// The program that was submitted, for pointing into it.
+/// The submitted program, so that errors can show its lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceText {
     pub path: PathBuf,
@@ -103,7 +103,7 @@ impl Plan {
         self.job = job;
     }
 
-    /// Finds everything that can be wrong before anything is sent or waited for.
+    /// Checks everything that can be checked before the job is sent.
     fn check(&self, options: &Options) -> Result<(), Complaint> {
         let invalid = |problem| invalid(&problem, self.job.program());
         let mut checked = self.job.clone().build().map_err(invalid)?;
@@ -130,7 +130,7 @@ impl Plan {
     }
 }
 
-/// Makes the task as large as it will be once its large arrays are in the store, whatever their names will be.
+/// Makes the task as large as it will be once its large arrays are in the store. All digests have the same length.
 fn name_large(task: &mut Task<'_>) {
     for buffer in task.buffers.iter_mut().filter(|buffer| buffer.inline_bytes() >= BLOB_BYTES_MIN) {
         buffer.data = Data::Blob(BlobDigest::of(&[]));
@@ -182,7 +182,7 @@ fn program(options: &Options) -> Result<(Job, Option<SourceText>), Complaint> {
         let source = read(path)?;
         return Ok((Job::ptx(&source.text), Some(source)));
     }
-    let name = options.kernel.as_deref().expect("clap demands a kernel, a source, a PTX or a task file");
+    let name = options.kernel.as_deref().expect("clap requires a kernel, a source, PTX or a task file");
     let kernel = kernels::find(name)?;
     let mut job = Job::catalog(&kernel.name);
     for scalar in &options.arg {
@@ -245,7 +245,7 @@ fn buffers(mut job: Job, options: &Options, inputs: Purpose) -> Result<Job, Comp
     Ok(job)
 }
 
-/// Which buffers come back. A catalog kernel knows its outputs: there, what is written is enough, and nothing named is all.
+/// The buffers to return. A catalog kernel returns the outputs that are saved, or all of them if none is.
 fn returned(options: &Options) -> Vec<String> {
     let mut names: Vec<String> = options.out.iter().map(|out| out.name.clone()).collect();
     if options.kernel.is_none() {
@@ -256,7 +256,7 @@ fn returned(options: &Options) -> Vec<String> {
     names
 }
 
-/// A task that fits no message.
+/// The complaint about a task that is too large for a message.
 pub fn too_large(problem: &TooLarge, has_store: bool) -> Complaint {
     let hint = match has_store {
         true => {
@@ -267,7 +267,7 @@ pub fn too_large(problem: &TooLarge, has_store: bool) -> Complaint {
     Complaint::bad_input(problem.to_string()).hint(hint)
 }
 
-/// A job that can't be right, with what to do about it.
+/// The complaint about an invalid job, with advice.
 pub fn invalid(problem: &InvalidJob, program: &Program<'_>) -> Complaint {
     let complaint = Complaint::bad_input(format!("invalid job: {problem}"));
     let hint = match problem {

@@ -1,4 +1,4 @@
-//! How a job's outcome is printed.
+//! Prints a job's outcome.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -25,7 +25,7 @@ struct Report<'a> {
     printf_output: Option<&'a PrintfOutput>,
 }
 
-/// A failure as the history has it: on the wire, what there is not is left out, here it is `null`.
+/// A failure in the form of the history: missing values are `null`, and not left out as on the wire.
 #[derive(Debug, Serialize)]
 struct Reason<'a> {
     verdict: &'static str,
@@ -73,7 +73,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Nothing but the id is known.
+    /// A report with nothing but the id.
     fn of(job_id: JobId) -> Self {
         Self {
             job_id,
@@ -90,7 +90,7 @@ impl<'a> Report<'a> {
 }
 
 impl Written {
-    /// An output that is in no file.
+    /// An output that is not in a file.
     fn of(name: &str, array: &Array) -> Self {
         Self {
             name: name.to_owned(),
@@ -122,7 +122,7 @@ pub fn submitted(job_id: JobId, format: Format) -> Result<(), Complaint> {
     }
 }
 
-/// A job that is no longer waited for. For people, what is said on stderr is enough.
+/// Reports a job whose outcome is not known. People read about it on stderr.
 pub fn unfinished(job_id: JobId, format: Format) -> Result<(), Complaint> {
     match format {
         Format::Table => Ok(()),
@@ -130,7 +130,7 @@ pub fn unfinished(job_id: JobId, format: Format) -> Result<(), Complaint> {
     }
 }
 
-/// Writes the outputs and tells where they are.
+/// Writes the outputs and prints their files.
 pub fn succeeded(result: &JobResult, saves: &BTreeMap<String, PathBuf>, format: Format) -> Result<(), Complaint> {
     let mut written = Vec::new();
     let mut lost = None;
@@ -157,7 +157,7 @@ fn tell(result: &JobResult, written: Vec<Written>, format: Format) -> Result<(),
     }
 }
 
-/// For programs, a failure is data too. People read it on stderr; what the kernels printed is data for both.
+/// Reports a failed job: for programs as data, for people only the printf output, because stderr has the failure.
 pub fn failed(failed: &FailedJob, format: Format) -> Result<(), Complaint> {
     match format {
         Format::Table => failed.printf_output.as_ref().map_or(Ok(()), |printed| output::emit(&printed::whole(printed))),
@@ -240,12 +240,12 @@ mod tests {
     }
 
     #[test]
-    fn a_success_tells_device_times_and_files() {
+    fn a_success_shows_device_timings_and_files() {
         insta::assert_snapshot!(describe(&result(), &[written(Some("result.npy")), written(None)]));
     }
 
     #[test]
-    fn json_of_a_success_a_failure_and_a_job_that_is_not_waited_for() {
+    fn json_of_a_success_a_failure_and_a_detached_job() {
         let failed =
             failed_job(Failure::new(Verdict::User, FailureCode::KernelFault, "misaligned address").at_line(Some(3)));
         let result = result();

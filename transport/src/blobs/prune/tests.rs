@@ -23,7 +23,7 @@ fn count(folder: &TempDir) -> usize {
 }
 
 #[test]
-fn what_was_renewed_since_it_was_seen_to_be_old_keeps_its_name() {
+fn a_blob_renewed_since_its_age_was_read_keeps_its_name() {
     let (folder, path) = blob(SystemTime::now());
     assert!(!removed_if_old(folder.path(), &path, HOUR).unwrap());
     assert_eq!(fs::read(&path).unwrap(), b"blob");
@@ -31,7 +31,7 @@ fn what_was_renewed_since_it_was_seen_to_be_old_keeps_its_name() {
 }
 
 #[test]
-fn what_is_still_old_goes_and_what_is_gone_already_counts_as_gone() {
+fn an_old_blob_is_removed_and_a_missing_one_counts_as_removed() {
     let (folder, path) = blob(UNIX_EPOCH);
     assert!(removed_if_old(folder.path(), &path, HOUR).unwrap());
     assert_eq!(count(&folder), 0);
@@ -39,7 +39,7 @@ fn what_is_still_old_goes_and_what_is_gone_already_counts_as_gone() {
 }
 
 #[test]
-fn what_gets_its_name_back_takes_no_place_of_what_was_stored_meanwhile() {
+fn a_restored_blob_does_not_replace_one_stored_in_the_meantime() {
     let (folder, path) = blob(SystemTime::now());
     let part = part(folder.path());
     fs::write(&part, b"older").unwrap();
@@ -49,7 +49,7 @@ fn what_gets_its_name_back_takes_no_place_of_what_was_stored_meanwhile() {
 }
 
 #[test]
-fn pruning_that_was_given_up_removes_nothing_more() {
+fn abandoned_pruning_removes_nothing_more() {
     let (folder, _) = blob(UNIX_EPOCH);
     let progress = Progress::default();
     progress.give_up();

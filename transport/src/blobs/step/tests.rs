@@ -61,7 +61,7 @@ async fn pass(time: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_that_hangs_is_given_up_and_keeps_its_place_until_its_thread_ends() {
+async fn a_hanging_step_is_abandoned_and_keeps_its_permit_until_its_thread_ends() {
     let steps = Steps::new();
     let mut hanging: Vec<_> = (0..AT_ONCE).map(|_| told(&steps, TRANSFER)).collect();
     for step in &mut hanging {
@@ -80,7 +80,7 @@ async fn a_step_that_hangs_is_given_up_and_keeps_its_place_until_its_thread_ends
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transfer_lasts_while_it_makes_progress_and_no_longer() {
+async fn a_transfer_continues_only_while_it_makes_progress() {
     let mut step = told(&Steps::new(), Kind::Transfer { bytes: 1000 * BYTES_PER_SECOND_MIN });
     assert!(step.is_pending().await);
     for _ in 0..5 {
@@ -93,7 +93,7 @@ async fn a_transfer_lasts_while_it_makes_progress_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transfer_that_is_slower_than_any_store_worth_waiting_for_is_given_up() {
+async fn a_transfer_below_the_minimum_rate_is_abandoned() {
     let mut step = told(&Steps::new(), TRANSFER);
     assert!(step.is_pending().await);
     step.make_progress();
@@ -105,7 +105,7 @@ async fn a_transfer_that_is_slower_than_any_store_worth_waiting_for_is_given_up(
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_bytes_than_were_known_give_more_time() {
+async fn additional_bytes_extend_the_deadline() {
     let (sent, bytes) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let steps = Steps::new();
@@ -126,7 +126,7 @@ async fn more_bytes_than_were_known_give_more_time() {
 }
 
 #[tokio::test]
-async fn a_look_waits_for_no_transfer() {
+async fn a_check_does_not_wait_for_transfers() {
     let steps = Steps::new();
     let mut hanging: Vec<_> = (0..AT_ONCE).map(|_| told(&steps, TRANSFER)).collect();
     for step in &mut hanging {
@@ -137,7 +137,7 @@ async fn a_look_waits_for_no_transfer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_for_a_place_has_a_deadline_of_its_own() {
+async fn the_wait_for_a_permit_has_its_own_deadline() {
     let steps = Steps::new();
     let place = Arc::clone(&steps.transfers).acquire_many_owned(AT_ONCE as u32).await.unwrap();
     let (mut late, mut in_time) = (told(&steps, TRANSFER), told(&steps, TRANSFER));
@@ -174,7 +174,7 @@ async fn a_cancelled_step_ends_at_its_next_piece() {
 }
 
 #[tokio::test]
-async fn a_step_that_panics_is_an_error_and_gives_its_place_back() {
+async fn a_panicking_step_is_an_error_and_returns_its_permit() {
     let steps = Steps::new();
     let panicked = steps.run(TRANSFER, |_| -> io::Result<()> { panic!("on purpose") }).await.unwrap_err();
     assert_eq!(panicked.to_string(), "the blob-store thread panicked");

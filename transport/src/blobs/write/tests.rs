@@ -50,7 +50,7 @@ fn make_unwritable(folder: &TempDir) {
 }
 
 #[test]
-fn what_is_pruned_while_it_is_looked_at_is_written_anew() {
+fn a_blob_that_is_pruned_during_the_check_is_written_again() {
     let (folder, path) = old_blob();
     write_with(&folder, |_| fs::remove_file(&path)).unwrap();
     assert_eq!(fs::read(&path).unwrap(), BYTES);
@@ -60,7 +60,7 @@ fn what_is_pruned_while_it_is_looked_at_is_written_anew() {
 }
 
 #[test]
-fn a_blob_is_young_before_it_is_known_to_be_whole() {
+fn a_blob_gets_its_new_age_before_it_is_verified() {
     let (folder, path) = old_blob();
     let progress = Progress::default();
     progress.give_up();
@@ -77,7 +77,7 @@ fn a_blob_of_another_user_is_replaced_because_its_age_can_not_be_renewed() {
 }
 
 #[test]
-fn a_blob_that_can_not_be_replaced_either_is_taken_if_it_is_whole() {
+fn a_blob_that_can_not_be_replaced_is_used_if_it_is_intact() {
     let (folder, path) = old_blob();
     make_unwritable(&folder);
     without_privileges(|| write_with(&folder, refuse)).unwrap();
@@ -88,7 +88,7 @@ fn a_blob_that_can_not_be_replaced_either_is_taken_if_it_is_whole() {
 }
 
 #[test]
-fn a_write_that_was_given_up_leaves_nothing_behind() {
+fn an_abandoned_write_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let progress = Progress::default();
     progress.give_up();
@@ -97,7 +97,7 @@ fn a_write_that_was_given_up_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_folder_in_which_nothing_can_be_written_is_found_out() {
+fn a_folder_without_write_permission_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     make_unwritable(&folder);
     let refused = without_privileges(|| probe(folder.path())).unwrap_err();

@@ -93,7 +93,7 @@ fn a_source_line_becomes_a_launch() {
 }
 
 #[test]
-fn a_source_line_may_say_how_blocks_belong_together() {
+fn a_source_line_may_request_cooperative_launches_and_clusters() {
     let scene = Scene::new();
     let line = "--source @/k.cu --entry scale<float> --grid 8 --cluster 2 --cooperative --inout x=@/x.npy --args x";
     let task = scene.plan(line).job.build().unwrap().task;
@@ -135,7 +135,7 @@ fn each_bad_input_is_one_clear_message() {
 }
 
 #[test]
-fn with_a_blob_store_only_what_stays_in_the_message_counts() {
+fn with_a_blob_store_only_the_rest_of_the_message_counts() {
     let scene = Scene::new();
     let line = "saxpy --arg a=2 --in x=@/huge.npy --inout y=@/huge.npy";
     let plan = scene.with_store(line).unwrap();
@@ -162,7 +162,7 @@ fn a_message_of_arrays_that_are_too_small_for_the_store_is_refused() {
 }
 
 #[test]
-fn more_than_a_job_takes_from_the_store_is_refused() {
+fn more_blobs_than_a_job_may_have_are_refused() {
     let scene = Scene::new();
     let task = format!(
         r#"{{ "program": {{ "source": {{ "file": "k.cu" }} }}, "launches": [{{ "entry": "k", "grid": {{ "cover": [3] }} }}],
@@ -178,7 +178,7 @@ fn more_than_a_job_takes_from_the_store_is_refused() {
 }
 
 #[test]
-fn what_can_not_stand_together_is_a_usage_error() {
+fn conflicting_options_are_a_usage_error() {
     let scene = Scene::new();
     assert!(scene.usage("").contains("<KERNEL|--source <FILE>|--ptx <FILE>|--file <FILE>>"));
     assert!(scene.usage("saxpy --source @/k.cu --entry k").contains("cannot be used with"));
@@ -191,7 +191,7 @@ fn what_can_not_stand_together_is_a_usage_error() {
 }
 
 #[test]
-fn what_a_task_file_saves_comes_back() {
+fn outputs_that_a_task_file_saves_are_returned() {
     let scene = Scene::new();
     let task = |outputs: &str| {
         format!(

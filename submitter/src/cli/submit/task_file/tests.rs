@@ -79,7 +79,7 @@ fn the_documented_task_file_becomes_a_job() {
 }
 
 #[test]
-fn a_task_file_says_all_that_cuda_can_launch() {
+fn a_task_file_describes_every_kind_of_launch() {
     let text = r#"
         buffers = [{ name = "x", dtype = "f32", shape = [64] }]
         program = { source = { code = "code" } }
@@ -118,7 +118,7 @@ fn the_same_task_in_json_means_the_same() {
 }
 
 #[test]
-fn a_task_as_it_travels_is_a_task_file_too() {
+fn a_task_on_the_wire_is_a_task_file_too() {
     let job = Job::catalog("saxpy").scalar("a", 2.0).input("x", &[1.0_f32]).input("y", &[1.0_f32]);
     let task = job.build().unwrap().task;
     let plan = parse(&serde_json::to_string(&task).unwrap(), false, Path::new("")).unwrap();
@@ -126,7 +126,7 @@ fn a_task_as_it_travels_is_a_task_file_too() {
 }
 
 #[test]
-fn a_task_file_may_name_what_is_in_the_blob_store() {
+fn a_task_file_may_name_blobs() {
     let digest = BlobDigest::of(b"x");
     let text = format!(
         r#"{{ "program": {{ "ptx": "p" }}, "large_outputs": "blob",
@@ -140,7 +140,7 @@ fn a_task_file_may_name_what_is_in_the_blob_store() {
 }
 
 #[test]
-fn a_slip_is_told_with_its_place() {
+fn a_mistake_is_reported_with_its_place() {
     assert!(problem("[]").message.starts_with("not a JSON object"));
     assert_eq!(problem(r#"{"bufers": []}"#).message, "unknown field bufers");
     let launch = r#"{"program": {"ptx": "p"}, "launches": [{"entry": "k", "grid": {"cover": [1]}, "blok": "auto"}]}"#;
