@@ -12,7 +12,7 @@ pub(super) struct Device {
     pub(super) bytes: u64,
     /// The part of `bytes` that is available for all jobs together. Other processes may use the rest.
     available: u64,
-    pub(super) places: u32,
+    pub(super) slots: u32,
     gone: bool,
     seats: Vec<Seat>,
     /// A job that waits for room here. No job that would take this room starts.
@@ -24,7 +24,7 @@ pub(super) struct Device {
 pub(super) struct Seat {
     pub(super) pool: PoolId,
     pub(super) up: bool,
-    pub(super) places_taken: u32,
+    pub(super) slots_taken: u32,
     pub(super) bytes_taken: u64,
     /// The most memory that the executor caches beyond its jobs' declared memory.
     kept: u64,
@@ -37,8 +37,8 @@ pub(super) struct Seat {
 }
 
 impl Device {
-    pub(super) fn new(id: DeviceId, places: u32, bytes: u64) -> Self {
-        Self { id, bytes, available: bytes, places, gone: false, seats: Vec::new(), reserved: None }
+    pub(super) fn new(id: DeviceId, slots: u32, bytes: u64) -> Self {
+        Self { id, bytes, available: bytes, slots, gone: false, seats: Vec::new(), reserved: None }
     }
 
     /// Marks an executor as up. A device out of service stays so even if an executor has just started.
@@ -51,7 +51,7 @@ impl Device {
             None => self.seats.push(Seat {
                 pool,
                 up: true,
-                places_taken: 0,
+                slots_taken: 0,
                 bytes_taken: 0,
                 kept: 0,
                 was_asked: false,
@@ -82,8 +82,8 @@ impl Device {
         self.seats.iter().find(|seat| seat.pool == pool && seat.up)
     }
 
-    pub(super) fn places_free(&self) -> u32 {
-        self.places.saturating_sub(self.seats.iter().map(|seat| seat.places_taken).sum())
+    pub(super) fn slots_free(&self) -> u32 {
+        self.slots.saturating_sub(self.seats.iter().map(|seat| seat.slots_taken).sum())
     }
 
     /// The additional memory that the pool's jobs can have now.
@@ -98,7 +98,7 @@ impl Device {
     /// the device can offer. Then the job starts even if other processes use the device: the driver decides, so that no job waits for them
     /// for ever.
     pub(super) fn bytes_unused(&self) -> u64 {
-        if self.seats.iter().all(|seat| seat.places_taken == 0) { self.bytes } else { self.available_unused() }
+        if self.seats.iter().all(|seat| seat.slots_taken == 0) { self.bytes } else { self.available_unused() }
     }
 
     fn available_unused(&self) -> u64 {
@@ -112,12 +112,12 @@ impl Device {
     }
 
     /// The memory that running jobs and other executors leave for the cache of the pool's executor.
-    pub(super) fn kept_max(&self, pool: PoolId) -> u64 {
+    pub(super) fn cache_bytes_max(&self, pool: PoolId) -> u64 {
         self.available_unused().saturating_sub(self.kept_by_others(pool))
     }
 
-    pub(super) fn resize(&mut self, places: u32, bytes: u64) {
-        (self.places, self.bytes, self.available) = (places, bytes, bytes);
+    pub(super) fn resize(&mut self, slots: u32, bytes: u64) {
+        (self.slots, self.bytes, self.available) = (slots, bytes, bytes);
     }
 
     pub(super) fn available(&self) -> u64 {
@@ -137,7 +137,7 @@ impl Device {
 
     /// Pools whose executors must release memory so that a job of `pool` gets `bytes`: those with the largest caches, as few as needed,
     /// without executors that have already released everything.
-    pub(super) fn ask_back(&mut self, pool: PoolId, bytes: u64) -> Vec<PoolId> {
+    pub(super) fn release_cache(&mut self, pool: PoolId, bytes: u64) -> Vec<PoolId> {
         let mut missing = bytes.saturating_sub(self.bytes_free(pool));
         let mut others: Vec<&mut Seat> =
             self.seats.iter_mut().filter(|seat| seat.pool != pool && seat.kept > 0).collect();
@@ -158,7 +158,7 @@ impl Device {
     /// The slots and memory that the pool uses here. They count even if its executor is down, until each job has left.
     pub(super) fn taken(&self, pool: PoolId) -> (u32, u64) {
         let seat = self.seats.iter().find(|seat| seat.pool == pool);
-        seat.map_or((0, 0), |seat| (seat.places_taken, seat.bytes_taken))
+        seat.map_or((0, 0), |seat| (seat.slots_taken, seat.bytes_taken))
     }
 
     pub(super) fn reservation(&self) -> Option<(Ticket, Demand)> {
@@ -179,7 +179,7 @@ impl Device {
 
     pub(super) fn take(&mut self, demand: Demand) {
         let seat = self.seat_mut(demand.pool);
-        seat.places_taken += 1;
+        seat.slots_taken += 1;
         seat.bytes_taken += demand.bytes;
         seat.exclusive |= demand.alone;
         seat.printing |= demand.prints;
@@ -187,7 +187,7 @@ impl Device {
 
     pub(super) fn release(&mut self, demand: Demand) {
         let seat = self.seat_mut(demand.pool);
-        seat.places_taken -= 1;
+        seat.slots_taken -= 1;
         seat.bytes_taken -= demand.bytes;
         seat.was_asked = false;
         // A job that leaves an exclusive seat was the only one there.

@@ -25,7 +25,7 @@ use gpufleet_schema::Priority;
 
 pub use self::{
     allowed::{Allowed, DEVICES_MAX},
-    pool::Promise,
+    pool::PoolGuarantee,
 };
 use self::{
     backlog::BacklogEntry,
@@ -78,13 +78,13 @@ pub enum Event {
     /// A device was added, or its slots or memory changed.
     Device {
         device: DeviceId,
-        places: u32,
+        slots: u32,
         bytes: u64,
     },
     /// A pool's executor on the device takes jobs.
     ExecutorUp(DeviceId, PoolId),
     /// An executor reports how much device memory it caches beyond the memory that its jobs declared.
-    Kept {
+    Cached {
         device: DeviceId,
         pool: PoolId,
         bytes: u64,
@@ -111,13 +111,13 @@ pub enum Event {
 pub enum Action {
     Start(Ticket, DeviceId),
     /// Ask the pool's executor to release cached memory, because a job of another pool waits for it.
-    AskBack(DeviceId, PoolId),
+    ReleaseCache(DeviceId, PoolId),
     /// No device of this worker has enough memory for the job.
-    Refuse(Ticket, TooLarge),
+    Refuse(Ticket, DemandTooLarge),
     /// The devices that the job may use are out of service, but others are not: forward it.
-    PassOn(Ticket),
+    Forward(Ticket),
     /// The job will not start here: requeue it.
-    HandBack(Ticket),
+    Requeue(Ticket),
 }
 
 /// The open slots for a queue, and its jobs that do not fit.
@@ -131,7 +131,7 @@ pub struct Room {
 
 /// A demand beyond the largest device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooLarge {
+pub struct DemandTooLarge {
     pub bytes: u64,
     pub device_bytes_max: u64,
 }
@@ -156,25 +156,25 @@ struct StartedJob {
 
 impl Scheduler {
     /// Creates a scheduler for these pools. A demand names a pool by its index.
-    pub fn new(promises: &[Promise]) -> Self {
-        let pools = (0..).zip(promises).map(|(index, promise)| Pool::new(PoolId(index), *promise)).collect();
+    pub fn new(guarantees: &[PoolGuarantee]) -> Self {
+        let pools = (0..).zip(guarantees).map(|(index, guarantee)| Pool::new(PoolId(index), *guarantee)).collect();
         Self { pools, devices: Vec::new(), running: HashMap::new(), now: 0, draining: false }
     }
 
     pub fn step(&mut self, event: Event) -> Vec<Action> {
         match event {
-            Event::Arrived(ticket, _) if self.draining => return vec![Action::HandBack(ticket)],
+            Event::Arrived(ticket, _) if self.draining => return vec![Action::Requeue(ticket)],
             Event::Arrived(ticket, demand) => match self.refusal(ticket, demand) {
                 Some(refusal) => return vec![refusal],
                 None => self.arrive(ticket, demand),
             },
             Event::Left { ticket, used_us } => self.leave(ticket, used_us),
-            Event::Device { device, places, bytes } => {
-                self.device(device, places, bytes);
+            Event::Device { device, slots, bytes } => {
+                self.device(device, slots, bytes);
                 return self.refuse_and_start();
             }
             Event::ExecutorUp(device, pool) => self.device_mut(device).seat_up(pool),
-            Event::Kept { device, pool, bytes } => self.device_mut(device).set_kept(pool, bytes),
+            Event::Cached { device, pool, bytes } => self.device_mut(device).set_kept(pool, bytes),
             Event::Available { device, bytes } => self.device_mut(device).set_available(bytes),
             Event::ExecutorDown(device, pool) => self.device_mut(device).seat_down(pool),
             Event::DeviceGone(device) => {
@@ -185,15 +185,15 @@ impl Scheduler {
             Event::Shed(pool, priority) => return self.shed(pool, priority),
             Event::Draining => {
                 self.draining = true;
-                return self.pools.iter_mut().flat_map(|pool| pool.backlog.drain()).map(Action::HandBack).collect();
+                return self.pools.iter_mut().flat_map(|pool| pool.backlog.drain()).map(Action::Requeue).collect();
             }
         }
         self.start_all()
     }
 
     /// The memory that the pool's executor may cache on the device without exceeding the device's memory together with all running jobs.
-    pub fn kept_max(&self, device: DeviceId, pool: PoolId) -> u64 {
-        self.devices.iter().find(|known| known.id == device).map_or(0, |device| device.kept_max(pool))
+    pub fn cache_bytes_max(&self, device: DeviceId, pool: PoolId) -> u64 {
+        self.devices.iter().find(|known| known.id == device).map_or(0, |device| device.cache_bytes_max(pool))
     }
 
     pub fn running(&self) -> usize {
@@ -206,15 +206,15 @@ impl Scheduler {
     }
 
     /// The number of jobs that can run at once on the worker's devices.
-    pub fn places(&self) -> u32 {
-        self.in_service().map(|device| device.places).sum()
+    pub fn slots(&self) -> u32 {
+        self.in_service().map(|device| device.slots).sum()
     }
 
     /// The room for more jobs of each queue, by pool and then by priority.
     pub fn rooms(&self) -> Vec<Room> {
         let claims: Vec<Claim> = self.pools.iter().map(Pool::claim).collect();
         let rooms = self.pools.iter().flat_map(|pool| {
-            let open = self.in_service().map(|device| placement::open_places(device, &claims, pool.id)).sum();
+            let open = self.in_service().map(|device| placement::open_slots(device, &claims, pool.id)).sum();
             let stuck = move |priority| if open > 0 { pool.backlog.waiting(priority) as u32 } else { 0 };
             Priority::ALL.map(|priority| Room { open, stuck: stuck(priority) })
         });
@@ -230,7 +230,7 @@ impl Scheduler {
         };
         let pool = self.pools.iter_mut().find(|p| p.id == pool);
         let shed = pool.map(|pool| pool.backlog.shed(priority, stays)).unwrap_or_default();
-        shed.into_iter().map(Action::HandBack).collect()
+        shed.into_iter().map(Action::Requeue).collect()
     }
 
     /// Why the job can't wait here. A device whose executor is restarting still counts, because the job can wait
@@ -239,9 +239,9 @@ impl Scheduler {
         self.in_service().next()?;
         let allowed = self.in_service().filter(|device| demand.allowed.has(device.id));
         match allowed.map(|device| device.bytes).max() {
-            None => Some(Action::PassOn(ticket)),
+            None => Some(Action::Forward(ticket)),
             Some(device_bytes_max) => (demand.bytes > device_bytes_max)
-                .then_some(Action::Refuse(ticket, TooLarge { bytes: demand.bytes, device_bytes_max })),
+                .then_some(Action::Refuse(ticket, DemandTooLarge { bytes: demand.bytes, device_bytes_max })),
         }
     }
 
@@ -268,10 +268,10 @@ impl Scheduler {
         self.devices.iter().filter(|device| !device.is_gone())
     }
 
-    fn device(&mut self, id: DeviceId, places: u32, bytes: u64) {
+    fn device(&mut self, id: DeviceId, slots: u32, bytes: u64) {
         match self.devices.iter_mut().find(|device| device.id == id) {
-            Some(device) => device.resize(places, bytes),
-            None => self.devices.push(Device::new(id, places, bytes)),
+            Some(device) => device.resize(slots, bytes),
+            None => self.devices.push(Device::new(id, slots, bytes)),
         }
     }
 
@@ -310,7 +310,7 @@ impl Scheduler {
             self.running.insert(ticket, StartedJob { device, demand, charged_us });
             actions.push(Action::Start(ticket, device));
         }
-        actions.extend(asked.into_iter().map(|(device, pool)| Action::AskBack(device, pool)));
+        actions.extend(asked.into_iter().map(|(device, pool)| Action::ReleaseCache(device, pool)));
         actions
     }
 
@@ -330,7 +330,7 @@ impl Scheduler {
             });
             if let Some(BacklogEntry { ticket, demand, .. }) = found {
                 let device = place.expect("pop returns only what found a place");
-                let is_shared = !placement::has_own_place(self.device_mut(device), &claims, demand.pool);
+                let is_shared = !placement::has_own_slot(self.device_mut(device), &claims, demand.pool);
                 self.pass(&order[..turn], self.pools[*index].time(), is_shared);
                 self.now = self.now.max(self.pools[order[0]].time());
                 return Some((ticket, demand, device));
@@ -374,19 +374,19 @@ fn emptiest(
     let BacklogEntry { ticket, demand, passed } = *waiting;
     let best = |devices: &[Device], wanted| {
         let fitting = (0..devices.len()).filter(|at| placement::fit(&devices[*at], claims, ticket, demand) == wanted);
-        fitting.max_by_key(|at| devices[*at].places_free())
+        fitting.max_by_key(|at| devices[*at].slots_free())
     };
     if let Some(at) = best(devices, Fit::Now) {
         return Some(devices[at].id);
     }
     if let Some(at) = best(devices, Fit::IfGivenBack) {
         let device = &mut devices[at];
-        asked.extend(device.ask_back(demand.pool, demand.bytes).into_iter().map(|pool| (device.id, pool)));
+        asked.extend(device.release_cache(demand.pool, demand.bytes).into_iter().map(|pool| (device.id, pool)));
     }
     let reserved = devices.iter().any(|device| device.is_reserved_for(ticket));
     if (demand.alone || passed >= PASSED_MAX) && !reserved {
         let candidates = devices.iter_mut().filter(|device| placement::can_reserve(device, claims, demand));
-        if let Some(device) = candidates.max_by_key(|device| device.places_free()) {
+        if let Some(device) = candidates.max_by_key(|device| device.slots_free()) {
             device.reserve(ticket, demand);
         }
     }

@@ -4,20 +4,20 @@ use super::{PoolId, backlog::Backlog, placement::Claim};
 
 /// The guarantees of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Promise {
+pub struct PoolGuarantee {
     /// Its weight in sharing device time with other pools that have work.
     pub weight: u32,
     /// Its guaranteed part of every device's memory, in thousandths. A pool with guaranteed memory also has a slot of its own on every device.
     pub memory_permille: u32,
 }
 
-impl Default for Promise {
+impl Default for PoolGuarantee {
     fn default() -> Self {
         Self { weight: 1, memory_permille: 0 }
     }
 }
 
-impl Promise {
+impl PoolGuarantee {
     /// Its guaranteed memory on a device of this size.
     pub fn bytes(self, device_bytes: u64) -> u64 {
         (u128::from(device_bytes) * u128::from(self.memory_permille.min(PERMILLE)) / u128::from(PERMILLE)) as u64
@@ -45,7 +45,7 @@ const SCALE: u128 = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) id: PoolId,
-    pub(super) promise: Promise,
+    pub(super) guarantee: PoolGuarantee,
     pub(super) backlog: Backlog,
     pub(super) running: u32,
     /// Device time used, divided by weight: the pool with the least is next (stride scheduling over measured time).
@@ -59,10 +59,10 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(id: PoolId, promise: Promise) -> Self {
+    pub(super) fn new(id: PoolId, guarantee: PoolGuarantee) -> Self {
         Self {
             id,
-            promise,
+            guarantee,
             backlog: Backlog::default(),
             running: 0,
             time: 0,
@@ -78,7 +78,7 @@ impl Pool {
 
     pub(super) fn claim(&self) -> Claim {
         let (running, wanted, recent) = (self.running > 0, self.backlog.least(), self.recent);
-        Claim { pool: self.id, promise: self.promise, running, wanted, recent }
+        Claim { pool: self.id, guarantee: self.guarantee, running, wanted, recent }
     }
 
     pub(super) fn is_awake(&self) -> bool {
@@ -128,6 +128,6 @@ impl Pool {
     }
 
     fn virtual_time(&self, used_us: u64) -> u128 {
-        u128::from(used_us) * SCALE / u128::from(self.promise.weight.max(1))
+        u128::from(used_us) * SCALE / u128::from(self.guarantee.weight.max(1))
     }
 }

@@ -13,7 +13,7 @@ use super::{
     Supervisor,
     arrays::JobOutput,
     clock::{micros, unix_ms},
-    content::{Content, Parcel},
+    content::{Content, RawMessage},
     envelope::Envelope,
     outbox::{Again, Forwarded},
     owed::is_refusal,
@@ -177,8 +177,8 @@ impl Supervisor {
 
     /// Answers a message that can't be run, at its `reply_to` if its tasks name no client, and keeps it with the reason in the dead-letter queue.
     /// The reply is in the encoding that the message names, else in JSON, which needs no library to read.
-    pub(super) async fn refuse(&self, parcel: &Parcel, failure: Failure) -> Result<(), PublishError> {
-        let Parcel { envelope, body } = parcel;
+    pub(super) async fn refuse(&self, raw: &RawMessage, failure: Failure) -> Result<(), PublishError> {
+        let RawMessage { envelope, body } = raw;
         warn!(
             message_id = envelope.message_id(),
             code = failure.code.name(),
@@ -230,8 +230,8 @@ impl Supervisor {
     }
 
     /// Settles a delivery. Returns the digest of its message if that did not reach the broker.
-    pub(super) async fn settle(&self, parcel: &Arc<Parcel>, settlement: Settlement) -> Option<blake3::Hash> {
-        let Parcel { envelope, body } = &**parcel;
+    pub(super) async fn settle(&self, raw: &Arc<RawMessage>, settlement: Settlement) -> Option<blake3::Hash> {
+        let RawMessage { envelope, body } = &**raw;
         let settled = match settlement {
             Settlement::Answered | Settlement::SentOn => envelope.acker.ack().await,
             Settlement::Requeue => envelope.acker.requeue().await,

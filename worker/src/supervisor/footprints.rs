@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    executor::{Code, Key},
+    executor::{Code, ProgramKey},
     shared_state::{Locked, SharedState},
 };
 
@@ -27,7 +27,7 @@ pub(super) struct Footprints {
 
 #[derive(Debug, Default)]
 struct State {
-    known: HashMap<Key, Known>,
+    known: HashMap<ProgramKey, Known>,
     clock: u64,
 }
 
@@ -39,7 +39,7 @@ struct Known {
 
 impl Footprints {
     /// The footprint of `code`, whose key is `key`.
-    pub(super) fn of(&self, key: Key, code: Code<'_>) -> Footprint {
+    pub(super) fn of(&self, key: ProgramKey, code: Code<'_>) -> Footprint {
         if let Some(footprint) = self.state().find(key) {
             return footprint;
         }
@@ -54,14 +54,14 @@ impl Footprints {
 }
 
 impl State {
-    fn find(&mut self, key: Key) -> Option<Footprint> {
+    fn find(&mut self, key: ProgramKey) -> Option<Footprint> {
         self.clock += 1;
         let known = self.known.get_mut(&key)?;
         known.used = self.clock;
         Some(known.footprint)
     }
 
-    fn remember(&mut self, key: Key, footprint: Footprint) {
+    fn remember(&mut self, key: ProgramKey, footprint: Footprint) {
         if self.known.len() >= ENTRIES_MAX {
             let oldest = self.known.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| *key);
             oldest.and_then(|oldest| self.known.remove(&oldest));

@@ -64,9 +64,9 @@ pub(super) async fn take(
     stop: CancellationToken,
 ) {
     let handle = |delivery| {
-        let parcel = Envelope::open(delivery, queue.clone());
-        let letter = parcel.envelope.letter(queue.index, &parcel.body);
-        dispatcher.send(Mail::Delivered(Arc::new(parcel), Box::new(letter)));
+        let raw = Envelope::open(delivery, queue.clone());
+        let letter = raw.envelope.letter(queue.index, &raw.body);
+        dispatcher.send(Mail::Delivered(Arc::new(raw), Box::new(letter)));
     };
     loop {
         let incoming = tokio::select! {
