@@ -1,6 +1,6 @@
 //! The scheduler's view of one pool: its weight, its device time and its waiting jobs.
 
-use super::{PoolId, backlog::Backlog, placement::Claim};
+use super::{Demand, PoolId, Ticket, backlog::Backlog, placement::Claim};
 
 /// The guarantees of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,17 +77,18 @@ impl Pool {
     }
 
     pub(super) fn claim(&self) -> Claim {
-        let (running, wanted, recent) = (self.running > 0, self.backlog.least(), self.recent);
+        // Only guaranteed memory is claimed, so the search for the smallest demand is spared otherwise.
+        let wanted = if self.guarantee.memory_permille > 0 { self.backlog.bytes_min() } else { None };
+        let (running, recent) = (self.running > 0, self.recent);
         Claim { pool: self.id, guarantee: self.guarantee, running, wanted, recent }
     }
 
-    pub(super) fn is_awake(&self) -> bool {
-        self.running > 0 || self.backlog.len() > 0
-    }
-
-    /// Starts an idle pool at the virtual time of the others, so that it does not save up unused time.
-    pub(super) fn wake(&mut self, now: u128) {
-        self.time = self.time.max(now);
+    /// Adds a waiting job. An idle pool starts at the virtual time of the others, so that it does not save up unused time.
+    pub(super) fn arrive(&mut self, ticket: Ticket, demand: Demand, now: u128) {
+        if self.running == 0 && self.backlog.is_empty() {
+            self.time = self.time.max(now);
+        }
+        self.backlog.push(ticket, demand);
     }
 
     /// Another pool at `time` got this pool's turn, because no job of this pool fitted.
