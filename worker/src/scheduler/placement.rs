@@ -72,12 +72,12 @@ impl Offer<'_> {
 
     /// Whether the device has a slot for the job, and its pool's executor could run it.
     fn can_run(self, demand: Demand) -> bool {
-        let is_open = |executor: &PoolExecutor| {
-            !executor.exclusive && !(demand.alone && executor.slots_taken > 0) && !(demand.prints && executor.printing)
+        let is_blocked = |executor: &PoolExecutor| {
+            executor.exclusive || demand.alone && executor.slots_taken > 0 || demand.prints && executor.printing
         };
         self.device.slots_free() > 0
             && demand.allowed.has(self.device.id)
-            && self.device.executor(demand.pool).is_some_and(is_open)
+            && self.device.executor(demand.pool).is_some_and(|executor| !is_blocked(executor))
     }
 
     /// Whether the job may start if this many bytes are free.
