@@ -113,12 +113,12 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 
     let started = Instant::now();
     let submitted = join_all(jobs.into_iter().map(|job| fleet.submit(job))).await;
-    let mut promises = submitted.into_iter().collect::<Result<Vec<_>, _>>().context("submit a job")?;
-    let outcomes = join_all(promises.iter_mut().map(|promise| promise.wait(ANSWERED_WITHIN))).await;
+    let mut confirmed = submitted.into_iter().collect::<Result<Vec<_>, _>>().context("submit a job")?;
+    let outcomes = join_all(confirmed.iter_mut().map(|job| job.wait(ANSWERED_WITHIN))).await;
     let took = started.elapsed();
 
     let of_job: BTreeMap<JobId, Kind> =
-        promises.iter().map(gpufleet_tests::Promise::id).zip(kinds.iter().copied()).collect();
+        confirmed.iter().map(gpufleet_tests::ConfirmedJob::id).zip(kinds.iter().copied()).collect();
     for (kind, outcome) in kinds.iter().zip(&outcomes) {
         let got = match outcome {
             Ok(result) => (result.state, None),

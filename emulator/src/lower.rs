@@ -1,11 +1,13 @@
 //! From a parsed PTX text to a module that can run: places variables, lowers functions, resolves every name.
 
+mod address;
 mod arithmetic;
 mod atomic;
 mod branches;
 mod chains;
 mod check;
 mod control;
+mod emitter;
 mod function;
 mod layout;
 mod matrix;
@@ -24,7 +26,7 @@ mod writes;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use self::function::Emitter;
+use self::emitter::Emitter;
 use self::shared::{place_shared, shared_variable};
 use self::symbols::{Symbol, Symbols};
 use crate::memory::Memory;

@@ -20,7 +20,7 @@ use tokio::{
 use crate::{
     error::{LocalError, checked_name},
     ports,
-    process::{Launch, Process, Signal},
+    process::{Process, ProcessSpec, Signal},
     programs, secret,
     state::StateDir,
 };
@@ -253,7 +253,7 @@ impl Broker {
     }
 
     fn launch_epmd(&self) -> Result<Process, LocalError> {
-        Launch::new(EPMD, &programs::epmd()?)
+        ProcessSpec::new(EPMD, &programs::epmd()?)
             .args(["-address", "127.0.0.1", "-port", &self.ports().epmd.to_string()])
             .directory(&self.directory)
             .spawn(&self.state)
@@ -265,8 +265,9 @@ impl Broker {
         let control = self.directory.join(control::SOCKET);
         let _ = std::fs::remove_file(&control);
         let epmd = self.launch_epmd()?;
-        let mut launch =
-            Launch::new(NAME, &programs::rabbitmq("rabbitmq-server")?).directory(&self.directory).abandon(Signal::Kill);
+        let mut launch = ProcessSpec::new(NAME, &programs::rabbitmq("rabbitmq-server")?)
+            .directory(&self.directory)
+            .abandon(Signal::Kill);
         for name in config::inherited() {
             launch = launch.env_remove(name);
         }

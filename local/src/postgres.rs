@@ -15,7 +15,7 @@ use tokio::{process::Command, time::timeout};
 use crate::{
     error::{FileContext as _, LocalError, checked_name},
     ports,
-    process::{self, Identity, Launch, POLL, Process, Signal, User},
+    process::{self, Identity, POLL, Process, ProcessSpec, Signal, User},
     programs, secret,
     state::{self, StateDir},
 };
@@ -269,7 +269,7 @@ impl Postgres {
             // Commits stay synchronous, because an asynchronous commit could be lost when a test kills the server.
             settings.extend(["fsync=off", "full_page_writes=off", "autovacuum=off"].map(str::to_owned));
         }
-        let process = Launch::new(NAME, &programs::postgres("postgres")?)
+        let process = ProcessSpec::new(NAME, &programs::postgres("postgres")?)
             .args(["-D".as_ref(), data.as_os_str()])
             .args(settings.iter().flat_map(|setting| ["-c", setting]))
             .env("HOME", &self.directory)

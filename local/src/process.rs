@@ -47,7 +47,7 @@ pub enum Signal {
 }
 
 /// A program about to be started.
-pub struct Launch {
+pub struct ProcessSpec {
     name: String,
     program: PathBuf,
     arguments: Vec<OsString>,
@@ -79,7 +79,7 @@ struct Inner {
     status: Mutex<Option<ExitStatus>>,
 }
 
-impl Launch {
+impl ProcessSpec {
     pub fn new(name: &str, program: &Path) -> Self {
         Self {
             name: name.to_owned(),
@@ -163,10 +163,10 @@ impl Launch {
 }
 
 /// `Debug` leaves out the values of the environment, because they may be passwords.
-impl fmt::Debug for Launch {
+impl fmt::Debug for ProcessSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.environment.iter().map(|(name, _)| name).collect();
-        f.debug_struct("Launch")
+        f.debug_struct("ProcessSpec")
             .field("name", &self.name)
             .field("program", &self.program)
             .field("arguments", &self.arguments)
@@ -391,9 +391,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_launch_does_not_show_its_environment() {
-        let launch = Launch::new("x", Path::new("/bin/true")).env("SOME_URL", "amqp://u:secret@h");
-        let shown = format!("{launch:?}");
+    fn a_process_spec_does_not_show_its_environment() {
+        let spec = ProcessSpec::new("x", Path::new("/bin/true")).env("SOME_URL", "amqp://u:secret@h");
+        let shown = format!("{spec:?}");
         assert!(shown.contains("SOME_URL") && !shown.contains("secret"), "{shown}");
     }
 }

@@ -12,7 +12,7 @@ use gpufleet_schema::PoolName;
 use gpufleet_transport::{Broker, Options};
 use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
 
-use crate::{WAIT, history::Sightings, node, poll_until, producer::Kept, witness::Witness};
+use crate::{WAIT, history::Sightings, node, poll_until, producer::ProducerRecords, witness::Witness};
 
 /// The services that most scenarios share. They end with this process.
 static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
@@ -27,7 +27,7 @@ pub struct Ground {
     kind: QueueKind,
     pub(crate) ledger: Ledger,
     pub(crate) witness: Witness,
-    pub(crate) promises: Kept,
+    pub(crate) records: ProducerRecords,
     pub(crate) sightings: Sightings,
     /// Services for the exclusive use of one scenario.
     _held: Option<OwnedMutexGuard<Option<Arc<Services>>>>,
@@ -87,8 +87,8 @@ impl Ground {
         let ledger = Ledger::connect(url).await.unwrap();
         Witness::make_queue(&fleet).await;
         let witness = Witness::begin(&fleet.endpoints().amqp_url).await;
-        let (promises, sightings) = (Kept::default(), Sightings::default());
-        let ground = Self { fleet, kind, ledger, witness, promises, sightings, _held: None };
+        let (records, sightings) = (ProducerRecords::default(), Sightings::default());
+        let ground = Self { fleet, kind, ledger, witness, records, sightings, _held: None };
         ground.declare_pools(&["default"]).await;
         ground
     }

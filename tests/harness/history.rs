@@ -32,7 +32,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(20);
 pub struct History {
     /// The expected number of jobs.
     pub expected: usize,
-    pub promises: Promises,
+    pub producers: ProducerRecord,
     /// In order of arrival, perhaps with duplicates.
     pub events: Vec<Event>,
     /// Replies to the recorded producers.
@@ -45,7 +45,7 @@ pub struct History {
 
 /// The producers' records of their jobs.
 #[derive(Debug, Clone, Default)]
-pub struct Promises {
+pub struct ProducerRecord {
     /// `submit` returned.
     pub confirmed: BTreeSet<JobId>,
     pub waits: BTreeMap<JobId, Wait>,
@@ -193,7 +193,7 @@ impl Ground {
         let (events, replies) = self.witness.seen();
         History {
             expected: jobs,
-            promises: self.promises.all(),
+            producers: self.records.all(),
             events,
             replies,
             known,

@@ -30,7 +30,7 @@ pub use metrics::{METRICS, Metrics};
 pub use node::write_queue_names;
 pub use npy::npy;
 pub use poll::poll_until;
-pub use producer::{Producer, Promise};
+pub use producer::{ConfirmedJob, Producer};
 pub use proxy::{Proxy, Silence};
 pub use tls::TlsProxy;
 

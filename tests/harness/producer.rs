@@ -15,7 +15,7 @@ use gpufleet_transport::{Message, Properties};
 
 use crate::{
     Ground,
-    history::{Promises, ReplyOutcome},
+    history::{ProducerRecord, ReplyOutcome},
     node,
     poll::poll_some,
     witness,
@@ -25,23 +25,23 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Producer {
     fleet: Fleet,
-    kept: Kept,
+    records: ProducerRecords,
 }
 
 /// A confirmed job.
 #[derive(Debug)]
-pub struct Promise {
+pub struct ConfirmedJob {
     handle: JobHandle,
-    kept: Kept,
+    records: ProducerRecords,
 }
 
 /// The records of all producers of a scenario.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Kept(Arc<Mutex<Promises>>);
+pub(crate) struct ProducerRecords(Arc<Mutex<ProducerRecord>>);
 
 /// Counts a wait as open until it is dropped.
 struct OpenWait<'a> {
-    kept: &'a Kept,
+    records: &'a ProducerRecords,
     job: JobId,
 }
 
@@ -72,31 +72,31 @@ impl Ground {
     pub async fn client_with(&self, builder: FleetBuilder) -> Producer {
         let fleet = builder.connect(&self.endpoints().amqp_url).await.unwrap();
         node::bind_queue(self.fleet(), witness::QUEUE, REPLIES, fleet.client().as_str()).await;
-        Producer { fleet, kept: self.promises.clone() }
+        Producer { fleet, records: self.records.clone() }
     }
 }
 
 impl Producer {
-    pub async fn submit(&self, job: Job) -> Result<Promise, SubmitError> {
-        self.fleet.submit(job).await.map(|handle| self.promised(handle))
+    pub async fn submit(&self, job: Job) -> Result<ConfirmedJob, SubmitError> {
+        self.fleet.submit(job).await.map(|handle| self.confirmed(handle))
     }
 
     /// Submits a job repeatedly until it is confirmed, for scenarios with an unreachable broker.
-    pub async fn submit_until_confirmed(&self, job: &Job) -> Promise {
+    pub async fn submit_until_confirmed(&self, job: &Job) -> ConfirmedJob {
         poll_some("the job is confirmed", async || {
             self.submit(job.clone()).await.inspect_err(|error| println!("submitted again: {error}")).ok()
         })
         .await
     }
 
-    pub async fn submit_many(&self, jobs: impl IntoIterator<Item = Job>) -> Vec<Result<Promise, SubmitError>> {
+    pub async fn submit_many(&self, jobs: impl IntoIterator<Item = Job>) -> Vec<Result<ConfirmedJob, SubmitError>> {
         let handles = self.fleet.submit_many(jobs).await;
-        handles.into_iter().map(|handle| handle.map(|handle| self.promised(handle))).collect()
+        handles.into_iter().map(|handle| handle.map(|handle| self.confirmed(handle))).collect()
     }
 
-    fn promised(&self, handle: JobHandle) -> Promise {
-        self.kept.change(|promises| promises.confirmed.insert(handle.id()));
-        Promise { handle, kept: self.kept.clone() }
+    fn confirmed(&self, handle: JobHandle) -> ConfirmedJob {
+        self.records.change(|record| record.confirmed.insert(handle.id()));
+        ConfirmedJob { handle, records: self.records.clone() }
     }
 }
 
@@ -108,34 +108,34 @@ impl Deref for Producer {
     }
 }
 
-impl Promise {
+impl ConfirmedJob {
     pub fn id(&self) -> JobId {
         self.handle.id()
     }
 
     /// Waits for the reply, as [`JobHandle::wait`] does.
     pub async fn wait(&mut self, deadline: Duration) -> Result<JobResult, JobError> {
-        let wait = OpenWait::begin(&self.kept, self.handle.id());
+        let wait = OpenWait::begin(&self.records, self.handle.id());
         let outcome = self.handle.wait(deadline).await;
         wait.record(&outcome);
         outcome
     }
 }
 
-impl Kept {
-    pub(crate) fn all(&self) -> Promises {
+impl ProducerRecords {
+    pub(crate) fn all(&self) -> ProducerRecord {
         self.0.lock().unwrap().clone()
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Promises) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut ProducerRecord) -> T) -> T {
         change(&mut self.0.lock().unwrap())
     }
 }
 
 impl<'a> OpenWait<'a> {
-    fn begin(kept: &'a Kept, job: JobId) -> Self {
-        kept.change(|promises| promises.waits.entry(job).or_default().open += 1);
-        Self { kept, job }
+    fn begin(records: &'a ProducerRecords, job: JobId) -> Self {
+        records.change(|record| record.waits.entry(job).or_default().open += 1);
+        Self { records, job }
     }
 
     fn record(&self, outcome: &Result<JobResult, JobError>) {
@@ -144,12 +144,12 @@ impl<'a> OpenWait<'a> {
             Err(JobError::Failed(failed)) => ReplyOutcome { state: failed.state, attempt: failed.attempt },
             Err(JobError::DeadlinePassed { .. } | JobError::BadReply { .. } | JobError::Closed { .. }) => return,
         };
-        self.kept.change(|promises| promises.waits.entry(self.job).or_default().outcomes.push(outcome));
+        self.records.change(|record| record.waits.entry(self.job).or_default().outcomes.push(outcome));
     }
 }
 
 impl Drop for OpenWait<'_> {
     fn drop(&mut self) {
-        self.kept.change(|promises| promises.waits.entry(self.job).or_default().open -= 1);
+        self.records.change(|record| record.waits.entry(self.job).or_default().open -= 1);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpufleet::{FailedJob, Job, JobError};
 use gpufleet_schema::{AttemptState, FailureCode, JobId, JobState, Selection, topology::CONTROL_QUEUE};
-use gpufleet_tests::{Ground, Promise, Silence, WAIT, busy};
+use gpufleet_tests::{ConfirmedJob, Ground, Silence, WAIT, busy};
 
 /// Orders of the maximum size, which a worker takes a moment to read.
 const LARGE_ORDERS: usize = 10;
@@ -14,11 +14,11 @@ fn of_run(run: &str) -> Selection {
     Selection { labels: BTreeMap::from([("run".to_owned(), run.to_owned())]), ..Selection::default() }
 }
 
-fn only(handle: &Promise) -> Selection {
+fn only(handle: &ConfirmedJob) -> Selection {
     Selection { jobs: vec![handle.id()], ..Selection::default() }
 }
 
-async fn cancelled(handle: &mut Promise) -> FailedJob {
+async fn cancelled(handle: &mut ConfirmedJob) -> FailedJob {
     let error = handle.wait(WAIT).await.unwrap_err();
     let JobError::Failed(failed) = error else { panic!("{error}") };
     assert_eq!(failed.state, AttemptState::Cancelled);

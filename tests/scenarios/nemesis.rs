@@ -8,7 +8,7 @@ use std::time::Duration;
 use gpufleet::Job;
 use gpufleet_local::Signal;
 use gpufleet_schema::{AttemptState, JobId};
-use gpufleet_tests::{Chance, Ground, Promise, Proxy, Silence, TestWorker, WAIT, busy, kernels};
+use gpufleet_tests::{Chance, ConfirmedJob, Ground, Proxy, Silence, TestWorker, WAIT, busy, kernels};
 
 const SEED_VARIABLE: &str = "GPUFLEET_NEMESIS_SEED";
 /// Faults of each seed, all different.
@@ -84,32 +84,32 @@ async fn survive(seed: u64) {
     let fleet = target.ground.client().await;
     let faults = target.chance.shuffled(&FAULTS);
     let mut expected: Vec<(JobId, AttemptState)> = Vec::new();
-    let mut promises: Vec<Promise> = Vec::new();
+    let mut confirmed: Vec<ConfirmedJob> = Vec::new();
     for fault in &faults[..ROUNDS] {
         let jobs: Vec<_> = (0..JOBS_EACH).map(|_| target.job()).collect();
         let submitting = async {
-            let mut promised = Vec::new();
+            let mut submitted = Vec::new();
             for (job, state) in jobs {
                 // After a missed confirm the client submits the same job again.
-                let promise = fleet.submit_until_confirmed(&job).await;
-                promised.push((promise, state));
+                let job = fleet.submit_until_confirmed(&job).await;
+                submitted.push((job, state));
             }
-            promised
+            submitted
         };
         println!("{fault:?}");
-        let (promised, ()) = tokio::join!(submitting, target.strike(*fault));
-        for (promise, state) in promised {
-            expected.push((promise.id(), state));
-            promises.push(promise);
+        let (submitted, ()) = tokio::join!(submitting, target.strike(*fault));
+        for (job, state) in submitted {
+            expected.push((job.id(), state));
+            confirmed.push(job);
         }
     }
-    for promise in &mut promises {
+    for job in &mut confirmed {
         // The wait must end with an outcome. The history check compares it with the ledger.
-        if let Err(error) = promise.wait(WAIT).await {
+        if let Err(error) = job.wait(WAIT).await {
             assert!(error.failure().is_some(), "seed {seed}: {error}");
         }
     }
-    target.ground.check_history(promises.len()).await;
+    target.ground.check_history(confirmed.len()).await;
     for (job_id, state) in expected {
         let detail = target.ground.final_job(job_id).await;
         assert_eq!(detail.job.state, state.job_state(), "seed {seed}: {job_id}: {:?}", detail.job.failure);

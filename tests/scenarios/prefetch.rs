@@ -8,13 +8,13 @@ use std::{
 
 use gpufleet::Job;
 use gpufleet_schema::{Dtype, JobState, PoolName, Priority, Selection, topology::task_queue};
-use gpufleet_tests::{Ground, Producer, Promise, WAIT, busy, kernels, poll_until};
+use gpufleet_tests::{ConfirmedJob, Ground, Producer, WAIT, busy, kernels, poll_until};
 use gpufleet_transport::Broker;
 
 /// Four slots, and one or two prefetched jobs.
 const LONG_JOBS_HELD_MAX: u64 = 6;
 
-async fn submit_all(fleet: &Producer, jobs: impl IntoIterator<Item = Job>) -> Vec<Promise> {
+async fn submit_all(fleet: &Producer, jobs: impl IntoIterator<Item = Job>) -> Vec<ConfirmedJob> {
     let mut handles = Vec::new();
     for job in jobs {
         handles.push(fleet.submit(job).await.unwrap());
@@ -23,7 +23,7 @@ async fn submit_all(fleet: &Producer, jobs: impl IntoIterator<Item = Job>) -> Ve
 }
 
 /// Waits for all jobs, and counts them by worker.
-async fn shares(handles: &mut [Promise]) -> BTreeMap<String, usize> {
+async fn shares(handles: &mut [ConfirmedJob]) -> BTreeMap<String, usize> {
     let mut shares = BTreeMap::new();
     for handle in handles {
         let result = handle.wait(WAIT).await.unwrap();
@@ -37,8 +37,8 @@ fn large() -> Job {
     busy::for_seconds(600).input("x", &vec![0.0_f32; (15 << 20) / 4])
 }
 
-async fn cancel(fleet: &Producer, handles: &mut [Promise]) {
-    let jobs = handles.iter().map(Promise::id).collect();
+async fn cancel(fleet: &Producer, handles: &mut [ConfirmedJob]) {
+    let jobs = handles.iter().map(ConfirmedJob::id).collect();
     fleet.cancel(Selection { jobs, ..Selection::default() }, None).await.unwrap();
     for handle in handles {
         handle.wait(WAIT).await.unwrap_err();

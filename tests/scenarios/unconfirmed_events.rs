@@ -16,7 +16,7 @@ use gpufleet_tests::{Ground, METRICS, WAIT, busy, poll_until};
 /// early.
 const FILLERS: usize = 500;
 const LISTS: usize = 3;
-const FULL_BYTES: f64 = (16 << 20) as f64 * 0.99;
+const FULL_BYTES: f64 = (16 << 20) as f64;
 /// Jobs that run while the buffer is full. If each start event waited for room, they would exceed `LATER_WITHIN`.
 const LATER_JOBS: u32 = 15;
 /// Longer than a job may run without a start event.

@@ -12,7 +12,7 @@ use gpufleet_schema::{
     AttemptState, Batch, Encoding, FailureCode, JobState, PoolName, Priority,
     topology::{HEADER_DELIVERIES, TASKS, TYPE_TASK, task_key},
 };
-use gpufleet_tests::{Chance, Ground, Producer, Promise, TestWorker, WAIT, busy, kernels, poll_until};
+use gpufleet_tests::{Chance, ConfirmedJob, Ground, Producer, TestWorker, WAIT, busy, kernels, poll_until};
 use gpufleet_transport::{Message, Properties};
 
 const DIES: &str = "GPUFLEET_WORKER_DIES";
@@ -55,18 +55,18 @@ impl Death {
 
     /// Starts a worker and submits jobs. The worker dies while it handles them, or the messages that the last worker
     /// left.
-    async fn strike(self, ground: &Ground, fleet: &Producer) -> Vec<Promise> {
+    async fn strike(self, ground: &Ground, fleet: &Producer) -> Vec<ConfirmedJob> {
         let dies = format!("{}:{}", self.place, self.count);
         let doomed = ground.start_worker_in(&["--pool", POOLS[1]], &[(DIES, &dies)]);
-        let mut promises = Vec::new();
+        let mut confirmed = Vec::new();
         for listed in fleet.submit_many(self.in_lists).await {
-            promises.push(listed.unwrap());
+            confirmed.push(listed.unwrap());
         }
         for job in self.alone {
-            promises.push(fleet.submit(job).await.unwrap());
+            confirmed.push(fleet.submit(job).await.unwrap());
         }
         killed(&doomed).await;
-        promises
+        confirmed
     }
 }
 
@@ -189,16 +189,16 @@ async fn every_job_succeeds_once_wherever_a_seed_kills_its_workers() {
     let fleet = ground.client().await;
     let mut jobs = 0;
     for row in seeds().chunks(DEATHS_IN_A_ROW) {
-        let mut promises = Vec::new();
+        let mut confirmed = Vec::new();
         for seed in row {
-            promises.extend(Death::of_seed(*seed).strike(&ground, &fleet).await);
+            confirmed.extend(Death::of_seed(*seed).strike(&ground, &fleet).await);
         }
         let steady = ground.worker_with(&["--pool", POOLS[1]]).await;
-        for promise in &mut promises {
-            promise.wait(WAIT).await.unwrap();
+        for job in &mut confirmed {
+            job.wait(WAIT).await.unwrap();
         }
         assert_eq!(steady.stop(Signal::Terminate).await, Some(0));
-        jobs += promises.len();
+        jobs += confirmed.len();
     }
     ground.check_history(jobs).await;
 }

@@ -19,7 +19,7 @@ pub use self::{
     devices::{ChoiceError, DeviceChoice, DeviceName},
     keys::KeysError,
     pool::{PoolSpec, PoolsError},
-    size::Size,
+    size::ByteSize,
 };
 use crate::{compiler::Sandbox, executor::CudaSpec};
 
@@ -186,7 +186,7 @@ pub struct Options {
     ///
     /// [default: 512MiB, or more for many pools: twice the largest message for each queue]
     #[arg(long, value_name = "SIZE", help_heading = heading::PREFETCH)]
-    prefetch_bytes: Option<Size>,
+    prefetch_bytes: Option<ByteSize>,
 
     /// Blob store for arrays too large for a message: a folder shared with the clients
     ///
@@ -221,7 +221,7 @@ pub struct Options {
     ///
     /// The worker evicts the least recently used programs first.
     #[arg(long, value_name = "SIZE", env = env::CACHE_SIZE, default_value = cache::SIZE_DEFAULT, help_heading = heading::COMPILING)]
-    cache_size: Size,
+    cache_size: ByteSize,
 
     /// Name of this worker in replies, in the ledger and in `gpufleet workers` [default: HOST-PID]
     #[arg(long, value_name = "NAME", env = env::WORKER_NAME, help_heading = heading::OPERATION)]
@@ -300,7 +300,7 @@ pub enum ConfigError {
     #[error(
         "--prefetch-bytes {given} is too small for {queues} queues (two for each pool and priority); give at least {least}"
     )]
-    PrefetchBytes { given: Size, queues: usize, least: Size },
+    PrefetchBytes { given: ByteSize, queues: usize, least: ByteSize },
 }
 
 impl TryFrom<Options> for Config {
@@ -342,12 +342,12 @@ impl TryFrom<Options> for Config {
 
 /// One message of each queue is always asked for, and each may be as large as messages get. The devices are not known yet; most workers
 /// have devices of one class.
-fn prefetch_bytes(given: Option<Size>, pools: usize) -> Result<u64, ConfigError> {
+fn prefetch_bytes(given: Option<ByteSize>, pools: usize) -> Result<u64, ConfigError> {
     let queues = 2 * pools * Priority::ALL.len();
     let least = (queues * MESSAGE_BYTES_MAX) as u64;
     match given {
         None => Ok(PREFETCH_BYTES_DEFAULT.max(2 * least)),
-        Some(given) if given.0 < least => Err(ConfigError::PrefetchBytes { given, queues, least: Size(least) }),
+        Some(given) if given.0 < least => Err(ConfigError::PrefetchBytes { given, queues, least: ByteSize(least) }),
         Some(given) => Ok(given.0),
     }
 }

@@ -37,7 +37,7 @@ mod untrusted;
 pub use handle::{Executor, ExecutorJob, ExecutorOptions, Finished};
 pub use loss::{Loss, LostCause, RunError, StartError};
 pub use printer::Printout;
-pub use programs::Key;
+pub use programs::ProgramKey;
 pub use spec::CudaSpec;
 pub use staging::OutputBytes;
 pub(crate) use {

@@ -37,7 +37,7 @@ pub struct Options {
 
 /// Why the self-test fails.
 #[derive(Debug, thiserror::Error)]
-enum Unfit {
+enum SelfTestError {
     #[error("failed to {0}")]
     Start(#[from] StartError),
     #[error("{wrong} of {all} checks failed; see the lines marked FAILED")]
@@ -67,14 +67,14 @@ pub async fn run(options: Options) -> ExitCode {
         Err(error) => {
             eprintln!("error: {error}");
             match error {
-                Unfit::Start(_) => exit::NO_DEVICE.into(),
-                Unfit::Wrong { .. } => exit::UNFIT.into(),
+                SelfTestError::Start(_) => exit::NO_DEVICE.into(),
+                SelfTestError::Wrong { .. } => exit::UNFIT.into(),
             }
         }
     }
 }
 
-async fn check_all(options: &Options) -> Result<(), Unfit> {
+async fn check_all(options: &Options) -> Result<(), SelfTestError> {
     inventory::make_nodes(&options.cuda).await;
     let mut runner = Runner::start(ExecutorOptions::new(options.device, options.cuda.clone())).await?;
     let device = runner.device().clone();
@@ -95,7 +95,7 @@ async fn check_all(options: &Options) -> Result<(), Unfit> {
     measures::print(&mut runner).await?;
     programs::print(&device).await;
     println!("\n{} checks, {} failed", checks.all, checks.wrong);
-    if checks.wrong > 0 { Err(Unfit::Wrong { wrong: checks.wrong, all: checks.all }) } else { Ok(()) }
+    if checks.wrong > 0 { Err(SelfTestError::Wrong { wrong: checks.wrong, all: checks.all }) } else { Ok(()) }
 }
 
 /// The emulator to compare with, if it is installed.

@@ -19,7 +19,7 @@ use super::{
     handle::Handle,
     operation::Operation,
     status::{Answer, Status},
-    stream::{self, Stream, StreamKind},
+    stream::object::{Stream, StreamKind},
 };
 
 /// Which calls that could disturb a capture are refused.
@@ -100,8 +100,7 @@ pub fn exchange_mode(mode: Mode) -> Mode {
 }
 
 /// Begins a capture into a new graph, or into one of the caller's behind some of its nodes.
-pub fn begin(stream: Handle, mode: Mode, into: Option<(Arc<Graph>, Vec<Handle>)>) -> Answer {
-    let (context, stream) = stream::find(stream)?;
+pub fn begin(context: &Context, stream: &Arc<Stream>, mode: Mode, into: Option<(Arc<Graph>, Vec<Handle>)>) -> Answer {
     if stream.kind == StreamKind::Legacy {
         return Err(Status::StreamCaptureUnsupported);
     }
@@ -125,7 +124,7 @@ pub fn begin(stream: Handle, mode: Mode, into: Option<(Arc<Graph>, Vec<Handle>)>
         origin: stream.handle,
         graph_is_callers,
         invalid: AtomicBool::new(false),
-        streams: Mutex::new(vec![Arc::clone(&stream)]),
+        streams: Mutex::new(vec![Arc::clone(stream)]),
         added: Mutex::default(),
     });
     *stream.part() = Some(Part { capture: Arc::clone(&capture), dependencies });
@@ -136,8 +135,7 @@ pub fn begin(stream: Handle, mode: Mode, into: Option<(Arc<Graph>, Vec<Handle>)>
 }
 
 /// Ends the capture that began in a stream, and answers its graph.
-pub fn end(stream: Handle) -> Answer<Arc<Graph>> {
-    let (_, stream) = stream::find(stream)?;
+pub fn end(stream: &Stream) -> Answer<Arc<Graph>> {
     let Part { capture, dependencies } = stream.part().clone().ok_or(Status::IllegalState)?;
     if capture.origin != stream.handle {
         capture.invalidate();
@@ -160,20 +158,9 @@ pub fn end(stream: Handle) -> Answer<Arc<Graph>> {
     joined.map(|()| Arc::clone(&capture.graph))
 }
 
-/// The part that a stream has in a capture; an error where that was invalidated.
-pub fn of(stream: &Stream) -> Answer<Option<Taken<'_>>> {
-    if COUNT.load(Ordering::Acquire) == 0 {
-        return Ok(None);
-    }
-    let Some(part) = stream.part().clone() else { return Ok(None) };
-    part.capture.check()?;
-    Ok(Some(Taken { stream, part }))
-}
-
 /// What a stream's capture has come to.
-pub fn state(stream: Handle) -> Answer<State> {
-    let (context, stream) = stream::find(stream)?;
-    if stream.kind == StreamKind::Legacy && concerned(&context, StreamKind::Blocking).next().is_some() {
+pub fn state(context: &Context, stream: &Stream) -> Answer<State> {
+    if stream.kind == StreamKind::Legacy && concerned(context, StreamKind::Blocking).next().is_some() {
         return Err(Status::StreamCaptureImplicit);
     }
     let part = stream.part().clone();
@@ -182,6 +169,16 @@ pub fn state(stream: Handle) -> Answer<State> {
         Some(part) if part.capture.check().is_err() => State::Invalidated(part),
         Some(part) => State::Active(part),
     })
+}
+
+/// The part that a stream has in a capture; an error where that was invalidated.
+pub fn of(stream: &Stream) -> Answer<Option<Taken<'_>>> {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return Ok(None);
+    }
+    let Some(part) = stream.part().clone() else { return Ok(None) };
+    part.capture.check()?;
+    Ok(Some(Taken { stream, part }))
 }
 
 /// For calls that could disturb captures, of which the thread and its like may not know: memory, modules, waiting.

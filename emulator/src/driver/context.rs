@@ -7,7 +7,7 @@ use std::{
     any::Any,
     panic::{self, AssertUnwindSafe},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
@@ -15,11 +15,11 @@ use std::{
 use super::{
     capture,
     device::{Device, DeviceFault},
-    driver,
-    handle::{Handle, fresh},
+    handle::{Handle, Registry, fresh},
     queue::{Point, Queue, Task, Work},
+    started,
     status::{Answer, Status},
-    stream::{Stream, StreamKind},
+    stream::object::{Stream, StreamKind},
 };
 
 /// A context of a device.
@@ -59,6 +59,12 @@ pub struct Job {
     pub work: Box<dyn FnOnce() -> Result<(), DeviceFault> + Send>,
 }
 
+/// The contexts under their handles.
+pub fn contexts() -> Answer<&'static Registry<Context>> {
+    static CONTEXTS: LazyLock<Registry<Context>> = LazyLock::new(Registry::default);
+    started::check().map(|()| &*CONTEXTS)
+}
+
 impl Context {
     /// Makes a context and registers it.
     pub fn create(device: &'static Device, flags: u32) -> Answer<Arc<Self>> {
@@ -78,22 +84,18 @@ impl Context {
             flags: AtomicU32::new(flags),
             queues: Mutex::new(queues),
         });
-        driver()?.contexts.insert(handle, Arc::clone(&context));
+        contexts()?.insert(handle, Arc::clone(&context));
         Ok(context)
     }
 
-    /// Ends the context: kernels are cancelled, objects and memory are given back.
-    pub fn destroy(&self) -> Answer {
+    /// Ends the context's work: kernels are cancelled, and nothing is taken any more.
+    pub(super) fn end(&self) -> Answer {
         if self.ended.swap(true, Ordering::AcqRel) {
             return Err(Status::ContextIsDestroyed);
         }
         self.cancel_kernels();
         self.wait_for_all();
-        let driver = driver()?;
-        driver.forget_context(self.handle);
-        driver.host.free_all_of(self.handle);
-        self.device.allocations.free_all_of(self.handle, &self.device.memory);
-        driver.contexts.remove(self.handle).map(drop)
+        Ok(())
     }
 
     /// Lets every kernel of the context end.

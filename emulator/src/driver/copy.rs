@@ -1,29 +1,12 @@
 //! Copies between host and device, in one to three dimensions.
-//!
-//! What the caller may count on: a copy *to* pageable memory has ended when the call returns, a copy *from* pageable
-//! memory has at least read it; copies of pinned memory are free to go on. Calls that are not asynchronous take the
-//! legacy default stream.
-
-use std::sync::Arc;
 
 use super::{
-    capture,
-    context::{Context, Job},
     device::{Device, DeviceFault},
     driver,
-    handle::Handle,
-    injection::{self, Site},
-    memory::device_of,
-    operation::Operation,
     status::{Answer, Status},
-    stream::{self, Stream},
 };
 use crate::memory::BadAddress;
 
-/// Up to this size a copy runs on the caller's thread when the stream is idle: waking a thread would cost as much.
-const BRIEF_BYTES_MAX: usize = 256 << 10;
-/// Up to this size a copy from pageable memory behind other work is put aside, as the driver does; larger ones wait.
-const STAGED_BYTES_MAX: usize = 64 << 10;
 /// Between two devices data goes through a buffer of this size.
 const BOUNCE_BYTES: usize = 1 << 20;
 
@@ -75,7 +58,7 @@ impl Place {
         if address == 0 {
             return Err(Status::InvalidValue);
         }
-        Ok(device_of(address).map_or(Self::Host(address as usize), |device| Self::Device(device, address)))
+        Ok(driver()?.device_of(address).map_or(Self::Host(address as usize), |device| Self::Device(device, address)))
     }
 
     fn check(self, extent: usize) -> Answer {
@@ -87,7 +70,7 @@ impl Place {
         }
     }
 
-    fn is_pageable(self, extent: usize) -> bool {
+    pub(super) fn is_pageable(self, extent: usize) -> bool {
         match self {
             Self::Device(..) => false,
             Self::Host(pointer) => !driver().is_ok_and(|driver| driver.host.covers(pointer, extent)),
@@ -108,42 +91,6 @@ impl Copy {
     pub fn linear(to: Place, from: Place, bytes: usize) -> Self {
         let side = |place| Side { place, pitch: bytes, slice: bytes };
         Self { to: side(to), from: side(from), width: bytes, height: 1, depth: 1 }
-    }
-
-    /// Puts the copy into a stream and returns when the rules of this module allow it.
-    pub fn submit(self, stream: Handle, returns: Return) -> Answer {
-        let (context, stream) = stream::find(stream)?;
-        let Some((to_extent, from_extent)) = self.check()? else { return Ok(()) };
-        if returns == Return::Done {
-            capture::forbid_running_in(&context, &stream)?;
-            capture::forbid_unsafe()?;
-        } else if let Some(taken) = capture::of(&stream)? {
-            return taken.add(Operation::Copy(self)).map(drop);
-        }
-        injection::call(&context, Site::Copy)?;
-        let (to, from) = (self.to.place, self.from.place);
-        let host_takes_part = [to, from].iter().any(|place| matches!(place, Place::Host(_)));
-        let reads_pageable = from.is_pageable(from_extent);
-        let waits = match returns {
-            Return::Done => host_takes_part,
-            Return::Early => to.is_pageable(to_extent) || reads_pageable,
-        };
-        let stageable = returns == Return::Early && !to.is_pageable(to_extent) && from_extent <= STAGED_BYTES_MAX;
-        if let Place::Host(pointer) = from
-            && reads_pageable
-            && stageable
-            && !context.outstanding(&stream).is_empty()
-        {
-            return self.submit_staged(pointer, &context, &stream, from_extent);
-        }
-        let brief = waits || self.bytes() <= BRIEF_BYTES_MAX;
-        let job = Job { after: Vec::new(), brief, work: Box::new(move || self.perform()) };
-        let point = context.enqueue(&stream, job)?;
-        if waits {
-            point.wait();
-            context.check()?;
-        }
-        Ok(())
     }
 
     /// How far the copy reaches on both sides; nothing where it has no bytes.
@@ -173,18 +120,7 @@ impl Copy {
         Ok(())
     }
 
-    fn submit_staged(self, pointer: usize, context: &Arc<Context>, stream: &Stream, extent: usize) -> Answer {
-        let mut staged = vec![0u8; extent];
-        // SAFETY: the caller vouches for the source, which is a host range of this extent.
-        unsafe { std::ptr::copy_nonoverlapping(host(pointer), staged.as_mut_ptr(), extent) };
-        let work = Box::new(move || {
-            let place = Place::Host(staged.as_ptr().expose_provenance());
-            Self { from: Side { place, ..self.from }, ..self }.perform()
-        });
-        context.enqueue(stream, Job { after: Vec::new(), brief: false, work }).map(drop)
-    }
-
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.width.saturating_mul(self.height).saturating_mul(self.depth)
     }
 
@@ -248,6 +184,6 @@ fn copy_between(to_device: &Device, to: u64, from_device: &Device, from: u64, by
     Ok(())
 }
 
-fn host(pointer: usize) -> *mut u8 {
+pub(super) fn host(pointer: usize) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(pointer)
 }

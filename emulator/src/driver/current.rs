@@ -3,11 +3,11 @@
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use super::{
-    context::Context,
+    context::{Context, contexts},
     driver,
     handle::Handle,
     status::{Answer, Status},
-    stream::{Stream, StreamKind},
+    stream::object::{Stream, StreamKind},
 };
 
 thread_local! {
@@ -17,9 +17,9 @@ thread_local! {
 
 /// The current context, usable.
 pub fn context() -> Answer<Arc<Context>> {
-    let driver = driver()?;
+    let contexts = contexts()?;
     let handle = handle().ok_or(Status::InvalidContext)?;
-    let context = driver.contexts.get(handle).map_err(|_| Status::ContextIsDestroyed)?;
+    let context = contexts.get(handle).map_err(|_| Status::ContextIsDestroyed)?;
     context.check()?;
     Ok(context)
 }
@@ -31,9 +31,9 @@ pub fn handle() -> Option<Handle> {
 
 /// Makes a context current in place of the one on top; null takes the top away.
 pub fn set(handle: Handle) -> Answer {
-    let driver = driver()?;
+    let contexts = contexts()?;
     if handle != 0 {
-        driver.contexts.get(handle).map_err(|_| Status::InvalidContext)?;
+        contexts.get(handle).map_err(|_| Status::InvalidContext)?;
     }
     STACK.with_borrow_mut(|stack| {
         stack.pop();
@@ -43,7 +43,7 @@ pub fn set(handle: Handle) -> Answer {
 }
 
 pub fn push(handle: Handle) -> Answer {
-    driver()?.contexts.get(handle).map_err(|_| Status::InvalidContext)?;
+    contexts()?.get(handle).map_err(|_| Status::InvalidContext)?;
     STACK.with_borrow_mut(|stack| stack.push(handle));
     Ok(())
 }

@@ -5,20 +5,17 @@
 use std::{
     env::consts::ARCH,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use super::{
-    context::Context,
-    driver,
-    graph::memory::GraphBytes,
-    handle::{Handle, Registry, fresh},
-    injection,
+    graph::bytes::GraphBytes,
+    handle::{Handle, fresh},
     limits::Limits,
-    memory::Allocations,
-    pool::Pool,
+    memory::table::Allocations,
+    pool::{POOLS, Pool},
     printf::Printf,
     settings::Settings,
     status::{Answer, Status},
@@ -46,7 +43,6 @@ pub struct Device {
     pub graph_bytes: GraphBytes,
     current_pool: AtomicUsize,
     fault: OnceLock<DeviceFault>,
-    primary: Mutex<Primary>,
 }
 
 /// What went wrong on a device, for good.
@@ -57,20 +53,6 @@ pub struct DeviceFault {
     pub report: String,
     /// The kernel that did it. The report has words of the kernel's own in it and can say anything.
     pub kernel: Option<String>,
-}
-
-#[derive(Debug, Default)]
-struct Primary {
-    context: Option<Arc<Context>>,
-    retained: u32,
-    flags: u32,
-}
-
-/// What `cuDevicePrimaryCtxGetState` tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PrimaryState {
-    pub flags: u32,
-    pub active: bool,
 }
 
 impl DeviceFault {
@@ -85,7 +67,7 @@ impl DeviceFault {
 }
 
 impl Device {
-    pub fn new(ordinal: u32, part: Part, settings: &Settings, pools: &Registry<Pool>) -> Answer<Self> {
+    pub fn new(ordinal: u32, part: Part, settings: &Settings) -> Answer<Self> {
         let memory_bytes = settings.memory_bytes / u64::from(settings.slices.max(1));
         let memory = Memory::checked(memory_bytes, settings.checks).map_err(|error| {
             eprintln!("gpufleet emulator: failed to reserve {memory_bytes} bytes for a device: {error}");
@@ -93,7 +75,7 @@ impl Device {
         })?;
         let ordinal = ordinal.cast_signed();
         let default_pool = fresh();
-        pools.insert(default_pool, Arc::new(Pool::new(ordinal, 0)));
+        POOLS.insert(default_pool, Arc::new(Pool::new(ordinal, 0)));
         Ok(Self {
             ordinal,
             part,
@@ -108,7 +90,6 @@ impl Device {
             graph_bytes: GraphBytes::default(),
             current_pool: AtomicUsize::new(default_pool),
             fault: OnceLock::new(),
-            primary: Mutex::default(),
         })
     }
 
@@ -144,72 +125,6 @@ impl Device {
     pub fn set_current_pool(&self, pool: Handle) {
         self.current_pool.store(pool, Ordering::Relaxed);
     }
-
-    /// The primary context. The first caller creates it.
-    pub fn retain_primary(&'static self) -> Answer<Arc<Context>> {
-        self.check()?;
-        injection::open(self)?;
-        let mut primary = self.primary();
-        let context = match &primary.context {
-            Some(context) => Arc::clone(context),
-            None => {
-                let context = Context::create(self, primary.flags)?;
-                primary.context = Some(Arc::clone(&context));
-                context
-            }
-        };
-        primary.retained += 1;
-        Ok(context)
-    }
-
-    /// Gives back one `retain_primary`; the last one ends the context.
-    pub fn release_primary(&self) -> Answer {
-        let mut primary = self.primary();
-        primary.retained = primary.retained.checked_sub(1).ok_or(Status::InvalidContext)?;
-        if primary.retained > 0 {
-            return Ok(());
-        }
-        let ended = primary.context.take();
-        drop(primary);
-        ended.map_or(Ok(()), |context| context.destroy())
-    }
-
-    /// Ends the primary context now, even if it is still retained.
-    pub fn reset_primary(&self) -> Answer {
-        let mut primary = self.primary();
-        primary.retained = 0;
-        let ended = primary.context.take();
-        drop(primary);
-        ended.map_or(Ok(()), |context| context.destroy())
-    }
-
-    pub fn primary_state(&self) -> PrimaryState {
-        let primary = self.primary();
-        let flags = primary.context.as_ref().map_or(primary.flags, |context| context.flags());
-        PrimaryState { flags, active: primary.context.is_some() }
-    }
-
-    pub fn set_primary_flags(&self, flags: u32) {
-        let mut primary = self.primary();
-        primary.flags = flags;
-        if let Some(context) = &primary.context {
-            context.set_flags(flags);
-        }
-    }
-
-    /// Is this the context that `retain_primary` gives out?
-    pub fn is_primary(&self, context: Handle) -> bool {
-        self.primary().context.as_ref().is_some_and(|primary| primary.handle == context)
-    }
-
-    fn primary(&self) -> MutexGuard<'_, Primary> {
-        self.primary.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The first fault of any device, if there is one.
-pub fn first_fault() -> Option<&'static DeviceFault> {
-    driver().ok()?.devices.iter().find_map(Device::fault)
 }
 
 fn instruction_set() -> &'static str {

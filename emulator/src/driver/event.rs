@@ -1,17 +1,18 @@
 //! Events: a point in a stream, and the time at which the stream came to it.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Instant,
 };
 
 use super::{
     capture::{self, Part},
-    context::Job,
-    current, driver,
-    handle::{Handle, fresh},
+    context::{Job, contexts},
+    current,
+    handle::{Handle, Registry, fresh},
     operation::Operation,
     queue::Point,
+    started,
     status::{Answer, Status},
     stream,
 };
@@ -41,6 +42,12 @@ enum Mark {
     Captured(Part),
 }
 
+/// The events under their handles.
+pub fn events() -> Answer<&'static Registry<Event>> {
+    static EVENTS: LazyLock<Registry<Event>> = LazyLock::new(Registry::default);
+    started::check().map(|()| &*EVENTS)
+}
+
 /// Makes an event in the current context.
 pub fn create(flags: u32) -> Answer<Handle> {
     if flags & !FLAGS_MASK != 0 {
@@ -52,19 +59,19 @@ pub fn create(flags: u32) -> Answer<Handle> {
     let context = current::context()?.handle;
     let event = Event { context, timed: flags & DISABLE_TIMING == 0, mark: Mutex::default() };
     let handle = fresh();
-    driver()?.events.insert(handle, Arc::new(event));
+    events()?.insert(handle, Arc::new(event));
     Ok(handle)
 }
 
 pub fn destroy(event: Handle) -> Answer {
-    driver()?.events.remove(event).map(drop)
+    events()?.remove(event).map(drop)
 }
 
 /// Marks the place that the stream has come to; an earlier mark of the event is forgotten. In a stream that is captured
 /// an external mark is a node, which marks the event when the graph runs.
 pub fn record(handle: Handle, stream: Handle, external: bool) -> Answer {
     let (context, stream) = stream::find(stream)?;
-    let event = driver()?.events.get(handle)?;
+    let event = events()?.get(handle)?;
     if event.context != context.handle {
         return Err(Status::InvalidHandle);
     }
@@ -88,13 +95,13 @@ pub fn record(handle: Handle, stream: Handle, external: bool) -> Answer {
 
 /// Marks a point that was given out already, with the place for its time.
 pub fn mark(event: Handle, point: Point, time: Arc<OnceLock<Instant>>) -> Answer {
-    *driver()?.events.get(event)?.mark() = Some(Mark::Ran { point, time });
+    *events()?.get(event)?.mark() = Some(Mark::Ran { point, time });
     Ok(())
 }
 
 /// The point that an event marks, if it was recorded in a stream that runs.
 pub fn point(event: Handle) -> Option<Point> {
-    match driver().ok()?.events.get(event).ok()?.mark().clone() {
+    match events().ok()?.get(event).ok()?.mark().clone() {
         Some(Mark::Ran { point, .. }) => Some(point),
         _ => None,
     }
@@ -106,7 +113,7 @@ pub fn point(event: Handle) -> Option<Point> {
 /// marks only by a node, an external wait.
 pub fn wait(stream: Handle, event: Handle, external: bool) -> Answer {
     let (context, stream) = stream::find(stream)?;
-    let mark = driver()?.events.get(event)?.mark().clone();
+    let mark = events()?.get(event)?.mark().clone();
     match (capture::of(&stream)?, mark) {
         (Some(taken), _) if external => taken.add(Operation::Wait(event)).map(drop),
         (Some(taken), Some(Mark::Captured(part))) => taken.join(&part),
@@ -147,7 +154,7 @@ pub fn elapsed_milliseconds(start: Handle, end: Handle) -> Answer<f32> {
 
 impl Event {
     fn check(&self) -> Answer {
-        let context = driver()?.contexts.get(self.context).map_err(|_| Status::ContextIsDestroyed)?;
+        let context = contexts()?.get(self.context).map_err(|_| Status::ContextIsDestroyed)?;
         context.check()
     }
 
@@ -177,7 +184,7 @@ impl Event {
 }
 
 fn find(event: Handle) -> Answer<Arc<Event>> {
-    let event = driver()?.events.get(event)?;
+    let event = events()?.get(event)?;
     event.check()?;
     Ok(event)
 }

@@ -1,18 +1,11 @@
 //! `cuMemset*`: a value of one, two or four bytes, over elements in rows.
 
 use super::{
-    context::Context,
     copy::Place,
     device::{Device, DeviceFault},
-    handle::Handle,
-    operation::{self, Operation},
     status::{Answer, Status},
-    stream,
 };
 use crate::memory::BadAddress;
-
-/// Up to this many bytes a fill runs on the caller's thread when the stream is idle.
-const BRIEF_BYTES_MAX: usize = 256 << 10;
 
 /// The value that is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +28,7 @@ pub struct Fill {
 }
 
 impl Value {
-    fn bytes(self) -> usize {
+    pub(super) fn bytes(self) -> usize {
         match self {
             Self::One(_) => 1,
             Self::Two(_) => 2,
@@ -58,16 +51,8 @@ impl Fill {
         Self { address, value, width: count, height: 1, pitch: 0 }
     }
 
-    /// Puts the fill into a stream; the host never waits for it.
-    pub fn submit(self, stream: Handle) -> Answer {
-        let (context, stream) = stream::find(stream)?;
-        let Some(device) = self.check(&context)? else { return Ok(()) };
-        let brief = self.width.saturating_mul(self.height) * self.value.bytes() <= BRIEF_BYTES_MAX;
-        operation::submit(&context, &stream, Operation::Fill(self, device), brief).map(drop)
-    }
-
-    /// The device whose memory is filled; none where there is nothing to fill.
-    pub fn check(&self, context: &Context) -> Answer<Option<&'static Device>> {
+    /// The device whose memory is filled, `own` for pinned memory; none where there is nothing to fill.
+    pub fn check(&self, own: &'static Device) -> Answer<Option<&'static Device>> {
         let extent = self.extent().ok_or(Status::InvalidValue)?;
         if self.width == 0 || self.height == 0 {
             return Ok(None);
@@ -78,7 +63,7 @@ impl Fill {
         // Pinned host memory is in every device's map, so the context's own device reaches it.
         let device = match Place::device(self.address)? {
             Place::Device(device, _) => device,
-            Place::Host(_) => context.device,
+            Place::Host(_) => own,
         };
         device.memory.check(self.address, extent as u64).map_err(|_| Status::InvalidValue)?;
         Ok(Some(device))

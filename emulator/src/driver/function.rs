@@ -3,17 +3,16 @@
 use std::{
     ffi::CString,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicI32, AtomicU32, Ordering},
     },
 };
 
 use super::{
-    current,
     device::Device,
-    handle::Handle,
-    library,
+    handle::{Handle, Registry},
     limits::SHARED_BYTES_DEFAULT,
+    started,
     status::{Answer, Status},
 };
 use crate::module::Entry;
@@ -38,9 +37,10 @@ pub struct Function {
     carveout: AtomicI32,
 }
 
-/// The function behind a handle, which may also be that of a library's kernel.
-pub fn find(function: Handle) -> Answer<Arc<Function>> {
-    library::resolve(function, &current::context()?).map(|(_, function)| function)
+/// The functions under their handles.
+pub fn functions() -> Answer<&'static Registry<Function>> {
+    static FUNCTIONS: LazyLock<Registry<Function>> = LazyLock::new(Registry::default);
+    started::check().map(|()| &*FUNCTIONS)
 }
 
 impl Function {

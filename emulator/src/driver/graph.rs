@@ -1,5 +1,6 @@
 //! Graphs: pieces of work and what has to come first. A graph is only a description; [`exec`] runs it.
 
+pub mod bytes;
 pub mod exec;
 pub mod memory;
 pub mod plan;
@@ -7,13 +8,13 @@ pub mod user_object;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
-    driver,
-    handle::{Handle, fresh},
+    handle::{Handle, Registry, fresh},
     operation::Operation,
+    started,
     status::{Answer, Status},
 };
 use user_object::UserObject;
@@ -42,6 +43,18 @@ pub struct Node {
 /// An edge: what comes first, and what comes after it.
 pub type Edge = (Handle, Handle);
 
+/// For each node of a graph the graph's handle.
+pub fn nodes() -> Answer<&'static Registry<Handle>> {
+    static NODES: LazyLock<Registry<Handle>> = LazyLock::new(Registry::default);
+    started::check().map(|()| &*NODES)
+}
+
+/// The graphs under their handles.
+pub fn graphs() -> Answer<&'static Registry<Graph>> {
+    static GRAPHS: LazyLock<Registry<Graph>> = LazyLock::new(Registry::default);
+    started::check().map(|()| &*GRAPHS)
+}
+
 impl Graph {
     /// Makes an empty graph and registers it.
     pub fn new() -> Arc<Self> {
@@ -51,10 +64,10 @@ impl Graph {
     fn register(nodes: BTreeMap<Handle, Node>, held: Vec<(Arc<UserObject>, u32)>, is_part: bool) -> Arc<Self> {
         let (nodes, held) = (Mutex::new(nodes), Mutex::new(held));
         let graph = Arc::new(Self { handle: fresh(), is_part, nodes, held });
-        if let Ok(driver) = driver() {
+        if let (Ok(nodes), Ok(graphs)) = (self::nodes(), graphs()) {
             let owner = Arc::new(graph.handle);
-            graph.nodes().keys().for_each(|node| driver.nodes.insert(*node, Arc::clone(&owner)));
-            driver.graphs.insert(graph.handle, Arc::clone(&graph));
+            graph.nodes().keys().for_each(|node| nodes.insert(*node, Arc::clone(&owner)));
+            graphs.insert(graph.handle, Arc::clone(&graph));
         }
         graph
     }
@@ -71,7 +84,7 @@ impl Graph {
         };
         let node = fresh();
         self.nodes().insert(node, Node { work, dependencies: dependencies.to_vec(), origin: None });
-        driver()?.nodes.insert(node, Arc::new(self.handle));
+        self::nodes()?.insert(node, Arc::new(self.handle));
         Ok(node)
     }
 
@@ -152,7 +165,7 @@ impl Graph {
         if let Operation::Graph(child) = removed.work {
             child.forget();
         }
-        driver()?.nodes.remove(handle).map(drop)
+        self::nodes()?.remove(handle).map(drop)
     }
 
     /// A copy with handles of its own.
@@ -191,15 +204,15 @@ impl Graph {
 
     /// Ends the handles of the graph and of its nodes; what was made of them lives on.
     pub fn forget(&self) {
-        let Ok(driver) = driver() else { return };
+        let (Ok(nodes), Ok(graphs)) = (nodes(), graphs()) else { return };
         for (handle, node) in &*self.nodes() {
             // A handle may have ended before.
-            let _ = driver.nodes.remove(*handle);
+            let _ = nodes.remove(*handle);
             if let Operation::Graph(child) = &node.work {
                 child.forget();
             }
         }
-        let _ = driver.graphs.remove(self.handle);
+        let _ = graphs.remove(self.handle);
     }
 
     /// Takes references to an object of the caller's.
@@ -243,12 +256,12 @@ impl Graph {
 
 /// The graph behind a handle.
 pub fn find(graph: Handle) -> Answer<Arc<Graph>> {
-    driver()?.graphs.get(graph).map_err(|_| Status::InvalidValue)
+    graphs()?.get(graph).map_err(|_| Status::InvalidValue)
 }
 
 /// The graph that a node stands in.
 pub fn of_node(node: Handle) -> Answer<Arc<Graph>> {
-    find(*driver()?.nodes.get(node).map_err(|_| Status::InvalidValue)?)
+    find(*nodes()?.get(node).map_err(|_| Status::InvalidValue)?)
 }
 
 /// The work of a node.

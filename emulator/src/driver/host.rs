@@ -1,4 +1,4 @@
-//! Pinned host memory: allocated here or registered by the caller, reachable by kernels at its own address.
+//! The list of pinned host memory, which kernels reach at its own address.
 
 use std::{
     alloc::{self, Layout},
@@ -7,19 +7,10 @@ use std::{
 };
 
 use super::{
-    capture, current, driver,
+    device::Device,
     handle::Handle,
-    injection,
     status::{Answer, Status},
 };
-
-/// Pages are what gets pinned.
-const PAGE_BYTES: usize = 4096;
-/// Portable, mapped, write-combined: hints that change nothing here.
-const ALLOCATE_FLAGS: u32 = 0b111;
-/// Portable, mapped, device memory-mapped I/O, read-only; the third does not exist here.
-const REGISTER_FLAGS: u32 = 0b1011;
-const REGISTER_IO_MEMORY: u32 = 0b100;
 
 /// Every pinned block, by its start.
 #[derive(Debug, Default)]
@@ -35,64 +26,17 @@ pub struct HostBlock {
     pub flags: u32,
     pub context: Handle,
     /// Set when the block was allocated here, and has to be given back here.
-    layout: Option<Layout>,
+    pub layout: Option<Layout>,
 }
 
-/// `cuMemHostAlloc`.
-pub fn alloc(bytes: usize, flags: u32) -> Answer<usize> {
-    let context = current::context()?;
-    capture::forbid_unsafe()?;
-    if bytes == 0 || flags & !ALLOCATE_FLAGS != 0 {
-        return Err(Status::InvalidValue);
+impl HostBlock {
+    /// Gives the memory back, if it was allocated here. Called once, after the block has left the list.
+    pub(super) fn release(self) {
+        if let Some(layout) = self.layout {
+            // SAFETY: the block came from the allocator with this layout, and has just left the list, so it is freed once.
+            unsafe { alloc::dealloc(std::ptr::with_exposed_provenance_mut(self.base), layout) };
+        }
     }
-    let layout = Layout::from_size_align(bytes, PAGE_BYTES).map_err(|_| Status::OutOfMemory)?;
-    // SAFETY: the layout has a size, checked above. Zeroed, as memory of the system would be when it is fresh.
-    let pointer = unsafe { alloc::alloc_zeroed(layout) };
-    if pointer.is_null() {
-        return Err(Status::OutOfMemory);
-    }
-    let block = HostBlock { base: pointer.addr(), bytes, flags, context: context.handle, layout: Some(layout) };
-    driver()?.host.add(pointer, block).inspect_err(|_| release(block))?;
-    Ok(block.base)
-}
-
-/// `cuMemFreeHost`: work in flight may still copy there, so it ends first.
-pub fn free(pointer: usize) -> Answer {
-    let context = current::context()?;
-    capture::forbid_unsafe()?;
-    injection::wait(&context)?;
-    let block = driver()?.host.remove(pointer, |block| block.layout.is_some()).ok_or(Status::InvalidValue)?;
-    release(block);
-    Ok(())
-}
-
-/// `cuMemHostRegister`.
-pub fn register(pointer: *mut u8, bytes: usize, flags: u32) -> Answer {
-    let context = current::context()?;
-    capture::forbid_unsafe()?;
-    if pointer.is_null() || bytes == 0 || flags & !(REGISTER_FLAGS | REGISTER_IO_MEMORY) != 0 {
-        return Err(Status::InvalidValue);
-    }
-    if flags & REGISTER_IO_MEMORY != 0 {
-        return Err(Status::NotSupported);
-    }
-    let block = HostBlock { base: pointer.addr(), bytes, flags, context: context.handle, layout: None };
-    driver()?.host.add(pointer, block)
-}
-
-/// `cuMemHostUnregister`.
-pub fn unregister(pointer: usize) -> Answer {
-    let context = current::context()?;
-    capture::forbid_unsafe()?;
-    injection::wait(&context)?;
-    let removed = driver()?.host.remove(pointer, |block| block.layout.is_none());
-    removed.map(drop).ok_or(Status::HostMemoryNotRegistered)
-}
-
-/// The block around an address, or the error that the driver gives for memory that is not pinned.
-pub fn block(pointer: usize) -> Answer<HostBlock> {
-    current::context()?;
-    driver()?.host.find(pointer).ok_or(Status::InvalidValue)
 }
 
 impl HostMemory {
@@ -109,26 +53,27 @@ impl HostMemory {
     }
 
     /// Gives back every block of a context that has ended.
-    pub fn free_all_of(&self, context: Handle) {
+    pub fn free_all_of(&self, context: Handle, devices: &[Device]) {
         let blocks = self.read();
         let owned = blocks.values().filter(|block| block.context == context).map(|block| block.base);
         let owned = owned.collect::<Vec<_>>();
         drop(blocks);
         for base in owned {
-            if let Some(block) = self.remove(base, |_| true) {
-                release(block);
+            if let Some(block) = self.remove(base, devices, |_| true) {
+                block.release();
             }
         }
     }
 
-    fn add(&self, pointer: *mut u8, block: HostBlock) -> Answer {
+    /// Adds a block, which every device can reach from now on.
+    pub fn add(&self, pointer: *mut u8, block: HostBlock, devices: &[Device]) -> Answer {
         let end = block.base.checked_add(block.bytes).ok_or(Status::InvalidValue)?;
         let mut blocks = self.write();
         let before = blocks.range(..end).next_back();
         if before.is_some_and(|(_, before)| before.base + before.bytes > block.base) {
             return Err(Status::HostMemoryAlreadyRegistered);
         }
-        for device in &driver()?.devices {
+        for device in devices {
             let mapped = device.memory.map_host(pointer, block.bytes as u64);
             // The range lies in device memory, which needs no registration.
             mapped.then_some(()).ok_or(Status::InvalidValue)?;
@@ -137,11 +82,17 @@ impl HostMemory {
         Ok(())
     }
 
-    fn remove(&self, base: usize, matches: impl FnOnce(&HostBlock) -> bool) -> Option<HostBlock> {
+    /// Takes a block out, if it matches. The caller releases it.
+    pub fn remove(
+        &self,
+        base: usize,
+        devices: &[Device],
+        matches: impl FnOnce(&HostBlock) -> bool,
+    ) -> Option<HostBlock> {
         let mut blocks = self.write();
         let block = blocks.get(&base).copied().filter(matches)?;
         blocks.remove(&base);
-        for device in &driver().ok()?.devices {
+        for device in devices {
             device.memory.unmap_host(std::ptr::with_exposed_provenance_mut(base));
         }
         Some(block)
@@ -153,12 +104,5 @@ impl HostMemory {
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<usize, HostBlock>> {
         self.blocks.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn release(block: HostBlock) {
-    if let Some(layout) = block.layout {
-        // SAFETY: the block came from the allocator with this layout, and has just left the list, so it is freed once.
-        unsafe { alloc::dealloc(std::ptr::with_exposed_provenance_mut(block.base), layout) };
     }
 }

@@ -8,10 +8,8 @@ use super::{
     device::{Device, DeviceFault},
     function::Function,
     handle::Handle,
-    injection, library, occupancy,
-    operation::{self, Operation},
+    injection, occupancy,
     status::{Answer, Status},
-    stream,
 };
 use crate::{
     fault::Fault,
@@ -60,24 +58,17 @@ unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
 
-/// Checks a launch and puts it into its stream.
-///
-/// # Safety
-/// The arguments point to as many readable values, each as large as the kernel's parameter.
-pub unsafe fn launch(request: &Request, arguments: Arguments) -> Answer {
-    let (context, stream) = stream::find(request.stream)?;
-    // SAFETY: passed on to the caller.
-    let kernel = unsafe { Kernel::new(&context, request, arguments) }?;
-    operation::submit(&context, &stream, Operation::Kernel(Arc::new(kernel)), false).map(drop)
-}
-
 impl Kernel {
     /// Checks a launch in a context, whatever the stream.
     ///
     /// # Safety
-    /// As for [`launch`].
-    pub unsafe fn new(context: &Arc<Context>, request: &Request, arguments: Arguments) -> Answer<Self> {
-        let (handle, function) = library::resolve(request.function, context)?;
+    /// The arguments point to as many readable values, each as large as the kernel's parameter.
+    pub unsafe fn new(
+        context: &Arc<Context>,
+        function: Arc<Function>,
+        request: &Request,
+        arguments: Arguments,
+    ) -> Answer<Self> {
         if function.context != context.handle {
             return Err(Status::InvalidHandle);
         }
@@ -87,13 +78,7 @@ impl Kernel {
         }
         // SAFETY: passed on to the caller.
         let params = unsafe { gather(&function, arguments) }?.into_boxed_slice();
-        Ok(Self {
-            context: Arc::clone(context),
-            function,
-            request: Request { function: handle, ..*request },
-            params,
-            pointers: OnceLock::new(),
-        })
+        Ok(Self { context: Arc::clone(context), function, request: *request, params, pointers: OnceLock::new() })
     }
 
     /// The same, cooperative or not.
@@ -171,7 +156,7 @@ fn check_residence(request: &Request, function: &Function, device: &Device) -> A
 }
 
 /// # Safety
-/// As for [`launch`].
+/// As for [`Kernel::new`].
 unsafe fn gather(function: &Function, arguments: Arguments) -> Answer<Vec<u8>> {
     let entry = &function.entry;
     let mut block = vec![0u8; entry.params_bytes as usize];

@@ -4,16 +4,17 @@
 use std::{
     collections::HashMap,
     ffi::CString,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
-    context::Context,
-    driver,
-    function::Function,
-    handle::{Handle, fresh},
+    context::{Context, contexts},
+    current, driver,
+    function::{Function, functions},
+    handle::{Handle, Registry, fresh},
     jit::{self, JitError},
-    module,
+    module::{self, modules},
+    started,
     status::{Answer, Status},
 };
 
@@ -44,6 +45,18 @@ pub struct LoadedLibrary {
     pub log: String,
 }
 
+/// The kernels of libraries under their handles.
+pub fn kernels() -> Answer<&'static Registry<Kernel>> {
+    static KERNELS: LazyLock<Registry<Kernel>> = LazyLock::new(Registry::default);
+    started::check().map(|()| &*KERNELS)
+}
+
+/// The libraries under their handles.
+pub fn libraries() -> Answer<&'static Registry<Library>> {
+    static LIBRARIES: LazyLock<Registry<Library>> = LazyLock::new(Registry::default);
+    started::check().map(|()| &*LIBRARIES)
+}
+
 /// Loads an image for contexts to come. It is translated once here, so that what is wrong with it is told at once.
 pub fn load(image: &[u8]) -> Result<LoadedLibrary, JitError> {
     let silent = |status| JitError { status, log: String::new() };
@@ -54,24 +67,24 @@ pub fn load(image: &[u8]) -> Result<LoadedLibrary, JitError> {
     names.sort_unstable();
     let handle = fresh();
     let kernels = names.into_iter().map(|name| (name, fresh())).collect::<Vec<_>>();
+    let registry = self::kernels().map_err(silent)?;
     for (name, kernel) in &kernels {
         let (entry, name) = (name.clone(), CString::new(name.as_str()).unwrap_or_default());
-        driver.kernels.insert(*kernel, Arc::new(Kernel { library: handle, name, entry, settings: Mutex::default() }));
+        registry.insert(*kernel, Arc::new(Kernel { library: handle, name, entry, settings: Mutex::default() }));
     }
     let library = Library { image: image.into(), kernels, modules: Mutex::default() };
-    driver.libraries.insert(handle, Arc::new(library));
+    libraries().map_err(silent)?.insert(handle, Arc::new(library));
     Ok(LoadedLibrary { handle, log })
 }
 
 /// Ends the library, its kernels, and what contexts have loaded of it.
 pub fn unload(library: Handle) -> Answer {
-    let driver = driver()?;
-    let removed = driver.libraries.remove(library)?;
-    driver.kernels.retain(|kernel| kernel.library != library);
+    let removed = libraries()?.remove(library)?;
+    kernels()?.retain(|kernel| kernel.library != library);
     let modules = std::mem::take(&mut *removed.modules());
     for (context, module) in modules {
         // A context that has ended took its module along.
-        if let Ok(context) = driver.contexts.get(context) {
+        if let Ok(context) = contexts()?.get(context) {
             context.synchronize()?;
             module::forget(module);
         }
@@ -81,7 +94,7 @@ pub fn unload(library: Handle) -> Answer {
 
 /// The library behind a handle.
 pub fn find(library: Handle) -> Answer<Arc<Library>> {
-    driver()?.libraries.get(library)
+    libraries()?.get(library)
 }
 
 impl Library {
@@ -114,8 +127,8 @@ impl Kernel {
     /// Its function in a context.
     pub fn function(&self, context: &Arc<Context>) -> Answer<Handle> {
         let module = find(self.library)?.module(context)?;
-        let handle = driver()?.modules.get(module)?.function(&self.entry)?;
-        let function = driver()?.functions.get(handle)?;
+        let handle = modules()?.get(module)?.function(&self.entry)?;
+        let function = functions()?.get(handle)?;
         let ordinal = context.device.ordinal;
         for (_, attribute, value) in self.settings().iter().filter(|(device, ..)| *device == ordinal) {
             function.set_attribute(*attribute, *value, context.device)?;
@@ -137,10 +150,14 @@ impl Kernel {
 
 /// The function of a kernel in a context; a function stays what it is.
 pub fn resolve(handle: Handle, context: &Arc<Context>) -> Answer<(Handle, Arc<Function>)> {
-    let driver = driver()?;
-    let handle = match driver.kernels.get(handle) {
+    let handle = match kernels()?.get(handle) {
         Ok(kernel) => kernel.function(context)?,
         Err(_) => handle,
     };
-    Ok((handle, driver.functions.get(handle)?))
+    Ok((handle, functions()?.get(handle)?))
+}
+
+/// The function behind a handle, which may also be that of a library's kernel.
+pub fn find_function(function: Handle) -> Answer<Arc<Function>> {
+    resolve(function, &current::context()?).map(|(_, function)| function)
 }

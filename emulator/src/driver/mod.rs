@@ -2,6 +2,10 @@
 //!
 //! `exports` is the C surface over this module; nothing in here knows about raw out-pointers. What runs a kernel and
 //! what holds device memory are parts of the emulator's core and know nothing of this module.
+//!
+//! The files form layers. At the bottom is the machine: settings, fault rules, devices, host memory. Above it are the objects: contexts,
+//! streams, captures, graphs, operations. They refer to each other, because a captured stream leads through a graph's kernels back to a
+//! context. On top are the calls: on streams, events, modules, memory, and the submission of work.
 
 pub mod attribute;
 pub mod capture;
@@ -10,11 +14,13 @@ pub mod copy;
 pub mod current;
 pub mod device;
 pub mod event;
+pub mod faults;
 pub mod fill;
 pub mod function;
 pub mod graph;
 pub mod handle;
 pub mod host;
+pub mod host_call;
 pub mod injection;
 pub mod jit;
 pub mod launch;
@@ -24,52 +30,36 @@ pub mod memory;
 pub mod module;
 pub mod occupancy;
 pub mod operation;
+pub mod pinned;
 pub mod pointer;
 pub mod pool;
+pub mod primary;
 pub mod printf;
 pub mod queue;
 pub mod settings;
+pub mod started;
 pub mod status;
 pub mod stream;
+pub mod submission;
+pub mod teardown;
 pub mod value;
 pub mod visible;
 
 use std::sync::OnceLock;
 
-use context::Context;
-use device::Device;
-use event::Event;
-use function::Function;
-use graph::{Graph, exec::Exec, user_object::UserObject};
-use handle::Registry;
+use device::{Device, DeviceFault};
+use faults::Injection;
 use host::HostMemory;
-use injection::Injection;
-use module::Module;
-use pool::Pool;
 use settings::Settings;
 use status::{Answer, Status};
-use stream::Stream;
 
-/// Everything that lives as long as the process.
+/// The emulated machine. The objects that callers make are in the registries of their own modules.
 #[derive(Debug)]
 pub struct Driver {
     pub settings: Settings,
     pub injection: Injection,
     pub devices: Vec<Device>,
     pub host: HostMemory,
-    pub contexts: Registry<Context>,
-    pub streams: Registry<Stream>,
-    pub events: Registry<Event>,
-    pub modules: Registry<Module>,
-    pub functions: Registry<Function>,
-    pub pools: Registry<Pool>,
-    pub graphs: Registry<Graph>,
-    /// For each node of a graph the graph's handle.
-    pub nodes: Registry<handle::Handle>,
-    pub execs: Registry<Exec>,
-    pub user_objects: Registry<UserObject>,
-    pub libraries: Registry<library::Library>,
-    pub kernels: Registry<library::Kernel>,
 }
 
 /// Set once by the first `cuInit`, also when that fails: the environment is read only then.
@@ -77,7 +67,7 @@ static DRIVER: OnceLock<Answer<Driver>> = OnceLock::new();
 
 /// Starts the driver, or answers what the first start answered.
 pub fn start() -> Answer {
-    DRIVER.get_or_init(Driver::start).as_ref().map(|_| ()).map_err(|status| *status)
+    DRIVER.get_or_init(Driver::start).as_ref().map(|_| started::set()).map_err(|status| *status)
 }
 
 /// The started driver.
@@ -95,31 +85,13 @@ impl Driver {
             eprintln!("gpufleet emulator: failed to {error}");
             Status::SystemNotReady
         })?;
-        let pools = Registry::default();
         let parts = (0..).zip(visible::shown(&settings));
         let devices: Vec<_> =
-            parts.map(|(ordinal, part)| Device::new(ordinal, part, &settings, &pools)).collect::<Answer<_>>()?;
+            parts.map(|(ordinal, part)| Device::new(ordinal, part, &settings)).collect::<Answer<_>>()?;
         if devices.is_empty() {
             return Err(Status::NoDevice);
         }
-        Ok(Self {
-            injection: Injection::new(settings.faults.clone()),
-            settings,
-            devices,
-            host: HostMemory::default(),
-            contexts: Registry::default(),
-            streams: Registry::default(),
-            events: Registry::default(),
-            modules: Registry::default(),
-            functions: Registry::default(),
-            pools,
-            graphs: Registry::default(),
-            nodes: Registry::default(),
-            execs: Registry::default(),
-            user_objects: Registry::default(),
-            libraries: Registry::default(),
-            kernels: Registry::default(),
-        })
+        Ok(Self { injection: Injection::new(settings.faults.clone()), settings, devices, host: HostMemory::default() })
     }
 
     /// The device with this ordinal.
@@ -128,11 +100,24 @@ impl Driver {
         self.devices.get(index).ok_or(Status::InvalidDevice)
     }
 
-    /// Forgets every object of a context that has ended.
-    pub(crate) fn forget_context(&self, context: handle::Handle) {
-        self.functions.retain(|function| function.context != context);
-        self.modules.retain(|module| module.context != context);
-        self.events.retain(|event| event.context != context);
-        self.streams.retain(|stream| stream.context != context);
+    /// The device in whose memory an address lies; none for host memory, pinned or not.
+    pub fn device_of(&'static self, address: u64) -> Option<&'static Device> {
+        if self.host.find(address as usize).is_some() {
+            return None;
+        }
+        self.devices.iter().find(|device| device.memory.find(address).is_some())
+    }
+
+    /// The first fault of any device, if there is one.
+    pub fn first_fault(&self) -> Option<&DeviceFault> {
+        self.devices.iter().find_map(Device::fault)
+    }
+
+    /// Takes up to so many bytes of what the kernels of all devices printed.
+    pub fn take_printed(&self, most: usize) -> Vec<u8> {
+        self.devices.iter().fold(Vec::new(), |mut taken, device| {
+            taken.extend(device.printf.take(most - taken.len()));
+            taken
+        })
     }
 }

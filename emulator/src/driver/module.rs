@@ -2,17 +2,19 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
 use super::{
     capture,
-    context::Context,
-    current, driver,
-    function::Function,
-    handle::{Handle, fresh},
-    injection::{self, Site},
+    context::{Context, contexts},
+    current,
+    faults::Site,
+    function::{self, Function, functions},
+    handle::{Handle, Registry, fresh},
+    injection,
     jit::{self, JitError},
+    started,
     status::{Answer, Status},
 };
 use crate::module::Module as Program;
@@ -34,6 +36,12 @@ pub struct LoadedModule {
     pub log: String,
 }
 
+/// The modules under their handles.
+pub fn modules() -> Answer<&'static Registry<Module>> {
+    static MODULES: LazyLock<Registry<Module>> = LazyLock::new(Registry::default);
+    started::check().map(|()| &*MODULES)
+}
+
 /// Loads an image into the current context.
 pub fn load(image: &[u8]) -> Result<LoadedModule, JitError> {
     let silent = |status| JitError { status, log: String::new() };
@@ -49,14 +57,13 @@ pub fn load_into(context: &Context, image: &[u8]) -> Result<LoadedModule, JitErr
     let jit::Loaded { module: program, log } = jit::load(context.device, image)?;
     let handle = fresh();
     let module = Module { handle, context: context.handle, program, functions: Mutex::default() };
-    driver().map_err(silent)?.modules.insert(handle, Arc::new(module));
+    modules().map_err(silent)?.insert(handle, Arc::new(module));
     Ok(LoadedModule { handle, log })
 }
 
 /// Ends the module and its functions, after the work in flight, which may still use its variables.
 pub fn unload(module: Handle) -> Answer {
-    let driver = driver()?;
-    driver.modules.get(module)?;
+    modules()?.get(module)?;
     capture::forbid_unsafe()?;
     let synchronized = injection::wait(&*current::context()?);
     forget(module);
@@ -65,22 +72,22 @@ pub fn unload(module: Handle) -> Answer {
 
 /// Ends the module's handle and those of its functions.
 pub fn forget(module: Handle) {
-    if let Ok(driver) = driver() {
-        driver.functions.retain(|function| function.module != module);
+    if let (Ok(functions), Ok(modules)) = (functions(), modules()) {
+        functions.retain(|function| function.module != module);
         // It may have gone with its context before.
-        let _ = driver.modules.remove(module);
+        let _ = modules.remove(module);
     }
 }
 
 /// Is there still a module of this handle?
 pub fn is_loaded(module: Handle) -> bool {
-    driver().is_ok_and(|driver| driver.modules.get(module).is_ok())
+    modules().is_ok_and(|modules| modules.get(module).is_ok())
 }
 
 /// The module behind a handle.
 pub fn find(module: Handle) -> Answer<Arc<Module>> {
     current::context()?;
-    driver()?.modules.get(module)
+    modules()?.get(module)
 }
 
 impl Module {
@@ -91,11 +98,10 @@ impl Module {
             return Ok(*handle);
         }
         let entry = self.program.entry(name).ok_or(Status::NotFound)?;
-        let driver = driver()?;
-        injection::call(&*driver.contexts.get(self.context)?, Site::Function)?;
+        injection::call(&*contexts()?.get(self.context)?, Site::Function)?;
         let handle = fresh();
         let function = Function::new(self.context, self.handle, entry);
-        driver.functions.insert(handle, Arc::new(function));
+        function::functions()?.insert(handle, Arc::new(function));
         functions.insert(name.to_owned(), handle);
         Ok(handle)
     }

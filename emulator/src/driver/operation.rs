@@ -1,30 +1,17 @@
 //! What can be put into a stream: run at once, recorded while the stream is captured, or made a node of a graph.
 
-use std::{ffi::c_void, fmt, sync::Arc};
+use std::sync::Arc;
 
 use super::{
-    capture,
-    context::{Context, Job},
+    context::Context,
     copy::Copy,
     device::{Device, DeviceFault},
     fill::Fill,
     graph::{Graph, memory::GraphMemory},
     handle::Handle,
+    host_call::HostCall,
     launch::Kernel,
-    queue::Point,
-    status::Answer,
-    stream::Stream,
 };
-
-/// `CUhostFn`.
-pub type HostFunction = unsafe extern "C" fn(data: *mut c_void);
-
-/// A function of the caller's, which runs on another thread than that which passed it.
-#[derive(Clone, Copy)]
-pub struct HostCall {
-    pub function: HostFunction,
-    pub data: usize,
-}
 
 /// A piece of work.
 #[derive(Debug, Clone)]
@@ -84,27 +71,4 @@ impl Operation {
             }
         }
     }
-}
-
-impl HostCall {
-    pub fn run(self) {
-        // SAFETY: the caller of the driver API vouches for its function and for what it passes through.
-        unsafe { (self.function)(std::ptr::with_exposed_provenance_mut(self.data)) };
-    }
-}
-
-impl fmt::Debug for HostCall {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("HostCall").field("data", &self.data).finish_non_exhaustive()
-    }
-}
-
-/// Puts work into a stream, or records it where the stream is captured; there is no point to wait for then.
-pub fn submit(context: &Arc<Context>, stream: &Arc<Stream>, work: Operation, brief: bool) -> Answer<Option<Point>> {
-    if let Some(taken) = capture::of(stream)? {
-        taken.add(work)?;
-        return Ok(None);
-    }
-    let job = Job { after: Vec::new(), brief, work: Box::new(move || work.perform()) };
-    context.enqueue(stream, job).map(Some)
 }

@@ -1,8 +1,8 @@
 //! `cuPointerGetAttribute`: what is known about an address.
 
 use super::{
+    context::contexts,
     current, driver,
-    memory::device_of,
     status::{Answer, Status},
 };
 
@@ -57,7 +57,7 @@ pub fn attribute(number: u32, address: u64) -> Answer<PointerAttribute> {
 fn facts(address: u64) -> Answer<Facts> {
     let driver = driver()?;
     if let Some(block) = driver.host.find(address as usize) {
-        let context = driver.contexts.get(block.context)?;
+        let context = contexts()?.get(block.context)?;
         let (base, bytes) = (block.base as u64, block.bytes as u64);
         let ordinal = context.device.ordinal;
         return Ok(Facts {
@@ -70,7 +70,7 @@ fn facts(address: u64) -> Answer<Facts> {
             pool: 0,
         });
     }
-    let device = device_of(address).ok_or(Status::InvalidValue)?;
+    let device = driver.device_of(address).ok_or(Status::InvalidValue)?;
     let (base, bytes) = device.memory.find(address).ok_or(Status::InvalidValue)?;
     let allocation = device.allocations.get(base);
     Ok(Facts {

@@ -2,13 +2,13 @@
 //! there is nothing to trim, a release threshold has nothing to release, and what is reserved is what is used.
 
 use std::sync::{
-    Arc,
+    LazyLock,
     atomic::{AtomicU64, Ordering},
 };
 
 use super::{
-    driver,
-    handle::{Handle, fresh},
+    handle::Registry,
+    started,
     status::{Answer, Status},
 };
 
@@ -39,6 +39,14 @@ pub struct Pool {
 pub enum PoolAttribute {
     Word(i32),
     Double(u64),
+}
+
+/// The memory pools under their handles. A device makes its default pool while the driver starts.
+pub static POOLS: LazyLock<Registry<Pool>> = LazyLock::new(Registry::default);
+
+/// The same for callers, once the driver has started.
+pub fn pools() -> Answer<&'static Registry<Pool>> {
+    started::check().map(|()| &*POOLS)
 }
 
 impl Pool {
@@ -115,26 +123,4 @@ impl Pool {
     pub fn is_narrow(number: u32) -> bool {
         (1..=3).contains(&number)
     }
-}
-
-/// Makes a pool on a device.
-pub fn create(ordinal: i32, bytes_max: u64) -> Answer<Handle> {
-    let driver = driver()?;
-    let pool = Pool::new(driver.device(ordinal)?.ordinal, bytes_max);
-    let handle = fresh();
-    driver.pools.insert(handle, Arc::new(pool));
-    Ok(handle)
-}
-
-/// Ends a pool that was created; a device's default pool stays.
-pub fn destroy(pool: Handle) -> Answer {
-    let driver = driver()?;
-    let device = driver.device(driver.pools.get(pool)?.device)?;
-    if device.default_pool == pool {
-        return Err(Status::InvalidValue);
-    }
-    if device.current_pool() == pool {
-        device.set_current_pool(device.default_pool);
-    }
-    driver.pools.remove(pool).map(drop)
 }

@@ -6,8 +6,6 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::driver;
-
 /// The size of a device's buffer unless set otherwise.
 const BYTES_MAX: usize = 1 << 20;
 
@@ -36,15 +34,6 @@ impl Printf {
     fn bytes(&self) -> MutexGuard<'_, VecDeque<u8>> {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Takes up to so many bytes of what the kernels of all devices printed.
-pub fn take(most: usize) -> Vec<u8> {
-    let devices = driver().map(|driver| driver.devices.as_slice()).unwrap_or_default();
-    devices.iter().fold(Vec::new(), |mut taken, device| {
-        taken.extend(device.printf.take(most - taken.len()));
-        taken
-    })
 }
 
 #[cfg(test)]

@@ -5,13 +5,12 @@ use std::{env, thread};
 
 use thiserror::Error;
 
-use super::{
-    injection::{self, Rule},
-    visible::VISIBLE_DEVICES,
-};
+use super::faults::{self, Rule};
 use crate::checks::{Checks, NAMES};
 use crate::module::ComputeCapability;
 
+/// The variable that chooses devices, as for NVIDIA's driver.
+pub const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 /// The number of devices of the machine.
 pub const DEVICES: &str = "GPUFLEET_EMULATOR_DEVICES";
 /// Memory of each device: bytes, or a number with `KiB`, `MiB` or `GiB`.
@@ -93,7 +92,7 @@ impl Settings {
             threads: setting(&lookup, THREADS, cores, |text| whole(text, 1, THREADS_MAX))? as usize,
             instructions_max: setting(&lookup, INSTRUCTIONS_MAX, None, |text| instructions(text).map(Some))?,
             checks: setting(&lookup, CHECKS, Checks::default(), checks)?,
-            faults: setting(&lookup, FAULTS, Vec::new(), injection::rules)?,
+            faults: setting(&lookup, FAULTS, Vec::new(), faults::rules)?,
         })
     }
 }

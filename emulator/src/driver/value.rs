@@ -12,7 +12,6 @@ use super::{
     device::{Device, DeviceFault},
     driver,
     handle::Handle,
-    memory::device_of,
     status::{Answer, Status},
     stream,
 };
@@ -48,7 +47,8 @@ impl Word {
     fn check(self, context: &Context) -> Answer<&'static Device> {
         let (address, bytes) = self.address();
         let is_pinned = driver()?.host.covers(address as usize, bytes as usize);
-        let device = device_of(address).or_else(|| is_pinned.then_some(context.device)).ok_or(Status::InvalidValue)?;
+        let device =
+            driver()?.device_of(address).or_else(|| is_pinned.then_some(context.device)).ok_or(Status::InvalidValue)?;
         let fits = address.is_multiple_of(bytes) && device.memory.check(address, bytes).is_ok();
         if fits { Ok(device) } else { Err(Status::InvalidValue) }
     }
@@ -135,7 +135,7 @@ pub fn wait(stream: Handle, word: Word, value: u64, flags: u32) -> Answer {
 }
 
 /// Graphs have no nodes for words here.
-fn refuse_capture(stream: &stream::Stream) -> Answer {
+fn refuse_capture(stream: &stream::object::Stream) -> Answer {
     match capture::of(stream)? {
         None => Ok(()),
         Some(taken) => Err(taken.spoil(Status::StreamCaptureUnsupported)),

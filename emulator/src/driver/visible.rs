@@ -6,9 +6,6 @@
 
 use super::settings::Settings;
 
-/// The variable that chooses.
-pub const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
-
 /// A device of the machine, or a slice of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {

@@ -44,7 +44,9 @@ exports! {
     per_thread ptsz:
 
     fn cuStreamBeginCapture_v2(stream: Handle, mode: u32) {
-        capture::begin(stream, Mode::from_number(mode)?, None)
+        let mode = Mode::from_number(mode)?;
+        let (context, stream) = stream::find(stream)?;
+        capture::begin(&context, &stream, mode, None)
     }
 
     fn cuStreamBeginCaptureToGraph(
@@ -57,7 +59,9 @@ exports! {
     ) {
         no_edge_data(data, count)?;
         let dependencies = handles(dependencies, count)?;
-        capture::begin(stream, Mode::from_number(mode)?, Some((graph::find(graph)?, dependencies)))
+        let (mode, graph) = (Mode::from_number(mode)?, graph::find(graph)?);
+        let (context, stream) = stream::find(stream)?;
+        capture::begin(&context, &stream, mode, Some((graph, dependencies)))
     }
 
     /// The result is null when the capture failed.
@@ -65,13 +69,13 @@ exports! {
         if graph.is_null() {
             return Err(Status::InvalidValue);
         }
-        let ended = capture::end(stream);
+        let ended = stream::find(stream).and_then(|(_, stream)| capture::end(&stream));
         graph.set(ended.as_ref().map_or(0, |graph| graph.handle));
         ended.map(drop)
     }
 
     fn cuStreamIsCapturing(stream: Handle, status: Out<u32>) {
-        status.fill(|| Ok(number(&capture::state(stream)?)))
+        status.fill(|| Ok(number(&state(stream)?)))
     }
 
     fn cuStreamGetCaptureInfo_v2(
@@ -137,7 +141,7 @@ fn number(state: &State) -> u32 {
 }
 
 fn tell(stream: Handle, info: &Info) -> Answer {
-    let state = capture::state(stream)?;
+    let state = state(stream)?;
     info.status.fill(|| Ok(number(&state)))?;
     if let State::Active(Part { capture, dependencies }) = state {
         info.id.set(capture.id);
@@ -168,4 +172,9 @@ fn update(stream: Handle, dependencies: Vec<Handle>, flags: u32) -> Answer {
     }
     taken.depend_on(all);
     Ok(())
+}
+
+fn state(stream: Handle) -> Answer<State> {
+    let (context, stream) = stream::find(stream)?;
+    capture::state(&context, &stream)
 }

@@ -11,11 +11,14 @@ use super::{
 };
 use crate::driver::{
     capture,
+    context::contexts,
     context::{Context, LIMITS},
     current, driver,
     handle::Handle,
+    primary,
     status::{Answer, Status},
-    stream::PRIORITIES,
+    stream::object::PRIORITIES,
+    teardown,
 };
 
 /// What `cuCtxGetApiVersion` has told since contexts got their present form.
@@ -49,12 +52,12 @@ exports! {
     }
 
     fn cuCtxDestroy_v2(context: Handle) {
-        let context = driver()?.contexts.get(context).map_err(|_| Status::InvalidContext)?;
-        if context.device.is_primary(context.handle) {
+        let context = contexts()?.get(context).map_err(|_| Status::InvalidContext)?;
+        if primary::is_primary(context.device, context.handle) {
             return Err(Status::InvalidContext);
         }
         current::forget(context.handle);
-        context.destroy()
+        teardown::destroy(&context)
     }
 
     fn cuCtxPushCurrent_v2(context: Handle) {
@@ -81,14 +84,12 @@ exports! {
     }
 
     fn cuCtxGetApiVersion(context: Handle, version: Out<u32>) {
-        let driver = driver()?;
-        driver.contexts.get(if context == 0 { current::context()?.handle } else { context })?;
+        contexts()?.get(if context == 0 { current::context()?.handle } else { context })?;
         version.fill(|| Ok(API_VERSION))
     }
 
     fn cuCtxGetId(context: Handle, id: Out<u64>) {
-        let driver = driver()?;
-        let context = driver.contexts.get(if context == 0 { current::context()?.handle } else { context })?;
+        let context = contexts()?.get(if context == 0 { current::context()?.handle } else { context })?;
         id.fill(|| Ok(context.handle as u64))
     }
 
@@ -153,7 +154,7 @@ exports! {
 
     fn cuCtxEnablePeerAccess(peer: Handle, flags: u32) {
         let context = current::context()?;
-        let peer = driver()?.contexts.get(peer).map_err(|_| Status::InvalidContext)?;
+        let peer = contexts()?.get(peer).map_err(|_| Status::InvalidContext)?;
         if peer.handle == context.handle {
             return Err(Status::InvalidContext);
         }
@@ -165,7 +166,7 @@ exports! {
 
     fn cuCtxDisablePeerAccess(peer: Handle) {
         current::context()?;
-        driver()?.contexts.get(peer).map_err(|_| Status::InvalidContext)?;
+        contexts()?.get(peer).map_err(|_| Status::InvalidContext)?;
         Err(Status::PeerAccessNotEnabled)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{call::In, exports};
 use crate::driver::{
+    context,
     copy::{Copy, Place, Return, Side},
-    driver,
     handle::Handle,
     status::{Answer, Status},
 };
@@ -152,8 +152,8 @@ exports! {
 
 /// Addresses tell by themselves which device they are of; contexts have to be there all the same.
 fn check_contexts(contexts: [Handle; 2]) -> Answer {
-    let driver = driver()?;
-    let check = |context| driver.contexts.get(context).map_err(|_| Status::InvalidContext)?.check();
+    let registry = context::contexts()?;
+    let check = |context| registry.get(context).map_err(|_| Status::InvalidContext)?.check();
     contexts.into_iter().try_for_each(check)
 }
 

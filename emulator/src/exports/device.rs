@@ -8,6 +8,8 @@ use super::{
 use crate::driver::{
     driver,
     handle::Handle,
+    pool::pools,
+    primary,
     status::{Answer, Status},
 };
 
@@ -111,25 +113,25 @@ exports! {
     }
 
     fn cuDevicePrimaryCtxRetain(context: Out<Handle>, device: i32) {
-        context.fill(|| Ok(driver()?.device(device)?.retain_primary()?.handle))
+        context.fill(|| Ok(primary::retain(driver()?.device(device)?)?.handle))
     }
 
     fn cuDevicePrimaryCtxRelease_v2(device: i32) {
-        driver()?.device(device)?.release_primary()
+        primary::release(driver()?.device(device)?)
     }
 
     fn cuDevicePrimaryCtxReset_v2(device: i32) {
-        driver()?.device(device)?.reset_primary()
+        primary::reset(driver()?.device(device)?)
     }
 
     fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) {
         check_flags(flags)?;
-        driver()?.device(device)?.set_primary_flags(flags);
+        primary::set_flags(driver()?.device(device)?, flags);
         Ok(())
     }
 
     fn cuDevicePrimaryCtxGetState(device: i32, flags: Out<u32>, active: Out<i32>) {
-        let state = driver()?.device(device)?.primary_state();
+        let state = primary::state(driver()?.device(device)?);
         flags.fill(|| Ok(state.flags))?;
         active.fill(|| Ok(i32::from(state.active)))
     }
@@ -145,7 +147,7 @@ exports! {
     fn cuDeviceSetMemPool(device: i32, pool: Handle) {
         let driver = driver()?;
         let device = driver.device(device)?;
-        if driver.pools.get(pool)?.device != device.ordinal {
+        if pools()?.get(pool)?.device != device.ordinal {
             return Err(Status::InvalidValue);
         }
         device.set_current_pool(pool);

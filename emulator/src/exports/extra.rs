@@ -7,10 +7,7 @@ use std::{
 };
 
 use super::call::TextRoom;
-use crate::driver::{
-    device::{self, DeviceFault},
-    printf,
-};
+use crate::driver::{device::DeviceFault, driver};
 
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
     Ok(version) => version,
@@ -37,7 +34,7 @@ extern "C" fn gpufleet_emulator_fault_kernel(text: TextRoom, room: usize) -> usi
 }
 
 fn tell(text: TextRoom, room: usize, of: impl FnOnce(&'static DeviceFault) -> Option<&'static str>) -> usize {
-    let told = panic::catch_unwind(device::first_fault).ok().flatten().and_then(of).unwrap_or_default();
+    let told = panic::catch_unwind(|| driver().ok()?.first_fault()).ok().flatten().and_then(of).unwrap_or_default();
     // No room is how a caller asks for the length alone.
     let _ = text.write(told.as_bytes(), room);
     told.len()
@@ -50,7 +47,8 @@ fn tell(text: TextRoom, room: usize, of: impl FnOnce(&'static DeviceFault) -> Op
 #[unsafe(no_mangle)]
 extern "C" fn gpufleet_emulator_printf(text: TextRoom, room: usize) -> usize {
     let Some(most) = room.checked_sub(1) else { return 0 };
-    let taken = panic::catch_unwind(|| printf::take(most)).unwrap_or_default();
+    let taken = panic::catch_unwind(|| driver().map(|driver| driver.take_printed(most)).unwrap_or_default());
+    let taken = taken.unwrap_or_default();
     match text.write(&taken, room) {
         Ok(_) => taken.len(),
         Err(_) => 0,

@@ -5,8 +5,9 @@ use std::ffi::c_char;
 use super::{call::Out, exports};
 use crate::driver::{
     current,
-    function::{self, Function},
+    function::Function,
     handle::Handle,
+    library,
     occupancy::{self, BlockSize},
     status::{Answer, Status},
 };
@@ -19,33 +20,33 @@ const LOADED: u32 = 1;
 
 exports! {
     fn cuFuncGetAttribute(value: Out<i32>, attribute: u32, function: Handle) {
-        value.fill(|| function::find(function)?.attribute(attribute, current::context()?.device))
+        value.fill(|| library::find_function(function)?.attribute(attribute, current::context()?.device))
     }
 
     fn cuFuncSetAttribute(function: Handle, attribute: u32, value: i32) {
-        function::find(function)?.set_attribute(attribute, value, current::context()?.device)
+        library::find_function(function)?.set_attribute(attribute, value, current::context()?.device)
     }
 
     fn cuFuncSetCacheConfig(function: Handle, config: u32) {
         let _ = config;
-        function::find(function).map(drop)
+        library::find_function(function).map(drop)
     }
 
     fn cuFuncSetSharedMemConfig(function: Handle, config: u32) {
         let _ = config;
-        function::find(function).map(drop)
+        library::find_function(function).map(drop)
     }
 
     fn cuFuncGetModule(module: Out<Handle>, function: Handle) {
-        module.fill(|| Ok(function::find(function)?.module))
+        module.fill(|| Ok(library::find_function(function)?.module))
     }
 
     fn cuFuncGetName(name: Out<*const c_char>, function: Handle) {
-        name.fill(|| Ok(function::find(function)?.name.as_ptr()))
+        name.fill(|| Ok(library::find_function(function)?.name.as_ptr()))
     }
 
     fn cuFuncGetParamInfo(function: Handle, index: usize, offset: Out<usize>, bytes: Out<usize>) {
-        let function = function::find(function)?;
+        let function = library::find_function(function)?;
         let param = function.entry.params.get(index).ok_or(Status::InvalidValue)?;
         offset.fill(|| Ok(param.offset as usize))?;
         bytes.set(param.bytes as usize);
@@ -53,11 +54,11 @@ exports! {
     }
 
     fn cuFuncIsLoaded(state: Out<u32>, function: Handle) {
-        state.fill(|| function::find(function).map(|_| LOADED))
+        state.fill(|| library::find_function(function).map(|_| LOADED))
     }
 
     fn cuFuncLoad(function: Handle) {
-        function::find(function).map(drop)
+        library::find_function(function).map(drop)
     }
 
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: Handle, block: i32, shared: usize) {
@@ -83,7 +84,7 @@ exports! {
         shared: usize,
         limit: i32,
     ) {
-        best_block(grid, block, &*function::find(function)?, shared_of_block, shared, limit)
+        best_block(grid, block, &*library::find_function(function)?, shared_of_block, shared, limit)
     }
 
     fn cuOccupancyMaxPotentialBlockSizeWithFlags(
@@ -96,20 +97,20 @@ exports! {
         flags: u32,
     ) {
         let _ = flags;
-        best_block(grid, block, &*function::find(function)?, shared_of_block, shared, limit)
+        best_block(grid, block, &*library::find_function(function)?, shared_of_block, shared, limit)
     }
 
     fn cuOccupancyAvailableDynamicSMemPerBlock(bytes: Out<usize>, function: Handle, blocks: i32, block: i32) {
         bytes.fill(|| {
             let device = current::context()?.device;
-            occupancy::available_dynamic_shared(device, &*function::find(function)?, blocks, block)
+            occupancy::available_dynamic_shared(device, &*library::find_function(function)?, blocks, block)
         })
     }
 }
 
 fn active_blocks(function: Handle, block: i32, shared: usize) -> Answer<i32> {
     let device = current::context()?.device;
-    let blocks = occupancy::blocks_per_multiprocessor(device, &*function::find(function)?, block, shared)?;
+    let blocks = occupancy::blocks_per_multiprocessor(device, &*library::find_function(function)?, block, shared)?;
     Ok(blocks.cast_signed())
 }
 

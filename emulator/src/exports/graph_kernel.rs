@@ -14,6 +14,7 @@ use crate::driver::{
     launch::{Kernel, Request},
     operation::Operation,
     status::{Answer, Status},
+    submission,
 };
 
 /// `CUDA_KERNEL_NODE_PARAMS`, in its second and third version.
@@ -104,7 +105,7 @@ impl KernelParams {
         let arguments = launch::arguments(self.parameters, self.extra)?;
         let context = context_of(self.context)?;
         // SAFETY: the caller of the exported function vouches for the arguments.
-        let kernel = unsafe { Kernel::new(&context, &request, arguments) }?;
+        let kernel = unsafe { submission::kernel(&context, &request, arguments) }?;
         Ok(Operation::Kernel(Arc::new(kernel)))
     }
 

@@ -13,12 +13,16 @@ use super::{
 };
 use crate::driver::{
     context::Context,
-    current, driver,
+    context::contexts,
+    current,
+    event::events,
     fill::{Fill, Value},
-    graph::{self, memory::GraphMemory},
+    graph,
     handle::Handle,
+    host_call::{HostCall, HostFunction},
     memory,
-    operation::{HostCall, HostFunction, Operation},
+    memory::allocate::allocate_for_graph,
+    operation::Operation,
     status::{Answer, Status},
 };
 
@@ -267,7 +271,7 @@ pub(super) fn context_of(handle: Handle) -> Answer<Arc<Context>> {
     if handle == 0 {
         return current::context();
     }
-    let context = driver()?.contexts.get(handle).map_err(|_| Status::InvalidContext)?;
+    let context = contexts()?.get(handle).map_err(|_| Status::InvalidContext)?;
     context.check()?;
     Ok(context)
 }
@@ -280,11 +284,11 @@ pub(super) fn copy_work(volume: Volume, context: Handle) -> Answer<Operation> {
 }
 
 pub(super) fn record_work(event: Handle) -> Answer<Operation> {
-    driver()?.events.get(event).map(|_| Operation::Record(event))
+    events()?.get(event).map(|_| Operation::Record(event))
 }
 
 pub(super) fn wait_work(event: Handle) -> Answer<Operation> {
-    driver()?.events.get(event).map(|_| Operation::Wait(event))
+    events()?.get(event).map(|_| Operation::Wait(event))
 }
 
 fn allocate_work(place: Out<AllocateParams>) -> Answer<Operation> {
@@ -294,7 +298,7 @@ fn allocate_work(place: Out<AllocateParams>) -> Answer<Operation> {
     if params.pool.device() != context.device.ordinal {
         return Err(Status::InvalidValue);
     }
-    let memory = GraphMemory::new(&context, params.bytes)?;
+    let memory = allocate_for_graph(&context, params.bytes)?;
     params.address = memory.address;
     place.set(params);
     Ok(Operation::Allocate(memory))
@@ -341,7 +345,7 @@ impl FillParams {
             _ => return Err(Status::InvalidValue),
         };
         let fill = Fill { address, value, width, height, pitch };
-        let device = fill.check(&*context_of(context)?)?.ok_or(Status::InvalidValue)?;
+        let device = fill.check(context_of(context)?.device)?.ok_or(Status::InvalidValue)?;
         Ok(Operation::Fill(fill, device))
     }
 

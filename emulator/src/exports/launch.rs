@@ -3,8 +3,9 @@
 use super::{call::In, exports};
 use crate::driver::{
     handle::Handle,
-    launch::{Arguments, Request, launch},
+    launch::{Arguments, Request},
     status::{Answer, Status},
+    submission::launch,
 };
 
 /// Marks in the `extra` list: end, buffer, size of the buffer.

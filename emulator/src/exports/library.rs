@@ -16,6 +16,7 @@ use crate::driver::{
     function::Function,
     handle::Handle,
     jit::{self, JitError},
+    library::kernels,
     library::{self, Kernel, LoadedLibrary},
     module,
     status::{Answer, Status},
@@ -149,7 +150,7 @@ fn load(image: &[u8], options: In<u32>, values: Out<usize>, count: u32) -> Answe
 }
 
 fn find(kernel: Handle) -> Answer<Arc<Kernel>> {
-    driver()?.kernels.get(kernel)
+    kernels()?.get(kernel)
 }
 
 /// What a kernel is in the current context, which stands for all of them.

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::driver::{
     handle::Handle,
-    host, memory,
+    memory, pinned,
     pointer::{self, PointerAttribute},
     status::{Answer, Status},
     stream,
@@ -60,34 +60,34 @@ exports! {
     }
 
     fn cuMemHostAlloc(pointer: Out<usize>, bytes: usize, flags: u32) {
-        pointer.fill(|| host::alloc(bytes, flags))
+        pointer.fill(|| pinned::alloc(bytes, flags))
     }
 
     fn cuMemAllocHost_v2(pointer: Out<usize>, bytes: usize) {
-        pointer.fill(|| host::alloc(bytes, 0))
+        pointer.fill(|| pinned::alloc(bytes, 0))
     }
 
     fn cuMemFreeHost(pointer: usize) {
-        host::free(pointer)
+        pinned::free(pointer)
     }
 
     fn cuMemHostRegister_v2(pointer: Out<u8>, bytes: usize, flags: u32) {
-        host::register(pointer.pointer(), bytes, flags)
+        pinned::register(pointer.pointer(), bytes, flags)
     }
 
     fn cuMemHostUnregister(pointer: usize) {
-        host::unregister(pointer)
+        pinned::unregister(pointer)
     }
 
     fn cuMemHostGetDevicePointer_v2(address: Out<u64>, pointer: usize, flags: u32) {
         if flags != 0 {
             return Err(Status::InvalidValue);
         }
-        address.fill(|| host::block(pointer).map(|_| pointer as u64))
+        address.fill(|| pinned::block(pointer).map(|_| pointer as u64))
     }
 
     fn cuMemHostGetFlags(flags: Out<u32>, pointer: usize) {
-        flags.fill(|| Ok(host::block(pointer)?.flags))
+        flags.fill(|| Ok(pinned::block(pointer)?.flags))
     }
 
     fn cuPointerGetAttribute(value: Out<c_void>, attribute: u32, address: u64) {

@@ -9,7 +9,9 @@ use super::{
 use crate::driver::{
     driver,
     handle::Handle,
-    pool::{self, Pool, PoolAttribute},
+    memory::pools,
+    pool::pools,
+    pool::{Pool, PoolAttribute},
     status::{Answer, Status},
 };
 
@@ -70,25 +72,25 @@ exports! {
     fn cuMemPoolCreate(pool: Out<Handle>, properties: In<Properties>) {
         let properties = properties.get()?;
         properties.check()?;
-        pool.fill(|| pool::create(properties.location_id, properties.bytes_max))
+        pool.fill(|| pools::create(properties.location_id, properties.bytes_max))
     }
 
     fn cuMemPoolDestroy(pool: Handle) {
-        pool::destroy(pool)
+        pools::destroy(pool)
     }
 
     /// Nothing is kept back, so there is nothing to give up.
     fn cuMemPoolTrimTo(pool: Handle, bytes: usize) {
         let _ = bytes;
-        driver()?.pools.get(pool).map(drop)
+        pools()?.get(pool).map(drop)
     }
 
     fn cuMemPoolGetAccess(flags: Out<u32>, pool: Handle, location: In<Location>) {
-        flags.fill(|| Ok(driver()?.pools.get(pool)?.access(location.get()?.device()?)))
+        flags.fill(|| Ok(pools()?.get(pool)?.access(location.get()?.device()?)))
     }
 
     fn cuMemPoolSetAccess(pool: Handle, accesses: In<Access>, count: usize) {
-        let pool = driver()?.pools.get(pool)?;
+        let pool = pools()?.get(pool)?;
         for index in 0..count {
             let Access { location, flags } = accesses.at(index)?;
             pool.set_access(location.device()?, flags)?;
@@ -100,7 +102,7 @@ exports! {
         if value.is_null() {
             return Err(Status::InvalidValue);
         }
-        match driver()?.pools.get(pool)?.attribute(attribute)? {
+        match pools()?.get(pool)?.attribute(attribute)? {
             PoolAttribute::Word(word) => value.cast().set(word),
             PoolAttribute::Double(double) => value.cast().set(double),
         }
@@ -108,7 +110,7 @@ exports! {
     }
 
     fn cuMemPoolSetAttribute(pool: Handle, attribute: u32, value: In<c_void>) {
-        let pool = driver()?.pools.get(pool)?;
+        let pool = pools()?.get(pool)?;
         let value = if Pool::is_narrow(attribute) { value.cast::<u32>().get()?.into() } else { value.cast().get()? };
         pool.set_attribute(attribute, value)
     }

@@ -9,9 +9,10 @@ use super::{
 use crate::driver::{
     event,
     handle::Handle,
-    operation::{self, HostCall, HostFunction, Operation},
+    host_call::{HostCall, HostFunction},
+    operation::Operation,
     status::{Answer, Status},
-    stream,
+    stream, submission,
     value::{self, Word},
 };
 
@@ -163,7 +164,7 @@ exports! {
         let (context, stream) = stream::find(stream)?;
         let function = function.ok_or(Status::InvalidValue)?;
         let call = HostCall { function, data: data.expose_provenance() };
-        operation::submit(&context, &stream, Operation::Host(call), false).map(drop)
+        submission::submit(&context, &stream, Operation::Host(call), false).map(drop)
     }
 
     /// Unlike a host function, a callback is also called after a fault, and is told of it.

@@ -6,7 +6,7 @@ use super::{call::Out, exports};
 use crate::driver::{
     graph::{self, user_object},
     handle::Handle,
-    operation::{HostCall, HostFunction},
+    host_call::{HostCall, HostFunction},
     status::Status,
 };
 

@@ -1,8 +1,8 @@
 //! Atomic operations: `atom` and `red`.
 
-use super::function::{Emitter, Lowered};
+use super::address::reach;
+use super::emitter::{Emitter, Lowered};
 use super::layout::Width;
-use super::memory::reach;
 use super::modifiers::Modifiers;
 use super::qualifiers::Order;
 use crate::ops::lanes::NO_SLOT;

@@ -1,6 +1,6 @@
 //! Where checks are on, an instruction that looks at the access comes before each that reaches memory.
 
-use super::function::Emitter;
+use super::emitter::Emitter;
 use crate::program::Op;
 use crate::program::memory::{Address, Check, Kinds};
 

@@ -1,7 +1,7 @@
 //! Branches, calls, barriers, and what the lanes of a warp do together.
 
 use super::atomic::reduction_function;
-use super::function::{Emitter, Lowered};
+use super::emitter::{Emitter, Lowered};
 use super::layout::Width;
 use super::modifiers::Modifiers;
 use super::symbols::Symbol;

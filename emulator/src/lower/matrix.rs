@@ -2,17 +2,14 @@
 //! there is of shapes and types follows the PTX ISA; sparse and block-scaled products, and those of warp groups, are
 //! refused by name.
 
+mod fragment;
 mod multiply;
 mod transfer;
 
-use super::function::{Emitter, Lowered};
+use super::emitter::{Emitter, Lowered};
 use super::modifiers::Modifiers;
-use crate::ops::matrix::element::Element;
-use crate::ops::matrix::layout::{Layout, Role, Shape};
-use crate::program::matrix::Fragment;
 use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::tree::Operand;
-use crate::ptx::types::Type;
 
 impl<'a> Emitter<'a, '_> {
     pub fn matrix(&mut self, name: &str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
@@ -52,63 +49,5 @@ impl<'a> Emitter<'a, '_> {
     fn refused(&self, why: &str) -> LoadError {
         let message = format!("unsupported opcode `{}`: {why}", self.text);
         LoadError::new(self.line, LoadErrorKind::UnsupportedOpcode, message)
-    }
-
-    fn shape(&self, m: &mut Modifiers<'a>) -> Lowered<Shape> {
-        m.parsed(Shape::parse).ok_or_else(|| self.unsupported())
-    }
-
-    /// The registers of an operand in braces.
-    fn fragment(
-        &mut self,
-        operand: &Operand<'a>,
-        is_target: bool,
-        element: Element,
-        layout: Layout,
-    ) -> Lowered<Fragment> {
-        let per = (element.per_register() / element.per_unit()) as usize;
-        let ty = match element {
-            Element::F64 => Type::F64,
-            Element::F32 => Type::F32,
-            _ => Type::B32,
-        };
-        let slots = self.vector(operand, is_target, layout.elements.len() / per, ty)?;
-        Ok(Fragment { slots, element, per, layout })
-    }
-
-    fn vector(&mut self, operand: &Operand<'a>, is_target: bool, count: usize, ty: Type) -> Lowered<Box<[u32]>> {
-        let Operand::Vector(parts) = operand else { return Err(self.syntax("expected registers in braces")) };
-        if parts.len() != count {
-            return Err(self.syntax(format!("expected {count} registers, found {}", parts.len())));
-        }
-        parts.iter().map(|part| if is_target { self.target(part, ty) } else { self.source(part, ty) }).collect()
-    }
-
-    /// The fragments of `wmma` as the ISA counts their registers: those of f16 factors have eight, whatever the shape.
-    fn wmma_layout(role: Role, shape: Shape, element: Element) -> Layout {
-        let layout = Layout::tiled(role, units(shape, element), element.per_register() / element.per_unit());
-        if element == Element::F16 && role != Role::C { layout.repeated(FACTOR_HALVES) } else { layout }
-    }
-}
-
-/// Elements of an f16 factor of `wmma` in a lane.
-const FACTOR_HALVES: usize = 16;
-
-/// The shape in what the elements of a product are taken by.
-fn units(shape: Shape, element: Element) -> Shape {
-    Shape { k: shape.k / element.per_unit(), ..shape }
-}
-
-/// Whether `wmma` has the shape for factors of this type.
-fn is_wmma(shape: Shape, element: Element) -> bool {
-    match element {
-        Element::F16 | Element::Bf16 | Element::U8 | Element::S8 => {
-            shape.is(16, 16, 16) || shape.is(32, 8, 16) || shape.is(8, 32, 16)
-        }
-        Element::Tf32 => shape.is(16, 16, 8),
-        Element::F64 => shape.is(8, 8, 4),
-        Element::U4 | Element::S4 => shape.is(8, 8, 32),
-        Element::B1 => shape.is(8, 8, 128),
-        _ => false,
     }
 }

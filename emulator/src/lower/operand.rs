@@ -1,6 +1,6 @@
 //! Operands: which slot an instruction reads or writes for each of them.
 
-use super::function::{Emitter, Lowered};
+use super::emitter::{Emitter, Lowered};
 use super::layout::{Width, width};
 use super::symbols::Symbol;
 use crate::ops::lanes::{FULL, Slots, binary, unary};
@@ -162,6 +162,18 @@ impl<'a> Emitter<'a, '_> {
             Operand::Negated(name) => Ok((self.predicate_named(name)?, true)),
             Operand::Integer(_) => Ok((self.source(operand, Type::Pred)?, false)),
             _ => Err(self.syntax("unexpected operand")),
+        }
+    }
+
+    /// The operands without the cache policy at their end, which is looked at and not used.
+    pub fn without_policy<'o>(&mut self, operands: &'o [Operand<'a>], has: bool) -> Lowered<&'o [Operand<'a>]> {
+        match operands {
+            [rest @ .., policy] if has => {
+                self.source(policy, Type::B64)?;
+                Ok(rest)
+            }
+            _ if has => Err(self.syntax("expected a cache policy")),
+            _ => Ok(operands),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Barriers in shared memory (`mbarrier`), and what a cluster of one block comes to.
 
-use super::function::{Emitter, Lowered};
+use super::emitter::{Emitter, Lowered};
 use super::layout::{Width, width};
 use super::modifiers::Modifiers;
 use super::qualifiers::Order;

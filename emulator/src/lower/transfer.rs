@@ -1,7 +1,7 @@
 //! Copies that run on their own, and advice about caches.
 
-use super::function::{Emitter, Lowered};
-use super::memory::reach;
+use super::address::reach;
+use super::emitter::{Emitter, Lowered};
 use super::modifiers::Modifiers;
 use crate::ops::lanes::{Slots, unary};
 use crate::program::Op;
@@ -66,18 +66,6 @@ impl<'a> Emitter<'a, '_> {
 
     fn is_predicate(&mut self, operand: &Operand<'a>) -> bool {
         matches!(operand, Operand::Name(_) | Operand::Negated(_)) && self.predicate(operand).is_ok()
-    }
-
-    /// The operands without the cache policy at their end, which is looked at and not used.
-    pub fn without_policy<'o>(&mut self, operands: &'o [Operand<'a>], has: bool) -> Lowered<&'o [Operand<'a>]> {
-        match operands {
-            [rest @ .., policy] if has => {
-                self.source(policy, Type::B64)?;
-                Ok(rest)
-            }
-            _ if has => Err(self.syntax("expected a cache policy")),
-            _ => Ok(operands),
-        }
     }
 
     /// Advice about caches, of which there are none here. That the instruction is a valid one is still checked.

@@ -1,11 +1,9 @@
 //! Registers of several parts: vectors, whose parts have names, and `.b128`, which is two halves of 64 bits here.
 
-use super::function::{Emitter, Lowered};
+use super::emitter::{Emitter, Lowered};
 use super::layout::Width;
 use super::symbols::Symbol;
-use crate::ops::lanes::{Slots, unary};
 use crate::ptx::tree::Operand;
-use crate::ptx::types::Type;
 
 /// Names of a vector's parts, in order.
 const PARTS: [&str; 4] = ["x", "y", "z", "w"];
@@ -62,31 +60,5 @@ impl<'a> Emitter<'a, '_> {
             Operand::Name(name) => Ok(HALVES.map(|half| Operand::Element(name, half)).into()),
             _ => Err(self.syntax("expected a 128-bit register")),
         }
-    }
-
-    /// `mov.b128`, between registers of 128 bits and pairs of 64.
-    pub fn move_quad(&mut self, operands: &[Operand<'a>]) -> Lowered<()> {
-        let [d, a] = operands else { return Err(self.syntax("wrong number of operands")) };
-        let a = match a {
-            Operand::Vector(parts) if parts.len() == 2 => {
-                [self.source(&parts[0], Type::B64)?, self.source(&parts[1], Type::B64)?]
-            }
-            single => self.quad(single)?,
-        };
-        // All is read before anything is written: the halves may change places.
-        let held = [self.scratch(Width::Double), self.scratch(Width::Double)];
-        for (d, a) in held.into_iter().zip(a) {
-            self.push_lanes(unary(|a: u64| a), Slots { d, a, ..Slots::default() });
-        }
-        let d = match d {
-            Operand::Vector(parts) if parts.len() == 2 => {
-                [self.target(&parts[0], Type::B64)?, self.target(&parts[1], Type::B64)?]
-            }
-            single => self.quad(single)?,
-        };
-        for (d, a) in d.into_iter().zip(held) {
-            self.push_lanes(unary(|a: u64| a), Slots { d, a, ..Slots::default() });
-        }
-        Ok(())
     }
 }

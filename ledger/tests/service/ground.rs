@@ -9,7 +9,7 @@ use std::{
 };
 
 use gpufleet_ledger::{DatabaseUrl, Ledger, migrate::migrate};
-use gpufleet_local::{Broker, Postgres, Process, Services, Signal, StateDir, process::Launch};
+use gpufleet_local::{Broker, Postgres, Process, Services, Signal, StateDir, process::ProcessSpec};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, Event, JobId, JobState, Timings,
     encoding::encode_events,
@@ -123,7 +123,7 @@ impl Ground {
 
     fn spawn(&self, arguments: &[&str]) -> Process {
         let name = format!("recorder-{}", PROCESSES.fetch_add(1, Ordering::Relaxed));
-        Launch::new(&name, Path::new(env!("CARGO_BIN_EXE_gpufleet-ledger")))
+        ProcessSpec::new(&name, Path::new(env!("CARGO_BIN_EXE_gpufleet-ledger")))
             .args(arguments)
             .env("GPUFLEET_AMQP_URL", &self.amqp_url)
             .env("GPUFLEET_DATABASE_URL", &self.database_url)

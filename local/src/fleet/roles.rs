@@ -12,7 +12,7 @@ use std::{
 use super::{Cuda, QueueKind};
 use crate::{
     error::{FileContext as _, LocalError, LogTail},
-    process::{Launch, Process, Signal},
+    process::{Process, ProcessSpec, Signal},
     programs,
     services::Endpoints,
     state::StateDir,
@@ -160,11 +160,11 @@ impl Programs {
 impl WorkerLaunch {
     pub(crate) fn spawn(&self, state: &Arc<StateDir>) -> Result<Process, LocalError> {
         forget(&self.ready_file)?;
-        let mut launch = launch(&self.name, &self.program).args(&self.arguments);
+        let mut spec = launch(&self.name, &self.program).args(&self.arguments);
         for (name, value) in &self.environment {
-            launch = launch.env(name, value);
+            spec = spec.env(name, value);
         }
-        launch.spawn(state)
+        spec.spawn(state)
     }
 }
 
@@ -175,17 +175,17 @@ pub(crate) async fn stop_recorder(process: &Process) -> Result<bool, LocalError>
 }
 
 /// One of gpufleet's programs, without the variables in the environment that were set for another fleet.
-fn launch(name: &str, program: &Path) -> Launch {
+fn launch(name: &str, program: &Path) -> ProcessSpec {
     let inherited = env::vars_os().map(|(name, _)| name).filter(|name| is_foreign(&name.to_string_lossy()));
-    inherited.fold(Launch::new(name, program), Launch::env_remove)
+    inherited.fold(ProcessSpec::new(name, program), ProcessSpec::env_remove)
 }
 
 fn is_foreign(variable: &str) -> bool {
     variable.starts_with(OURS) && !OF_THIS_MACHINE.iter().any(|kept| variable.starts_with(kept))
 }
 
-fn with_endpoints(launch: Launch, endpoints: &Endpoints) -> Launch {
-    launch.env(AMQP_URL, &endpoints.amqp_url).env(DATABASE_URL, &endpoints.database_url)
+fn with_endpoints(spec: ProcessSpec, endpoints: &Endpoints) -> ProcessSpec {
+    spec.env(AMQP_URL, &endpoints.amqp_url).env(DATABASE_URL, &endpoints.database_url)
 }
 
 /// The file that exists while the worker or recorder of this name is ready.

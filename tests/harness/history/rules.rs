@@ -78,7 +78,7 @@ fn empty(history: &History, found: &mut Vec<Violation>) {
     if !history.events.iter().any(|event| matches!(event, Event::AttemptFinished(_))) {
         missing("final event");
     }
-    if !history.promises.confirmed.is_empty() && history.replies.is_empty() {
+    if !history.producers.confirmed.is_empty() && history.replies.is_empty() {
         missing("reply");
     }
     if history.known.iter().any(|detail| !history.outcomes.contains_key(&detail.job.job_id)) {
@@ -92,7 +92,7 @@ fn confirmed(history: &History) -> BTreeSet<JobId> {
         Event::Submitted(submitted) => Some(submitted.job.job_id),
         _ => None,
     });
-    reported.chain(history.promises.confirmed.iter().copied()).collect()
+    reported.chain(history.producers.confirmed.iter().copied()).collect()
 }
 
 fn lost(history: &History, found: &mut Vec<Violation>) {
@@ -113,7 +113,7 @@ fn changed(history: &History, found: &mut Vec<Violation>) {
 }
 
 fn waits(history: &History, found: &mut Vec<Violation>) {
-    for (job, wait) in &history.promises.waits {
+    for (job, wait) in &history.producers.waits {
         if wait.open > 0 || wait.outcomes.is_empty() {
             found.push(Violation::UnfinishedWait { job: *job });
         }
@@ -126,10 +126,10 @@ fn waits(history: &History, found: &mut Vec<Violation>) {
 /// Every outcome that a producer received equals the ledger's, and every confirmed job has an outcome.
 fn replies(history: &History, found: &mut Vec<Violation>) {
     let answered: BTreeSet<JobId> = history.replies.iter().map(|reply| reply.job_id).collect();
-    let unanswered = history.promises.confirmed.difference(&answered);
+    let unanswered = history.producers.confirmed.difference(&answered);
     found.extend(unanswered.map(|job| Violation::NoReply { job: *job }));
     let jobs: BTreeMap<JobId, &JobDetail> = history.known.iter().map(|detail| (detail.job.job_id, detail)).collect();
-    let waits = history.promises.waits.iter();
+    let waits = history.producers.waits.iter();
     let waits = waits.flat_map(|(job, wait)| wait.outcomes.iter().map(|outcome| (*job, *outcome)));
     let replies: BTreeSet<_> = history.replies.iter().map(|reply| (reply.job_id, reply.outcome)).collect();
     let fits = |job: &JobId, outcome: &super::ReplyOutcome| {

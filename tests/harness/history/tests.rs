@@ -123,7 +123,7 @@ fn sound() -> History {
     for job in [plain, eventful] {
         let submitted = Submitted { job: info(job), at_ms: SUBMITTED_MS };
         history.events.push(Event::Submitted(submitted));
-        history.promises.confirmed.insert(job);
+        history.producers.confirmed.insert(job);
     }
     let ran = [
         (plain, 1, AttemptState::Succeeded),
@@ -140,7 +140,7 @@ fn sound() -> History {
     }
     for (job, attempt) in [(plain, 1), (eventful, 2)] {
         let outcomes = vec![ReplyOutcome { state: AttemptState::Succeeded, attempt }];
-        history.promises.waits.insert(job, Wait { open: 0, outcomes });
+        history.producers.waits.insert(job, Wait { open: 0, outcomes });
     }
     history.known = vec![
         detail(plain, vec![row(1, AttemptState::Succeeded, false)]),
@@ -209,7 +209,7 @@ fn too_many_and_too_few_jobs_are_violations() {
 fn a_confirmed_job_without_a_record_is_lost() {
     let stranger = JobId::new();
     let found = doctored(|history, _| {
-        history.promises.confirmed.insert(stranger);
+        history.producers.confirmed.insert(stranger);
         history.replies.push(SeenReply { job_id: stranger, outcome: history.replies[0].outcome });
     });
     assert!(found.contains(&Violation::Lost { job: stranger }), "{found:?}");
@@ -346,11 +346,11 @@ fn a_success_without_a_start_is_a_violation() {
 fn an_open_wait_and_a_wait_without_an_outcome_are_violations() {
     let mut open = sound();
     let job = open.known[0].job.job_id;
-    open.promises.waits.entry(job).or_default().open = 1;
+    open.producers.waits.entry(job).or_default().open = 1;
     assert_eq!(open.violations(), [Violation::UnfinishedWait { job }]);
     let mut without_outcome = sound();
     let job = without_outcome.known[0].job.job_id;
-    without_outcome.promises.waits.entry(job).or_default().outcomes.clear();
+    without_outcome.producers.waits.entry(job).or_default().outcomes.clear();
     assert_eq!(without_outcome.violations(), [Violation::UnfinishedWait { job }]);
 }
 
@@ -359,7 +359,7 @@ fn two_outcomes_and_an_outcome_that_differs_from_the_ledger_are_violations() {
     let mut history = sound();
     let job = history.known[1].job.job_id;
     history
-        .promises
+        .producers
         .waits
         .entry(job)
         .or_default()
@@ -374,7 +374,7 @@ fn two_outcomes_and_an_outcome_that_differs_from_the_ledger_are_violations() {
 
     let mut history = sound();
     let job = history.known[1].job.job_id;
-    history.promises.waits.entry(job).or_default().outcomes[0].attempt = 1;
+    history.producers.waits.entry(job).or_default().outcomes[0].attempt = 1;
     assert_eq!(history.violations(), [Violation::ReplyMismatch { job }]);
 }
 
@@ -382,7 +382,7 @@ fn two_outcomes_and_an_outcome_that_differs_from_the_ledger_are_violations() {
 fn a_confirmed_job_without_a_reply_is_a_violation() {
     let mut history = sound();
     let job = history.known[0].job.job_id;
-    history.promises.waits.remove(&job);
+    history.producers.waits.remove(&job);
     history.replies.retain(|reply| reply.job_id != job);
     assert_eq!(history.violations(), [Violation::NoReply { job }]);
 }

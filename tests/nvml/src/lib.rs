@@ -30,7 +30,7 @@ struct Device {
 /// `nvmlMemory_t`.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Memory {
+pub struct MemoryInfo {
     total: c_ulonglong,
     free: c_ulonglong,
     used: c_ulonglong,
@@ -142,8 +142,8 @@ pub unsafe extern "C" fn nvmlDeviceGetUUID(handle: Handle, text: *mut c_char, ro
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(handle: Handle, memory: *mut Memory) -> c_int {
-    let told = reading(handle, 3).map(|used| Memory { total: 0, free: 0, used });
+pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(handle: Handle, memory: *mut MemoryInfo) -> c_int {
+    let told = reading(handle, 3).map(|used| MemoryInfo { total: 0, free: 0, used });
     // SAFETY: as the caller's.
     unsafe { answer(memory, told, NOT_SUPPORTED) }
 }

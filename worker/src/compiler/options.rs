@@ -9,7 +9,7 @@ use gpufleet_schema::Size;
 
 mod table;
 
-pub use table::{CompileOption, OPTIONS, Value, Verdict};
+pub use table::{CompileOption, OPTIONS, OptionVerdict, Value};
 
 /// The longest value of a macro. NVRTC accepts any length, but longer data belongs in a buffer.
 const VALUE_BYTES_MAX: usize = 4 << 10;
@@ -25,7 +25,7 @@ pub(super) fn canonical(options: &[String]) -> Result<Vec<String>, String> {
             return Err(format!("option {text:?} contains a control character"));
         }
         let (option, attached) = find(text).ok_or_else(|| unknown(text))?;
-        if let Verdict::Refused(why) = option.verdict {
+        if let OptionVerdict::Refused(why) = option.verdict {
             return Err(format!("option {text:?} is not allowed: {why}"));
         }
         let value = match (option.value, attached) {
@@ -37,7 +37,7 @@ pub(super) fn canonical(options: &[String]) -> Result<Vec<String>, String> {
         if let Some(value) = value {
             check_value(option, value)?;
         }
-        if matches!(option.verdict, Verdict::Allowed) {
+        if matches!(option.verdict, OptionVerdict::Allowed) {
             canonical.push(value.map_or_else(|| option.names[0].to_owned(), |value| option.with(value)));
         }
     }
@@ -89,7 +89,7 @@ fn missing(option: &CompileOption) -> String {
 fn unknown(text: &str) -> String {
     let plain = |name: &str| name.trim_start_matches('-').replace('-', "_").to_ascii_lowercase();
     let typed = plain(text.split(['=', ' ']).next().unwrap_or_default());
-    let known = OPTIONS.iter().filter(|option| !matches!(option.verdict, Verdict::Refused(_)));
+    let known = OPTIONS.iter().filter(|option| !matches!(option.verdict, OptionVerdict::Refused(_)));
     // Names of one letter are similar to everything.
     let names: Vec<(String, &str)> = known
         .flat_map(|option| option.names)

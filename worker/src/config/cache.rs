@@ -2,7 +2,7 @@
 
 use std::{env, ffi::OsString, path::PathBuf};
 
-use super::size::Size;
+use super::size::ByteSize;
 
 /// Some ten thousand programs.
 pub const SIZE_DEFAULT: &str = "1GiB";
@@ -21,7 +21,7 @@ pub struct CacheSpec {
 }
 
 impl CacheSpec {
-    pub(super) fn of(folder: Option<PathBuf>, size: Size) -> Self {
+    pub(super) fn of(folder: Option<PathBuf>, size: ByteSize) -> Self {
         let is_told = folder.is_some();
         let folder = folder.or_else(|| usual_folder(|name| env::var_os(name)));
         Self { folder, is_told, bytes_max: size.0 }
@@ -45,8 +45,8 @@ mod tests {
 
     #[test]
     fn the_usual_size_is_a_size_and_so_is_none() {
-        assert_eq!(SIZE_DEFAULT.parse(), Ok(Size(1 << 30)));
-        assert_eq!("0".parse(), Ok(Size(0)));
+        assert_eq!(SIZE_DEFAULT.parse(), Ok(ByteSize(1 << 30)));
+        assert_eq!("0".parse(), Ok(ByteSize(0)));
     }
 
     #[test]

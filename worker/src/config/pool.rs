@@ -7,14 +7,14 @@ use gpufleet_schema::PoolName;
 use super::time::TimeAllowances;
 use crate::{
     policy::{Allow, UnknownAllow},
-    scheduler::Promise,
+    scheduler::PoolGuarantee,
 };
 
 /// A pool that this worker serves, with its guarantees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSpec {
     pub name: PoolName,
-    pub promise: Promise,
+    pub guarantee: PoolGuarantee,
     pub allow: Allow,
     pub times: TimeAllowances,
 }
@@ -58,11 +58,12 @@ impl FromStr for PoolSpec {
     fn from_str(text: &str) -> Result<Self, PoolSpecError> {
         let (name, options) = text.split_once(':').map_or((text, None), |(name, options)| (name, Some(options)));
         let name = name.parse().map_err(|error| PoolSpecError::Name(format!("{error}")))?;
-        let (mut promise, mut allow, mut times) = (Promise::default(), Allow::default(), TimeAllowances::default());
+        let (mut guarantee, mut allow, mut times) =
+            (PoolGuarantee::default(), Allow::default(), TimeAllowances::default());
         for option in options.into_iter().flat_map(|options| options.split(',')) {
             match option.split_once('=') {
-                Some(("weight", value)) => promise.weight = weight(value)?,
-                Some(("memory", value)) => promise.memory_permille = permille(value)?,
+                Some(("weight", value)) => guarantee.weight = weight(value)?,
+                Some(("memory", value)) => guarantee.memory_permille = permille(value)?,
                 Some(("allow", value)) => allow = value.parse()?,
                 Some(("time-default", value)) => times.run.default = Some(time(option, value)?),
                 Some(("time-max", value)) => times.run.max = Some(time(option, value)?),
@@ -76,7 +77,7 @@ impl FromStr for PoolSpec {
                 return Err(PoolSpecError::Default(name));
             }
         }
-        Ok(Self { name, promise, allow, times })
+        Ok(Self { name, guarantee, allow, times })
     }
 }
 
@@ -87,7 +88,7 @@ pub fn check(pools: &[PoolSpec]) -> Result<(), PoolsError> {
             return Err(PoolsError::Twice(pool.name.clone()));
         }
     }
-    let memory: u32 = pools.iter().map(|pool| pool.promise.memory_permille).sum();
+    let memory: u32 = pools.iter().map(|pool| pool.guarantee.memory_permille).sum();
     if memory > PERMILLE { Err(PoolsError::Memory(memory)) } else { Ok(()) }
 }
 
@@ -117,17 +118,17 @@ mod tests {
     #[test]
     fn a_name_alone_is_a_pool_of_weight_one_without_a_budget() {
         let pool = spec("default").unwrap();
-        assert_eq!((pool.name.to_string().as_str(), pool.promise), ("default", Promise::default()));
+        assert_eq!((pool.name.to_string().as_str(), pool.guarantee), ("default", PoolGuarantee::default()));
     }
 
     #[test]
     fn weight_and_memory_are_read_in_any_order() {
-        let promise = Promise { weight: 3, memory_permille: 500 };
-        assert_eq!(spec("team-a:weight=3,memory=50%").unwrap().promise, promise);
-        assert_eq!(spec("team-a:memory=50%,weight=3").unwrap().promise, promise);
+        let guarantee = PoolGuarantee { weight: 3, memory_permille: 500 };
+        assert_eq!(spec("team-a:weight=3,memory=50%").unwrap().guarantee, guarantee);
+        assert_eq!(spec("team-a:memory=50%,weight=3").unwrap().guarantee, guarantee);
         assert_eq!(spec("team-a:weight=3,allow=signed").unwrap().allow, Allow::Signed);
         assert_eq!(spec("team-a").unwrap().allow, Allow::Source);
-        assert_eq!(spec("team-a:memory=12.5%").unwrap().promise, Promise { weight: 1, memory_permille: 125 });
+        assert_eq!(spec("team-a:memory=12.5%").unwrap().guarantee, PoolGuarantee { weight: 1, memory_permille: 125 });
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Size(pub u64);
+pub struct ByteSize(pub u64);
 
 /// A text that is not a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +14,7 @@ pub struct SizeError;
 /// The units with their powers of two; the first that divides a size is printed.
 const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("", 0)];
 
-impl FromStr for Size {
+impl FromStr for ByteSize {
     type Err = SizeError;
 
     fn from_str(text: &str) -> Result<Self, SizeError> {
@@ -25,7 +25,7 @@ impl FromStr for Size {
     }
 }
 
-impl fmt::Display for Size {
+impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = UNITS.iter().find(|(_, shift)| self.0.is_multiple_of(1 << shift));
         let (unit, shift) = whole.expect("every number is a multiple of one");
@@ -40,11 +40,11 @@ mod tests {
     #[test]
     fn sizes_take_units_and_are_written_with_them() {
         for (text, bytes) in [("17", 17), ("3KiB", 3 << 10), ("96 MiB", 96 << 20), ("2GiB", 2 << 30)] {
-            let size: Size = text.parse().unwrap();
+            let size: ByteSize = text.parse().unwrap();
             assert_eq!((size.0, size.to_string()), (bytes, text.replace(' ', "")));
         }
         for text in ["", "MiB", "1.5GiB", "10GB", "-1", "99999999999GiB"] {
-            assert_eq!(text.parse::<Size>(), Err(SizeError), "{text}");
+            assert_eq!(text.parse::<ByteSize>(), Err(SizeError), "{text}");
         }
     }
 }

@@ -48,8 +48,8 @@ impl Credit {
     }
 
     /// Returns the first prefetch of each queue.
-    pub(super) fn serve(&mut self, limits: PrefetchLimits, queues: Vec<ServedQueue>, places: u32) -> Vec<u16> {
-        let prefetch = Prefetch::new(limits, queues.len(), places);
+    pub(super) fn serve(&mut self, limits: PrefetchLimits, queues: Vec<ServedQueue>, slots: u32) -> Vec<u16> {
+        let prefetch = Prefetch::new(limits, queues.len(), slots);
         let first = (0..queues.len()).map(|queue| prefetch.of(queue)).collect();
         self.prefetch = Some(prefetch);
         self.queues = queues.into_iter().map(|queue| (queue, Tally::default())).collect();
@@ -115,7 +115,7 @@ impl Credit {
     }
 
     /// The queues whose prefetch changes.
-    pub(super) fn decide(&mut self, now: Instant, places: u32, rooms: &[Room]) -> Vec<(usize, u16)> {
+    pub(super) fn decide(&mut self, now: Instant, slots: u32, rooms: &[Room]) -> Vec<(usize, u16)> {
         (self.decided, self.changed) = (now, false);
         let now_us = self.micros(now);
         let loads = self.queues.iter_mut().map(|(served, tally)| {
@@ -125,7 +125,7 @@ impl Credit {
             QueueLoad { open: room.open, stuck: room.stuck, ..load }
         });
         let loads: Vec<QueueLoad> = loads.collect();
-        self.prefetch.as_mut().map(|prefetch| prefetch.decide(now_us, places, &loads)).unwrap_or_default()
+        self.prefetch.as_mut().map(|prefetch| prefetch.decide(now_us, slots, &loads)).unwrap_or_default()
     }
 
     fn tally(&mut self, queue: usize) -> &mut Tally {

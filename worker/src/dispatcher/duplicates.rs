@@ -13,20 +13,20 @@ const ANSWERED_MAX: usize = 1024;
 
 /// Message id and body length. Another message with the same id but another length is not a duplicate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct MessageKey {
     pub(super) id: String,
     pub(super) bytes: usize,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Duplicates {
-    in_flight: HashMap<Key, MessageNo>,
+    in_flight: HashMap<MessageKey, MessageNo>,
     /// The redeliveries that wait for a delivery.
     waiting: HashMap<MessageNo, Vec<MessageNo>>,
     answered: VecDeque<blake3::Hash>,
 }
 
-impl Key {
+impl MessageKey {
     /// A message without an id is identified by its body, which contains the ids of its jobs.
     pub(crate) fn of(message_id: Option<&str>, body: &[u8]) -> Self {
         let id = message_id.map_or_else(|| digest("", body).to_string(), str::to_owned);
@@ -43,7 +43,7 @@ pub(crate) fn digest(message_id: &str, body: &[u8]) -> blake3::Hash {
 
 impl Duplicates {
     /// Marks the message as in flight. Returns whether it may go on; a redelivery waits until [`Self::end`] of the delivery before it.
-    pub(super) fn begin(&mut self, message: MessageNo, key: &Key, redelivered: bool) -> bool {
+    pub(super) fn begin(&mut self, message: MessageNo, key: &MessageKey, redelivered: bool) -> bool {
         if redelivered && let Some(first) = self.in_flight.get(key) {
             self.waiting.entry(*first).or_default().push(message);
             return false;
@@ -53,7 +53,7 @@ impl Duplicates {
     }
 
     /// Ends a message. Returns the redeliveries that waited for it.
-    pub(super) fn end(&mut self, message: MessageNo, key: &Key) -> Vec<MessageNo> {
+    pub(super) fn end(&mut self, message: MessageNo, key: &MessageKey) -> Vec<MessageNo> {
         // Another message with the same id may have replaced it.
         if self.in_flight.get(key) == Some(&message) {
             self.in_flight.remove(key);
@@ -89,16 +89,16 @@ mod tests {
     const SECOND: MessageNo = MessageNo(2);
     const THIRD: MessageNo = MessageNo(3);
 
-    fn same() -> Key {
-        Key::of(Some("m"), b"1")
+    fn same() -> MessageKey {
+        MessageKey::of(Some("m"), b"1")
     }
 
     #[test]
     fn messages_without_an_id_do_not_wait_for_one_another() {
         let mut duplicates = Duplicates::default();
-        assert!(duplicates.begin(FIRST, &Key::of(None, b"1"), true));
-        assert!(duplicates.begin(SECOND, &Key::of(None, b"2"), true));
-        assert!(!duplicates.begin(THIRD, &Key::of(None, b"1"), true));
+        assert!(duplicates.begin(FIRST, &MessageKey::of(None, b"1"), true));
+        assert!(duplicates.begin(SECOND, &MessageKey::of(None, b"2"), true));
+        assert!(!duplicates.begin(THIRD, &MessageKey::of(None, b"1"), true));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpufleet_schema::{Failure, JobId, MessageId, Order, topology::Speaker};
 
-use super::{JobNo, Key, MessageNo, QueueLimit};
+use super::{JobNo, MessageKey, MessageNo, QueueLimit};
 use crate::{
     disposition::{Ending, RetryHistory},
     scheduler::{Demand, Event},
@@ -31,7 +31,7 @@ pub(crate) enum Input {
         job: JobNo,
         used_us: Option<u64>,
     },
-    Ended(JobNo, Box<Ended>),
+    Ended(JobNo, Box<AttemptEnd>),
     /// The code that handles a job has panicked.
     JobBroken(JobNo),
     /// The replies and messages of the last portion are confirmed, or will not be.
@@ -99,7 +99,7 @@ impl Input {
 pub(crate) struct Letter {
     /// The index of its queue.
     pub(crate) queue: usize,
-    pub(crate) key: Key,
+    pub(crate) key: MessageKey,
     /// Identifies the message if it comes again. Only of one that was delivered before.
     pub(crate) digest: Option<blake3::Hash>,
     /// A worker, perhaps this one, has received it before.
@@ -154,7 +154,7 @@ pub(crate) struct Subject {
 
 /// How an attempt ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct AttemptEnd {
     pub(crate) ending: Ending,
     /// What it takes of a portion of its list's replies.
     pub(crate) bytes: usize,

@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Instant};
 use tracing::{debug, info, warn};
 
 use super::{
-    Dispatcher, Ended, JobNo, NewJob, Output, Preparation, QueueLimit, Subject, Unfit, orders::Given,
+    AttemptEnd, Dispatcher, JobNo, NewJob, Output, Preparation, QueueLimit, Subject, Unfit, orders::Given,
     output_room::OutputRoom, timers::Timer,
 };
 use crate::{
@@ -55,7 +55,7 @@ enum State {
 struct Slot {
     ticket: Ticket,
     device: DeviceId,
-    kept_max: u64,
+    cache_bytes_max: u64,
     since: Instant,
 }
 
@@ -163,7 +163,8 @@ impl Dispatcher {
         let State::Queued(ticket, Demand { pool, .. }) = self.job(no).state else {
             unreachable!("only jobs in the queue have tickets")
         };
-        let slot = Slot { ticket, device, kept_max: self.scheduler.kept_max(device, pool), since: self.now };
+        let slot =
+            Slot { ticket, device, cache_bytes_max: self.scheduler.cache_bytes_max(device, pool), since: self.now };
         self.tickets.remove(&ticket);
         self.job_mut(no).state = State::AwaitsOrders(slot);
         if self.orders.are_known(self.now, &mut self.timers) {
@@ -177,7 +178,7 @@ impl Dispatcher {
         self.disarm(no);
         self.job_mut(no).state = State::Running(slot);
         self.credit.started(self.message(no.message).letter.queue, slot.since);
-        self.outputs.push(Output::Start { job: no, device: slot.device, kept_max: slot.kept_max });
+        self.outputs.push(Output::Start { job: no, device: slot.device, cache_bytes_max: slot.cache_bytes_max });
         self.watch_list(no.message);
     }
 
@@ -191,9 +192,9 @@ impl Dispatcher {
     }
 
     /// The attempt has ended outside: while the job was being prepared, ran or looked for another worker.
-    pub(super) fn ended(&mut self, no: JobNo, ended: Ended) {
+    pub(super) fn ended(&mut self, no: JobNo, ended: AttemptEnd) {
         let Some(job) = self.find_job(no) else { return };
-        let Ended { ending, bytes, returns, used_us } = ended;
+        let AttemptEnd { ending, bytes, returns, used_us } = ended;
         match job.state {
             State::Preparing | State::Forwarding | State::Storing => {}
             State::Running(slot) => {

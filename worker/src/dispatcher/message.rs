@@ -310,7 +310,7 @@ impl Dispatcher {
             error!(message_id = message.letter.key.id, "handling a job panicked, delivery requeued");
         }
         let (ending, bytes, returns, used_us) = (crate::disposition::Ending::HandedBack, 0, false, None);
-        self.ended(no, super::Ended { ending, bytes, returns, used_us });
+        self.ended(no, super::AttemptEnd { ending, bytes, returns, used_us });
         self.end_without_outcome(no.message, false);
     }
 

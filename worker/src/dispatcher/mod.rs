@@ -35,12 +35,12 @@ use tracing::info;
 use self::{credit::Credit, duplicates::Duplicates, message::Message, orders::Orders, timers::Timers};
 pub(crate) use self::{
     credit::ServedQueue,
-    duplicates::{Key, digest},
-    input::{Decoded, Ended, Input, Letter, NewJob, Preparation, PublishFailure, ReadOrder, Subject},
+    duplicates::{MessageKey, digest},
+    input::{AttemptEnd, Decoded, Input, Letter, NewJob, Preparation, PublishFailure, ReadOrder, Subject},
     output::{Output, Settlement, Unfit},
     queue_limit::QueueLimit,
 };
-use crate::scheduler::{Action, Event, PoolId, Promise, Scheduler, Ticket, prefetch::PrefetchLimits};
+use crate::scheduler::{Action, Event, PoolGuarantee, PoolId, Scheduler, Ticket, prefetch::PrefetchLimits};
 
 /// Identifies a delivery. Numbers are not used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,9 +77,9 @@ pub(crate) struct Dispatcher {
 
 impl Dispatcher {
     /// `mark` is the mark that the worker writes into the log of orders at its start.
-    pub(crate) fn new(now: Instant, worker: WorkerName, mark: MessageId, promises: &[Promise]) -> Self {
+    pub(crate) fn new(now: Instant, worker: WorkerName, mark: MessageId, guarantees: &[PoolGuarantee]) -> Self {
         Self {
-            scheduler: Scheduler::new(promises),
+            scheduler: Scheduler::new(guarantees),
             events: VecDeque::new(),
             tickets: HashMap::new(),
             last_ticket: 0,
@@ -97,7 +97,7 @@ impl Dispatcher {
 
     /// Sets the queues that the worker consumes. Returns the first prefetch of each.
     pub(crate) fn serve(&mut self, limits: PrefetchLimits, queues: Vec<ServedQueue>) -> Vec<u16> {
-        self.credit.serve(limits, queues, self.scheduler.places())
+        self.credit.serve(limits, queues, self.scheduler.slots())
     }
 
     /// Takes all inputs at the time `now`, and appends what has to be done. Takes care of what is due at that time as well.
@@ -118,7 +118,7 @@ impl Dispatcher {
             self.schedule();
         }
         if !self.draining && now >= self.credit.due() {
-            let changes = self.credit.decide(now, self.scheduler.places(), &self.scheduler.rooms());
+            let changes = self.credit.decide(now, self.scheduler.slots(), &self.scheduler.rooms());
             self.outputs.extend(changes.into_iter().map(|(queue, prefetch)| Output::Prefetch(queue, prefetch)));
         }
         std::mem::swap(&mut self.outputs, outputs);
@@ -205,9 +205,9 @@ impl Dispatcher {
             Action::Refuse(ticket, too_large) => {
                 job_of(ticket).into_iter().for_each(|job| self.forward(job, Unfit::TooLarge(too_large)));
             }
-            Action::PassOn(ticket) => job_of(ticket).into_iter().for_each(|job| self.forward(job, Unfit::NoDevice)),
-            Action::HandBack(ticket) => job_of(ticket).into_iter().for_each(|job| self.hand_back(job)),
-            Action::AskBack(device, pool) => self.outputs.push(Output::AskBack(device, pool)),
+            Action::Forward(ticket) => job_of(ticket).into_iter().for_each(|job| self.forward(job, Unfit::NoDevice)),
+            Action::Requeue(ticket) => job_of(ticket).into_iter().for_each(|job| self.hand_back(job)),
+            Action::ReleaseCache(device, pool) => self.outputs.push(Output::ReleaseCache(device, pool)),
         }
     }
 

@@ -5,18 +5,18 @@ use gpufleet_schema::{AttemptState, Failure};
 use super::{JobNo, MessageNo};
 use crate::{
     disposition::Disposition,
-    scheduler::{DeviceId, PoolId, TooLarge},
+    scheduler::{DemandTooLarge, DeviceId, PoolId},
 };
 
 #[derive(Debug)]
 pub(crate) enum Output {
     /// Decode the message and prepare its jobs. The answer is [`super::Input::Decoded`], or that it is unreadable.
     Decode(MessageNo),
-    /// Run the job. Its pool's executor may cache `kept_max` bytes meanwhile.
+    /// Run the job. Its pool's executor may cache `cache_bytes_max` bytes meanwhile.
     Start {
         job: JobNo,
         device: DeviceId,
-        kept_max: u64,
+        cache_bytes_max: u64,
     },
     /// Stop preparing or running the job. A job that is still being prepared needs no answer.
     Cancel(JobNo),
@@ -44,7 +44,7 @@ pub(crate) enum Output {
     /// Consume the queue with this prefetch.
     Prefetch(usize, u16),
     /// Ask the pool's executor to release cached memory.
-    AskBack(DeviceId, PoolId),
+    ReleaseCache(DeviceId, PoolId),
     /// Whether all orders have been read.
     OrdersKnown(bool),
     /// An operator ordered this worker to drain.
@@ -66,5 +66,5 @@ pub(crate) enum Settlement {
 pub(crate) enum Unfit {
     /// The devices that meet its requirements are out of service.
     NoDevice,
-    TooLarge(TooLarge),
+    TooLarge(DemandTooLarge),
 }

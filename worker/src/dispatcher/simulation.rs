@@ -14,7 +14,7 @@ use self::outside::Work;
 use super::{Dispatcher, Input, JobNo, MessageNo, Output, ReadOrder, ServedQueue, Settlement};
 use crate::{
     disposition::{Disposition, RetryHistory},
-    scheduler::{DeviceId, Event, PoolId, Promise, prefetch::PrefetchLimits},
+    scheduler::{DeviceId, Event, PoolGuarantee, PoolId, prefetch::PrefetchLimits},
 };
 
 const STEPS: u64 = 100_000;
@@ -24,7 +24,7 @@ const SEED: &str = "DISPATCHER_SEED";
 
 const POOLS: u32 = 2;
 const DEVICES: u32 = 2;
-const PLACES: u32 = 3;
+const SLOTS: u32 = 3;
 const BYTES: u64 = 100;
 const UNSETTLED_MAX: usize = 40;
 /// After this many steps without faults everything must have ended.
@@ -62,7 +62,7 @@ struct Job {
 
 /// A message as it lies in its queue.
 #[derive(Clone)]
-struct Parcel {
+struct QueuedMessage {
     id: String,
     jobs: Vec<usize>,
     is_list: bool,
@@ -73,8 +73,8 @@ struct Parcel {
 }
 
 /// A message that the worker holds.
-struct Held {
-    parcel: Parcel,
+struct HeldMessage {
+    queued: QueuedMessage,
     connection: u64,
     /// The dispatcher knows that the connection is lost.
     told: bool,
@@ -93,8 +93,8 @@ struct World {
     dispatcher: Dispatcher,
     batch: Vec<Input>,
     jobs: Vec<Job>,
-    queue: VecDeque<Parcel>,
-    held: BTreeMap<MessageNo, Held>,
+    queue: VecDeque<QueuedMessage>,
+    held: BTreeMap<MessageNo, HeldMessage>,
     connection: u64,
     deliveries: u64,
     work: Vec<Work>,
@@ -108,11 +108,11 @@ struct World {
 }
 
 fn new_dispatcher(now: Instant, mark: MessageId) -> Dispatcher {
-    let promises = [Promise::default(), Promise { weight: 2, memory_permille: 250 }];
-    let mut dispatcher = Dispatcher::new(now, "w".parse().unwrap(), mark, &promises);
+    let guarantees = [PoolGuarantee::default(), PoolGuarantee { weight: 2, memory_permille: 250 }];
+    let mut dispatcher = Dispatcher::new(now, "w".parse().unwrap(), mark, &guarantees);
     let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
     for device in (0..DEVICES).map(DeviceId) {
-        inputs.push(Input::Devices(Event::Device { device, places: PLACES, bytes: BYTES }));
+        inputs.push(Input::Devices(Event::Device { device, slots: SLOTS, bytes: BYTES }));
     }
     dispatcher.step(now, &mut inputs, &mut outputs);
     let limits = PrefetchLimits { messages_max: 20, bytes_max: 1 << 30, message_bytes_max: 1 << 10 };
@@ -191,7 +191,7 @@ impl World {
         let is_readable = !self.chance.percent(2);
         let id = MessageId::new().to_string();
         let past = RetryHistory::default();
-        self.queue.push_back(Parcel { id, jobs, is_list, is_readable, deliveries: 0, redelivered: false, past });
+        self.queue.push_back(QueuedMessage { id, jobs, is_list, is_readable, deliveries: 0, redelivered: false, past });
     }
 
     fn pass_time(&mut self, millis_max: u64) {
@@ -225,17 +225,17 @@ impl World {
     /// The broker delivers again whatever is not settled.
     fn lose_connection(&mut self) {
         self.connection += 1;
-        let lost: Vec<Parcel> = self
+        let lost: Vec<QueuedMessage> = self
             .held
             .values()
             .filter(|held| held.connection + 1 == self.connection)
-            .map(|held| held.parcel.clone())
+            .map(|held| held.queued.clone())
             .collect();
-        lost.into_iter().for_each(|parcel| self.redeliver(parcel));
+        lost.into_iter().for_each(|queued| self.redeliver(queued));
     }
 
-    fn redeliver(&mut self, parcel: Parcel) {
-        self.queue.push_front(Parcel { deliveries: parcel.deliveries + 1, redelivered: true, ..parcel });
+    fn redeliver(&mut self, queued: QueuedMessage) {
+        self.queue.push_front(QueuedMessage { deliveries: queued.deliveries + 1, redelivered: true, ..queued });
     }
 
     fn is_live(&self, message: MessageNo) -> bool {
@@ -307,8 +307,8 @@ impl World {
             Output::Settle(message, settlement) => self.settle(message, settlement),
             Output::LookForIdle { message, .. } => self.work.push(Work::Look(message)),
             Output::Prefetch(queue, prefetch) => self.work.push(Work::Subscribe(queue, prefetch)),
-            Output::AskBack(device, pool) => {
-                self.batch.push(Input::Devices(Event::Kept { device, pool, bytes: 0 }));
+            Output::ReleaseCache(device, pool) => {
+                self.batch.push(Input::Devices(Event::Cached { device, pool, bytes: 0 }));
             }
             Output::Count(..) | Output::OrdersKnown(_) => {}
             Output::DrainOrdered => panic!("no operator orders that here"),
@@ -318,11 +318,11 @@ impl World {
     /// Slots and memory are never promised twice.
     fn start(&mut self, job: JobNo, device: u32) {
         let held = &self.held[&job.message];
-        let started = &self.jobs[held.parcel.jobs[job.index]];
+        let started = &self.jobs[held.queued.jobs[job.index]];
         assert!(!held.answered.contains(&job.index), "a job that has an outcome starts again");
         self.work.push(Work::Run { job, device, pool: started.pool, bytes: started.bytes, is_cut: false });
         let here: Vec<u64> = self.work.iter().filter_map(|work| work.bytes_on(device)).collect();
-        assert!(here.len() <= PLACES as usize && here.iter().sum::<u64>() <= BYTES, "{here:?} on one device");
+        assert!(here.len() <= SLOTS as usize && here.iter().sum::<u64>() <= BYTES, "{here:?} on one device");
     }
 
     fn answer(&mut self, message: MessageNo, jobs: Vec<(usize, Disposition)>) {
@@ -339,9 +339,9 @@ impl World {
     fn settle(&mut self, message: MessageNo, settlement: Settlement) {
         let held = self.held.get_mut(&message).expect("only what is held is settled");
         assert!(!std::mem::replace(&mut held.is_settling, true), "settled twice");
-        let jobs = held.parcel.jobs.len();
+        let jobs = held.queued.jobs.len();
         let is_confirmed = held.whole || jobs > 0 && held.published.len() == jobs && held.recorded.len() == jobs;
-        let was_answered = self.answered_ids.contains(&held.parcel.id);
+        let was_answered = self.answered_ids.contains(&held.queued.id);
         if settlement != Settlement::Requeue {
             assert!(is_confirmed || was_answered, "acknowledged before its outcome is confirmed");
         }

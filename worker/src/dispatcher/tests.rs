@@ -8,12 +8,12 @@ use std::{
 use gpufleet_schema::{Command, JobId, MessageId, Order, Priority, Selection, topology::Speaker};
 
 use super::{
-    Decoded, Dispatcher, Ended, Input, JobNo, Key, Letter, MessageNo, NewJob, Output, Preparation, PublishFailure,
-    QueueLimit, ReadOrder, ServedQueue, Settlement, Subject, digest,
+    AttemptEnd, Decoded, Dispatcher, Input, JobNo, Letter, MessageKey, MessageNo, NewJob, Output, Preparation,
+    PublishFailure, QueueLimit, ReadOrder, ServedQueue, Settlement, Subject, digest,
 };
 use crate::{
     disposition::{Disposition, Ending, RetryHistory},
-    scheduler::{Allowed, Demand, DeviceId, Event, PoolId, Promise, prefetch::PrefetchLimits},
+    scheduler::{Allowed, Demand, DeviceId, Event, PoolGuarantee, PoolId, prefetch::PrefetchLimits},
 };
 
 const FIRST: MessageNo = MessageNo(1);
@@ -30,19 +30,19 @@ struct Desk {
 
 impl Desk {
     /// With this many slots, all orders read.
-    fn new(places: u32) -> Self {
-        let mut desk = Self::cut_off(places);
+    fn new(slots: u32) -> Self {
+        let mut desk = Self::cut_off(slots);
         let mark = desk.mark;
         desk.order(Command::Mark { id: mark }, Speaker::Worker, None);
         desk
     }
 
     /// With no order read yet.
-    fn cut_off(places: u32) -> Self {
+    fn cut_off(slots: u32) -> Self {
         let (now, mark) = (Instant::now(), MessageId::new());
-        let dispatcher = Dispatcher::new(now, "w".parse().unwrap(), mark, &[Promise::default()]);
+        let dispatcher = Dispatcher::new(now, "w".parse().unwrap(), mark, &[PoolGuarantee::default()]);
         let mut desk = Self { dispatcher, now, mark, outputs: Vec::new() };
-        desk.tell(Input::Devices(Event::Device { device: DeviceId(0), places, bytes: 100 }));
+        desk.tell(Input::Devices(Event::Device { device: DeviceId(0), slots, bytes: 100 }));
         desk.tell(Input::Devices(Event::ExecutorUp(DeviceId(0), PoolId(0))));
         let limits = PrefetchLimits { messages_max: 8, bytes_max: 1 << 20, message_bytes_max: 1 };
         desk.dispatcher.serve(limits, vec![ServedQueue { pool: PoolId(0), priority: Priority::Normal }]);
@@ -65,7 +65,7 @@ impl Desk {
     fn deliver(&mut self, message: MessageNo, id: &str, redelivered: bool) {
         let letter = Letter {
             queue: 0,
-            key: Key::of(Some(id), b"body"),
+            key: MessageKey::of(Some(id), b"body"),
             digest: redelivered.then(|| digest(id, b"body")),
             redelivered,
             attempt: 1,
@@ -95,7 +95,7 @@ impl Desk {
     }
 
     fn end(&mut self, job: JobNo, ending: Ending, bytes: usize) {
-        self.tell(Input::Ended(job, Box::new(Ended { ending, bytes, returns: bytes > 0, used_us: None })));
+        self.tell(Input::Ended(job, Box::new(AttemptEnd { ending, bytes, returns: bytes > 0, used_us: None })));
     }
 
     /// The jobs that have started since the last question, by their places in their messages.
@@ -294,7 +294,7 @@ fn a_job_expires_while_it_waits_and_not_once_it_runs() {
 fn a_job_is_charged_for_no_more_time_than_it_held_its_slot() {
     let mut desk = Desk::new(1);
     desk.take(FIRST, vec![job()]);
-    let ended = Ended { ending: Ending::Succeeded, bytes: 0, returns: false, used_us: Some(u64::MAX) };
+    let ended = AttemptEnd { ending: Ending::Succeeded, bytes: 0, returns: false, used_us: Some(u64::MAX) };
     desk.tell(Input::Ended(first_of(FIRST), Box::new(ended)));
     assert_eq!(desk.dispatcher.running(), 0);
 }

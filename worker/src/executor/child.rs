@@ -24,7 +24,7 @@ use super::{
         arena::Arena,
         device::{self, Device},
         error::{CudaError, Damage},
-        fault::{self, Seen},
+        fault::{self, FaultOrigin},
         library::DriverLibrary,
         memory::{Chore, DeviceMemory, ReportError},
         pinned::PinnedSegment,
@@ -209,7 +209,7 @@ fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Resu
                 // Without a running job no other thread calls the driver, so this thread has to report the fault.
                 Err(ReportError::Cuda(error)) if error.damage() != Damage::None => {
                     let is_idle = common.memory.arena.usage().is_idle;
-                    let seen = if is_idle { Seen::Idle } else { Seen::BesideJobs };
+                    let seen = if is_idle { FaultOrigin::Idle } else { FaultOrigin::BesideJobs };
                     fault::die(&outgoing, &common.library, error, seen);
                 }
                 Err(error) => eprintln!("could not measure the device memory: {error}"),
@@ -233,7 +233,7 @@ fn run_stream(
         let printing = work.run.prints.then(|| common.printing.begin());
         let (outcome, timings) = match stream.run(common, &work) {
             Ok(ended) => ended,
-            Err(error) => fault::die(outgoing, &common.library, error, Seen::ByJob(work.run.job)),
+            Err(error) => fault::die(outgoing, &common.library, error, FaultOrigin::ByJob(work.run.job)),
         };
         let Work { run, program, segments } = work;
         let job = run.job;
@@ -244,7 +244,7 @@ fn run_stream(
         }
         // Sent before the answer too, because until then the supervisor counts the job's declared memory.
         if let Err(error) = common.tell_memory(|| common.waits.waits(job)) {
-            fault::die(outgoing, &common.library, error, Seen::ByJob(job));
+            fault::die(outgoing, &common.library, error, FaultOrigin::ByJob(job));
         }
         common.waits.ends(job);
         if say(outgoing, &FromExecutor::Finished { job, outcome, timings }).is_err() {

@@ -8,14 +8,14 @@ use std::{
 use gpufleet_schema::{BlobDigest, Failure};
 use gpufleet_transport::BlobStore;
 
-use crate::{blobs, ipc::slab::Slot};
+use crate::{blobs, ipc::slab::StagingMemory};
 
 /// A blob, and its range in the job's memory slot.
 pub(super) type Wanted = (BlobDigest, Range<usize>);
 
 /// A slot that the store writes to while it reads a blob.
 struct Lent {
-    slot: Slot,
+    slot: StagingMemory,
     range: Range<usize>,
 }
 
@@ -30,8 +30,8 @@ impl AsMut<[u8]> for Lent {
 pub(super) async fn fetch(
     store: Option<&BlobStore>,
     wanted: Vec<Wanted>,
-    mut slot: Slot,
-) -> Result<(Slot, Duration), Failure> {
+    mut slot: StagingMemory,
+) -> Result<(StagingMemory, Duration), Failure> {
     if wanted.is_empty() {
         return Ok((slot, Duration::ZERO));
     }

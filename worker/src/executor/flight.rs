@@ -15,9 +15,9 @@ use super::{
     clocks::Clocks,
     loss::{Loss, LostCause},
     outgoing::Outgoing,
-    printer::{Printer, Turn},
+    printer::{PrintPermit, Printer},
     process::ChildProcess,
-    programs::{Code, Key, ProgramLease, Programs},
+    programs::{Code, ProgramKey, ProgramLease, Programs},
 };
 use crate::{
     compiler::{CompileRequest, Compiler, Found},
@@ -26,7 +26,7 @@ use crate::{
         frame::{Frame, FrameError},
         message::{MemoryReport, Run},
         segment::Segment,
-        slab::{Announce, Slab, Slot},
+        slab::{Announce, Slab, StagingMemory},
     },
     scheduler::PoolId,
 };
@@ -82,13 +82,13 @@ pub(super) struct State {
 /// A job sent to the child.
 #[derive(Debug)]
 pub(super) struct Pending {
-    pub answer: oneshot::Sender<Ended>,
-    pub program: Key,
+    pub answer: oneshot::Sender<JobEnd>,
+    pub program: ProgramKey,
     pub entries: Vec<String>,
     /// The turn to print, for a job that may print.
-    pub turn: Option<Turn>,
+    pub turn: Option<PrintPermit>,
     /// Held here as well as in `run`, so that cancelling `run` does not free memory that the child may still write to.
-    pub _slot: Arc<Slot>,
+    pub _slot: Arc<StagingMemory>,
     pub _streams: OwnedSemaphorePermit,
 }
 
@@ -107,7 +107,7 @@ const CATCHES_UP_WITHIN: Duration = Duration::from_millis(200);
 
 /// How a job ended on the child.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum JobEnd {
     Finished { outcome: Result<(), Failure>, timings: Timings },
     Cancelled,
     Lost(Loss),
@@ -236,10 +236,10 @@ impl Shared {
     pub(super) async fn wait(
         self: &Arc<Self>,
         job: u64,
-        ending: oneshot::Receiver<Ended>,
+        ending: oneshot::Receiver<JobEnd>,
         time_limit: Duration,
         cancel: &CancellationToken,
-    ) -> Ended {
+    ) -> JobEnd {
         let deadline = Instant::now() + time_limit;
         let cancel = cancel.clone();
         TimeLimitGuard { shared: Arc::clone(self), job, deadline, cancel, ending: Some(ending) }.ended().await
@@ -282,7 +282,7 @@ struct TimeLimitGuard {
     deadline: Instant,
     cancel: CancellationToken,
     /// Taken once the job has ended.
-    ending: Option<oneshot::Receiver<Ended>>,
+    ending: Option<oneshot::Receiver<JobEnd>>,
 }
 
 /// Waits for a job's end; kills the child if the time limit or a cancellation comes first.
@@ -291,8 +291,8 @@ async fn ended(
     job: u64,
     deadline: Instant,
     cancel: &CancellationToken,
-    ending: &mut oneshot::Receiver<Ended>,
-) -> Ended {
+    ending: &mut oneshot::Receiver<JobEnd>,
+) -> JobEnd {
     let mut until = deadline;
     let cut = loop {
         tokio::select! {
@@ -318,12 +318,12 @@ async fn ended(
     };
     // The listener answers every job before it ends.
     ended.unwrap_or_else(|_| {
-        Ended::Lost(Loss { cause: LostCause::Died, reason: "the executor's listener ended".to_owned() })
+        JobEnd::Lost(Loss { cause: LostCause::Died, reason: "the executor's listener ended".to_owned() })
     })
 }
 
 impl TimeLimitGuard {
-    async fn ended(mut self) -> Ended {
+    async fn ended(mut self) -> JobEnd {
         let ending = self.ending.as_mut().expect("it is taken only at the end");
         let ended = ended(&self.shared, self.job, self.deadline, &self.cancel, ending).await;
         self.ending = None;

@@ -19,14 +19,14 @@ use tokio_util::sync::CancellationToken;
 use super::{
     CudaSpec,
     fetching::fetch,
-    flight::{Announcer, Ended, LatestMemory, Pending, Shared, Stop},
+    flight::{Announcer, JobEnd, LatestMemory, Pending, Shared, Stop},
     link,
     loss::{Loss, RunError, StartError},
     outgoing::Outgoing,
     printer::{Printer, Printout},
     process::KillOnDrop,
-    programs::{Code, Key},
-    staging::{Header, Layout, OutputBytes},
+    programs::{Code, ProgramKey},
+    staging::{BufferHeader, Layout, OutputBytes},
     untrusted,
 };
 use crate::{
@@ -88,7 +88,7 @@ pub struct ExecutorJob<'a> {
     /// The pool in whose queue it waits for a compiler.
     pub pool: PoolId,
     /// The key of its code, if the caller has computed it, because hashing a long program takes as long as a tiny job.
-    pub program: Option<Key>,
+    pub program: Option<ProgramKey>,
     /// Its compiled source, if the caller has compiled it. Otherwise the executor compiles it first.
     pub compiled: Option<&'a Compiled>,
     /// Counted from the moment at which the executor gets the job; waits for its neighbours in the driver do not count. After it the executor
@@ -99,7 +99,7 @@ pub struct ExecutorJob<'a> {
     /// Receives the output of a program that may print. Such jobs run one at a time.
     pub printout: Option<&'a Printout>,
     /// The most memory that the executor may cache while this job runs; see [`MemoryReport`].
-    pub kept_max: u64,
+    pub cache_bytes_max: u64,
     /// The store of the blobs that the task names.
     pub blobs: Option<&'a BlobStore>,
     /// Cancelled when the outcome is no longer needed: a waiting job leaves the queue; a running one is killed with its executor,
@@ -303,7 +303,7 @@ impl Executor {
         let (mut slot, fetched) = shared.unless_over(job.cancel, fetching).await?.map_err(Stop::failed)?;
         let id = shared.next_job();
         let mut run = layout.stage(job.task, compiled, &mut slot, id).map_err(Stop::failed)?;
-        let headers = Header::of(job.task);
+        let headers = BufferHeader::of(job.task);
         let entries = run.launches.iter().map(|launch| launch.symbol.clone()).collect();
         // Always staging first and the stream second, so that a job with a stream waits for nothing.
         let streams = if job.alone { shared.streams_max } else { 1 };
@@ -322,11 +322,11 @@ impl Executor {
             _streams: permit,
         };
         let started = Instant::now();
-        (run.job, run.kept_max, run.prints) = (id, job.kept_max, job.printout.is_some());
+        (run.job, run.cache_bytes_max, run.prints) = (id, job.cache_bytes_max, job.printout.is_some());
         shared.submit(run, pending, code, job.time_limit)?;
         let ended = shared.wait(id, ending, job.time_limit, job.cancel).await;
         match ended {
-            Ended::Finished { outcome, timings } => {
+            JobEnd::Finished { outcome, timings } => {
                 let (launches, device_bytes) = (job.task.launches.len(), shared.device.memory_bytes);
                 let mut timings = untrusted::timings(timings, started.elapsed(), launches, device_bytes);
                 timings.compile_us = compile_us;
@@ -339,8 +339,8 @@ impl Executor {
                     .map_err(|failure| blame(failure, &job.task.program));
                 Ok(Finished { outcome, timings, waited })
             }
-            Ended::Cancelled => Err(Stop::Cancelled),
-            Ended::Lost(loss) => Err(Stop::Lost(loss, true)),
+            JobEnd::Cancelled => Err(Stop::Cancelled),
+            JobEnd::Lost(loss) => Err(Stop::Lost(loss, true)),
         }
     }
 }

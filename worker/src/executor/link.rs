@@ -17,14 +17,14 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    flight::{Cut, Ended, Pending, Shared},
+    flight::{Cut, JobEnd, Pending, Shared},
     loss::{Loss, LostCause},
     process::Exit,
     untrusted,
 };
 use crate::ipc::{
     FromExecutor,
-    frame::{self, FrameError, Header},
+    frame::{self, FrameError, FrameHeader},
     message::Poison,
 };
 
@@ -36,13 +36,13 @@ pub(crate) type Incoming = BufReader<OwnedReadHalf>;
 
 /// The next message of a child; `None` at the end of the socket.
 pub(crate) async fn receive<T: DeserializeOwned>(socket: &mut Incoming) -> Result<Option<T>, FrameError> {
-    let mut header = [0; Header::BYTES];
+    let mut header = [0; FrameHeader::BYTES];
     match socket.read_exact(&mut header).await {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         Err(error) => return Err(error.into()),
     }
-    let mut body = vec![0; Header::parse(header)?.body_bytes];
+    let mut body = vec![0; FrameHeader::parse(header)?.body_bytes];
     socket.read_exact(&mut body).await?;
     Ok(Some(frame::decode(&body)?))
 }
@@ -103,7 +103,7 @@ fn finish(shared: &Shared, job: u64, outcome: Result<(), Failure>, timings: Timi
         shared.printer.end();
     }
     // A cancelled job needs no outcome.
-    drop(pending.answer.send(Ended::Finished { outcome: outcome.map_err(untrusted::failure), timings }));
+    drop(pending.answer.send(JobEnd::Finished { outcome: outcome.map_err(untrusted::failure), timings }));
 }
 
 fn unpinned(shared: &Shared, segment: u32, reason: String) {
@@ -133,9 +133,9 @@ fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit:
             shared.printer.end();
         }
         let ended = match answers.get(&job) {
-            Some(Some(failure)) => Ended::Finished { outcome: Err(failure.clone()), timings: Timings::default() },
-            Some(None) => Ended::Cancelled,
-            None => Ended::Lost(death.loss_of(&pending, &loss, !answers.is_empty())),
+            Some(Some(failure)) => JobEnd::Finished { outcome: Err(failure.clone()), timings: Timings::default() },
+            Some(None) => JobEnd::Cancelled,
+            None => JobEnd::Lost(death.loss_of(&pending, &loss, !answers.is_empty())),
         };
         drop(pending.answer.send(ended));
     }

@@ -41,7 +41,7 @@ pub(super) struct Printer {
 
 /// The right to print in a child.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct PrintPermit {
     printout: Printout,
     _turn: OwnedSemaphorePermit,
 }
@@ -58,13 +58,13 @@ impl Printer {
     }
 
     /// Waits for earlier jobs that may print.
-    pub(super) async fn turn(&self, printout: &Printout) -> Turn {
+    pub(super) async fn turn(&self, printout: &Printout) -> PrintPermit {
         let turn = Arc::clone(&self.turns).acquire_owned().await.expect("the semaphore is never closed");
-        Turn { printout: printout.clone(), _turn: turn }
+        PrintPermit { printout: printout.clone(), _turn: turn }
     }
 
     /// Begins a job's text. Called before the job is sent; text that is already in the pipe belongs to no job and is discarded.
-    pub(super) fn begin(&self, turn: &Turn) {
+    pub(super) fn begin(&self, turn: &PrintPermit) {
         let mut current = self.current();
         self.drain(None);
         *current = Some(turn.printout.clone());

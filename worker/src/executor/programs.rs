@@ -15,7 +15,7 @@ const PRINT_FUNCTION: &str = "vprintf";
 
 /// Identifies a program by a hash of its kind and code. An executor has one device, so the architecture is not part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key(blake3::Hash);
+pub struct ProgramKey(blake3::Hash);
 
 /// The code of a program, sent if the executor does not have it yet.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub(crate) enum Code<'a> {
 /// The programs that one executor holds. The least recently used are evicted first.
 #[derive(Debug)]
 pub(crate) struct Programs {
-    known: LruCache<Key, Known>,
+    known: LruCache<ProgramKey, Known>,
     code_bytes: usize,
     next_id: u32,
 }
@@ -58,7 +58,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    pub(crate) fn key(self) -> Key {
+    pub(crate) fn key(self) -> ProgramKey {
         let mut hasher = blake3::Hasher::new();
         match self {
             Self::Ptx(text) => hasher.update(b"ptx\0").update(text.as_bytes()),
@@ -66,7 +66,7 @@ impl<'a> Code<'a> {
             // One compiler makes both from one source, so an equal cubin means equal PTX.
             Self::Both { cubin, .. } => hasher.update(b"both\0").update(cubin),
         };
-        Key(hasher.finalize())
+        ProgramKey(hasher.finalize())
     }
 
     pub(crate) fn image(self) -> Image {
@@ -123,7 +123,7 @@ impl Default for Programs {
 impl Programs {
     /// Marks the program as in use until [`Programs::release`]. Evictions come before the new program, so programs in use may exceed
     /// the bounds, but never by much.
-    pub(crate) fn acquire(&mut self, key: Key, code: Code<'_>) -> ProgramLease {
+    pub(crate) fn acquire(&mut self, key: ProgramKey, code: Code<'_>) -> ProgramLease {
         if let Some(known) = self.known.get_mut(&key) {
             known.jobs += 1;
             return ProgramLease { id: known.id, is_new: false, forget: Vec::new() };
@@ -141,14 +141,14 @@ impl Programs {
         ProgramLease { id, is_new: true, forget }
     }
 
-    pub(crate) fn release(&mut self, key: Key) {
+    pub(crate) fn release(&mut self, key: ProgramKey) {
         if let Some(known) = self.known.peek_mut(&key) {
             known.jobs = known.jobs.saturating_sub(1);
         }
     }
 
     /// Removes a new program that could not be sent.
-    pub(crate) fn withdraw(&mut self, key: Key) {
+    pub(crate) fn withdraw(&mut self, key: ProgramKey) {
         self.remove(key);
     }
 
@@ -157,7 +157,7 @@ impl Programs {
         self.remove(*oldest)
     }
 
-    fn remove(&mut self, key: Key) -> Option<u32> {
+    fn remove(&mut self, key: ProgramKey) -> Option<u32> {
         let known = self.known.pop(&key)?;
         self.code_bytes -= known.bytes;
         Some(known.id)
@@ -204,7 +204,7 @@ mod tests {
         let mut programs = Programs::default();
         let quarter = "x".repeat(CODE_BYTES_MAX / 4);
         let large = Code::Ptx(&quarter);
-        let keys: Vec<Key> = (0..4).map(|number| Code::Ptx(&number.to_string()).key()).collect();
+        let keys: Vec<ProgramKey> = (0..4).map(|number| Code::Ptx(&number.to_string()).key()).collect();
         for (id, key) in (0..).zip(&keys) {
             assert_eq!(programs.acquire(*key, large), ProgramLease { id, is_new: true, forget: vec![] });
         }

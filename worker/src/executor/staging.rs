@@ -12,7 +12,7 @@ use crate::{
     compiler::Compiled,
     ipc::{
         message::{ArgPlan, BufferPlan, Contents, LaunchPlan, OutputPlan, Run},
-        slab::{Lending, Slot},
+        slab::{Lending, StagingMemory},
     },
 };
 
@@ -31,7 +31,7 @@ pub struct OutputBytes {
 /// Bytes in shared memory.
 #[derive(Clone)]
 pub struct StagedBytes {
-    slot: Arc<Slot>,
+    slot: Arc<StagingMemory>,
     range: Range<usize>,
 }
 
@@ -98,7 +98,7 @@ impl Layout {
         &self,
         task: &Task<'_>,
         compiled: Option<&Compiled>,
-        slot: &mut Slot,
+        slot: &mut StagingMemory,
         job: u64,
     ) -> Result<Run, Failure> {
         let mut buffers = Vec::with_capacity(task.buffers.len());
@@ -121,11 +121,11 @@ impl Layout {
                 place: slot.place(self.offsets[*buffer].expect("every output was given a place")),
             })
             .collect();
-        Ok(Run { job, program: 0, buffers, launches, outputs, kept_max: u64::MAX, prints: false })
+        Ok(Run { job, program: 0, buffers, launches, outputs, cache_bytes_max: u64::MAX, prints: false })
     }
 
     /// The outputs of a successful job.
-    pub(crate) fn outputs(&self, buffers: &[Header], slot: &Arc<Slot>) -> Vec<OutputBytes> {
+    pub(crate) fn outputs(&self, buffers: &[BufferHeader], slot: &Arc<StagingMemory>) -> Vec<OutputBytes> {
         let output = |index: &usize| {
             let buffer = &buffers[*index];
             let start = self.offsets[*index].expect("every output was given a place") as usize;
@@ -142,14 +142,14 @@ impl Layout {
 
 /// A buffer without its bytes.
 #[derive(Debug)]
-pub(crate) struct Header {
+pub(crate) struct BufferHeader {
     name: String,
     dtype: Dtype,
     shape: Vec<u64>,
     bytes: usize,
 }
 
-impl Header {
+impl BufferHeader {
     pub(crate) fn of(task: &Task<'_>) -> Vec<Self> {
         let header = |buffer: &Buffer<'_>| Self {
             name: buffer.name.clone(),
@@ -202,7 +202,7 @@ pub(crate) fn check_memory(task: &Task<'_>) -> Result<(), Failure> {
     }
 }
 
-fn contents(buffer: &Buffer<'_>, offset: Option<u64>, slot: &mut Slot) -> Result<Contents, Failure> {
+fn contents(buffer: &Buffer<'_>, offset: Option<u64>, slot: &mut StagingMemory) -> Result<Contents, Failure> {
     match &buffer.data {
         Data::Zeros => Ok(Contents::Zeros),
         Data::Fill(number) => Ok(Contents::Pattern(element(*number, buffer.dtype, &buffer.name)?)),
@@ -221,7 +221,7 @@ fn element(number: Number, dtype: Dtype, name: &str) -> Result<Vec<u8>, Failure>
     Ok(bytes)
 }
 
-fn copy(inline: &Inline<'_>, buffer: &Buffer<'_>, slot: &mut Slot, offset: usize) -> Result<(), Failure> {
+fn copy(inline: &Inline<'_>, buffer: &Buffer<'_>, slot: &mut StagingMemory, offset: usize) -> Result<(), Failure> {
     let (given, wanted) = (inline.resolved_len(buffer.dtype), size(buffer)? as usize);
     if given != wanted {
         return Err(invalid(format!(

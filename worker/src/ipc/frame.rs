@@ -68,12 +68,12 @@ impl Frame {
 
 /// The header of a frame.
 #[derive(Debug, Clone, Copy)]
-pub struct Header {
+pub struct FrameHeader {
     pub body_bytes: usize,
     pub has_descriptor: bool,
 }
 
-impl Header {
+impl FrameHeader {
     pub const BYTES: usize = HEADER_BYTES;
 
     /// Checks the length before any allocation.
@@ -105,7 +105,7 @@ pub fn read<T: DeserializeOwned>(socket: &UnixStream) -> Result<Option<(T, Optio
         HEADER_BYTES => {}
         _ => (&*socket).read_exact(&mut header[taken..])?,
     }
-    let header = Header::parse(header)?;
+    let header = FrameHeader::parse(header)?;
     if header.has_descriptor != descriptor.is_some() {
         return Err(FrameError::Descriptor);
     }

@@ -106,7 +106,7 @@ pub struct MemoryReport {
     /// The executor's memory for buffers and modules, of jobs and cached.
     pub held: u64,
     /// The part that no job uses.
-    pub kept: u64,
+    pub cached: u64,
     /// The device's free memory according to the driver.
     pub free: u64,
 }
@@ -180,7 +180,7 @@ pub struct Run {
     pub launches: Vec<LaunchPlan>,
     pub outputs: Vec<OutputPlan>,
     /// The most memory that the executor may cache while this job runs.
-    pub kept_max: u64,
+    pub cache_bytes_max: u64,
     /// Its kernels may print. No other such job runs at the same time.
     pub prints: bool,
 }

@@ -52,7 +52,7 @@ pub struct Slab {
 
 /// The memory of one job, released when dropped.
 #[derive(Debug)]
-pub struct Slot {
+pub struct StagingMemory {
     segment: Arc<Segment>,
     id: u32,
     offset: u64,
@@ -108,7 +108,7 @@ impl Slab {
     }
 
     /// Waits for a slot of at least `bytes`. Cancelling only leaves the queue.
-    pub async fn take(&self, bytes: u64) -> Result<Slot, SlabError> {
+    pub async fn take(&self, bytes: u64) -> Result<StagingMemory, SlabError> {
         let class = class(bytes).ok_or(SlabError::TooLarge { bytes })?;
         let units = |bytes| (bytes / SLOT_BYTES_MIN) as u32;
         // Always in this order: a job that holds the shared memory waits only for its own executor.
@@ -120,7 +120,7 @@ impl Slab {
         let share = Share { _units: own.await.expect("the semaphore is never closed"), _large: large };
         let Free { segment, id, offset } = self.shared.free_slot(class)?;
         let share = Arc::new(Mutex::new(Some(share)));
-        Ok(Slot { segment, id, offset, bytes: class, shared: Arc::clone(&self.shared), share })
+        Ok(StagingMemory { segment, id, offset, bytes: class, shared: Arc::clone(&self.shared), share })
     }
 }
 
@@ -170,7 +170,7 @@ impl Shared {
     }
 }
 
-impl Slot {
+impl StagingMemory {
     /// The position of byte `at` of this slot, for the executor.
     pub fn place(&self, at: u64) -> Place {
         Place { segment: self.id, offset: self.offset + at }
@@ -204,7 +204,7 @@ impl Slot {
         unsafe { std::slice::from_raw_parts(self.start().add(range.start), range.len()) }
     }
 
-    /// As [`Slot::bytes`], to write.
+    /// As [`StagingMemory::bytes`], to write.
     pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         assert!(
             range.start <= range.end && range.end <= self.len(),
@@ -236,7 +236,7 @@ impl Drop for Lending {
     }
 }
 
-impl Drop for Slot {
+impl Drop for StagingMemory {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         if self.bytes > CAPACITY_BYTES {

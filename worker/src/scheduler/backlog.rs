@@ -27,79 +27,104 @@ pub(super) struct Backlog {
     credit: [u32; 3],
 }
 
+/// Where a waiting job stands. Valid until the backlog changes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Position {
+    queue: usize,
+    index: usize,
+}
+
 impl Backlog {
     pub(super) fn push(&mut self, ticket: Ticket, demand: Demand) {
         self.queues[index_of(demand.priority)].push_back(BacklogEntry { ticket, demand, passed: 0 });
-    }
-
-    pub(super) fn remove(&mut self, ticket: Ticket) {
-        for queue in &mut self.queues {
-            queue.retain(|waiting| waiting.ticket != ticket);
-        }
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &BacklogEntry> {
-        self.queues.iter().flatten()
-    }
-
-    /// The smallest memory demand among the jobs that could start next.
-    pub(super) fn least(&self) -> Option<u64> {
-        self.queues.iter().flat_map(|queue| queue.iter().take(LOOKAHEAD)).map(|waiting| waiting.demand.bytes).min()
     }
 
     pub(super) fn len(&self) -> usize {
         self.queues.iter().map(VecDeque::len).sum()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.iter().all(VecDeque::is_empty)
+    }
+
     pub(super) fn waiting(&self, priority: Priority) -> usize {
         self.queues[index_of(priority)].len()
     }
 
-    /// Removes the jobs of a priority that do not satisfy `stays`, and returns their tickets.
-    pub(super) fn shed(&mut self, priority: Priority, stays: impl Fn(&BacklogEntry) -> bool) -> Vec<Ticket> {
-        let queue = &mut self.queues[index_of(priority)];
-        let shed = queue.iter().filter(|waiting| !stays(waiting)).map(|waiting| waiting.ticket).collect();
-        queue.retain(stays);
-        shed
+    /// The smallest memory demand among the jobs that could start next.
+    pub(super) fn bytes_min(&self) -> Option<u64> {
+        self.queues.iter().flat_map(|queue| queue.iter().take(LOOKAHEAD)).map(|waiting| waiting.demand.bytes).min()
+    }
+
+    /// The next job for which `place` finds a device: first from a priority with credit, then from any other, so that no device idles
+    /// for the sake of a share.
+    pub(super) fn find<Place>(
+        &self,
+        mut place: impl FnMut(&BacklogEntry) -> Option<Place>,
+    ) -> Option<(Position, Place)> {
+        self.order().into_iter().find_map(|queue| {
+            let mut waiting = self.queues[queue].iter().take(LOOKAHEAD).enumerate();
+            waiting.find_map(|(index, waiting)| Some((Position { queue, index }, place(waiting)?)))
+        })
+    }
+
+    /// Removes the job that [`Self::find`] found, charges its priority, and counts the jobs that it passed.
+    ///
+    /// The first jobs of the earlier priorities count as passed too; otherwise a large job of a low priority would wait for ever behind
+    /// small jobs of a high one.
+    pub(super) fn take(&mut self, Position { queue, index }: Position) -> BacklogEntry {
+        let earlier = self.order().into_iter().take_while(|earlier| *earlier != queue);
+        earlier.for_each(|earlier| self.pass_first(earlier));
+        self.credit = self.credit_after_start(queue);
+        self.queues[queue].iter_mut().take(index).for_each(|passed| passed.passed += 1);
+        self.queues[queue].remove(index).expect("the backlog is unchanged since the search")
     }
 
     /// Records that a job of another pool was started in this pool's turn, because no job of this pool fitted.
     pub(super) fn pass(&mut self) {
-        (0..3).for_each(|queue| self.pass_head(queue));
+        (0..3).for_each(|queue| self.pass_first(queue));
     }
 
-    fn pass_head(&mut self, queue: usize) {
-        if let Some(head) = self.queues[queue].front_mut() {
-            head.passed += 1;
+    /// Removes and returns the jobs that satisfy `leaves`, by priority and then by age.
+    pub(super) fn extract(&mut self, mut leaves: impl FnMut(&BacklogEntry) -> bool) -> Vec<BacklogEntry> {
+        let mut extracted = Vec::new();
+        for queue in &mut self.queues {
+            queue.retain(|waiting| {
+                let leaves = leaves(waiting);
+                extracted.extend(leaves.then_some(*waiting));
+                !leaves
+            });
         }
+        extracted
     }
 
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Ticket> {
-        self.queues.iter_mut().flat_map(|queue| queue.drain(..)).map(|waiting| waiting.ticket)
+    /// The priorities in the order of a search: those with credit first.
+    fn order(&self) -> [usize; 3] {
+        let (credit, mut order) = (self.credit(), [0, 1, 2]);
+        order.sort_by_key(|queue| credit[*queue] == 0);
+        order
     }
 
-    /// Removes the next job that `fits`: first from a priority with credit, then from any other, so that no device idles for the
-    /// sake of a share.
-    pub(super) fn pop(&mut self, mut fits: impl FnMut(&BacklogEntry) -> bool) -> Option<BacklogEntry> {
-        if (0..3).all(|queue| self.credit[queue] == 0 || self.queues[queue].is_empty()) {
-            self.credit = SHARES;
+    /// A new round begins once no priority with waiting jobs has credit.
+    fn credit(&self) -> [u32; 3] {
+        let is_over = (0..3).all(|queue| self.credit[queue] == 0 || self.queues[queue].is_empty());
+        if is_over { SHARES } else { self.credit }
+    }
+
+    /// A start without credit begins a new round for the priorities without credit. A priority whose jobs do not fit keeps its credit.
+    fn credit_after_start(&self, queue: usize) -> [u32; 3] {
+        let mut credit = self.credit();
+        if credit[queue] == 0 {
+            (0..3).filter(|other| self.credit[*other] == 0).for_each(|other| credit[other] = SHARES[other]);
         }
-        let (with_credit, without): (Vec<usize>, Vec<usize>) = (0..3).partition(|queue| self.credit[*queue] > 0);
-        let order = [with_credit, without.clone()].concat();
-        for (turn, queue) in order.iter().copied().enumerate() {
-            let Some(index) = self.queues[queue].iter().take(LOOKAHEAD).position(&mut fits) else { continue };
-            // The earlier priorities had no job that fitted. Their first jobs count as passed too; otherwise a large job of a low priority
-            // would wait for ever behind small jobs of a high one.
-            order[..turn].iter().for_each(|queue| self.pass_head(*queue));
-            if without.contains(&queue) {
-                // Starts a new round for the priorities without credit. A priority whose jobs do not fit keeps its credit.
-                without.into_iter().for_each(|queue| self.credit[queue] = SHARES[queue]);
-            }
-            self.credit[queue] -= 1;
-            self.queues[queue].iter_mut().take(index).for_each(|passed| passed.passed += 1);
-            return self.queues[queue].remove(index);
+        credit[queue] -= 1;
+        credit
+    }
+
+    fn pass_first(&mut self, queue: usize) {
+        if let Some(first) = self.queues[queue].front_mut() {
+            first.passed += 1;
         }
-        None
     }
 }
 
@@ -131,8 +156,10 @@ mod tests {
         Priority::ALL.into_iter().for_each(|priority| push(&mut backlog, 0, priority));
         let mut counts = [0; 3];
         for ticket in 0..starts as u64 {
-            assert!(backlog.pop(|_| false).is_none(), "a device that is full changes nothing");
-            let started = backlog.pop(|waiting| waiting.demand.priority != stuck).unwrap().demand.priority;
+            assert!(backlog.find(|_| None::<()>).is_none());
+            let fits = |waiting: &BacklogEntry| (waiting.demand.priority != stuck).then_some(());
+            let (position, ()) = backlog.find(fits).unwrap();
+            let started = backlog.take(position).demand.priority;
             counts[index_of(started)] += 1;
             push(&mut backlog, ticket, started);
         }

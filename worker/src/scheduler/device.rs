@@ -4,7 +4,7 @@
 //! Only its own pool uses an executor's cached memory. Other pools get it after a release, which takes a moment and is requested only when
 //! a job waits for it.
 
-use super::{Demand, DeviceId, PoolId, Ticket};
+use super::{Demand, DeviceId, PoolId};
 
 #[derive(Debug)]
 pub(super) struct Device {
@@ -12,24 +12,23 @@ pub(super) struct Device {
     pub(super) bytes: u64,
     /// The part of `bytes` that is available for all jobs together. Other processes may use the rest.
     available: u64,
-    pub(super) places: u32,
+    pub(super) slots: u32,
+    slots_taken: u32,
     gone: bool,
-    seats: Vec<Seat>,
-    /// A job that waits for room here. No job that would take this room starts.
-    reserved: Option<(Ticket, Demand)>,
+    executors: Vec<PoolExecutor>,
 }
 
 /// A pool's executor on the device.
 #[derive(Debug, Clone)]
-pub(super) struct Seat {
+pub(super) struct PoolExecutor {
     pub(super) pool: PoolId,
     pub(super) up: bool,
-    pub(super) places_taken: u32,
+    pub(super) slots_taken: u32,
     pub(super) bytes_taken: u64,
     /// The most memory that the executor caches beyond its jobs' declared memory.
-    kept: u64,
-    /// The executor was asked to release it, and has cached nothing new since.
-    was_asked: bool,
+    cached: u64,
+    /// The executor was asked to release its cache, and has cached nothing new since.
+    release_requested: bool,
     /// A job that must run alone runs here.
     pub(super) exclusive: bool,
     /// A job that may print runs here.
@@ -37,39 +36,24 @@ pub(super) struct Seat {
 }
 
 impl Device {
-    pub(super) fn new(id: DeviceId, places: u32, bytes: u64) -> Self {
-        Self { id, bytes, available: bytes, places, gone: false, seats: Vec::new(), reserved: None }
+    pub(super) fn new(id: DeviceId, slots: u32, bytes: u64) -> Self {
+        Self { id, bytes, available: bytes, slots, slots_taken: 0, gone: false, executors: Vec::new() }
     }
 
-    /// Marks an executor as up. A device out of service stays so even if an executor has just started.
-    pub(super) fn seat_up(&mut self, pool: PoolId) {
-        if self.gone {
-            return;
-        }
-        match self.seats.iter_mut().find(|seat| seat.pool == pool) {
-            Some(seat) => seat.up = true,
-            None => self.seats.push(Seat {
-                pool,
-                up: true,
-                places_taken: 0,
-                bytes_taken: 0,
-                kept: 0,
-                was_asked: false,
-                exclusive: false,
-                printing: false,
-            }),
-        }
+    pub(super) fn resize(&mut self, slots: u32, bytes: u64) {
+        (self.slots, self.bytes, self.available) = (slots, bytes, bytes);
     }
 
-    /// Marks an executor as down, and drops a reservation of its pool, because another device may have room sooner.
-    pub(super) fn seat_down(&mut self, pool: PoolId) {
-        self.seats.iter_mut().filter(|seat| seat.pool == pool).for_each(|seat| (seat.up, seat.kept) = (false, 0));
-        self.reserved.take_if(|(_, demand)| demand.pool == pool);
+    pub(super) fn set_available(&mut self, available: u64) {
+        self.available = available.min(self.bytes);
     }
 
-    pub(super) fn give_up(&mut self) {
-        self.seats.iter_mut().for_each(|seat| seat.up = false);
-        self.reserved = None;
+    pub(super) fn available(&self) -> u64 {
+        self.available
+    }
+
+    pub(super) fn retire(&mut self) {
+        self.executors.iter_mut().for_each(|executor| executor.up = false);
         self.gone = true;
     }
 
@@ -77,20 +61,62 @@ impl Device {
         self.gone
     }
 
-    /// The pool's executor, if it is up.
-    pub(super) fn seat(&self, pool: PoolId) -> Option<&Seat> {
-        self.seats.iter().find(|seat| seat.pool == pool && seat.up)
+    /// Marks an executor as up. A device out of service stays so even if an executor has just started.
+    pub(super) fn executor_up(&mut self, pool: PoolId) {
+        if self.gone {
+            return;
+        }
+        match self.find_mut(pool) {
+            Some(executor) => executor.up = true,
+            None => self.executors.push(PoolExecutor::new(pool)),
+        }
     }
 
-    pub(super) fn places_free(&self) -> u32 {
-        self.places.saturating_sub(self.seats.iter().map(|seat| seat.places_taken).sum())
+    pub(super) fn executor_down(&mut self, pool: PoolId) {
+        if let Some(executor) = self.find_mut(pool) {
+            (executor.up, executor.cached) = (false, 0);
+        }
+    }
+
+    /// The pool's executor, if it is up.
+    pub(super) fn executor(&self, pool: PoolId) -> Option<&PoolExecutor> {
+        self.find(pool).filter(|executor| executor.up)
+    }
+
+    pub(super) fn slots_free(&self) -> u32 {
+        self.slots.saturating_sub(self.slots_taken)
+    }
+
+    /// The slots and memory that the pool uses here. They count even if its executor is down, until each job has left.
+    pub(super) fn taken(&self, pool: PoolId) -> (u32, u64) {
+        self.find(pool).map_or((0, 0), |executor| (executor.slots_taken, executor.bytes_taken))
+    }
+
+    pub(super) fn take(&mut self, demand: Demand) {
+        self.slots_taken += 1;
+        let executor = self.executor_mut(demand.pool);
+        executor.slots_taken += 1;
+        executor.bytes_taken += demand.bytes;
+        executor.exclusive |= demand.alone;
+        executor.printing |= demand.prints;
+    }
+
+    pub(super) fn release(&mut self, demand: Demand) {
+        self.slots_taken -= 1;
+        let executor = self.executor_mut(demand.pool);
+        executor.slots_taken -= 1;
+        executor.bytes_taken -= demand.bytes;
+        executor.release_requested = false;
+        // A job that leaves an exclusive executor was the only one there.
+        executor.exclusive = false;
+        executor.printing &= !demand.prints;
     }
 
     /// The additional memory that the pool's jobs can have now.
     pub(super) fn bytes_free(&self, pool: PoolId) -> u64 {
-        match self.kept_by_others(pool) {
+        match self.cached_by_others(pool) {
             0 => self.bytes_unused(),
-            kept => self.available_unused().saturating_sub(kept),
+            cached => self.available_unused().saturating_sub(cached),
         }
     }
 
@@ -98,104 +124,74 @@ impl Device {
     /// the device can offer. Then the job starts even if other processes use the device: the driver decides, so that no job waits for them
     /// for ever.
     pub(super) fn bytes_unused(&self) -> u64 {
-        if self.seats.iter().all(|seat| seat.places_taken == 0) { self.bytes } else { self.available_unused() }
-    }
-
-    fn available_unused(&self) -> u64 {
-        self.available.saturating_sub(self.seats.iter().map(|seat| seat.bytes_taken).sum())
-    }
-
-    fn kept_by_others(&self, pool: PoolId) -> u64 {
-        // Executors report what they cache, and the report may be wrong.
-        let others = self.seats.iter().filter(|seat| seat.pool != pool);
-        others.fold(0, |sum, seat| sum.saturating_add(seat.kept))
+        if self.slots_taken == 0 { self.bytes } else { self.available_unused() }
     }
 
     /// The memory that running jobs and other executors leave for the cache of the pool's executor.
-    pub(super) fn kept_max(&self, pool: PoolId) -> u64 {
-        self.available_unused().saturating_sub(self.kept_by_others(pool))
+    pub(super) fn cache_bytes_max(&self, pool: PoolId) -> u64 {
+        self.available_unused().saturating_sub(self.cached_by_others(pool))
     }
 
-    pub(super) fn resize(&mut self, places: u32, bytes: u64) {
-        (self.places, self.bytes, self.available) = (places, bytes, bytes);
-    }
-
-    pub(super) fn available(&self) -> u64 {
-        self.available
-    }
-
-    pub(super) fn set_available(&mut self, available: u64) {
-        self.available = available.min(self.bytes);
-    }
-
-    pub(super) fn set_kept(&mut self, pool: PoolId, kept: u64) {
-        if let Some(seat) = self.seats.iter_mut().find(|seat| seat.pool == pool && seat.up) {
-            seat.was_asked &= kept <= seat.kept;
-            seat.kept = kept;
+    pub(super) fn set_cached(&mut self, pool: PoolId, cached: u64) {
+        if let Some(executor) = self.find_mut(pool).filter(|executor| executor.up) {
+            executor.release_requested &= cached <= executor.cached;
+            executor.cached = cached;
         }
     }
 
     /// Pools whose executors must release memory so that a job of `pool` gets `bytes`: those with the largest caches, as few as needed,
-    /// without executors that have already released everything.
-    pub(super) fn ask_back(&mut self, pool: PoolId, bytes: u64) -> Vec<PoolId> {
+    /// without executors that were already asked.
+    pub(super) fn caches_to_release(&self, pool: PoolId, bytes: u64) -> Vec<PoolId> {
         let mut missing = bytes.saturating_sub(self.bytes_free(pool));
-        let mut others: Vec<&mut Seat> =
-            self.seats.iter_mut().filter(|seat| seat.pool != pool && seat.kept > 0).collect();
-        others.sort_by_key(|seat| std::cmp::Reverse(seat.kept));
-        let mut asked = Vec::new();
-        for seat in others {
-            if missing == 0 {
-                break;
-            }
-            missing = missing.saturating_sub(seat.kept);
-            if !std::mem::replace(&mut seat.was_asked, true) {
-                asked.push(seat.pool);
-            }
+        let mut others: Vec<&PoolExecutor> =
+            self.executors.iter().filter(|executor| executor.pool != pool && executor.cached > 0).collect();
+        others.sort_by_key(|executor| std::cmp::Reverse(executor.cached));
+        let needed = others.into_iter().take_while(|executor| {
+            let is_needed = missing > 0;
+            missing = missing.saturating_sub(executor.cached);
+            is_needed
+        });
+        needed.filter(|executor| !executor.release_requested).map(|executor| executor.pool).collect()
+    }
+
+    pub(super) fn request_release(&mut self, pool: PoolId) {
+        self.executor_mut(pool).release_requested = true;
+    }
+
+    fn available_unused(&self) -> u64 {
+        self.available.saturating_sub(self.executors.iter().map(|executor| executor.bytes_taken).sum())
+    }
+
+    fn cached_by_others(&self, pool: PoolId) -> u64 {
+        // Executors report what they cache, and the report may be wrong.
+        let others = self.executors.iter().filter(|executor| executor.pool != pool);
+        others.fold(0, |sum, executor| sum.saturating_add(executor.cached))
+    }
+
+    fn find(&self, pool: PoolId) -> Option<&PoolExecutor> {
+        self.executors.iter().find(|executor| executor.pool == pool)
+    }
+
+    fn find_mut(&mut self, pool: PoolId) -> Option<&mut PoolExecutor> {
+        self.executors.iter_mut().find(|executor| executor.pool == pool)
+    }
+
+    fn executor_mut(&mut self, pool: PoolId) -> &mut PoolExecutor {
+        self.find_mut(pool).expect("jobs run and memory is cached only where the pool has an executor")
+    }
+}
+
+impl PoolExecutor {
+    fn new(pool: PoolId) -> Self {
+        Self {
+            pool,
+            up: true,
+            slots_taken: 0,
+            bytes_taken: 0,
+            cached: 0,
+            release_requested: false,
+            exclusive: false,
+            printing: false,
         }
-        asked
-    }
-
-    /// The slots and memory that the pool uses here. They count even if its executor is down, until each job has left.
-    pub(super) fn taken(&self, pool: PoolId) -> (u32, u64) {
-        let seat = self.seats.iter().find(|seat| seat.pool == pool);
-        seat.map_or((0, 0), |seat| (seat.places_taken, seat.bytes_taken))
-    }
-
-    pub(super) fn reservation(&self) -> Option<(Ticket, Demand)> {
-        self.reserved
-    }
-
-    pub(super) fn reserve(&mut self, ticket: Ticket, demand: Demand) {
-        self.reserved = Some((ticket, demand));
-    }
-
-    pub(super) fn is_reserved_for(&self, ticket: Ticket) -> bool {
-        self.reserved.is_some_and(|(reserved, _)| reserved == ticket)
-    }
-
-    pub(super) fn forget_reservation(&mut self, ticket: Ticket) {
-        self.reserved.take_if(|(reserved, _)| *reserved == ticket);
-    }
-
-    pub(super) fn take(&mut self, demand: Demand) {
-        let seat = self.seat_mut(demand.pool);
-        seat.places_taken += 1;
-        seat.bytes_taken += demand.bytes;
-        seat.exclusive |= demand.alone;
-        seat.printing |= demand.prints;
-    }
-
-    pub(super) fn release(&mut self, demand: Demand) {
-        let seat = self.seat_mut(demand.pool);
-        seat.places_taken -= 1;
-        seat.bytes_taken -= demand.bytes;
-        seat.was_asked = false;
-        // A job that leaves an exclusive seat was the only one there.
-        seat.exclusive = false;
-        seat.printing &= !demand.prints;
-    }
-
-    fn seat_mut(&mut self, pool: PoolId) -> &mut Seat {
-        self.seats.iter_mut().find(|seat| seat.pool == pool).expect("jobs start only where their pool has a seat")
     }
 }

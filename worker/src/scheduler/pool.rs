@@ -1,23 +1,23 @@
 //! The scheduler's view of one pool: its weight, its device time and its waiting jobs.
 
-use super::{PoolId, backlog::Backlog, placement::Claim};
+use super::{Demand, PoolId, Ticket, backlog::Backlog, placement::Claim};
 
 /// The guarantees of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Promise {
+pub struct PoolGuarantee {
     /// Its weight in sharing device time with other pools that have work.
     pub weight: u32,
     /// Its guaranteed part of every device's memory, in thousandths. A pool with guaranteed memory also has a slot of its own on every device.
     pub memory_permille: u32,
 }
 
-impl Default for Promise {
+impl Default for PoolGuarantee {
     fn default() -> Self {
         Self { weight: 1, memory_permille: 0 }
     }
 }
 
-impl Promise {
+impl PoolGuarantee {
     /// Its guaranteed memory on a device of this size.
     pub fn bytes(self, device_bytes: u64) -> u64 {
         (u128::from(device_bytes) * u128::from(self.memory_permille.min(PERMILLE)) / u128::from(PERMILLE)) as u64
@@ -45,7 +45,7 @@ const SCALE: u128 = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) id: PoolId,
-    pub(super) promise: Promise,
+    pub(super) guarantee: PoolGuarantee,
     pub(super) backlog: Backlog,
     pub(super) running: u32,
     /// Device time used, divided by weight: the pool with the least is next (stride scheduling over measured time).
@@ -59,10 +59,10 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(id: PoolId, promise: Promise) -> Self {
+    pub(super) fn new(id: PoolId, guarantee: PoolGuarantee) -> Self {
         Self {
             id,
-            promise,
+            guarantee,
             backlog: Backlog::default(),
             running: 0,
             time: 0,
@@ -77,17 +77,18 @@ impl Pool {
     }
 
     pub(super) fn claim(&self) -> Claim {
-        let (running, wanted, recent) = (self.running > 0, self.backlog.least(), self.recent);
-        Claim { pool: self.id, promise: self.promise, running, wanted, recent }
+        // Only guaranteed memory is claimed, so the search for the smallest demand is spared otherwise.
+        let wanted = if self.guarantee.memory_permille > 0 { self.backlog.bytes_min() } else { None };
+        let (running, recent) = (self.running > 0, self.recent);
+        Claim { pool: self.id, guarantee: self.guarantee, running, wanted, recent }
     }
 
-    pub(super) fn is_awake(&self) -> bool {
-        self.running > 0 || self.backlog.len() > 0
-    }
-
-    /// Starts an idle pool at the virtual time of the others, so that it does not save up unused time.
-    pub(super) fn wake(&mut self, now: u128) {
-        self.time = self.time.max(now);
+    /// Adds a waiting job. An idle pool starts at the virtual time of the others, so that it does not save up unused time.
+    pub(super) fn arrive(&mut self, ticket: Ticket, demand: Demand, now: u128) {
+        if self.running == 0 && self.backlog.is_empty() {
+            self.time = self.time.max(now);
+        }
+        self.backlog.push(ticket, demand);
     }
 
     /// Another pool at `time` got this pool's turn, because no job of this pool fitted.
@@ -128,6 +129,6 @@ impl Pool {
     }
 
     fn virtual_time(&self, used_us: u64) -> u128 {
-        u128::from(used_us) * SCALE / u128::from(self.promise.weight.max(1))
+        u128::from(used_us) * SCALE / u128::from(self.guarantee.weight.max(1))
     }
 }

@@ -86,13 +86,13 @@ const PATIENCE_US: u64 = 1_000_000;
 
 impl Prefetch {
     /// The prefetch of this many queues on a worker with this many slots.
-    pub fn new(limits: PrefetchLimits, queues: usize, places: u32) -> Self {
+    pub fn new(limits: PrefetchLimits, queues: usize, slots: u32) -> Self {
         let bytes = limits.message_bytes_max as f64;
         let unknown =
             || Queue { prefetch: 1, jobs: Mean::default(), job_us: Mean::default(), bytes, less_since_us: None };
         let mut prefetch = Self { limits, queues: std::iter::repeat_with(unknown).take(queues).collect() };
-        let idle = QueueLoad { open: places, ..QueueLoad::default() };
-        let targets = prefetch.targets(places, &vec![idle; queues]);
+        let idle = QueueLoad { open: slots, ..QueueLoad::default() };
+        let targets = prefetch.targets(slots, &vec![idle; queues]);
         prefetch.queues.iter_mut().zip(targets).for_each(|(queue, target)| queue.prefetch = target.messages);
         prefetch
     }
@@ -117,18 +117,18 @@ impl Prefetch {
         self.queues[queue].job_us.add(held_us.max(1) as f64);
     }
 
-    /// The queues with a new prefetch at the monotonic time `now_us`. `places` is the number of
+    /// The queues with a new prefetch at the monotonic time `now_us`. `slots` is the number of
     /// jobs that can run at once on this worker.
-    pub fn decide(&mut self, now_us: u64, places: u32, loads: &[QueueLoad]) -> Vec<(usize, u16)> {
-        let targets = self.targets(places, loads);
+    pub fn decide(&mut self, now_us: u64, slots: u32, loads: &[QueueLoad]) -> Vec<(usize, u16)> {
+        let targets = self.targets(slots, loads);
         let queues = self.queues.iter_mut().zip(loads).zip(targets).enumerate();
         queues.filter_map(|(index, ((queue, load), target))| Some((index, queue.step(now_us, load, target)?))).collect()
     }
 
-    fn targets(&self, places: u32, loads: &[QueueLoad]) -> Vec<Target> {
+    fn targets(&self, slots: u32, loads: &[QueueLoad]) -> Vec<Target> {
         let active = loads.iter().filter(|load| load.messages > 0).count().max(1) as f64;
         let max = f64::from(self.limits.messages_max.max(1));
-        let wanted = self.queues.iter().zip(loads).map(|(queue, load)| queue.wanted(places, active, load).min(max));
+        let wanted = self.queues.iter().zip(loads).map(|(queue, load)| queue.wanted(slots, active, load).min(max));
         let wanted: Vec<f64> = wanted.collect();
         // A queue may send its whole prefetch, whether it still needs that much or not.
         let held = self.queues.iter().zip(&wanted).map(|(queue, wanted)| wanted.max(f64::from(queue.prefetch)));
@@ -161,12 +161,12 @@ struct Target {
 
 impl Queue {
     /// The number of messages needed, regardless of their size.
-    fn wanted(&self, places: u32, active: f64, load: &QueueLoad) -> f64 {
+    fn wanted(&self, slots: u32, active: f64, load: &QueueLoad) -> f64 {
         let jobs = self.jobs.value.max(1.0);
         let busy = f64::from(load.running + load.open) / jobs;
         // As many again may fit.
         let stuck = (2.0 * f64::from(load.stuck) / jobs).min(STUCK_MAX);
-        let ahead = self.job_us(load).map_or(1.0, |us| f64::from(places) * AHEAD_US / (us * jobs) / active);
+        let ahead = self.job_us(load).map_or(1.0, |us| f64::from(slots) * AHEAD_US / (us * jobs) / active);
         busy.ceil() + ahead.ceil() + stuck.ceil() + f64::from(load.settling)
     }
 

@@ -1,6 +1,6 @@
 use gpufleet_schema::Priority;
 
-use super::{Action, Allowed, Demand, DeviceId, Event, PoolId, Promise, Room, Scheduler, Ticket, TooLarge};
+use super::{Action, Allowed, Demand, DemandTooLarge, DeviceId, Event, PoolGuarantee, PoolId, Room, Scheduler, Ticket};
 
 mod memory;
 mod sharing;
@@ -24,15 +24,15 @@ fn left(ticket: u64) -> Event {
     Event::Left { ticket: Ticket(ticket), used_us: 1000 }
 }
 
-fn with_device(places: u32, bytes: u64) -> Scheduler {
-    with_pools(&[Promise::default()], places, bytes)
+fn with_device(slots: u32, bytes: u64) -> Scheduler {
+    with_pools(&[PoolGuarantee::default()], slots, bytes)
 }
 
 /// One device, on which every pool's executor is up.
-fn with_pools(promises: &[Promise], places: u32, bytes: u64) -> Scheduler {
-    let mut scheduler = Scheduler::new(promises);
-    scheduler.step(Event::Device { device: DeviceId(0), places, bytes });
-    for pool in 0..promises.len() as u32 {
+fn with_pools(guarantees: &[PoolGuarantee], slots: u32, bytes: u64) -> Scheduler {
+    let mut scheduler = Scheduler::new(guarantees);
+    scheduler.step(Event::Device { device: DeviceId(0), slots, bytes });
+    for pool in 0..guarantees.len() as u32 {
         scheduler.step(Event::ExecutorUp(DeviceId(0), PoolId(pool)));
     }
     scheduler
@@ -71,7 +71,7 @@ fn memory_is_never_promised_twice_and_a_small_job_passes_a_large_one() {
 #[test]
 fn a_job_beyond_every_device_is_refused_with_the_numbers() {
     let mut scheduler = with_device(1, 100);
-    let refused = TooLarge { bytes: 101, device_bytes_max: 100 };
+    let refused = DemandTooLarge { bytes: 101, device_bytes_max: 100 };
     assert_eq!(scheduler.step(Event::Arrived(Ticket(1), demand(101))), [Action::Refuse(Ticket(1), refused)]);
 }
 
@@ -92,7 +92,7 @@ fn a_suspect_runs_alone_even_under_a_steady_stream_of_others() {
 
 #[test]
 fn jobs_that_may_print_take_turns_in_an_executor_and_others_run_beside_them() {
-    let mut scheduler = with_pools(&[Promise::default(); 2], 8, 100);
+    let mut scheduler = with_pools(&[PoolGuarantee::default(); 2], 8, 100);
     let prints = Demand { prints: true, ..demand(1) };
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(1), prints))), [1]);
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(2), prints))), NONE);
@@ -137,9 +137,9 @@ fn nothing_starts_on_a_device_that_is_down_and_work_resumes_when_it_is_back() {
 #[test]
 fn what_only_a_lost_device_could_hold_is_refused() {
     let mut scheduler = with_device(1, 100);
-    scheduler.step(Event::Device { device: DeviceId(1), places: 1, bytes: 1000 });
+    scheduler.step(Event::Device { device: DeviceId(1), slots: 1, bytes: 1000 });
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(1), demand(500)))), NONE);
-    let refused = TooLarge { bytes: 500, device_bytes_max: 100 };
+    let refused = DemandTooLarge { bytes: 500, device_bytes_max: 100 };
     assert_eq!(scheduler.step(Event::DeviceGone(DeviceId(1))), [Action::Refuse(Ticket(1), refused)]);
     assert_eq!(waiting(&scheduler), 0);
 }
@@ -149,8 +149,8 @@ fn draining_hands_back_what_waits_and_what_still_arrives() {
     let mut scheduler = with_device(1, 100);
     scheduler.step(Event::Arrived(Ticket(1), demand(1)));
     scheduler.step(Event::Arrived(Ticket(2), demand(1)));
-    assert_eq!(scheduler.step(Event::Draining), [Action::HandBack(Ticket(2))]);
-    assert_eq!(scheduler.step(Event::Arrived(Ticket(3), demand(1))), [Action::HandBack(Ticket(3))]);
+    assert_eq!(scheduler.step(Event::Draining), [Action::Requeue(Ticket(2))]);
+    assert_eq!(scheduler.step(Event::Arrived(Ticket(3), demand(1))), [Action::Requeue(Ticket(3))]);
     assert!(scheduler.step(left(1)).is_empty());
 }
 
@@ -215,16 +215,16 @@ fn a_large_job_of_low_priority_is_not_passed_for_ever_by_small_ones_of_high() {
 #[test]
 fn a_job_starts_only_where_it_may_and_is_passed_on_when_that_is_gone() {
     let mut scheduler = with_device(1, 100);
-    scheduler.step(Event::Device { device: DeviceId(1), places: 1, bytes: 50 });
+    scheduler.step(Event::Device { device: DeviceId(1), slots: 1, bytes: 50 });
     scheduler.step(Event::ExecutorUp(DeviceId(1), PoolId(0)));
     let second = Demand { allowed: [DeviceId(1)].into_iter().collect(), ..demand(10) };
     assert_eq!(scheduler.step(Event::Arrived(Ticket(1), second)), [Action::Start(Ticket(1), DeviceId(1))]);
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(2), second))), NONE, "device 0 is free and not allowed");
-    let refused = TooLarge { bytes: 60, device_bytes_max: 50 };
+    let refused = DemandTooLarge { bytes: 60, device_bytes_max: 50 };
     let large = Demand { bytes: 60, ..second };
     assert_eq!(scheduler.step(Event::Arrived(Ticket(3), large)), [Action::Refuse(Ticket(3), refused)]);
-    assert_eq!(scheduler.step(Event::DeviceGone(DeviceId(1))), [Action::PassOn(Ticket(2))]);
-    assert_eq!(scheduler.step(Event::Arrived(Ticket(4), second)), [Action::PassOn(Ticket(4))]);
+    assert_eq!(scheduler.step(Event::DeviceGone(DeviceId(1))), [Action::Forward(Ticket(2))]);
+    assert_eq!(scheduler.step(Event::Arrived(Ticket(4), second)), [Action::Forward(Ticket(4))]);
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(5), demand(10)))), [5]);
 }
 
@@ -232,7 +232,7 @@ fn a_job_starts_only_where_it_may_and_is_passed_on_when_that_is_gone() {
 fn room_counts_open_places_and_jobs_that_do_not_fit() {
     let mut scheduler = with_device(4, 100);
     let room = |scheduler: &Scheduler, priority| room(scheduler, 0, priority);
-    assert_eq!(scheduler.places(), 4);
+    assert_eq!(scheduler.slots(), 4);
     assert_eq!(room(&scheduler, Priority::Normal), Room { open: 4, stuck: 0 });
     scheduler.step(Event::Arrived(Ticket(1), demand(80)));
     scheduler.step(Event::Arrived(Ticket(2), demand(30)));
@@ -246,8 +246,8 @@ fn room_counts_open_places_and_jobs_that_do_not_fit() {
 
 #[test]
 fn a_place_that_is_kept_for_a_pool_is_open_to_it_alone() {
-    let promises = [Promise::default(), Promise { weight: 1, memory_permille: 250 }];
-    let mut scheduler = with_pools(&promises, 2, 100);
+    let guarantees = [PoolGuarantee::default(), PoolGuarantee { weight: 1, memory_permille: 250 }];
+    let mut scheduler = with_pools(&guarantees, 2, 100);
     let open = |scheduler: &Scheduler, pool| room(scheduler, pool, Priority::Normal).open;
     assert_eq!((open(&scheduler, 0), open(&scheduler, 1)), (1, 2));
     scheduler.step(Event::Arrived(Ticket(1), demand(10)));
@@ -264,6 +264,6 @@ fn what_is_shed_goes_back_unless_it_must_stay() {
         scheduler.step(Event::Arrived(Ticket(ticket), demand));
     }
     let shed = scheduler.step(Event::Shed(PoolId(0), Priority::Normal));
-    assert_eq!(shed, [Action::HandBack(Ticket(2)), Action::HandBack(Ticket(6))]);
+    assert_eq!(shed, [Action::Requeue(Ticket(2)), Action::Requeue(Ticket(6))]);
     assert_eq!((scheduler.running(), waiting(&scheduler)), (1, 3));
 }

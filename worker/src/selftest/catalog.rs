@@ -8,7 +8,7 @@ use gpufleet_kernels::{
 };
 
 use super::{
-    Checks, Unfit,
+    Checks, SelfTestError,
     runner::{Outcome, Runner},
 };
 use crate::executor::OutputBytes;
@@ -17,7 +17,7 @@ pub(super) async fn check(
     runner: &mut Runner,
     mut emulator: Option<&mut Runner>,
     checks: &mut Checks,
-) -> Result<(), Unfit> {
+) -> Result<(), SelfTestError> {
     let last = if emulator.is_some() { "  emulator difference" } else { "" };
     println!("\n{:<18} {:>6} {:>12}  {:<20}{last}", "kernel", "", "time", "CPU difference");
     for kernel in catalog().iter() {

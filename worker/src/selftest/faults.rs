@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gpufleet_schema::FailureCode;
 
 use super::{
-    Checks, Unfit,
+    Checks, SelfTestError,
     runner::{Outcome, Runner},
     short, tasks,
 };
@@ -13,7 +13,7 @@ use super::{
 /// Long enough for every start of a kernel, short enough to wait for.
 const SHORT_LIMIT: Duration = Duration::from_secs(2);
 
-pub(super) async fn check(runner: &mut Runner, checks: &mut Checks) -> Result<(), Unfit> {
+pub(super) async fn check(runner: &mut Runner, checks: &mut Checks) -> Result<(), SelfTestError> {
     println!("\nFaults");
     let outcome = runner.run(&tasks::writes_nowhere()).await;
     report("illegal memory access", FailureCode::KernelFault, outcome, checks);
@@ -33,7 +33,7 @@ fn report(what: &str, wanted: FailureCode, outcome: Outcome, checks: &mut Checks
 }
 
 /// Replaces the lost executor, and measures how long other jobs on the device would wait.
-async fn recover(runner: &mut Runner, checks: &mut Checks) -> Result<(), Unfit> {
+async fn recover(runner: &mut Runner, checks: &mut Checks) -> Result<(), SelfTestError> {
     let started = Instant::now();
     runner.replace().await?;
     let works = matches!(runner.run(&tasks::nothing(1)).await, Outcome::Done { .. });

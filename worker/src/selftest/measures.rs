@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gpufleet_schema::{Task, Timings};
 
 use super::{
-    Unfit,
+    SelfTestError,
     runner::{Outcome, Runner},
     short, tasks,
 };
@@ -17,7 +17,7 @@ const COPIES: usize = 20;
 const LAUNCHES: u32 = 1000;
 const TINY_JOBS: usize = 2000;
 
-pub(super) async fn print(runner: &mut Runner) -> Result<(), Unfit> {
+pub(super) async fn print(runner: &mut Runner) -> Result<(), SelfTestError> {
     println!("\nCosts");
     let copies = timings(runner, &tasks::copies(COPY_BYTES), COPIES).await?;
     let bandwidth = |us: fn(&Timings) -> u64| {
@@ -44,7 +44,7 @@ pub(super) async fn print(runner: &mut Runner) -> Result<(), Unfit> {
     Ok(())
 }
 
-async fn timings(runner: &mut Runner, task: &Task<'_>, count: usize) -> Result<Vec<Timings>, Unfit> {
+async fn timings(runner: &mut Runner, task: &Task<'_>, count: usize) -> Result<Vec<Timings>, SelfTestError> {
     let mut all = Vec::new();
     for _ in 0..count {
         if let Outcome::Done { timings, .. } = outcome(runner, task).await? {
@@ -54,7 +54,7 @@ async fn timings(runner: &mut Runner, task: &Task<'_>, count: usize) -> Result<V
     Ok(all)
 }
 
-async fn whole_jobs(runner: &mut Runner, task: &Task<'_>, count: usize) -> Result<Vec<Duration>, Unfit> {
+async fn whole_jobs(runner: &mut Runner, task: &Task<'_>, count: usize) -> Result<Vec<Duration>, SelfTestError> {
     let mut all = Vec::new();
     for _ in 0..count {
         let started = Instant::now();
@@ -66,7 +66,7 @@ async fn whole_jobs(runner: &mut Runner, task: &Task<'_>, count: usize) -> Resul
 }
 
 /// Prints a failed run, and leaves it out of the measurement.
-async fn outcome(runner: &mut Runner, task: &Task<'_>) -> Result<Outcome, Unfit> {
+async fn outcome(runner: &mut Runner, task: &Task<'_>) -> Result<Outcome, SelfTestError> {
     let outcome = runner.run(task).await;
     match &outcome {
         Outcome::Done { .. } => {}

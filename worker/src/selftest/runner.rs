@@ -55,7 +55,7 @@ impl Runner {
                 time_limit,
                 alone: false,
                 printout: None,
-                kept_max: u64::MAX,
+                cache_bytes_max: u64::MAX,
                 blobs: None,
                 cancel: &cancel,
             })

@@ -12,7 +12,7 @@ use super::{
     Supervisor,
     arrays::JobOutput,
     clock::{micros, unix_ms},
-    content::{Content, Parcel},
+    content::{Content, RawMessage},
     envelope::Envelope,
     handle::Mail,
     outbox::{Again, Forwarded},
@@ -194,8 +194,8 @@ impl Supervisor {
 
     /// Answers a message that can't be run, at its `reply_to` if its tasks name no client, and keeps it with the reason in the dead-letter queue.
     /// The reply is in the encoding that the message names, else in JSON, which needs no library to read.
-    pub(super) async fn refuse(&self, parcel: &Parcel, failure: Failure) -> Result<(), PublishError> {
-        let Parcel { envelope, body } = parcel;
+    pub(super) async fn refuse(&self, raw: &RawMessage, failure: Failure) -> Result<(), PublishError> {
+        let RawMessage { envelope, body } = raw;
         warn!(
             message_id = envelope.message_id(),
             code = failure.code.name(),

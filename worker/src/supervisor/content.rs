@@ -9,7 +9,7 @@ use super::envelope::Envelope;
 
 /// A message as it was delivered.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct RawMessage {
     pub(super) envelope: Envelope,
     pub(super) body: Vec<u8>,
 }
@@ -17,8 +17,8 @@ pub(super) struct Parcel {
 type Tasks<'a> = Batch<Task<'a>>;
 
 self_cell!(
-    struct Decoded {
-        owner: Arc<Parcel>,
+    struct TasksOfBody {
+        owner: Arc<RawMessage>,
         #[covariant]
         dependent: Tasks,
     }
@@ -27,7 +27,7 @@ self_cell!(
 /// A decoded message.
 pub(super) struct Content {
     pub(super) encoding: Encoding,
-    decoded: Decoded,
+    decoded: TasksOfBody,
 }
 
 /// One job of a decoded message.
@@ -37,8 +37,8 @@ pub(super) struct JobContent {
 }
 
 impl Content {
-    pub(super) fn decode(parcel: Arc<Parcel>, encoding: Encoding) -> Result<Self, DecodeError> {
-        let decoded = Decoded::try_new(parcel, |parcel| encoding.decode_tasks(&parcel.body))?;
+    pub(super) fn decode(raw: Arc<RawMessage>, encoding: Encoding) -> Result<Self, DecodeError> {
+        let decoded = TasksOfBody::try_new(raw, |raw| encoding.decode_tasks(&raw.body))?;
         Ok(Self { encoding, decoded })
     }
 

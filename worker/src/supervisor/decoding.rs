@@ -7,7 +7,7 @@ use gpufleet_schema::{DecodeError, Failure, FailureCode, Task, Verdict};
 
 use super::{
     Supervisor,
-    content::{Content, JobContent, Parcel},
+    content::{Content, JobContent, RawMessage},
     envelope::Envelope,
     handle::Mail,
     preparing::Ready,
@@ -27,13 +27,12 @@ pub(super) enum Begun {
 }
 
 impl Supervisor {
-    pub(super) fn decode(self: &Arc<Self>, message: MessageNo, parcel: Arc<Parcel>) -> Mail {
+    pub(super) fn decode(self: &Arc<Self>, message: MessageNo, raw: Arc<RawMessage>) -> Mail {
         failpoint::reach(Failpoint::BeforeDecode);
         failpoint::reach(Failpoint::Handling);
-        let body_bytes = parcel.body.len();
-        let encoding =
-            parcel.envelope.encoding().expect("the dispatcher has no message of an unknown encoding decoded");
-        let content = match Content::decode(parcel, encoding) {
+        let body_bytes = raw.body.len();
+        let encoding = raw.envelope.encoding().expect("the dispatcher has no message of an unknown encoding decoded");
+        let content = match Content::decode(raw, encoding) {
             Ok(content) => Arc::new(content),
             Err(error) => return Mail::Input(Input::Unreadable(message, Box::new(unreadable(&error)))),
         };

@@ -17,7 +17,7 @@ use tracing::info;
 
 use self::{
     activity::Activity,
-    memory::Memory,
+    memory::DeviceMemory,
     restarter::{Home, Restarter},
     spare::Spare,
 };
@@ -65,7 +65,8 @@ impl DeviceSlot {
             user: config.executor_user.clone(),
             ..ExecutorOptions::new(info.ordinal, config.cuda.clone())
         };
-        let memory = Memory::new(id, places(config), info.memory_bytes, config.pools.len(), Arc::clone(dispatcher));
+        let memory =
+            DeviceMemory::new(id, slots(config), info.memory_bytes, config.pools.len(), Arc::clone(dispatcher));
         let (currents, executors): (Vec<_>, Vec<_>) = config.pools.iter().map(|_| watch::channel(None)).unzip();
         let first: watch::Receiver<_> = executors.first().expect("a worker serves a pool").clone();
         let spare = has_spare(config, &info).then(|| Spare::keep(options.clone(), first, Arc::clone(&memory)));
@@ -200,8 +201,8 @@ impl DeviceSlot {
 }
 
 /// The slots of a device. A pool with guaranteed memory adds a slot of its own, so that the other pools lose none.
-fn places(config: &Config) -> u32 {
-    let own = config.pools.iter().filter(|pool| pool.promise.memory_permille > 0).count();
+fn slots(config: &Config) -> u32 {
+    let own = config.pools.iter().filter(|pool| pool.guarantee.memory_permille > 0).count();
     config.jobs_per_device + own as u32
 }
 

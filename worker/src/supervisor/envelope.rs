@@ -13,9 +13,9 @@ use gpufleet_schema::{
 use gpufleet_transport::{Acker, Death, Delivery, Properties};
 use tokio::time::Instant;
 
-use super::{clock::Received, content::Parcel, intake::TaskQueue};
+use super::{clock::Received, content::RawMessage, intake::TaskQueue};
 use crate::{
-    dispatcher::{Key, Letter, digest},
+    dispatcher::{Letter, MessageKey, digest},
     disposition::RetryHistory,
     forwarding::ForwardingHistory,
     scheduler::PoolId,
@@ -55,7 +55,7 @@ pub(super) struct Envelope {
 }
 
 impl Envelope {
-    pub(super) fn open(delivery: Delivery, queue: TaskQueue) -> Parcel {
+    pub(super) fn open(delivery: Delivery, queue: TaskQueue) -> RawMessage {
         let received = Received::now();
         let (redeliveries, routing_key) = (delivery.delivery_count, delivery.routing_key.clone());
         let redelivered = delivery.redelivered;
@@ -85,7 +85,7 @@ impl Envelope {
             received,
             properties,
         };
-        Parcel { envelope, body }
+        RawMessage { envelope, body }
     }
 
     /// What the dispatcher has to know of the message.
@@ -93,7 +93,7 @@ impl Envelope {
         let readable = self.encoding().and_then(|_| self.reply_to());
         Letter {
             queue,
-            key: Key::of(self.properties.message_id.as_deref(), body),
+            key: MessageKey::of(self.properties.message_id.as_deref(), body),
             digest: self.redelivered.then(|| digest(self.message_id(), body)),
             redelivered: self.redelivered,
             attempt: self.attempt,

@@ -1,15 +1,17 @@
 //! Caches the device memory of programs and whether they can print, by their code, because scanning a long text for every tiny job
 //! would cost more than the job.
 
-use std::collections::HashMap;
+use std::num::NonZero;
+
+use lru::LruCache;
 
 use crate::{
-    executor::{Code, Key},
-    shared_state::{Locked, SharedState},
+    executor::{Code, ProgramKey},
+    shared_state::SharedState,
 };
 
 /// Many times the programs of an executor; each entry takes some tens of bytes.
-const ENTRIES_MAX: usize = 1024;
+const ENTRIES_MAX: NonZero<usize> = NonZero::new(1024).expect("the constant is not zero");
 
 /// Properties of a program, read from its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,53 +22,26 @@ pub(super) struct Footprint {
     pub(super) prints: bool,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Footprints {
-    state: SharedState<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    known: HashMap<Key, Known>,
-    clock: u64,
-}
-
+/// The footprints of the programs used last.
 #[derive(Debug)]
-struct Known {
-    footprint: Footprint,
-    used: u64,
-}
+pub(super) struct Footprints(SharedState<LruCache<ProgramKey, Footprint>>);
 
 impl Footprints {
     /// The footprint of `code`, whose key is `key`.
-    pub(super) fn of(&self, key: Key, code: Code<'_>) -> Footprint {
-        if let Some(footprint) = self.state().find(key) {
-            return footprint;
+    pub(super) fn of(&self, key: ProgramKey, code: Code<'_>) -> Footprint {
+        if let Some(footprint) = self.0.lock().get(&key) {
+            return *footprint;
         }
+        // Scanned without the lock: threads with the same new program may all scan it.
         let footprint = Footprint { bytes: code.device_bytes(), prints: code.prints() };
-        self.state().remember(key, footprint);
+        self.0.lock().put(key, footprint);
         footprint
-    }
-
-    fn state(&self) -> Locked<'_, State> {
-        self.state.lock()
     }
 }
 
-impl State {
-    fn find(&mut self, key: Key) -> Option<Footprint> {
-        self.clock += 1;
-        let known = self.known.get_mut(&key)?;
-        known.used = self.clock;
-        Some(known.footprint)
-    }
-
-    fn remember(&mut self, key: Key, footprint: Footprint) {
-        if self.known.len() >= ENTRIES_MAX {
-            let oldest = self.known.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| *key);
-            oldest.and_then(|oldest| self.known.remove(&oldest));
-        }
-        self.known.insert(key, Known { footprint, used: self.clock });
+impl Default for Footprints {
+    fn default() -> Self {
+        Self(SharedState::new(LruCache::new(ENTRIES_MAX)))
     }
 }
 
@@ -82,12 +57,12 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(of(text), Footprint { bytes: 65536 + text.len() as u64, prints: false });
         }
-        for number in 0..2 * ENTRIES_MAX {
+        for number in 0..2 * ENTRIES_MAX.get() {
             of(&number.to_string());
             of(text);
         }
-        let mut state = footprints.state();
-        assert_eq!(state.known.len(), ENTRIES_MAX);
-        assert!(state.find(Code::Ptx(text).key()).is_some(), "it was used all the time");
+        let known = footprints.0.lock();
+        assert_eq!(known.len(), ENTRIES_MAX.get());
+        assert!(known.contains(&Code::Ptx(text).key()), "it was used all the time");
     }
 }

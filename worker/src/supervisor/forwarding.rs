@@ -15,7 +15,7 @@ use crate::{
     blobs,
     disposition::Ending,
     forwarding::{Candidate, Destination, ForwardingHistory, Need, Outlook, choose, describe, wait},
-    scheduler::{Allowed, TooLarge},
+    scheduler::{Allowed, DemandTooLarge},
 };
 
 impl Supervisor {
@@ -64,12 +64,12 @@ impl Supervisor {
     /// slightly more free memory.
     pub(super) async fn too_large(
         &self,
-        too_large: TooLarge,
+        too_large: DemandTooLarge,
         task: &Task<'_>,
         needs_store: bool,
         envelope: &Envelope,
     ) -> Ending {
-        let TooLarge { bytes, device_bytes_max } = too_large;
+        let DemandTooLarge { bytes, device_bytes_max } = too_large;
         let buffers = task.device_bytes().expect("the check has added them up");
         let requires = task.needs();
         let allowed = self.allowed(&requires);

@@ -8,21 +8,21 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    content::{Content, Parcel},
+    content::{Content, RawMessage},
     decoding::Begun,
     preparing::Ready,
     running::Attempt,
 };
 use crate::{
-    dispatcher::{Decoded, Dispatcher, Ended, Input, JobNo, Letter, MessageNo},
-    scheduler::{DeviceId, Event, PoolId, Promise},
+    dispatcher::{AttemptEnd, Decoded, Dispatcher, Input, JobNo, Letter, MessageNo},
+    scheduler::{DeviceId, Event, PoolGuarantee, PoolId},
     shared_state::{Locked, SharedState},
 };
 
 /// What reaches the shell: inputs of the dispatcher, some with what only the shell needs.
 pub(super) enum Mail {
     Input(Input),
-    Delivered(Arc<Parcel>, Box<Letter>),
+    Delivered(Arc<RawMessage>, Box<Letter>),
     Decoded {
         message: MessageNo,
         content: Arc<Content>,
@@ -30,7 +30,7 @@ pub(super) enum Mail {
         decoded: Decoded,
     },
     Prepared(JobNo, Ready),
-    Ended(JobNo, Attempt, Box<Ended>),
+    Ended(JobNo, Attempt, Box<AttemptEnd>),
     /// Settlements were sent, each of them as in [`Input::Settled`].
     Settled(Vec<(MessageNo, Option<blake3::Hash>)>),
     /// Answered once no message is left.
@@ -44,7 +44,7 @@ pub(super) struct DispatcherHandle {
     /// Only the shell changes it. Others read it for metrics and heartbeats.
     dispatcher: SharedState<Dispatcher>,
     mail: mpsc::UnboundedSender<Mail>,
-    asked_back: SharedState<HashMap<(DeviceId, PoolId), Arc<Notify>>>,
+    release_requests: SharedState<HashMap<(DeviceId, PoolId), Arc<Notify>>>,
 }
 
 impl DispatcherHandle {
@@ -52,11 +52,11 @@ impl DispatcherHandle {
     pub(super) fn new(
         worker: WorkerName,
         mark: MessageId,
-        pools: &[Promise],
+        pools: &[PoolGuarantee],
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Mail>) {
         let (mail, received) = mpsc::unbounded_channel();
         let dispatcher = SharedState::new(Dispatcher::new(Instant::now(), worker, mark, pools));
-        (Arc::new(Self { dispatcher, mail, asked_back: SharedState::default() }), received)
+        (Arc::new(Self { dispatcher, mail, release_requests: SharedState::default() }), received)
     }
 
     pub(super) fn dispatcher(&self) -> Locked<'_, Dispatcher> {
@@ -138,13 +138,13 @@ impl DispatcherHandle {
     }
 
     /// Notified when the pool's executor on the device must release cached memory.
-    pub(super) fn asked_back(&self, device: DeviceId, pool: PoolId) -> Arc<Notify> {
-        Arc::clone(self.asked_back.lock().entry((device, pool)).or_default())
+    pub(super) fn release_request(&self, device: DeviceId, pool: PoolId) -> Arc<Notify> {
+        Arc::clone(self.release_requests.lock().entry((device, pool)).or_default())
     }
 
     /// Asks every executor on the device to release cached memory, because another executor finds too little to start.
     pub(super) fn ask_all_back(&self, device: DeviceId) {
-        let asked = self.asked_back.lock();
+        let asked = self.release_requests.lock();
         asked.iter().filter(|((of, _), _)| *of == device).for_each(|(_, asked)| asked.notify_one());
     }
 }
@@ -154,10 +154,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn all_executors_of_one_device_can_be_asked_back() {
-        let (handle, _mail) = DispatcherHandle::new("w".parse().unwrap(), MessageId::new(), &[Promise::default()]);
+    async fn all_executors_of_one_device_can_be_asked_to_release_memory() {
+        let (handle, _mail) =
+            DispatcherHandle::new("w".parse().unwrap(), MessageId::new(), &[PoolGuarantee::default()]);
         let [here, also_here, elsewhere] =
-            [(0, 0), (0, 1), (1, 0)].map(|(device, pool)| handle.asked_back(DeviceId(device), PoolId(pool)));
+            [(0, 0), (0, 1), (1, 0)].map(|(device, pool)| handle.release_request(DeviceId(device), PoolId(pool)));
         handle.ask_all_back(DeviceId(0));
         here.notified().await;
         also_here.notified().await;

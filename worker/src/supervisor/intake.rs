@@ -61,9 +61,9 @@ impl TaskQueue {
     pub(super) fn pass_to(self, dispatcher: Arc<DispatcherHandle>) -> impl FnMut(Incoming) + Send + 'static {
         move |incoming| match incoming {
             Incoming::Delivery(delivery) => {
-                let parcel = Envelope::open(delivery, self.clone());
-                let letter = parcel.envelope.letter(self.index, &parcel.body);
-                dispatcher.send(Mail::Delivered(Arc::new(parcel), Box::new(letter)));
+                let raw = Envelope::open(delivery, self.clone());
+                let letter = raw.envelope.letter(self.index, &raw.body);
+                dispatcher.send(Mail::Delivered(Arc::new(raw), Box::new(letter)));
             }
             Incoming::Interrupted { reason } => {
                 warn!(pool = %self.pool, priority = %self.priority, reason, "consumer interrupted");

@@ -133,9 +133,9 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let ready = ReadyFile::withdrawn(config.ready_file.clone())?;
     let metrics = Arc::new(Metrics::new(&config));
     let exposition = Exposition::begin(config.metrics, &metrics).await?;
-    let promises: Vec<_> = config.pools.iter().map(|pool| pool.promise).collect();
+    let guarantees: Vec<_> = config.pools.iter().map(|pool| pool.guarantee).collect();
     let mark = MessageId::new();
-    let (dispatcher, mail) = DispatcherHandle::new(config.name.clone(), mark, &promises);
+    let (dispatcher, mail) = DispatcherHandle::new(config.name.clone(), mark, &guarantees);
     let store = start::store(&config.cache)?;
     let blobs = tokio::select! {
         blobs = start::blobs(config.blobs.as_deref()) => blobs?,

@@ -17,7 +17,7 @@ use tracing::{trace, warn};
 use super::{
     Supervisor,
     clock::{micros, unix_ms},
-    content::Parcel,
+    content::RawMessage,
     envelope::Envelope,
     owed::is_refusal,
 };
@@ -176,15 +176,15 @@ impl Supervisor {
     }
 
     /// Publishes the whole message again as a copy with a header that counts its deliveries.
-    pub(super) async fn publish_copy(&self, parcel: &Parcel) -> Result<(), PublishError> {
-        let Parcel { envelope, body } = parcel;
+    pub(super) async fn publish_copy(&self, raw: &RawMessage) -> Result<(), PublishError> {
+        let RawMessage { envelope, body } = raw;
         self.publish_owed(envelope, self.copy(TASKS, envelope, envelope.forwarding, body.clone())).await
     }
 
     /// The same after a delay, for a job whose device class has lost its last worker. The loss does not mean that workers disagree, so the
     /// forwarding count starts again.
-    pub(super) async fn publish_stranded(&self, parcel: &Parcel) -> Result<(), PublishError> {
-        let Parcel { envelope, body } = parcel;
+    pub(super) async fn publish_stranded(&self, raw: &RawMessage) -> Result<(), PublishError> {
+        let RawMessage { envelope, body } = raw;
         let history = ForwardingHistory { forwards: 0, ..envelope.forwarding };
         self.publish_owed(envelope, self.copy(retry_rung(2).name, envelope, history, body.clone())).await
     }

@@ -23,7 +23,7 @@ use crate::{
     compiler::{CompileRequest, Compiled, Compiler, Origin, Target},
     config::PoolSpec,
     disposition::Ending,
-    executor::{self, Code, Key},
+    executor::{self, Code, ProgramKey},
     scheduler::{Allowed, Demand, PoolId},
 };
 
@@ -37,7 +37,7 @@ pub(super) struct Ready {
     pub(super) time_limit: Duration,
     pub(super) demand: Demand,
     /// The key of its program, if all devices that it may use take the same code.
-    pub(super) program: Option<Key>,
+    pub(super) program: Option<ProgramKey>,
     pub(super) programs: Programs,
 }
 
@@ -194,7 +194,7 @@ impl Supervisor {
 }
 
 /// The code for the executors of the devices that the job may use: one, or one for each target.
-fn codes<'a>(program: &'a Program<'_>, programs: &'a Programs) -> Result<Vec<(Key, Code<'a>)>, Ending> {
+fn codes<'a>(program: &'a Program<'_>, programs: &'a Programs) -> Result<Vec<(ProgramKey, Code<'a>)>, Ending> {
     let code = |compiled| {
         let code = executor::code(program, compiled).map_err(Ending::Failed)?;
         Ok((code.key(), code))

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     blobs,
-    dispatcher::{Ended, Input, JobNo, Unfit},
+    dispatcher::{AttemptEnd, Input, JobNo, Unfit},
     disposition::Ending,
     executor::{Executor, ExecutorJob, Finished, LostCause, Printout, RunError},
     failpoint::{self, Failpoint},
@@ -37,7 +37,7 @@ pub(super) struct Attempt {
 }
 
 /// How an executor ended a job.
-struct Run {
+struct ExecutorResult {
     ending: Ending,
     outputs: Vec<JobOutput>,
     timings: Timings,
@@ -60,7 +60,7 @@ impl Attempt {
         let bytes = self.outputs.iter().map(JobOutput::inline_bytes).sum::<usize>() + printed_bytes;
         let returns = !self.outputs.is_empty() || self.printed.is_some();
         let bytes = bytes + failure_bytes(&ending);
-        Mail::Ended(job, self, Box::new(Ended { ending, bytes, returns, used_us }))
+        Mail::Ended(job, self, Box::new(AttemptEnd { ending, bytes, returns, used_us }))
     }
 }
 
@@ -71,14 +71,14 @@ impl Supervisor {
         job: JobNo,
         ready: Ready,
         device: DeviceId,
-        kept_max: u64,
+        cache_bytes_max: u64,
         cancel: &CancellationToken,
     ) -> Mail {
         // Others of its kind may have run while it waited.
         if let Err(ending) = self.check_quarantine(ready.envelope().pool_id, ready.task()) {
             return Attempt::default().ended(job, ending);
         }
-        let (mut attempt, mut ending, mut used_us) = self.run(&ready, device, kept_max, cancel).await;
+        let (mut attempt, mut ending, mut used_us) = self.run(&ready, device, cache_bytes_max, cancel).await;
         if self.blobs.is_some() && ready.task().large_outputs == LargeOutputs::Blob && !attempt.outputs.is_empty() {
             // Others can use the slot meanwhile.
             self.dispatcher.tell(Input::Stopped { job, used_us: used_us.take() });
@@ -107,7 +107,7 @@ impl Supervisor {
         &self,
         job: &Ready,
         device: DeviceId,
-        kept_max: u64,
+        cache_bytes_max: u64,
         cancel: &CancellationToken,
     ) -> (Attempt, Ending, Option<u64>) {
         let (task, envelope) = (job.task(), job.envelope());
@@ -125,20 +125,21 @@ impl Supervisor {
             time_limit: job.time_limit,
             alone,
             printout: printout.as_ref(),
-            kept_max,
+            cache_bytes_max,
             blobs: self.blobs.as_ref(),
             cancel,
         };
         debug!(job_id = %task.job_id, attempt = envelope.attempt, device = ran_on.device, "job started");
         let started_ms = unix_ms();
         let mut running = pin!(run_on(slot.executor(pool), on_device));
-        let Run { ending, outputs, mut timings, is_deadly } = match timeout(START_TOLD_AFTER, &mut running).await {
-            Ok(run) => run,
-            Err(_still_running) => {
-                self.tell_started(task, envelope, &ran_on, started_ms);
-                running.await
-            }
-        };
+        let ExecutorResult { ending, outputs, mut timings, is_deadly } =
+            match timeout(START_TOLD_AFTER, &mut running).await {
+                Ok(run) => run,
+                Err(_still_running) => {
+                    self.tell_started(task, envelope, &ran_on, started_ms);
+                    running.await
+                }
+            };
         if is_deadly {
             self.blame(pool, task);
         }
@@ -170,7 +171,7 @@ impl Supervisor {
     }
 }
 
-async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>) -> Run {
+async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>) -> ExecutorResult {
     let alone = job.alone;
     let result = match executor {
         Some(executor) => executor.run(job).await,
@@ -199,10 +200,10 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>) -> Run {
         }
     };
     timings.wait_us = micros(waited);
-    Run { ending, outputs, timings, is_deadly }
+    ExecutorResult { ending, outputs, timings, is_deadly }
 }
 
-/// What a job's pool is charged for, where it is known: its work, and its wait for staging memory and for its blobs in a place that
+/// What a job's pool is charged for, where it is known: its work, and its wait for staging memory and for its blobs in a slot that
 /// others could have had.
 fn charge(timings: &Timings) -> Option<u64> {
     let held_us = timings.wait_us.saturating_add(timings.fetch_us);
@@ -248,6 +249,6 @@ mod tests {
         let timings = |total_us, wait_us| Timings { total_us, wait_us, fetch_us: 7, ..Timings::default() };
         assert_eq!(charge(&timings(1_000, 500)), Some(1_507));
         assert_eq!(charge(&timings(u64::MAX, 1)), Some(u64::MAX), "an executor may say anything");
-        assert_eq!(charge(&timings(0, 500)), None, "then it pays for as long as the place was held");
+        assert_eq!(charge(&timings(0, 500)), None, "then it pays for as long as the slot was held");
     }
 }

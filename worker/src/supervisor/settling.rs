@@ -5,26 +5,26 @@ use std::sync::Arc;
 use gpufleet_transport::{Acker, SettleError, Settled};
 use tracing::warn;
 
-use super::{Supervisor, content::Parcel, handle::Mail};
+use super::{Supervisor, content::RawMessage, handle::Mail};
 use crate::dispatcher::{MessageNo, digest};
 
 impl Supervisor {
     /// Acknowledges the messages with as few frames as possible.
-    pub(super) async fn acknowledge(&self, messages: Vec<(MessageNo, Arc<Parcel>)>) -> Mail {
-        let ackers: Vec<&Acker> = messages.iter().map(|(_, parcel)| &parcel.envelope.acker).collect();
+    pub(super) async fn acknowledge(&self, messages: Vec<(MessageNo, Arc<RawMessage>)>) -> Mail {
+        let ackers: Vec<&Acker> = messages.iter().map(|(_, raw)| &raw.envelope.acker).collect();
         let results = Acker::ack_all(&ackers).await;
         let each = messages.iter().zip(results);
-        Mail::Settled(each.map(|((message, parcel), result)| (*message, self.unreached(parcel, result))).collect())
+        Mail::Settled(each.map(|((message, raw), result)| (*message, self.unreached(raw, result))).collect())
     }
 
-    pub(super) async fn requeue(&self, message: MessageNo, parcel: &Parcel) -> Mail {
-        let result = parcel.envelope.acker.requeue().await;
-        Mail::Settled(vec![(message, self.unreached(parcel, result))])
+    pub(super) async fn requeue(&self, message: MessageNo, raw: &RawMessage) -> Mail {
+        let result = raw.envelope.acker.requeue().await;
+        Mail::Settled(vec![(message, self.unreached(raw, result))])
     }
 
     /// The digest of a message whose settlement did not reach the broker.
-    fn unreached(&self, parcel: &Parcel, result: Result<Settled, SettleError>) -> Option<blake3::Hash> {
-        let Parcel { envelope, body } = parcel;
+    fn unreached(&self, raw: &RawMessage, result: Result<Settled, SettleError>) -> Option<blake3::Hash> {
+        let RawMessage { envelope, body } = raw;
         let message_id = envelope.message_id();
         match result {
             Ok(Settled::Sent) => return None,

@@ -21,14 +21,14 @@ use tracing::debug;
 use super::{
     Supervisor,
     answering::Concluded,
-    content::{Content, Parcel},
+    content::{Content, RawMessage},
     decoding::Begun,
     handle::{DispatcherHandle, Mail},
     preparing::Ready,
     running::Attempt,
 };
 use crate::{
-    dispatcher::{Ended, Input, JobNo, MessageNo, Output, PublishFailure, Settlement, Unfit},
+    dispatcher::{AttemptEnd, Input, JobNo, MessageNo, Output, PublishFailure, Settlement, Unfit},
     disposition::{Disposition, Ending},
     scheduler::DeviceId,
     shared_state::AbortOnPanic,
@@ -43,7 +43,7 @@ pub(super) struct Shell {
     supervisor: Arc<Supervisor>,
     handle: Arc<DispatcherHandle>,
     mail: mpsc::UnboundedReceiver<Mail>,
-    messages: HashMap<MessageNo, Held>,
+    messages: HashMap<MessageNo, HeldMessage>,
     deliveries: u64,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
@@ -58,8 +58,8 @@ pub(super) struct Shell {
 }
 
 /// A message that is here.
-struct Held {
-    parcel: Arc<Parcel>,
+struct HeldMessage {
+    raw: Arc<RawMessage>,
     /// The dispatcher knows that its channel is closed.
     is_lost: bool,
     content: Option<Arc<Content>>,
@@ -134,10 +134,10 @@ impl Shell {
     fn open(&mut self, mail: Mail) {
         match mail {
             Mail::Input(input) => self.put(input),
-            Mail::Delivered(parcel, letter) => {
+            Mail::Delivered(raw, letter) => {
                 self.deliveries += 1;
                 let message = MessageNo(self.deliveries);
-                self.messages.insert(message, Held { parcel, is_lost: false, content: None, jobs: Vec::new() });
+                self.messages.insert(message, HeldMessage { raw, is_lost: false, content: None, jobs: Vec::new() });
                 self.put(Input::Delivered(message, letter));
             }
             Mail::Decoded { message, content, begun, decoded } => {
@@ -191,7 +191,7 @@ impl Shell {
     fn put(&mut self, input: Input) {
         if let Some(message) = input.message() {
             if let Some(held) = self.messages.get_mut(&message)
-                && !held.parcel.envelope.is_live()
+                && !held.raw.envelope.is_live()
                 && !mem::replace(&mut held.is_lost, true)
                 && !matches!(input, Input::Delivered(..) | Input::Settled { .. })
             {
@@ -221,28 +221,28 @@ impl Shell {
     fn perform(&mut self, output: Output) {
         match output {
             Output::Decode(message) => {
-                let (supervisor, parcel) = (Arc::clone(&self.supervisor), self.parcel(message));
-                let is_brief = parcel.body.len() <= BRIEF_BYTES;
-                self.work(is_brief, Input::Broken(message), async move { supervisor.decode(message, parcel) });
+                let (supervisor, raw) = (Arc::clone(&self.supervisor), self.raw(message));
+                let is_brief = raw.body.len() <= BRIEF_BYTES;
+                self.work(is_brief, Input::Broken(message), async move { supervisor.decode(message, raw) });
             }
-            Output::Start { job, device, kept_max } => self.start(job, device, kept_max),
+            Output::Start { job, device, cache_bytes_max } => self.start(job, device, cache_bytes_max),
             Output::Cancel(job) => self.with_job(job, |held| held.cancel.cancel()),
             Output::Forward(job, unfit) => self.forward(job, unfit),
             Output::Count(message, state) => {
-                self.supervisor.metrics.attempt_ended(self.parcel(message).envelope.pool_id, state);
+                self.supervisor.metrics.attempt_ended(self.raw(message).envelope.pool_id, state);
             }
             Output::Answer { message, jobs } => self.answer(message, jobs),
             Output::AnswerNothing(message) => {
-                let (supervisor, parcel) = (Arc::clone(&self.supervisor), self.parcel(message));
-                self.publish(message, async move { supervisor.answer_nothing(&parcel.envelope).await });
+                let (supervisor, raw) = (Arc::clone(&self.supervisor), self.raw(message));
+                self.publish(message, async move { supervisor.answer_nothing(&raw.envelope).await });
             }
             Output::Copy(message) => {
-                let (supervisor, parcel) = (Arc::clone(&self.supervisor), self.parcel(message));
-                self.publish(message, async move { supervisor.publish_copy(&parcel).await });
+                let (supervisor, raw) = (Arc::clone(&self.supervisor), self.raw(message));
+                self.publish(message, async move { supervisor.publish_copy(&raw).await });
             }
             Output::Refuse(message, failure) => {
-                let (supervisor, parcel) = (Arc::clone(&self.supervisor), self.parcel(message));
-                self.publish(message, async move { supervisor.refuse(&parcel, *failure).await });
+                let (supervisor, raw) = (Arc::clone(&self.supervisor), self.raw(message));
+                self.publish(message, async move { supervisor.refuse(&raw, *failure).await });
             }
             Output::Settle(message, settlement) => self.settle(message, settlement),
             Output::LookForIdle { message, queue } => {
@@ -255,25 +255,25 @@ impl Shell {
                 debug!(queue, prefetch, "prefetch changed");
                 self.prefetch[queue].send_replace(prefetch);
             }
-            Output::AskBack(device, pool) => self.handle.asked_back(device, pool).notify_one(),
+            Output::ReleaseCache(device, pool) => self.handle.release_request(device, pool).notify_one(),
             Output::OrdersKnown(all_known) => self.supervisor.orders.set_known(all_known),
             Output::DrainOrdered => self.supervisor.orders.order_drain(),
         }
     }
 
-    fn start(&mut self, job: JobNo, device: DeviceId, kept_max: u64) {
+    fn start(&mut self, job: JobNo, device: DeviceId, cache_bytes_max: u64) {
         let held = self.messages.get_mut(&job.message).expect("a job starts before its message is settled");
         let of_job = &mut held.jobs[job.index];
         let ready = of_job.ready.take().expect("only a prepared job starts");
         // Its delivery may have been lost just now.
-        if !held.parcel.envelope.is_live() {
+        if !held.raw.envelope.is_live() {
             let (ending, bytes, returns, used_us) = (Ending::HandedBack, 0, false, None);
-            return self.put(Input::Ended(job, Box::new(Ended { ending, bytes, returns, used_us })));
+            return self.put(Input::Ended(job, Box::new(AttemptEnd { ending, bytes, returns, used_us })));
         }
         let (supervisor, cancel) = (Arc::clone(&self.supervisor), of_job.cancel.clone());
         let is_brief = ready.demand.bytes <= BRIEF_BYTES as u64;
         self.work(is_brief, Input::JobBroken(job), async move {
-            supervisor.run_job(job, ready, device, kept_max, &cancel).await
+            supervisor.run_job(job, ready, device, cache_bytes_max, &cancel).await
         });
     }
 
@@ -304,9 +304,9 @@ impl Shell {
         match settlement {
             Settlement::Answered | Settlement::SentOn => self.acks.push(message),
             Settlement::Requeue => {
-                let (supervisor, parcel) = (Arc::clone(&self.supervisor), self.parcel(message));
+                let (supervisor, raw) = (Arc::clone(&self.supervisor), self.raw(message));
                 self.work(true, Input::Settled { message, unreached: None }, async move {
-                    supervisor.requeue(message, &parcel).await
+                    supervisor.requeue(message, &raw).await
                 });
             }
         }
@@ -318,7 +318,7 @@ impl Shell {
         }
         let acks = mem::take(&mut self.acks);
         let fallback = Mail::Settled(acks.iter().map(|message| (*message, None)).collect());
-        let messages = acks.into_iter().map(|message| (message, self.parcel(message))).collect();
+        let messages = acks.into_iter().map(|message| (message, self.raw(message))).collect();
         let supervisor = Arc::clone(&self.supervisor);
         let settled = self.handle.begin(fallback, async move { supervisor.acknowledge(messages).await });
         settled.into_iter().for_each(|mail| self.open(mail));
@@ -346,8 +346,8 @@ impl Shell {
         });
     }
 
-    fn parcel(&self, message: MessageNo) -> Arc<Parcel> {
-        Arc::clone(&self.messages.get(&message).expect("a message stays until it is settled").parcel)
+    fn raw(&self, message: MessageNo) -> Arc<RawMessage> {
+        Arc::clone(&self.messages.get(&message).expect("a message stays until it is settled").raw)
     }
 
     /// The job, unless its message is already settled.

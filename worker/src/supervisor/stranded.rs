@@ -89,9 +89,9 @@ impl Supervisor {
     }
 
     async fn return_one(&self, delivery: Delivery, task_queue: &TaskQueue) {
-        let parcel = Envelope::open(delivery, task_queue.clone());
-        let acker = &parcel.envelope.acker;
-        let settled = match self.publish_stranded(&parcel).await {
+        let raw = Envelope::open(delivery, task_queue.clone());
+        let acker = &raw.envelope.acker;
+        let settled = match self.publish_stranded(&raw).await {
             Ok(()) => acker.ack().await,
             Err(error) => {
                 warn!(%error, "stranded job not requeued");

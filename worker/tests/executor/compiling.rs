@@ -9,7 +9,7 @@ use std::{
 use gpufleet_schema::{Failure, FailureCode, Verdict};
 use gpufleet_worker::compiler::{
     CompileError, CompileRequest, Compiled, Compiler, Counts, Origin, Sandbox, Store, Target,
-    options::{OPTIONS, Verdict as OptionVerdict},
+    options::{OPTIONS, OptionVerdict},
 };
 
 use crate::harness::executable;

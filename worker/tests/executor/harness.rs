@@ -51,7 +51,7 @@ pub(crate) fn job<'a>(task: &'a Task<'a>) -> ExecutorJob<'a> {
         time_limit: TIME_LIMIT,
         alone: false,
         printout: None,
-        kept_max: u64::MAX,
+        cache_bytes_max: u64::MAX,
         blobs: None,
         cancel: Box::leak(Box::default()),
     }

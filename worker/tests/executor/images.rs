@@ -69,7 +69,7 @@ impl Bare {
             buffers: vec![BufferPlan { bytes: 16, contents: Contents::Zeros }],
             launches: vec![launch],
             outputs: vec![],
-            kept_max: u64::MAX,
+            cache_bytes_max: u64::MAX,
             prints: false,
         };
         self.say(&ToExecutor::Run(run));

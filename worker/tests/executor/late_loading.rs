@@ -51,7 +51,7 @@ async fn room_for_a_kernels_code_is_made_of_all_that_is_kept() {
         let other = format!("{PTX}// another program");
         let task = Task { program: Program::Ptx(other.as_str().into()), ..add_one(10, 1) };
         works(&executor, &task).await;
-        assert_eq!(executor.memory().kept, 40 + other.len() as u64, "{fault}: its own buffer and module");
+        assert_eq!(executor.memory().cached, 40 + other.len() as u64, "{fault}: its own buffer and module");
         assert!(!run(&executor, &add_one(10, 1)).await.timings.module_cached, "{fault}: it was given up");
     }
 }

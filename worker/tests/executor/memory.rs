@@ -83,7 +83,7 @@ async fn local_memory_of_kernels_is_of_an_executors_share() {
     succeed(&executor, &large_frame()).await;
     succeed(&executor, &large_frame()).await;
     let now = executor.memory();
-    assert_eq!(now.held, now.kept, "jobs can't have it for buffers");
+    assert_eq!(now.held, now.cached, "jobs can't have it for buffers");
     succeed(&executor, &add_one(2 * half, 1)).await;
     assert_eq!(fail(&executor, &add_one(2 * half + 1, 1)).await.code, FailureCode::OutOfMemory, "it stays");
 }
@@ -92,9 +92,9 @@ async fn local_memory_of_kernels_is_of_an_executors_share() {
 async fn local_memory_of_kernels_is_not_taken_from_other_executors() {
     let executor = start().await;
     let task = large_frame();
-    for (kept_max, fits) in [(LARGE_FRAME_BYTES - 1, false), (LARGE_FRAME_BYTES, true), (0, true)] {
-        let finished = executor.run(ExecutorJob { kept_max, ..job(&task) }).await.unwrap();
-        assert_eq!(finished.outcome.is_ok(), fits, "{kept_max}");
+    for (cache_bytes_max, fits) in [(LARGE_FRAME_BYTES - 1, false), (LARGE_FRAME_BYTES, true), (0, true)] {
+        let finished = executor.run(ExecutorJob { cache_bytes_max, ..job(&task) }).await.unwrap();
+        assert_eq!(finished.outcome.is_ok(), fits, "{cache_bytes_max}");
     }
 }
 
@@ -102,7 +102,7 @@ async fn given_back(executor: &Executor, free: u64) {
     executor.give_back();
     poll_until("everything given back", || {
         let now = executor.memory();
-        (now.held, now.kept, now.free) == (0, 0, free)
+        (now.held, now.cached, now.free) == (0, 0, free)
     })
     .await;
 }
@@ -111,13 +111,13 @@ async fn given_back(executor: &Executor, free: u64) {
 async fn what_an_executor_keeps_is_told_before_the_job_ends_and_goes_when_it_is_asked_back() {
     let executor = start().await;
     let first = executor.memory();
-    assert_eq!((first.held, first.kept), (0, 0));
+    assert_eq!((first.held, first.cached), (0, 0));
     assert!(first.free > 0 && first.free <= executor.device().memory_bytes);
     for _ in 0..2 {
         succeed(&executor, &add_one(1000, 1)).await;
         let now = executor.memory();
-        assert_eq!(now.held, now.kept, "no job has any of it");
-        assert_eq!(now.kept, 4000 + crate::harness::PTX.len() as u64, "the buffer and the module");
+        assert_eq!(now.held, now.cached, "no job has any of it");
+        assert_eq!(now.cached, 4000 + crate::harness::PTX.len() as u64, "the buffer and the module");
         assert!(now.free < first.free);
         given_back(&executor, first.free).await;
     }
@@ -127,7 +127,7 @@ async fn what_an_executor_keeps_is_told_before_the_job_ends_and_goes_when_it_is_
 async fn a_job_leaves_no_more_kept_than_it_is_allowed() {
     let executor = start().await;
     let module = crate::harness::PTX.len() as u64;
-    for (count, kept_max, kept) in [
+    for (count, cache_bytes_max, kept) in [
         (1000, u64::MAX, 4000),
         (2000, u64::MAX, 4000 + 8000),
         (3000, 4000 + module, 4000 + 12_000),
@@ -135,9 +135,9 @@ async fn a_job_leaves_no_more_kept_than_it_is_allowed() {
         (1000, 0, 4000),
     ] {
         let task = add_one(count, 1);
-        let finished = executor.run(ExecutorJob { kept_max, ..job(&task) }).await.unwrap();
+        let finished = executor.run(ExecutorJob { cache_bytes_max, ..job(&task) }).await.unwrap();
         finished.outcome.unwrap();
-        assert_eq!(executor.memory().kept, kept + module, "{count} words beside {kept_max} bytes");
+        assert_eq!(executor.memory().cached, kept + module, "{count} words beside {cache_bytes_max} bytes");
     }
 }
 
@@ -153,8 +153,8 @@ async fn a_job_that_has_others_memory_given_back_first_does_not_hold_up_who_need
     let long = executor.run(ExecutorJob { cancel: &cancel, ..job(&spinning) });
     // Of the two kept blocks the larger one has to go before this job gets a new one.
     let giving_back = async {
-        poll_until("the long job has its memory", || executor.memory().held > executor.memory().kept).await;
-        executor.run(ExecutorJob { kept_max: 4000, ..job(&other) }).await
+        poll_until("the long job has its memory", || executor.memory().held > executor.memory().cached).await;
+        executor.run(ExecutorJob { cache_bytes_max: 4000, ..job(&other) }).await
     };
     let going_on = async {
         for _ in 0..20 {
@@ -167,15 +167,15 @@ async fn a_job_that_has_others_memory_given_back_first_does_not_hold_up_who_need
 }
 
 /// Beside a job that never ends, runs jobs whose own limit is shorter until one has to wait for it: that one is lost with it, and not cut.
-async fn assert_not_cut(executor: &Executor, kept_max: u64, task: impl Fn(u32) -> Task<'static>) {
+async fn assert_not_cut(executor: &Executor, cache_bytes_max: u64, task: impl Fn(u32) -> Task<'static>) {
     let spinning = misbehaving("spin");
     let long = executor.run(ExecutorJob { time_limit: Duration::from_secs(7), ..job(&spinning) });
     let waiting = async {
-        poll_until("the long job has its memory", || executor.memory().held > executor.memory().kept).await;
+        poll_until("the long job has its memory", || executor.memory().held > executor.memory().cached).await;
         // The first may be quicker than the long job's kernel.
         for number in 0.. {
             let task = task(number);
-            let waiting = ExecutorJob { time_limit: Duration::from_secs(3), kept_max, ..job(&task) };
+            let waiting = ExecutorJob { time_limit: Duration::from_secs(3), cache_bytes_max, ..job(&task) };
             match executor.run(waiting).await {
                 Ok(finished) => drop(finished.outcome.expect("it is not cut")),
                 Err(lost) => return lost,
@@ -239,7 +239,7 @@ async fn a_program_that_is_evicted_while_another_runs_delays_no_job() {
     let cancel = CancellationToken::new();
     let long = executor.run(ExecutorJob { cancel: &cancel, ..job(&spinning) });
     let others = async {
-        poll_until("the long job has its memory", || executor.memory().held > executor.memory().kept).await;
+        poll_until("the long job has its memory", || executor.memory().held > executor.memory().cached).await;
         for text in &texts[120..] {
             succeed(&executor, &task(text)).await;
         }
@@ -262,7 +262,7 @@ async fn executors_give_back_while_jobs_run() {
     }
     executor.measure();
     let free = executor.device().memory_bytes;
-    poll_until("nothing of jobs that ended", || executor.memory().held == executor.memory().kept).await;
+    poll_until("nothing of jobs that ended", || executor.memory().held == executor.memory().cached).await;
     given_back(&executor, free).await;
 }
 
@@ -274,6 +274,6 @@ async fn what_a_job_leaves_while_the_executor_reports_is_told_too() {
         // The report may be of the time when the job has it all, and leave when that has ended.
         executor.measure();
         succeed(&executor, &task).await;
-        poll_until("all that is kept", || executor.memory().kept == kept).await;
+        poll_until("all that is kept", || executor.memory().cached == kept).await;
     }
 }

@@ -117,7 +117,7 @@ impl Program {
     fn end(self) -> Vec<Span> {
         self.context.synchronize().unwrap();
         crate::driver::current::forget(self.context.handle);
-        self.context.destroy().unwrap();
+        crate::driver::teardown::destroy(&self.context).unwrap();
         let spans = self.spans.lock().unwrap();
         spans.clone()
     }

@@ -2,7 +2,7 @@
 //! keeps to the edges.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Instant,
 };
 
@@ -13,9 +13,10 @@ use super::{
 use crate::driver::{
     capture,
     context::Context,
-    driver, event,
-    handle::{Handle, fresh},
+    event,
+    handle::{Handle, Registry, fresh},
     operation::Operation,
+    started,
     status::{Answer, Status},
     stream,
 };
@@ -32,6 +33,12 @@ pub struct Exec {
     plan: Mutex<Arc<Plan>>,
 }
 
+/// The executable graphs under their handles.
+pub fn execs() -> Answer<&'static Registry<Exec>> {
+    static EXECS: LazyLock<Registry<Exec>> = LazyLock::new(Registry::default);
+    started::check().map(|()| &*EXECS)
+}
+
 /// Makes a graph ready to launch.
 pub fn instantiate(graph: &Arc<Graph>, flags: u64) -> Answer<Handle> {
     if flags & !(FLAGS | DEVICE_LAUNCH) != 0 || flags & DEVICE_LAUNCH != 0 && flags & !DEVICE_LAUNCH != 0 {
@@ -43,18 +50,18 @@ pub fn instantiate(graph: &Arc<Graph>, flags: u64) -> Answer<Handle> {
     let plan = Plan::of(graph)?;
     let handle = fresh();
     let exec = Exec { flags, plan: Mutex::new(Arc::new(plan)) };
-    driver()?.execs.insert(handle, Arc::new(exec));
+    execs()?.insert(handle, Arc::new(exec));
     Ok(handle)
 }
 
 /// The graph behind a handle.
 pub fn find(exec: Handle) -> Answer<Arc<Exec>> {
-    driver()?.execs.get(exec).map_err(|_| Status::InvalidValue)
+    execs()?.get(exec).map_err(|_| Status::InvalidValue)
 }
 
 /// Ends the handle; launches in flight end as they would have.
 pub fn destroy(exec: Handle) -> Answer {
-    driver()?.execs.remove(exec).map(drop).map_err(|_| Status::InvalidValue)
+    execs()?.remove(exec).map(drop).map_err(|_| Status::InvalidValue)
 }
 
 /// Puts a graph into a stream as one piece of work, or as a node where the stream is captured.

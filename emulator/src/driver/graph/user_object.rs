@@ -1,12 +1,12 @@
 //! Objects of the caller's that live as long as graphs need them: the caller gives references to graphs, and is called
 //! when the last one is gone.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use crate::driver::{
-    driver,
-    handle::{Handle, fresh},
-    operation::HostCall,
+    handle::{Handle, Registry, fresh},
+    host_call::HostCall,
+    started,
     status::{Answer, Status},
 };
 
@@ -19,14 +19,19 @@ pub struct UserObject {
     references: Mutex<u32>,
 }
 
+/// The objects under their handles.
+pub fn user_objects() -> Answer<&'static Registry<UserObject>> {
+    static USER_OBJECTS: LazyLock<Registry<UserObject>> = LazyLock::new(Registry::default);
+    started::check().map(|()| &*USER_OBJECTS)
+}
+
 /// Makes an object with so many references of the caller's.
 pub fn create(destroy: HostCall, references: u32) -> Answer<Handle> {
     if references == 0 {
         return Err(Status::InvalidValue);
     }
-    let driver = driver()?;
     let handle = fresh();
-    driver.user_objects.insert(handle, Arc::new(UserObject { handle, destroy, references: Mutex::new(references) }));
+    user_objects()?.insert(handle, Arc::new(UserObject { handle, destroy, references: Mutex::new(references) }));
     Ok(handle)
 }
 
@@ -40,14 +45,14 @@ pub fn release(object: Handle, count: u32) -> Answer {
     let found = find(object)?;
     found.change(|references| references.checked_sub(count).filter(|_| count > 0))?;
     if *found.references.lock().unwrap_or_else(PoisonError::into_inner) == 0 {
-        driver()?.user_objects.remove(object)?;
+        user_objects()?.remove(object)?;
     }
     Ok(())
 }
 
 /// The object behind a handle of the caller's.
 pub fn find(object: Handle) -> Answer<Arc<UserObject>> {
-    driver()?.user_objects.get(object).map_err(|_| Status::InvalidValue)
+    user_objects()?.get(object).map_err(|_| Status::InvalidValue)
 }
 
 impl UserObject {

@@ -1,6 +1,6 @@
 //! Addresses: from one space to another, and which space they are of.
 
-use super::super::function::{Emitter, Lowered};
+use super::super::emitter::{Emitter, Lowered};
 use super::super::layout::Width;
 use super::super::modifiers::Modifiers;
 use super::super::symbols::Symbol;

@@ -1,6 +1,6 @@
 //! Logic, shifts, fields and permutations of bits.
 
-use super::super::function::{Emitter, Lowered};
+use super::super::emitter::{Emitter, Lowered};
 use super::super::modifiers::Modifiers;
 use crate::ops::bits;
 use crate::ops::lanes::{Slots, compare};

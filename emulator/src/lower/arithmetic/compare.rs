@@ -1,6 +1,6 @@
 //! Comparison, and what follows from a predicate.
 
-use super::super::function::{Emitter, Lowered};
+use super::super::emitter::{Emitter, Lowered};
 use super::super::layout::{Width, width};
 use super::super::modifiers::Modifiers;
 use crate::ops::lanes::{Lanes, Slots, binary};

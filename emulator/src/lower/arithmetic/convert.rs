@@ -1,6 +1,6 @@
 //! `cvt`: which conversions PTX has, and how their operands lie.
 
-use super::super::function::{Emitter, Lowered};
+use super::super::emitter::{Emitter, Lowered};
 use super::super::layout::{Width, width};
 use super::super::modifiers::Modifiers;
 use crate::ops::convert::eight::{self, Eight};

@@ -1,6 +1,6 @@
 //! Arithmetic on floats.
 
-use super::super::function::{Emitter, Lowered};
+use super::super::emitter::{Emitter, Lowered};
 use super::super::modifiers::Modifiers;
 use crate::ops::exact::Rounding;
 use crate::ops::lanes::Lanes;

@@ -1,6 +1,6 @@
 //! Arithmetic on integers.
 
-use super::super::function::{Emitter, Lowered};
+use super::super::emitter::{Emitter, Lowered};
 use super::super::modifiers::Modifiers;
 use crate::ops::lanes::Slots;
 use crate::ops::{carry, dot, integer};

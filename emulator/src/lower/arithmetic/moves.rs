@@ -1,6 +1,6 @@
 //! Moves: copies, packing, unpacking, and the counters.
 
-use super::super::function::{Emitter, Lowered};
+use super::super::emitter::{Emitter, Lowered};
 use super::super::layout::{Width, width};
 use super::super::modifiers::Modifiers;
 use crate::ops::bits;
@@ -10,6 +10,32 @@ use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 
 impl<'a> Emitter<'a, '_> {
+    /// `mov.b128`, between registers of 128 bits and pairs of 64.
+    pub fn move_quad(&mut self, operands: &[Operand<'a>]) -> Lowered<()> {
+        let [d, a] = operands else { return Err(self.syntax("wrong number of operands")) };
+        let a = match a {
+            Operand::Vector(parts) if parts.len() == 2 => {
+                [self.source(&parts[0], Type::B64)?, self.source(&parts[1], Type::B64)?]
+            }
+            single => self.quad(single)?,
+        };
+        // All is read before anything is written: the halves may change places.
+        let held = [self.scratch(Width::Double), self.scratch(Width::Double)];
+        for (d, a) in held.into_iter().zip(a) {
+            self.push_lanes(unary(|a: u64| a), Slots { d, a, ..Slots::default() });
+        }
+        let d = match d {
+            Operand::Vector(parts) if parts.len() == 2 => {
+                [self.target(&parts[0], Type::B64)?, self.target(&parts[1], Type::B64)?]
+            }
+            single => self.quad(single)?,
+        };
+        for (d, a) in d.into_iter().zip(held) {
+            self.push_lanes(unary(|a: u64| a), Slots { d, a, ..Slots::default() });
+        }
+        Ok(())
+    }
+
     pub fn mov(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let ty = m.ty()?;
         m.finish()?;

@@ -1,7 +1,7 @@
 //! Which forms of the computing instructions came with which architecture. A text for an older one that has them would
 //! not assemble; on an older device it could not have been loaded.
 
-use super::super::function::{Emitter, Lowered};
+use super::super::emitter::{Emitter, Lowered};
 use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::tree::Instruction;
 

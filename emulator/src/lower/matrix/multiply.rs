@@ -1,7 +1,7 @@
 //! Products of matrices in registers.
 
-use super::{is_wmma, units};
-use crate::lower::function::{Emitter, Lowered};
+use super::fragment::{is_wmma, units};
+use crate::lower::emitter::{Emitter, Lowered};
 use crate::lower::modifiers::Modifiers;
 use crate::ops::exact::Rounding;
 use crate::ops::matrix::element::Element;

@@ -1,7 +1,7 @@
 //! Matrices between memory and registers.
 
-use super::{is_wmma, units};
-use crate::lower::function::{Emitter, Lowered};
+use super::fragment::{is_wmma, units};
+use crate::lower::emitter::{Emitter, Lowered};
 use crate::lower::modifiers::Modifiers;
 use crate::ops::matrix::element::Element;
 use crate::ops::matrix::layout::{Major, Role, Shape};

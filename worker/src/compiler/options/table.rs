@@ -13,14 +13,14 @@ pub struct CompileOption {
     /// The name after which the value may follow at once, as in `-DNAME`.
     pub attached: Option<&'static str>,
     pub value: Value,
-    pub verdict: Verdict,
+    pub verdict: OptionVerdict,
     /// The advice for a value that is not accepted.
     pub note: &'static str,
 }
 
 /// How an option is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum OptionVerdict {
     Allowed,
     /// Checked and then omitted, because it has no effect here.
     Ignored,
@@ -62,7 +62,7 @@ const OF_NVCC: &str = "it is an option of nvcc, not of NVRTC; remove it";
 const OPTIMISES: &str = "it is an option of nvcc; NVRTC optimises by default, and --device-debug disables that";
 
 const fn flag(names: &'static [&'static str]) -> CompileOption {
-    CompileOption { names, attached: None, value: Value::None, verdict: Verdict::Allowed, note: "" }
+    CompileOption { names, attached: None, value: Value::None, verdict: OptionVerdict::Allowed, note: "" }
 }
 
 const fn with(names: &'static [&'static str], value: Value) -> CompileOption {
@@ -78,7 +78,7 @@ const fn attached(names: &'static [&'static str], short: &'static str, value: Va
 }
 
 const fn refused(names: &'static [&'static str], why: &'static str) -> CompileOption {
-    CompileOption { verdict: Verdict::Refused(why), ..with(names, Value::Any) }
+    CompileOption { verdict: OptionVerdict::Refused(why), ..with(names, Value::Any) }
 }
 
 /// The table.
@@ -131,12 +131,15 @@ pub static OPTIONS: &[CompileOption] = &[
     ),
     // Omitted: the sandboxed compiler may start no threads, and code does not depend on it.
     CompileOption {
-        verdict: Verdict::Ignored,
+        verdict: OptionVerdict::Ignored,
         ..with(&["--split-compile", "-split-compile"], Value::Number { min: 0, max: 1024 })
     },
     // Omitted: the compiler has no access to a cache of its own and can't change its stack limit.
-    CompileOption { verdict: Verdict::Ignored, ..flag(&["--no-cache", "-no-cache"]) },
-    CompileOption { verdict: Verdict::Ignored, ..with(&["--modify-stack-limit", "-modify-stack-limit"], Value::Bool) },
+    CompileOption { verdict: OptionVerdict::Ignored, ..flag(&["--no-cache", "-no-cache"]) },
+    CompileOption {
+        verdict: OptionVerdict::Ignored,
+        ..with(&["--modify-stack-limit", "-modify-stack-limit"], Value::Bool)
+    },
     // Debugging and diagnostics.
     flag(&["--device-debug", "-device-debug", "-G"]),
     flag(&["--generate-line-info", "-generate-line-info", "-lineinfo"]),

@@ -14,10 +14,10 @@ fn refusal(options: &[&str]) -> String {
 
 #[test]
 fn every_spelling_of_an_allowed_option_comes_out_as_its_long_name() {
-    for option in OPTIONS.iter().filter(|option| !matches!(option.verdict, Verdict::Refused(_))) {
+    for option in OPTIONS.iter().filter(|option| !matches!(option.verdict, OptionVerdict::Refused(_))) {
         for value in option.value.samples() {
             let long = value.as_deref().map_or_else(|| option.names[0].to_owned(), |value| option.with(value));
-            let wanted = if option.verdict == Verdict::Ignored { vec![] } else { vec![long] };
+            let wanted = if option.verdict == OptionVerdict::Ignored { vec![] } else { vec![long] };
             for spelling in option.spellings(value.as_deref()) {
                 assert_eq!(canonical(&spelling), Ok(wanted.clone()), "{spelling:?}");
             }
@@ -28,7 +28,7 @@ fn every_spelling_of_an_allowed_option_comes_out_as_its_long_name() {
 #[test]
 fn every_spelling_of_a_refused_option_is_refused_by_name_with_the_reason() {
     for option in OPTIONS {
-        let Verdict::Refused(why) = option.verdict else { continue };
+        let OptionVerdict::Refused(why) = option.verdict else { continue };
         let spellings = option.spellings(None).into_iter().chain(option.spellings(Some("x")));
         for spelling in spellings {
             let told = canonical(&spelling).expect_err(&spelling[0]);

@@ -19,13 +19,13 @@ const KEPT: Duration = Duration::from_secs(CONTROL_MAX_AGE_DAYS * 24 * 3600);
 /// Two generations: orders move from `young` to `old`, and are then dropped.
 #[derive(Debug)]
 pub(super) struct Cancelled {
-    young: Orders,
-    old: Orders,
+    young: Generation,
+    old: Generation,
     since: Instant,
 }
 
 #[derive(Debug, Default)]
-struct Orders {
+struct Generation {
     jobs: HashMap<JobId, Arc<Given>>,
     /// By the first required label, so that a job is compared with few orders.
     labelled: HashMap<(String, String), HashMap<Labels, Arc<Given>>>,
@@ -33,7 +33,7 @@ struct Orders {
 
 impl Cancelled {
     pub(super) fn new(now: Instant) -> Self {
-        Self { young: Orders::default(), old: Orders::default(), since: now }
+        Self { young: Generation::default(), old: Generation::default(), since: now }
     }
 
     /// Stores an order. Returns whether it selects jobs beyond the earlier orders; a repeated reading of the log does not.
@@ -47,7 +47,7 @@ impl Cancelled {
         }
         if let Some((name, value)) = selection.labels.first_key_value() {
             let first = (name.clone(), value.clone());
-            let covers = |orders: &Orders| orders.covers(&first, &selection.labels, given);
+            let covers = |orders: &Generation| orders.covers(&first, &selection.labels, given);
             is_new |= !covers(&self.old) && !covers(&self.young);
             // The last order for labels is kept, because it selects all jobs of the earlier ones too.
             let known = self.young.labelled.entry(first).or_default().entry(selection.labels);
@@ -73,7 +73,7 @@ impl Cancelled {
     }
 }
 
-impl Orders {
+impl Generation {
     fn find(&self, job: JobId, labels: &Labels, submitted_ms: i64) -> Option<&Arc<Given>> {
         let by_label = || {
             let candidates =

@@ -9,10 +9,10 @@ use gpufleet_schema::{
 
 use super::{
     super::{
-        Decoded, Ended, Input, JobNo, Key, Letter, MessageNo, NewJob, Preparation, PublishFailure, QueueLimit,
-        Settlement, Subject, digest,
+        AttemptEnd, Decoded, Input, JobNo, Letter, MessageKey, MessageNo, NewJob, Preparation, PublishFailure,
+        QueueLimit, Settlement, Subject, digest,
     },
-    Held, Parcel, UNSETTLED_MAX, World,
+    HeldMessage, QueuedMessage, UNSETTLED_MAX, World,
 };
 use crate::{
     disposition::{Disposition, Ending},
@@ -63,23 +63,23 @@ impl World {
         if self.draining || self.held.len() >= UNSETTLED_MAX {
             return;
         }
-        let Some(parcel) = self.queue.pop_front() else { return };
+        let Some(queued) = self.queue.pop_front() else { return };
         self.deliveries += 1;
         let message = MessageNo(self.deliveries);
-        let body = format!("{:?}", parcel.jobs);
+        let body = format!("{:?}", queued.jobs);
         let letter = Letter {
-            queue: parcel.jobs.first().map_or(0, |job| self.jobs[*job].pool as usize),
-            key: Key::of(Some(&parcel.id), body.as_bytes()),
-            digest: parcel.redelivered.then(|| digest(&parcel.id, body.as_bytes())),
-            redelivered: parcel.redelivered,
+            queue: queued.jobs.first().map_or(0, |job| self.jobs[*job].pool as usize),
+            key: MessageKey::of(Some(&queued.id), body.as_bytes()),
+            digest: queued.redelivered.then(|| digest(&queued.id, body.as_bytes())),
+            redelivered: queued.redelivered,
             attempt: 1,
-            delivery_count: parcel.deliveries,
-            uncounted: self.is_rough && parcel.redelivered && self.chance.percent(3),
-            past: parcel.past,
-            unreadable: (!parcel.is_readable && self.chance.percent(50)).then(|| "no content type".to_owned()),
+            delivery_count: queued.deliveries,
+            uncounted: self.is_rough && queued.redelivered && self.chance.percent(3),
+            past: queued.past,
+            unreadable: (!queued.is_readable && self.chance.percent(50)).then(|| "no content type".to_owned()),
         };
-        let held = Held {
-            parcel,
+        let held = HeldMessage {
+            queued,
             connection: self.connection,
             told: false,
             answered: Default::default(),
@@ -107,7 +107,7 @@ impl World {
     fn end(&mut self, job: JobNo, ending: Ending) {
         let bytes = self.chance.below(3) as usize * (400 << 10);
         let returns = bytes > 0;
-        self.tell(job.message, Input::Ended(job, Box::new(Ended { ending, bytes, returns, used_us: None })));
+        self.tell(job.message, Input::Ended(job, Box::new(AttemptEnd { ending, bytes, returns, used_us: None })));
     }
 
     pub(super) fn executor_lost(&mut self, work: Work) {
@@ -165,7 +165,7 @@ impl World {
         if self.goes_wrong(1) {
             return self.tell(message, Input::Broken(message));
         }
-        let Parcel { jobs, is_list, is_readable, redelivered, past, .. } = self.held[&message].parcel.clone();
+        let QueuedMessage { jobs, is_list, is_readable, redelivered, past, .. } = self.held[&message].queued.clone();
         if !is_readable {
             return self.tell(message, Input::Unreadable(message, Box::new(failure())));
         }
@@ -209,7 +209,7 @@ impl World {
             1 => self.end(job, Ending::Unavailable { failure: failure(), tries_max: 3 }),
             _ => {
                 let Some(held) = self.held.get(&job.message) else { return };
-                let (of_all, is_list) = (held.parcel.jobs[job.index], held.parcel.is_list);
+                let (of_all, is_list) = (held.queued.jobs[job.index], held.queued.is_list);
                 let demand = self.demand(of_all, is_list, false);
                 self.tell(job.message, Input::Prepared { job, demand, reply_bytes: 10 });
             }
@@ -267,7 +267,7 @@ impl World {
         let is_live = self.is_live(message);
         // A message that has failed is settled while earlier answers of it are on their way.
         let Some(held) = self.held.get(&message) else { return };
-        let (job, mut past) = (held.parcel.jobs[index], held.parcel.past);
+        let (job, mut past) = (held.queued.jobs[index], held.queued.past);
         match disposition {
             Disposition::Again { past: next, .. } => past = *next,
             Disposition::Forward { .. } => {}
@@ -275,8 +275,15 @@ impl World {
             Disposition::HandBack | Disposition::Final { .. } => return,
         }
         let id = self.jobs[job].id.to_string();
-        let alone =
-            Parcel { id, jobs: vec![job], is_list: false, is_readable: true, deliveries: 0, redelivered: false, past };
+        let alone = QueuedMessage {
+            id,
+            jobs: vec![job],
+            is_list: false,
+            is_readable: true,
+            deliveries: 0,
+            redelivered: false,
+            past,
+        };
         self.queue.push_back(alone);
     }
 
@@ -290,7 +297,7 @@ impl World {
             held.recorded.insert(index);
             if let Disposition::Final { state, .. } = disposition {
                 assert_ne!(state, AttemptState::Lost);
-                self.jobs[held.parcel.jobs[index]].outcomes += 1;
+                self.jobs[held.queued.jobs[index]].outcomes += 1;
             }
         }
         self.tell(message, Input::Recorded(message, Ok(())));
@@ -304,10 +311,10 @@ impl World {
         let held = self.held.get_mut(&message).expect("it waits for this");
         held.whole = true;
         if is_copy {
-            self.queue.push_back(Parcel { redelivered: false, ..held.parcel.clone() });
+            self.queue.push_back(QueuedMessage { redelivered: false, ..held.queued.clone() });
         }
         if is_refused {
-            held.parcel.jobs.iter().for_each(|job| self.jobs[*job].outcomes += 1);
+            held.queued.jobs.iter().for_each(|job| self.jobs[*job].outcomes += 1);
         }
         self.tell(message, Input::Published(message, Ok(())));
     }
@@ -315,14 +322,14 @@ impl World {
     fn send_settlement(&mut self, message: MessageNo, settlement: Settlement) {
         let is_live = self.is_live(message);
         let held = self.held.remove(&message).expect("a message is settled once");
-        let Held { parcel, .. } = held;
-        let body = format!("{:?}", parcel.jobs);
-        let unreached = (!is_live).then(|| digest(&parcel.id, body.as_bytes()));
+        let HeldMessage { queued, .. } = held;
+        let body = format!("{:?}", queued.jobs);
+        let unreached = (!is_live).then(|| digest(&queued.id, body.as_bytes()));
         if settlement == Settlement::Answered {
-            self.answered_ids.insert(parcel.id.clone());
+            self.answered_ids.insert(queued.id.clone());
         }
         if settlement == Settlement::Requeue && is_live {
-            self.redeliver(parcel);
+            self.redeliver(queued);
         }
         self.batch.push(Input::Settled { message, unreached });
     }

@@ -36,8 +36,8 @@ pub(crate) struct Arena {
 
 #[derive(Debug, Default)]
 struct State {
-    kept: BTreeMap<u64, Vec<CUdeviceptr>>,
-    kept_bytes: u64,
+    cached: BTreeMap<u64, Vec<CUdeviceptr>>,
+    cached_bytes: u64,
     used_bytes: u64,
     /// Memory that is being allocated or freed. It counts towards this executor's share.
     moving_bytes: u64,
@@ -55,7 +55,7 @@ struct State {
 pub(crate) struct Usage {
     /// Memory of jobs and the cache, which the device certainly no longer has free.
     pub held: u64,
-    pub kept: u64,
+    pub cached: u64,
     /// Local memory. It is separate, because no job can use it for buffers: like the rest of the context, it only reduces the free memory.
     pub local: u64,
     /// The part of the local memory that the driver still reports as free.
@@ -65,7 +65,7 @@ pub(crate) struct Usage {
 
 /// The memory that a job needs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct MemoryRequest<'a> {
     /// The sizes of its buffers.
     pub sizes: &'a [u64],
     /// The local memory of the context with this job.
@@ -74,7 +74,7 @@ pub(crate) struct Wanted<'a> {
 
 /// One buffer's memory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Block {
+pub(crate) struct DeviceBuffer {
     pub address: CUdeviceptr,
     /// At least the requested size.
     pub bytes: u64,
@@ -83,7 +83,7 @@ pub(crate) struct Block {
 /// All buffers of one job. Dropping it moves the memory to the cache; the stream that used it must have ended its work.
 #[derive(Debug)]
 pub(crate) struct Allocation<'a> {
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<DeviceBuffer>,
     arena: &'a Arena,
 }
 
@@ -104,17 +104,17 @@ impl Arena {
         Self { asking: Mutex::default(), state: Mutex::default(), released: Condvar::new(), sizes, bytes_max }
     }
 
-    /// Allocates memory for a job. Afterwards the cache has at most `kept_max`. Waits while neighbours hold
+    /// Allocates memory for a job. Afterwards the cache has at most `cache_bytes_max`. Waits while neighbours hold
     /// the missing memory; `may_wait` is called before a wait and before any driver call.
     pub(crate) fn take(
         &self,
-        wanted: Wanted<'_>,
-        kept_max: u64,
+        wanted: MemoryRequest<'_>,
+        cache_bytes_max: u64,
         may_wait: impl FnOnce(),
     ) -> Result<Allocation<'_>, Shortage> {
         let sizes: Vec<u64> = wanted.sizes.iter().map(|bytes| self.sizes.taken(*bytes)).collect();
-        let wanted = Wanted { sizes: &sizes, ..wanted };
-        if let Some(blocks) = self.state().take_kept(wanted, kept_max) {
+        let wanted = MemoryRequest { sizes: &sizes, ..wanted };
+        if let Some(blocks) = self.state().take_cached(wanted, cache_bytes_max) {
             return Ok(Allocation { blocks, arena: self });
         }
         may_wait();
@@ -122,15 +122,15 @@ impl Arena {
             let asking = self.asking();
             let ended = self.ended();
             let local = self.state().growth(wanted.local);
-            if local > kept_max {
+            if local > cache_bytes_max {
                 // The rest belongs to other executors, so waiting for a neighbour's end does not help.
                 return Err(Shortage::OutOfMemory {
                     wanted: total(&sizes).saturating_add(local),
                     local,
-                    free: kept_max,
+                    free: cache_bytes_max,
                 });
             }
-            if let Some(blocks) = self.ask(wanted, kept_max - local).map_err(Shortage::Cuda)? {
+            if let Some(blocks) = self.ask(wanted, cache_bytes_max - local).map_err(Shortage::Cuda)? {
                 return Ok(Allocation { blocks, arena: self });
             }
             let state = self.state();
@@ -197,8 +197,8 @@ impl Arena {
     pub(crate) fn usage(&self) -> Usage {
         let state = self.state();
         Usage {
-            held: state.used_bytes + state.kept_bytes,
-            kept: state.kept_bytes,
+            held: state.used_bytes + state.cached_bytes,
+            cached: state.cached_bytes,
             local: state.local_bytes,
             local_to_come: state.local_bytes.saturating_sub(state.local_bytes_launched),
             is_idle: state.jobs == 0,
@@ -222,29 +222,33 @@ impl Arena {
     }
 
     /// All blocks, or `None` if there is not enough memory even after freeing the cache.
-    fn ask(&self, wanted: Wanted<'_>, kept_max: u64) -> Result<Option<Vec<Block>>, CudaError> {
+    fn ask(&self, wanted: MemoryRequest<'_>, cache_bytes_max: u64) -> Result<Option<Vec<DeviceBuffer>>, CudaError> {
         let state = self.state();
         let all = state.taken().saturating_add(total(wanted.sizes)).saturating_add(state.growth(wanted.local));
         drop(state);
         if all > self.bytes_max {
             return Ok(None);
         }
-        match self.allocate(wanted, kept_max)? {
+        match self.allocate(wanted, cache_bytes_max)? {
             Some(blocks) => Ok(Some(blocks)),
             None => self.allocate(wanted, 0),
         }
     }
 
     /// Uses cached blocks first. Frees surplus blocks before it allocates new ones.
-    fn allocate(&self, wanted: Wanted<'_>, kept_max: u64) -> Result<Option<Vec<Block>>, CudaError> {
+    fn allocate(
+        &self,
+        wanted: MemoryRequest<'_>,
+        cache_bytes_max: u64,
+    ) -> Result<Option<Vec<DeviceBuffer>>, CudaError> {
         let sizes = wanted.sizes;
         let mut state = self.state();
-        let mut blocks: Vec<Option<Block>> = sizes.iter().map(|bytes| state.reuse(*bytes)).collect();
-        let surplus = state.surplus(kept_max);
+        let mut blocks: Vec<Option<DeviceBuffer>> = sizes.iter().map(|bytes| state.reuse(*bytes)).collect();
+        let surplus = state.surplus(cache_bytes_max);
         drop(state);
         let allocated = self.free(&surplus).and_then(|()| self.allocate_missing(sizes, &mut blocks));
         let allocated = allocated.and_then(|all| Ok(all && self.grow(wanted.local)?));
-        let blocks: Vec<Block> = blocks.into_iter().flatten().collect();
+        let blocks: Vec<DeviceBuffer> = blocks.into_iter().flatten().collect();
         let mut state = self.state();
         if let Ok(true) = allocated {
             state.jobs += 1;
@@ -255,7 +259,7 @@ impl Arena {
     }
 
     /// Allocates the missing blocks. Returns whether there was enough memory for all.
-    fn allocate_missing(&self, sizes: &[u64], blocks: &mut [Option<Block>]) -> Result<bool, CudaError> {
+    fn allocate_missing(&self, sizes: &[u64], blocks: &mut [Option<DeviceBuffer>]) -> Result<bool, CudaError> {
         for (bytes, block) in sizes.iter().zip(blocks).filter(|(_, block)| block.is_none()) {
             if !self.state().reserve(*bytes, self.bytes_max) {
                 return Ok(false);
@@ -264,7 +268,7 @@ impl Arena {
             match called("cuMemAlloc", unsafe { result::malloc_sync(*bytes as usize) }) {
                 Ok(address) => {
                     self.state().got(*bytes);
-                    *block = Some(Block { address, bytes: *bytes });
+                    *block = Some(DeviceBuffer { address, bytes: *bytes });
                 }
                 Err(error) => {
                     self.state().moving_bytes -= bytes;
@@ -285,7 +289,7 @@ impl Arena {
     }
 
     /// Frees blocks that are neither in use nor cached.
-    fn free(&self, blocks: &[Block]) -> Result<(), CudaError> {
+    fn free(&self, blocks: &[DeviceBuffer]) -> Result<(), CudaError> {
         let freed = blocks.iter().try_for_each(|block| free(block.address));
         self.state().moving_bytes -= blocks.iter().map(|block| block.bytes).sum::<u64>();
         freed
@@ -294,9 +298,9 @@ impl Arena {
 
 impl State {
     /// All blocks for a job, if the cache has them.
-    fn take_kept(&mut self, wanted: Wanted<'_>, kept_max: u64) -> Option<Vec<Block>> {
-        let blocks: Vec<Block> = wanted.sizes.iter().map_while(|bytes| self.reuse(*bytes)).collect();
-        if blocks.len() < wanted.sizes.len() || self.kept_bytes > kept_max || self.growth(wanted.local) > 0 {
+    fn take_cached(&mut self, wanted: MemoryRequest<'_>, cache_bytes_max: u64) -> Option<Vec<DeviceBuffer>> {
+        let blocks: Vec<DeviceBuffer> = wanted.sizes.iter().map_while(|bytes| self.reuse(*bytes)).collect();
+        if blocks.len() < wanted.sizes.len() || self.cached_bytes > cache_bytes_max || self.growth(wanted.local) > 0 {
             self.keep(&blocks);
             return None;
         }
@@ -304,17 +308,17 @@ impl State {
         Some(blocks)
     }
 
-    fn reuse(&mut self, bytes: u64) -> Option<Block> {
-        let address = self.kept.get_mut(&bytes)?.pop()?;
-        self.kept_bytes -= bytes;
+    fn reuse(&mut self, bytes: u64) -> Option<DeviceBuffer> {
+        let address = self.cached.get_mut(&bytes)?.pop()?;
+        self.cached_bytes -= bytes;
         self.used_bytes += bytes;
-        Some(Block { address, bytes })
+        Some(DeviceBuffer { address, bytes })
     }
 
-    fn keep(&mut self, blocks: &[Block]) {
+    fn keep(&mut self, blocks: &[DeviceBuffer]) {
         for block in blocks {
-            self.kept.entry(block.bytes).or_default().push(block.address);
-            self.kept_bytes += block.bytes;
+            self.cached.entry(block.bytes).or_default().push(block.address);
+            self.cached_bytes += block.bytes;
             self.used_bytes -= block.bytes;
         }
     }
@@ -332,7 +336,7 @@ impl State {
     /// Accounts for it if it fits into this executor's share and the device's free memory.
     fn grow(&mut self, local: u64, free: u64, bytes_max: u64) -> bool {
         let to_come = local.saturating_sub(self.local_bytes_launched);
-        let all = self.taken().saturating_add(self.kept_bytes).saturating_add(self.growth(local));
+        let all = self.taken().saturating_add(self.cached_bytes).saturating_add(self.growth(local));
         let fits = to_come <= free && all <= bytes_max;
         if fits {
             self.local_bytes = self.local_bytes.max(local);
@@ -342,7 +346,7 @@ impl State {
 
     /// Reserves bytes of this executor's share, if it has as many left.
     fn reserve(&mut self, bytes: u64, bytes_max: u64) -> bool {
-        let fits = self.taken() + self.kept_bytes + bytes <= bytes_max;
+        let fits = self.taken() + self.cached_bytes + bytes <= bytes_max;
         if fits {
             self.moving_bytes += bytes;
         }
@@ -355,11 +359,11 @@ impl State {
         self.used_bytes += bytes;
     }
 
-    /// Cached blocks beyond `kept_max`, the largest first. They count towards the share until they are freed.
-    fn surplus(&mut self, kept_max: u64) -> Vec<Block> {
+    /// Cached blocks beyond `cache_bytes_max`, the largest first. They count towards the share until they are freed.
+    fn surplus(&mut self, cache_bytes_max: u64) -> Vec<DeviceBuffer> {
         let mut surplus = Vec::new();
-        while self.kept_bytes > kept_max
-            && let Some(largest) = self.kept.last_key_value().map(|(bytes, _)| *bytes)
+        while self.cached_bytes > cache_bytes_max
+            && let Some(largest) = self.cached.last_key_value().map(|(bytes, _)| *bytes)
         {
             match self.reuse(largest) {
                 Some(block) => {
@@ -367,7 +371,7 @@ impl State {
                     self.moving_bytes += block.bytes;
                     surplus.push(block);
                 }
-                None => drop(self.kept.remove(&largest)),
+                None => drop(self.cached.remove(&largest)),
             }
         }
         surplus
@@ -376,7 +380,7 @@ impl State {
     /// The memory that a job alone could have: the device's free memory, or the rest of the share if that is less.
     fn free(&self, device_bytes: u64, bytes_max: u64) -> u64 {
         let to_come = self.local_bytes.saturating_sub(self.local_bytes_launched);
-        (device_bytes.saturating_sub(to_come) + self.kept_bytes).min(bytes_max.saturating_sub(self.taken()))
+        (device_bytes.saturating_sub(to_come) + self.cached_bytes).min(bytes_max.saturating_sub(self.taken()))
     }
 }
 
@@ -408,13 +412,13 @@ mod tests {
     fn what_is_on_its_way_is_of_our_share_but_not_held() {
         let arena = Arena::new(Sizes::Exact, 100);
         assert!(arena.state().reserve(60, 100));
-        assert_eq!((arena.usage().held, arena.usage().kept), (0, 0));
+        assert_eq!((arena.usage().held, arena.usage().cached), (0, 0));
         assert!(!arena.state().reserve(60, 100));
         arena.state().got(60);
-        arena.state().keep(&[Block { address: 1, bytes: 60 }]);
-        assert_eq!((arena.usage().held, arena.usage().kept), (60, 60));
+        arena.state().keep(&[DeviceBuffer { address: 1, bytes: 60 }]);
+        assert_eq!((arena.usage().held, arena.usage().cached), (60, 60));
         assert_eq!(arena.state().surplus(0).len(), 1);
-        assert_eq!((arena.usage().held, arena.usage().kept), (0, 0));
+        assert_eq!((arena.usage().held, arena.usage().cached), (0, 0));
         assert!(!arena.state().reserve(60, 100), "it is not freed yet");
     }
 

@@ -9,7 +9,7 @@ use super::{
     geometry::{Geometry, check_shared},
     module::{Function, Module, Param},
     preparation::Preparation,
-    stream::{JobError, failed},
+    stream::{StreamError, failed},
     together::Together,
 };
 use crate::ipc::message::{ArgPlan, BufferPlan, LaunchPlan};
@@ -28,7 +28,7 @@ pub(super) fn check_launch<'a>(
     launch: &'a LaunchPlan,
     index: usize,
     buffers: &[BufferPlan],
-) -> Result<CheckedLaunch<'a>, JobError> {
+) -> Result<CheckedLaunch<'a>, StreamError> {
     let entry = &launch.entry;
     let refuse = |problem: String| {
         failed(Verdict::User, FailureCode::LaunchError, format!("launches[{index}] ({entry}): {problem}"))

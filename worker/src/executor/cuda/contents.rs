@@ -7,9 +7,9 @@ use cudarc::driver::{
 use gpufleet_schema::{FailureCode, Verdict};
 
 use super::{
-    arena::Block,
+    arena::DeviceBuffer,
     error::{CudaError, called},
-    stream::{JobError, Work, failed},
+    stream::{StreamError, Work, failed},
 };
 use crate::ipc::message::{BufferPlan, Contents, Place};
 
@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const ROWS_MAX: usize = 4096;
 
 /// Writes the initial contents of a buffer. The rest of its block is zeroed, because it may have belonged to another job.
-pub(super) fn fill(stream: CUstream, work: &Work, plan: &BufferPlan, block: Block) -> Result<(), JobError> {
+pub(super) fn fill(stream: CUstream, work: &Work, plan: &BufferPlan, block: DeviceBuffer) -> Result<(), StreamError> {
     let filled = match &plan.contents {
         Contents::Zeros => 0,
         Contents::Pattern(element) => {
@@ -51,7 +51,7 @@ pub(super) fn fill(stream: CUstream, work: &Work, plan: &BufferPlan, block: Bloc
 }
 
 /// Repeats one element over a buffer.
-fn repeat(stream: CUstream, element: &[u8], bytes: u64, block: Block) -> Result<(), JobError> {
+fn repeat(stream: CUstream, element: &[u8], bytes: u64, block: DeviceBuffer) -> Result<(), StreamError> {
     let count = (bytes / element.len().max(1) as u64) as usize;
     let to = block.address;
     // SAFETY: each fill covers `count` elements, which is the buffer, or its beginning, and the block is at least as long. An element of
@@ -93,7 +93,13 @@ fn double(stream: CUstream, to: CUdeviceptr, mut filled: usize, bytes: usize) ->
 }
 
 /// Copies a buffer to the job's outputs in shared memory.
-pub(super) fn bring_back(stream: CUstream, work: &Work, to: Place, bytes: u64, block: Block) -> Result<(), JobError> {
+pub(super) fn bring_back(
+    stream: CUstream,
+    work: &Work,
+    to: Place,
+    bytes: u64,
+    block: DeviceBuffer,
+) -> Result<(), StreamError> {
     let target = place(work, to, bytes)?;
     for (offset, bytes) in pieces(bytes) {
         // SAFETY: the range is mapped and as long as is said, no other job has it, and the block is at least as long.
@@ -107,7 +113,7 @@ pub(super) fn bring_back(stream: CUstream, work: &Work, to: Place, bytes: u64, b
 }
 
 /// The address of a range in shared memory, if it is valid.
-fn place(work: &Work, at: Place, bytes: u64) -> Result<*mut u8, JobError> {
+fn place(work: &Work, at: Place, bytes: u64) -> Result<*mut u8, StreamError> {
     match work.segments.get(&at.segment).and_then(|segment| segment.range(at, bytes)) {
         Some(start) => Ok(start),
         None => failed(Verdict::Infrastructure, FailureCode::Internal, format!("{bytes} bytes are not at {at:?}")),

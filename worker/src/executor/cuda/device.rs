@@ -21,13 +21,13 @@ use crate::{
 pub(crate) struct Device {
     context: Context,
     pub info: DeviceInfo,
-    pub limits: Limits,
+    pub limits: DeviceLimits,
     pub local: LocalMemory,
 }
 
 /// The launch limits of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct DeviceLimits {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub threads_per_block: u32,
@@ -99,7 +99,7 @@ impl Device {
         called("cuCtxSetCurrent", unsafe { result::ctx::set_current(context.0) })?;
         let heap = called("cuCtxGetLimit", result::ctx::get_limit(sys::CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE))?;
         let info = DeviceInfo { heap_bytes: heap as u64, ..describe(library, ordinal)? };
-        Ok(Self { context, info, limits: Limits::of(handle)?, local: LocalMemory::of(handle)? })
+        Ok(Self { context, info, limits: DeviceLimits::of(handle)?, local: LocalMemory::of(handle)? })
     }
 }
 
@@ -139,7 +139,7 @@ fn describe(library: &DriverLibrary, ordinal: u32) -> Result<DeviceInfo, CudaErr
     })
 }
 
-impl Limits {
+impl DeviceLimits {
     fn of(device: sys::CUdevice) -> Result<Self, CudaError> {
         Ok(Self {
             grid: [

@@ -14,7 +14,7 @@ pub(crate) const EXIT_POISONED: i32 = 70;
 
 /// Where the fault was detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum FaultOrigin {
     ByJob(u64),
     /// In a call outside jobs, while jobs ran.
     BesideJobs,
@@ -22,7 +22,7 @@ pub(crate) enum Seen {
     Idle,
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for FaultOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ByJob(job) => write!(f, "in job {job}"),
@@ -34,7 +34,7 @@ impl fmt::Display for Seen {
 
 /// Writes out the output of kernels, reports to the supervisor and ends the process. It holds the socket's lock to the end, so no other
 /// frame follows.
-pub(crate) fn die(socket: &Mutex<UnixStream>, library: &DriverLibrary, error: CudaError, seen: Seen) -> ! {
+pub(crate) fn die(socket: &Mutex<UnixStream>, library: &DriverLibrary, error: CudaError, seen: FaultOrigin) -> ! {
     library.print_what_kernels_printed();
     let socket = socket.lock().expect("no thread panics while holding the socket");
     let poison = poison(library, error, seen);
@@ -51,13 +51,13 @@ pub(crate) fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-fn poison(library: &DriverLibrary, error: CudaError, seen: Seen) -> Poison {
+fn poison(library: &DriverLibrary, error: CudaError, seen: FaultOrigin) -> Poison {
     Poison {
         code: error.code(),
-        device: error.damage() == Damage::Device || seen == Seen::Idle,
+        device: error.damage() == Damage::Device || seen == FaultOrigin::Idle,
         seen_by: match seen {
-            Seen::ByJob(job) => Some(job),
-            Seen::BesideJobs | Seen::Idle => None,
+            FaultOrigin::ByJob(job) => Some(job),
+            FaultOrigin::BesideJobs | FaultOrigin::Idle => None,
         },
         kernel: library.fault_kernel(),
         report: library.fault_report(),

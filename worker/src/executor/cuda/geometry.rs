@@ -2,7 +2,7 @@
 
 use gpufleet_schema::{Block, Grid};
 
-use super::device::Limits;
+use super::device::DeviceLimits;
 
 /// A block along x in two and three dimensions: one warp reads neighbouring elements.
 const WARP: u32 = 32;
@@ -28,7 +28,7 @@ impl Geometry {
         grid: &Grid,
         block: &Block,
         cluster: [u32; 3],
-        limits: &Limits,
+        limits: &DeviceLimits,
         kernel: KernelLimits,
         occupancy: impl FnOnce() -> Result<u32, E>,
     ) -> Result<Result<Self, String>, E> {
@@ -59,7 +59,7 @@ fn automatic(threads: u32, dimensions: usize) -> [u32; 3] {
     if dimensions <= 1 || threads < WARP { [threads, 1, 1] } else { [WARP, threads / WARP, 1] }
 }
 
-fn check_block(block: [u32; 3], limits: &Limits, kernel: KernelLimits) -> Result<(), String> {
+fn check_block(block: [u32; 3], limits: &DeviceLimits, kernel: KernelLimits) -> Result<(), String> {
     for ((extent, max), axis) in block.iter().zip(limits.block).zip(["x", "y", "z"]) {
         if *extent == 0 || *extent > max {
             return Err(format!("the block has {extent} threads in {axis}; the device allows 1 to {max}"));
@@ -73,7 +73,7 @@ fn check_block(block: [u32; 3], limits: &Limits, kernel: KernelLimits) -> Result
     Ok(())
 }
 
-fn cover(grid: &Grid, block: [u32; 3], cluster: [u32; 3], limits: &Limits) -> Result<[u32; 3], String> {
+fn cover(grid: &Grid, block: [u32; 3], cluster: [u32; 3], limits: &DeviceLimits) -> Result<[u32; 3], String> {
     let mut blocks = [1_u64; 3];
     match grid {
         Grid::Blocks(given) => blocks.iter_mut().zip(given).for_each(|(to, from)| *to = u64::from(*from)),
@@ -112,7 +112,7 @@ fn whole_clusters(blocks: &mut [u64; 3], grid: &Grid, cluster: [u32; 3]) -> Resu
 }
 
 /// Whether a block can have this much shared memory.
-pub(crate) fn check_shared(dynamic: u32, limits: &Limits, kernel: KernelLimits) -> Result<(), String> {
+pub(crate) fn check_shared(dynamic: u32, limits: &DeviceLimits, kernel: KernelLimits) -> Result<(), String> {
     let total = u64::from(dynamic) + u64::from(kernel.static_shared_bytes);
     if total <= u64::from(limits.shared_bytes_per_block) {
         return Ok(());
@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: DeviceLimits = DeviceLimits {
         grid: [i32::MAX as u32, 65_535, 65_535],
         block: [1024, 1024, 64],
         threads_per_block: 1024,

@@ -76,9 +76,9 @@ impl DeviceMemory {
         let (usage, now) = (self.arena.usage(), self.now());
         let is_idle = usage.is_idle;
         usage.local > local
-            || now.kept > then.kept
+            || now.cached > then.cached
             || now.held > then.held
-            || is_idle && (now.kept, now.held) != (then.kept, then.held)
+            || is_idle && (now.cached, now.held) != (then.cached, then.held)
     }
 
     /// The report by the accounts, with the last free memory from the driver.
@@ -86,7 +86,7 @@ impl DeviceMemory {
         let usage = self.arena.usage();
         MemoryReport {
             held: usage.held + self.shelf.loaded_bytes(),
-            kept: usage.kept + self.shelf.idle_bytes(),
+            cached: usage.cached + self.shelf.idle_bytes(),
             free: self.last().report.free,
         }
     }

@@ -8,11 +8,11 @@ use std::{collections::HashMap, sync::Arc};
 use gpufleet_schema::{FailureCode, Verdict};
 
 use super::{
-    arena::{Allocation, Shortage, Wanted},
+    arena::{Allocation, MemoryRequest, Shortage},
     module::{Function, Module},
     pinned::PinnedSegment,
     program::Program,
-    stream::{Common, JobError, failed},
+    stream::{Common, StreamError, failed},
 };
 use crate::ipc::FromExecutor;
 
@@ -30,12 +30,12 @@ impl<'a> Preparation<'a> {
     }
 
     /// Runs a step that may need device memory, and repeats it while memory can be freed: first cached memory, then that of neighbours.
-    pub(super) fn with_room<T>(&self, mut step: impl FnMut() -> Result<T, JobError>) -> Result<T, JobError> {
+    pub(super) fn with_room<T>(&self, mut step: impl FnMut() -> Result<T, StreamError>) -> Result<T, StreamError> {
         let memory = &self.common.memory;
         loop {
             let ended = memory.arena.ended();
             match step() {
-                Err(JobError::Cuda(error)) if error.is_out_of_memory() => {
+                Err(StreamError::Cuda(error)) if error.is_out_of_memory() => {
                     self.may_wait();
                     if !(memory.arena.give_up_kept()? || memory.shelf.unload_idle() || memory.arena.wait_past(ended)) {
                         return Err(error.into());
@@ -57,7 +57,7 @@ impl<'a> Preparation<'a> {
     }
 
     /// The module for a job, and whether it was already loaded.
-    pub(super) fn module(&self, program: &Arc<Program>) -> Result<(Arc<Module>, bool), JobError> {
+    pub(super) fn module(&self, program: &Arc<Program>) -> Result<(Arc<Module>, bool), StreamError> {
         self.with_room(|| {
             if let Some(module) = program.kept() {
                 return Ok((module, true));
@@ -68,7 +68,7 @@ impl<'a> Preparation<'a> {
     }
 
     /// A kernel. With lazy loading the driver loads its code only now.
-    pub(super) fn function(&self, module: &Module, entry: &str) -> Result<Arc<Function>, JobError> {
+    pub(super) fn function(&self, module: &Module, entry: &str) -> Result<Arc<Function>, StreamError> {
         if let Some(function) = module.known(entry) {
             return Ok(function);
         }
@@ -76,16 +76,20 @@ impl<'a> Preparation<'a> {
         Ok(module.function(&self.common.library, entry)?)
     }
 
-    /// Allocates all memory of a job. The cache is bounded by `kept_max`, because other executors may need the rest.
-    pub(super) fn allocate(&self, wanted: Wanted<'_>, kept_max: u64) -> Result<Allocation<'a>, JobError> {
+    /// Allocates all memory of a job. The cache is bounded by `cache_bytes_max`, because other executors may need the rest.
+    pub(super) fn allocate(
+        &self,
+        wanted: MemoryRequest<'_>,
+        cache_bytes_max: u64,
+    ) -> Result<Allocation<'a>, StreamError> {
         let memory = &self.common.memory;
-        if memory.shelf.idle_bytes() > kept_max {
+        if memory.shelf.idle_bytes() > cache_bytes_max {
             self.may_wait();
             memory.shelf.unload_idle();
         }
         loop {
-            let kept_max = kept_max.saturating_sub(memory.shelf.idle_bytes());
-            match memory.arena.take(wanted, kept_max, || self.may_wait()) {
+            let cache_bytes_max = cache_bytes_max.saturating_sub(memory.shelf.idle_bytes());
+            match memory.arena.take(wanted, cache_bytes_max, || self.may_wait()) {
                 Ok(allocation) => return Ok(allocation),
                 Err(Shortage::Cuda(error)) => return Err(error.into()),
                 Err(Shortage::OutOfMemory { .. }) if memory.shelf.unload_idle() => {}

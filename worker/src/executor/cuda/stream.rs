@@ -15,7 +15,7 @@ use cudarc::driver::{
 use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
 
 use super::{
-    arena::{Allocation, Wanted},
+    arena::{Allocation, MemoryRequest},
     checked_launch::{CheckedLaunch, check_launch},
     contents,
     device::Device,
@@ -70,18 +70,18 @@ pub(crate) struct Stream {
 }
 
 /// Why a job failed. The context may be unusable too.
-pub(super) enum JobError {
+pub(super) enum StreamError {
     Failed(Failure),
     Cuda(CudaError),
 }
 
-impl From<CudaError> for JobError {
+impl From<CudaError> for StreamError {
     fn from(error: CudaError) -> Self {
         Self::Cuda(error)
     }
 }
 
-impl From<LoadError> for JobError {
+impl From<LoadError> for StreamError {
     fn from(error: LoadError) -> Self {
         match error {
             LoadError::Failed(failure) => Self::Failed(failure),
@@ -90,8 +90,8 @@ impl From<LoadError> for JobError {
     }
 }
 
-pub(super) fn failed<T>(verdict: Verdict, code: FailureCode, message: String) -> Result<T, JobError> {
-    Err(JobError::Failed(Failure::new(verdict, code, message)))
+pub(super) fn failed<T>(verdict: Verdict, code: FailureCode, message: String) -> Result<T, StreamError> {
+    Err(StreamError::Failed(Failure::new(verdict, code, message)))
 }
 
 impl Common {
@@ -122,15 +122,15 @@ impl Stream {
         let mut timings = Timings::default();
         let outcome = match self.attempt(common, work, &mut timings) {
             Ok(()) => Ok(()),
-            Err(JobError::Failed(failure)) => Err(failure),
-            Err(JobError::Cuda(error)) if error.damage() == Damage::None => Err(error.into_failure()),
-            Err(JobError::Cuda(error)) => return Err(error),
+            Err(StreamError::Failed(failure)) => Err(failure),
+            Err(StreamError::Cuda(error)) if error.damage() == Damage::None => Err(error.into_failure()),
+            Err(StreamError::Cuda(error)) => return Err(error),
         };
         timings.total_us = started.elapsed().as_micros() as u64;
         Ok((outcome, timings))
     }
 
-    fn attempt(&mut self, common: &Common, work: &Work, timings: &mut Timings) -> Result<(), JobError> {
+    fn attempt(&mut self, common: &Common, work: &Work, timings: &mut Timings) -> Result<(), StreamError> {
         let preparation = Preparation { common, job: work.run.job };
         common.waits.calls(preparation.job);
         preparation.pin(&work.segments);
@@ -142,7 +142,7 @@ impl Stream {
         }
         let mut memory = None;
         let outcome = self.run_loaded(&preparation, work, &module, &mut memory, timings);
-        if let Err(JobError::Cuda(error)) = &outcome
+        if let Err(StreamError::Cuda(error)) = &outcome
             && error.damage() != Damage::None
         {
             // An unusable context can't free anything.
@@ -167,7 +167,7 @@ impl Stream {
         module: &Module,
         memory: &mut Option<Allocation<'a>>,
         timings: &mut Timings,
-    ) -> Result<(), JobError> {
+    ) -> Result<(), StreamError> {
         let common = preparation.common;
         let mut launches = Vec::with_capacity(work.run.launches.len());
         for (index, launch) in work.run.launches.iter().enumerate() {
@@ -177,8 +177,8 @@ impl Stream {
         let sizes: Vec<u64> = work.run.buffers.iter().map(|buffer| buffer.bytes).collect();
         timings.device_bytes_peak = sizes.iter().sum();
         let thread_bytes = launches.iter().map(|launch| launch.function.local_bytes).max().unwrap_or(0);
-        let wanted = Wanted { sizes: &sizes, local: common.device.local.taken(thread_bytes) };
-        let allocation = memory.insert(preparation.allocate(wanted, work.run.kept_max)?);
+        let wanted = MemoryRequest { sizes: &sizes, local: common.device.local.taken(thread_bytes) };
+        let allocation = memory.insert(preparation.allocate(wanted, work.run.cache_bytes_max)?);
         common.tell_memory(|| preparation.may_wait())?;
         self.make_events(launches.len() + 3)?;
         match common.memory.arena.grows_at_launch(wanted.local) {
@@ -214,7 +214,7 @@ impl Stream {
         work: &Work,
         launches: &[CheckedLaunch<'_>],
         allocation: &Allocation<'_>,
-    ) -> Result<(), JobError> {
+    ) -> Result<(), StreamError> {
         let mut launched = 0;
         let mut events = self.events.iter();
         self.record(events.next())?;
@@ -243,7 +243,7 @@ impl Stream {
         checked: &CheckedLaunch<'_>,
         allocation: &Allocation<'_>,
         launched: &mut u64,
-    ) -> Result<(), JobError> {
+    ) -> Result<(), StreamError> {
         let args = &checked.launch.args;
         let mut values: Vec<u64> = args.iter().map(|arg| value(arg, allocation)).collect();
         let mut params: Vec<*mut c_void> =

@@ -53,11 +53,11 @@ fn shared(process: ChildProcess) -> (Arc<Shared>, UnixStream) {
     (Arc::new(shared), theirs)
 }
 
-async fn sent(shared: &Shared, job: u64) -> oneshot::Receiver<Ended> {
+async fn sent(shared: &Shared, job: u64) -> oneshot::Receiver<JobEnd> {
     sent_with(shared, job, "spin").await
 }
 
-async fn sent_with(shared: &Shared, job: u64, entry: &str) -> oneshot::Receiver<Ended> {
+async fn sent_with(shared: &Shared, job: u64, entry: &str) -> oneshot::Receiver<JobEnd> {
     let (answer, ending) = oneshot::channel();
     let pending = Pending {
         answer,
@@ -93,7 +93,7 @@ async fn a_job_that_was_alone_is_to_blame_whatever_kernel_is_named() {
         let alone = sent(&shared, 1).await;
         ends_at_an_assert(&shared, kernel);
         match alone.await.unwrap() {
-            Ended::Finished { outcome: Err(failure), .. } => assert_eq!(failure.code, FailureCode::KernelFault),
+            JobEnd::Finished { outcome: Err(failure), .. } => assert_eq!(failure.code, FailureCode::KernelFault),
             other => panic!("{kernel:?}: {other:?}"),
         }
     }
@@ -107,7 +107,7 @@ async fn a_kernel_that_no_job_runs_clears_no_job() {
     ends_at_an_assert(&shared, Some("nope"));
     for ending in both {
         match ending.await.unwrap() {
-            Ended::Lost(loss) => assert_eq!(loss.cause, LostCause::Suspect),
+            JobEnd::Lost(loss) => assert_eq!(loss.cause, LostCause::Suspect),
             other => panic!("{other:?}"),
         }
     }
@@ -167,7 +167,7 @@ async fn texts_of_an_executor_are_cut_to_what_a_reply_holds() {
     assert_eq!(hear(&shared, &mut incoming, &mut poison).await, None);
     saying.join().unwrap();
     match ending.await.unwrap() {
-        Ended::Finished { outcome: Err(failure), .. } => {
+        JobEnd::Finished { outcome: Err(failure), .. } => {
             assert_eq!(failure.message.len(), FAILURE_MESSAGE_BYTES_MAX);
             assert_eq!(failure.detail.map(|detail| detail.len()), Some(FAILURE_DETAIL_BYTES_MAX));
         }
@@ -188,11 +188,11 @@ async fn jobs_of_an_executor_that_does_not_die_are_answered_and_its_device_is_su
     shared.kill_for(1, Cut::TimeLimit);
     listening.await;
     match limited.await.unwrap() {
-        Ended::Finished { outcome: Err(failure), .. } => assert_eq!(failure.code, FailureCode::TimeLimit),
+        JobEnd::Finished { outcome: Err(failure), .. } => assert_eq!(failure.code, FailureCode::TimeLimit),
         other => panic!("{other:?}"),
     }
     match neighbour.await.unwrap() {
-        Ended::Lost(loss) => assert_eq!(loss.cause, LostCause::Neighbour),
+        JobEnd::Lost(loss) => assert_eq!(loss.cause, LostCause::Neighbour),
         other => panic!("{other:?}"),
     }
     let loss = shared.lost().await;
@@ -221,7 +221,7 @@ async fn a_job_that_ended_while_the_worker_stood_still_is_not_cut_and_one_that_d
         assert!(shared.state().killed_for.is_none(), "what it said was not read yet");
         if has_ended {
             finish(&shared, 1, Ok(()), Timings::default());
-            assert!(matches!(waiting.await, Ended::Finished { outcome: Ok(()), .. }));
+            assert!(matches!(waiting.await, JobEnd::Finished { outcome: Ok(()), .. }));
             continue;
         }
         let cut = async {

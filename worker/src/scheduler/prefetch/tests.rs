@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::{Prefetch, PrefetchLimits, QueueLoad, STUCK_MAX, is_hoard, share::share_out};
 
-const PLACES: u32 = 4;
+const SLOTS: u32 = 4;
 const MIB: u64 = 1 << 20;
 const LIMITS: PrefetchLimits = PrefetchLimits { messages_max: 256, bytes_max: 512 * MIB, message_bytes_max: 16 * MIB };
 /// The driver looks this often at most.
@@ -17,12 +17,12 @@ struct World {
 
 impl World {
     fn new(limits: PrefetchLimits) -> Self {
-        Self { prefetch: Prefetch::new(limits, 1, PLACES), now_us: 0, changes: 0 }
+        Self { prefetch: Prefetch::new(limits, 1, SLOTS), now_us: 0, changes: 0 }
     }
 
-    /// So many looks, between which jobs of these lengths end one after the other on all places.
+    /// So many looks, between which jobs of these lengths end one after the other on all slots.
     fn flow(&mut self, looks: u32, jobs_per_message: usize, bytes: u64, mut length_us: impl FnMut() -> u64) {
-        let mut busy_until = [self.now_us; PLACES as usize];
+        let mut busy_until = [self.now_us; SLOTS as usize];
         for _ in 0..looks {
             self.now_us += LOOK_US;
             for place in &mut busy_until {
@@ -34,12 +34,12 @@ impl World {
                 }
             }
             let messages = u32::from(self.prefetch.of(0));
-            self.look(QueueLoad { messages, messages_peak: messages, running: PLACES, ..QueueLoad::default() });
+            self.look(QueueLoad { messages, messages_peak: messages, running: SLOTS, ..QueueLoad::default() });
         }
     }
 
     fn look(&mut self, load: QueueLoad) {
-        self.changes += self.prefetch.decide(self.now_us, PLACES, &[load]).len() as u32;
+        self.changes += self.prefetch.decide(self.now_us, SLOTS, &[load]).len() as u32;
     }
 }
 
@@ -65,7 +65,7 @@ fn tiny_jobs_are_asked_for_by_the_hundred_within_a_few_looks() {
 #[test]
 fn a_list_counts_with_all_its_jobs() {
     let mut world = World::new(LIMITS);
-    // 64 jobs of 1 ms on four places take 16 ms.
+    // 64 jobs of 1 ms on four slots take 16 ms.
     world.flow(20, 64, 1000, || 1_000);
     assert!((4..=6).contains(&world.prefetch.of(0)), "{}", world.prefetch.of(0));
 }
@@ -91,8 +91,8 @@ fn jobs_that_turn_long_are_noticed_while_they_run() {
     assert_eq!(world.prefetch.of(0), 256);
     for _ in 0..400 {
         world.now_us += LOOK_US;
-        let running_us = u64::from(PLACES) * (world.now_us - 100_000);
-        let load = QueueLoad { messages: 256, messages_peak: 256, running: PLACES, running_us, ..QueueLoad::default() };
+        let running_us = u64::from(SLOTS) * (world.now_us - 100_000);
+        let load = QueueLoad { messages: 256, messages_peak: 256, running: SLOTS, running_us, ..QueueLoad::default() };
         world.look(load);
     }
     assert!(world.prefetch.of(0) <= 2, "what runs is not counted by the broker any more");
@@ -106,12 +106,12 @@ fn jobs_that_turn_long_are_noticed_while_they_run() {
 #[test]
 fn idle_queues_leave_the_bytes_to_one_that_has_work() {
     let limits = PrefetchLimits { bytes_max: 80 * MIB, ..LIMITS };
-    let mut prefetch = Prefetch::new(limits, 3, PLACES);
+    let mut prefetch = Prefetch::new(limits, 3, SLOTS);
     assert_eq!([0, 1, 2].map(|queue| prefetch.of(queue)), [1, 2, 2]);
     prefetch.message(1, 1, 15 * MIB);
     let busy = QueueLoad { messages: 2, messages_peak: 2, running: 2, open: 2, ..QueueLoad::default() };
     let idle = QueueLoad { open: 2, ..QueueLoad::default() };
-    prefetch.decide(0, PLACES, &[idle, busy, idle]);
+    prefetch.decide(0, SLOTS, &[idle, busy, idle]);
     assert_eq!([0, 1, 2].map(|queue| prefetch.of(queue)), [1, 2, 1], "with the two that lie here three would be five");
 }
 
@@ -156,26 +156,26 @@ fn jobs_that_do_not_fit_let_others_come_past_them() {
 
 #[test]
 fn a_queue_without_work_beside_a_busy_one_keeps_one_message() {
-    let mut prefetch = Prefetch::new(LIMITS, 2, PLACES);
-    let busy = QueueLoad { messages: 5, messages_peak: 5, running: PLACES, ..QueueLoad::default() };
+    let mut prefetch = Prefetch::new(LIMITS, 2, SLOTS);
+    let busy = QueueLoad { messages: 5, messages_peak: 5, running: SLOTS, ..QueueLoad::default() };
     for look in 0..200 {
-        prefetch.decide(look * LOOK_US, PLACES, &[busy, QueueLoad::default()]);
+        prefetch.decide(look * LOOK_US, SLOTS, &[busy, QueueLoad::default()]);
     }
     assert_eq!((prefetch.of(0), prefetch.of(1)), (5, 1));
-    // It may have all places as soon as they are open.
-    let open = QueueLoad { messages: 1, messages_peak: 1, open: PLACES, ..QueueLoad::default() };
-    prefetch.decide(3_000_000, PLACES, &[QueueLoad { running: 0, open: PLACES, ..busy }, open]);
+    // It may have all slots as soon as they are open.
+    let open = QueueLoad { messages: 1, messages_peak: 1, open: SLOTS, ..QueueLoad::default() };
+    prefetch.decide(3_000_000, SLOTS, &[QueueLoad { running: 0, open: SLOTS, ..busy }, open]);
     assert_eq!(prefetch.of(1), 5);
 }
 
 fn any_load() -> impl Strategy<Value = QueueLoad> {
-    (0..400_u32, 0..=PLACES, 0..10_000_000_u64, 0..=PLACES, 0..100_u32).prop_map(
+    (0..400_u32, 0..=SLOTS, 0..10_000_000_u64, 0..=SLOTS, 0..100_u32).prop_map(
         |(messages, running, running_us, open, stuck)| QueueLoad {
             messages,
             messages_peak: messages,
             running,
             running_us,
-            open: open.min(PLACES - running),
+            open: open.min(SLOTS - running),
             settling: messages / 3,
             stuck,
         },
@@ -199,9 +199,9 @@ proptest! {
         prop_assert!(settled <= 8, "{settled} changes to find its place");
         world.flow(300, 1, 1000, &mut next);
         prop_assert!(world.changes <= settled + 3, "{} changes under steady work", world.changes - settled);
-        let message_us = length_us as f64 / f64::from(PLACES);
-        let waiting_us = f64::from(world.prefetch.of(0) - PLACES as u16) * message_us;
-        let is_one_or_two = world.prefetch.of(0) <= PLACES as u16 + 2;
+        let message_us = length_us as f64 / f64::from(SLOTS);
+        let waiting_us = f64::from(world.prefetch.of(0) - SLOTS as u16) * message_us;
+        let is_one_or_two = world.prefetch.of(0) <= SLOTS as u16 + 2;
         let is_all = world.prefetch.of(0) == LIMITS.messages_max;
         prop_assert!(
             // A message more is not worth a new subscription.
@@ -217,11 +217,11 @@ proptest! {
     ) {
         // One largest message of each queue always fits, as the configuration sees to.
         let limits = PrefetchLimits { bytes_max: (6 * 16 + spare_mib) * MIB, ..LIMITS };
-        let mut prefetch = Prefetch::new(limits, 6, PLACES);
+        let mut prefetch = Prefetch::new(limits, 6, SLOTS);
         for (look, (queue, jobs, bytes, length, loads)) in (0..).zip(steps) {
             prefetch.message(queue, jobs, bytes);
             prefetch.job(queue, length);
-            prefetch.decide(look * LOOK_US, PLACES, &loads);
+            prefetch.decide(look * LOOK_US, SLOTS, &loads);
             let queues = &prefetch.queues;
             prop_assert!(queues.iter().all(|queue| (1..=limits.messages_max).contains(&queue.prefetch)));
             let bytes: f64 = queues.iter().map(|queue| f64::from(queue.prefetch) * queue.bytes).sum();

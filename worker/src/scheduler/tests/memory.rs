@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use super::{
-    super::{Action, Demand, DeviceId, Event, PoolId, Promise, Scheduler, Ticket, TooLarge},
+    super::{Action, Demand, DemandTooLarge, DeviceId, Event, PoolGuarantee, PoolId, Scheduler, Ticket},
     NONE, demand, left, starts, waiting, with_pools,
 };
 
 const DEVICE: DeviceId = DeviceId(0);
 
 fn three_pools() -> Scheduler {
-    with_pools(&[Promise::default(); 3], 8, 100)
+    with_pools(&[PoolGuarantee::default(); 3], 8, 100)
 }
 
 fn of(pool: u32, bytes: u64) -> Demand {
@@ -22,7 +22,7 @@ fn arrived(ticket: u64, pool: u32, bytes: u64) -> Event {
 }
 
 fn kept(pool: u32, bytes: u64) -> Event {
-    Event::Kept { device: DEVICE, pool: PoolId(pool), bytes }
+    Event::Cached { device: DEVICE, pool: PoolId(pool), bytes }
 }
 
 fn available(bytes: u64) -> Event {
@@ -30,7 +30,7 @@ fn available(bytes: u64) -> Event {
 }
 
 fn ask(pool: u32) -> Action {
-    Action::AskBack(DEVICE, PoolId(pool))
+    Action::ReleaseCache(DEVICE, PoolId(pool))
 }
 
 #[test]
@@ -49,11 +49,11 @@ fn what_a_pools_own_executor_keeps_is_its_to_use() {
     let mut scheduler = three_pools();
     scheduler.step(kept(0, 100));
     assert_eq!(scheduler.step(arrived(1, 0, 70)), [Action::Start(Ticket(1), DEVICE)]);
-    assert_eq!(scheduler.kept_max(DEVICE, PoolId(0)), 30, "it has to let go of the rest");
+    assert_eq!(scheduler.cache_bytes_max(DEVICE, PoolId(0)), 30, "it has to let go of the rest");
     scheduler.step(kept(0, 10));
     assert_eq!(starts(&scheduler.step(arrived(2, 1, 20))), [2]);
-    assert_eq!(scheduler.kept_max(DEVICE, PoolId(0)), 10);
-    assert_eq!(scheduler.kept_max(DEVICE, PoolId(1)), 0);
+    assert_eq!(scheduler.cache_bytes_max(DEVICE, PoolId(0)), 10);
+    assert_eq!(scheduler.cache_bytes_max(DEVICE, PoolId(1)), 0);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn what_other_processes_use_is_not_promised() {
     scheduler.step(left(3));
     assert_eq!(starts(&scheduler.step(available(70))), [2], "they have left");
     scheduler.step(available(1000));
-    assert_eq!(scheduler.kept_max(DEVICE, PoolId(0)), 30, "there is never more than the device has");
+    assert_eq!(scheduler.cache_bytes_max(DEVICE, PoolId(0)), 30, "there is never more than the device has");
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn a_job_that_only_other_processes_keep_out_starts_when_nothing_of_ours_runs() {
 
 #[test]
 fn a_job_blocked_by_other_processes_blocks_no_pool_with_memory_of_its_own() {
-    let owner = Promise { weight: 1, memory_permille: 100 };
-    let mut scheduler = with_pools(&[Promise::default(), owner, owner], 8, 100);
+    let owner = PoolGuarantee { weight: 1, memory_permille: 100 };
+    let mut scheduler = with_pools(&[PoolGuarantee::default(), owner, owner], 8, 100);
     scheduler.step(available(50));
     // Two owners always have a job that runs.
     scheduler.step(arrived(1, 1, 10));
@@ -145,8 +145,8 @@ fn a_job_that_waits_is_refused_when_the_device_turns_out_too_small_for_it() {
     scheduler.step(arrived(1, 0, 60));
     assert_eq!(starts(&scheduler.step(arrived(2, 0, 95))), NONE);
     assert_eq!(starts(&scheduler.step(arrived(3, 0, 70))), NONE);
-    let refused = TooLarge { bytes: 95, device_bytes_max: 80 };
-    let smaller = Event::Device { device: DEVICE, places: 8, bytes: 80 };
+    let refused = DemandTooLarge { bytes: 95, device_bytes_max: 80 };
+    let smaller = Event::Device { device: DEVICE, slots: 8, bytes: 80 };
     assert_eq!(scheduler.step(smaller), [Action::Refuse(Ticket(2), refused)]);
     assert_eq!(starts(&scheduler.step(left(1))), [3]);
 }
@@ -155,7 +155,7 @@ fn a_job_that_waits_is_refused_when_the_device_turns_out_too_small_for_it() {
 fn what_waited_behind_jobs_that_are_refused_starts() {
     let mut scheduler = three_pools();
     let other = DeviceId(1);
-    scheduler.step(Event::Device { device: other, places: 8, bytes: 200 });
+    scheduler.step(Event::Device { device: other, slots: 8, bytes: 200 });
     // More than a search looks past.
     (1..=50).for_each(|ticket| assert_eq!(starts(&scheduler.step(arrived(ticket, 0, 150))), NONE));
     assert_eq!(starts(&scheduler.step(arrived(51, 0, 10))), NONE);
@@ -168,11 +168,11 @@ fn what_waited_behind_jobs_that_are_refused_starts() {
 fn whatever_executors_say_of_time_and_memory_the_books_stand() {
     let mut scheduler = three_pools();
     for pool in 0..2 {
-        scheduler.step(Event::Kept { device: DEVICE, pool: PoolId(pool), bytes: u64::MAX });
+        scheduler.step(Event::Cached { device: DEVICE, pool: PoolId(pool), bytes: u64::MAX });
     }
     scheduler.step(arrived(1, 2, 10));
     for pool in 0..2 {
-        scheduler.step(Event::Kept { device: DEVICE, pool: PoolId(pool), bytes: 0 });
+        scheduler.step(Event::Cached { device: DEVICE, pool: PoolId(pool), bytes: 0 });
     }
     for ticket in 1..10 {
         assert_eq!(scheduler.running(), 1, "job {ticket}");

@@ -1,11 +1,11 @@
 //! Sharing between pools: time by weight, memory by guarantee.
 
 use super::{
-    super::{Action, Demand, DeviceId, Event, PoolId, Promise, Ticket},
+    super::{Action, Demand, DeviceId, Event, PoolGuarantee, PoolId, Ticket},
     NONE, demand, starts, with_pools,
 };
 
-const EQUAL: Promise = Promise { weight: 1, memory_permille: 0 };
+const EQUAL: PoolGuarantee = PoolGuarantee { weight: 1, memory_permille: 0 };
 
 fn of(pool: u32, bytes: u64) -> Demand {
     Demand { pool: PoolId(pool), ..demand(bytes) }
@@ -54,7 +54,7 @@ fn a_pool_that_had_no_work_saved_up_no_time() {
 
 #[test]
 fn what_a_pool_owns_is_lent_while_it_has_no_work_and_comes_back() {
-    let budget = Promise { weight: 1, memory_permille: 250 };
+    let budget = PoolGuarantee { weight: 1, memory_permille: 250 };
     let mut scheduler = with_pools(&[EQUAL, budget], 10, 100);
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(1), of(0, 90)))), [1]);
     // The owner wakes and finds 10 free. Its job waits, and from now on no pool borrows.
@@ -67,7 +67,7 @@ fn what_a_pool_owns_is_lent_while_it_has_no_work_and_comes_back() {
 
 #[test]
 fn a_budget_is_kept_from_others_while_its_pool_has_work() {
-    let budget = Promise { weight: 1, memory_permille: 250 };
+    let budget = PoolGuarantee { weight: 1, memory_permille: 250 };
     let mut scheduler = with_pools(&[EQUAL, budget], 10, 100);
     scheduler.step(Event::Arrived(Ticket(1), of(1, 5)));
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(2), of(0, 76)))), Vec::<u64>::new());
@@ -83,7 +83,7 @@ fn a_budget_is_kept_from_others_while_its_pool_has_work() {
 
 #[test]
 fn one_job_after_the_other_keeps_a_budget_and_jobs_beyond_it_keep_nothing() {
-    let budget = Promise { weight: 1, memory_permille: 250 };
+    let budget = PoolGuarantee { weight: 1, memory_permille: 250 };
     let mut scheduler = with_pools(&[EQUAL, budget], 10, 100);
     scheduler.step(Event::Arrived(Ticket(1), of(1, 20)));
     scheduler.step(Event::Arrived(Ticket(2), of(0, 90)));
@@ -105,7 +105,7 @@ fn one_job_after_the_other_keeps_a_budget_and_jobs_beyond_it_keep_nothing() {
 
 #[test]
 fn a_pool_with_a_budget_finds_a_place_free_in_any_flood() {
-    let budget = Promise { weight: 1, memory_permille: 250 };
+    let budget = PoolGuarantee { weight: 1, memory_permille: 250 };
     let mut scheduler = with_pools(&[EQUAL, budget], 3, 100);
     for ticket in 0..10 {
         scheduler.step(Event::Arrived(Ticket(ticket), of(0, 1)));

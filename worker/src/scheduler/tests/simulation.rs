@@ -9,11 +9,11 @@ use gpufleet_schema::Priority;
 use proptest::prelude::*;
 
 use super::{
-    super::{Action, Allowed, Demand, DeviceId, Event, PoolId, Promise, Scheduler, Ticket},
+    super::{Action, Allowed, Demand, DeviceId, Event, PoolGuarantee, PoolId, Scheduler, Ticket},
     with_pools,
 };
 
-const PLACES: u32 = 3;
+const SLOTS: u32 = 3;
 const BYTES: u64 = 100;
 
 /// Pools with endless work: whenever a job starts, another of its pool arrives.
@@ -28,13 +28,13 @@ struct Endless {
 }
 
 impl Endless {
-    fn new(promises: &[Promise]) -> Self {
+    fn new(guarantees: &[PoolGuarantee]) -> Self {
         Self {
-            scheduler: with_pools(promises, PLACES, BYTES),
+            scheduler: with_pools(guarantees, SLOTS, BYTES),
             now: 0,
             ends: BinaryHeap::new(),
             jobs: HashMap::new(),
-            used: vec![0; promises.len()],
+            used: vec![0; guarantees.len()],
             started: 0,
         }
     }
@@ -75,7 +75,7 @@ impl Endless {
     }
 }
 
-const EQUAL: Promise = Promise { weight: 1, memory_permille: 0 };
+const EQUAL: PoolGuarantee = PoolGuarantee { weight: 1, memory_permille: 0 };
 const SECOND_US: u64 = 1_000_000;
 const HOUR_US: u64 = 3600 * SECOND_US;
 
@@ -88,7 +88,7 @@ fn a_pool_whose_jobs_did_not_fit_makes_up_for_seconds_and_not_for_hours() {
             world.arrive(pool, SECOND_US, bytes[pool as usize]);
         }
     };
-    // One at a time of the large ones: the other pool has the rest of the places, and more than its share.
+    // One at a time of the large ones: the other pool has the rest of the slots, and more than its share.
     let large = [60, 10];
     (0..IN_HAND).for_each(|_| (0..2).for_each(|pool| world.arrive(pool, SECOND_US, large[pool as usize])));
     run(&mut world, HOUR_US, large);
@@ -101,8 +101,9 @@ fn a_pool_whose_jobs_did_not_fit_makes_up_for_seconds_and_not_for_hours() {
 
 #[test]
 fn a_pool_that_has_more_than_its_share_by_a_place_of_its_own_costs_the_others_no_weight() {
-    let owner = Promise { weight: 1, memory_permille: 250 };
-    let mut world = Endless::new(&[Promise { weight: 30, ..EQUAL }, Promise { weight: 10, ..EQUAL }, owner]);
+    let owner = PoolGuarantee { weight: 1, memory_permille: 250 };
+    let mut world =
+        Endless::new(&[PoolGuarantee { weight: 30, ..EQUAL }, PoolGuarantee { weight: 10, ..EQUAL }, owner]);
     (0..IN_HAND).for_each(|_| (0..3).for_each(|pool| world.arrive(pool, SECOND_US, 1)));
     while world.now < HOUR_US {
         let pool = world.end_one();
@@ -115,7 +116,7 @@ fn a_pool_that_has_more_than_its_share_by_a_place_of_its_own_costs_the_others_no
 }
 
 /// Jobs in hand for each pool: more than run at once, so that a pool always has work.
-const IN_HAND: usize = 2 * PLACES as usize;
+const IN_HAND: usize = 2 * SLOTS as usize;
 const JOBS: u64 = 10_000;
 
 proptest! {
@@ -127,8 +128,8 @@ proptest! {
         lengths in prop::collection::vec(1..50_u64, 64),
         slower in 1..40_u64,
     ) {
-        let promises: Vec<_> = weights.iter().map(|weight| Promise { weight: *weight, memory_permille: 0 }).collect();
-        let mut world = Endless::new(&promises);
+        let guarantees: Vec<_> = weights.iter().map(|weight| PoolGuarantee { weight: *weight, memory_permille: 0 }).collect();
+        let mut world = Endless::new(&guarantees);
         // Each pool has jobs of its own length, mixed.
         let length = |pool: u32, count: u64| lengths[count as usize % lengths.len()] * 100 * (1 + u64::from(pool % 2) * slower);
         for pool in 0..weights.len() as u32 {
@@ -157,10 +158,10 @@ proptest! {
         budgets in prop::collection::vec(0..250_u32, 4),
         bytes in prop::collection::vec(0..50_u64, 64),
     ) {
-        let promises: Vec<_> = weights.iter().zip(&budgets)
-            .map(|(weight, budget)| Promise { weight: *weight, memory_permille: *budget }).collect();
+        let guarantees: Vec<_> = weights.iter().zip(&budgets)
+            .map(|(weight, budget)| PoolGuarantee { weight: *weight, memory_permille: *budget }).collect();
         // With a place for each budget, as a worker adds them.
-        let mut world = Endless::new(&promises);
+        let mut world = Endless::new(&guarantees);
         for pool in 0..weights.len() as u32 {
             for count in 0..IN_HAND {
                 world.arrive(pool, 1_000, bytes[count % bytes.len()]);
@@ -189,10 +190,10 @@ enum Step {
     Tick,
 }
 
-const POOLS: [Promise; 3] = [
-    Promise { weight: 1, memory_permille: 0 },
-    Promise { weight: 3, memory_permille: 250 },
-    Promise { weight: 2, memory_permille: 500 },
+const POOLS: [PoolGuarantee; 3] = [
+    PoolGuarantee { weight: 1, memory_permille: 0 },
+    PoolGuarantee { weight: 3, memory_permille: 250 },
+    PoolGuarantee { weight: 2, memory_permille: 500 },
 ];
 
 fn any_demand() -> impl Strategy<Value = Demand> {
@@ -225,10 +226,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let scheduler = with_pools(&POOLS, PLACES, BYTES);
+        let scheduler = with_pools(&POOLS, SLOTS, BYTES);
         let (demands, running, waiting, kept) = Default::default();
         let mut world = Self { scheduler, demands, running, waiting, kept };
-        world.step(Event::Device { device: DeviceId(1), places: PLACES, bytes: BYTES });
+        world.step(Event::Device { device: DeviceId(1), slots: SLOTS, bytes: BYTES });
         world.all_up();
         world
     }
@@ -256,7 +257,7 @@ impl World {
         if let Some(kept) = self.kept.get_mut(&(device, pool)) {
             *kept += bytes;
             let bytes = *kept;
-            self.step(Event::Kept { device, pool, bytes });
+            self.step(Event::Cached { device, pool, bytes });
         }
         self.step(Event::Left { ticket, used_us });
     }
@@ -269,11 +270,11 @@ impl World {
                     self.running.push((ticket, device));
                     let pool = self.demands[ticket.0 as usize].pool;
                     let kept = self.kept.get_mut(&(device, pool)).expect("jobs start where an executor is up");
-                    *kept = (*kept).min(self.scheduler.kept_max(device, pool));
+                    *kept = (*kept).min(self.scheduler.cache_bytes_max(device, pool));
                 }
-                Action::AskBack(device, pool) => {
+                Action::ReleaseCache(device, pool) => {
                     *self.kept.get_mut(&(device, pool)).expect("only executors that are up are asked") = 0;
-                    self.step(Event::Kept { device, pool, bytes: 0 });
+                    self.step(Event::Cached { device, pool, bytes: 0 });
                 }
                 other => panic!("unexpected {other:?}"),
             }
@@ -281,7 +282,7 @@ impl World {
         for device in [DeviceId(0), DeviceId(1)] {
             let here: Vec<Demand> =
                 self.running.iter().filter(|(_, d)| *d == device).map(|(t, _)| self.demands[t.0 as usize]).collect();
-            assert!(here.len() <= PLACES as usize);
+            assert!(here.len() <= SLOTS as usize);
             let kept: u64 = self.kept.iter().filter(|((d, _), _)| *d == device).map(|(_, kept)| kept).sum();
             assert!(here.iter().map(|demand| demand.bytes).sum::<u64>() + kept <= BYTES);
             for pool in (0..POOLS.len() as u32).map(PoolId) {

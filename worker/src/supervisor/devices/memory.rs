@@ -17,9 +17,9 @@ use crate::{
 
 /// The memory of one device.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct DeviceMemory {
     device: DeviceId,
-    places: u32,
+    slots: u32,
     /// The device's total memory.
     total: u64,
     /// The number of contexts with a heap.
@@ -38,17 +38,17 @@ struct Said {
     available: Option<u64>,
 }
 
-impl Memory {
+impl DeviceMemory {
     pub(super) fn new(
         device: DeviceId,
-        places: u32,
+        slots: u32,
         total: u64,
         pools: usize,
         dispatcher: Arc<DispatcherHandle>,
     ) -> Arc<Self> {
-        dispatcher.tell_devices(Event::Device { device, places, bytes: total });
+        dispatcher.tell_devices(Event::Device { device, slots, bytes: total });
         let (heaps, said) = (OnceLock::new(), SharedState::default());
-        Arc::new(Self { device, places, total, pools: pools as u64, heaps, dispatcher, said })
+        Arc::new(Self { device, slots, total, pools: pools as u64, heaps, dispatcher, said })
     }
 
     /// Sets the heap size of a context.
@@ -57,11 +57,7 @@ impl Memory {
         if self.heaps.set(bytes.saturating_mul(self.pools)).is_ok() {
             // The next report updates the available memory.
             said.available = None;
-            self.dispatcher.tell_devices(Event::Device {
-                device: self.device,
-                places: self.places,
-                bytes: self.bytes(),
-            });
+            self.dispatcher.tell_devices(Event::Device { device: self.device, slots: self.slots, bytes: self.bytes() });
         }
     }
 
@@ -96,7 +92,7 @@ impl Memory {
         let mut said = self.said();
         said.held.insert(pid, report.held);
         if let Some(pool) = pool {
-            self.dispatcher.tell_devices(Event::Kept { device, pool, bytes: report.kept });
+            self.dispatcher.tell_devices(Event::Cached { device, pool, bytes: report.cached });
         }
         let bytes = room(&said.held, report.free, self.reserved()).min(self.bytes());
         if said.available.replace(bytes) != Some(bytes) {
@@ -118,7 +114,7 @@ mod tests {
     use gpufleet_schema::MessageId;
 
     use super::*;
-    use crate::{dispatcher::Input, scheduler::Promise, supervisor::handle::Mail};
+    use crate::{dispatcher::Input, scheduler::PoolGuarantee, supervisor::handle::Mail};
 
     const GIB: u64 = 1 << 30;
 
@@ -138,25 +134,25 @@ mod tests {
     async fn the_scheduler_learns_what_other_processes_leave_for_jobs() {
         let (device, pool) = (DeviceId(0), PoolId(0));
         let (dispatcher, mut mail) =
-            DispatcherHandle::new("w".parse().unwrap(), MessageId::new(), &[Promise::default()]);
-        let memory = Memory::new(device, 4, 17 * GIB, 1, dispatcher);
+            DispatcherHandle::new("w".parse().unwrap(), MessageId::new(), &[PoolGuarantee::default()]);
+        let memory = DeviceMemory::new(device, 4, 17 * GIB, 1, dispatcher);
         memory.learn_heap(GIB);
         assert!(!memory.is_in_use());
-        memory.hear(1, Some(pool), MemoryReport { held: 0, kept: 0, free: 9 * GIB });
+        memory.hear(1, Some(pool), MemoryReport { held: 0, cached: 0, free: 9 * GIB });
         assert!(memory.is_in_use());
-        memory.hear(2, None, MemoryReport { held: 0, kept: 0, free: 8 * GIB });
-        memory.hear(1, Some(pool), MemoryReport { held: GIB, kept: 2, free: 7 * GIB });
+        memory.hear(2, None, MemoryReport { held: 0, cached: 0, free: 8 * GIB });
+        memory.hear(1, Some(pool), MemoryReport { held: GIB, cached: 2, free: 7 * GIB });
         let mut told = Vec::new();
         while let Ok(Mail::Input(Input::Devices(event))) = mail.try_recv() {
             told.push(event);
         }
         let expected = [
-            Event::Device { device, places: 4, bytes: 17 * GIB },
-            Event::Device { device, places: 4, bytes: 16 * GIB },
-            Event::Kept { device, pool, bytes: 0 },
+            Event::Device { device, slots: 4, bytes: 17 * GIB },
+            Event::Device { device, slots: 4, bytes: 16 * GIB },
+            Event::Cached { device, pool, bytes: 0 },
             Event::Available { device, bytes: 8 * GIB },
             Event::Available { device, bytes: 7 * GIB },
-            Event::Kept { device, pool, bytes: 2 },
+            Event::Cached { device, pool, bytes: 2 },
         ];
         assert_eq!(told, expected, "an executor's memory is available for jobs");
     }

@@ -30,7 +30,7 @@ pub(super) async fn passes(executor: &Executor) -> Result<(), String> {
         time_limit: TIME_LIMIT,
         alone: true,
         printout: None,
-        kept_max: u64::MAX,
+        cache_bytes_max: u64::MAX,
         blobs: None,
         cancel: &cancel,
     };

@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use super::{memory::Memory, probe, spare::Spare};
+use super::{memory::DeviceMemory, probe, spare::Spare};
 use crate::{
     executor::{Executor, ExecutorOptions, Loss, LostCause},
     metrics::Metrics,
@@ -32,7 +32,7 @@ const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) struct Home {
     pub(super) options: ExecutorOptions,
     pub(super) dispatcher: Arc<DispatcherHandle>,
-    pub(super) memory: Arc<Memory>,
+    pub(super) memory: Arc<DeviceMemory>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) spare: Option<Arc<Spare>>,
     /// Why the device is out of service.
@@ -113,12 +113,12 @@ impl Restarter {
 
     /// Asks the executor to release cached memory when another pool needs it, and to report free memory at intervals.
     async fn look_after_memory(&self, executor: &Executor) {
-        let asked_back = self.home.dispatcher.asked_back(self.home.device(), self.pool);
+        let release_request = self.home.dispatcher.release_request(self.home.device(), self.pool);
         let mut interval = tokio::time::interval(MEASURE_INTERVAL);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                () = asked_back.notified() => {
+                () = release_request.notified() => {
                     info!(device = self.home.options.device, pool = self.pool.0, "another pool needs cached device memory, releasing it");
                     executor.give_back();
                 }

@@ -6,7 +6,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::memory::Memory;
+use super::memory::DeviceMemory;
 use crate::{
     executor::{Executor, ExecutorOptions, StartError},
     shared_state::{Locked, SharedState},
@@ -26,7 +26,7 @@ pub(super) struct Spare {
     waiting: SharedState<Option<Arc<Executor>>>,
     taken: Notify,
     retired: CancellationToken,
-    memory: Arc<Memory>,
+    memory: Arc<DeviceMemory>,
 }
 
 impl Spare {
@@ -34,7 +34,7 @@ impl Spare {
     pub(super) fn keep(
         options: ExecutorOptions,
         mut first: watch::Receiver<Option<Arc<Executor>>>,
-        memory: Arc<Memory>,
+        memory: Arc<DeviceMemory>,
     ) -> Arc<Self> {
         let (waiting, taken, retired) = (SharedState::new(None), Notify::new(), CancellationToken::new());
         let spare = Arc::new(Self { waiting, taken, retired, memory });

@@ -1,0 +1,26 @@
+//! Functions of the caller's that the driver calls back.
+
+use std::{ffi::c_void, fmt};
+
+/// `CUhostFn`.
+pub type HostFunction = unsafe extern "C" fn(data: *mut c_void);
+
+/// A function of the caller's, which runs on another thread than that which passed it.
+#[derive(Clone, Copy)]
+pub struct HostCall {
+    pub function: HostFunction,
+    pub data: usize,
+}
+
+impl HostCall {
+    pub fn run(self) {
+        // SAFETY: the caller of the driver API vouches for its function and for what it passes through.
+        unsafe { (self.function)(std::ptr::with_exposed_provenance_mut(self.data)) };
+    }
+}
+
+impl fmt::Debug for HostCall {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("HostCall").field("data", &self.data).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,64 @@
+//! Takes device memory for a call or a graph.
+
+use std::sync::Arc;
+
+use super::table::Allocation;
+use crate::driver::{
+    context::Context,
+    faults::Site,
+    graph::memory::GraphMemory,
+    handle::{Handle, fresh},
+    injection,
+    pool::pools,
+    status::{Answer, Status},
+};
+
+/// What an allocation is for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Purpose {
+    pub pool: Option<Handle>,
+    pub managed: bool,
+    pub graph: Option<Handle>,
+}
+
+pub fn allocate(context: &Arc<Context>, bytes: usize, purpose: Purpose) -> Answer<u64> {
+    let Purpose { pool, managed, graph } = purpose;
+    if bytes == 0 {
+        return Err(Status::InvalidValue);
+    }
+    injection::call(context, Site::Allocation)?;
+    let device = context.device;
+    let bytes = bytes as u64;
+    let pool = pool.map(|pool| pools()?.get(pool).map(|known| (pool, known))).transpose()?;
+    if let Some((_, pool)) = &pool {
+        pool.take(bytes)?;
+    }
+    let drawn = draw(context, bytes);
+    if let (Err(_), Some((_, pool))) = (&drawn, &pool) {
+        pool.give(bytes);
+    }
+    let (address, pool) = (drawn?, pool.map(|(handle, _)| handle));
+    device.allocations.insert(address, Allocation { context: context.handle, bytes, pool, managed, graph });
+    Ok(address)
+}
+
+/// Takes device memory.
+fn draw(context: &Context, bytes: u64) -> Answer<u64> {
+    let device = context.device;
+    match device.memory.alloc(bytes) {
+        Ok(address) => Ok(address),
+        // What streams have yet to free may be enough.
+        Err(_) => {
+            context.synchronize()?;
+            device.memory.alloc(bytes).map_err(|_| Status::OutOfMemory)
+        }
+    }
+}
+
+/// Memory for a graph, which is in no pool and under the graph's mark.
+pub fn allocate_for_graph(context: &Arc<Context>, bytes: usize) -> Answer<Arc<GraphMemory>> {
+    let mark = fresh();
+    let address = allocate(context, bytes, Purpose { graph: Some(mark), ..Purpose::default() })?;
+    context.device.graph_bytes.add(bytes as u64);
+    Ok(Arc::new(GraphMemory { address, bytes: bytes as u64, mark, device: context.device }))
+}

@@ -1,0 +1,91 @@
+//! Streams as objects: a queue with a kind and a priority. The priority is kept and told, but threads of the host do not follow it.
+
+use std::sync::{
+    Arc, LazyLock, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicI32, Ordering},
+};
+
+use crate::driver::{
+    capture::Part,
+    handle::{Handle, Registry, fresh},
+    queue::Queue,
+    started,
+    status::{Answer, Status},
+};
+
+/// The range that a device tells: least and greatest.
+pub const PRIORITIES: (i32, i32) = (0, -5);
+
+/// How a stream orders itself against the legacy default stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamKind {
+    Legacy,
+    Blocking,
+    NonBlocking,
+}
+
+/// An in-order stream of a context.
+#[derive(Debug)]
+pub struct Stream {
+    pub handle: Handle,
+    pub context: Handle,
+    pub kind: StreamKind,
+    priority: AtomicI32,
+    pub queue: Arc<Queue>,
+    part: Mutex<Option<Part>>,
+}
+
+/// The streams that callers made, under their handles.
+pub fn streams() -> Answer<&'static Registry<Stream>> {
+    static STREAMS: LazyLock<Registry<Stream>> = LazyLock::new(Registry::default);
+    started::check().map(|()| &*STREAMS)
+}
+
+impl Stream {
+    pub fn new(context: Handle, kind: StreamKind, priority: i32) -> Self {
+        Self {
+            handle: fresh(),
+            context,
+            kind,
+            priority: AtomicI32::new(priority),
+            queue: Queue::new(),
+            part: Mutex::default(),
+        }
+    }
+
+    pub fn priority(&self) -> i32 {
+        self.priority.load(Ordering::Relaxed)
+    }
+
+    /// Sets the priority, cut to the range of the device.
+    pub fn set_priority(&self, priority: i32) {
+        let (least, greatest) = PRIORITIES;
+        self.priority.store(priority.clamp(greatest, least), Ordering::Relaxed);
+    }
+
+    /// Its part in a capture, while it is captured.
+    pub fn part(&self) -> MutexGuard<'_, Option<Part>> {
+        self.part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The flags that `cuStreamCreate` takes.
+    pub fn flags(&self) -> u32 {
+        u32::from(self.kind == StreamKind::NonBlocking)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+impl StreamKind {
+    pub fn from_flags(flags: u32) -> Answer<Self> {
+        match flags {
+            0 => Ok(Self::Blocking),
+            1 => Ok(Self::NonBlocking),
+            _ => Err(Status::InvalidValue),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The end of a context, and of every object that belongs to it.
+
+use super::{
+    context::{Context, contexts},
+    driver,
+    event::events,
+    function::functions,
+    handle::Handle,
+    module::modules,
+    status::Answer,
+    stream::object::streams,
+};
+
+/// Ends the context: kernels are cancelled, objects and memory are given back.
+pub fn destroy(context: &Context) -> Answer {
+    context.end()?;
+    forget_objects(context.handle)?;
+    let driver = driver()?;
+    driver.host.free_all_of(context.handle, &driver.devices);
+    context.device.allocations.free_all_of(context.handle, &context.device.memory);
+    contexts()?.remove(context.handle).map(drop)
+}
+
+fn forget_objects(context: Handle) -> Answer {
+    functions()?.retain(|function| function.context != context);
+    modules()?.retain(|module| module.context != context);
+    events()?.retain(|event| event.context != context);
+    streams()?.retain(|stream| stream.context != context);
+    Ok(())
+}

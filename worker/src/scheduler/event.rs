@@ -1,0 +1,75 @@
+//! The inputs and outputs of the scheduler.
+
+use gpufleet_schema::Priority;
+
+use super::{Demand, DeviceId, PoolId, Ticket};
+
+/// An input of the scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    Arrived(Ticket, Demand),
+    /// A started job ended after this much device time, or its caller cancelled a waiting one.
+    Left {
+        ticket: Ticket,
+        used_us: u64,
+    },
+    /// A device was added, or its slots or memory changed.
+    Device {
+        device: DeviceId,
+        slots: u32,
+        bytes: u64,
+    },
+    /// A pool's executor on the device takes jobs.
+    ExecutorUp(DeviceId, PoolId),
+    /// An executor reports how much device memory it caches beyond the memory that its jobs declared.
+    Cached {
+        device: DeviceId,
+        pool: PoolId,
+        bytes: u64,
+    },
+    /// The device memory available for jobs, including running ones. Other processes may use the rest.
+    Available {
+        device: DeviceId,
+        bytes: u64,
+    },
+    /// A pool's executor on the device has ended. Its jobs still leave one by one.
+    ExecutorDown(DeviceId, PoolId),
+    /// The device is out of service for good.
+    DeviceGone(DeviceId),
+    /// Too many jobs of a queue wait here: requeue those that can be requeued.
+    Shed(PoolId, Priority),
+    /// A fixed interval has passed. A pool without work since the previous tick lends its memory.
+    Tick,
+    /// The worker drains: no more job may start.
+    Draining,
+}
+
+/// An output of the scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    Start(Ticket, DeviceId),
+    /// Ask the pool's executor to release cached memory, because a job of another pool waits for it.
+    ReleaseCache(DeviceId, PoolId),
+    /// No device of this worker has enough memory for the job.
+    Refuse(Ticket, DemandTooLarge),
+    /// The devices that the job may use are out of service, but others are not: forward it.
+    Forward(Ticket),
+    /// The job will not start here: requeue it.
+    Requeue(Ticket),
+}
+
+/// A demand beyond the largest device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DemandTooLarge {
+    pub bytes: u64,
+    pub device_bytes_max: u64,
+}
+
+/// The open slots for a queue, and its jobs that do not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Slots that the pool could use now.
+    pub open: u32,
+    /// Waiting jobs of the priority that do not fit in spite of open slots.
+    pub stuck: u32,
+}

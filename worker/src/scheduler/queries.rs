@@ -1,0 +1,50 @@
+//! What the dispatcher asks the scheduler. No query changes its state.
+
+use gpufleet_schema::Priority;
+
+use super::{
+    DeviceId, PoolId, Room, Scheduler,
+    device::Device,
+    placement::{Claim, Offer},
+    pool::Pool,
+};
+
+impl Scheduler {
+    /// The memory that the pool's executor may cache on the device without exceeding the device's memory together with all running jobs.
+    pub fn cache_bytes_max(&self, device: DeviceId, pool: PoolId) -> u64 {
+        self.devices.iter().find(|known| known.id == device).map_or(0, |device| device.cache_bytes_max(pool))
+    }
+
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// The number of waiting jobs, by pool.
+    pub fn waiting_by_pool(&self) -> Vec<usize> {
+        self.pools.iter().map(|pool| pool.backlog.len()).collect()
+    }
+
+    /// The number of jobs that can run at once on the worker's devices.
+    pub fn slots(&self) -> u32 {
+        self.in_service().map(|device| device.slots).sum()
+    }
+
+    /// The room for more jobs of each queue, by pool and then by priority.
+    pub fn rooms(&self) -> Vec<Room> {
+        let claims: Vec<Claim> = self.pools.iter().map(Pool::claim).collect();
+        let rooms = self.pools.iter().flat_map(|pool| {
+            let open = self.in_service().map(|device| self.offer(device, &claims).open_slots(pool.id)).sum();
+            let stuck = move |priority| if open > 0 { pool.backlog.waiting(priority) as u32 } else { 0 };
+            Priority::ALL.map(|priority| Room { open, stuck: stuck(priority) })
+        });
+        rooms.collect()
+    }
+
+    fn offer<'a>(&'a self, device: &'a Device, claims: &'a [Claim]) -> Offer<'a> {
+        Offer { device, claims, reservation: self.reservations.of_device(device.id) }
+    }
+
+    fn in_service(&self) -> impl Iterator<Item = &Device> {
+        self.devices.iter().filter(|device| !device.is_gone())
+    }
+}

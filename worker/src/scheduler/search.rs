@@ -1,0 +1,130 @@
+//! Finds the next job to start.
+//!
+//! A search changes nothing. It returns a [`Plan`], which the scheduler carries out without a further decision.
+
+use super::{
+    DeviceId, PoolId,
+    backlog::{BacklogEntry, Position},
+    device::Device,
+    placement::{Claim, Fit, Offer},
+    pool::Pool,
+    reservations::{Reservation, Reservations},
+};
+
+/// After later jobs have started before a job this often, it reserves a device.
+const PASSED_MAX: u32 = 64;
+
+/// What a search found.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) start: Option<Start>,
+    /// The reservations from now on.
+    pub(super) reservations: Reservations,
+    /// The executors to ask for cached memory, because jobs of other pools wait for it.
+    pub(super) releases: Vec<(DeviceId, PoolId)>,
+}
+
+/// The next job, and where it starts.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) pool: PoolId,
+    pub(super) position: Position,
+    pub(super) device: DeviceId,
+    /// The slot is not the pool's own, so another pool could have used it.
+    pub(super) is_shared: bool,
+    /// The pools that had their turn before, but no fitting job.
+    pub(super) passed: Vec<PoolId>,
+}
+
+/// A search in progress, and what it has planned so far.
+struct Search<'a> {
+    devices: &'a [Device],
+    claims: &'a [Claim],
+    reservations: Reservations,
+    releases: Vec<(DeviceId, PoolId)>,
+}
+
+/// Finds the next job: from the pool with the least device time among those with a fitting job.
+pub(super) fn search(pools: &[Pool], devices: &[Device], reservations: &Reservations) -> Plan {
+    let turns = turns(pools);
+    if turns.is_empty() {
+        return Plan::default();
+    }
+    let claims: Vec<Claim> = pools.iter().map(Pool::claim).collect();
+    let reservations = reservations.clone();
+    let mut search = Search { devices, claims: &claims, reservations, releases: Vec::new() };
+    search.drop_vain_reservations();
+    let start = search.next_start(pools, &turns);
+    Plan { start, reservations: search.reservations, releases: search.releases }
+}
+
+/// The pools with work, in the order of their turns.
+fn turns(pools: &[Pool]) -> Vec<PoolId> {
+    let mut waiting: Vec<&Pool> = pools.iter().filter(|pool| !pool.backlog.is_empty()).collect();
+    waiting.sort_by_key(|pool| pool.time());
+    waiting.into_iter().map(|pool| pool.id).collect()
+}
+
+impl<'a> Search<'a> {
+    fn next_start(&mut self, pools: &[Pool], turns: &[PoolId]) -> Option<Start> {
+        turns.iter().enumerate().find_map(|(turn, pool)| {
+            let backlog = &pools[pool.0 as usize].backlog;
+            let (position, device) = backlog.find(|waiting| self.device_for(waiting))?;
+            let is_shared = !self.offer(device).has_own_slot(*pool);
+            Some(Start { pool: *pool, position, device: device.id, is_shared, passed: turns[..turn].to_vec() })
+        })
+    }
+
+    /// The device with the most free slots among those that can run the job now. Without one, plans what lets the job start later.
+    fn device_for(&mut self, waiting: &BacklogEntry) -> Option<&'a Device> {
+        let device = self.emptiest(waiting, Fit::Now);
+        if device.is_none() {
+            self.request_memory(waiting);
+            self.reserve(waiting);
+        }
+        device
+    }
+
+    fn emptiest(&self, waiting: &BacklogEntry, wanted: Fit) -> Option<&'a Device> {
+        let with_slot = self.devices.iter().filter(|device| device.slots_free() > 0);
+        let fitting = with_slot.filter(|device| self.offer(device).fit(waiting.ticket, waiting.demand) == wanted);
+        fitting.max_by_key(|device| device.slots_free())
+    }
+
+    /// Asks other pools' executors for the memory that they cache, if the job fits with it.
+    fn request_memory(&mut self, waiting: &BacklogEntry) {
+        let Some(device) = self.emptiest(waiting, Fit::AfterRelease) else { return };
+        for pool in device.caches_to_release(waiting.demand.pool, waiting.demand.bytes) {
+            if !self.releases.contains(&(device.id, pool)) {
+                self.releases.push((device.id, pool));
+            }
+        }
+    }
+
+    /// Reserves a device for a job that must run alone, or that was passed too often.
+    fn reserve(&mut self, waiting: &BacklogEntry) {
+        let BacklogEntry { ticket, demand, passed } = *waiting;
+        let is_due = demand.alone || passed >= PASSED_MAX;
+        if !is_due || self.reservations.has_job(ticket) {
+            return;
+        }
+        let candidates = self.devices.iter().filter(|device| self.offer(device).can_reserve(demand));
+        if let Some(device) = candidates.max_by_key(|device| device.slots_free()) {
+            self.reservations.add(Reservation { device: device.id, ticket, demand });
+        }
+    }
+
+    /// Drops the reservations of jobs that can no longer come to fit.
+    fn drop_vain_reservations(&mut self) {
+        let (devices, claims) = (self.devices, self.claims);
+        self.reservations.retain(|reservation| {
+            let device = devices.iter().find(|device| device.id == reservation.device);
+            let offer = |device| Offer { device, claims, reservation: Some(reservation) };
+            device.is_some_and(|device| offer(device).may_come_to_fit(reservation.demand))
+        });
+    }
+
+    fn offer<'s>(&'s self, device: &'s Device) -> Offer<'s> {
+        Offer { device, claims: self.claims, reservation: self.reservations.of_device(device.id) }
+    }
+}
