@@ -61,7 +61,7 @@ impl BareLoop {
         let connections = connect_twice(amqp_url, "near end").await?;
         declare_queues(&connections[0]).await?;
         let consumer = start_consumer(amqp_url, in_flight_max).await?;
-        let near_end = NearEnd::open(connections, REPLIES, in_flight_max).await?;
+        let near_end = NearEnd::open(connections, REPLIES, in_flight_max, near_end::one_reply).await?;
         Ok(Self { near_end, consumer })
     }
 

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 use gpufleet::{
     Job,
-    schema::{Batch, ClientName, Encoding},
+    schema::{Batch, ClientName, Encoding, JobId},
 };
 
 /// What one message carries unless a benchmark says otherwise: tiny, so that the way there and back is what is measured.
@@ -23,13 +23,17 @@ pub fn job(number: usize, floats: usize) -> Job {
     Job::catalog("saxpy").scalar("a", f64::from(A)).input("x", &x(number, floats)).input("y", &y(number, floats))
 }
 
-/// The bytes that gpufleet's client would publish for the job with the usual count of floats.
-pub fn message_body(number: usize, client: &ClientName) -> anyhow::Result<Vec<u8>> {
+/// A job with the usual count of floats, and the bytes that gpufleet's client would publish for it.
+pub fn message(number: usize, client: &ClientName) -> anyhow::Result<(JobId, Vec<u8>)> {
     let mut task = job(number, FLOATS).build().context("the benchmark's job is wrong")?.task;
     task.reply = Some(client.clone());
     // As long as a real time of submission is.
     task.submitted_ms = Some(1_700_000_000_000);
-    Ok(Encoding::MessagePack.encode_tasks(&Batch::One(task))?)
+    Ok((task.job_id, Encoding::MessagePack.encode_tasks(&Batch::One(task))?))
+}
+
+pub fn message_body(number: usize, client: &ClientName) -> anyhow::Result<Vec<u8>> {
+    Ok(message(number, client)?.1)
 }
 
 /// Whether the answer is that of the job of this number. All numbers in it are small integers, hence exact.

@@ -110,6 +110,11 @@ pub const HEADER_BODY_BYTES: &str = "gpufleet-body-bytes";
 /// The user that the broker validated when the message was first published. It is trusted only in a message that, by
 /// the broker's validation, comes from a worker's own user.
 pub const HEADER_USER: &str = "gpufleet-user";
+/// The form in which a producer wants replies; see [`REPLIES_IN_LISTS`].
+pub const HEADER_REPLIES: &str = "gpufleet-replies";
+/// The value of [`HEADER_REPLIES`] by which the producer says that it reads lists of replies. Replies that are ready at the same time then
+/// share messages.
+pub const REPLIES_IN_LISTS: &str = "lists";
 pub const HEADER_TRACEPARENT: &str = "traceparent";
 
 /// Topic: routes a forwarded job by pool, device class and priority ([`forwarded_key`]).

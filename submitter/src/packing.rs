@@ -5,7 +5,10 @@
 //! is a MessagePack list: a header, then each task encoded as it would be alone. So each task is encoded once, before
 //! its message is chosen.
 
-use gpufleet_schema::bounds::{MESSAGE_BYTES_MAX, TASKS_PER_MESSAGE_MAX};
+use gpufleet_schema::{
+    Encoding,
+    bounds::{MESSAGE_BYTES_MAX, TASKS_PER_MESSAGE_MAX},
+};
 
 /// The most bytes of tasks that share a message. From 64 KiB on, the broker's cost per byte exceeds its cost per
 /// message, and spreading the tasks over several workers gains more than saving messages.
@@ -60,18 +63,13 @@ impl<T> Packet<T> {
         if self.bodies.len() == 1 {
             return (self.bodies.remove(0), self.members);
         }
-        let count = u16::try_from(self.bodies.len()).expect("a packet holds no more than PACKED_TASKS_MAX tasks");
-        let mut message = Vec::with_capacity(LIST_HEADER_BYTES + self.bytes);
-        message.push(0xdc);
-        message.extend(count.to_be_bytes());
-        self.bodies.iter().for_each(|body| message.extend_from_slice(body));
-        (message, self.members)
+        (Encoding::MessagePack.join(&self.bodies), self.members)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gpufleet_schema::{Batch, Encoding, Program, Task};
+    use gpufleet_schema::{Batch, Program, Task};
     use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
     use super::*;

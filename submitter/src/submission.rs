@@ -194,6 +194,7 @@ async fn send_packet<T>(
             kind: Some(topology::TYPE_TASK.to_owned()),
             timestamp: u64::try_from(now_ms() / 1000).ok(),
             user_id: connection.user_id(),
+            headers: [(topology::HEADER_REPLIES.to_owned(), topology::REPLIES_IN_LISTS.into())].into(),
             ..Properties::default()
         },
         mandatory: true,

@@ -7,10 +7,13 @@ use std::fs;
 use gpufleet::{JobError, SubmitError};
 use gpufleet_local::{QueueKind as FleetKind, Signal};
 use gpufleet_schema::{
-    AttemptState, ClientName, Encoding, JobId, JobState, PoolName, Priority,
-    topology::{DEAD, DEAD_KEY, DEAD_QUEUE, UNCLAIMED_QUEUE, reply_queue, task_queue},
+    AttemptState, Batch, ClientName, Encoding, JobId, JobState, PoolName, Priority,
+    topology::{
+        DEAD, DEAD_KEY, DEAD_QUEUE, HEADER_REPLIES, REPLIES_IN_LISTS, TASKS, UNCLAIMED_QUEUE, reply_queue, task_key,
+        task_queue,
+    },
 };
-use gpufleet_tests::{Ground, TestWorker, WAIT, busy, dead_letters, kernels, poll_until};
+use gpufleet_tests::{Ground, METRICS, TestWorker, WAIT, busy, dead_letters, kernels, poll_until};
 use gpufleet_transport::{Incoming, Message, Properties};
 
 const REFUSED: &str = "publish failed, trying again";
@@ -68,6 +71,48 @@ async fn a_reply_arrives_after_its_queue_refused_it_for_a_while() {
     delivery.ack().await.unwrap();
     assert_eq!(ground.final_job(job_id).await.job.state, JobState::Succeeded);
     ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replies_behind_an_unconfirmed_one_share_a_message_if_the_producer_reads_lists() {
+    const JOBS: usize = 5;
+    let ground = Ground::shared("gathered").await;
+    let worker = ground.worker_with(&METRICS).await;
+    let broker = ground.broker().await;
+    for (asked, sizes) in [(Some(REPLIES_IN_LISTS), vec![1, JOBS - 1]), (None, vec![1; JOBS])] {
+        let client: ClientName = format!("reads-{}", asked.unwrap_or("one")).parse().unwrap();
+        broker.declare_reply_queue(&client).await.unwrap();
+        close_queues(&ground, &reply_queue(&client), 0).await;
+        let ended = async || worker.metrics().await.sum("gpufleet_attempts_total", &[]);
+        let before = ended().await;
+        for _ in 0..JOBS {
+            let mut task = kernels::doubles(&[1.0]).build().unwrap().task;
+            task.reply = Some(client.clone());
+            let headers = asked.map(|form| (HEADER_REPLIES.to_owned(), form.into()));
+            let properties = Properties {
+                content_type: Some(Encoding::MessagePack.content_type().to_owned()),
+                headers: headers.into_iter().collect(),
+                ..Properties::default()
+            };
+            let body = Encoding::MessagePack.encode_tasks(&Batch::One(task)).unwrap();
+            let routing_key = task_key(&PoolName::default(), Priority::Normal);
+            let message = Message { exchange: TASKS, routing_key, body, properties, mandatory: true };
+            broker.publish(message).await.unwrap();
+        }
+        poll_until("all jobs have run", async || ended().await >= before + JOBS as f64).await;
+        open_queues(&ground).await;
+
+        let mut consumer = broker.consume(reply_queue(&client), 1);
+        let mut found = Vec::new();
+        while found.iter().sum::<usize>() < JOBS {
+            let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("all replies arrive");
+            let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+            found.push(Encoding::MessagePack.decode_replies(&delivery.body).unwrap().as_slice().len());
+            delivery.ack().await.unwrap();
+        }
+        assert_eq!(found, sizes, "{asked:?}");
+    }
+    ground.check_history(2 * JOBS).await;
 }
 
 /// A stopping worker does not wait for the reply queue, because the grace period is for jobs.

@@ -4,7 +4,6 @@
 
 use std::{
     io::{self, Seek as _, Write as _},
-    num::NonZero,
     path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, Instant, SystemTime},
@@ -82,9 +81,7 @@ impl Options {
             }
             run_captured(self.prepared(cargo(["test", "--workspace", "--doc"]), run)?).await
         };
-        let mut command = scenarios[0].command();
-        command.arg(format!("--test-threads={}", scenario_threads()));
-        let scenarios = workspace::run(self.prepared(command, run)?);
+        let scenarios = workspace::run(self.prepared(scenarios[0].command(), run)?);
         let (scenarios, others) = tokio::join!(scenarios, beside);
         match (scenarios, others) {
             (Err(failed), Err(other)) if other.is::<Interrupted>() && !failed.is::<Interrupted>() => Err(other),
@@ -144,11 +141,6 @@ impl TestProgram {
         command.current_dir(&self.package).env("CARGO_MANIFEST_DIR", &self.package);
         command
     }
-}
-
-/// Three scenarios for two cores, because a scenario mostly waits.
-fn scenario_threads() -> usize {
-    std::thread::available_parallelism().map_or(2, NonZero::get).div_ceil(2) * 3
 }
 
 /// Runs a command, and shows its output as a whole when it has ended: two that print at once can't be read.

@@ -1,17 +1,18 @@
 //! A producer without gpufleet's client library: lapin, one task in each message, confirmed, with a reply queue of its own.
 //!
-//! It is what a program in another language has: its jobs never share messages.
+//! It is what a program in another language has: its jobs never share messages. It reads lists of replies, so the worker's replies do.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use gpufleet::schema::{
-    AttemptState, Batch, ClientName, Encoding, OutputData, PoolName, Priority,
+    AttemptState, Batch, ClientName, Encoding, JobId, OutputData, PoolName, Priority,
     topology::{self, REPLIES, TASKS, reply_queue, task_key},
 };
 use lapin::{
     BasicProperties, Channel,
+    message::Delivery,
     options::{QueueBindOptions, QueueDeclareOptions},
     types::{AMQPValue, FieldTable},
 };
@@ -37,17 +38,17 @@ impl ForeignProducer {
         let client: ClientName = "bench-foreign".parse().expect("the constant is a client's name");
         let channel = connections[1].create_channel().await?;
         declare_replies(&channel, &client).await?;
-        let near_end = NearEnd::open(connections, &reply_queue(&client), in_flight_max).await?;
+        let near_end = NearEnd::open(connections, &reply_queue(&client), in_flight_max, replies).await?;
         Ok(Self { near_end, client })
     }
 
     /// So many jobs, each in a message of its own, so many at a time. The caller keeps the deadline.
     pub async fn run(&self, count: usize, in_flight: usize) -> anyhow::Result<Run> {
-        let bodies: Vec<Vec<u8>> =
-            (0..count).map(|number| saxpy::message_body(number, &self.client)).collect::<Result<_, _>>()?;
+        let messages: Vec<(JobId, Vec<u8>)> =
+            (0..count).map(|number| saxpy::message(number, &self.client)).collect::<Result<_, _>>()?;
         let started = Instant::now();
-        let answers: Vec<(usize, Duration, Vec<u8>)> = stream::iter(bodies.into_iter().enumerate())
-            .map(|(number, body)| self.round_trip(number, body))
+        let answers: Vec<(usize, Duration, Vec<u8>)> = stream::iter(messages.into_iter().enumerate())
+            .map(|(number, (job_id, body))| self.round_trip(number, job_id, body))
             .buffer_unordered(in_flight)
             .try_collect()
             .await?;
@@ -58,14 +59,22 @@ impl ForeignProducer {
         Ok(Run { took, round_trips: answers.iter().map(|(_, round_trip, _)| *round_trip).collect() })
     }
 
-    async fn round_trip(&self, number: usize, body: Vec<u8>) -> anyhow::Result<(usize, Duration, Vec<u8>)> {
-        let id = format!("{number:036}");
+    async fn round_trip(
+        &self,
+        number: usize,
+        job_id: JobId,
+        body: Vec<u8>,
+    ) -> anyhow::Result<(usize, Duration, Vec<u8>)> {
+        let id = job_id.to_string();
+        let mut headers = FieldTable::default();
+        headers.insert(topology::HEADER_REPLIES.into(), AMQPValue::LongString(topology::REPLIES_IN_LISTS.into()));
         let properties = BasicProperties::default()
             .with_delivery_mode(PERSISTENT)
             .with_correlation_id(id.as_str().into())
             .with_reply_to(reply_queue(&self.client).into())
             .with_content_type(Encoding::MessagePack.content_type().into())
-            .with_type(topology::TYPE_TASK.into());
+            .with_type(topology::TYPE_TASK.into())
+            .with_headers(headers);
         let key = task_key(&PoolName::default(), Priority::Normal);
         let route = Route { exchange: TASKS, routing_key: &key };
         let (round_trip, answer) = self.near_end.round_trip(&id, route, &body, properties).await?;
@@ -87,6 +96,17 @@ async fn declare_replies(channel: &Channel, client: &ClientName) -> anyhow::Resu
     Ok(channel
         .queue_bind(queue.as_str().into(), exchange, key, QueueBindOptions::default(), FieldTable::default())
         .await?)
+}
+
+/// The encoded replies of a message, by their jobs.
+fn replies(delivery: &mut Delivery) -> Vec<(String, Vec<u8>)> {
+    let encoded = Encoding::MessagePack.items(&delivery.data);
+    let replies = encoded.into_iter().map(|reply| {
+        let decoded = Encoding::MessagePack.decode_replies(reply).ok();
+        let job_id = decoded.and_then(|decoded| decoded.as_slice().first()?.job_id);
+        (job_id.map(|job_id| job_id.to_string()).unwrap_or_default(), reply.to_vec())
+    });
+    replies.collect()
 }
 
 fn check(number: usize, body: &[u8]) -> anyhow::Result<()> {

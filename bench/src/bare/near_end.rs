@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 use futures::StreamExt as _;
-use lapin::{BasicProperties, Channel, Connection, Consumer, options::BasicAckOptions};
+use lapin::{BasicProperties, Channel, Connection, Consumer, message::Delivery, options::BasicAckOptions};
 use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
 
 use super::{CLOSE_DEADLINE, confirming_channel, consume, publish};
@@ -23,6 +23,9 @@ pub struct NearEnd {
     replies: JoinHandle<()>,
 }
 
+/// Splits a delivery into replies, each with the id by which its round trip waits.
+pub type Split = fn(&mut Delivery) -> Vec<(String, Vec<u8>)>;
+
 type ReplySenders = Arc<Mutex<HashMap<String, oneshot::Sender<Vec<u8>>>>>;
 
 /// Where a request goes.
@@ -34,16 +37,21 @@ pub struct Route<'a> {
 
 impl NearEnd {
     /// Publishes on the first connection, and consumes from `reply_queue` on the second.
-    pub async fn open(connections: [Connection; 2], reply_queue: &str, prefetch: u16) -> anyhow::Result<Self> {
+    pub async fn open(
+        connections: [Connection; 2],
+        reply_queue: &str,
+        prefetch: u16,
+        split: Split,
+    ) -> anyhow::Result<Self> {
         let publish = confirming_channel(&connections[0]).await?;
         let channel = connections[1].create_channel().await?;
         let deliveries = consume(&channel, reply_queue, prefetch).await?;
         let waiting = ReplySenders::default();
-        let replies = tokio::spawn(hand_out(deliveries, waiting.clone()));
+        let replies = tokio::spawn(hand_out(deliveries, waiting.clone(), split));
         Ok(Self { connections, publish, waiting, replies })
     }
 
-    /// Publishes a request and returns the body of the reply whose correlation id is `id`, and the time that both took.
+    /// Publishes a request and returns the reply whose id is `id`, and the time that both took.
     pub async fn round_trip(
         &self,
         id: &str,
@@ -71,15 +79,23 @@ impl NearEnd {
     }
 }
 
+/// The whole delivery is one reply, with its correlation id.
+pub fn one_reply(delivery: &mut Delivery) -> Vec<(String, Vec<u8>)> {
+    let id = delivery.properties.correlation_id().as_ref().map(ToString::to_string).unwrap_or_default();
+    vec![(id, std::mem::take(&mut delivery.data))]
+}
+
 /// Gives each reply to the round trip that waits for it. When the replies end, the waiting round trips fail.
-async fn hand_out(mut deliveries: Consumer, waiting: ReplySenders) {
-    while let Some(Ok(delivery)) = deliveries.next().await {
-        let id = delivery.properties.correlation_id().as_ref().map(ToString::to_string).unwrap_or_default();
-        let sender = waiting.lock().expect("nothing panics under this lock").remove(&id);
+async fn hand_out(mut deliveries: Consumer, waiting: ReplySenders, split: Split) {
+    while let Some(Ok(mut delivery)) = deliveries.next().await {
+        let replies = split(&mut delivery);
         let acked = delivery.ack(BasicAckOptions::default()).await;
-        if let Some(sender) = sender {
-            // A run that passed its deadline waits no more; the benchmark has failed then.
-            drop(sender.send(delivery.data));
+        for (id, reply) in replies {
+            let sender = waiting.lock().expect("nothing panics under this lock").remove(&id);
+            if let Some(sender) = sender {
+                // A run that passed its deadline waits no more; the benchmark has failed then.
+                drop(sender.send(reply));
+            }
         }
         if !matches!(acked, Ok(true)) {
             break;

@@ -273,7 +273,7 @@ async fn gather(first: Incoming, consumer: &mut Consumer, stop: &CancellationTok
 
 async fn acknowledge(ackers: &[Acker]) {
     let mut stale = 0_usize;
-    for outcome in futures::future::join_all(ackers.iter().map(Acker::ack)).await {
+    for outcome in Acker::ack_all(&ackers.iter().collect::<Vec<_>>()).await {
         match outcome {
             Ok(Settled::Sent) => {}
             Ok(Settled::Stale) => stale += 1,

@@ -1,4 +1,5 @@
-//! The encoded items of a list, for a worker that forwards single items unchanged.
+//! The encoded items of a list: apart, for a worker that forwards single items unchanged, and together, for messages that share items which
+//! are encoded already.
 
 use super::{Encoding, scan};
 
@@ -9,6 +10,26 @@ impl Encoding {
             (Ok(true), Self::MessagePack) => scan::items(body),
             (Ok(true), Self::Json) => json_items(body),
             (Ok(false) | Err(_), _) => vec![body],
+        }
+    }
+}
+
+impl Encoding {
+    /// The list of these encoded items, of which there are fewer than 65,536.
+    pub fn join(self, items: &[impl AsRef<[u8]>]) -> Vec<u8> {
+        match self {
+            Self::MessagePack => {
+                // The header `array 16`.
+                let count = u16::try_from(items.len()).expect("there are fewer than 65,536 items");
+                let mut list = vec![0xdc];
+                list.extend(count.to_be_bytes());
+                items.iter().for_each(|item| list.extend_from_slice(item.as_ref()));
+                list
+            }
+            Self::Json => {
+                let items: Vec<&[u8]> = items.iter().map(AsRef::as_ref).collect();
+                [b"[".as_slice(), &items.join(&b','), b"]"].concat()
+            }
         }
     }
 }
@@ -40,4 +61,22 @@ fn json_items(body: &[u8]) -> Vec<&[u8]> {
     // An empty list has nothing between its brackets.
     items.retain(|item| !item.is_empty());
     items
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_items_are_a_list_that_splits_into_them_again() {
+        for (encoding, items) in [
+            (Encoding::Json, [br#"{"a": [1, 2]}"#.as_slice(), br#"{"b": "],["}"#]),
+            (Encoding::MessagePack, [[0x81, 0xa1, b'a', 1].as_slice(), &[0x80]]),
+        ] {
+            for count in 0..=items.len() {
+                let items = &items[..count];
+                assert_eq!(encoding.items(&encoding.join(items)), items, "{encoding:?}");
+            }
+        }
+    }
 }

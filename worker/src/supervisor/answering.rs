@@ -1,5 +1,7 @@
 //! Publishes and records what became of a message's jobs.
 
+use std::sync::Arc;
+
 use futures::{future::try_join_all, join};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, Batch, Encoding, Event, Failure, JobInfo, Reply, Task, Timings,
@@ -15,7 +17,7 @@ use super::{
     content::{Content, RawMessage},
     envelope::Envelope,
     handle::Mail,
-    outbox::{Again, Forwarded},
+    outbox::{Again, Forwarded, encode},
     owed::is_refusal,
     running::Attempt,
 };
@@ -79,7 +81,7 @@ impl PublishFailure {
 
 impl Supervisor {
     /// Publishes what became of some of a message's jobs and records it, both at once. The dispatcher learns of each when it is confirmed.
-    pub(super) async fn answer(&self, message: MessageNo, content: &Content, jobs: Vec<Concluded>) -> Mail {
+    pub(super) async fn answer(self: &Arc<Self>, message: MessageNo, content: &Content, jobs: Vec<Concluded>) -> Mail {
         failpoint::reach(Failpoint::AfterKernel);
         let (envelope, tasks) = (content.envelope(), content.tasks());
         let finished = |job: &Concluded| self.finished_event(job, &tasks[job.index], envelope);
@@ -98,7 +100,7 @@ impl Supervisor {
         Mail::Input(Input::Recorded(message, recorded.map_err(PublishFailure::from)))
     }
 
-    async fn publish_outcomes(&self, content: &Content, jobs: &[Concluded]) -> Result<(), PublishError> {
+    async fn publish_outcomes(self: &Arc<Self>, content: &Content, jobs: &[Concluded]) -> Result<(), PublishError> {
         let (envelope, tasks) = (content.envelope(), content.tasks());
         let is_sent_on = |job: &Concluded| !matches!(job.disposition, Disposition::Final { dead_letter: None, .. });
         if jobs.iter().any(is_sent_on) {
@@ -111,7 +113,16 @@ impl Supervisor {
             let client = task.reply.as_ref().or(reply_to.as_ref())?;
             Some((client.clone(), job.reply(task, envelope)?))
         });
-        self.publish_replies(envelope, content.encoding, replies.collect(), content.is_list()).await
+        let mut replies: Vec<_> = replies.collect();
+        // A message with one task has at most one reply.
+        if !content.is_list()
+            && envelope.reads_lists()
+            && let Some((client, reply)) = replies.pop()
+        {
+            let encoded = encode(content.encoding, &Batch::One(reply));
+            return self.publish_gathered(envelope, (client, content.encoding), encoded).await;
+        }
+        self.publish_replies(envelope, content.encoding, replies, content.is_list()).await
     }
 
     /// Replies to a list without jobs.

@@ -6,8 +6,8 @@ use gpufleet_schema::{
     ClientName, Encoding, PoolName, Priority,
     bounds::DELIVERIES_MAX,
     topology::{
-        FORWARDED, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_UNAVAILABLE, HEADER_USER, REPLIES,
-        parse_task_key,
+        FORWARDED, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_REPLIES, HEADER_UNAVAILABLE, HEADER_USER,
+        REPLIES, REPLIES_IN_LISTS, parse_task_key,
     },
 };
 use gpufleet_transport::{Acker, Death, Delivery, Properties};
@@ -121,6 +121,11 @@ impl Envelope {
         let vouched = self.properties.user_id.as_deref().filter(|user| !user.is_empty())?;
         let first = self.properties.header_text(HEADER_USER).filter(|_| own == Some(vouched));
         Some(first.unwrap_or(vouched))
+    }
+
+    /// Whether the producer reads lists of replies.
+    pub(super) fn reads_lists(&self) -> bool {
+        self.properties.header_text(HEADER_REPLIES) == Some(REPLIES_IN_LISTS)
     }
 
     /// The body's encoding by its content type.

@@ -12,6 +12,7 @@ mod envelope;
 mod exposition;
 mod footprints;
 mod forwarding;
+mod gathered_replies;
 mod handle;
 mod heartbeat;
 mod intake;
@@ -53,6 +54,7 @@ use self::{
     devices::{DeviceSlot, Monitor},
     exposition::Exposition,
     footprints::Footprints,
+    gathered_replies::GatheredReplies,
     handle::{DispatcherHandle, Mail},
     intake::{TaskQueue, task_queues},
     orders::OrderLog,
@@ -114,6 +116,7 @@ pub(crate) struct Supervisor {
     orders: Arc<OrderLog>,
     quarantine: SharedState<Quarantine>,
     footprints: Footprints,
+    gathered_replies: GatheredReplies,
     census: Census,
     metrics: Arc<Metrics>,
     /// Cancelled when the worker starts to drain.
@@ -173,6 +176,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
         orders,
         quarantine,
         footprints,
+        gathered_replies: GatheredReplies::default(),
         census,
         metrics,
         leaving: CancellationToken::new(),

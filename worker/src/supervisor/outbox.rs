@@ -92,7 +92,16 @@ impl Supervisor {
         client: &ClientName,
         batch: &Batch<Reply<'_>>,
     ) -> Result<(), PublishError> {
-        let body = encoding.encode_replies(batch).expect("a reply has nothing that can't be encoded");
+        self.publish_encoded_reply(envelope, encoding, client, encode(encoding, batch)).await
+    }
+
+    pub(super) async fn publish_encoded_reply(
+        &self,
+        envelope: &Envelope,
+        encoding: Encoding,
+        client: &ClientName,
+        body: Vec<u8>,
+    ) -> Result<(), PublishError> {
         let message = Message {
             exchange: REPLIES,
             routing_key: client.to_string(),
@@ -268,6 +277,10 @@ impl Envelope {
     }
 }
 
+pub(super) fn encode(encoding: Encoding, batch: &Batch<Reply<'_>>) -> Vec<u8> {
+    encoding.encode_replies(batch).expect("a reply has nothing that can't be encoded")
+}
+
 /// An upper bound of the reply's size in a message.
 fn estimate(reply: &Reply<'_>, encoding: Encoding) -> usize {
     let outputs: usize = reply.outputs.iter().map(|output| output_bytes(output, encoding)).sum();
@@ -292,7 +305,7 @@ fn text(text: &str) -> usize {
     text.len() * 6
 }
 
-fn unix_seconds() -> u64 {
+pub(super) fn unix_seconds() -> u64 {
     (unix_ms() / 1000).unsigned_abs()
 }
 

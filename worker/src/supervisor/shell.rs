@@ -191,9 +191,9 @@ impl Shell {
     fn put(&mut self, input: Input) {
         if let Some(message) = input.message() {
             if let Some(held) = self.messages.get_mut(&message)
+                && !matches!(input, Input::Delivered(..) | Input::Settled { .. })
                 && !held.raw.envelope.is_live()
                 && !mem::replace(&mut held.is_lost, true)
-                && !matches!(input, Input::Delivered(..) | Input::Settled { .. })
             {
                 self.inputs.push(Input::Lost(message));
             }

@@ -24,6 +24,12 @@ const ON_DEAD_LETTERS: [(&str, &str, &str); 3] = [
 
 const TRACE: (&str, &str, &str) = (names::HEADER_TRACEPARENT, "string", "W3C trace context, which a producer may set.");
 
+const REPLIES: (&str, &str, &str) = (
+    names::HEADER_REPLIES,
+    "string",
+    "`lists` if the producer reads lists of replies: replies that are ready at the same time then share messages.",
+);
+
 pub fn all() -> Value {
     let (json, messagepack) = (Encoding::Json.content_type(), Encoding::MessagePack.content_type());
     object([
@@ -38,7 +44,7 @@ pub fn all() -> Value {
 }
 
 fn on_task() -> Vec<(&'static str, &'static str, &'static str)> {
-    ON_TASKS.into_iter().chain([TRACE]).collect()
+    ON_TASKS.into_iter().chain([REPLIES, TRACE]).collect()
 }
 
 fn message(
