@@ -1,9 +1,8 @@
 //! Reads the dead-letter queue.
 
 use gpufleet_schema::topology::{DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON};
-use gpufleet_transport::Incoming;
 
-use crate::{Ground, WAIT};
+use crate::{Ground, delivered};
 
 /// A dead-lettered message.
 #[derive(Debug)]
@@ -26,8 +25,7 @@ pub async fn dead_letters(ground: &Ground, count: usize) -> Vec<DeadLetter> {
     let mut consumer = broker.consume(DEAD_QUEUE.to_owned(), 100);
     let mut letters = Vec::new();
     while letters.len() < count {
-        let incoming = tokio::time::timeout(WAIT, consumer.next()).await;
-        let Some(Incoming::Delivery(delivery)) = incoming.expect("a dead letter arrives in time") else { continue };
+        let delivery = delivered(&mut consumer).await;
         let header = |name| delivery.properties.header_text(name).unwrap_or_default().to_owned();
         letters.push(DeadLetter {
             reason: header(HEADER_REASON),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpufleet_local::{Broker, Fleet, Services};
 
-use crate::Ground;
+use crate::{Ground, poll::poll_some};
 
 /// The default of the fleet's broker.
 const WATERMARK: &str = "0.4";
@@ -94,11 +94,24 @@ impl Ground {
     /// Limits the connections to the current number plus `more`; `None` removes the limit.
     pub async fn limit_connections(&self, more: Option<usize>) {
         let limit = match more {
-            Some(more) => format!("N = length(rabbit_connection_tracking:list(@)) + {more}"),
-            None => "N = -1".to_owned(),
+            Some(more) => (self.tracked_connections().await + more).to_string(),
+            None => "-1".to_owned(),
         };
-        let set = "ok = rabbit_vhost_limit:set(@, [{<<\"max-connections\">>, N}], <<\"scenario\">>).";
-        self.erlang(&format!("{limit}, {set}")).await;
+        let set = format!("rabbit_vhost_limit:set(@, [{{<<\"max-connections\">>, {limit}}}], <<\"scenario\">>)");
+        self.erlang(&format!("ok = {set}.")).await;
+    }
+
+    /// The number of connections, once those to which the limit applies are all that are open: the broker tracks a connection only some time
+    /// after it has opened.
+    async fn tracked_connections(&self) -> usize {
+        let vhost = "case catch rabbit_networking:connection_info(C, [vhost]) of [{vhost, @}] -> true; _ -> false end";
+        let open = format!("length([C || C <- rabbit_networking:local_connections(), {vhost}])");
+        poll_some("all connections are tracked", async || {
+            let counts = self.erlang(&format!("{{length(rabbit_connection_tracking:list(@)), {open}}}.")).await;
+            let (tracked, open) = counts.trim_matches(['{', '}']).split_once(',')?;
+            (tracked == open).then(|| tracked.parse().expect("a number"))
+        })
+        .await
     }
 
     /// Sets the fraction of memory from which the broker blocks publishers. Almost zero raises the alarm at once.

@@ -17,8 +17,7 @@ use gpufleet_schema::{
         task_queue,
     },
 };
-use gpufleet_tests::{Ground, WAIT, dead_letters, kernels, poll_until};
-use gpufleet_transport::Incoming;
+use gpufleet_tests::{Ground, WAIT, dead_letters, delivered, kernels, poll_until};
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -109,8 +108,7 @@ async fn a_worker_runs_the_task_and_answers() {
         let (body, id) = (task(job_id), job_id.to_string());
         let reply_to = reply_queue(&client);
         producer.publish(Sent { message_id: &id, reply_to: &reply_to, ..Sent::to_queue(&queue, shape, &body) }).await;
-        let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("a reply arrives");
-        let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{shape}: {incoming:?}") };
+        let delivery = delivered(&mut consumer).await;
         let replies = Encoding::Json.decode_replies(&delivery.body).unwrap();
         assert_eq!(replies.as_slice()[0].job_id, Some(job_id));
         assert_eq!(replies.as_slice()[0].state, AttemptState::Succeeded, "{shape}: {replies:?}");

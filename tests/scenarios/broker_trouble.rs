@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use gpufleet::{Fleet, SubmitError};
 use gpufleet_schema::{
     JobState, PoolName, Priority,
-    topology::{DEAD, DEAD_KEY, DEAD_QUEUE, task_queue},
+    topology::{DEAD, DEAD_KEY, DEAD_QUEUE, TASKS, task_queue},
 };
 use gpufleet_tests::{Ground, METRICS, WAIT, busy, kernels, poll_until};
-use gpufleet_transport::{Message, Options, Properties, PublishError};
+use gpufleet_transport::{Message, Properties, PublishError};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 const CONFIRM_DEADLINE: Duration = Duration::from_secs(2);
@@ -21,8 +21,8 @@ async fn a_submission_to_a_frozen_broker_is_unknown_and_can_be_repeated() {
     let ground = Ground::breakable("frozen-broker").await;
     let _worker = ground.worker().await;
     let fleet = ground.client_with(Fleet::builder().confirm_deadline(CONFIRM_DEADLINE)).await;
-    // The first job declares the queues.
-    fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
+    // The first job declares the queues, which may take longer than the deadline.
+    fleet.submit_until_confirmed(&kernels::doubles(&[1.0])).await.wait(WAIT).await.unwrap();
     let job = kernels::doubles(&[2.0]);
     ground.services().broker().pause();
     let started = Instant::now();
@@ -96,8 +96,11 @@ async fn no_job_runs_twice_because_of_a_long_alarm() {
     ground.watermark("0.0000001").await;
     worker.poll_metric("the alarm", "gpufleet_publishing_blocked", &[], 1.0).await;
     worker.resume_executors();
-    // Longer than a producer waits for a confirm.
-    tokio::time::sleep(Options::CONFIRM_DEADLINE_DEFAULT + Duration::from_secs(5)).await;
+    worker.poll_metric("the job ends", "gpufleet_attempts_total", &[], 1.0).await;
+    // A message that is published now, to no queue, outlasts the deadline for the worker's own.
+    let nowhere = Message { exchange: TASKS, routing_key: "nowhere".to_owned(), ..letter() };
+    let error = ground.broker().await.publish(nowhere).await.unwrap_err();
+    assert!(matches!(error, PublishError::Unknown { .. }), "{error:?}");
     ground.watermark("0.4").await;
     handle.wait(WAIT).await.unwrap();
     poll_until("the message is acknowledged", async || {

@@ -8,9 +8,8 @@ use gpufleet_schema::{
     AttemptState, JobId, JobState, PoolName, Priority,
     topology::{TASKS, task_key, task_queue},
 };
-use gpufleet_tests::{Ground, METRICS, Proxy, Silence, TestWorker, WAIT, busy, poll_until};
-use gpufleet_transport::{Broker, Consumer, Delivery, Incoming, Message, Options, Properties};
-use tokio::time::timeout;
+use gpufleet_tests::{Ground, METRICS, Proxy, Silence, TestWorker, WAIT, busy, delivered, poll_until};
+use gpufleet_transport::{Broker, Message, Options, Properties};
 
 /// The broker closes a silent connection after two to three heartbeats.
 const HEARTBEAT: [&str; 2] = ["--heartbeat", "4s"];
@@ -159,17 +158,6 @@ async fn a_worker_whose_connection_breaks_while_it_publishes_answers_each_job_on
         proxy.clear();
     }
     ground.check_history(JOBS).await;
-}
-
-async fn delivered(consumer: &mut Consumer) -> Delivery {
-    let delivery = async {
-        loop {
-            if let Incoming::Delivery(delivery) = consumer.next().await.unwrap() {
-                return delivery;
-            }
-        }
-    };
-    timeout(WAIT, delivery).await.expect("a delivery arrives")
 }
 
 /// A consumer changes its prefetch while an unsettled delivery holds its channel open, and stops waiting for the

@@ -9,8 +9,8 @@ use gpufleet_schema::{
     bounds::TEXT_BYTES_MAX,
     topology::{DEAD_QUEUE, HEADER_ATTEMPT, REPLIES, TASKS, reply_queue, task_key, task_queue},
 };
-use gpufleet_tests::{Ground, WAIT, dead_letters, kernels, poll_until};
-use gpufleet_transport::{Broker, HeaderValue, Incoming, Message, Properties};
+use gpufleet_tests::{Ground, WAIT, dead_letters, delivered, kernels, poll_until};
+use gpufleet_transport::{Broker, HeaderValue, Message, Properties};
 
 /// An unreadable message, and a part of the reason with which it is dead-lettered.
 struct Hostile {
@@ -103,8 +103,7 @@ async fn a_task_of_another_version_is_answered_in_its_own_encoding() {
         let body = format!(r#"{{"version": 99, {named}"job_id": "{job_id}", "program": {{"quantum": 1}}}}"#);
         publish(&broker, body.into_bytes(), Properties { reply_to, ..typed("application/json") }).await;
 
-        let incoming = tokio::time::timeout(WAIT, consumer.next()).await.unwrap();
-        let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+        let delivery = delivered(&mut consumer).await;
         assert_eq!(delivery.exchange, REPLIES);
         assert_eq!(delivery.properties.content_type.as_deref(), Some("application/json"));
         let replies = Encoding::Json.decode_replies(&delivery.body).unwrap();
@@ -165,8 +164,7 @@ async fn an_invalid_task_fails_with_the_name_of_its_field() {
         task.reply = Some(client.clone());
         let body = Encoding::MessagePack.encode_tasks(&Batch::One(task)).unwrap();
         publish(&broker, body, typed("application/msgpack")).await;
-        let incoming = tokio::time::timeout(WAIT, consumer.next()).await.unwrap();
-        let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+        let delivery = delivered(&mut consumer).await;
         let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
         let failure = replies.as_slice()[0].failure.clone().unwrap();
         assert!(failure.message.contains(names), "{what}: {}", failure.message);
@@ -214,8 +212,7 @@ async fn an_impossible_launch_fails_with_the_name_of_its_field_before_it_runs() 
         change(&mut task.launches[0]);
         let body = Encoding::MessagePack.encode_tasks(&Batch::One(task)).unwrap();
         publish(&broker, body, typed("application/msgpack")).await;
-        let incoming = tokio::time::timeout(WAIT, consumer.next()).await.unwrap();
-        let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+        let delivery = delivered(&mut consumer).await;
         let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
         let reply = &replies.as_slice()[0];
         let failure = reply.failure.clone().unwrap_or_else(|| panic!("{what} has succeeded"));
@@ -317,8 +314,7 @@ async fn every_job_is_recorded_whatever_its_names_labels_and_times() {
 
     let mut told: BTreeMap<JobId, (AttemptState, u32)> = BTreeMap::new();
     while told.len() < wanted.len() {
-        let incoming = tokio::time::timeout(WAIT, consumer.next()).await.unwrap();
-        let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+        let delivery = delivered(&mut consumer).await;
         for reply in Encoding::MessagePack.decode_replies(&delivery.body).unwrap().as_slice() {
             let job_id = reply.job_id.unwrap();
             let (what, state) = wanted[&job_id];

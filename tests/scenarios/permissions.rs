@@ -13,8 +13,8 @@ use gpufleet_schema::{
         DEAD_QUEUE, EVENTS_CLIENT, EVENTS_KEY, EVENTS_WORKER, HEADER_REASON, REPLIES, Speaker, TASKS, reply_queue,
     },
 };
-use gpufleet_tests::{Ground, TestWorker, WAIT, busy, gpufleet_command, kernels};
-use gpufleet_transport::{Broker, DeclareError, Incoming, Message, Options, Properties, PublishError};
+use gpufleet_tests::{Ground, TestWorker, WAIT, busy, delivered, gpufleet_command, kernels};
+use gpufleet_transport::{Broker, DeclareError, Message, Options, Properties, PublishError};
 use tokio::{
     process::{Child, Command},
     sync::Semaphore,
@@ -244,8 +244,7 @@ async fn a_forged_outcome_is_dead_lettered_and_the_true_one_recorded() {
     let url = ground.services().broker().vhost_url(&confined.vhost);
     let admin = Broker::connect(Options::new(url.parse().unwrap(), "a scenario")).await.unwrap();
     let mut dead = admin.consume(DEAD_QUEUE.to_owned(), 1);
-    let incoming = tokio::time::timeout(WAIT, dead.next()).await.expect("the forged outcome is dead-lettered");
-    let Some(Incoming::Delivery(letter)) = incoming else { panic!("{incoming:?}") };
+    let letter = delivered(&mut dead).await;
     let reason = letter.properties.header_text(HEADER_REASON).unwrap();
     assert!(reason.contains("only workers may report"), "{reason}");
     busy::assert_done(&job.wait(WAIT).await.unwrap().outputs);

@@ -8,7 +8,7 @@ use std::{
 
 use gpufleet::Job;
 use gpufleet_schema::{Dtype, JobState, PoolName, Priority, Selection, topology::task_queue};
-use gpufleet_tests::{ConfirmedJob, Ground, Producer, WAIT, busy, kernels, poll_until};
+use gpufleet_tests::{ConfirmedJob, Ground, Producer, WAIT, busy, delivered, kernels, poll_until};
 use gpufleet_transport::Broker;
 
 /// Four slots, and one or two prefetched jobs.
@@ -154,4 +154,30 @@ async fn later_jobs_pass_jobs_that_wait_for_memory() {
         handle.wait(WAIT).await.unwrap();
     }
     ground.check_history(14).await;
+}
+
+/// A worker must not take its own cancelled consumers for other workers.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_consumers_of_a_subscription_are_those_that_the_broker_counts() {
+    let ground = Ground::shared("consumers").await;
+    let (broker, fleet) = (ground.broker().await, ground.client().await);
+    let queue = task_queue(&PoolName::default(), Priority::Normal);
+    let mut consumer = broker.consume(queue.clone(), 1);
+    submit_all(&fleet, [busy::for_millis(0), busy::for_millis(0)]).await;
+    let counted = async || broker.queue_depth(&queue).await.unwrap().unwrap().consumers;
+
+    let first = delivered(&mut consumer).await;
+    assert_eq!((first.acker.consumers(), counted().await), (1, 1));
+    consumer.set_prefetch(2).await;
+    assert_eq!((first.acker.consumers(), counted().await), (2, 2));
+    let second = delivered(&mut consumer).await;
+    consumer.set_prefetch(3).await;
+    assert_eq!((first.acker.consumers(), counted().await), (3, 3));
+    second.ack().await.unwrap();
+    poll_until("the second consumer is gone", async || counted().await == 2).await;
+    assert_eq!(first.acker.consumers(), 2);
+    first.requeue().await.unwrap();
+    let again = delivered(&mut consumer).await;
+    poll_until("the first consumer is gone", async || counted().await == 1).await;
+    assert_eq!(again.acker.consumers(), 1);
 }

@@ -13,8 +13,8 @@ use gpufleet_schema::{
         task_queue,
     },
 };
-use gpufleet_tests::{Ground, METRICS, TestWorker, WAIT, busy, dead_letters, kernels, poll_until};
-use gpufleet_transport::{Incoming, Message, Properties};
+use gpufleet_tests::{Ground, METRICS, TestWorker, WAIT, busy, dead_letters, delivered, kernels, poll_until};
+use gpufleet_transport::{Message, Properties};
 
 const REFUSED: &str = "publish failed, trying again";
 
@@ -63,8 +63,7 @@ async fn a_reply_arrives_after_its_queue_refused_it_for_a_while() {
     open_queues(&ground).await;
 
     let mut consumer = broker.consume(reply_queue(&client), 1);
-    let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("the reply arrives");
-    let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+    let delivery = delivered(&mut consumer).await;
     let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
     let reply = &replies.as_slice()[0];
     assert_eq!((reply.job_id, reply.state, reply.attempt), (Some(job_id), AttemptState::Succeeded, 1));
@@ -105,8 +104,7 @@ async fn replies_behind_an_unconfirmed_one_share_a_message_if_the_producer_reads
         let mut consumer = broker.consume(reply_queue(&client), 1);
         let mut found = Vec::new();
         while found.iter().sum::<usize>() < JOBS {
-            let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("all replies arrive");
-            let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+            let delivery = delivered(&mut consumer).await;
             found.push(Encoding::MessagePack.decode_replies(&delivery.body).unwrap().as_slice().len());
             delivery.ack().await.unwrap();
         }
@@ -129,8 +127,7 @@ async fn a_stopping_worker_publishes_a_refused_reply_to_the_unclaimed_replies() 
     assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
 
     let mut consumer = broker.consume(UNCLAIMED_QUEUE.to_owned(), 1);
-    let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("the reply is unclaimed");
-    let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+    let delivery = delivered(&mut consumer).await;
     assert_eq!(delivery.routing_key, client.as_str(), "the routing key names the client");
     let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
     assert_eq!(replies.as_slice()[0].job_id, Some(job_id));

@@ -3,19 +3,18 @@
 
 use std::time::{Duration, Instant};
 
-use gpufleet::Job;
-use gpufleet_schema::{
-    Batch, Dtype, Event, JobId,
-    bounds::{LABELS_MAX, TEXT_BYTES_MAX},
-    topology::LEDGER_QUEUE,
+use gpufleet_schema::{Batch, Dtype, Event, JobId, topology::LEDGER_QUEUE};
+use gpufleet_tests::{
+    Ground, METRICS, WAIT, busy,
+    kernels::{self, Then},
+    poll_until,
 };
-use gpufleet_tests::{Ground, METRICS, WAIT, busy, poll_until};
 
-/// Jobs whose final events fill the worker's buffer of 16 MiB with their labels. They are packed into lists, because a
-/// worker acknowledges no message before its events are confirmed, so its prefetch would stop many small messages
-/// early.
-const FILLERS: usize = 500;
-const LISTS: usize = 3;
+/// Jobs whose final events fill the worker's buffer of 16 MiB with what their kernels print. They share one message, because a worker
+/// acknowledges no message before its events are confirmed, so its prefetch would stop many small messages early.
+const FILLERS: u32 = 270;
+/// At least 64 KiB of text, of which a reply and an event keep that much.
+const FILLER_LINES: u32 = 4_000;
 const FULL_BYTES: f64 = (16 << 20) as f64;
 /// Jobs that run while the buffer is full. If each start event waited for room, they would exceed `LATER_WITHIN`.
 const LATER_JOBS: u32 = 15;
@@ -23,11 +22,6 @@ const LATER_JOBS: u32 = 15;
 const LATER_MS: u64 = 200;
 const LATER_WITHIN: Duration = Duration::from_secs(LATER_JOBS as u64 - 5);
 const LARGE_BYTES: u64 = 2 << 20;
-
-fn filler() -> Job {
-    let text = |index: usize| format!("{index:02}{}", "t".repeat(TEXT_BYTES_MAX - 2));
-    (0..LABELS_MAX).fold(busy::for_millis(0), |job, index| job.label(text(index), text(index)))
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_buffer_of_events_delays_no_reply_and_loses_no_start() {
@@ -75,10 +69,8 @@ async fn a_broker_that_allows_no_connection_for_events_delays_no_reply_and_loses
 async fn jobs_while_no_event_is_confirmed(ground: &Ground) -> (usize, Vec<JobId>) {
     let worker = ground.worker_with(&METRICS).await;
     let client = ground.client().await;
-    for _ in 0..LISTS {
-        let tasks = (0..FILLERS).map(|_| filler().build().unwrap().task);
-        ground.publish_tasks(&Batch::Many(tasks.collect())).await;
-    }
+    let fillers = (0..FILLERS).map(|mark| kernels::says(mark, FILLER_LINES, Then::Return).build().unwrap().task);
+    ground.publish_tasks(&Batch::Many(fillers.collect())).await;
     let full = async || worker.metrics().await.sum("gpufleet_events_unconfirmed_bytes", &[]) >= FULL_BYTES;
     poll_until("the buffer is full", full).await;
 
@@ -99,5 +91,5 @@ async fn jobs_while_no_event_is_confirmed(ground: &Ground) -> (usize, Vec<JobId>
         promise.unwrap().wait(WAIT).await.unwrap();
     }
     assert!(full().await, "no event was confirmed meanwhile");
-    (LISTS * FILLERS + LATER_JOBS as usize + 4, later)
+    ((FILLERS + LATER_JOBS) as usize + 4, later)
 }

@@ -149,6 +149,12 @@ impl Acker {
         self.channel.is_live() && self.delivery.usable()
     }
 
+    /// The number of consumers that a quorum queue counts for the subscription of this delivery: the current one, and each that was cancelled
+    /// for a change of prefetch and has unsettled deliveries.
+    pub fn consumers(&self) -> u32 {
+        1 + self.channel.cancelled_consumers() as u32
+    }
+
     fn channel_address(&self) -> usize {
         Arc::as_ptr(&self.channel).addr()
     }

@@ -300,6 +300,7 @@ impl Subscriber {
                 Err(error) => return Err(Broken::Fault(reason_of(&error))),
             }
         }
+        subscription.channel.consumer_cancelled();
         Ok(())
     }
 

@@ -1,4 +1,7 @@
 //! The unsettled deliveries of a channel, known so that one frame can acknowledge several.
+//!
+//! The consumer of a channel is cancelled and replaced when its prefetch changes. A quorum queue counts a cancelled consumer until its last
+//! delivery is settled, so the deliveries of each consumer are known too.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +9,13 @@ use std::collections::BTreeSet;
 pub(crate) type Tag = u64;
 
 #[derive(Debug, Default)]
-pub(crate) struct Unsettled(BTreeSet<Tag>);
+pub(crate) struct Unsettled {
+    tags: BTreeSet<Tag>,
+    /// The last tag that was delivered.
+    last: Tag,
+    /// The last tags of the cancelled consumers that have unsettled deliveries.
+    cancelled: Vec<Tag>,
+}
 
 /// Acknowledges one delivery or, with `multiple`, all unsettled deliveries up to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,20 +26,42 @@ pub(crate) struct Ack {
 
 impl Unsettled {
     pub(crate) fn delivered(&mut self, tag: Tag) {
-        self.0.insert(tag);
+        self.tags.insert(tag);
+        self.last = tag;
+    }
+
+    /// The consumer is cancelled. Later deliveries come to its successor.
+    pub(crate) fn consumer_cancelled(&mut self) {
+        self.cancelled.push(self.last);
+        self.forget_settled_consumers();
+    }
+
+    /// The number of cancelled consumers that have unsettled deliveries.
+    pub(crate) fn cancelled_consumers(&mut self) -> usize {
+        self.forget_settled_consumers();
+        self.cancelled.len()
+    }
+
+    fn forget_settled_consumers(&mut self) {
+        let (tags, mut first) = (&self.tags, 0);
+        self.cancelled.retain(|last| {
+            let has_unsettled = tags.range(first..last + 1).next().is_some();
+            first = last + 1;
+            has_unsettled
+        });
     }
 
     /// The delivery is settled by a frame of its own. Returns whether it was unsettled.
     pub(crate) fn settle(&mut self, tag: Tag) -> bool {
-        self.0.remove(&tag)
+        self.tags.remove(&tag)
     }
 
     /// The frames that acknowledge these deliveries: one for those that are older than every other unsettled delivery, and one for each of the
     /// rest. Deliveries that are settled already are left out.
     pub(crate) fn ack(&mut self, tags: impl IntoIterator<Item = Tag>) -> Vec<Ack> {
-        let mut tags: Vec<Tag> = tags.into_iter().filter(|tag| self.0.remove(tag)).collect();
+        let mut tags: Vec<Tag> = tags.into_iter().filter(|tag| self.tags.remove(tag)).collect();
         tags.sort_unstable();
-        let oldest_other = self.0.first().copied().unwrap_or(Tag::MAX);
+        let oldest_other = self.tags.first().copied().unwrap_or(Tag::MAX);
         let (together, apart) = tags.split_at(tags.partition_point(|tag| *tag < oldest_other));
         let together = together.last().map(|tag| Ack { tag: *tag, multiple: together.len() > 1 });
         together.into_iter().chain(apart.iter().map(|tag| Ack { tag: *tag, multiple: false })).collect()
@@ -42,6 +73,32 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn delivered(tags: impl IntoIterator<Item = Tag>) -> Unsettled {
+        let mut unsettled = Unsettled::default();
+        tags.into_iter().for_each(|tag| unsettled.delivered(tag));
+        unsettled
+    }
+
+    #[test]
+    fn a_cancelled_consumer_counts_until_its_last_delivery_is_settled() {
+        let mut unsettled = delivered(1..=2);
+        assert_eq!(unsettled.cancelled_consumers(), 0);
+        unsettled.consumer_cancelled();
+        unsettled.consumer_cancelled();
+        assert_eq!(unsettled.cancelled_consumers(), 1, "the second consumer had no deliveries");
+        unsettled.delivered(3);
+        unsettled.consumer_cancelled();
+        unsettled.delivered(4);
+        assert_eq!(unsettled.cancelled_consumers(), 2);
+        unsettled.settle(2);
+        unsettled.settle(4);
+        assert_eq!(unsettled.cancelled_consumers(), 2);
+        unsettled.settle(1);
+        assert_eq!(unsettled.cancelled_consumers(), 1);
+        unsettled.settle(3);
+        assert_eq!(unsettled.cancelled_consumers(), 0);
+    }
 
     #[test]
     fn the_oldest_deliveries_share_a_frame() {
@@ -55,7 +112,7 @@ mod tests {
             (vec![2, 3], vec![one(2), one(3)]),
             (vec![6, 7], vec![one(6)]),
         ] {
-            let mut unsettled = Unsettled((1..=6).collect());
+            let mut unsettled = delivered(1..=6);
             assert_eq!(unsettled.ack(tags.clone()), frames, "{tags:?}");
         }
     }

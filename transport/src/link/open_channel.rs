@@ -47,6 +47,16 @@ impl OpenChannel {
         self.unsettled().delivered(tag);
     }
 
+    /// The consumer of this channel is cancelled, and the deliveries in transit have come.
+    pub(crate) fn consumer_cancelled(&self) {
+        self.unsettled().consumer_cancelled();
+    }
+
+    /// The number of cancelled consumers of this channel that have unsettled deliveries.
+    pub(crate) fn cancelled_consumers(&self) -> usize {
+        self.unsettled().cancelled_consumers()
+    }
+
     /// Queues the frames that acknowledge these deliveries.
     pub(crate) fn ack(&self, tags: impl IntoIterator<Item = Tag>) -> Vec<Frame<'_>> {
         let mut unsettled = self.unsettled();

@@ -263,10 +263,13 @@ impl Dispatcher {
         }
     }
 
-    /// Answers the jobs that have ended, while other jobs of the list run.
+    /// Answers the jobs that have ended, if any, while other jobs of the list run.
     pub(super) fn answer_soon(&mut self, no: MessageNo) {
-        self.message_mut(no).hurries = true;
-        self.advance(no);
+        let message = self.message_mut(no);
+        if !message.portion.is_empty() {
+            message.hurries = true;
+            self.advance(no);
+        }
     }
 
     fn answer(&mut self, no: MessageNo) {

@@ -1,8 +1,8 @@
-//! Hands back the jobs of a long list while other workers are idle.
+//! Lists that run long: their results don't wait for the whole list, and other workers that are idle share the work.
 //!
 //! Producers pack brief jobs into one message. If the jobs run long instead, one worker holds the whole list. When the list has run for a
-//! while, the worker asks the broker whether the queue is empty although other workers consume it. If so, the jobs that have not started
-//! leave the list as messages of their own.
+//! while, the worker answers the jobs that have ended, and asks the broker whether the queue is empty although other workers consume it. If
+//! so, the jobs that have not started leave the list as messages of their own.
 
 use std::time::{Duration, Instant};
 
@@ -58,16 +58,18 @@ impl Dispatcher {
         }
     }
 
-    /// Asks whether other workers are idle, if it matters to the list.
+    /// Answers what has ended and asks whether other workers are idle, if the list is long.
     pub(super) fn check_list(&mut self, no: MessageNo) {
         let message = self.message(no);
         if message.unstarted().is_empty() || !message.can_spread() {
             return;
         }
-        match message.is_long(self.now) {
-            true => self.outputs.push(Output::LookForIdle { message: no, queue: message.letter.queue }),
-            false => self.check_again(no),
+        if !message.is_long(self.now) {
+            return self.check_again(no);
         }
+        let queue = message.letter.queue;
+        self.answer_soon(no);
+        self.outputs.push(Output::LookForIdle { message: no, queue });
     }
 
     fn check_again(&mut self, no: MessageNo) {

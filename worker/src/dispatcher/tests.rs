@@ -249,6 +249,21 @@ fn a_long_list_is_handed_back_once_other_workers_are_idle() {
 }
 
 #[test]
+fn the_ended_jobs_of_a_long_list_are_answered_while_the_others_run() {
+    let mut desk = Desk::new(1);
+    desk.take(FIRST, vec![job(), job(), job(), job()]);
+    desk.pass(Duration::from_millis(60));
+    desk.end(first_of(FIRST), Ending::Succeeded, 0);
+    assert!(desk.answered().is_empty());
+    desk.pass(Duration::from_millis(40));
+    assert_eq!(desk.answered().len(), 1);
+    desk.tell(Input::Answered(FIRST, Ok(())));
+    desk.tell(Input::Looked { message: FIRST, others_idle: false });
+    desk.pass(Duration::from_millis(100));
+    assert!(desk.answered().is_empty(), "no other job has ended");
+}
+
+#[test]
 fn a_list_of_brief_jobs_and_one_that_is_about_to_end_stay() {
     let mut desk = Desk::new(1);
     desk.take(FIRST, (0..100).map(|_| job()).collect());

@@ -6,7 +6,7 @@ use gpufleet_schema::{
     ClassKey, PoolName, Priority,
     topology::{forwarded_queue, task_queue},
 };
-use gpufleet_transport::{Incoming, Subscription};
+use gpufleet_transport::{Acker, Incoming, Subscription};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -73,10 +73,10 @@ impl TaskQueue {
 }
 
 impl Supervisor {
-    /// Whether other workers that consume the queue are idle: then it is empty.
-    pub(super) async fn are_others_idle(&self, queue: &str) -> bool {
+    /// Whether other workers that consume the queue are idle: then it is empty. `delivery` is one of this worker from the queue.
+    pub(super) async fn are_others_idle(&self, queue: &str, delivery: &Acker) -> bool {
         match self.broker.queue_depth(queue).await {
-            Ok(depth) => depth.is_some_and(|depth| depth.messages == 0 && depth.consumers > 1),
+            Ok(depth) => depth.is_some_and(|depth| depth.messages == 0 && depth.consumers > delivery.consumers()),
             Err(error) => {
                 debug!(queue, %error, "failed to read the depth of a queue");
                 false

@@ -247,8 +247,10 @@ impl Shell {
             Output::Settle(message, settlement) => self.settle(message, settlement),
             Output::LookForIdle { message, queue } => {
                 let (supervisor, queue) = (Arc::clone(&self.supervisor), self.queues[queue].clone());
+                let raw = self.raw(message);
                 self.work(false, Input::Looked { message, others_idle: false }, async move {
-                    Mail::Input(Input::Looked { message, others_idle: supervisor.are_others_idle(&queue).await })
+                    let others_idle = supervisor.are_others_idle(&queue, &raw.envelope.acker).await;
+                    Mail::Input(Input::Looked { message, others_idle })
                 });
             }
             Output::Prefetch(queue, prefetch) => {
