@@ -102,6 +102,10 @@ impl Message {
         self.stage == Stage::Working && self.live
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.open == 0
+    }
+
     fn portion_bytes(&self) -> usize {
         self.portion.iter().map(|index| self.jobs[*index].bytes).sum()
     }
@@ -237,7 +241,7 @@ impl Dispatcher {
     /// Does what is next for a message whose jobs are decoded.
     fn advance(&mut self, no: MessageNo) {
         let message = self.message_mut(no);
-        let has_ended = message.open == 0;
+        let has_ended = message.has_ended();
         if has_ended && !mem::replace(&mut message.counts_as_settling, true) {
             let queue = message.letter.queue;
             self.credit.jobs_ended(queue);

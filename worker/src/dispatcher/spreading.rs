@@ -27,12 +27,11 @@ impl Message {
         (0..self.jobs.len()).filter(|index| self.jobs[*index].is_before_start()).collect()
     }
 
-    /// Whether the rest of the list takes long at its pace so far.
-    fn is_long(&self, now: Instant) -> bool {
-        let Some(Started { at, .. }) = self.started else { return false };
+    /// The time that one of its jobs takes, by its pace so far.
+    fn per_job(&self, now: Instant) -> Duration {
+        let Some(Started { at, .. }) = self.started else { return Duration::ZERO };
         let ended = self.jobs.iter().filter_map(Job::disposition).count().max(1) as u32;
-        let per_job = now.saturating_duration_since(at) / ended;
-        per_job >= LONG_JOB && per_job * self.unstarted().len() as u32 >= INTERVAL
+        now.saturating_duration_since(at) / ended
     }
 }
 
@@ -58,18 +57,22 @@ impl Dispatcher {
         }
     }
 
-    /// Answers what has ended and asks whether other workers are idle, if the list is long.
+    /// Answers what has ended if the jobs are long, and asks whether other workers are idle if the rest of the list is long too.
     pub(super) fn check_list(&mut self, no: MessageNo) {
         let message = self.message(no);
-        if message.unstarted().is_empty() || !message.can_spread() {
+        if !message.can_spread() || message.has_ended() {
             return;
         }
-        if !message.is_long(self.now) {
+        let per_job = message.per_job(self.now);
+        if per_job < LONG_JOB {
             return self.check_again(no);
         }
-        let queue = message.letter.queue;
+        let (rest, queue) = (per_job * message.unstarted().len() as u32, message.letter.queue);
         self.answer_soon(no);
-        self.outputs.push(Output::LookForIdle { message: no, queue });
+        match rest >= INTERVAL {
+            true => self.outputs.push(Output::LookForIdle { message: no, queue }),
+            false => self.check_again(no),
+        }
     }
 
     fn check_again(&mut self, no: MessageNo) {
@@ -81,10 +84,7 @@ impl Dispatcher {
     pub(super) fn looked(&mut self, no: MessageNo, others_idle: bool) {
         let Some(message) = self.messages.get(&no).filter(|message| message.can_spread()) else { return };
         let unstarted = message.unstarted();
-        if unstarted.is_empty() {
-            return;
-        }
-        if !others_idle {
+        if !others_idle || unstarted.is_empty() {
             return self.check_again(no);
         }
         info!(
@@ -96,5 +96,6 @@ impl Dispatcher {
             self.hand_back(JobNo { message: no, index });
         }
         self.answer_soon(no);
+        self.check_again(no);
     }
 }

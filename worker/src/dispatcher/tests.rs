@@ -261,6 +261,12 @@ fn the_ended_jobs_of_a_long_list_are_answered_while_the_others_run() {
     desk.tell(Input::Looked { message: FIRST, others_idle: false });
     desk.pass(Duration::from_millis(100));
     assert!(desk.answered().is_empty(), "no other job has ended");
+    desk.end(JobNo { message: FIRST, index: 1 }, Ending::Succeeded, 0);
+    desk.end(JobNo { message: FIRST, index: 2 }, Ending::Succeeded, 0);
+    desk.tell(Input::Looked { message: FIRST, others_idle: false });
+    desk.pass(Duration::from_millis(100));
+    let answered: Vec<usize> = desk.answered().into_iter().flatten().map(|(index, _)| index).collect();
+    assert_eq!(answered, [1, 2], "no job of the list waits for a slot any more, but one runs");
 }
 
 #[test]

@@ -75,8 +75,14 @@ impl TaskQueue {
 impl Supervisor {
     /// Whether other workers that consume the queue are idle: then it is empty. `delivery` is one of this worker from the queue.
     pub(super) async fn are_others_idle(&self, queue: &str, delivery: &Acker) -> bool {
+        let before = delivery.consumers();
         match self.broker.queue_depth(queue).await {
-            Ok(depth) => depth.is_some_and(|depth| depth.messages == 0 && depth.consumers > delivery.consumers()),
+            Ok(Some(depth)) => {
+                // The answer may be from before or after a consumer that came or went in the meantime.
+                let own = delivery.consumers().max(before);
+                depth.messages == 0 && depth.consumers > own
+            }
+            Ok(None) => false,
             Err(error) => {
                 debug!(queue, %error, "failed to read the depth of a queue");
                 false
