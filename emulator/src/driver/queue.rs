@@ -6,7 +6,8 @@
 //!
 //! A worker thread starts with the first task that needs it. A short task put into an idle queue runs on the caller's
 //! own thread instead, because waking a thread costs more than a small copy. The order stays the same, because no
-//! other task of the queue is running then. For the same reason a thread that waits for a point runs what is ready.
+//! other task of the queue is running then. For the same reason a thread that waits for a point runs what is ready,
+//! and no thread is woken that would find nothing to do.
 
 use std::{
     collections::VecDeque,
@@ -44,7 +45,10 @@ pub struct Point {
 /// Tasks that run one after the other.
 pub struct Queue {
     state: Mutex<State>,
-    changed: Condvar,
+    /// Wakes the worker: there is a task that no other thread runs.
+    work: Condvar,
+    /// Wakes the threads that wait for a point or for room.
+    progress: Condvar,
     completed: AtomicU64,
 }
 
@@ -53,8 +57,20 @@ struct State {
     enqueued: u64,
     pending: VecDeque<Task>,
     running: bool,
-    has_worker: bool,
+    worker: Worker,
+    /// The points that threads sleep for, by their sequence; several threads may sleep for one.
+    awaited: Vec<u64>,
+    /// Threads that sleep until there is room.
+    awaiting_room: usize,
     closed: bool,
+}
+
+#[derive(Default, PartialEq, Eq)]
+enum Worker {
+    #[default]
+    None,
+    Awake,
+    Asleep,
 }
 
 /// A task that has its turn at once: the caller has to [run](Turn::run) it, outside of any lock.
@@ -66,14 +82,18 @@ pub struct Turn {
 
 impl Queue {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), changed: Condvar::new(), completed: AtomicU64::new(0) })
+        let (state, completed) = (Mutex::default(), AtomicU64::new(0));
+        Arc::new(Self { state, work: Condvar::new(), progress: Condvar::new(), completed })
     }
 
     /// Waits until there is room for one more task. Others may take the room: the bound is not exact.
     pub fn wait_for_room(&self) {
-        let state = self.lock();
-        let full = |state: &mut State| state.pending.len() >= PENDING_MAX;
-        drop(self.changed.wait_while(state, full).unwrap_or_else(PoisonError::into_inner));
+        let mut state = self.lock();
+        while state.pending.len() >= PENDING_MAX {
+            state.awaiting_room += 1;
+            state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.awaiting_room -= 1;
+        }
     }
 
     /// Puts a task last. Returns the point where it has ended, and the task's turn if it is to run right here.
@@ -85,7 +105,7 @@ impl Queue {
             self.ensure_worker(&mut state)?;
             state.pending.push_back(task);
             state.enqueued += 1;
-            self.changed.notify_all();
+            self.call_worker(&mut state);
             return Ok((self.point(state.enqueued), None));
         }
         state.running = true;
@@ -101,8 +121,9 @@ impl Queue {
 
     /// Takes no more tasks; the worker ends after the last one.
     pub fn close(&self) {
-        self.lock().closed = true;
-        self.changed.notify_all();
+        let mut state = self.lock();
+        state.closed = true;
+        self.call_worker(&mut state);
     }
 
     fn point(self: &Arc<Self>, sequence: u64) -> Point {
@@ -110,37 +131,51 @@ impl Queue {
     }
 
     fn ensure_worker(self: &Arc<Self>, state: &mut State) -> Answer {
-        if state.has_worker {
+        if state.worker != Worker::None {
             return Ok(());
         }
         let queue = Arc::clone(self);
         let worker = thread::Builder::new().name("emulated-stream".to_owned()).spawn(move || queue.serve());
         worker.map_err(|_| Status::OperatingSystem)?;
-        state.has_worker = true;
+        state.worker = Worker::Awake;
         Ok(())
+    }
+
+    /// Wakes the worker if no thread runs a task and there is one, or the queue is closed.
+    fn call_worker(&self, state: &mut State) {
+        if state.worker == Worker::Asleep && !state.is_worker_idle() {
+            state.worker = Worker::Awake;
+            self.work.notify_one();
+        }
     }
 
     fn serve(&self) {
         while let Some(task) = self.next() {
             task.after.iter().for_each(Point::wait);
             (task.work)();
-            self.end_running();
+            drop(self.ended());
         }
     }
 
     fn next(&self) -> Option<Task> {
-        let nothing_to_do = |state: &mut State| state.running || (state.pending.is_empty() && !state.closed);
-        let mut state = self.changed.wait_while(self.lock(), nothing_to_do).unwrap_or_else(PoisonError::into_inner);
-        let task = state.pending.pop_front()?;
-        state.running = true;
-        Some(task)
+        let mut state = self.lock();
+        while state.is_worker_idle() {
+            state.worker = Worker::Asleep;
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.worker = Worker::Awake;
+        state.take_next()
     }
 
-    fn end_running(&self) {
+    /// The running task has ended. The caller takes the next one, or [calls the worker](Self::call_worker).
+    fn ended(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.running = false;
-        self.completed.fetch_add(1, Ordering::Release);
-        self.changed.notify_all();
+        let completed = self.completed.fetch_add(1, Ordering::Release) + 1;
+        if state.awaiting_room > 0 || state.awaited.iter().any(|sequence| *sequence <= completed) {
+            self.progress.notify_all();
+        }
+        state
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -151,7 +186,8 @@ impl Queue {
 impl Turn {
     pub fn run(self) {
         (self.work)();
-        self.queue.end_running();
+        let mut state = self.queue.ended();
+        self.queue.call_worker(&mut state);
     }
 }
 
@@ -167,29 +203,46 @@ impl Point {
 
     /// Waits until the point is reached, and lends the waiting thread to the queue where its worker is not awake yet.
     pub fn wait(&self) {
-        let mut state = self.queue.lock();
+        let queue = &*self.queue;
+        let mut state = queue.lock();
         while !self.is_reached() {
             if let Some(task) = state.take_ready() {
                 drop(state);
                 (task.work)();
-                self.queue.end_running();
-                state = self.queue.lock();
+                state = queue.ended();
             } else {
-                state = self.queue.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                // A task that waits for another queue is the worker's.
+                queue.call_worker(&mut state);
+                state.awaited.push(self.sequence);
+                state = queue.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.no_longer_awaits(self.sequence);
             }
         }
+        queue.call_worker(&mut state);
     }
 }
 
 impl State {
+    /// Whether the worker has nothing to do now.
+    fn is_worker_idle(&self) -> bool {
+        self.running || (self.pending.is_empty() && !self.closed)
+    }
+
+    fn take_next(&mut self) -> Option<Task> {
+        let task = self.pending.pop_front()?;
+        self.running = true;
+        Some(task)
+    }
+
     /// The next task, if nothing stands between it and its start.
     fn take_ready(&mut self) -> Option<Task> {
         let ready = self.pending.front().is_some_and(|task| task.after.iter().all(Point::is_reached));
-        if self.running || !ready {
-            return None;
-        }
-        self.running = true;
-        self.pending.pop_front()
+        if self.running || !ready { None } else { self.take_next() }
+    }
+
+    fn no_longer_awaits(&mut self, sequence: u64) {
+        let index = self.awaited.iter().position(|awaited| *awaited == sequence).expect("its thread put it there");
+        self.awaited.swap_remove(index);
     }
 }
 
@@ -276,6 +329,54 @@ mod tests {
         let point = push(&queue, Vec::new(), true, Box::new(move || tell.send(std::thread::current().id()).unwrap()));
         assert!(point.is_reached());
         assert_eq!(told.recv().unwrap(), std::thread::current().id());
+    }
+
+    #[test]
+    fn a_worker_that_sleeps_goes_on_with_what_a_waiting_thread_leaves() {
+        let queue = Queue::new();
+        for _ in 0..2_000 {
+            let (release, held) = mpsc::channel::<()>();
+            let (tell, told) = mpsc::channel();
+            let first = push(&queue, Vec::new(), false, Box::new(move || held.recv().unwrap()));
+            push(&queue, Vec::new(), false, Box::new(move || tell.send(()).unwrap()));
+            let waiting = std::thread::spawn(move || first.wait());
+            release.send(()).unwrap();
+            waiting.join().unwrap();
+            // Nobody waits for the second task's point.
+            told.recv().unwrap();
+        }
+        queue.close();
+    }
+
+    #[test]
+    fn every_thread_that_waits_for_a_point_goes_on_at_it() {
+        let queue = Queue::new();
+        for round in 0..500 {
+            let points = (0..4).map(|_| push(&queue, Vec::new(), false, Box::new(|| ()))).collect::<Vec<_>>();
+            let waiting = points.into_iter().cycle().take(8).map(|point| std::thread::spawn(move || point.wait()));
+            let waiting = waiting.collect::<Vec<_>>();
+            waiting.into_iter().for_each(|thread| thread.join().unwrap());
+            assert!(queue.last().is_reached(), "round {round}");
+        }
+        queue.close();
+    }
+
+    #[test]
+    fn a_worker_ends_once_its_queue_is_closed() {
+        for is_idle in [true, false] {
+            let queue = Queue::new();
+            let (tell, told) = mpsc::channel();
+            push(&queue, Vec::new(), false, Box::new(move || tell.send(()).unwrap()));
+            if is_idle {
+                told.recv().unwrap();
+            }
+            queue.close();
+            let ended = Arc::downgrade(&queue);
+            drop(queue);
+            while ended.strong_count() > 0 {
+                std::thread::yield_now();
+            }
+        }
     }
 
     #[test]
