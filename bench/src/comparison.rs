@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::{
     machine::{self, Machine},
     programs,
-    round_trips::Output,
+    round_trips::Format,
 };
 
 mod fleet;
@@ -53,7 +53,7 @@ pub struct Options {
     logs: Option<PathBuf>,
     /// How the result is printed: a Markdown table, or JSON
     #[arg(short, long, default_value = "table")]
-    output: Output,
+    output: Format,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
@@ -106,8 +106,8 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let machine = machine.expect("there is at least one system");
     let report = Report { machine, kill: KILL, columns };
     match options.output {
-        Output::Table => print!("{}", report::render(&report)),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
+        Format::Table => print!("{}", report::render(&report)),
+        Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
     }
     let ours = report.columns.iter().find(|column| column.name == Name::Gpufleet);
     ensure!(ours.is_none_or(|column| column.measured.is_ok()), "gpufleet itself was not measured");

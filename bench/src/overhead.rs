@@ -89,7 +89,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 
 /// Measures on a fleet of its own.
 async fn on_fleet(options: &Options, services: &Arc<Services>, split: Option<&Split>) -> anyhow::Result<Vec<Round>> {
-    let builder = gpufleet_local::Fleet::builder()
+    let builder = gpufleet_local::LocalFleet::builder()
         .label("bench")
         .workers(0)
         .cuda(options.cuda.clone())
@@ -108,7 +108,7 @@ async fn on_fleet(options: &Options, services: &Arc<Services>, split: Option<&Sp
 
 /// Starts the worker on its cores, by which it sizes itself, and moves everything else that this program has started, and this program, to
 /// the others.
-async fn add_worker_apart(split: &Split, fleet: &gpufleet_local::Fleet) -> anyhow::Result<()> {
+async fn add_worker_apart(split: &Split, fleet: &gpufleet_local::LocalFleet) -> anyhow::Result<()> {
     let me = std::process::id();
     let everybody = Parts::default().with(Part::Client, [me]).pids();
     cores::keep(&everybody, &split.others)?;
@@ -117,7 +117,7 @@ async fn add_worker_apart(split: &Split, fleet: &gpufleet_local::Fleet) -> anyho
     cores::keep(&[me], &split.others)
 }
 
-async fn measure(options: &Options, fleet: &gpufleet_local::Fleet) -> anyhow::Result<Vec<Round>> {
+async fn measure(options: &Options, fleet: &gpufleet_local::LocalFleet) -> anyhow::Result<Vec<Round>> {
     let client = gpufleet::Fleet::connect(&fleet.endpoints().amqp_url).await.context("connect to the fleet")?;
     let log = fleet.worker(0).process().log();
     eprintln!("warm up …");

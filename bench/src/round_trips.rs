@@ -65,11 +65,11 @@ pub struct Options {
     logs: Option<PathBuf>,
     /// How the result is printed
     #[arg(short, long, default_value = "table")]
-    output: Output,
+    output: Format,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+pub enum Format {
     Table,
     Json,
 }
@@ -93,7 +93,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     machine::warn_unless_optimised();
     programs::build()?;
     let load_before = machine::load();
-    let mut builder = gpufleet_local::Fleet::builder()
+    let mut builder = gpufleet_local::LocalFleet::builder()
         .label("bench")
         .workers(options.workers)
         .cuda(options.cuda.clone())
@@ -109,15 +109,15 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let stopped = fleet.stop().await;
     let report = measured?;
     match options.output {
-        Output::Table => print!("{}", table::render(&report)),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
+        Format::Table => print!("{}", table::render(&report)),
+        Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
     }
     let forced = stopped.context("stop the fleet")?;
     ensure!(forced.is_empty(), "these did not stop by themselves: {}", forced.join(", "));
     Ok(())
 }
 
-async fn measure(options: &Options, fleet: &gpufleet_local::Fleet, load_before: f64) -> anyhow::Result<Report> {
+async fn measure(options: &Options, fleet: &gpufleet_local::LocalFleet, load_before: f64) -> anyhow::Result<Report> {
     let machine = Machine::look(machine::broker_version(fleet.services()).await?, load_before);
     let amqp_url = &fleet.endpoints().amqp_url;
     let in_flight_max = u16::try_from(options.in_flight).expect("the option is bounded");
@@ -240,7 +240,7 @@ impl Bench {
 
 impl Python {
     /// Celery has a virtual host of its own, and one worker with a process for each core, which is its default.
-    async fn start(fleet: &gpufleet_local::Fleet, in_flight_max: u64) -> anyhow::Result<Self> {
+    async fn start(fleet: &gpufleet_local::LocalFleet, in_flight_max: u64) -> anyhow::Result<Self> {
         let services = fleet.services();
         let (in_flight_max, cores) = (in_flight_max.to_string(), thread::available_parallelism()?.to_string());
         let program = |name, amqp_url, environment| Program {
@@ -259,7 +259,7 @@ impl Python {
     }
 }
 
-fn parts(fleet: &gpufleet_local::Fleet, bare: &BareLoop, python: Option<&Python>) -> Parts {
+fn parts(fleet: &gpufleet_local::LocalFleet, bare: &BareLoop, python: Option<&Python>) -> Parts {
     let services = fleet.services();
     let python = python.map(|python| (python.pika.pid(), python.celery.pid()));
     let parts = python.into_iter().fold(Parts::default(), |parts, (pika, celery)| {
@@ -277,7 +277,7 @@ fn parts(fleet: &gpufleet_local::Fleet, bare: &BareLoop, python: Option<&Python>
 }
 
 /// Who waits for whom, as the broker sees it: unconfirmed and unacknowledged messages.
-async fn channels(fleet: &gpufleet_local::Fleet) -> String {
+async fn channels(fleet: &gpufleet_local::LocalFleet) -> String {
     const QUESTION: &str = "[I || I <- rabbit_channel:info_all([number, connection, messages_unconfirmed, messages_unacknowledged, prefetch_count])].";
     fleet.services().broker().eval(QUESTION).await.unwrap_or_else(|error| error.to_string())
 }

@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use comfy_table::{Cell, CellAlignment};
-use gpufleet_local::{Fleet, FleetBuilder, Lines, Services};
+use gpufleet_local::{Lines, LocalFleet, LocalFleetBuilder, Services};
 use serde::Serialize;
 
 use crate::{
     machine::{self, Machine},
     programs,
-    round_trips::Output,
+    round_trips::Format,
     stats::Spread,
     table,
 };
@@ -36,7 +36,7 @@ pub struct Options {
     seconds: u64,
     /// How the result is printed
     #[arg(short, long, default_value = "table")]
-    output: Output,
+    output: Format,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -91,8 +91,8 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     }
     let report = SharingReport { machine, rounds: options.repeat, lines };
     match options.output {
-        Output::Table => print!("{}", render(&report)),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
+        Format::Table => print!("{}", render(&report)),
+        Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
     }
     Ok(())
 }
@@ -114,8 +114,8 @@ fn render(report: &SharingReport) -> String {
 /// Runs `measure` on a fleet of its own and ends that.
 async fn on_fleet<T>(
     services: &Arc<Services>,
-    builder: FleetBuilder,
-    measure: impl AsyncFnOnce(&Fleet) -> anyhow::Result<T>,
+    builder: LocalFleetBuilder,
+    measure: impl AsyncFnOnce(&LocalFleet) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let fleet = builder.on(services).start_with(&Lines).await?;
     let measured = measure(&fleet).await;

@@ -50,7 +50,7 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_millis(500);
 const CTL_WITHIN: Duration = Duration::from_secs(60);
 
 /// The broker, running or not. All methods may be called from several tasks.
-pub struct Broker {
+pub struct RabbitMq {
     state: Arc<StateDir>,
     directory: PathBuf,
     password: String,
@@ -64,9 +64,9 @@ struct Processes {
     epmd: Process,
 }
 
-impl Broker {
+impl RabbitMq {
     /// Starts a broker in this state directory, or attaches to the one that runs there. Data of an earlier run is kept.
-    /// When cancelled, processes may stay until the state directory's guard or [`Broker::stop`] ends them.
+    /// When cancelled, processes may stay until the state directory's guard or [`RabbitMq::stop`] ends them.
     pub async fn start(state: &Arc<StateDir>) -> Result<Self, LocalError> {
         let directory = state.private_dir(NAME)?;
         let password = secret::kept_in(&directory.join("password"))?;
@@ -164,7 +164,7 @@ impl Broker {
         epmd.stop(Signal::Terminate, EPMD_STOP_WITHIN).await.map(drop)
     }
 
-    /// Kills the broker with SIGKILL. [`Broker::restart`] starts it again.
+    /// Kills the broker with SIGKILL. [`RabbitMq::restart`] starts it again.
     pub async fn kill9(&self) -> Result<(), LocalError> {
         match self.node() {
             Some(node) => node.kill9().await,
@@ -311,9 +311,9 @@ impl Broker {
     }
 }
 
-impl fmt::Debug for Broker {
+impl fmt::Debug for RabbitMq {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Broker")
+        f.debug_struct("RabbitMq")
             .field("directory", &self.directory)
             .field("port", &self.port())
             .field("pid", &self.pid())

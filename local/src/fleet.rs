@@ -19,7 +19,7 @@ use crate::{
 mod roles;
 mod worker;
 
-pub(crate) use roles::{LEDGER, MIGRATE, Programs, WorkerOptions, ready_file, worker_name, worker_number};
+pub(crate) use roles::{Executables, LEDGER, MIGRATE, WorkerOptions, ready_file, worker_name, worker_number};
 pub use worker::Worker;
 
 /// The device that workers use.
@@ -48,7 +48,7 @@ pub enum QueueKind {
 
 /// Configures a fleet.
 #[derive(Debug, Clone)]
-pub struct FleetBuilder {
+pub struct LocalFleetBuilder {
     label: String,
     workers: u32,
     ledger: bool,
@@ -59,15 +59,15 @@ pub struct FleetBuilder {
     options: WorkerOptions,
 }
 
-/// A running fleet. If its owner exits without [`Fleet::stop`], the guard of the state directory stops the processes.
+/// A running fleet. If its owner exits without [`LocalFleet::stop`], the guard of the state directory stops the processes.
 #[derive(Debug)]
-pub struct Fleet {
+pub struct LocalFleet {
     services: Arc<Services>,
     owns_services: bool,
     /// Prefix of process names, unique in the state directory.
     name: String,
     endpoints: Endpoints,
-    programs: Programs,
+    programs: Executables,
     options: WorkerOptions,
     workers: Mutex<Vec<Arc<Worker>>>,
     serial: AtomicU32,
@@ -108,7 +108,7 @@ impl std::str::FromStr for Cuda {
     }
 }
 
-impl Default for FleetBuilder {
+impl Default for LocalFleetBuilder {
     fn default() -> Self {
         Self {
             label: "fleet".to_owned(),
@@ -123,8 +123,8 @@ impl Default for FleetBuilder {
     }
 }
 
-impl FleetBuilder {
-    /// The number of workers that start with the fleet, by default 1. [`Fleet::add_worker`] starts more.
+impl LocalFleetBuilder {
+    /// The number of workers that start with the fleet, by default 1. [`LocalFleet::add_worker`] starts more.
     pub fn workers(mut self, workers: u32) -> Self {
         self.workers = workers;
         self
@@ -178,7 +178,7 @@ impl FleetBuilder {
     }
 
     /// Keeps the logs in this directory. By default they are deleted with the fleet. Has no effect with
-    /// [`FleetBuilder::on`].
+    /// [`LocalFleetBuilder::on`].
     pub fn logs(mut self, directory: impl Into<PathBuf>) -> Self {
         self.logs = Some(directory.into());
         self
@@ -198,13 +198,13 @@ impl FleetBuilder {
     }
 
     /// Starts everything, and returns when every worker accepts jobs.
-    pub async fn start(self) -> Result<Fleet, LocalError> {
+    pub async fn start(self) -> Result<LocalFleet, LocalError> {
         self.start_with(&Silent).await
     }
 
-    /// Starts everything like [`FleetBuilder::start`], and reports each step.
-    pub async fn start_with(self, progress: &dyn Progress) -> Result<Fleet, LocalError> {
-        let programs = Programs::find(self.bin_dir.as_deref())?;
+    /// Starts everything like [`LocalFleetBuilder::start`], and reports each step.
+    pub async fn start_with(self, progress: &dyn Progress) -> Result<LocalFleet, LocalError> {
+        let programs = Executables::find(self.bin_dir.as_deref())?;
         let owns_services = self.services.is_none();
         let services = match self.services {
             Some(services) => services,
@@ -220,7 +220,7 @@ impl FleetBuilder {
         };
         let (name, endpoints) = services.space(&self.label).await?;
         let endpoints = Endpoints { blobs: self.blobs, ..endpoints };
-        let fleet = Fleet {
+        let fleet = LocalFleet {
             services,
             owns_services,
             name,
@@ -241,9 +241,9 @@ impl FleetBuilder {
     }
 }
 
-impl Fleet {
-    pub fn builder() -> FleetBuilder {
-        FleetBuilder::default()
+impl LocalFleet {
+    pub fn builder() -> LocalFleetBuilder {
+        LocalFleetBuilder::default()
     }
 
     pub fn endpoints(&self) -> &Endpoints {
@@ -279,7 +279,7 @@ impl Fleet {
         Ok(worker)
     }
 
-    /// The process of the recorder. `None` if the fleet has no ledger, or after [`Fleet::stop_ledger`].
+    /// The process of the recorder. `None` if the fleet has no ledger, or after [`LocalFleet::stop_ledger`].
     pub fn ledger(&self) -> Option<Process> {
         self.ledger.lock().expect("no panic happens under this lock").clone()
     }
@@ -336,7 +336,7 @@ impl Fleet {
         self.launch_worker_in(arguments, &[])
     }
 
-    /// Like [`Fleet::launch_worker`], with further variables in the worker's environment.
+    /// Like [`LocalFleet::launch_worker`], with further variables in the worker's environment.
     pub fn launch_worker_in(
         &self,
         arguments: &[&str],

@@ -5,7 +5,7 @@
 //! ports, passwords and Erlang port mapper. Everything works as root and as an ordinary user.
 //!
 //! There are two kinds of fleets:
-//! - A [`Fleet`] runs as long as its owner. A [`guard::Guard`] stops every process when the owner ends, even by `kill
+//! - A [`LocalFleet`] runs as long as its owner. A [`guard::Guard`] stops every process when the owner ends, even by `kill
 //!   -9`.
 //! - A [`persistent`] fleet keeps running after the command that started it, until `down`.
 //!
@@ -26,9 +26,9 @@ pub mod services;
 pub mod setup;
 pub mod state;
 
-pub use broker::Broker;
+pub use broker::RabbitMq;
 pub use error::LocalError;
-pub use fleet::{Cuda, Fleet, FleetBuilder, QueueKind, Worker};
+pub use fleet::{Cuda, LocalFleet, LocalFleetBuilder, QueueKind, Worker};
 pub use persistent::{FleetState, Status, UpOptions, differences, down, running, status, up};
 pub use postgres::Postgres;
 pub use process::{Process, Signal};

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::{
     error::{FileContext as _, LocalError},
     fleet::{
-        Cuda, LEDGER, MIGRATE, Programs, QueueKind, Worker, WorkerOptions, ready_file, worker_name, worker_number,
+        Cuda, Executables, LEDGER, MIGRATE, QueueKind, Worker, WorkerOptions, ready_file, worker_name, worker_number,
     },
     postgres::Postgres,
     process::{Identity, POLL, Process, Signal},
@@ -117,7 +117,7 @@ pub async fn up_from(
     options: &UpOptions,
     progress: &dyn Progress,
 ) -> Result<Status, LocalError> {
-    let programs = Programs::find(bin_dir)?;
+    let programs = Executables::find(bin_dir)?;
     let state = StateDir::persistent(&options.dir)?;
     let _lock = lock(&state).await?;
     let services = progress.step_async("start RabbitMQ and Postgres", Services::start(Arc::clone(&state))).await?;

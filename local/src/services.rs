@@ -11,13 +11,13 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{broker::Broker, error::LocalError, postgres::Postgres, state::StateDir};
+use crate::{broker::RabbitMq, error::LocalError, postgres::Postgres, state::StateDir};
 
 /// A running broker and a running database.
 #[derive(Debug)]
 pub struct Services {
     state: Arc<StateDir>,
-    broker: Broker,
+    broker: RabbitMq,
     postgres: Postgres,
     spaces: AtomicU32,
 }
@@ -45,7 +45,7 @@ impl Services {
 
     /// Starts the services that do not run in the state directory yet, in parallel.
     pub async fn start(state: Arc<StateDir>) -> Result<Arc<Self>, LocalError> {
-        let (broker, postgres) = tokio::join!(Broker::start(&state), Postgres::start(&state));
+        let (broker, postgres) = tokio::join!(RabbitMq::start(&state), Postgres::start(&state));
         Ok(Arc::new(Self { broker: broker?, postgres: postgres?, state, spaces: AtomicU32::new(0) }))
     }
 
@@ -53,7 +53,7 @@ impl Services {
         &self.state
     }
 
-    pub fn broker(&self) -> &Broker {
+    pub fn broker(&self) -> &RabbitMq {
         &self.broker
     }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use gpufleet_local::{
-    Cuda, Fleet, FleetState, LocalError, Process, Services, Signal, Silent, UpOptions, differences, down,
+    Cuda, FleetState, LocalError, LocalFleet, Process, Services, Signal, Silent, UpOptions, differences, down,
     persistent::up_from, process::marked, running, state::MARKER, status,
 };
 
@@ -86,7 +86,7 @@ async fn fleets_share_services_and_stop_apart() {
     let bin = substitutes(scratch.path(), SUBSTITUTE);
     let services = Services::ephemeral_with_logs(&scratch.path().join("log")).await.unwrap();
     let path = services.state().path().to_owned();
-    let builder = Fleet::builder().on(&services).bin_dir(&bin);
+    let builder = LocalFleet::builder().on(&services).bin_dir(&bin);
     let with_store = builder.clone().pools(["a", "b"]).blobs(scratch.path());
     let (one, two) = tokio::try_join!(builder.clone().workers(2).start(), with_store.start()).unwrap();
     assert_ne!(one.endpoints(), two.endpoints());
@@ -120,11 +120,11 @@ async fn a_start_that_fails_says_why_and_leaves_nothing() {
     let bin = substitutes(scratch.path(), "#!/bin/sh\n[ $1 = migrate ] && exit 0\necho no such device >&2\nexit 10\n");
     let services = Services::ephemeral().await.unwrap();
     let path = services.state().path().to_owned();
-    let error = Fleet::builder().on(&services).bin_dir(&bin).start().await.unwrap_err();
+    let error = LocalFleet::builder().on(&services).bin_dir(&bin).start().await.unwrap_err();
     assert!(matches!(error, LocalError::Ended { .. }));
     let text = error.to_string();
     assert!(text.contains("exit status: 10") && text.contains("no such device"), "{text}");
-    let missing = Fleet::builder().on(&services).bin_dir(scratch.path()).start().await.unwrap_err().to_string();
+    let missing = LocalFleet::builder().on(&services).bin_dir(scratch.path()).start().await.unwrap_err().to_string();
     assert!(missing.contains("gpufleet-worker") && missing.contains("cargo build"), "{missing}");
     services.stop().await.unwrap();
     none_is_left_of(&path).await;

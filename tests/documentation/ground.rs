@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use gpufleet_local::{Fleet, Services, Signal, process::marked, programs, setup, state};
+use gpufleet_local::{LocalFleet, Services, Signal, process::marked, programs, setup, state};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -34,7 +34,7 @@ pub struct Ground {
 #[derive(Debug)]
 pub struct Place {
     pub shell: Shell,
-    fleet: Option<Fleet>,
+    fleet: Option<LocalFleet>,
     /// Whether the page runs `gpufleet local up`.
     has_its_own: bool,
     label: String,
@@ -85,7 +85,7 @@ impl Place {
         }
         let blobs = self.folder.path().join("blobs");
         fs::create_dir(&blobs).unwrap();
-        let fleet = Fleet::builder().label(&self.label).on(ground.services().await).blobs(&blobs).start().await;
+        let fleet = LocalFleet::builder().label(&self.label).on(ground.services().await).blobs(&blobs).start().await;
         let fleet = fleet.unwrap_or_else(|error| panic!("{error}"));
         self.shell.set("GPUFLEET_AMQP_URL", &fleet.endpoints().amqp_url);
         self.shell.set("GPUFLEET_DATABASE_URL", &fleet.endpoints().database_url);

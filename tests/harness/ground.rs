@@ -7,7 +7,7 @@ use std::{
 };
 
 use gpufleet_ledger::{DatabaseUrl, Ledger};
-use gpufleet_local::{Endpoints, Fleet, FleetBuilder, QueueKind, Services, Signal, Worker};
+use gpufleet_local::{Endpoints, LocalFleet, LocalFleetBuilder, QueueKind, Services, Signal, Worker};
 use gpufleet_schema::PoolName;
 use gpufleet_transport::{Broker, Options};
 use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
@@ -23,7 +23,7 @@ static BREAKABLE: LazyLock<Arc<Mutex<Option<Arc<Services>>>>> = LazyLock::new(Ar
 /// A fleet for one scenario. Its processes end when it is dropped.
 #[derive(Debug)]
 pub struct Ground {
-    fleet: Fleet,
+    fleet: LocalFleet,
     kind: QueueKind,
     pub(crate) ledger: Ledger,
     pub(crate) witness: Witness,
@@ -70,16 +70,16 @@ impl Ground {
     /// A fleet whose workers have further environment variables.
     pub async fn with_environment(label: &str, environment: &[(&str, &str)]) -> Self {
         let services = SERVICES.get_or_init(start_services).await;
-        let builder = Fleet::builder().label(label).on(services);
+        let builder = LocalFleet::builder().label(label).on(services);
         let builder = environment.iter().fold(builder, |builder, (name, value)| builder.worker_env(*name, *value));
         Self::of(builder, QueueKind::default()).await
     }
 
     async fn on(services: &Arc<Services>, label: &str, kind: QueueKind) -> Self {
-        Self::of(Fleet::builder().label(label).on(services).queue_kind(kind), kind).await
+        Self::of(LocalFleet::builder().label(label).on(services).queue_kind(kind), kind).await
     }
 
-    async fn of(builder: FleetBuilder, kind: QueueKind) -> Self {
+    async fn of(builder: LocalFleetBuilder, kind: QueueKind) -> Self {
         let fleet = builder.workers(0).start().await;
         // The error contains the end of the failed program's log.
         let fleet = fleet.unwrap_or_else(|error| panic!("{error}"));
@@ -111,7 +111,7 @@ impl Ground {
         self.fleet.endpoints()
     }
 
-    pub fn fleet(&self) -> &Fleet {
+    pub fn fleet(&self) -> &LocalFleet {
         &self.fleet
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpufleet_local::{Broker, Fleet, Services};
+use gpufleet_local::{LocalFleet, RabbitMq, Services};
 
 use crate::{Ground, poll::poll_some};
 
@@ -15,7 +15,7 @@ const CHANNEL_TICK: Duration = Duration::from_secs(60);
 /// Makes a broker write the names of its queues' Raft members and its bindings to disk. It normally does so half a
 /// second late. A broker that is killed earlier does not restart its streams, and loses the witness's binding, which no
 /// process declares again.
-pub async fn write_queue_names(broker: &Broker) {
+pub async fn write_queue_names(broker: &RabbitMq) {
     let names = "maps:get(directory_rev, maps:get(names, ra_system:fetch(System)))";
     let written =
         format!("ok = mnesia:sync_log(), [ok = dets:sync({names}) || System <- [coordination, quorum_queues]], ok.");
@@ -147,18 +147,18 @@ async fn set_consumer_timeout(services: &Services, timeout: Duration, tick: Dura
     }
 }
 
-pub(crate) async fn evaluate(fleet: &Fleet, expression: &str) -> String {
+pub(crate) async fn evaluate(fleet: &LocalFleet, expression: &str) -> String {
     let expression = expression.replace('@', &format!("<<\"{}\">>", fleet.space()));
     fleet.services().broker().eval(&expression).await.unwrap_or_else(|error| panic!("{expression}: {error}"))
 }
 
-pub(crate) async fn declare_queue(fleet: &Fleet, name: &str, arguments: &str) {
+pub(crate) async fn declare_queue(fleet: &LocalFleet, name: &str, arguments: &str) {
     let queue = format!("rabbit_misc:r(@, queue, <<\"{name}\">>)");
     let declared = format!("rabbit_amqqueue:declare({queue}, true, false, {arguments}, none, <<\"scenario\">>)");
     evaluate(fleet, &format!("{{new, _}} = {declared}, ok.")).await;
 }
 
-pub(crate) async fn bind_queue(fleet: &Fleet, queue: &str, exchange: &str, key: &str) {
+pub(crate) async fn bind_queue(fleet: &LocalFleet, queue: &str, exchange: &str, key: &str) {
     let (from, to) = (
         format!("rabbit_misc:r(@, exchange, <<\"{exchange}\">>)"),
         format!("rabbit_misc:r(@, queue, <<\"{queue}\">>)"),

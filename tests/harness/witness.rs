@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use gpufleet_local::Fleet;
+use gpufleet_local::LocalFleet;
 use gpufleet_schema::{
     Encoding, Event, encoding,
     topology::{EVENTS_BINDING, EVENTS_CLIENT, EVENTS_WORKER, REPLIES},
@@ -34,7 +34,7 @@ struct Seen {
 
 impl Witness {
     /// Declares the queue and binds it to events. The recorder has declared the exchange.
-    pub(crate) async fn make_queue(fleet: &Fleet) {
+    pub(crate) async fn make_queue(fleet: &LocalFleet) {
         node::declare_queue(fleet, QUEUE, "[]").await;
         for exchange in [EVENTS_CLIENT, EVENTS_WORKER] {
             node::bind_queue(fleet, QUEUE, exchange, EVENTS_BINDING).await;

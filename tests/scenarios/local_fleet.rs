@@ -10,7 +10,7 @@ use std::{
 };
 
 use gpufleet_local::{
-    Broker, Signal, StateDir,
+    RabbitMq, Signal, StateDir,
     process::{Identity, marked},
     programs, state,
 };
@@ -139,8 +139,8 @@ impl LocalFleet {
         Identity::of(record.split(' ').next().unwrap().parse().unwrap()).expect("it runs")
     }
 
-    async fn broker(&self) -> Broker {
-        Broker::start(&StateDir::persistent(&self.dir).unwrap()).await.unwrap()
+    async fn broker(&self) -> RabbitMq {
+        RabbitMq::start(&StateDir::persistent(&self.dir).unwrap()).await.unwrap()
     }
 
     /// Kills these processes with SIGKILL, but not their children.

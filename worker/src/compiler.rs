@@ -50,7 +50,7 @@ pub use error::CompileError;
 pub use library::{NVRTC_VARIABLE, Nvrtc};
 pub use request::{CompileRequest, Compiled, Target};
 pub use sandbox::{Closed, Sandbox};
-pub use store::{Store, StoreError};
+pub use store::{ProgramStore, ProgramStoreError};
 
 use cache::Cache;
 use turns::Turns;
@@ -93,7 +93,7 @@ pub struct Compiler {
     user: Option<String>,
     time_limit: Duration,
     cache: Cache,
-    store: Option<Arc<Store>>,
+    store: Option<Arc<ProgramStore>>,
     /// The fingerprint of the toolkit that is used when a request names none.
     toolkit: OnceCell<blake3::Hash>,
     turns: Turns,
@@ -177,7 +177,7 @@ impl Compiler {
 
     /// Caches programs on disk too.
     #[must_use]
-    pub fn with_store(mut self, store: Option<Store>) -> Self {
+    pub fn with_store(mut self, store: Option<ProgramStore>) -> Self {
         self.store = store.map(Arc::new);
         self
     }
@@ -266,7 +266,7 @@ impl Compiler {
     }
 
     /// The place of a program on disk. None if the compiler can't be identified; compiling then reports the reason.
-    async fn place(&self, key: blake3::Hash) -> Option<(Arc<Store>, blake3::Hash)> {
+    async fn place(&self, key: blake3::Hash) -> Option<(Arc<ProgramStore>, blake3::Hash)> {
         let store = self.store.as_ref()?;
         let toolkit = self.toolkit_known().await?;
         Some((Arc::clone(store), blake3::keyed_hash(toolkit.as_bytes(), key.as_bytes())))
@@ -297,7 +297,7 @@ impl Compiler {
     }
 }
 
-async fn read(store: &Arc<Store>, key: blake3::Hash) -> Option<Compiled> {
+async fn read(store: &Arc<ProgramStore>, key: blake3::Hash) -> Option<Compiled> {
     let store = Arc::clone(store);
     let read = spawn_blocking(move || store.get(key)).await;
     read.map_err(std::io::Error::other).flatten().unwrap_or_else(|error| {
@@ -307,7 +307,7 @@ async fn read(store: &Arc<Store>, key: blake3::Hash) -> Option<Compiled> {
 }
 
 /// Writes the program to disk. A full disk only makes later requests slower; no job fails.
-async fn write(store: Arc<Store>, key: blake3::Hash, compiled: Arc<Compiled>) {
+async fn write(store: Arc<ProgramStore>, key: blake3::Hash, compiled: Arc<Compiled>) {
     let written = spawn_blocking(move || store.put(key, &compiled)).await;
     if let Err(error) = written.map_err(std::io::Error::other).flatten() {
         warn!(%key, %error, "program not stored in the disk cache");

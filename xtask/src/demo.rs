@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use gpufleet_local::{Cuda, Fleet, Services, StateDir, setup::Part};
+use gpufleet_local::{Cuda, LocalFleet, Services, StateDir, setup::Part};
 
 use crate::{
     interrupt::{interrupted, unless_interrupted},
@@ -87,7 +87,7 @@ async fn with_services(
         .step_async("start a private RabbitMQ and Postgres", start)
         .await
         .context("failed to start services")?;
-    let fleet = Fleet::builder().on(&services).label("demo").workers(options.workers).cuda(options.cuda.clone());
+    let fleet = LocalFleet::builder().on(&services).label("demo").workers(options.workers).cuda(options.cuda.clone());
     let fleet = fleet
         .bin_dir(workspace::programs()?)
         .start_with(terminal.steps())
@@ -105,7 +105,7 @@ async fn with_services(
     jobs
 }
 
-async fn jobs(terminal: &Terminal, fleet: &Fleet, folder: &Path) -> anyhow::Result<()> {
+async fn jobs(terminal: &Terminal, fleet: &LocalFleet, folder: &Path) -> anyhow::Result<()> {
     let gpufleet = Gpufleet::new(fleet, folder)?;
     let scene = terminal
         .steps()

@@ -26,7 +26,7 @@ const RECORDED_WITHIN: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
 
 pub struct FleetSystem {
-    fleet: gpufleet_local::Fleet,
+    fleet: gpufleet_local::LocalFleet,
     producer: Producer,
     submitted: usize,
 }
@@ -41,7 +41,7 @@ struct Row {
 
 impl FleetSystem {
     pub async fn start(services: &Arc<Services>, floats: usize) -> anyhow::Result<Self> {
-        let builder = gpufleet_local::Fleet::builder().label("comparison").workers(WORKERS).on(services);
+        let builder = gpufleet_local::LocalFleet::builder().label("comparison").workers(WORKERS).on(services);
         let fleet = builder.start_with(&Lines).await?;
         let producer = Producer::connect(&fleet.endpoints().amqp_url, floats).await?;
         Ok(Self { fleet, producer, submitted: 0 })

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use gpufleet::Fleet as Client;
-use gpufleet_local::{Fleet, Services};
+use gpufleet_local::{LocalFleet, Services};
 use tokio::time::sleep;
 
 use super::{
@@ -26,7 +26,7 @@ const FLOOD_IN_FLIGHT: usize = 256;
 const WARM_UP: Duration = Duration::from_secs(2);
 
 pub async fn measure(services: &Arc<Services>, options: &Options) -> anyhow::Result<Vec<Line>> {
-    let builder = Fleet::builder().label("guarantee").pools(["steady:memory=25%", "flood"]);
+    let builder = LocalFleet::builder().label("guarantee").pools(["steady:memory=25%", "flood"]);
     let builder = builder.worker_env("GPUFLEET_EMULATOR_MEMORY", MEMORY);
     on_fleet(services, builder, async |fleet| {
         let client = Client::connect(&fleet.endpoints().amqp_url).await.context("connect to the fleet")?;

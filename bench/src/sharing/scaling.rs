@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context as _;
 use futures::future;
 use gpufleet::{Fleet as Client, schema::PoolName};
-use gpufleet_local::{Fleet, Services};
+use gpufleet_local::{LocalFleet, Services};
 use tokio::time::timeout;
 
 use super::{Line, Options, on_fleet};
@@ -25,7 +25,7 @@ const RUN_SLACK: Duration = Duration::from_secs(180);
 pub async fn measure(services: &Arc<Services>, options: &Options) -> anyhow::Result<Vec<Line>> {
     let mut rates: Vec<Vec<f64>> = Vec::new();
     for workers in WORKERS {
-        let builder = Fleet::builder().label(format!("scaling-{workers}")).workers(workers);
+        let builder = LocalFleet::builder().label(format!("scaling-{workers}")).workers(workers);
         rates.push(on_fleet(services, builder, async |fleet| rounds(fleet, workers, options).await).await?);
     }
     let mut lines = Vec::new();
@@ -40,7 +40,7 @@ pub async fn measure(services: &Arc<Services>, options: &Options) -> anyhow::Res
     Ok(lines)
 }
 
-async fn rounds(fleet: &Fleet, workers: u32, options: &Options) -> anyhow::Result<Vec<f64>> {
+async fn rounds(fleet: &LocalFleet, workers: u32, options: &Options) -> anyhow::Result<Vec<f64>> {
     let client = Client::connect(&fleet.endpoints().amqp_url).await.context("connect to the fleet")?;
     let jobs = options.seconds * 1000 / JOB_MS * PLACES * u64::from(workers);
     // Every place once, with what is loaded for the first time.

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 use gpufleet::Fleet as Client;
-use gpufleet_local::{Fleet, Services};
+use gpufleet_local::{LocalFleet, Services};
 use tokio::time::sleep;
 
 use super::{
@@ -26,7 +26,7 @@ const IN_FLIGHT: usize = 256;
 const WARM_UP: Duration = Duration::from_secs(2);
 
 pub async fn measure(services: &Arc<Services>, options: &Options) -> anyhow::Result<Vec<Line>> {
-    let builder = Fleet::builder().label("weights").pools(["heavy:weight=3", "light"]);
+    let builder = LocalFleet::builder().label("weights").pools(["heavy:weight=3", "light"]);
     on_fleet(services, builder, async |fleet| {
         let client = Client::connect(&fleet.endpoints().amqp_url).await.context("connect to the fleet")?;
         let client = Arc::new(client);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use gpufleet_ledger::{DatabaseUrl, Ledger, migrate::migrate};
-use gpufleet_local::{Broker, Postgres, Process, Services, Signal, StateDir, process::ProcessSpec};
+use gpufleet_local::{Postgres, Process, RabbitMq, Services, Signal, StateDir, process::ProcessSpec};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, Event, JobId, JobState, Timings,
     encoding::encode_events,
@@ -62,9 +62,9 @@ impl Ground {
     }
 
     /// A ground with a broker that the test may break.
-    pub async fn with_own_broker() -> (Self, Broker) {
+    pub async fn with_own_broker() -> (Self, RabbitMq) {
         let state = StateDir::ephemeral().unwrap();
-        let own = Broker::start(&state);
+        let own = RabbitMq::start(&state);
         let shared = async { services().await.space("ledger").await };
         let (broker, space) = tokio::join!(own, shared);
         let (broker, (_, endpoints)) = (broker.unwrap(), space.unwrap());

@@ -40,7 +40,7 @@ const LEDGER_STOP_WITHIN: Duration = Duration::from_secs(20);
 
 /// The paths of gpufleet's programs.
 #[derive(Debug, Clone)]
-pub(crate) struct Programs {
+pub(crate) struct Executables {
     worker: PathBuf,
     ledger: PathBuf,
 }
@@ -95,7 +95,7 @@ pub(crate) fn worker_number(fleet: &str, name: &str) -> Option<u32> {
     name.strip_prefix(fleet)?.strip_prefix("-w")?.parse().ok()
 }
 
-impl Programs {
+impl Executables {
     pub(crate) fn find(chosen: Option<&Path>) -> Result<Self, LocalError> {
         let find = |name| programs::ours(chosen, name);
         Ok(Self { worker: find("gpufleet-worker")?, ledger: find("gpufleet-ledger")? })

@@ -44,7 +44,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// A folder of compiled programs.
 #[derive(Debug)]
-pub struct Store {
+pub struct ProgramStore {
     folder: PathBuf,
     bytes_max: u64,
     /// A random part of temporary names, because process ids of other containers may be equal.
@@ -54,7 +54,7 @@ pub struct Store {
 
 /// Why a folder can't be used.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum ProgramStoreError {
     #[error("use {folder} as a cache: {source}")]
     Io { folder: PathBuf, source: io::Error },
     #[error("use {folder} as a cache: it is not a folder")]
@@ -73,22 +73,22 @@ struct Kept {
     bytes: u64,
 }
 
-impl Store {
+impl ProgramStore {
     /// Opens a folder, creating it if missing, for at most `bytes_max` bytes.
-    pub fn open(folder: &Path, bytes_max: u64) -> Result<Self, StoreError> {
+    pub fn open(folder: &Path, bytes_max: u64) -> Result<Self, ProgramStoreError> {
         let folder = folder.to_owned();
-        let failed = |source| StoreError::Io { folder: folder.clone(), source };
+        let failed = |source| ProgramStoreError::Io { folder: folder.clone(), source };
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&folder).map_err(failed)?;
         let metadata = fs::symlink_metadata(&folder).map_err(failed)?;
         let (owner, user, mode) = (metadata.uid(), own_user(), metadata.mode() & 0o777);
         if !metadata.is_dir() {
-            return Err(StoreError::NoFolder { folder });
+            return Err(ProgramStoreError::NoFolder { folder });
         }
         if owner != user {
-            return Err(StoreError::NotOurs { folder, owner, user });
+            return Err(ProgramStoreError::NotOurs { folder, owner, user });
         }
         if mode & !FOLDER_MODE != 0 {
-            return Err(StoreError::Open { folder, mode });
+            return Err(ProgramStoreError::Open { folder, mode });
         }
         Ok(Self { folder, bytes_max, own: RandomState::new().hash_one(()), written: AtomicU64::new(0) })
     }

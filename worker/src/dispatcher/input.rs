@@ -7,7 +7,7 @@ use gpufleet_schema::{Failure, JobId, MessageId, Order, topology::Speaker};
 use super::{JobNo, MessageKey, MessageNo, QueueLimit};
 use crate::{
     disposition::{Ending, RetryHistory},
-    scheduler::{Demand, Event},
+    scheduler::{Change, Demand},
 };
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(crate) enum Input {
         prefetch: u16,
     },
     /// Something happened to a device, its memory or an executor.
-    Devices(Event),
+    Devices(Change),
     Order(Box<ReadOrder>),
     /// The log of orders was interrupted; this mark is written behind everything that was ordered meanwhile.
     OrdersInterrupted {

@@ -14,14 +14,14 @@ use std::{sync::Arc, time::Instant};
 use tracing::{debug, info, warn};
 
 use super::{
-    AttemptEnd, Dispatcher, JobNo, NewJob, Output, Preparation, QueueLimit, Subject, Unfit, orders::Given,
+    AttemptEnd, Dispatcher, Effect, JobNo, NewJob, Preparation, QueueLimit, Subject, Unfit, orders::Given,
     output_room::OutputRoom, timers::Timer,
 };
 use crate::{
     disposition::{Disposition, Ending, RetryHistory, dispose},
     failpoint::{self, Failpoint},
     forwarding::Destination,
-    scheduler::{Demand, DeviceId, Event, Ticket},
+    scheduler::{Change, Demand, DeviceId, Ticket},
 };
 
 #[derive(Debug)]
@@ -155,7 +155,7 @@ impl Dispatcher {
         let State::AwaitsRoom(demand) = job.state else { unreachable!("it has just got its room") };
         job.state = State::Queued(ticket, demand);
         self.tickets.insert(ticket, no);
-        self.events.push_back(Event::Arrived(ticket, demand));
+        self.changes.push_back(Change::Arrived(ticket, demand));
     }
 
     /// The scheduler gives the job a slot.
@@ -178,7 +178,7 @@ impl Dispatcher {
         self.disarm(no);
         self.job_mut(no).state = State::Running(slot);
         self.credit.started(self.message(no.message).letter.queue, slot.since);
-        self.outputs.push(Output::Start { job: no, device: slot.device, cache_bytes_max: slot.cache_bytes_max });
+        self.effects.push(Effect::Start { job: no, device: slot.device, cache_bytes_max: slot.cache_bytes_max });
         self.watch_list(no.message);
     }
 
@@ -217,7 +217,7 @@ impl Dispatcher {
         self.disarm(no);
         self.give_back_room(no);
         self.job_mut(no).state = State::Forwarding;
-        self.outputs.push(Output::Forward(no, unfit));
+        self.effects.push(Effect::Forward(no, unfit));
     }
 
     /// The job does not start here.
@@ -235,7 +235,7 @@ impl Dispatcher {
         let job = self.job_mut(no);
         job.cancelled = Some(given);
         match job.state {
-            State::Running(_) => self.outputs.push(Output::Cancel(no)),
+            State::Running(_) => self.effects.push(Effect::Cancel(no)),
             State::Storing | State::Forwarding | State::Ended(_) => {}
             _ => self.give_up(no, cancelled()),
         }
@@ -244,7 +244,7 @@ impl Dispatcher {
     /// Ends a job that has not started.
     fn give_up(&mut self, no: JobNo, ending: Ending) {
         if matches!(self.job(no).state, State::Preparing) {
-            self.outputs.push(Output::Cancel(no));
+            self.effects.push(Effect::Cancel(no));
         }
         self.conclude(no, ending);
     }
@@ -253,7 +253,7 @@ impl Dispatcher {
     fn conclude(&mut self, no: JobNo, ending: Ending) {
         match self.job(no).state {
             State::AwaitsOrders(slot) => {
-                self.events.push_back(Event::Left { ticket: slot.ticket, used_us: slot.held_us(self.now) });
+                self.changes.push_back(Change::Left { ticket: slot.ticket, used_us: slot.held_us(self.now) });
             }
             State::Queued(..) => self.leave_queue(no),
             State::AwaitsRoom(_) => self.leave_room_line(no),
@@ -275,7 +275,7 @@ impl Dispatcher {
         tell(&disposition, &job.subject, attempt);
         let state = disposition.attempt_state();
         job.state = State::Ended(disposition);
-        self.outputs.extend(state.map(|state| Output::Count(no.message, state)));
+        self.effects.extend(state.map(|state| Effect::Count(no.message, state)));
         self.job_ended(no);
     }
 
@@ -283,14 +283,14 @@ impl Dispatcher {
     fn leave_device(&mut self, no: JobNo, slot: Slot, used_us: Option<u64>) {
         let held_us = slot.held_us(self.now);
         let used_us = used_us.map_or(held_us, |used_us| used_us.min(held_us));
-        self.events.push_back(Event::Left { ticket: slot.ticket, used_us });
+        self.changes.push_back(Change::Left { ticket: slot.ticket, used_us });
         self.credit.stopped(self.message(no.message).letter.queue, slot.since, self.now);
     }
 
     fn leave_queue(&mut self, no: JobNo) {
         if let State::Queued(ticket, _) = self.job(no).state {
             self.tickets.remove(&ticket);
-            self.events.push_back(Event::Left { ticket, used_us: 0 });
+            self.changes.push_back(Change::Left { ticket, used_us: 0 });
         }
     }
 

@@ -22,7 +22,7 @@ use gpufleet_schema::{
 use tracing::{error, info, warn};
 
 use super::{
-    Decoded, Dispatcher, JobNo, Letter, MessageNo, Output, PublishFailure, Settlement,
+    Decoded, Dispatcher, Effect, JobNo, Letter, MessageNo, PublishFailure, Settlement,
     job::Job,
     output_room::{OutputRoom, PORTION_BYTES},
     spreading::Started,
@@ -154,23 +154,23 @@ impl Dispatcher {
             return self.refuse(no, Failure::new(Verdict::User, FailureCode::MalformedTask, reason));
         }
         if letter.uncounted {
-            return self.go(no, Stage::Copying, Output::Copy(no));
+            return self.go(no, Stage::Copying, Effect::Copy(no));
         }
         match letter.unreadable.clone() {
             Some(reason) => self.refuse(no, Failure::new(Verdict::User, FailureCode::MalformedTask, reason)),
-            None => self.go(no, Stage::Decoding, Output::Decode(no)),
+            None => self.go(no, Stage::Decoding, Effect::Decode(no)),
         }
     }
 
-    fn go(&mut self, no: MessageNo, stage: Stage, output: Output) {
+    fn go(&mut self, no: MessageNo, stage: Stage, effect: Effect) {
         self.message_mut(no).stage = stage;
-        self.outputs.push(output);
+        self.effects.push(effect);
     }
 
     pub(super) fn decoded(&mut self, no: MessageNo, decoded: Decoded) {
         let Decoded { is_list, body_bytes, jobs } = decoded;
         if jobs.is_empty() {
-            return self.go(no, Stage::Answering, Output::AnswerNothing(no));
+            return self.go(no, Stage::Answering, Effect::AnswerNothing(no));
         }
         let message = self.message_mut(no);
         (message.stage, message.open) = (Stage::Working, jobs.len());
@@ -182,7 +182,7 @@ impl Dispatcher {
 
     /// Answers a message that can't be run, and keeps it with the reason in the dead-letter queue.
     pub(super) fn refuse(&mut self, no: MessageNo, failure: Failure) {
-        self.go(no, Stage::Answering, Output::Refuse(no, Box::new(failure)));
+        self.go(no, Stage::Answering, Effect::Refuse(no, Box::new(failure)));
     }
 
     /// What was published for the message as a whole is confirmed or refused.
@@ -291,7 +291,7 @@ impl Dispatcher {
             (*index, disposition.clone())
         };
         let jobs = message.answering.iter().map(of).collect();
-        self.outputs.push(Output::Answer { message: no, jobs });
+        self.effects.push(Effect::Answer { message: no, jobs });
     }
 
     /// The broker has not confirmed something that must be safe before the acknowledgement.
@@ -359,7 +359,7 @@ impl Dispatcher {
     }
 
     pub(super) fn settle(&mut self, no: MessageNo, settlement: Settlement) {
-        self.go(no, Stage::Settling(settlement), Output::Settle(no, settlement));
+        self.go(no, Stage::Settling(settlement), Effect::Settle(no, settlement));
     }
 
     /// The message has left this worker.

@@ -1,19 +1,19 @@
 //! Decides everything that happens to messages and their jobs: deduplication, prefetch, orders, scheduling, settlement.
 //!
-//! Plain data: a batch of inputs goes in, a batch of outputs comes out. There is no clock, no tokio, no lock and no I/O here, so that a
+//! Plain data: a batch of inputs goes in, a batch of effects comes out. There is no clock, no tokio, no lock and no I/O here, so that a
 //! simulation without a broker can check every decision (`simulation.rs`). The shell (`supervisor/shell.rs`) passes inputs in and performs
-//! the outputs. Work that takes time runs in tasks outside, which answer with inputs: decoding and preparing, compiling, blobs, running on
+//! the effects. Work that takes time runs in tasks outside, which answer with inputs: decoding and preparing, compiling, blobs, running on
 //! an executor, encoding and publishing.
 //!
 //! [`job`] is the life of a job from top to bottom, [`message`] that of a message.
 
 mod credit;
 mod duplicates;
+mod effect;
 mod input;
 mod job;
 mod message;
 mod orders;
-mod output;
 mod output_room;
 mod queue_limit;
 mod spreading;
@@ -36,11 +36,11 @@ use self::{credit::Credit, duplicates::Duplicates, message::Message, orders::Ord
 pub(crate) use self::{
     credit::ServedQueue,
     duplicates::{MessageKey, digest},
+    effect::{Effect, Settlement, Unfit},
     input::{AttemptEnd, Decoded, Input, Letter, NewJob, Preparation, PublishFailure, ReadOrder, Subject},
-    output::{Output, Settlement, Unfit},
     queue_limit::QueueLimit,
 };
-use crate::scheduler::{Action, Event, PoolGuarantee, PoolId, Scheduler, Ticket, prefetch::PrefetchLimits};
+use crate::scheduler::{Action, Change, PoolGuarantee, PoolId, Scheduler, Ticket, prefetch::PrefetchLimits};
 
 /// Identifies a delivery. Numbers are not used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,7 +61,7 @@ const TICK: Duration = Duration::from_millis(500);
 pub(crate) struct Dispatcher {
     scheduler: Scheduler,
     /// What the scheduler has to be told, in order.
-    events: VecDeque<Event>,
+    changes: VecDeque<Change>,
     tickets: HashMap<Ticket, JobNo>,
     last_ticket: u64,
     credit: Credit,
@@ -72,7 +72,7 @@ pub(crate) struct Dispatcher {
     next_tick: Instant,
     draining: bool,
     now: Instant,
-    outputs: Vec<Output>,
+    effects: Vec<Effect>,
 }
 
 impl Dispatcher {
@@ -80,7 +80,7 @@ impl Dispatcher {
     pub(crate) fn new(now: Instant, worker: WorkerName, mark: MessageId, guarantees: &[PoolGuarantee]) -> Self {
         Self {
             scheduler: Scheduler::new(guarantees),
-            events: VecDeque::new(),
+            changes: VecDeque::new(),
             tickets: HashMap::new(),
             last_ticket: 0,
             credit: Credit::new(now),
@@ -91,7 +91,7 @@ impl Dispatcher {
             next_tick: now + TICK,
             draining: false,
             now,
-            outputs: Vec::new(),
+            effects: Vec::new(),
         }
     }
 
@@ -101,16 +101,16 @@ impl Dispatcher {
     }
 
     /// Takes all inputs at the time `now`, and appends what has to be done. Takes care of what is due at that time as well.
-    pub(crate) fn step(&mut self, now: Instant, inputs: &mut Vec<Input>, outputs: &mut Vec<Output>) {
+    pub(crate) fn step(&mut self, now: Instant, inputs: &mut Vec<Input>, effects: &mut Vec<Effect>) {
         self.now = now;
-        std::mem::swap(&mut self.outputs, outputs);
+        std::mem::swap(&mut self.effects, effects);
         while let Some(timer) = self.timers.pop(now) {
             self.fire(timer);
             self.schedule();
         }
         if now >= self.next_tick {
             self.next_tick = now + TICK;
-            self.events.push_back(Event::Tick);
+            self.changes.push_back(Change::Tick);
             self.schedule();
         }
         for input in inputs.drain(..) {
@@ -119,9 +119,9 @@ impl Dispatcher {
         }
         if !self.draining && now >= self.credit.due() {
             let changes = self.credit.decide(now, self.scheduler.slots(), &self.scheduler.rooms());
-            self.outputs.extend(changes.into_iter().map(|(queue, prefetch)| Output::Prefetch(queue, prefetch)));
+            self.effects.extend(changes.into_iter().map(|(queue, prefetch)| Effect::Prefetch(queue, prefetch)));
         }
-        std::mem::swap(&mut self.outputs, outputs);
+        std::mem::swap(&mut self.effects, effects);
     }
 
     /// When the next step is due, even without an input.
@@ -169,10 +169,10 @@ impl Dispatcher {
             Input::Subscribed { queue, prefetch } => {
                 if let Some((pool, priority)) = self.credit.hoard(queue, prefetch) {
                     info!(pool = pool.0, %priority, prefetch, "requeueing prefetched messages");
-                    self.events.push_back(Event::Shed(pool, priority));
+                    self.changes.push_back(Change::Shed(pool, priority));
                 }
             }
-            Input::Devices(event) => self.events.push_back(event),
+            Input::Devices(change) => self.changes.push_back(change),
             Input::Order(order) => self.order(*order),
             Input::OrdersInterrupted { mark } => self.interrupt_orders(mark),
             Input::Drain => self.drain(),
@@ -190,8 +190,8 @@ impl Dispatcher {
 
     /// Tells the scheduler all that has happened, and does what it says.
     fn schedule(&mut self) {
-        while let Some(event) = self.events.pop_front() {
-            for action in self.scheduler.step(event) {
+        while let Some(change) = self.changes.pop_front() {
+            for action in self.scheduler.step(change) {
                 self.follow(action);
             }
         }
@@ -207,14 +207,14 @@ impl Dispatcher {
             }
             Action::Forward(ticket) => job_of(ticket).into_iter().for_each(|job| self.forward(job, Unfit::NoDevice)),
             Action::Requeue(ticket) => job_of(ticket).into_iter().for_each(|job| self.hand_back(job)),
-            Action::ReleaseCache(device, pool) => self.outputs.push(Output::ReleaseCache(device, pool)),
+            Action::ReleaseCache(device, pool) => self.effects.push(Effect::ReleaseCache(device, pool)),
         }
     }
 
     /// Starts nothing any more: what waits is handed back.
     fn drain(&mut self) {
         self.draining = true;
-        self.events.push_back(Event::Draining);
+        self.changes.push_back(Change::Draining);
         self.schedule();
         for job in self.jobs_that(job::Job::is_before_start) {
             self.hand_back(job);
@@ -241,7 +241,7 @@ impl Dispatcher {
             && self.running() == 0
             && waiting == 0
             && self.tickets.is_empty()
-            && self.events.is_empty()
+            && self.changes.is_empty()
             && self.timers.have_no_message()
             && self.duplicates.is_empty()
             && self.credit.is_unused()

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use self::{books::Books, reading::Reading};
 use super::{
-    Dispatcher, JobNo, Output, ReadOrder, Subject,
+    Dispatcher, Effect, JobNo, ReadOrder, Subject,
     job::Job,
     timers::{Timer, Timers},
 };
@@ -148,7 +148,7 @@ impl Dispatcher {
         if let Some(given) = self.orders.reading.drained().filter(|_| !self.orders.drain_told) {
             info!(by = given.by, "drain ordered");
             self.orders.drain_told = true;
-            self.outputs.push(Output::DrainOrdered);
+            self.effects.push(Effect::DrainOrdered);
         }
     }
 
@@ -175,12 +175,12 @@ impl Dispatcher {
         self.orders.all_known = false;
         self.orders.read_before = self.orders.read;
         self.orders.reading.read_on(mark);
-        self.outputs.push(Output::OrdersKnown(false));
+        self.effects.push(Effect::OrdersKnown(false));
     }
 
     fn orders_are_known(&mut self) {
         self.orders.know_all(&mut self.timers);
-        self.outputs.push(Output::OrdersKnown(true));
+        self.effects.push(Effect::OrdersKnown(true));
         for no in self.jobs_that(Job::awaits_orders) {
             self.start(no);
         }

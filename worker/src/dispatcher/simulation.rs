@@ -1,5 +1,5 @@
 //! Simulates a worker and its broker by a seed, without either: random deliveries, endings, cancellations, losses of connections, executors
-//! and workers, and refused publishes. [`World`] is everything outside the dispatcher, and checks each output.
+//! and workers, and refused publishes. [`World`] is everything outside the dispatcher, and checks each effect.
 
 mod outside;
 
@@ -11,10 +11,10 @@ use std::{
 use gpufleet_schema::{Command, JobId, MessageId, Order, Priority, Selection, topology::Speaker};
 
 use self::outside::Work;
-use super::{Dispatcher, Input, JobNo, MessageNo, Output, ReadOrder, ServedQueue, Settlement};
+use super::{Dispatcher, Effect, Input, JobNo, MessageNo, ReadOrder, ServedQueue, Settlement};
 use crate::{
     disposition::{Disposition, RetryHistory},
-    scheduler::{DeviceId, Event, PoolGuarantee, PoolId, prefetch::PrefetchLimits},
+    scheduler::{Change, DeviceId, PoolGuarantee, PoolId, prefetch::PrefetchLimits},
 };
 
 const STEPS: u64 = 100_000;
@@ -110,11 +110,11 @@ struct World {
 fn new_dispatcher(now: Instant, mark: MessageId) -> Dispatcher {
     let guarantees = [PoolGuarantee::default(), PoolGuarantee { weight: 2, memory_permille: 250 }];
     let mut dispatcher = Dispatcher::new(now, "w".parse().unwrap(), mark, &guarantees);
-    let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+    let (mut inputs, mut effects) = (Vec::new(), Vec::new());
     for device in (0..DEVICES).map(DeviceId) {
-        inputs.push(Input::Devices(Event::Device { device, slots: SLOTS, bytes: BYTES }));
+        inputs.push(Input::Devices(Change::Device { device, slots: SLOTS, bytes: BYTES }));
     }
-    dispatcher.step(now, &mut inputs, &mut outputs);
+    dispatcher.step(now, &mut inputs, &mut effects);
     let limits = PrefetchLimits { messages_max: 20, bytes_max: 1 << 30, message_bytes_max: 1 << 10 };
     let queues = (0..POOLS).map(|pool| ServedQueue { pool: PoolId(pool), priority: Priority::Normal });
     dispatcher.serve(limits, queues.collect());
@@ -247,7 +247,7 @@ impl World {
         if !self.up.remove(&(device, pool)) {
             return self.executor_up(device, pool);
         }
-        self.batch.push(Input::Devices(Event::ExecutorDown(DeviceId(device), PoolId(pool))));
+        self.batch.push(Input::Devices(Change::ExecutorDown(DeviceId(device), PoolId(pool))));
         let (lost, rest) = std::mem::take(&mut self.work).into_iter().partition(|work| work.runs_on(device, pool));
         self.work = rest;
         let lost: Vec<Work> = lost;
@@ -256,7 +256,7 @@ impl World {
 
     fn executor_up(&mut self, device: u32, pool: u32) {
         if self.up.insert((device, pool)) {
-            self.batch.push(Input::Devices(Event::ExecutorUp(DeviceId(device), PoolId(pool))));
+            self.batch.push(Input::Devices(Change::ExecutorUp(DeviceId(device), PoolId(pool))));
         }
     }
 
@@ -282,36 +282,36 @@ impl World {
     }
 
     fn step(&mut self) {
-        let mut outputs = Vec::new();
-        self.dispatcher.step(self.now, &mut self.batch, &mut outputs);
+        let mut effects = Vec::new();
+        self.dispatcher.step(self.now, &mut self.batch, &mut effects);
         assert!(self.dispatcher.next_wake() > self.now, "everything that is due has been done");
-        outputs.into_iter().for_each(|output| self.follow(output));
+        effects.into_iter().for_each(|effect| self.follow(effect));
         if self.draining && self.held.is_empty() && self.batch.is_empty() {
             self.check_quiet();
             self.replace_worker();
         }
     }
 
-    fn follow(&mut self, output: Output) {
-        match output {
-            Output::Decode(message) => self.work.push(Work::Decode(message)),
-            Output::Start { job, device, .. } => self.start(job, device.0),
-            Output::Cancel(job) => self.cut(job),
-            Output::Forward(job, _) => self.work.push(Work::Forward(job)),
-            Output::Answer { message, jobs } => self.answer(message, jobs),
-            Output::AnswerNothing(message) | Output::Copy(message) | Output::Refuse(message, _) => {
-                let is_copy = matches!(output, Output::Copy(_));
-                let is_refused = matches!(output, Output::Refuse(..));
+    fn follow(&mut self, effect: Effect) {
+        match effect {
+            Effect::Decode(message) => self.work.push(Work::Decode(message)),
+            Effect::Start { job, device, .. } => self.start(job, device.0),
+            Effect::Cancel(job) => self.cut(job),
+            Effect::Forward(job, _) => self.work.push(Work::Forward(job)),
+            Effect::Answer { message, jobs } => self.answer(message, jobs),
+            Effect::AnswerNothing(message) | Effect::Copy(message) | Effect::Refuse(message, _) => {
+                let is_copy = matches!(effect, Effect::Copy(_));
+                let is_refused = matches!(effect, Effect::Refuse(..));
                 self.work.push(Work::Whole { message, is_copy, is_refused });
             }
-            Output::Settle(message, settlement) => self.settle(message, settlement),
-            Output::LookForIdle { message, .. } => self.work.push(Work::Look(message)),
-            Output::Prefetch(queue, prefetch) => self.work.push(Work::Subscribe(queue, prefetch)),
-            Output::ReleaseCache(device, pool) => {
-                self.batch.push(Input::Devices(Event::Cached { device, pool, bytes: 0 }));
+            Effect::Settle(message, settlement) => self.settle(message, settlement),
+            Effect::LookForIdle { message, .. } => self.work.push(Work::Look(message)),
+            Effect::Prefetch(queue, prefetch) => self.work.push(Work::Subscribe(queue, prefetch)),
+            Effect::ReleaseCache(device, pool) => {
+                self.batch.push(Input::Devices(Change::Cached { device, pool, bytes: 0 }));
             }
-            Output::Count(..) | Output::OrdersKnown(_) => {}
-            Output::DrainOrdered => panic!("no operator orders that here"),
+            Effect::Count(..) | Effect::OrdersKnown(_) => {}
+            Effect::DrainOrdered => panic!("no operator orders that here"),
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tracing::info;
 
-use super::{Dispatcher, JobNo, MessageNo, Output, job::Job, message::Message, timers::Timer};
+use super::{Dispatcher, Effect, JobNo, MessageNo, job::Job, message::Message, timers::Timer};
 
 /// The time between two checks. A list that is about to end by then is left alone.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -70,7 +70,7 @@ impl Dispatcher {
         let (rest, queue) = (per_job * message.unstarted().len() as u32, message.letter.queue);
         self.answer_soon(no);
         match rest >= INTERVAL {
-            true => self.outputs.push(Output::LookForIdle { message: no, queue }),
+            true => self.effects.push(Effect::LookForIdle { message: no, queue }),
             false => self.check_again(no),
         }
     }

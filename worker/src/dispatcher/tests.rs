@@ -8,12 +8,12 @@ use std::{
 use gpufleet_schema::{Command, JobId, MessageId, Order, Priority, Selection, topology::Speaker};
 
 use super::{
-    AttemptEnd, Decoded, Dispatcher, Input, JobNo, Letter, MessageKey, MessageNo, NewJob, Output, Preparation,
+    AttemptEnd, Decoded, Dispatcher, Effect, Input, JobNo, Letter, MessageKey, MessageNo, NewJob, Preparation,
     PublishFailure, QueueLimit, ReadOrder, ServedQueue, Settlement, Subject, digest,
 };
 use crate::{
     disposition::{Disposition, Ending, RetryHistory},
-    scheduler::{Allowed, Demand, DeviceId, Event, PoolGuarantee, PoolId, prefetch::PrefetchLimits},
+    scheduler::{Allowed, Change, Demand, DeviceId, PoolGuarantee, PoolId, prefetch::PrefetchLimits},
 };
 
 const FIRST: MessageNo = MessageNo(1);
@@ -25,7 +25,7 @@ struct Desk {
     dispatcher: Dispatcher,
     now: Instant,
     mark: MessageId,
-    outputs: Vec<Output>,
+    effects: Vec<Effect>,
 }
 
 impl Desk {
@@ -41,25 +41,25 @@ impl Desk {
     fn cut_off(slots: u32) -> Self {
         let (now, mark) = (Instant::now(), MessageId::new());
         let dispatcher = Dispatcher::new(now, "w".parse().unwrap(), mark, &[PoolGuarantee::default()]);
-        let mut desk = Self { dispatcher, now, mark, outputs: Vec::new() };
-        desk.tell(Input::Devices(Event::Device { device: DeviceId(0), slots, bytes: 100 }));
-        desk.tell(Input::Devices(Event::ExecutorUp(DeviceId(0), PoolId(0))));
+        let mut desk = Self { dispatcher, now, mark, effects: Vec::new() };
+        desk.tell(Input::Devices(Change::Device { device: DeviceId(0), slots, bytes: 100 }));
+        desk.tell(Input::Devices(Change::ExecutorUp(DeviceId(0), PoolId(0))));
         let limits = PrefetchLimits { messages_max: 8, bytes_max: 1 << 20, message_bytes_max: 1 };
         desk.dispatcher.serve(limits, vec![ServedQueue { pool: PoolId(0), priority: Priority::Normal }]);
         desk
     }
 
     fn tell(&mut self, input: Input) {
-        let mut outputs = Vec::new();
-        self.dispatcher.step(self.now, &mut vec![input], &mut outputs);
-        self.outputs.extend(outputs);
+        let mut effects = Vec::new();
+        self.dispatcher.step(self.now, &mut vec![input], &mut effects);
+        self.effects.extend(effects);
     }
 
     fn pass(&mut self, time: Duration) {
         self.now += time;
-        let mut outputs = Vec::new();
-        self.dispatcher.step(self.now, &mut Vec::new(), &mut outputs);
-        self.outputs.extend(outputs);
+        let mut effects = Vec::new();
+        self.dispatcher.step(self.now, &mut Vec::new(), &mut effects);
+        self.effects.extend(effects);
     }
 
     fn deliver(&mut self, message: MessageNo, id: &str, redelivered: bool) {
@@ -100,28 +100,28 @@ impl Desk {
 
     /// The jobs that have started since the last question, by their places in their messages.
     fn started(&mut self) -> Vec<usize> {
-        self.taken(|output| if let Output::Start { job, .. } = output { Some(job.index) } else { None })
+        self.taken(|effect| if let Effect::Start { job, .. } = effect { Some(job.index) } else { None })
     }
 
     fn looks_for_idle(&mut self) -> usize {
-        self.taken(|output| matches!(output, Output::LookForIdle { .. }).then_some(())).len()
+        self.taken(|effect| matches!(effect, Effect::LookForIdle { .. }).then_some(())).len()
     }
 
     fn settled(&mut self) -> Vec<Settlement> {
-        self.taken(|output| if let Output::Settle(_, settlement) = output { Some(*settlement) } else { None })
+        self.taken(|effect| if let Effect::Settle(_, settlement) = effect { Some(*settlement) } else { None })
     }
 
     fn answered(&mut self) -> Vec<Vec<(usize, Disposition)>> {
-        self.taken(|output| if let Output::Answer { jobs, .. } = output { Some(jobs.clone()) } else { None })
+        self.taken(|effect| if let Effect::Answer { jobs, .. } = effect { Some(jobs.clone()) } else { None })
     }
 
     fn is_drain_ordered(&mut self) -> bool {
-        !self.taken(|output| matches!(output, Output::DrainOrdered).then_some(())).is_empty()
+        !self.taken(|effect| matches!(effect, Effect::DrainOrdered).then_some(())).is_empty()
     }
 
-    fn taken<T>(&mut self, wanted: impl Fn(&Output) -> Option<T>) -> Vec<T> {
-        let taken = self.outputs.iter().filter_map(&wanted).collect();
-        self.outputs.retain(|output| wanted(output).is_none());
+    fn taken<T>(&mut self, wanted: impl Fn(&Effect) -> Option<T>) -> Vec<T> {
+        let taken = self.effects.iter().filter_map(&wanted).collect();
+        self.effects.retain(|effect| wanted(effect).is_none());
         taken
     }
 
@@ -343,7 +343,7 @@ fn a_job_that_runs_is_cut_and_reported_as_cancelled() {
     let id = runs.subject.job;
     desk.take(FIRST, vec![runs]);
     desk.order(cancel(&[id], None), Speaker::Operator, None);
-    assert_eq!(desk.taken(|output| matches!(output, Output::Cancel(_)).then_some(())).len(), 1);
+    assert_eq!(desk.taken(|effect| matches!(effect, Effect::Cancel(_)).then_some(())).len(), 1);
     desk.end(first_of(FIRST), Ending::Lost { reason: "killed".into(), suspect: true }, 0);
     assert!(desk.is_cancelled());
 }

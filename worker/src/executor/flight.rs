@@ -17,7 +17,7 @@ use super::{
     outgoing::Outgoing,
     printer::{PrintPermit, Printer},
     process::ChildProcess,
-    programs::{Code, ProgramKey, ProgramLease, Programs},
+    programs::{Code, KnownPrograms, ProgramKey, ProgramLease},
 };
 use crate::{
     compiler::{CompileRequest, Compiler, Found},
@@ -70,7 +70,7 @@ pub(super) struct State {
     pub pending: HashMap<u64, Pending>,
     /// The clocks of the pending jobs.
     pub clocks: Clocks,
-    pub programs: Programs,
+    pub programs: KnownPrograms,
     pub next_job: u64,
     /// The job because of which the supervisor killed the child.
     pub killed_for: Option<(u64, Cut)>,

@@ -27,7 +27,7 @@ pub(crate) enum Code<'a> {
 
 /// The programs that one executor holds. The least recently used are evicted first.
 #[derive(Debug)]
-pub(crate) struct Programs {
+pub(crate) struct KnownPrograms {
     known: LruCache<ProgramKey, Known>,
     code_bytes: usize,
     next_id: u32,
@@ -114,14 +114,14 @@ impl Image {
     }
 }
 
-impl Default for Programs {
+impl Default for KnownPrograms {
     fn default() -> Self {
         Self { known: LruCache::unbounded(), code_bytes: 0, next_id: 0 }
     }
 }
 
-impl Programs {
-    /// Marks the program as in use until [`Programs::release`]. Evictions come before the new program, so programs in use may exceed
+impl KnownPrograms {
+    /// Marks the program as in use until [`KnownPrograms::release`]. Evictions come before the new program, so programs in use may exceed
     /// the bounds, but never by much.
     pub(crate) fn acquire(&mut self, key: ProgramKey, code: Code<'_>) -> ProgramLease {
         if let Some(known) = self.known.get_mut(&key) {
@@ -168,19 +168,19 @@ impl Programs {
 mod tests {
     use super::*;
 
-    fn acquire(programs: &mut Programs, number: usize) -> ProgramLease {
+    fn acquire(programs: &mut KnownPrograms, number: usize) -> ProgramLease {
         let text = number.to_string();
         let code = Code::Ptx(&text);
         programs.acquire(code.key(), code)
     }
 
-    fn release(programs: &mut Programs, number: usize) {
+    fn release(programs: &mut KnownPrograms, number: usize) {
         programs.release(Code::Ptx(&number.to_string()).key());
     }
 
     #[test]
     fn the_same_code_is_sent_once() {
-        let mut programs = Programs::default();
+        let mut programs = KnownPrograms::default();
         assert_eq!(acquire(&mut programs, 1), ProgramLease { id: 0, is_new: true, forget: vec![] });
         assert_eq!(acquire(&mut programs, 1), ProgramLease { id: 0, is_new: false, forget: vec![] });
         assert_eq!(acquire(&mut programs, 2), ProgramLease { id: 1, is_new: true, forget: vec![] });
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_full_table_forgets_the_oldest_idle_program_and_never_one_in_use() {
-        let mut programs = Programs::default();
+        let mut programs = KnownPrograms::default();
         for number in 0..PROGRAMS_MAX {
             acquire(&mut programs, number);
             if number != 0 {
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn large_programs_are_bounded_by_their_bytes() {
-        let mut programs = Programs::default();
+        let mut programs = KnownPrograms::default();
         let quarter = "x".repeat(CODE_BYTES_MAX / 4);
         let large = Code::Ptx(&quarter);
         let keys: Vec<ProgramKey> = (0..4).map(|number| Code::Ptx(&number.to_string()).key()).collect();

@@ -1,9 +1,9 @@
 //! Decides which waiting job starts next, and on which device.
 //!
-//! Plain data: an event goes in, actions come out. There is no clock, no tokio and no I/O here, so that tests can check every
-//! decision. The dispatcher passes events in and performs the actions.
+//! Plain data: a change goes in, actions come out. There is no clock, no tokio and no I/O here, so that tests can check every
+//! decision. The dispatcher passes changes in and performs the actions.
 //!
-//! Each event changes the state ([`Scheduler::step`]). Then a search looks for a job that can start ([`mod@search`]), changes nothing, and
+//! Each change goes into the state ([`Scheduler::step`]). Then a search looks for a job that can start ([`mod@search`]), changes nothing, and
 //! returns a plan. The scheduler carries the plan out without a further decision, and searches again until no job can start.
 //!
 //! - **Between pools:** pools with work share the time of the devices by their weights. The pool with the least weighted device time
@@ -18,9 +18,9 @@
 
 mod allowed;
 mod backlog;
+mod change;
 mod demand;
 mod device;
-mod event;
 mod placement;
 mod pool;
 pub mod prefetch;
@@ -37,8 +37,8 @@ use gpufleet_schema::Priority;
 
 pub use self::{
     allowed::{Allowed, DEVICES_MAX},
+    change::{Action, Change, DemandTooLarge, Room},
     demand::{Demand, DeviceId, PoolId, Ticket},
-    event::{Action, DemandTooLarge, Event, Room},
     pool::PoolGuarantee,
 };
 use self::{
@@ -77,39 +77,39 @@ impl Scheduler {
         Self { pools, devices, reservations, running, now: 0, draining: false }
     }
 
-    /// Takes an event in, and starts all jobs that can start now.
-    pub fn step(&mut self, event: Event) -> Vec<Action> {
-        let mut actions = self.take_in(event);
+    /// Takes a change in, and starts all jobs that can start now.
+    pub fn step(&mut self, change: Change) -> Vec<Action> {
+        let mut actions = self.take_in(change);
         if !self.draining {
             self.start_all(&mut actions);
         }
         actions
     }
 
-    fn take_in(&mut self, event: Event) -> Vec<Action> {
-        match event {
-            Event::Arrived(ticket, demand) => return self.arrive(ticket, demand).into_iter().collect(),
-            Event::Left { ticket, used_us } => self.leave(ticket, used_us),
-            Event::Device { device, slots, bytes } => {
+    fn take_in(&mut self, change: Change) -> Vec<Action> {
+        match change {
+            Change::Arrived(ticket, demand) => return self.arrive(ticket, demand).into_iter().collect(),
+            Change::Left { ticket, used_us } => self.leave(ticket, used_us),
+            Change::Device { device, slots, bytes } => {
                 self.resize(device, slots, bytes);
                 return self.refuse_waiting();
             }
-            Event::DeviceGone(device) => {
+            Change::DeviceGone(device) => {
                 self.device_mut(device).retire();
                 self.reservations.drop_device(device);
                 return self.refuse_waiting();
             }
-            Event::ExecutorUp(device, pool) => self.device_mut(device).executor_up(pool),
-            Event::ExecutorDown(device, pool) => {
+            Change::ExecutorUp(device, pool) => self.device_mut(device).executor_up(pool),
+            Change::ExecutorDown(device, pool) => {
                 self.device_mut(device).executor_down(pool);
                 // Another device may have room sooner.
                 self.reservations.drop_pool(device, pool);
             }
-            Event::Cached { device, pool, bytes } => self.device_mut(device).set_cached(pool, bytes),
-            Event::Available { device, bytes } => self.device_mut(device).set_available(bytes),
-            Event::Tick => self.pools.iter_mut().for_each(Pool::tick),
-            Event::Shed(pool, priority) => return self.shed(pool, priority),
-            Event::Draining => return self.drain(),
+            Change::Cached { device, pool, bytes } => self.device_mut(device).set_cached(pool, bytes),
+            Change::Available { device, bytes } => self.device_mut(device).set_available(bytes),
+            Change::Tick => self.pools.iter_mut().for_each(Pool::tick),
+            Change::Shed(pool, priority) => return self.shed(pool, priority),
+            Change::Draining => return self.drain(),
         }
         Vec::new()
     }

@@ -8,7 +8,7 @@ use std::{
 
 use super::short;
 use crate::{
-    compiler::{CompileError, CompileRequest, Compiler, Found, Origin, Store},
+    compiler::{CompileError, CompileRequest, Compiler, Found, Origin, ProgramStore},
     executor::DeviceInfo,
 };
 
@@ -31,7 +31,7 @@ pub(super) async fn print(device: &DeviceInfo) {
 }
 
 async fn measure(device: &DeviceInfo, folder: &Path) -> Result<String, String> {
-    let worker = || Store::open(folder, STORE_BYTES).map(|store| Compiler::new(None).with_store(Some(store)));
+    let worker = || ProgramStore::open(folder, STORE_BYTES).map(|store| Compiler::new(None).with_store(Some(store)));
     let (first, second) = (worker().map_err(|error| error.to_string())?, worker().map_err(|error| error.to_string())?);
     for compiler in [&first, &second] {
         compiler.prepare().await;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     dispatcher::{AttemptEnd, Decoded, Dispatcher, Input, JobNo, Letter, MessageNo},
-    scheduler::{DeviceId, Event, PoolGuarantee, PoolId},
+    scheduler::{Change, DeviceId, PoolGuarantee, PoolId},
     shared_state::{Locked, SharedState},
 };
 
@@ -116,8 +116,8 @@ impl DispatcherHandle {
     }
 
     /// Something happened to a device, its memory or an executor.
-    pub(super) fn tell_devices(&self, event: Event) {
-        self.tell(Input::Devices(event));
+    pub(super) fn tell_devices(&self, change: Change) {
+        self.tell(Input::Devices(change));
     }
 
     /// Resolves once no message is left, of those that were delivered before this call.

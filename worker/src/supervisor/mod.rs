@@ -63,7 +63,7 @@ use self::{
     signals::Signals,
 };
 use crate::{
-    compiler::{Compiler, Counts, StoreError, Target},
+    compiler::{Compiler, Counts, ProgramStoreError, Target},
     config::{ChoiceError, Config},
     dispatcher::{Input, ServedQueue},
     inventory::InventoryError,
@@ -92,7 +92,7 @@ pub enum WorkerError {
     #[error("failed to read earlier orders from the control stream: {0}")]
     Orders(#[source] PublishError),
     #[error("failed to {0}")]
-    Cache(#[from] StoreError),
+    Cache(#[from] ProgramStoreError),
     #[error("failed to {0}; check the folder given with --blobs")]
     Blobs(#[from] BlobError),
     #[error("failed to serve metrics on {address}: {source}; choose another address or port with --metrics")]

@@ -38,7 +38,7 @@ pub(super) struct Ready {
     pub(super) demand: Demand,
     /// The key of its program, if all devices that it may use take the same code.
     pub(super) program: Option<ProgramKey>,
-    pub(super) programs: Programs,
+    pub(super) programs: CompiledPrograms,
 }
 
 /// A catalog task with its kernel resolved; none if the task is as it came.
@@ -78,14 +78,14 @@ impl Ready {
 
 /// The programs compiled from a job's source for each target, with the compile time in microseconds; zero for cached programs.
 #[derive(Debug, Default)]
-pub(super) struct Programs {
+pub(super) struct CompiledPrograms {
     compiled: Vec<(Target, Arc<Compiled>)>,
     pub(super) micros: u64,
     /// Held while the job holds the programs.
     room: Option<OwnedSemaphorePermit>,
 }
 
-impl Programs {
+impl CompiledPrograms {
     /// The programs that the job holds while it waits: none if waiting jobs already hold too many.
     fn taken(mut self, compiler: &Compiler) -> Self {
         self.room = compiler.room_for(self.compiled.iter().map(|(_, compiled)| &**compiled));
@@ -162,8 +162,8 @@ impl Supervisor {
 
     /// Compiles CUDA C for every target that the job may run on, before it requests a slot, so that no device waits for a compiler;
     /// the executor gets the result with the job.
-    async fn compile(&self, task: &Task<'_>, pool: PoolId, allowed: Allowed) -> Result<Programs, Ending> {
-        let Program::Source { code, options } = &task.program else { return Ok(Programs::default()) };
+    async fn compile(&self, task: &Task<'_>, pool: PoolId, allowed: Allowed) -> Result<CompiledPrograms, Ending> {
+        let Program::Source { code, options } = &task.program else { return Ok(CompiledPrograms::default()) };
         let expressions = task.name_expressions();
         let started = Instant::now();
         let compilations = self.targets(allowed).into_iter().map(async |target| {
@@ -179,7 +179,7 @@ impl Supervisor {
         let found = try_join_all(compilations).await.map_err(|error| Ending::Failed(error.into()))?;
         let is_new = found.iter().any(|(_, found)| found.origin == Origin::Compiler);
         let compiled = found.into_iter().map(|(target, found)| (target, found.compiled)).collect();
-        Ok(Programs { compiled, micros: if is_new { micros(started.elapsed()) } else { 0 }, room: None })
+        Ok(CompiledPrograms { compiled, micros: if is_new { micros(started.elapsed()) } else { 0 }, room: None })
     }
 
     /// The most device memory that the job takes: its buffers with the device's alignment, and its module.
@@ -194,7 +194,7 @@ impl Supervisor {
 }
 
 /// The code for the executors of the devices that the job may use: one, or one for each target.
-fn codes<'a>(program: &'a Program<'_>, programs: &'a Programs) -> Result<Vec<(ProgramKey, Code<'a>)>, Ending> {
+fn codes<'a>(program: &'a Program<'_>, programs: &'a CompiledPrograms) -> Result<Vec<(ProgramKey, Code<'a>)>, Ending> {
     let code = |compiled| {
         let code = executor::code(program, compiled).map_err(Ending::Failed)?;
         Ok((code.key(), code))

@@ -1,4 +1,4 @@
-//! The shell around the dispatcher: the one task that passes inputs in and performs the outputs.
+//! The shell around the dispatcher: the one task that passes inputs in and performs the effects.
 //!
 //! Whatever happens arrives as [`Mail`] in one channel. The channel is unbounded, because the prefetch bounds the messages here and every
 //! message has few pieces of work at a time. A burst of mail is one step.
@@ -28,7 +28,7 @@ use super::{
     running::Attempt,
 };
 use crate::{
-    dispatcher::{AttemptEnd, Input, JobNo, MessageNo, Output, PublishFailure, Settlement, Unfit},
+    dispatcher::{AttemptEnd, Effect, Input, JobNo, MessageNo, PublishFailure, Settlement, Unfit},
     disposition::{Disposition, Ending},
     scheduler::DeviceId,
     shared_state::AbortOnPanic,
@@ -46,7 +46,7 @@ pub(super) struct Shell {
     messages: HashMap<MessageNo, HeldMessage>,
     deliveries: u64,
     inputs: Vec<Input>,
-    outputs: Vec<Output>,
+    effects: Vec<Effect>,
     /// The messages to acknowledge together at the end of the step.
     acks: Vec<MessageNo>,
     /// The names of the queues that the worker consumes.
@@ -66,7 +66,7 @@ struct HeldMessage {
     jobs: Vec<HeldJob>,
 }
 
-/// What a job leaves here from one output of the dispatcher to the next.
+/// What a job leaves here from one effect of the dispatcher to the next.
 #[derive(Default)]
 struct HeldJob {
     cancel: CancellationToken,
@@ -88,7 +88,7 @@ impl Shell {
             messages: HashMap::new(),
             deliveries: 0,
             inputs: Vec::new(),
-            outputs: Vec::new(),
+            effects: Vec::new(),
             acks: Vec::new(),
             queues,
             prefetch,
@@ -204,13 +204,13 @@ impl Shell {
         self.inputs.push(input);
     }
 
-    /// Steps until there is nothing new: some outputs have their answer at once.
+    /// Steps until there is nothing new: some effects have their answer at once.
     fn step(&mut self) {
         loop {
-            let mut outputs = mem::take(&mut self.outputs);
-            self.handle.dispatcher().step(Instant::now(), &mut self.inputs, &mut outputs);
-            outputs.drain(..).for_each(|output| self.perform(output));
-            self.outputs = outputs;
+            let mut effects = mem::take(&mut self.effects);
+            self.handle.dispatcher().step(Instant::now(), &mut self.inputs, &mut effects);
+            effects.drain(..).for_each(|effect| self.perform(effect));
+            self.effects = effects;
             self.acknowledge();
             if self.inputs.is_empty() {
                 return;
@@ -218,34 +218,34 @@ impl Shell {
         }
     }
 
-    fn perform(&mut self, output: Output) {
-        match output {
-            Output::Decode(message) => {
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Decode(message) => {
                 let (supervisor, raw) = (Arc::clone(&self.supervisor), self.raw(message));
                 let is_brief = raw.body.len() <= BRIEF_BYTES;
                 self.work(is_brief, Input::Broken(message), async move { supervisor.decode(message, raw) });
             }
-            Output::Start { job, device, cache_bytes_max } => self.start(job, device, cache_bytes_max),
-            Output::Cancel(job) => self.with_job(job, |held| held.cancel.cancel()),
-            Output::Forward(job, unfit) => self.forward(job, unfit),
-            Output::Count(message, state) => {
+            Effect::Start { job, device, cache_bytes_max } => self.start(job, device, cache_bytes_max),
+            Effect::Cancel(job) => self.with_job(job, |held| held.cancel.cancel()),
+            Effect::Forward(job, unfit) => self.forward(job, unfit),
+            Effect::Count(message, state) => {
                 self.supervisor.metrics.attempt_ended(self.raw(message).envelope.pool_id, state);
             }
-            Output::Answer { message, jobs } => self.answer(message, jobs),
-            Output::AnswerNothing(message) => {
+            Effect::Answer { message, jobs } => self.answer(message, jobs),
+            Effect::AnswerNothing(message) => {
                 let (supervisor, raw) = (Arc::clone(&self.supervisor), self.raw(message));
                 self.publish(message, async move { supervisor.answer_nothing(&raw.envelope).await });
             }
-            Output::Copy(message) => {
+            Effect::Copy(message) => {
                 let (supervisor, raw) = (Arc::clone(&self.supervisor), self.raw(message));
                 self.publish(message, async move { supervisor.publish_copy(&raw).await });
             }
-            Output::Refuse(message, failure) => {
+            Effect::Refuse(message, failure) => {
                 let (supervisor, raw) = (Arc::clone(&self.supervisor), self.raw(message));
                 self.publish(message, async move { supervisor.refuse(&raw, *failure).await });
             }
-            Output::Settle(message, settlement) => self.settle(message, settlement),
-            Output::LookForIdle { message, queue } => {
+            Effect::Settle(message, settlement) => self.settle(message, settlement),
+            Effect::LookForIdle { message, queue } => {
                 let (supervisor, queue) = (Arc::clone(&self.supervisor), self.queues[queue].clone());
                 let raw = self.raw(message);
                 self.work(false, Input::Looked { message, others_idle: false }, async move {
@@ -253,13 +253,13 @@ impl Shell {
                     Mail::Input(Input::Looked { message, others_idle })
                 });
             }
-            Output::Prefetch(queue, prefetch) => {
+            Effect::Prefetch(queue, prefetch) => {
                 debug!(queue, prefetch, "prefetch changed");
                 self.prefetch[queue].send_replace(prefetch);
             }
-            Output::ReleaseCache(device, pool) => self.handle.release_request(device, pool).notify_one(),
-            Output::OrdersKnown(all_known) => self.supervisor.orders.set_known(all_known),
-            Output::DrainOrdered => self.supervisor.orders.order_drain(),
+            Effect::ReleaseCache(device, pool) => self.handle.release_request(device, pool).notify_one(),
+            Effect::OrdersKnown(all_known) => self.supervisor.orders.set_known(all_known),
+            Effect::DrainOrdered => self.supervisor.orders.order_drain(),
         }
     }
 

@@ -9,7 +9,7 @@ use tracing::{error, info, warn};
 
 use super::{WorkerError, devices::DeviceSlot, handle::DispatcherHandle, signals::Signals};
 use crate::{
-    compiler::{Compiler, Sandbox, Store, StoreError},
+    compiler::{Compiler, ProgramStore, ProgramStoreError, Sandbox},
     config::{CacheSpec, Config},
     inventory::{self, Source},
     metrics::Metrics,
@@ -65,12 +65,12 @@ pub(super) fn classes(devices: &[DeviceSlot]) -> Vec<ClassKey> {
 }
 
 /// Opens the disk cache of compiled programs. A configured folder must be usable; without the default folder the worker only compiles more.
-pub(super) fn store(cache: &CacheSpec) -> Result<Option<Store>, StoreError> {
+pub(super) fn store(cache: &CacheSpec) -> Result<Option<ProgramStore>, ProgramStoreError> {
     let Some(folder) = cache.folder.as_ref().filter(|_| cache.bytes_max > 0) else {
         info!("disk cache for compiled programs disabled");
         return Ok(None);
     };
-    match Store::open(folder, cache.bytes_max) {
+    match ProgramStore::open(folder, cache.bytes_max) {
         Ok(store) => {
             info!(folder = %folder.display(), bytes_max = cache.bytes_max, "disk cache for compiled programs opened");
             Ok(Some(store))

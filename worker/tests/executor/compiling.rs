@@ -8,7 +8,7 @@ use std::{
 
 use gpufleet_schema::{Failure, FailureCode, Verdict};
 use gpufleet_worker::compiler::{
-    CompileError, CompileRequest, Compiled, Compiler, Counts, Origin, Sandbox, Store, Target,
+    CompileError, CompileRequest, Compiled, Compiler, Counts, Origin, ProgramStore, Sandbox, Target,
     options::{OPTIONS, OptionVerdict},
 };
 
@@ -153,7 +153,7 @@ async fn a_cubin_comes_with_the_ptx_where_the_device_takes_one() {
 }
 
 fn compiler_with(folder: &Path) -> Compiler {
-    let store = Store::open(folder, 1 << 20).expect("the folder is new");
+    let store = ProgramStore::open(folder, 1 << 20).expect("the folder is new");
     Compiler::new(None).with_executable(executable()).with_store(Some(store))
 }
 

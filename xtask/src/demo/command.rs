@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use gpufleet_local::{Endpoints, Fleet};
+use gpufleet_local::{Endpoints, LocalFleet};
 use tokio::process::Command;
 
 use crate::workspace;
@@ -18,7 +18,7 @@ pub struct Gpufleet {
 }
 
 impl Gpufleet {
-    pub fn new(fleet: &Fleet, folder: &Path) -> anyhow::Result<Self> {
+    pub fn new(fleet: &LocalFleet, folder: &Path) -> anyhow::Result<Self> {
         let (name, state) = fleet.services().state().marker();
         Ok(Self {
             program: workspace::programs()?.join("gpufleet"),

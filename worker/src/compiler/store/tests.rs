@@ -37,10 +37,10 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 #[test]
 fn a_program_comes_back_as_it_was_also_to_another_worker() {
     let (_parent, folder) = folder();
-    let store = Store::open(&folder, LARGE).unwrap();
+    let store = ProgramStore::open(&folder, LARGE).unwrap();
     assert!(store.get(key(1)).unwrap().is_none());
     store.put(key(1), &program("one")).unwrap();
-    let other = Store::open(&folder, LARGE).unwrap();
+    let other = ProgramStore::open(&folder, LARGE).unwrap();
     assert_eq!(other.get(key(1)).unwrap(), Some(program("one")));
     assert!(other.get(key(2)).unwrap().is_none());
     assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
@@ -51,7 +51,7 @@ fn a_program_comes_back_as_it_was_also_to_another_worker() {
 fn what_was_not_used_for_longest_goes_first_and_the_cap_holds() {
     let (_parent, folder) = folder();
     let one = encode(key(0), &program("0")).unwrap().len() as u64;
-    let store = Store::open(&folder, 3 * one).unwrap();
+    let store = ProgramStore::open(&folder, 3 * one).unwrap();
     for number in 0..3 {
         store.put(key(number), &program(&number.to_string())).unwrap();
     }
@@ -75,7 +75,7 @@ fn what_was_not_used_for_longest_goes_first_and_the_cap_holds() {
 #[test]
 fn a_file_that_is_damaged_anywhere_is_found_and_removed() {
     let (_parent, folder) = folder();
-    let store = Store::open(&folder, LARGE).unwrap();
+    let store = ProgramStore::open(&folder, LARGE).unwrap();
     let path = store.path(key(1));
     store.put(key(1), &program("one")).unwrap();
     let whole = fs::read(&path).unwrap();
@@ -99,7 +99,7 @@ fn a_file_that_is_damaged_anywhere_is_found_and_removed() {
 #[test]
 fn a_program_under_anothers_name_is_not_taken_for_it() {
     let (_parent, folder) = folder();
-    let store = Store::open(&folder, LARGE).unwrap();
+    let store = ProgramStore::open(&folder, LARGE).unwrap();
     store.put(key(1), &program("one")).unwrap();
     fs::rename(store.path(key(1)), store.path(key(2))).unwrap();
     assert!(store.get(key(2)).is_err());
@@ -108,7 +108,7 @@ fn a_program_under_anothers_name_is_not_taken_for_it() {
 #[test]
 fn a_file_that_others_may_have_written_is_not_read() {
     let (_parent, folder) = folder();
-    let store = Store::open(&folder, LARGE).unwrap();
+    let store = ProgramStore::open(&folder, LARGE).unwrap();
     store.put(key(1), &program("one")).unwrap();
     fs::set_permissions(store.path(key(1)), Permissions::from_mode(0o666)).unwrap();
     assert!(store.get(key(1)).is_err());
@@ -121,24 +121,24 @@ fn a_file_that_others_may_have_written_is_not_read() {
 #[test]
 fn a_folder_that_others_may_enter_is_not_used() {
     let (parent, folder) = folder();
-    Store::open(&folder, LARGE).unwrap();
+    ProgramStore::open(&folder, LARGE).unwrap();
     for mode in [0o777, 0o770, 0o755] {
         fs::set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
-        assert!(matches!(Store::open(&folder, LARGE), Err(StoreError::Open { .. })), "{mode:o}");
+        assert!(matches!(ProgramStore::open(&folder, LARGE), Err(ProgramStoreError::Open { .. })), "{mode:o}");
     }
     let file = parent.path().join("file");
     fs::write(&file, "").unwrap();
-    assert!(matches!(Store::open(&file, LARGE), Err(StoreError::Io { .. })));
+    assert!(matches!(ProgramStore::open(&file, LARGE), Err(ProgramStoreError::Io { .. })));
     fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
     let link = parent.path().join("link");
     std::os::unix::fs::symlink(&folder, &link).unwrap();
-    assert!(matches!(Store::open(&link, LARGE), Err(StoreError::NoFolder { .. })));
+    assert!(matches!(ProgramStore::open(&link, LARGE), Err(ProgramStoreError::NoFolder { .. })));
 }
 
 #[test]
 fn remains_of_a_dead_worker_go_and_those_of_one_at_work_stay() {
     let (_parent, folder) = folder();
-    let store = Store::open(&folder, LARGE).unwrap();
+    let store = ProgramStore::open(&folder, LARGE).unwrap();
     let (old, new) = (folder.join("1-0.tmp"), folder.join("2-0.tmp"));
     fs::write(&new, "half a prog").unwrap();
     let long_ago = SystemTime::now() - 2 * REMAINS_KEPT;
@@ -151,7 +151,7 @@ fn remains_of_a_dead_worker_go_and_those_of_one_at_work_stay() {
 fn a_program_is_kept_while_another_worker_holds_the_folder() {
     let (_parent, folder) = folder();
     let one = encode(key(0), &program("0")).unwrap().len() as u64;
-    let store = Store::open(&folder, one).unwrap();
+    let store = ProgramStore::open(&folder, one).unwrap();
     let held = File::open(&folder).unwrap();
     held.lock().unwrap();
     store.put(key(0), &program("0")).unwrap();
@@ -165,13 +165,13 @@ fn a_program_is_kept_while_another_worker_holds_the_folder() {
 #[test]
 fn no_two_workers_write_to_one_temporary_file() {
     let (_parent, folder) = folder();
-    let [first, second] = [(); 2].map(|()| Store::open(&folder, LARGE).unwrap());
+    let [first, second] = [(); 2].map(|()| ProgramStore::open(&folder, LARGE).unwrap());
     assert_ne!(first.own, second.own, "not even two of one process number");
 }
 
 /// What each of many workers does to one folder.
 fn work(folder: &Path, bytes_max: u64) {
-    let store = Store::open(folder, bytes_max).unwrap();
+    let store = ProgramStore::open(folder, bytes_max).unwrap();
     for round in 0..200 {
         let number = round % 20;
         let text = number.to_string().repeat(500);
@@ -207,7 +207,7 @@ fn several_processes_share_a_folder() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
     // Each may have been the last to find the other at it.
-    Store::open(&folder, CAP_OF_CHILD).unwrap().put(key(0), &program("0")).unwrap();
+    ProgramStore::open(&folder, CAP_OF_CHILD).unwrap().put(key(0), &program("0")).unwrap();
     assert!(bytes_in(&folder) <= CAP_OF_CHILD);
     assert!(files(&folder).iter().all(|path| path.extension().unwrap() == EXTENSION), "nothing is left half written");
     assert!(!files(&folder).is_empty());

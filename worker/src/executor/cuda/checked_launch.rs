@@ -8,7 +8,7 @@ use gpufleet_schema::{FailureCode, Verdict};
 use super::{
     geometry::{Geometry, check_shared},
     module::{Function, Module, Param},
-    preparation::Preparation,
+    preparation::LaunchPreparation,
     stream::{StreamError, failed},
     together::Together,
 };
@@ -23,7 +23,7 @@ pub(super) struct CheckedLaunch<'a> {
 }
 
 pub(super) fn check_launch<'a>(
-    preparation: &Preparation<'_>,
+    preparation: &LaunchPreparation<'_>,
     module: &Module,
     launch: &'a LaunchPlan,
     index: usize,

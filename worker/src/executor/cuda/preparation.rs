@@ -18,12 +18,12 @@ use crate::ipc::FromExecutor;
 
 /// The preparation of one job.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Preparation<'a> {
+pub(super) struct LaunchPreparation<'a> {
     pub(super) common: &'a Common,
     pub(super) job: u64,
 }
 
-impl<'a> Preparation<'a> {
+impl<'a> LaunchPreparation<'a> {
     /// Must be called before every driver call that may wait for other jobs' kernels.
     pub(super) fn may_wait(&self) {
         self.common.waits.waits(self.job);

@@ -24,7 +24,7 @@ use super::{
     memory::{DeviceMemory, ReportError},
     module::{LoadError, Module},
     pinned::PinnedSegment,
-    preparation::Preparation,
+    preparation::LaunchPreparation,
     printing::Printing,
     program::Program,
     waits::Waits,
@@ -131,7 +131,7 @@ impl Stream {
     }
 
     fn attempt(&mut self, common: &Common, work: &Work, timings: &mut Timings) -> Result<(), StreamError> {
-        let preparation = Preparation { common, job: work.run.job };
+        let preparation = LaunchPreparation { common, job: work.run.job };
         common.waits.calls(preparation.job);
         preparation.pin(&work.segments);
         let loading = Instant::now();
@@ -162,7 +162,7 @@ impl Stream {
     /// Runs the loaded job. When it returns, none of the job's work is running any more.
     fn run_loaded<'a>(
         &mut self,
-        preparation: &Preparation<'a>,
+        preparation: &LaunchPreparation<'a>,
         work: &Work,
         module: &Module,
         memory: &mut Option<Allocation<'a>>,
@@ -210,7 +210,7 @@ impl Stream {
     /// Enqueues the whole job on the stream: copies in, launches, copies out, with an event between each.
     fn enqueue(
         &self,
-        preparation: &Preparation<'_>,
+        preparation: &LaunchPreparation<'_>,
         work: &Work,
         launches: &[CheckedLaunch<'_>],
         allocation: &Allocation<'_>,
@@ -239,7 +239,7 @@ impl Stream {
     /// `launched` counts the launches of the job.
     fn launch(
         &self,
-        preparation: &Preparation<'_>,
+        preparation: &LaunchPreparation<'_>,
         checked: &CheckedLaunch<'_>,
         allocation: &Allocation<'_>,
         launched: &mut u64,
@@ -287,7 +287,7 @@ impl Stream {
     }
 
     /// Records the next milestone, and waits for the previous one.
-    fn pass_milestone(&self, preparation: &Preparation<'_>, number: u64) -> Result<(), CudaError> {
+    fn pass_milestone(&self, preparation: &LaunchPreparation<'_>, number: u64) -> Result<(), CudaError> {
         let index = (number % 2) as usize;
         self.record(Some(&self.milestones[index]))?;
         if number > 1 {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    super::{Action, Demand, DemandTooLarge, DeviceId, Event, PoolGuarantee, PoolId, Scheduler, Ticket},
+    super::{Action, Change, Demand, DemandTooLarge, DeviceId, PoolGuarantee, PoolId, Scheduler, Ticket},
     NONE, demand, left, starts, waiting, with_pools,
 };
 
@@ -17,16 +17,16 @@ fn of(pool: u32, bytes: u64) -> Demand {
     Demand { pool: PoolId(pool), ..demand(bytes) }
 }
 
-fn arrived(ticket: u64, pool: u32, bytes: u64) -> Event {
-    Event::Arrived(Ticket(ticket), of(pool, bytes))
+fn arrived(ticket: u64, pool: u32, bytes: u64) -> Change {
+    Change::Arrived(Ticket(ticket), of(pool, bytes))
 }
 
-fn kept(pool: u32, bytes: u64) -> Event {
-    Event::Cached { device: DEVICE, pool: PoolId(pool), bytes }
+fn kept(pool: u32, bytes: u64) -> Change {
+    Change::Cached { device: DEVICE, pool: PoolId(pool), bytes }
 }
 
-fn available(bytes: u64) -> Event {
-    Event::Available { device: DEVICE, bytes }
+fn available(bytes: u64) -> Change {
+    Change::Available { device: DEVICE, bytes }
 }
 
 fn ask(pool: u32) -> Action {
@@ -85,9 +85,9 @@ fn an_executor_that_is_gone_keeps_nothing() {
     let mut scheduler = three_pools();
     scheduler.step(kept(1, 60));
     scheduler.step(arrived(1, 0, 50));
-    assert_eq!(starts(&scheduler.step(Event::ExecutorDown(DEVICE, PoolId(1)))), [1]);
+    assert_eq!(starts(&scheduler.step(Change::ExecutorDown(DEVICE, PoolId(1)))), [1]);
     scheduler.step(kept(1, 60));
-    scheduler.step(Event::ExecutorUp(DEVICE, PoolId(1)));
+    scheduler.step(Change::ExecutorUp(DEVICE, PoolId(1)));
     assert_eq!(starts(&scheduler.step(arrived(2, 0, 50))), [2], "a word of the dead counts for nothing");
 }
 
@@ -133,7 +133,7 @@ fn a_job_blocked_by_other_processes_blocks_no_pool_with_memory_of_its_own() {
         running.push_back(ticket);
     }
     // When the owners have had no work for a while, the device drains for it, and the driver decides.
-    [left(1), left(2), Event::Tick, Event::Tick].into_iter().for_each(|event| drop(scheduler.step(event)));
+    [left(1), left(2), Change::Tick, Change::Tick].into_iter().for_each(|change| drop(scheduler.step(change)));
     assert_eq!(starts(&scheduler.step(arrived(200, 0, 10))), NONE);
     let started: Vec<u64> = running.into_iter().flat_map(|ticket| starts(&scheduler.step(left(ticket)))).collect();
     assert_eq!(started, [3]);
@@ -146,7 +146,7 @@ fn a_job_that_waits_is_refused_when_the_device_turns_out_too_small_for_it() {
     assert_eq!(starts(&scheduler.step(arrived(2, 0, 95))), NONE);
     assert_eq!(starts(&scheduler.step(arrived(3, 0, 70))), NONE);
     let refused = DemandTooLarge { bytes: 95, device_bytes_max: 80 };
-    let smaller = Event::Device { device: DEVICE, slots: 8, bytes: 80 };
+    let smaller = Change::Device { device: DEVICE, slots: 8, bytes: 80 };
     assert_eq!(scheduler.step(smaller), [Action::Refuse(Ticket(2), refused)]);
     assert_eq!(starts(&scheduler.step(left(1))), [3]);
 }
@@ -155,11 +155,11 @@ fn a_job_that_waits_is_refused_when_the_device_turns_out_too_small_for_it() {
 fn what_waited_behind_jobs_that_are_refused_starts() {
     let mut scheduler = three_pools();
     let other = DeviceId(1);
-    scheduler.step(Event::Device { device: other, slots: 8, bytes: 200 });
+    scheduler.step(Change::Device { device: other, slots: 8, bytes: 200 });
     // More than a search looks past.
     (1..=50).for_each(|ticket| assert_eq!(starts(&scheduler.step(arrived(ticket, 0, 150))), NONE));
     assert_eq!(starts(&scheduler.step(arrived(51, 0, 10))), NONE);
-    let actions = scheduler.step(Event::DeviceGone(other));
+    let actions = scheduler.step(Change::DeviceGone(other));
     assert_eq!(starts(&actions), [51]);
     assert_eq!((actions.len(), waiting(&scheduler)), (51, 0));
 }
@@ -168,15 +168,15 @@ fn what_waited_behind_jobs_that_are_refused_starts() {
 fn whatever_executors_say_of_time_and_memory_the_books_stand() {
     let mut scheduler = three_pools();
     for pool in 0..2 {
-        scheduler.step(Event::Cached { device: DEVICE, pool: PoolId(pool), bytes: u64::MAX });
+        scheduler.step(Change::Cached { device: DEVICE, pool: PoolId(pool), bytes: u64::MAX });
     }
     scheduler.step(arrived(1, 2, 10));
     for pool in 0..2 {
-        scheduler.step(Event::Cached { device: DEVICE, pool: PoolId(pool), bytes: 0 });
+        scheduler.step(Change::Cached { device: DEVICE, pool: PoolId(pool), bytes: 0 });
     }
     for ticket in 1..10 {
         assert_eq!(scheduler.running(), 1, "job {ticket}");
-        scheduler.step(Event::Left { ticket: Ticket(ticket), used_us: u64::MAX });
+        scheduler.step(Change::Left { ticket: Ticket(ticket), used_us: u64::MAX });
         scheduler.step(arrived(ticket + 1, 2, 10));
     }
 }

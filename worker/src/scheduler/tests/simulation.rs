@@ -9,7 +9,7 @@ use gpufleet_schema::Priority;
 use proptest::prelude::*;
 
 use super::{
-    super::{Action, Allowed, Demand, DeviceId, Event, PoolGuarantee, PoolId, Scheduler, Ticket},
+    super::{Action, Allowed, Change, Demand, DeviceId, PoolGuarantee, PoolId, Scheduler, Ticket},
     with_pools,
 };
 
@@ -51,7 +51,7 @@ impl Endless {
             allowed: Allowed::ALL,
             returnable: true,
         };
-        let actions = self.scheduler.step(Event::Arrived(Ticket(ticket), demand));
+        let actions = self.scheduler.step(Change::Arrived(Ticket(ticket), demand));
         self.follow(actions);
     }
 
@@ -69,7 +69,7 @@ impl Endless {
         self.now = at;
         let (pool, length) = self.jobs[&ticket];
         self.used[pool as usize] += length;
-        let actions = self.scheduler.step(Event::Left { ticket: Ticket(ticket), used_us: length });
+        let actions = self.scheduler.step(Change::Left { ticket: Ticket(ticket), used_us: length });
         self.follow(actions);
         pool
     }
@@ -100,7 +100,7 @@ fn a_pool_whose_jobs_did_not_fit_makes_up_for_seconds_and_not_for_hours() {
 }
 
 #[test]
-fn a_pool_that_has_more_than_its_share_by_a_place_of_its_own_costs_the_others_no_weight() {
+fn a_pool_that_has_more_than_its_share_by_a_slot_of_its_own_costs_the_others_no_weight() {
     let owner = PoolGuarantee { weight: 1, memory_permille: 250 };
     let mut world =
         Endless::new(&[PoolGuarantee { weight: 30, ..EQUAL }, PoolGuarantee { weight: 10, ..EQUAL }, owner]);
@@ -229,7 +229,7 @@ impl World {
         let scheduler = with_pools(&POOLS, SLOTS, BYTES);
         let (demands, running, waiting, kept) = Default::default();
         let mut world = Self { scheduler, demands, running, waiting, kept };
-        world.step(Event::Device { device: DeviceId(1), slots: SLOTS, bytes: BYTES });
+        world.step(Change::Device { device: DeviceId(1), slots: SLOTS, bytes: BYTES });
         world.all_up();
         world
     }
@@ -242,12 +242,12 @@ impl World {
 
     fn up(&mut self, device: DeviceId, pool: PoolId) {
         self.kept.entry((device, pool)).or_insert(0);
-        self.step(Event::ExecutorUp(device, pool));
+        self.step(Change::ExecutorUp(device, pool));
     }
 
     fn down(&mut self, device: DeviceId, pool: PoolId) {
         self.kept.remove(&(device, pool));
-        self.step(Event::ExecutorDown(device, pool));
+        self.step(Change::ExecutorDown(device, pool));
     }
 
     /// The job's memory stays with its executor, which says so before the job leaves.
@@ -257,13 +257,13 @@ impl World {
         if let Some(kept) = self.kept.get_mut(&(device, pool)) {
             *kept += bytes;
             let bytes = *kept;
-            self.step(Event::Cached { device, pool, bytes });
+            self.step(Change::Cached { device, pool, bytes });
         }
-        self.step(Event::Left { ticket, used_us });
+        self.step(Change::Left { ticket, used_us });
     }
 
-    fn step(&mut self, event: Event) {
-        for action in self.scheduler.step(event) {
+    fn step(&mut self, change: Change) {
+        for action in self.scheduler.step(change) {
             match action {
                 Action::Start(ticket, device) => {
                     assert!(self.waiting.remove(&ticket), "{ticket:?} started twice or never arrived");
@@ -274,7 +274,7 @@ impl World {
                 }
                 Action::ReleaseCache(device, pool) => {
                     *self.kept.get_mut(&(device, pool)).expect("only executors that are up are asked") = 0;
-                    self.step(Event::Cached { device, pool, bytes: 0 });
+                    self.step(Change::Cached { device, pool, bytes: 0 });
                 }
                 other => panic!("unexpected {other:?}"),
             }
@@ -296,7 +296,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn no_budget_is_exceeded_and_everything_runs_in_the_end(steps in prop::collection::vec(any_step(), 1..300)) {
+    fn no_device_is_overcommitted_and_everything_runs_in_the_end(steps in prop::collection::vec(any_step(), 1..300)) {
         let mut world = World::new();
         for step in steps {
             match step {
@@ -304,7 +304,7 @@ proptest! {
                     let ticket = Ticket(world.demands.len() as u64);
                     world.demands.push(demand);
                     world.waiting.insert(ticket);
-                    world.step(Event::Arrived(ticket, demand));
+                    world.step(Change::Arrived(ticket, demand));
                 }
                 Step::Leave(index, used_us) if !world.running.is_empty() => {
                     world.leave(index.index(world.running.len()), used_us);
@@ -312,7 +312,7 @@ proptest! {
                 Step::Leave(..) => {}
                 Step::Down(device, pool) => world.down(DeviceId(device), PoolId(pool)),
                 Step::Up(device, pool) => world.up(DeviceId(device), PoolId(pool)),
-                Step::Tick => world.step(Event::Tick),
+                Step::Tick => world.step(Change::Tick),
             }
         }
         world.all_up();
@@ -321,7 +321,7 @@ proptest! {
         while ticks < 2 || !world.running.is_empty() {
             ticks = if world.running.is_empty() { ticks + 1 } else { 0 };
             match world.running.len() {
-                0 => world.step(Event::Tick),
+                0 => world.step(Change::Tick),
                 running => world.leave(running - 1, 1),
             }
         }

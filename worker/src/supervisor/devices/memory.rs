@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     executor::{Executor, MemoryReport},
-    scheduler::{DeviceId, Event, PoolId},
+    scheduler::{Change, DeviceId, PoolId},
     shared_state::{Locked, SharedState},
     supervisor::handle::DispatcherHandle,
 };
@@ -46,7 +46,7 @@ impl DeviceMemory {
         pools: usize,
         dispatcher: Arc<DispatcherHandle>,
     ) -> Arc<Self> {
-        dispatcher.tell_devices(Event::Device { device, slots, bytes: total });
+        dispatcher.tell_devices(Change::Device { device, slots, bytes: total });
         let (heaps, said) = (OnceLock::new(), SharedState::default());
         Arc::new(Self { device, slots, total, pools: pools as u64, heaps, dispatcher, said })
     }
@@ -57,7 +57,11 @@ impl DeviceMemory {
         if self.heaps.set(bytes.saturating_mul(self.pools)).is_ok() {
             // The next report updates the available memory.
             said.available = None;
-            self.dispatcher.tell_devices(Event::Device { device: self.device, slots: self.slots, bytes: self.bytes() });
+            self.dispatcher.tell_devices(Change::Device {
+                device: self.device,
+                slots: self.slots,
+                bytes: self.bytes(),
+            });
         }
     }
 
@@ -92,11 +96,11 @@ impl DeviceMemory {
         let mut said = self.said();
         said.held.insert(pid, report.held);
         if let Some(pool) = pool {
-            self.dispatcher.tell_devices(Event::Cached { device, pool, bytes: report.cached });
+            self.dispatcher.tell_devices(Change::Cached { device, pool, bytes: report.cached });
         }
         let bytes = room(&said.held, report.free, self.reserved()).min(self.bytes());
         if said.available.replace(bytes) != Some(bytes) {
-            self.dispatcher.tell_devices(Event::Available { device, bytes });
+            self.dispatcher.tell_devices(Change::Available { device, bytes });
         }
     }
 
@@ -147,12 +151,12 @@ mod tests {
             told.push(event);
         }
         let expected = [
-            Event::Device { device, slots: 4, bytes: 17 * GIB },
-            Event::Device { device, slots: 4, bytes: 16 * GIB },
-            Event::Cached { device, pool, bytes: 0 },
-            Event::Available { device, bytes: 8 * GIB },
-            Event::Available { device, bytes: 7 * GIB },
-            Event::Cached { device, pool, bytes: 2 },
+            Change::Device { device, slots: 4, bytes: 17 * GIB },
+            Change::Device { device, slots: 4, bytes: 16 * GIB },
+            Change::Cached { device, pool, bytes: 0 },
+            Change::Available { device, bytes: 8 * GIB },
+            Change::Available { device, bytes: 7 * GIB },
+            Change::Cached { device, pool, bytes: 2 },
         ];
         assert_eq!(told, expected, "an executor's memory is available for jobs");
     }

@@ -12,7 +12,7 @@ use super::{memory::DeviceMemory, probe, spare::Spare};
 use crate::{
     executor::{Executor, ExecutorOptions, Loss, LostCause},
     metrics::Metrics,
-    scheduler::{DeviceId, Event, PoolId},
+    scheduler::{Change, DeviceId, PoolId},
     supervisor::handle::DispatcherHandle,
 };
 
@@ -53,7 +53,7 @@ impl Home {
         });
         if is_first {
             error!(device = self.options.device, reason, "device out of service");
-            self.dispatcher.tell_devices(Event::DeviceGone(self.device()));
+            self.dispatcher.tell_devices(Change::DeviceGone(self.device()));
             self.spare.iter().for_each(|spare| spare.retire());
         }
     }
@@ -79,7 +79,7 @@ impl Restarter {
         let mut executor = Arc::new(first);
         loop {
             self.current.send_replace(Some(Arc::clone(&executor)));
-            home.dispatcher.tell_devices(Event::ExecutorUp(device, self.pool));
+            home.dispatcher.tell_devices(Change::ExecutorUp(device, self.pool));
             home.memory.listen_to(&executor, Some(self.pool));
             let loss = tokio::select! {
                 loss = executor.lost() => loss,
@@ -90,7 +90,7 @@ impl Restarter {
                 () = self.look_after_memory(&executor) => unreachable!("the loop has no end"),
             };
             let lost = Instant::now();
-            home.dispatcher.tell_devices(Event::ExecutorDown(device, self.pool));
+            home.dispatcher.tell_devices(Change::ExecutorDown(device, self.pool));
             home.memory.forget(&executor);
             self.current.send_replace(None);
             if loss.cause == LostCause::Stopped {

@@ -1,4 +1,4 @@
-//! What the dispatcher wants done.
+//! What the dispatcher wants done: the outputs of a step.
 
 use gpufleet_schema::{AttemptState, Failure};
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(crate) enum Output {
+pub(crate) enum Effect {
     /// Decode the message and prepare its jobs. The answer is [`super::Input::Decoded`], or that it is unreadable.
     Decode(MessageNo),
     /// Run the job. Its pool's executor may cache `cache_bytes_max` bytes meanwhile.

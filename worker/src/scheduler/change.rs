@@ -6,7 +6,7 @@ use super::{Demand, DeviceId, PoolId, Ticket};
 
 /// An input of the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum Change {
     Arrived(Ticket, Demand),
     /// A started job ended after this much device time, or its caller cancelled a waiting one.
     Left {
