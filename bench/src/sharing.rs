@@ -1,7 +1,7 @@
-//! `gpufleet-bench sharing`: what pools and workers get of each other's time, with jobs that sleep on the device.
+//! `gpufleet-bench sharing`: how pools and workers share devices, with jobs that sleep on the device.
 //!
-//! Sleeping jobs leave the processor to broker, client and supervisor, so that the figures are about who is given which place and when, on a
-//! machine with few cores too.
+//! Sleeping jobs leave the CPU to broker, client and supervisor, so the figures show which job gets which slot and when, also on a machine
+//! with few cores.
 
 mod flow;
 mod guarantee;

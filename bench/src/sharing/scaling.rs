@@ -17,7 +17,7 @@ use crate::sleepers::Sleeper;
 /// Long enough that the way to the worker is no matter for two cores that all share.
 const JOB_MS: u64 = 50;
 /// As a worker has by default.
-const PLACES: u64 = 4;
+const SLOTS: u64 = 4;
 const WORKERS: [u32; 3] = [1, 2, 4];
 /// What a run may take beyond the seconds that were asked for, where workers get in each other's way.
 const RUN_SLACK: Duration = Duration::from_secs(180);
@@ -42,10 +42,10 @@ pub async fn measure(services: &Arc<Services>, options: &Options) -> anyhow::Res
 
 async fn rounds(fleet: &LocalFleet, workers: u32, options: &Options) -> anyhow::Result<Vec<f64>> {
     let client = Client::connect(&fleet.endpoints().amqp_url).await.context("connect to the fleet")?;
-    let jobs = options.seconds * 1000 / JOB_MS * PLACES * u64::from(workers);
-    // Every place once, with what is loaded for the first time.
+    let jobs = options.seconds * 1000 / JOB_MS * SLOTS * u64::from(workers);
+    // Every slot once, because the first job loads the program.
     let deadline = Duration::from_secs(options.seconds) + RUN_SLACK;
-    run(&client, 2 * PLACES * u64::from(workers), deadline).await?;
+    run(&client, 2 * SLOTS * u64::from(workers), deadline).await?;
     let mut rates = Vec::new();
     for _ in 0..options.repeat {
         rates.push(run(&client, jobs, deadline).await?);

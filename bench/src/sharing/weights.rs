@@ -55,7 +55,7 @@ pub async fn measure(services: &Arc<Services>, options: &Options) -> anyhow::Res
         Ok(vec![
             Line::of("weights 3 : 1, device seconds", ": 1", &ratios).aim("3 within 5 %"),
             Line::of("the same in jobs (9 ms against 14 ms)", ": 1", &job_ratios),
-            Line::of("places busy at once", "", &busy),
+            Line::of("slots busy at once", "", &busy),
         ])
     })
     .await
