@@ -15,7 +15,12 @@ use gpufleet_transport::{Message, Properties, PublishError};
 use tokio::sync::oneshot;
 use tracing::debug;
 
-use super::{Supervisor, envelope::Envelope, outbox::unix_seconds};
+use super::{
+    Supervisor,
+    clock::Received,
+    envelope::Envelope,
+    outbox::{trace_reply, unix_seconds},
+};
 use crate::shared_state::SharedState;
 
 /// A larger reply has a message of its own.
@@ -35,6 +40,8 @@ pub(super) struct GatheredReplies(SharedState<HashMap<Recipient, Vec<Gathered>>>
 #[derive(Debug)]
 struct Gathered {
     reply: Vec<u8>,
+    /// When its task was received.
+    received: Received,
     /// Told whether the message that has the reply is confirmed.
     confirmed: oneshot::Sender<bool>,
 }
@@ -48,12 +55,12 @@ struct Turn<'a> {
 
 impl GatheredReplies {
     /// Begins a turn, or lets the reply wait for the end of the current one.
-    fn join(&self, recipient: &Recipient, reply: &[u8]) -> Option<oneshot::Receiver<bool>> {
+    fn join(&self, recipient: &Recipient, reply: &[u8], received: Received) -> Option<oneshot::Receiver<bool>> {
         let mut gathered = self.0.lock();
         match gathered.get_mut(recipient) {
             Some(replies) => {
                 let (confirmed, outcome) = oneshot::channel();
-                replies.push(Gathered { reply: reply.to_vec(), confirmed });
+                replies.push(Gathered { reply: reply.to_vec(), received, confirmed });
                 Some(outcome)
             }
             None => {
@@ -96,7 +103,7 @@ impl Supervisor {
         if reply.len() > GATHERED_BYTES_MAX {
             return self.publish_encoded_reply(envelope, *encoding, client, reply).await;
         }
-        if let Some(confirmed) = self.gathered_replies.join(&recipient, &reply) {
+        if let Some(confirmed) = self.gathered_replies.join(&recipient, &reply, envelope.received) {
             // An error means that the turn ended early.
             return match confirmed.await.unwrap_or(false) {
                 true => Ok(()),
@@ -120,6 +127,7 @@ impl Supervisor {
         let mut turn = Turn { replies: &self.gathered_replies, recipient: &recipient, has_ended: false };
         let mut next = first;
         while !next.is_empty() {
+            next.iter().for_each(|gathered| trace_reply(gathered.received));
             let published = self.broker.publish(list(&recipient, &next)).await;
             if let Err(error) = &published {
                 debug!(client = %recipient.0, %error, "list of replies not confirmed, publishing each alone");

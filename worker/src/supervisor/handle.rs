@@ -1,6 +1,6 @@
 //! How the tasks of a worker reach the dispatcher.
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Instant};
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, thread, time::Instant};
 
 use futures::FutureExt as _;
 use gpufleet_schema::{MessageId, WorkerName};
@@ -74,11 +74,7 @@ impl DispatcherHandle {
 
     /// Runs work in a task of its own. A panic there costs only its message: the shell gets `fallback`.
     pub(super) fn spawn(self: &Arc<Self>, fallback: Mail, work: impl Future<Output = Mail> + Send + 'static) {
-        let handle = Arc::clone(self);
-        tokio::spawn(async move {
-            let outcome = AssertUnwindSafe(work).catch_unwind().await;
-            handle.send(outcome.unwrap_or(fallback));
-        });
+        tokio::spawn(Arc::clone(self).deliver(fallback, AssertUnwindSafe(work).catch_unwind()));
     }
 
     /// The same for brief work: begins it at once, and lets a task end it only if it has to wait. A small job is over before a task
@@ -92,8 +88,7 @@ impl DispatcherHandle {
         match (&mut work).now_or_never() {
             Some(outcome) => Some(outcome.unwrap_or(fallback)),
             None => {
-                let handle = Arc::clone(self);
-                tokio::spawn(async move { handle.send(work.await.unwrap_or(fallback)) });
+                tokio::spawn(Arc::clone(self).deliver(fallback, work));
                 None
             }
         }
@@ -106,13 +101,12 @@ impl DispatcherHandle {
         fallback: Mail,
         work: impl Future<Output = Mail> + Send + 'static,
     ) {
-        let handle = Arc::clone(self);
-        tokio::spawn(async move {
-            let outcome = cancel.run_until_cancelled(AssertUnwindSafe(work).catch_unwind()).await;
-            if let Some(outcome) = outcome {
-                handle.send(outcome.unwrap_or(fallback));
-            }
-        });
+        let delivered = Arc::clone(self).deliver(fallback, AssertUnwindSafe(work).catch_unwind());
+        tokio::spawn(async move { cancel.run_until_cancelled(delivered).await });
+    }
+
+    async fn deliver(self: Arc<Self>, fallback: Mail, work: impl Future<Output = thread::Result<Mail>>) {
+        self.send(work.await.unwrap_or(fallback));
     }
 
     /// Something happened to a device, its memory or an executor.
