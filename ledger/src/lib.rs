@@ -24,7 +24,7 @@ mod tx;
 pub use database::{DatabaseUrl, InvalidDatabaseUrl};
 pub use error::LedgerError;
 pub use model::{
-    AttemptRow, DeviceRow, FailureRow, HistoryFilter, JobDetail, JobRow, Page, PageKey, PrefixMatch, StateCount,
-    WorkerFilter, WorkerRow,
+    AttemptRow, DeviceRow, FailureRow, HistoryFilter, JobDetail, JobRow, OutputRow, Page, PageKey, PrefixMatch,
+    StateCount, WorkerFilter, WorkerRow,
 };
 pub use queries::Ledger;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::{AttemptState, JobId, JobState, PoolUse, PrintfOutput, Timings};
+use gpufleet_schema::{AttemptState, BlobDigest, Dtype, JobId, JobState, PoolUse, PrintfOutput, Timings};
 use serde::Serialize;
 
 /// Which jobs to list, newest first. An empty filter lists all.
@@ -90,11 +90,13 @@ pub struct JobRow {
     pub total_us: Option<u64>,
 }
 
-/// A job with all its attempts, the first one first.
+/// A job with all its attempts, the first one first, and its kept outputs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobDetail {
     pub job: JobRow,
     pub attempts: Vec<AttemptRow>,
+    /// The outputs that it keeps or has kept.
+    pub outputs: Vec<OutputRow>,
 }
 
 /// One attempt at a job.
@@ -120,6 +122,20 @@ pub struct AttemptRow {
     pub timings: Option<Timings>,
     /// Output of the kernels' `printf`; none if they printed nothing. Known once the attempt has ended.
     pub printf_output: Option<PrintfOutput>,
+}
+
+/// A kept output of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OutputRow {
+    pub name: String,
+    pub dtype: Dtype,
+    /// Extents, slowest dimension first.
+    pub shape: Vec<u64>,
+    /// The blob that has the bytes; none if the ledger has or had them.
+    pub digest: Option<BlobDigest>,
+    /// Until when the output can be fetched.
+    pub expires_at: DateTime<Utc>,
+    pub is_expired: bool,
 }
 
 /// Why an attempt did not succeed. Verdict and code are words of `schema::Verdict` and `schema::FailureCode`.

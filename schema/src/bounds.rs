@@ -8,6 +8,11 @@ pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 pub const BLOB_BYTES_MIN: u64 = 1 << 20;
 /// All blobs of one job, inputs and outputs, which the worker holds in memory while it has the job.
 pub const BLOBS_BYTES_MAX: u64 = 1 << 30;
+/// The kept outputs of one job that the ledger itself holds. Together they are small enough for an event; larger ones are
+/// blobs.
+pub const KEPT_INLINE_BYTES_MAX: u64 = 64 << 10;
+/// A year.
+pub const KEEP_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
 /// AMQP headers must fit one frame of 128 KiB together with everything else in it; texts echoed there stay far below.
 pub const HEADER_TEXT_BYTES_MAX: usize = 1024;
 /// Names of pools, clients and workers: part of queue names, which AMQP limits to 255 bytes.

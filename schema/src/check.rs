@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use crate::{
     Buffer, Data, Dtype, Output, OutputData, Program, Size, Task,
     bounds::{
-        ARGS_MAX, BLOBS_BYTES_MAX, BUFFER_BYTES_MAX, BUFFERS_MAX, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX, LABELS_MAX,
-        LAUNCHES_MAX, PROGRAM_BYTES_MAX, TEXT_BYTES_MAX,
+        ARGS_MAX, BLOBS_BYTES_MAX, BUFFER_BYTES_MAX, BUFFERS_MAX, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX, KEEP_MS_MAX,
+        LABELS_MAX, LAUNCHES_MAX, PROGRAM_BYTES_MAX, TEXT_BYTES_MAX,
     },
     task::elements,
 };
@@ -36,6 +36,7 @@ impl Task<'_> {
         self.check_signature()?;
         self.check_buffers()?;
         self.check_launches()?;
+        self.check_keep()?;
         self.check_outputs()
     }
 
@@ -48,6 +49,12 @@ impl Task<'_> {
     pub fn blob_bytes(&self) -> u64 {
         let blobs = self.buffers.iter().filter(|buffer| matches!(buffer.data, Data::Blob(_)));
         blobs.filter_map(Buffer::bytes).fold(0, u64::saturating_add)
+    }
+
+    /// The bytes of all outputs, according to their shapes. Unknown buffers and sizes that overflow don't count.
+    pub fn output_bytes(&self) -> u64 {
+        let outputs = self.outputs.iter().filter_map(|name| self.buffer(name)?.bytes());
+        outputs.fold(0, u64::saturating_add)
     }
 
     /// The bytes of all buffers on the device; `None` if the sum overflows.
@@ -83,6 +90,16 @@ impl Task<'_> {
             check_text(&format!("labels.{key}"), value)?;
         }
         Ok(())
+    }
+
+    fn check_keep(&self) -> Result<(), Invalid> {
+        match self.keep_ms {
+            Some(0) => invalid("keep_ms", "0; leave it out to keep no outputs"),
+            Some(ms) if ms > KEEP_MS_MAX => {
+                invalid("keep_ms", format!("{ms}; the maximum is {KEEP_MS_MAX} (366 days)"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_program(&self) -> Result<(), Invalid> {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptState, Failure, JobId, PoolName, PrintfOutput, Priority, Program, RanOn, Task, Timings, WorkerName,
+    AttemptState, Failure, JobId, KeptOutputs, PoolName, PrintfOutput, Priority, Program, RanOn, Task, Timings,
+    WorkerName,
     text::{recordable, recordable_labels},
 };
 
@@ -99,6 +100,9 @@ pub struct AttemptFinished {
     /// Output of the kernels' `printf`; absent if there is none. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub printf_output: Option<PrintfOutput>,
+    /// The outputs that the task asks to keep; only of an attempt that succeeded. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Box<KeptOutputs>>,
 }
 
 /// A worker's heartbeat, sent at start, at intervals and at stop.

@@ -15,6 +15,7 @@ pub mod explanation;
 pub mod id;
 #[cfg(feature = "json-schema")]
 pub mod json_schema;
+pub mod kept;
 pub mod launch;
 pub mod limits;
 pub mod number;
@@ -39,6 +40,7 @@ pub use encoding::{Batch, DecodeError, Encoding};
 pub use event::{AttemptFinished, DeviceSeen, Event, JobInfo, PoolUse, Started, Submitted, UtilizationBy, WorkerSeen};
 pub use explanation::Explanation;
 pub use id::{ClientName, JobId, MessageId, PoolName, WorkerName};
+pub use kept::{KeptData, KeptOutput, KeptOutputs};
 pub use launch::{Arg, Block, Grid, Launch};
 pub use limits::{Limits, Requires};
 pub use number::Number;

@@ -58,6 +58,10 @@ pub struct Task<'a> {
     pub outputs: Vec<String>,
     #[serde(default, skip_serializing_if = "LargeOutputs::is_default")]
     pub large_outputs: LargeOutputs,
+    /// For how long the outputs can be fetched after the job has succeeded, in milliseconds. The ledger keeps them, or
+    /// names the blobs that have them ([`KeptOutputs`](crate::KeptOutputs)). Absent if only the reply has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_ms: Option<u64>,
     #[serde(default)]
     pub limits: Limits,
     #[serde(default)]
@@ -158,6 +162,7 @@ impl<'a> Task<'a> {
             launches: Vec::new(),
             outputs: Vec::new(),
             large_outputs: LargeOutputs::default(),
+            keep_ms: None,
             limits: Limits::default(),
             requires: Requires::default(),
             reply: None,
@@ -198,6 +203,7 @@ impl<'a> Task<'a> {
             launches: self.launches.clone(),
             outputs: self.outputs.clone(),
             large_outputs: self.large_outputs,
+            keep_ms: self.keep_ms,
             limits: self.limits.clone(),
             requires: self.requires.clone(),
             reply: self.reply.clone(),
@@ -219,6 +225,7 @@ impl<'a> Task<'a> {
             launches: self.launches,
             outputs: self.outputs,
             large_outputs: self.large_outputs,
+            keep_ms: self.keep_ms,
             limits: self.limits,
             requires: self.requires,
             reply: self.reply,

@@ -9,9 +9,10 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use gpufleet_schema::{
     Announcement, Arg, AttemptFinished, AttemptState, Batch, BlobDigest, Block, Buffer, Command, Data, DeviceClass,
-    DeviceSeen, Dtype, Encoding, Event, Failure, FailureCode, Grid, Inline, JobId, JobInfo, LargeOutputs, Launch,
-    Limits, Number, Order, Output, OutputData, PoolUse, PrintfOutput, Priority, Program, RanOn, Reply, Requires,
-    Selection, SigningKey, Started, Submitted, Task, Timings, UtilizationBy, Verdict, WorkerSeen, encoding,
+    DeviceSeen, Dtype, Encoding, Event, Failure, FailureCode, Grid, Inline, JobId, JobInfo, KeptData, KeptOutput,
+    KeptOutputs, LargeOutputs, Launch, Limits, Number, Order, Output, OutputData, PoolUse, PrintfOutput, Priority,
+    Program, RanOn, Reply, Requires, Selection, SigningKey, Started, Submitted, Task, Timings, UtilizationBy, Verdict,
+    WorkerSeen, encoding,
 };
 
 fn id(last: u8) -> JobId {
@@ -142,6 +143,11 @@ fn blob_task() -> Task<'static> {
         large_outputs: LargeOutputs::Blob,
         ..Task::new(Program::Catalog("saxpy".into()))
     }
+}
+
+/// A task whose outputs are kept for a day.
+fn kept_task() -> Task<'static> {
+    Task { keep_ms: Some(86_400_000), ..catalog_task() }
 }
 
 fn ran_on() -> RanOn {
@@ -275,6 +281,7 @@ fn events() -> Vec<Event> {
             timings: succeeded().timings,
             job: None,
             printf_output: None,
+            kept: None,
         }),
         Event::WorkerSeen(WorkerSeen {
             worker: "w1".parse().unwrap(),
@@ -393,6 +400,23 @@ fn events_started_ms() -> Vec<Event> {
     events
 }
 
+/// Events of a worker that reports the kept outputs of a job.
+fn events_kept() -> Vec<Event> {
+    let mut events = events_started_ms();
+    for event in &mut events {
+        if let Event::AttemptFinished(finished) = event {
+            let output =
+                |name: &str, data| KeptOutput { name: name.into(), dtype: Dtype::F32, shape: vec![1, 3], data };
+            let blob = KeptData::Blob(BlobDigest::of(&little_endian([1.0, 2.0, 3.0])));
+            let inline = KeptData::Inline(little_endian([0.5, -0.5, 0.0]));
+            let outputs = vec![output("y", inline), output("x", blob)];
+            (finished.state, finished.failure) = (AttemptState::Succeeded, None);
+            finished.kept = Some(Box::new(KeptOutputs { expires_ms: 1_720_086_400_130, outputs }));
+        }
+    }
+    events
+}
+
 fn check_tasks(name: &str, tasks: &Batch<Task<'static>>) {
     for (encoding, extension) in [(Encoding::Json, "json"), (Encoding::MessagePack, "msgpack")] {
         let body = golden(name, extension, || match encoding {
@@ -425,6 +449,7 @@ fn golden_tasks_of_version_1_decode_to_their_values() {
     check_tasks("task-ptx", &Batch::One(ptx_task()));
     check_tasks("task-signed", &Batch::One(signed_task()));
     check_tasks("task-blob", &Batch::One(blob_task()));
+    check_tasks("task-keep", &Batch::One(kept_task()));
     check_tasks("task-launches", &Batch::One(launches_task()));
     check_tasks("task-list", &Batch::Many(vec![catalog_task(), ptx_task()]));
 }
@@ -480,6 +505,7 @@ fn golden_events_of_version_1_decode_to_their_values() {
         ("events-devices", events_devices()),
         ("events-printf", events_printf()),
         ("events-started-ms", events_started_ms()),
+        ("events-kept", events_kept()),
     ] {
         let body = golden(name, "msgpack", || encoding::encode_events(&events).unwrap());
         assert_eq!(encoding::decode_events(&body).unwrap(), events, "{name}");

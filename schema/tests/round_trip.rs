@@ -119,12 +119,18 @@ fn task() -> impl Strategy<Value = Task<'static>> {
     let texts = (option::of(text()), vec((text(), text()), 0..3), option::of("[a-z]{1,8}"), option::of(any::<i64>()));
     let body = (program(), vec((text(), number()), 0..3), vec(buffer(), 0..3), vec(launch(), 0..3), vec(text(), 0..3));
     let signature = option::of((text(), text()).prop_map(|(key, value)| Signature { key, value }));
-    let rest = (limits(), requires(), signature, select(vec![LargeOutputs::Inline, LargeOutputs::Blob]));
+    let rest = (
+        limits(),
+        requires(),
+        signature,
+        select(vec![LargeOutputs::Inline, LargeOutputs::Blob]),
+        option::of(any::<u64>()),
+    );
     (texts, body, rest).prop_map(
         |(
             (name, labels, reply, submitted_ms),
             (program, arguments, buffers, launches, outputs),
-            (limits, requires, signature, large_outputs),
+            (limits, requires, signature, large_outputs, keep_ms),
         )| {
             Task {
                 version: 1,
@@ -138,6 +144,7 @@ fn task() -> impl Strategy<Value = Task<'static>> {
                 launches,
                 outputs,
                 large_outputs,
+                keep_ms,
                 limits,
                 requires,
                 reply: reply.map(|name| name.parse().unwrap()),

@@ -15,6 +15,7 @@ mod connection;
 mod dead;
 mod environment;
 mod exit;
+mod fetch;
 mod files;
 mod history;
 mod json;
@@ -32,6 +33,7 @@ mod show;
 mod spec;
 mod submit;
 mod table;
+mod wait;
 mod waiting;
 mod workers;
 
@@ -73,6 +75,8 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
         Command::History(options) => block_on(history::run(&options)),
         Command::Show(options) => block_on(show::run(&options)),
         Command::Logs(options) => block_on(logs::run(&options)),
+        Command::Wait(options) => block_on(wait::run(&options)),
+        Command::Fetch(options) => block_on(fetch::run(&options)),
         Command::Local(options) => block_on(local::run(&options)),
         Command::Cancel(options) => block_on(cancel::run(&options)),
         Command::Dead(options) => block_on(dead::run(&options)),

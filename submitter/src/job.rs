@@ -339,6 +339,14 @@ impl Job {
         self
     }
 
+    /// Keeps the outputs for this long after the job has succeeded, in whole milliseconds: small ones in the ledger, others in
+    /// the workers' blob store. `gpufleet fetch` reads them. A time of zero keeps nothing, which is the default.
+    #[must_use]
+    pub fn keep(mut self, time: Duration) -> Self {
+        self.task.keep_ms = Some(milliseconds(time)).filter(|ms| *ms > 0);
+        self
+    }
+
     /// How many executors the job may lose. The loss that reaches this number dead-letters the job.
     #[must_use]
     pub fn attempts_max(mut self, attempts: u32) -> Self {

@@ -23,6 +23,7 @@ mod executor_lost;
 mod foreign_producer;
 mod half_open;
 mod hostile_messages;
+mod kept_results;
 mod launches;
 mod limits;
 mod local_fleet;

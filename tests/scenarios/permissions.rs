@@ -235,6 +235,7 @@ async fn a_forged_outcome_is_dead_lettered_and_the_true_one_recorded() {
         timings: Timings::default(),
         job: None,
         printf_output: None,
+        kept: None,
     });
     let bert = confined.broker("bert").await;
     forbidden(bert.publish(events(EVENTS_WORKER, std::slice::from_ref(&forged))).await);

@@ -7,7 +7,7 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
-    Ledger, ask,
+    Ledger, ask, outputs,
     record::{AttemptRecord, JobRecord},
 };
 use crate::{AttemptRow, JobDetail, JobRow, LedgerError, PrefixMatch, job_time::id_at};
@@ -20,12 +20,14 @@ impl Ledger {
     pub async fn job(&self, job_id: JobId) -> Result<Option<JobDetail>, LedgerError> {
         let mut lease = self.connection.lease().await?;
         let job = ask("reading a job", read_job(lease.connection(), job_id)).await?;
-        let attempts = match &job {
-            Some(_) => ask("reading a job's attempts", read_attempts(lease.connection(), job_id)).await?,
-            None => Vec::new(),
+        let Some(job) = job else {
+            lease.keep();
+            return Ok(None);
         };
+        let attempts = ask("reading a job's attempts", read_attempts(lease.connection(), job_id)).await?;
+        let outputs = ask("reading a job's outputs", outputs::read(lease.connection(), job_id)).await?;
         lease.keep();
-        Ok(job.map(|job| JobDetail { job, attempts }))
+        Ok(Some(JobDetail { job, attempts, outputs }))
     }
 
     /// The job whose id begins with this prefix, with or without hyphens. A text that can't begin an id matches none.

@@ -16,6 +16,7 @@ mod connection;
 mod fleet;
 mod history;
 mod job;
+mod outputs;
 mod record;
 
 use connection::SharedConnection;

@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, DeviceSeen, Failure, JobInfo, JobState, PrintfOutput, RanOn, Started, Timings,
-    UtilizationBy, WorkerName, WorkerSeen,
+    AttemptFinished, AttemptState, DeviceSeen, Dtype, Failure, JobInfo, JobState, KeptData, KeptOutput, KeptOutputs,
+    PrintfOutput, RanOn, Started, Timings, UtilizationBy, WorkerName, WorkerSeen,
     text::{recordable, recordable_labels},
 };
 
@@ -82,6 +82,19 @@ pub(super) struct End {
     pub(super) output_bytes: i64,
     pub(super) printed: Option<Printed>,
     pub(super) timings: Spans,
+    /// The outputs that its job keeps, in order.
+    pub(super) kept: Vec<KeptRow>,
+}
+
+/// A kept output: the digest of its blob, or its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KeptRow {
+    pub(super) name: String,
+    pub(super) dtype: Dtype,
+    pub(super) shape: Vec<i64>,
+    pub(super) digest: Option<String>,
+    pub(super) data: Option<Vec<u8>>,
+    pub(super) expires_at: DateTime<Utc>,
 }
 
 /// The output of an attempt's kernels.
@@ -206,6 +219,7 @@ impl End {
             output_bytes: big("output_bytes", event.output_bytes)?,
             printed: event.printf_output.as_ref().and_then(Printed::of),
             timings: Spans::of(&event.timings)?,
+            kept: event.kept.as_deref().map(KeptRow::all).transpose()?.unwrap_or_default(),
         })
     }
 
@@ -221,6 +235,22 @@ impl Printed {
     fn of(output: &PrintfOutput) -> Option<Self> {
         let PrintfOutput { text, dropped_bytes } = output.recordable()?;
         Some(Self { text, dropped_bytes: i64::try_from(dropped_bytes).unwrap_or(i64::MAX) })
+    }
+}
+
+impl KeptRow {
+    fn all(kept: &KeptOutputs) -> Result<Vec<Self>, Unrecordable> {
+        let expires_at = time("kept.expires_ms", kept.expires_ms)?;
+        kept.outputs.iter().map(|output| Self::of(output, expires_at)).collect()
+    }
+
+    fn of(output: &KeptOutput, expires_at: DateTime<Utc>) -> Result<Self, Unrecordable> {
+        let (digest, data) = match &output.data {
+            KeptData::Blob(digest) => (Some(digest.to_string()), None),
+            KeptData::Inline(bytes) => (None, Some(bytes.clone())),
+        };
+        let shape = output.shape.iter().map(|extent| big("kept.shape", *extent)).collect::<Result<_, _>>()?;
+        Ok(Self { name: recordable(&output.name), dtype: output.dtype, shape, digest, data, expires_at })
     }
 }
 

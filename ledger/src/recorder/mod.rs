@@ -27,7 +27,7 @@ use gpufleet_schema::{Event, encoding::decode_events, topology::LEDGER_QUEUE};
 use gpufleet_transport::{Acker, Backoff, Broker, Consumer, Delivery, Incoming, Settled};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep},
+    time::{Instant, MissedTickBehavior, interval, sleep},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -35,6 +35,7 @@ use tracing::{debug, error, info, warn};
 mod change;
 mod dead;
 mod dropped;
+mod expiry;
 mod merge;
 mod months;
 mod origin;
@@ -174,6 +175,8 @@ impl Recorder {
     }
 
     async fn consume(&mut self, consumer: &mut Consumer) -> Result<Pause, RecorderError> {
+        let mut expiry = interval(expiry::INTERVAL);
+        expiry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if !*self.ready.borrow() {
                 tokio::select! {
@@ -186,6 +189,10 @@ impl Recorder {
             let incoming = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(Pause::Stopped),
+                _ = expiry.tick() => {
+                    self.free_expired().await;
+                    continue;
+                }
                 incoming = consumer.next() => incoming.ok_or(RecorderError::BrokerClosed)?,
             };
             let batch = gather(incoming, consumer, &self.stop).await;
@@ -195,6 +202,13 @@ impl Recorder {
             if let Some(pause) = self.settle(batch).await? {
                 return Ok(pause);
             }
+        }
+    }
+
+    /// An error is only logged, because the next interval tries again.
+    async fn free_expired(&mut self) {
+        if let Err(problem) = self.store.free_expired().await {
+            warn!(%problem, "expired outputs not freed");
         }
     }
 

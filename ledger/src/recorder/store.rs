@@ -7,7 +7,12 @@ use gpufleet_schema::Event;
 use sqlx::PgConnection;
 use tracing::info;
 
-use super::{merge::Changes, months, write::RecordChanges};
+use super::{
+    expiry::{self, FreeExpired},
+    merge::Changes,
+    months,
+    write::RecordChanges,
+};
 use crate::{
     DatabaseUrl, LedgerError,
     database::{Purpose, QUERY_TIMEOUT},
@@ -52,6 +57,16 @@ impl Store {
             self.record_some(events, &mut rejected).await?;
         }
         Ok(rejected)
+    }
+
+    /// Frees the bytes of kept outputs that have expired, or of many of them. Cancelling leaves some for the next time.
+    pub async fn free_expired(&mut self) -> Result<(), LedgerError> {
+        for _ in 0..expiry::ROUNDS_MAX {
+            if !self.run(&FreeExpired).await? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Closes the connection with a message to the server.

@@ -12,6 +12,7 @@ use crate::tx::Transaction;
 mod attempts;
 mod jobs;
 mod keys;
+mod outputs;
 mod workers;
 
 /// One batch. Jobs come before attempts, which record whether their job's outcome is theirs; workers before devices, which
@@ -33,6 +34,7 @@ impl Transaction for RecordChanges<'_> {
             let keys = keys::resolve(&changes.jobs, self.today, connection).await?;
             let outcomes = jobs::write(&changes.jobs, &keys, connection).await?;
             attempts::write(&changes.attempts, &outcomes, connection).await?;
+            outputs::write(&changes.attempts, &outcomes, connection).await?;
         }
         if !changes.workers.is_empty() {
             workers::write(&changes.workers, connection).await?;
@@ -40,4 +42,10 @@ impl Transaction for RecordChanges<'_> {
         }
         Ok(())
     }
+}
+
+/// Numbers as the text of a Postgres array, because `unnest` would flatten an array of arrays.
+fn array_literal(numbers: &[i64]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
+    format!("{{{}}}", numbers.join(","))
 }

@@ -157,6 +157,7 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
         timings: timings(attempt),
         job: None,
         printf_output: printed(attempt, state),
+        kept: None,
     })
 }
 

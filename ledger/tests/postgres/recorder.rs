@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, time::Duration};
 use chrono::{DateTime, Utc};
 use gpufleet_ledger::{AttemptRow, HistoryFilter, JobDetail, Ledger, WorkerFilter, WorkerRow, recorder::Store};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, Event, JobId, JobInfo, JobState, PrintfOutput, RanOn,
-    bounds::PRINTF_OUTPUT_BYTES_MAX,
+    AttemptFinished, AttemptState, BlobDigest, Dtype, Event, JobId, JobInfo, JobState, KeptData, KeptOutput,
+    KeptOutputs, PrintfOutput, RanOn, bounds::PRINTF_OUTPUT_BYTES_MAX,
 };
 use proptest::{
     prelude::*,
@@ -166,6 +166,64 @@ async fn an_attempts_output_is_kept_with_its_recorded_end_and_within_bounds() {
     let second = info(id(2, 0, Some(AT)), AT);
     record(&mut store, &[started(&second, 1, AT)], &[]).await;
     assert_eq!(ledger.job(second.job_id).await.unwrap().unwrap().attempts[0].printf_output, None);
+}
+
+#[tokio::test]
+async fn the_outputs_of_the_outcome_are_kept_and_no_others() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let job = info(id(1, 0, Some(AT)), AT);
+    let later_than_now = 4_000_000_000_000;
+    let end = |attempt, state, value: u8| match finished(job.job_id, attempt, state, AT + 5) {
+        Event::AttemptFinished(end) => {
+            let output = |name: &str, shape, data| KeptOutput { name: name.into(), dtype: Dtype::U8, shape, data };
+            let inline = output("y", vec![1, 2], KeptData::Inline(vec![value; 2]));
+            let blob = output("z\0", vec![7], KeptData::Blob(BlobDigest::of(&[value; 7])));
+            let kept = Some(Box::new(KeptOutputs { expires_ms: later_than_now, outputs: vec![inline, blob] }));
+            Event::AttemptFinished(AttemptFinished { kept, ..end })
+        }
+        other => other,
+    };
+    let outcome = end(1, AttemptState::Succeeded, 1);
+    let rivals = [end(2, AttemptState::Succeeded, 2), end(1, AttemptState::Failed, 3)];
+    for events in [vec![outcome.clone()], rivals.to_vec(), [&rivals[..], &[outcome]].concat()] {
+        record(&mut store, &events, &[]).await;
+        let detail = ledger.job(job.job_id).await.unwrap().unwrap();
+        let names: Vec<_> =
+            detail.outputs.iter().map(|output| (&*output.name, &*output.shape, output.digest)).collect();
+        assert_eq!(names, [("y", &[1, 2][..], None), ("z\u{fffd}", &[7][..], Some(BlobDigest::of(&[1; 7])))]);
+        assert!(detail.outputs.iter().all(|output| output.dtype == Dtype::U8 && !output.is_expired));
+        assert_eq!(ledger.output_bytes(job.job_id, "y").await.unwrap(), Some(vec![1; 2]));
+        assert_eq!(ledger.output_bytes(job.job_id, "x").await.unwrap(), None);
+    }
+    let failed = info(id(2, 0, Some(AT)), AT);
+    record(&mut store, &[finished(failed.job_id, 1, AttemptState::Failed, AT + 5)], &[]).await;
+    assert_eq!(ledger.job(failed.job_id).await.unwrap().unwrap().outputs, []);
+}
+
+#[tokio::test]
+async fn an_output_can_be_read_until_it_expires_and_its_bytes_are_freed() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let job_ids = [1, 2].map(|number| info(id(number, 0, Some(AT)), AT).job_id);
+    for (job_id, expires_ms) in job_ids.into_iter().zip([AT + 6, 4_000_000_000_000]) {
+        let Event::AttemptFinished(end) = finished(job_id, 1, AttemptState::Succeeded, AT + 5) else { unreachable!() };
+        let output = KeptOutput { name: "y".into(), dtype: Dtype::U8, shape: vec![1], data: KeptData::Inline(vec![7]) };
+        let kept = Some(Box::new(KeptOutputs { expires_ms, outputs: vec![output] }));
+        record(&mut store, &[Event::AttemptFinished(AttemptFinished { kept, ..end })], &[]).await;
+    }
+    let [expired, live] = job_ids;
+    let with_bytes = async || database.execute("select count(*) from job_outputs where data is not null").await;
+    assert_eq!(with_bytes().await.trim(), "2");
+    for _ in 0..2 {
+        let detail = ledger.job(expired).await.unwrap().unwrap();
+        assert!(detail.outputs[0].is_expired);
+        assert_eq!(detail.outputs[0].expires_at.timestamp_millis(), AT + 6);
+        assert_eq!(ledger.output_bytes(expired, "y").await.unwrap(), None);
+        assert_eq!(ledger.output_bytes(live, "y").await.unwrap(), Some(vec![7]));
+        store.free_expired().await.unwrap();
+    }
+    assert_eq!(with_bytes().await.trim(), "1");
 }
 
 #[tokio::test]

@@ -216,5 +216,6 @@ pub fn succeeded(job_id: JobId) -> Event {
         timings: Timings { launches_us: vec![5], total_us: 50, ..Timings::default() },
         job: None,
         printf_output: None,
+        kept: None,
     })
 }

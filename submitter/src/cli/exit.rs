@@ -26,7 +26,7 @@ pub enum Exit {
     Broker = 7,
     /// The ledger can't be reached, or refused the client.
     Ledger = 8,
-    /// There is no such job, attempt or worker, or the prefix of an id is ambiguous.
+    /// There is no such job, attempt, output or worker, or the prefix of an id is ambiguous.
     NotFound = 9,
     /// The job failed because of the fleet: it lost its device or executor too often.
     FleetFailed = 10,
@@ -48,7 +48,7 @@ Exit codes:
     6  --timeout passed; a submitted job keeps running, and a cancellation stays in force
     7  the broker can't be reached, or refused the request
     8  the ledger can't be reached, or refused the request
-    9  not found: no such job, attempt or worker, or the id is ambiguous
+    9  not found: no such job, attempt, output or worker, or the id is ambiguous
    10  the fleet failed the job: a device, an executor or the blob store was lost
    11  the ledger's tables do not fit this release, or the user lacks privileges on them
   130  interrupted with Ctrl-C; a submitted job keeps running";

@@ -35,7 +35,18 @@ JSON: one object. Unknown values are null. Later versions only add fields.
             succeeded, failed, cancelled, expired, dead or lost), superseded (another attempt
             decided the outcome), worker, is_unheard, device, device_name, emulated, started_at,
             finished_at, failure, retry_at, output_bytes, timings and printf_output (as in
-            `gpufleet submit -o json`)";
+            `gpufleet submit -o json`)
+  outputs   kept outputs: name, dtype, shape, digest (null if the ledger has the bytes),
+            expires_at, is_expired";
+
+/// What `gpufleet fetch -o json` prints.
+pub const FETCH: &str = "\
+JSON: a list of objects. Later versions only add fields.
+  name, dtype, shape (a list, slowest dimension first), file";
+
+/// What `gpufleet wait -o json` prints.
+pub const WAIT: &str = "\
+JSON: a list of objects, one for each job that has ended, as in `gpufleet history -o json`.";
 
 /// What `gpufleet workers -o json` prints.
 pub const WORKERS: &str = "\

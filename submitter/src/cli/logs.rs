@@ -93,7 +93,7 @@ mod tests {
         let second = AttemptRow { attempt: 2, printf_output: printed("all of it\n", 70), ..attempt() };
         let mut job = job(ID);
         job.attempt = Some(2);
-        JobDetail { job, attempts: vec![first, second] }
+        JobDetail { job, attempts: vec![first, second], outputs: Vec::new() }
     }
 
     #[test]

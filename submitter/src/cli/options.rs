@@ -3,8 +3,8 @@
 use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 
 use super::{
-    blobs, cancel, completions, dead, environment, exit, history, kernels, keygen, local, logs, permissions, show,
-    submit, workers,
+    blobs, cancel, completions, dead, environment, exit, fetch, history, kernels, keygen, local, logs, permissions,
+    show, submit, wait, workers,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -27,6 +27,8 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Submit(Box<submit::Options>),
+    Wait(wait::Options),
+    Fetch(fetch::Options),
     Cancel(cancel::Options),
     History(history::Options),
     Show(show::Options),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use gpufleet::schema::{AttemptState, JobId, Timings};
-use gpufleet_ledger::{AttemptRow, FailureRow, JobDetail, PrefixMatch};
+use gpufleet_ledger::{AttemptRow, FailureRow, JobDetail, OutputRow, PrefixMatch};
 
 use super::{
     complaint::Complaint,
@@ -58,7 +58,7 @@ pub(super) async fn find(id: &str, options: &LedgerOptions) -> Result<Box<JobDet
     }
 }
 
-fn missing(id: &str) -> Complaint {
+pub(super) fn missing(id: &str) -> Complaint {
     let looks_right = !id.is_empty() && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     let complaint = Complaint::new(Exit::NotFound, format!("the ledger has no job {id:?}"));
     if looks_right {
@@ -101,6 +101,9 @@ fn describe(detail: &JobDetail, width: Option<usize>) -> String {
     lines.add("finished", time(job.finished_at));
     lines.add("input", job.input_bytes.map(quantity::bytes));
     lines.add("output", job.output_bytes.map(quantity::bytes));
+    for output in &detail.outputs {
+        lines.add("kept", Some(kept(output)));
+    }
     let mut text = lines.0;
     for (index, attempt) in detail.attempts.iter().enumerate() {
         text.push('\n');
@@ -110,6 +113,16 @@ fn describe(detail: &JobDetail, width: Option<usize>) -> String {
         text.extend(attempt.printf_output.iter().map(|printed| printed::beginning(printed, &logs())));
     }
     text
+}
+
+fn kept(output: &OutputRow) -> String {
+    let place = match &output.digest {
+        Some(digest) => digest.to_string(),
+        None => "in the ledger".to_owned(),
+    };
+    let at = output.expires_at.format("%F %T UTC");
+    let until = if output.is_expired { format!("expired at {at}") } else { format!("{place}, until {at}") };
+    format!("{}: {}{:?}, {until}", output.name, output.dtype, output.shape)
 }
 
 /// `is_open`: the attempt is the latest one of a job that has not ended.
@@ -254,7 +267,8 @@ pub(super) mod tests {
         };
         let job = job("01990f3e-0000-7000-8000-000000000001");
         let printf_output = Some(PrintfOutput { text: "x=1.5\nx=2\n".to_owned(), dropped_bytes: 70_000 });
-        let detail = JobDetail { job, attempts: vec![lost, AttemptRow { printf_output, ..attempt() }] };
+        let detail =
+            JobDetail { job, attempts: vec![lost, AttemptRow { printf_output, ..attempt() }], outputs: Vec::new() };
         insta::assert_snapshot!(describe(&detail, None));
         let narrow = describe(&detail, Some(50));
         assert!(narrow.lines().filter(|line| line.contains('█')).all(|line| line.chars().count() <= 50), "{narrow}");
@@ -267,7 +281,8 @@ pub(super) mod tests {
         let lost = AttemptRow { state: AttemptState::Lost, retry_at, timings: None, ..attempt() };
         let mut job = job("01990f3e-0000-7000-8000-000000000001");
         job.state = JobState::Queued;
-        let open = JobDetail { job, attempts: vec![lost.clone(), AttemptRow { attempt: 3, ..lost }] };
+        let open =
+            JobDetail { job, attempts: vec![lost.clone(), AttemptRow { attempt: 3, ..lost }], outputs: Vec::new() };
         let told = describe(&open, None);
         let due: Vec<&str> = told.lines().filter(|line| line.contains("due at")).collect();
         assert_eq!(due, ["  retry was due at 2023-11-14 22:13:25 UTC", "  retry due at 2023-11-14 22:13:25 UTC"]);
@@ -279,7 +294,7 @@ pub(super) mod tests {
         let mut job = job("01990f3e-0000-7000-8000-000000000001");
         let told = |job: &JobRow| {
             let attempts = vec![AttemptRow { attempt: 1, ..running.clone() }, running.clone()];
-            let text = describe(&JobDetail { job: job.clone(), attempts }, None);
+            let text = describe(&JobDetail { job: job.clone(), attempts, outputs: Vec::new() }, None);
             let states = text.lines().filter_map(|line| line.strip_prefix("attempt ")?.split(' ').nth(1));
             states.map(str::to_owned).collect::<Vec<_>>()
         };

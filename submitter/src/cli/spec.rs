@@ -5,7 +5,10 @@
 
 use std::{ops::RangeInclusive, path::PathBuf, str::FromStr};
 
-use gpufleet::schema::{Arg, Block, Dtype, Number, bounds::TIME_LIMIT_MS_MAX};
+use gpufleet::schema::{
+    Arg, Block, Dtype, Number,
+    bounds::{KEEP_MS_MAX, TIME_LIMIT_MS_MAX},
+};
 
 /// `f32[480,640]`: the dtype and shape of a buffer. `f32[]` is a single element.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -295,6 +298,12 @@ pub fn duration(text: &str) -> Result<std::time::Duration, String> {
         Err(humantime::DurationError::NumberOverflow) => Err("the duration is too long".to_owned()),
         Err(_) => Err("expected a number with a unit, such as 30s, 10m or 2h".to_owned()),
     }
+}
+
+/// For how long outputs are kept.
+pub fn keep(text: &str) -> Result<std::time::Duration, String> {
+    let time = duration(text)?;
+    if time.as_millis() > u128::from(KEEP_MS_MAX) { Err("at most 366days".to_owned()) } else { Ok(time) }
 }
 
 /// The duration of a job's time limit.

@@ -16,8 +16,10 @@ use super::{
     waiting::{self, Spinner},
 };
 
+mod chained;
 mod deadline;
 mod failure;
+mod keeping;
 mod options;
 mod plan;
 mod report;
@@ -32,7 +34,8 @@ const CLOSE_AFTER_DEADLINE: Duration = Duration::from_millis(500);
 
 pub async fn run(options: Options) -> Result<Exit, Complaint> {
     let blobs = connection::blobs(&options.blobs, &options.producer.broker);
-    let plan = Plan::of(&options, blobs.is_some())?;
+    let chained = chained::resolve(&options).await?;
+    let plan = Plan::of(&options, blobs.is_some(), &chained)?;
     let deadline = Deadline::after(options.timeout);
     let mut builder = Fleet::builder();
     if let Some(folder) = blobs {
@@ -60,6 +63,11 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
 
 async fn submit(fleet: &Fleet, plan: Plan, options: &Options, deadline: &Deadline) -> Result<Exit, Complaint> {
     let (id, pool) = (plan.job.id(), plan.pool.clone());
+    if options.detach
+        && let Some(warning) = plan.keeping.warning()
+    {
+        output::warn(&warning);
+    }
     let spinner = Spinner::new("submitting the job");
     let confirmed = confirmed(fleet, plan.job.clone(), &spinner);
     let mut handle = tokio::select! {
@@ -79,9 +87,7 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options, deadline: &Deadlin
         outcome = wait(fleet, &pool, &mut handle, deadline) => conclude(outcome, &plan, options),
         () = waiting::interrupt() => {
             report::unfinished(id, options.output)?;
-            output::note(&format!(
-                "interrupted: job {id} keeps running, but its outputs will be discarded\nto see how it ends: gpufleet show {id}"
-            ));
+            output::note(&format!("interrupted: {}", plan.keeping.advice(id)));
             Ok(Exit::Interrupted)
         }
     }
@@ -149,13 +155,11 @@ fn conclude(outcome: Result<JobResult, JobError>, plan: &Plan, options: &Options
         Err(error @ JobError::DeadlinePassed { .. }) => {
             let id = error.job_id();
             report::unfinished(id, options.output)?;
-            Err(Complaint::new(Exit::DeadlinePassed, error.to_string()).hint(format!(
-                "the job keeps running, but its outputs will be discarded; `gpufleet show {id}` shows how it ends. To get the outputs, submit again with a longer --timeout"
-            )))
+            Err(Complaint::new(Exit::DeadlinePassed, error.to_string()).hint(plan.keeping.advice(id)))
         }
-        Err(error @ JobError::Closed { job_id }) => Err(Complaint::new(Exit::Broker, error.to_string()).hint(format!(
-            "the job keeps running, but its outputs will be discarded; `gpufleet show {job_id}` shows how it ends"
-        ))),
+        Err(error @ JobError::Closed { job_id }) => {
+            Err(Complaint::new(Exit::Broker, error.to_string()).hint(plan.keeping.advice(job_id)))
+        }
         Err(error @ JobError::BadReply { .. }) => Err(Complaint::new(Exit::FleetFailed, error.to_string()).hint(
             "check that the worker and this command have the same version and use the same blob store (--blobs)",
         )),

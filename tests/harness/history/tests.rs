@@ -58,6 +58,7 @@ fn finished(job_id: JobId, attempt: u32, state: AttemptState) -> Event {
         timings: Timings::default(),
         job: None,
         printf_output: None,
+        kept: None,
     })
 }
 
@@ -113,7 +114,7 @@ fn detail(job_id: JobId, attempts: Vec<AttemptRow>) -> JobDetail {
         kernel_us: None,
         total_us: None,
     };
-    JobDetail { job, attempts }
+    JobDetail { job, attempts, outputs: Vec::new() }
 }
 
 /// Two jobs: one succeeded at once; the other lost an attempt, then ran twice and was answered twice.

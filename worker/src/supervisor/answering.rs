@@ -194,6 +194,7 @@ impl Supervisor {
             timings: job.timings(task, envelope),
             job: Some(Box::new(self.job_info(task, envelope))),
             printf_output: attempt.printed.clone(),
+            kept: attempt.kept.clone().filter(|_| state == AttemptState::Succeeded).map(Box::new),
         }))
     }
 
@@ -252,6 +253,7 @@ impl Supervisor {
                 timings: Timings::default(),
                 job: None,
                 printf_output: None,
+                kept: None,
             })
         });
         self.events.send_confirmed(events.collect()).await

@@ -1,13 +1,14 @@
 //! Arrays in the blob store: inputs that tasks name there, and large outputs that the worker stores.
 
 use gpufleet_schema::{
-    Data, Encoding, Failure, FailureCode, LargeOutputs, Output, OutputData, Size, Task, Verdict,
-    bounds::{BLOB_BYTES_MIN, MESSAGE_BYTES_MAX},
+    BlobDigest, Data, Encoding, Failure, FailureCode, Inline, KeptData, KeptOutput, KeptOutputs, LargeOutputs, Output,
+    OutputData, Size, Task, Verdict,
+    bounds::{BLOB_BYTES_MIN, KEPT_INLINE_BYTES_MAX, MESSAGE_BYTES_MAX},
 };
 
 use gpufleet_transport::{BlobError, BlobStore};
 
-use super::Supervisor;
+use super::{Supervisor, clock::unix_ms};
 use crate::{blobs, disposition::Ending, executor::OutputBytes};
 
 /// An output of a successful job.
@@ -16,7 +17,7 @@ pub(super) enum JobOutput {
     /// Still in the executor's staging memory.
     Staged(OutputBytes),
     /// Copied from staging memory, because the reply waits for other jobs of its message.
-    Kept(Output<'static>),
+    Copied(Output<'static>),
     /// In the blob store, with its length in bytes.
     Stored(Output<'static>, usize),
 }
@@ -28,14 +29,14 @@ impl JobOutput {
     pub(super) fn as_output(&self) -> Output<'_> {
         match self {
             Self::Staged(output) => output.as_output(),
-            Self::Kept(output) | Self::Stored(output, _) => output.borrowed(),
+            Self::Copied(output) | Self::Stored(output, _) => output.borrowed(),
         }
     }
 
     /// The output without staging memory: copies it if it is still staged.
-    pub(super) fn kept(self) -> Self {
+    pub(super) fn copied(self) -> Self {
         match self {
-            Self::Staged(output) => Self::Kept(output.as_output().into_owned()),
+            Self::Staged(output) => Self::Copied(output.as_output().into_owned()),
             other => other,
         }
     }
@@ -47,11 +48,30 @@ impl JobOutput {
         }
     }
 
+    /// The digest of an output in the blob store.
+    fn digest(&self) -> Option<BlobDigest> {
+        match self {
+            Self::Stored(Output { data: OutputData::Blob(digest), .. }, _) => Some(*digest),
+            _ => None,
+        }
+    }
+
+    /// A copy of the bytes, as little-endian elements.
+    fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Staged(output) => output.bytes.to_vec(),
+            Self::Copied(Output { data: OutputData::Inline(Inline::Bytes(bytes)), .. }) => bytes.to_vec(),
+            Self::Copied(_) | Self::Stored(..) => {
+                unreachable!("only bytes are copied, and those of a blob are in the store")
+            }
+        }
+    }
+
     /// Its size in a message.
     pub(super) fn inline_bytes(&self) -> usize {
         match self {
             Self::Staged(output) => output.bytes.len(),
-            Self::Kept(output) | Self::Stored(output, _) => output.inline_bytes(),
+            Self::Copied(output) | Self::Stored(output, _) => output.inline_bytes(),
         }
     }
 }
@@ -67,22 +87,65 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Stores large outputs as blobs if the task asks for that.
+    /// Whether outputs of the task go to the blob store, which takes time.
+    pub(super) fn stores_outputs(&self, task: &Task<'_>) -> bool {
+        self.blobs.is_some() && (task.large_outputs == LargeOutputs::Blob || keeps_blobs(task))
+    }
+
+    /// Stores large outputs as blobs, and what the task asks to keep.
     pub(super) async fn store_outputs(
         &self,
         task: &Task<'_>,
         outputs: Vec<JobOutput>,
-    ) -> Result<Vec<JobOutput>, Ending> {
-        let Some(store) = self.blobs.as_ref().filter(|_| task.large_outputs == LargeOutputs::Blob) else {
-            return Ok(outputs);
+    ) -> Result<(Vec<JobOutput>, Option<KeptOutputs>), Ending> {
+        let unavailable = |error: BlobError| blobs::ending(blobs::failure(&error));
+        let outputs = match self.blobs.as_ref().filter(|_| task.large_outputs == LargeOutputs::Blob) {
+            Some(store) => Box::pin(with_blobs(store, outputs)).await.map_err(unavailable)?,
+            None => outputs,
         };
-        let mut done = Vec::with_capacity(outputs.len());
-        for output in outputs {
-            done.push(Box::pin(stored(store, output)).await.map_err(|error| blobs::ending(blobs::failure(&error)))?);
-        }
-        // Small outputs are copied, because they would keep the job's whole staging memory from the next job.
-        Ok(done.into_iter().map(JobOutput::kept).collect())
+        let kept = match task.keep_ms {
+            Some(keep_ms) => Some(Box::pin(self.keep(task, &outputs, keep_ms)).await.map_err(unavailable)?),
+            None => None,
+        };
+        Ok((outputs, kept))
     }
+
+    /// Keeps the outputs: small ones in the event of the job's end, others in the blob store.
+    async fn keep(&self, task: &Task<'_>, outputs: &[JobOutput], keep_ms: u64) -> Result<KeptOutputs, BlobError> {
+        let keeps_blobs = keeps_blobs(task);
+        let mut kept = Vec::with_capacity(outputs.len());
+        for output in outputs {
+            let data = match output.digest() {
+                Some(digest) => KeptData::Blob(digest),
+                None if keeps_blobs => {
+                    let store = self.blobs.as_ref().expect("a worker without a store has passed the job on");
+                    KeptData::Blob(put(store, output).await?)
+                }
+                None => KeptData::Inline(output.to_bytes()),
+            };
+            let Output { name, dtype, shape, .. } = output.as_output();
+            kept.push(KeptOutput { name, dtype, shape, data });
+        }
+        Ok(KeptOutputs { expires_ms: unix_ms().saturating_add_unsigned(keep_ms), outputs: kept })
+    }
+}
+
+/// Stores the large ones of these outputs. The others are copied, because they would keep the job's whole staging memory from the next job.
+async fn with_blobs(store: &BlobStore, outputs: Vec<JobOutput>) -> Result<Vec<JobOutput>, BlobError> {
+    let mut done = Vec::with_capacity(outputs.len());
+    for output in outputs {
+        done.push(stored(store, output).await?.copied());
+    }
+    Ok(done)
+}
+
+/// Stores an output that the reply carries too.
+async fn put(store: &BlobStore, output: &JobOutput) -> Result<BlobDigest, BlobError> {
+    let JobOutput::Staged(OutputBytes { bytes, .. }) = output else { return store.put(output.to_bytes()).await };
+    let lending = bytes.lending();
+    let digest = store.put(bytes.clone()).await?;
+    lending.end();
+    Ok(digest)
 }
 
 /// Stores the output if it is large.
@@ -101,7 +164,17 @@ async fn stored(store: &BlobStore, output: JobOutput) -> Result<JobOutput, BlobE
 /// Whether the task needs a blob store.
 pub(super) fn needs_store(task: &Task<'_>, encoding: Encoding) -> bool {
     let may_return_blobs = task.large_outputs == LargeOutputs::Blob;
-    task.blob_bytes() > 0 || (may_return_blobs && reply_bytes(task, encoding, false).is_err())
+    task.blob_bytes() > 0 || keeps_blobs(task) || (may_return_blobs && reply_bytes(task, encoding, false).is_err())
+}
+
+/// Whether the outputs that the task asks to keep are too large for the ledger.
+fn keeps_blobs(task: &Task<'_>) -> bool {
+    task.keep_ms.is_some() && task.output_bytes() > KEPT_INLINE_BYTES_MAX
+}
+
+/// The bytes of the outputs that the ledger keeps.
+pub(super) fn kept_inline_bytes(task: &Task<'_>) -> u64 {
+    if task.keep_ms.is_some() && !keeps_blobs(task) { task.output_bytes() } else { 0 }
 }
 
 /// The bytes of the outputs that the reply carries. An error if they exceed a message: then the job is refused before it runs.

@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     Supervisor,
-    arrays::{needs_store, reply_bytes},
+    arrays::{kept_inline_bytes, needs_store, reply_bytes},
     clock::micros,
     content::JobContent,
     envelope::Envelope,
@@ -137,7 +137,7 @@ impl Supervisor {
             returnable: !job.message.is_list(),
         };
         let printed_bytes = if demand.prints { PRINTF_OUTPUT_BYTES_MAX as u64 } else { 0 };
-        let reply_bytes = output_bytes.saturating_add(printed_bytes);
+        let reply_bytes = output_bytes.saturating_add(printed_bytes).saturating_add(kept_inline_bytes(task));
         let programs = programs.taken(&self.compiler);
         Ok(Ready { resolved, needs_store, reply_bytes, time_limit, demand, program, programs })
     }

@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use gpufleet_schema::{Event, FailureCode, LargeOutputs, PrintfOutput, RanOn, Started, Task, Timings};
+use gpufleet_schema::{Event, FailureCode, KeptOutputs, PrintfOutput, RanOn, Started, Task, Timings};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -28,6 +28,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     pub(super) outputs: Vec<JobOutput>,
+    /// The outputs that its task asks to keep.
+    pub(super) kept: Option<KeptOutputs>,
     /// What its kernels printed, however it ended.
     pub(super) printed: Option<PrintfOutput>,
     pub(super) timings: Timings,
@@ -79,16 +81,18 @@ impl Supervisor {
             return Attempt::default().ended(job, ending);
         }
         let (mut attempt, mut ending, mut used_us) = self.run(&ready, device, cache_bytes_max, cancel).await;
-        if self.blobs.is_some() && ready.task().large_outputs == LargeOutputs::Blob && !attempt.outputs.is_empty() {
-            // Others can use the slot meanwhile.
-            self.dispatcher.tell(Input::Stopped { job, used_us: used_us.take() });
+        if !attempt.outputs.is_empty() {
+            if self.stores_outputs(ready.task()) {
+                // Others can use the slot meanwhile.
+                self.dispatcher.tell(Input::Stopped { job, used_us: used_us.take() });
+            }
             match self.store_outputs(ready.task(), std::mem::take(&mut attempt.outputs)).await {
-                Ok(outputs) => attempt.outputs = outputs,
+                Ok(stored) => (attempt.outputs, attempt.kept) = stored,
                 Err(unavailable) => ending = unavailable,
             }
         }
         if ready.is_in_list() {
-            attempt.outputs = attempt.outputs.into_iter().map(JobOutput::kept).collect();
+            attempt.outputs = attempt.outputs.into_iter().map(JobOutput::copied).collect();
         }
         attempt.left(job, ending, used_us)
     }
@@ -147,7 +151,8 @@ impl Supervisor {
         timings.wait_us += wait_us;
         timings.compile_us = job.programs.micros;
         let printed = printout.as_ref().and_then(Printout::text);
-        let attempt = Attempt { outputs, printed, timings, ran_on: Some(ran_on), started_ms: Some(started_ms) };
+        let (ran_on, started_ms) = (Some(ran_on), Some(started_ms));
+        let attempt = Attempt { outputs, kept: None, printed, timings, ran_on, started_ms };
         (attempt, ending, used_us)
     }
 

@@ -260,16 +260,10 @@ impl<'a> EndColumns<'a> {
         self.compile_us.push(timings.compile_us);
         self.load_us.push(timings.load_us);
         self.copy_in_us.push(timings.copy_in_us);
-        self.launches_us.push(array_literal(&timings.launches_us));
+        self.launches_us.push(super::array_literal(&timings.launches_us));
         self.copy_out_us.push(timings.copy_out_us);
         self.total_us.push(timings.total_us);
         self.device_bytes_peak.push(timings.device_bytes_peak);
         self.module_cached.push(timings.module_cached);
     }
-}
-
-/// Numbers as the text of a Postgres array, because `unnest` would flatten an array of arrays.
-fn array_literal(numbers: &[i64]) -> String {
-    let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
-    format!("{{{}}}", numbers.join(","))
 }

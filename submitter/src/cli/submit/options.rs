@@ -7,7 +7,7 @@ use gpufleet::schema::{PoolName, Priority};
 
 use crate::cli::{
     environment, exit, json,
-    options::{BlobOptions, Format, ProducerOptions},
+    options::{BlobOptions, Format, LedgerOptions, ProducerOptions},
     spec::{self, ArgsSpec, BlockSpec, Extents, FileSpec, FillSpec, LabelSpec, ScalarSpec, ZerosSpec},
 };
 
@@ -47,10 +47,10 @@ pub struct Options {
     /// Value for a scalar of a catalog kernel. Repeatable
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Data", conflicts_with_all = ["source", "ptx", "file"])]
     pub arg: Vec<ScalarSpec>,
-    /// Buffer read from a file. Repeatable
+    /// Buffer read from a file, or a kept output of another job: NAME=job:ID/OUTPUT. Repeatable
     #[arg(long = "in", value_name = "NAME=FILE", help_heading = "Data", conflicts_with = "file")]
     pub input: Vec<FileSpec>,
-    /// Buffer read from a file and returned as an output. Repeatable
+    /// Buffer read from a file or from another job, and returned as an output. Repeatable
     #[arg(long, value_name = "NAME=FILE", help_heading = "Data", conflicts_with = "file")]
     pub inout: Vec<FileSpec>,
     /// Buffer filled with zeros. Repeatable
@@ -112,12 +112,18 @@ pub struct Options {
     /// Wait for the result (the default)
     #[arg(long, conflicts_with = "detach", help_heading = "Waiting")]
     pub wait: bool,
-    /// Print the job's id once the broker has stored the job, and exit. Outputs are discarded; `gpufleet show ID` shows
-    /// the outcome
+    /// Print the job's id once the broker has stored the job, and exit. `gpufleet wait ID` waits for the outcome,
+    /// `gpufleet fetch ID` writes the outputs to files
     #[arg(long, conflicts_with = "out", help_heading = "Waiting")]
     pub detach: bool,
-    /// Longest time to connect, submit and wait for the result, such as 30s or 2h. A submitted job keeps running after it,
-    /// but its outputs are discarded
+    /// Keep the outputs for this long after the job has succeeded, such as 12h or 7days, for `gpufleet fetch`. Outputs of
+    /// more than 64 KiB need a blob store [default: 1day with a blob store or --detach, else not at all]
+    #[arg(long, value_name = "DURATION", value_parser = spec::keep, help_heading = "Waiting")]
+    pub keep: Option<Duration>,
+    /// Do not keep the outputs
+    #[arg(long, conflicts_with = "keep", help_heading = "Waiting")]
+    pub discard: bool,
+    /// Longest time to connect, submit and wait for the result, such as 30s or 2h. A submitted job keeps running after it
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = spec::duration, help_heading = "Waiting")]
     pub timeout: Duration,
     /// Output format
@@ -127,6 +133,8 @@ pub struct Options {
     pub producer: ProducerOptions,
     #[command(flatten)]
     pub blobs: BlobOptions,
+    #[command(flatten)]
+    pub ledger: LedgerOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -139,5 +147,7 @@ Examples:
         --args photo,drawing,height:i32=480,width:i32=640
   A task file:
     gpufleet submit -f task.toml
+  With the output of another job:
+    gpufleet submit saxpy --arg a=2 --in x=job:01a20400/y --inout y=y.npy --out y=next.npy
   Without waiting:
     gpufleet submit saxpy --arg a=2 --zeros x=f32[3] --zeros y=f32[3] --label run=7 --detach";

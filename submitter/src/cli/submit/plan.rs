@@ -15,7 +15,7 @@ use gpufleet::{
 
 use gpufleet_kernels::{Problem, ResolveError};
 
-use super::{Options, task_file};
+use super::{Options, chained::ChainedInputs, keeping::Keeping, task_file};
 use crate::cli::{
     complaint::Complaint,
     files::{self, Purpose},
@@ -33,6 +33,8 @@ pub struct Plan {
     pub source: Option<SourceText>,
     /// Whether large arrays go through a blob store, or else in messages.
     pub has_store: bool,
+    /// What becomes of the outputs when the command does not wait for them.
+    pub keeping: Keeping,
 }
 
 /// The submitted program, so that errors can show its lines.
@@ -43,12 +45,13 @@ pub struct SourceText {
 }
 
 impl Plan {
-    pub fn of(options: &Options, has_store: bool) -> Result<Self, Complaint> {
+    /// `chained` has the inputs that come from other jobs.
+    pub fn of(options: &Options, has_store: bool, chained: &ChainedInputs) -> Result<Self, Complaint> {
         given_once(options)?;
         let inputs = Purpose::input(has_store);
         let mut plan = match &options.file {
             Some(file) => task_file::read(file, inputs)?,
-            None => of_line(options, inputs)?,
+            None => of_line(options, inputs, chained)?,
         };
         plan.has_store = has_store;
         plan.take_job_options(options);
@@ -62,7 +65,9 @@ impl Plan {
             }
         }
         plan.return_what_is_saved();
-        plan.check(options)?;
+        let task = plan.check(options)?;
+        plan.keeping = Keeping::of(options, &task, has_store);
+        plan.job = plan.job.keep(plan.keeping.time());
         Ok(plan)
     }
 
@@ -104,7 +109,7 @@ impl Plan {
     }
 
     /// Checks everything that can be checked before the job is sent.
-    fn check(&self, options: &Options) -> Result<(), Complaint> {
+    fn check(&self, options: &Options) -> Result<Task<'static>, Complaint> {
         let invalid = |problem| invalid(&problem, self.job.program());
         let mut checked = self.job.clone().build().map_err(invalid)?;
         if self.has_store {
@@ -126,7 +131,7 @@ impl Plan {
                 None => return Err(no_such_output(name, options)),
             }
         }
-        Ok(())
+        Ok(checked.task)
     }
 }
 
@@ -160,12 +165,19 @@ fn given_once(options: &Options) -> Result<(), Complaint> {
     }
 }
 
-fn of_line(options: &Options, inputs: Purpose) -> Result<Plan, Complaint> {
+fn of_line(options: &Options, inputs: Purpose, chained: &ChainedInputs) -> Result<Plan, Complaint> {
     let (job, source) = program(options)?;
     let job = launch(job, options)?;
-    let job = buffers(job, options, inputs)?;
+    let job = buffers(job, options, inputs, chained)?;
     let job = returned(options).into_iter().fold(job, Job::output);
-    Ok(Plan { job, pool: PoolName::default(), saves: BTreeMap::new(), source, has_store: false })
+    Ok(Plan {
+        job,
+        pool: PoolName::default(),
+        saves: BTreeMap::new(),
+        source,
+        has_store: false,
+        keeping: Keeping::default(),
+    })
 }
 
 fn program(options: &Options) -> Result<(Job, Option<SourceText>), Complaint> {
@@ -222,9 +234,12 @@ fn launch(job: Job, options: &Options) -> Result<Job, Complaint> {
     Ok(job)
 }
 
-fn buffers(mut job: Job, options: &Options, inputs: Purpose) -> Result<Job, Complaint> {
+fn buffers(mut job: Job, options: &Options, inputs: Purpose, chained: &ChainedInputs) -> Result<Job, Complaint> {
     for FileSpec { name, path, form } in options.input.iter().chain(&options.inout) {
-        job = job.input_array(name, files::read(path, form.as_ref(), inputs)?);
+        job = match chained.get(name) {
+            Some(input) => input.add_to(job, name),
+            None => job.input_array(name, files::read(path, form.as_ref(), inputs)?),
+        };
     }
     for zeros in &options.zeros {
         job = job.zeros(&zeros.name, zeros.form.dtype, zeros.form.shape.clone());

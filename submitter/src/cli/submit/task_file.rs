@@ -17,7 +17,10 @@ use gpufleet::{
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::plan::{Plan, SourceText};
+use super::{
+    keeping::Keeping,
+    plan::{Plan, SourceText},
+};
 use crate::cli::{
     complaint::Complaint,
     files::{self, Purpose},
@@ -36,6 +39,7 @@ const TOP: &[&str] = &[
     "launches",
     "outputs",
     "large_outputs",
+    "keep_ms",
     "limits",
     "requires",
     "reply",
@@ -87,7 +91,7 @@ fn parse(text: &str, is_toml: bool, folder: &Path, inputs: Purpose) -> Result<Pl
     }
     let saves = save.into_iter().map(|(name, file)| (name, folder.join(file))).collect();
     let job = Job::from_task(task).pool(pool.clone()).priority(priority);
-    Ok(Plan { job, pool, saves, source, has_store: false })
+    Ok(Plan { job, pool, saves, source, has_store: false, keeping: Keeping::default() })
 }
 
 fn bad(problem: impl Into<String>) -> Complaint {

@@ -7,7 +7,7 @@ use gpufleet::{
 };
 
 use super::*;
-use crate::cli::exit::Exit;
+use crate::cli::{exit::Exit, submit::chained::ChainedInputs};
 
 /// A folder with inputs, and what a command line in it means. `@` stands for the folder.
 struct Scene {
@@ -41,16 +41,17 @@ impl Scene {
     }
 
     fn plan(&self, line: &str) -> Plan {
-        Plan::of(&self.options(line).unwrap(), false).unwrap_or_else(|complaint| panic!("{}", complaint.render(false)))
+        Plan::of(&self.options(line).unwrap(), false, &ChainedInputs::new())
+            .unwrap_or_else(|complaint| panic!("{}", complaint.render(false)))
     }
 
     fn with_store(&self, line: &str) -> Result<Plan, Complaint> {
-        Plan::of(&self.options(line).unwrap(), true)
+        Plan::of(&self.options(line).unwrap(), true, &ChainedInputs::new())
     }
 
     /// What a person reads, with the folder's name taken out.
     fn complaint(&self, line: &str) -> String {
-        let complaint = Plan::of(&self.options(line).unwrap(), false).unwrap_err();
+        let complaint = Plan::of(&self.options(line).unwrap(), false, &ChainedInputs::new()).unwrap_err();
         assert!(matches!(complaint.exit, Exit::BadInput | Exit::Usage), "{complaint:?}");
         complaint.render(false).replace(self.folder.path().to_str().unwrap(), "@")
     }

@@ -1,0 +1,178 @@
+//! The outputs of a job can be fetched after its producer, its worker and the recorder have gone.
+
+use std::{fs, path::Path};
+
+use gpufleet_schema::{JobState, bounds::KEPT_INLINE_BYTES_MAX};
+use gpufleet_tests::{Ended, Ground, poll_until};
+use tempfile::TempDir;
+
+/// The most floats that the ledger keeps itself.
+const SMALL: usize = KEPT_INLINE_BYTES_MAX as usize / 4;
+
+struct Scene {
+    ground: Ground,
+    blobs: TempDir,
+    work: TempDir,
+}
+
+impl Scene {
+    async fn new(label: &str) -> Self {
+        let (blobs, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let ground = Ground::with_environment(label, &[("GPUFLEET_BLOBS", blobs.path().to_str().unwrap())]).await;
+        Self { ground, blobs, work }
+    }
+
+    fn folder(&self) -> &Path {
+        self.work.path()
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Ended {
+        self.ground.gpufleet(self.folder(), arguments).await
+    }
+
+    async fn run_ok(&self, arguments: &[&str]) -> Ended {
+        let ended = self.run(arguments).await;
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended
+    }
+
+    /// Submits y = 2x over so many floats without waiting, and returns the job's id.
+    async fn submit(&self, count: usize, more: &[&str]) -> String {
+        fs::write(self.folder().join("x.bin"), bytes(1.0, count)).unwrap();
+        let (input, zeros) = (format!("x=x.bin:f32[{count}]"), format!("y=f32[{count}]"));
+        let line = ["submit", "saxpy", "--arg", "a=2", "--in", &input, "--zeros", &zeros, "--detach"];
+        self.run_ok(&[&line[..], more].concat()).await.stdout.trim().to_owned()
+    }
+
+    fn store(&self) -> &str {
+        self.blobs.path().to_str().unwrap()
+    }
+
+    /// A .npy file has its elements at its end.
+    fn assert_doubled(&self, file: &str, count: usize) {
+        let written = fs::read(self.folder().join(file)).unwrap();
+        assert!(written.ends_with(&bytes(2.0, count)), "{file}");
+    }
+}
+
+/// The elements 0, 1, 2 and so on, times `factor`.
+fn bytes(factor: f32, count: usize) -> Vec<u8> {
+    (0..count).flat_map(|index| (factor * index as f32).to_le_bytes()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outputs_are_fetched_after_producer_worker_and_recorder_were_killed() {
+    let scene = Scene::new("kept").await;
+    let worker = scene.ground.worker().await;
+    let small = scene.submit(SMALL, &[]).await;
+    let store = scene.store().to_owned();
+    let large = scene.submit(SMALL + 1, &["--blobs", &store]).await;
+    let waited = scene.run_ok(&["wait", &small, &large, "--timeout", "60s"]).await;
+    assert_eq!(waited.stdout.matches("succeeded").count(), 2, "{waited:?}");
+    worker.process().kill9().await.unwrap();
+    scene.ground.fleet().ledger().expect("it runs").kill9().await.unwrap();
+    scene.run_ok(&["fetch", &small, "--dir", "small"]).await;
+    scene.assert_doubled("small/y.npy", SMALL);
+    scene.run_ok(&["fetch", &large, "--out", "y=large.npy", "--blobs", &store]).await;
+    scene.assert_doubled("large.npy", SMALL + 1);
+    let shown = scene.run_ok(&["show", &large]).await.stdout;
+    assert!(shown.contains("y: f32[16385], sha256:"), "{shown}");
+    assert_eq!(fs::read_dir(scene.blobs.path()).unwrap().count(), 1, "the small one is in the ledger");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_expired_or_was_not_kept_is_refused_with_the_reason() {
+    let scene = Scene::new("not-kept").await;
+    let early = scene.submit(4, &["--keep", "1ms"]).await;
+    let late = scene.run(&["wait", &early, "--timeout", "100ms"]).await;
+    assert_eq!(late.code, 6, "{late:?}");
+    assert!(late.stderr.contains("1 job has not ended within 100ms"), "{late:?}");
+    let refused = scene.run(&["fetch", &early, "--dir", "out"]).await;
+    assert_eq!(refused.code, 9, "{refused:?}");
+    assert!(refused.stderr.contains("has not ended yet: it is queued"), "{refused:?}");
+    let _worker = scene.ground.worker().await;
+    let discarded = scene.submit(4, &["--discard"]).await;
+    scene.run_ok(&["wait", &early, &discarded, "--timeout", "60s"]).await;
+    poll_until("the end of the time", async || scene.run(&["fetch", &early, "--dir", "out"]).await.code == 9).await;
+    let told = scene.run(&["fetch", &early, "--dir", "out"]).await;
+    assert!(told.stderr.contains("expired at 20") && told.stderr.contains("--keep"), "{told:?}");
+    let told = scene.run(&["fetch", &discarded, "--dir", "out"]).await;
+    assert_eq!(told.code, 9, "{told:?}");
+    assert!(told.stderr.contains("succeeded, but kept no outputs"), "{told:?}");
+    let kept = scene.submit(4, &[]).await;
+    scene.run_ok(&["wait", &kept, "--timeout", "60s"]).await;
+    let told = scene.run(&["fetch", &kept, "--out", "z=z.npy"]).await;
+    assert_eq!(told.code, 9, "{told:?}");
+    assert!(told.stderr.contains("no output \"z\"") && told.stderr.contains("its outputs: y"), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_job_keeps_nothing_and_its_wait_has_the_exit_code_of_a_submission() {
+    let scene = Scene::new("kept-failed").await;
+    let _worker = scene.ground.worker().await;
+    fs::write(scene.folder().join("bad.cu"), "extern \"C\" __global__ void bad() { int x = ; }").unwrap();
+    let line = ["submit", "--source", "bad.cu", "--entry", "bad", "--grid", "1", "--detach"];
+    let id = scene.run_ok(&line).await.stdout.trim().to_owned();
+    let good = scene.submit(4, &[]).await;
+    let waited = scene.run(&["wait", &good, &id, "--timeout", "60s"]).await;
+    assert_eq!(waited.code, 4, "{waited:?}");
+    assert!(waited.stdout.contains(&format!("{id}  failed: ")), "{waited:?}");
+    let told = scene.run(&["fetch", &id, "--dir", "out"]).await;
+    assert_eq!(told.code, 9, "{told:?}");
+    assert!(told.stderr.contains("has no outputs: it is failed"), "{told:?}");
+    let any = scene.run_ok(&["wait", "--any", &good, "--timeout", "60s", "-o", "json"]).await;
+    assert!(any.stdout.contains("\"state\": \"succeeded\""), "{any:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_output_needs_a_store_and_the_warning_comes_before_the_submission() {
+    let ground = Ground::shared("kept-without-store").await;
+    let work = tempfile::tempdir().unwrap();
+    let line = |zeros: &'static str| {
+        ["submit", "saxpy", "--arg", "a=2", "--zeros", zeros, "--zeros", "y=f32[16385]", "--detach"]
+    };
+    let ended = ground.gpufleet(work.path(), &line("x=f32[16385]")).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.stderr.contains("will be discarded") && ended.stderr.contains("--blobs"), "{ended:?}");
+    let kept = ground.gpufleet(work.path(), &[&line("x=f32[16385]")[..], &["--keep", "1h"]].concat()).await;
+    assert_eq!(kept.code, 0, "{kept:?}");
+    let _worker = ground.worker().await;
+    let id = kept.stdout.trim();
+    let waited = ground.gpufleet(work.path(), &["wait", id, "--timeout", "60s"]).await;
+    assert_ne!(waited.code, 0, "no worker here has a store: {waited:?}");
+    let detail = ground.final_job(id.parse().unwrap()).await;
+    assert_ne!(detail.job.state, JobState::Succeeded);
+    assert!(waited.stdout.contains("blob store"), "{waited:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_takes_the_output_of_another_and_an_output_that_is_not_there_is_refused() {
+    let scene = Scene::new("chained").await;
+    let _worker = scene.ground.worker().await;
+    let store = scene.store().to_owned();
+    for count in [SMALL, SMALL + 1] {
+        let first = scene.submit(count, &["--keep", "1h"]).await;
+        scene.run_ok(&["wait", &first, "--timeout", "60s"]).await;
+        let (input, zeros) = (format!("x=job:{first}/y"), format!("y=f32[{count}]"));
+        // Without a store: the bytes of a blob do not pass through the client.
+        let line = ["submit", "saxpy", "--arg", "a=2", "--in", &input, "--zeros", &zeros];
+        scene.run_ok(&[&line[..], &["--out", "y=next.bin"]].concat()).await;
+        assert!(fs::read(scene.folder().join("next.bin")).unwrap() == bytes(4.0, count), "{count}");
+        let wrong = input.replace("/y", "/z");
+        let told = scene.run(&["submit", "saxpy", "--arg", "a=2", "--in", &wrong, "--zeros", &zeros]).await;
+        assert_eq!(told.code, 9, "{told:?}");
+        assert!(told.stderr.contains("no output \"z\""), "{told:?}");
+    }
+    let slow = ["submit", "--source", "slow.cu", "--entry", "slow", "--grid", "1", "--zeros", "y=f32[4]", "--detach"];
+    fs::write(
+        scene.folder().join("slow.cu"),
+        "extern \"C\" __global__ void slow(float* y) { for (;;) __nanosleep(1000000); }",
+    )
+    .unwrap();
+    let id = scene.run_ok(&[&slow[..], &["--args", "y", "--blobs", &store]].concat()).await.stdout.trim().to_owned();
+    scene.run(&["wait", &id, "--timeout", "1ms"]).await;
+    let input = format!("x=job:{id}/y");
+    let told = scene.run(&["submit", "saxpy", "--arg", "a=2", "--in", &input, "--zeros", "y=f32[4]"]).await;
+    assert_eq!(told.code, 9, "{told:?}");
+    assert!(told.stderr.contains("has not ended yet") && told.stderr.contains("gpufleet wait"), "{told:?}");
+}
