@@ -13,6 +13,7 @@ mod comparison;
 mod cores;
 mod cpu;
 mod fleet;
+mod inputs;
 mod machine;
 mod overhead;
 mod programs;
@@ -43,6 +44,8 @@ enum Command {
     Overhead(overhead::Options),
     /// Jobs that sleep: device time of pools by weight, a guaranteed pool next to a flood, jobs/s over 1, 2 and 4 workers
     Sharing(sharing::Options),
+    /// Jobs that share one large input, with and without resident inputs
+    Inputs(inputs::Options),
     /// The same small job through gpufleet, Celery, Ray and Slurm: latency, throughput, a killed worker, history, memory
     Comparison(comparison::Options),
     /// The far end of the bare loop, started by `round-trips` as a process of its own
@@ -57,6 +60,7 @@ async fn main() -> ExitCode {
         Command::Chaos(options) => chaos::run(&options).await,
         Command::Overhead(options) => overhead::run(&options).await,
         Command::Sharing(options) => Box::pin(sharing::run(&options)).await,
+        Command::Inputs(options) => Box::pin(inputs::run(&options)).await,
         Command::Comparison(options) => Box::pin(comparison::run(&options)).await,
         Command::BareConsumer(options) => bare::consumer::run(&options).await,
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gpufleet::Job;
 use gpufleet_schema::{Buffer, Data, Dtype, Inline, Program, Task};
 
-const DOUBLES: &str = include_str!("ptx/doubles.ptx");
+pub const DOUBLES: &str = include_str!("ptx/doubles.ptx");
 const ENDLESS: &str = include_str!("ptx/endless.ptx");
 const SAY: &str = include_str!("../../worker/tests/executor/say.ptx");
 const WILD_WRITE: &str = include_str!("ptx/wild_write.ptx");

@@ -44,6 +44,7 @@ mod queue_kinds;
 mod refused_outcomes;
 mod refused_submits;
 mod requirements;
+mod resident_inputs;
 mod retrying;
 mod secrets;
 mod spare;

@@ -162,6 +162,13 @@ pub struct Options {
     )]
     jobs_per_device: u32,
 
+    /// Device memory, on each device and for each pool, for inputs that stay there after their job, as in 8GiB; 0 disables this
+    ///
+    /// An input that is a blob is then copied to the device once for all jobs of a pool that use it. These inputs give way to jobs, and to
+    /// other pools. [default: half of the device's memory]
+    #[arg(long, value_name = "SIZE", help_heading = heading::DEVICES)]
+    resident_inputs: Option<ByteSize>,
+
     /// Spare executors per device: 0, or 1 to replace a killed executor at once
     ///
     /// A spare executor holds a CUDA context, which takes device memory. [default: 1 on the emulated device and on GPUs with at least 16 GiB,
@@ -275,6 +282,8 @@ pub struct Config {
     pub prefetch: u16,
     pub prefetch_bytes: u64,
     pub jobs_per_device: u32,
+    /// Device memory for inputs that stay after their job. Without it, half of the device's.
+    pub resident_inputs: Option<u64>,
     /// Without it, the device decides.
     pub spare_executors: Option<u32>,
     pub grace: Duration,
@@ -326,6 +335,7 @@ impl TryFrom<Options> for Config {
             prefetch: options.prefetch,
             prefetch_bytes,
             jobs_per_device: options.jobs_per_device,
+            resident_inputs: options.resident_inputs.map(|size| size.0),
             spare_executors: options.spare_executors,
             grace: options.grace,
             heartbeat: options.heartbeat,

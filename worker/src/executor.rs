@@ -22,6 +22,7 @@ mod cuda;
 mod fetching;
 mod flight;
 pub mod handle;
+mod inputs;
 mod link;
 mod loss;
 mod outgoing;
@@ -34,7 +35,7 @@ pub mod spec;
 pub mod staging;
 mod untrusted;
 
-pub use handle::{Executor, ExecutorJob, ExecutorOptions, Finished};
+pub use handle::{Executor, ExecutorJob, ExecutorOptions, Finished, InputUse};
 pub use loss::{Loss, LostCause, RunError, StartError};
 pub use printer::Printout;
 pub use programs::ProgramKey;
@@ -70,6 +71,9 @@ pub struct Args {
     /// Device memory that jobs may have together; without it, all there is.
     #[arg(long)]
     pub memory_bytes_max: Option<u64>,
+    /// Device memory for inputs that stay after their jobs.
+    #[arg(long)]
+    pub resident_bytes_max: u64,
     /// Whom to become when started by root.
     #[arg(long)]
     pub user: Option<String>,

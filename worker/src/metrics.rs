@@ -15,7 +15,7 @@ use prometheus_client::{
 
 use crate::{
     config::Config,
-    executor::{DeviceInfo, LostCause},
+    executor::{DeviceInfo, InputUse, LostCause},
     scheduler::{DeviceId, PoolId},
 };
 
@@ -41,6 +41,16 @@ struct PoolCounters {
     attempts: Vec<(AttemptState, Counter)>,
     refused: Counter,
     forwarded: Counter,
+    inputs_resident: Counter,
+    inputs_brought: Counter,
+}
+
+/// The counters of each pool.
+struct PoolFamilies {
+    attempts: Family<AttemptLabels, Counter>,
+    refused: Family<PoolLabels, Counter>,
+    forwarded: Family<PoolLabels, Counter>,
+    inputs: Family<InputLabels, Counter>,
 }
 
 /// The gauges, set at each scrape.
@@ -80,6 +90,12 @@ struct AttemptLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PoolLabels {
     pool: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InputLabels {
+    pool: String,
+    source: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -134,10 +150,15 @@ impl Metrics {
         worker.get_or_create(&labels).set(1);
         let ready = names.plain("ready", "1 while the worker accepts jobs");
         // Of counters, the library writes `_total` after the name.
-        let attempts = names.plain("attempts", "Finished attempts at jobs, by state");
-        let refused = names.plain("messages_refused", "Dead-lettered messages: malformed, or delivered too often");
-        let forwarded =
-            names.plain("jobs_forwarded", "Jobs forwarded to workers whose devices meet their requirements");
+        let families = PoolFamilies {
+            attempts: names.plain("attempts", "Finished attempts at jobs, by state"),
+            refused: names.plain("messages_refused", "Dead-lettered messages: malformed, or delivered too often"),
+            forwarded: names.plain("jobs_forwarded", "Jobs forwarded to workers whose devices meet their requirements"),
+            inputs: names.plain(
+                "inputs",
+                "Inputs of jobs that are blobs, by source: device (resident there from an earlier job) or store",
+            ),
+        };
         let stale =
             "Acks and requeues that failed because the connection was lost; the broker redelivers these messages";
         let stale_settlements = names.plain("stale_settlements", stale);
@@ -150,9 +171,7 @@ impl Metrics {
         let losses = "Executors lost, by cause: died, job (its fault, time limit or cancellation) or device";
         let executor_losses = names.plain("executor_losses", losses);
         let gauges = Gauges::named(&mut names);
-        let pools = config.pools.iter();
-        let pools = pools.map(|pool| PoolCounters::of(&pool.name, &attempts, &refused, &forwarded));
-        let pools = pools.collect();
+        let pools = config.pools.iter().map(|pool| PoolCounters::of(&pool.name, &families)).collect();
         Self { registry: names.0, pools, stale_settlements, replies_kept, replies_lost, executor_losses, ready, gauges }
     }
 
@@ -168,6 +187,12 @@ impl Metrics {
 
     pub(crate) fn job_forwarded(&self, pool: PoolId) {
         self.pools[pool.0 as usize].forwarded.inc();
+    }
+
+    pub(crate) fn inputs_used(&self, pool: PoolId, used: InputUse) {
+        let counters = &self.pools[pool.0 as usize];
+        counters.inputs_resident.inc_by(used.resident);
+        counters.inputs_brought.inc_by(used.brought);
     }
 
     /// Adds a device, so that its series exist from the start.
@@ -202,19 +227,22 @@ impl Metrics {
 }
 
 impl PoolCounters {
-    fn of(
-        pool: &PoolName,
-        attempts: &Family<AttemptLabels, Counter>,
-        refused: &Family<PoolLabels, Counter>,
-        forwarded: &Family<PoolLabels, Counter>,
-    ) -> Self {
+    fn of(pool: &PoolName, families: &PoolFamilies) -> Self {
+        let PoolFamilies { attempts, refused, forwarded, inputs } = families;
         let counter = |state: AttemptState| {
             let labels = AttemptLabels { pool: pool.to_string(), state: state.name() };
             (state, attempts.get_or_create_owned(&labels))
         };
         let ends = AttemptState::ALL.iter().copied().filter(|state| *state != AttemptState::Running);
         let of_pool = |counters: &Family<PoolLabels, Counter>| counters.get_or_create_owned(&PoolLabels::of(pool));
-        Self { attempts: ends.map(counter).collect(), refused: of_pool(refused), forwarded: of_pool(forwarded) }
+        let inputs_from = |source| inputs.get_or_create_owned(&InputLabels { pool: pool.to_string(), source });
+        Self {
+            attempts: ends.map(counter).collect(),
+            refused: of_pool(refused),
+            forwarded: of_pool(forwarded),
+            inputs_resident: inputs_from("device"),
+            inputs_brought: inputs_from("store"),
+        }
     }
 }
 

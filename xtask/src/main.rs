@@ -61,6 +61,8 @@ enum Command {
     BenchOverhead(bench::Options),
     /// The same for how pools and workers share
     BenchSharing(bench::Options),
+    /// The same for jobs that share one large input
+    BenchInputs(bench::Options),
     /// Install Celery, Ray and Slurm, build with optimisation, and measure gpufleet beside them
     BenchComparison(bench::Options),
     /// Build with optimisation and measure the emulated device beside plain Rust; arguments go to the benchmark
@@ -85,6 +87,7 @@ async fn main() -> ExitCode {
         Command::BenchChaos(options) => bench::run("chaos", &[Part::Services], &options).await,
         Command::BenchOverhead(options) => bench::run("overhead", &[Part::Services], &options).await,
         Command::BenchSharing(options) => bench::run("sharing", &[Part::Services], &options).await,
+        Command::BenchInputs(options) => bench::run("inputs", &[Part::Services], &options).await,
         Command::BenchComparison(options) => bench_comparison::run(&options).await,
         Command::BenchEmulator(options) => bench_emulator::run(&options).await,
     };

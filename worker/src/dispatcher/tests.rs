@@ -147,6 +147,7 @@ fn with_label(label: &str, submitted_ms: i64, user: Option<&str>) -> NewJob {
         alone: false,
         prints: false,
         allowed: Allowed::ALL,
+        input: None,
         returnable: true,
     };
     let preparation = Preparation::Ready { demand, reply_bytes: 0 };

@@ -30,7 +30,7 @@ use super::{
         pinned::PinnedSegment,
         printing::Printing,
         program::Program,
-        stream::{Common, Stream, Work},
+        stream::{Common, Stream, StreamEnd, Work},
         waits::Waits,
     },
     sizes::Sizes,
@@ -137,7 +137,8 @@ fn print_by_lines() {
 fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, MemoryReport), Refusal> {
     let library = DriverLibrary::open(&args.cuda, || privileges::leave_root(args.user.as_deref()))?;
     let device = Device::open(&library, args.device)?;
-    let arena = Arena::new(Sizes::of(library.is_emulator()), args.memory_bytes_max.unwrap_or(u64::MAX));
+    let bytes_max = args.memory_bytes_max.unwrap_or(u64::MAX);
+    let arena = Arena::new(Sizes::of(library.is_emulator()), bytes_max, args.resident_bytes_max);
     let memory = DeviceMemory::new(arena);
     let report = memory.first_report().map_err(device::refused)?;
     let waits = Waits::new(outgoing);
@@ -231,7 +232,7 @@ fn run_stream(
         let next = inbox.lock().expect("no thread panics while holding the inbox").next_job()?;
         let Some(work) = next else { return Ok(()) };
         let printing = work.run.prints.then(|| common.printing.begin());
-        let (outcome, timings) = match stream.run(common, &work) {
+        let ended = match stream.run(common, &work) {
             Ok(ended) => ended,
             Err(error) => fault::die(outgoing, &common.library, error, FaultOrigin::ByJob(work.run.job)),
         };
@@ -247,7 +248,11 @@ fn run_stream(
             fault::die(outgoing, &common.library, error, FaultOrigin::ByJob(job));
         }
         common.waits.ends(job);
-        if say(outgoing, &FromExecutor::Finished { job, outcome, timings }).is_err() {
+        let answer = match ended {
+            StreamEnd::Finished(outcome, timings) => FromExecutor::Finished { job, outcome, timings },
+            StreamEnd::InputGone => FromExecutor::InputGone { job },
+        };
+        if say(outgoing, &answer).is_err() {
             // The supervisor has ended, so nothing uses the results of this process.
             fault::exit(1);
         }
@@ -323,8 +328,8 @@ fn nonsense(what: impl Into<String>) -> ChildError {
 
 fn segment_ids(run: &Run) -> impl Iterator<Item = u32> {
     let staged = run.buffers.iter().filter_map(|buffer| match buffer.contents {
-        Contents::Staged(place) => Some(place.segment),
-        Contents::Zeros | Contents::Pattern(_) => None,
+        Contents::Staged(place) | Contents::Input { staged: Some(place), .. } => Some(place.segment),
+        Contents::Zeros | Contents::Pattern(_) | Contents::Input { staged: None, .. } => None,
     });
     staged.chain(run.outputs.iter().map(|output| output.place.segment))
 }

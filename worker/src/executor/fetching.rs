@@ -5,45 +5,41 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::try_join_all;
 use gpufleet_schema::{BlobDigest, Failure};
 use gpufleet_transport::BlobStore;
 
-use crate::{blobs, ipc::slab::StagingMemory};
+use crate::{
+    blobs,
+    ipc::slab::{StagingMemory, StagingPart},
+};
 
 /// A blob, and its range in the job's memory slot.
 pub(super) type Wanted = (BlobDigest, Range<usize>);
 
-/// A slot that the store writes to while it reads a blob.
-struct Lent {
-    slot: StagingMemory,
-    range: Range<usize>,
-}
-
-impl AsMut<[u8]> for Lent {
-    fn as_mut(&mut self) -> &mut [u8] {
-        self.slot.bytes_mut(self.range.clone())
-    }
-}
-
-/// Reads and checks the blobs; returns how long that took. After a timeout or a cancellation, the slot's memory is free once the
-/// store has responded; no job waits for that.
+/// Reads and checks the blobs at the same time; returns how long that took. After a timeout or a cancellation, the slot's memory is free
+/// once the store has responded; no job waits for that.
 pub(super) async fn fetch(
     store: Option<&BlobStore>,
     wanted: Vec<Wanted>,
-    mut slot: StagingMemory,
+    slot: StagingMemory,
 ) -> Result<(StagingMemory, Duration), Failure> {
     if wanted.is_empty() {
         return Ok((slot, Duration::ZERO));
     }
+    let store = store.ok_or_else(|| blobs::unavailable("this worker has no blob store".to_owned()))?;
     let started = Instant::now();
-    for (digest, range) in wanted {
-        let store = store.ok_or_else(|| blobs::unavailable("this worker has no blob store".to_owned()))?;
-        let lending = slot.lending();
-        let filling = Box::pin(store.fill(digest, Lent { slot, range }));
-        let (lent, read) = filling.await.map_err(|error| blobs::failure(&error))?;
-        lending.end();
-        read.map_err(|error| blobs::failure(&error))?;
-        slot = lent.slot;
-    }
+    let (digests, ranges): (Vec<_>, Vec<_>) = wanted.into_iter().unzip();
+    let lending = slot.lending();
+    let (slot, parts) = slot.divide(&ranges);
+    let reads = digests.into_iter().zip(parts).map(|(digest, part)| Box::pin(read(store, digest, part)));
+    try_join_all(reads).await?;
+    lending.end();
+    let slot = slot.join().expect("each read has dropped its part");
     Ok((slot, started.elapsed()))
+}
+
+async fn read(store: &BlobStore, digest: BlobDigest, into: StagingPart) -> Result<(), Failure> {
+    let (_into, read) = store.fill(digest, into).await.map_err(|error| blobs::failure(&error))?;
+    read.map_err(|error| blobs::failure(&error))
 }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     clocks::Clocks,
+    inputs::DeviceInputs,
     loss::{Loss, LostCause},
     outgoing::Outgoing,
     printer::{PrintPermit, Printer},
@@ -42,6 +43,7 @@ pub(super) struct Shared {
     /// Set once, when the child has ended and every job has its answer.
     pub lost: watch::Sender<Option<Loss>>,
     pub slab: Slab,
+    pub inputs: DeviceInputs,
     pub streams: Arc<Semaphore>,
     pub streams_max: usize,
     pub compiler: Arc<Compiler>,
@@ -108,7 +110,12 @@ const CATCHES_UP_WITHIN: Duration = Duration::from_millis(200);
 /// How a job ended on the child.
 #[derive(Debug)]
 pub(super) enum JobEnd {
-    Finished { outcome: Result<(), Failure>, timings: Timings },
+    Finished {
+        outcome: Result<(), Failure>,
+        timings: Timings,
+    },
+    /// An input that the job counts on is no longer resident. The job has not run.
+    InputGone,
     Cancelled,
     Lost(Loss),
 }

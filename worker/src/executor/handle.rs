@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gpufleet_schema::{Failure, FailureCode, Inline, Program, Task, Timings, Verdict};
+use gpufleet_schema::{BlobDigest, Buffer, Data, Failure, FailureCode, Inline, Program, Task, Timings, Verdict};
 use gpufleet_transport::BlobStore;
 use tokio::{
     sync::{Notify, Semaphore, oneshot, watch},
@@ -20,6 +20,7 @@ use super::{
     CudaSpec,
     fetching::fetch,
     flight::{Announcer, JobEnd, LatestMemory, Pending, Shared, Stop},
+    inputs::{DeviceInputs, JobInputs},
     link,
     loss::{Loss, RunError, StartError},
     outgoing::Outgoing,
@@ -64,6 +65,8 @@ pub struct ExecutorOptions {
     pub streams: usize,
     /// The most device memory for all jobs together; unlimited by default.
     pub memory_bytes_max: Option<u64>,
+    /// The most device memory for inputs that stay after their jobs. They give way to jobs, and to other pools.
+    pub resident_bytes_max: u64,
     pub ready_deadline: Duration,
     /// The user of the child if the worker is root: a name or a number; `nobody` by default.
     pub user: Option<String>,
@@ -107,12 +110,21 @@ pub struct ExecutorJob<'a> {
     pub cancel: &'a CancellationToken,
 }
 
+/// How many inputs from the blob store a job found on the device, and how many it brought.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InputUse {
+    pub resident: u64,
+    pub brought: u64,
+}
+
 /// A job that has ended.
 #[derive(Debug)]
 pub struct Finished {
     pub outcome: Result<Vec<OutputBytes>, Failure>,
     /// All timings except `queue_us` and `wait_us`.
     pub timings: Timings,
+    /// The inputs from the blob store that were on the device already, and those that the job brought.
+    pub inputs: InputUse,
     /// How long it waited inside [`Executor::run`] for staging memory and a stream, without its blobs; a part of `wait_us`.
     pub waited: Duration,
 }
@@ -126,6 +138,7 @@ impl ExecutorOptions {
             cuda,
             streams: STREAMS_DEFAULT,
             memory_bytes_max: None,
+            resident_bytes_max: u64::MAX,
             ready_deadline: READY_DEADLINE,
             user: None,
             compiler: Arc::new(Compiler::new(None)),
@@ -169,6 +182,7 @@ impl Executor {
             device: device.clone(),
             process: child.release(),
             slab: Slab::new(Box::new(Announcer(outgoing.clone()))),
+            inputs: DeviceInputs::default(),
             outgoing,
             printer,
             state: Mutex::default(),
@@ -192,7 +206,8 @@ impl Executor {
         match Box::pin(self.attempt(job)).await {
             Ok(finished) => Ok(finished),
             Err(Stop::Failed(failure, timings)) => {
-                Ok(Finished { outcome: Err(*failure), timings: *timings, waited: Duration::ZERO })
+                let (inputs, waited) = Default::default();
+                Ok(Finished { outcome: Err(*failure), timings: *timings, inputs, waited })
             }
             Err(Stop::Cancelled) => Err(RunError::Cancelled),
             Err(Stop::Lost(loss, was_running)) => {
@@ -237,6 +252,16 @@ impl Executor {
         let mut memory = self.shared.memory();
         observer(memory.last);
         memory.observer = Some(Box::new(observer));
+    }
+
+    /// Whether an input is on the device, so that a job need not bring it.
+    pub fn has_input(&self, input: BlobDigest, bytes: u64) -> bool {
+        self.shared.inputs.has(input, bytes)
+    }
+
+    /// Passes every input that becomes resident, or no longer is, to `observer`, which replaces an earlier observer.
+    pub fn watch_inputs(&self, observer: impl Fn(BlobDigest, bool) + Send + 'static) {
+        self.shared.inputs.watch(Box::new(observer));
     }
 
     /// Asks the child to free memory that no job uses. It answers with a memory report.
@@ -291,21 +316,46 @@ impl Executor {
         let compile_us = if is_new { compiling.elapsed().as_micros() as u64 } else { 0 };
         let compiled = job.compiled.or_else(|| found.as_ref().map(|found| &*found.compiled));
         let code = code(&job.task.program, compiled).map_err(Stop::failed)?;
-        let layout = Layout::of(job.task).map_err(Stop::failed)?;
+        for counts_on_residents in [true, false] {
+            if let Some(mut finished) = self.run_once(&job, code, compiled, counts_on_residents).await? {
+                finished.timings.compile_us = compile_us;
+                return Ok(finished);
+            }
+        }
+        let message = "the executor reported twice that an input is gone, although the job had brought it";
+        Err(Stop::failed(Failure::new(Verdict::Infrastructure, FailureCode::Internal, message)))
+    }
+
+    /// Runs a compiled job. `None` if it counted on a resident input that was evicted meanwhile.
+    async fn run_once(
+        &self,
+        job: &ExecutorJob<'_>,
+        code: Code<'_>,
+        compiled: Option<&Compiled>,
+        counts_on_residents: bool,
+    ) -> Result<Option<Finished>, Stop> {
+        let shared = &self.shared;
         let waiting = Instant::now();
         // A job that waits here holds no resource that others wait for.
         let turn = match job.printout {
             Some(printout) => Some(shared.unless_over(job.cancel, shared.printer.turn(printout)).await?),
             None => None,
         };
+        // Always the inputs first, staging second and the stream last, so that jobs never wait for each other in a circle.
+        let inputs = match counts_on_residents {
+            true => shared.unless_over(job.cancel, shared.inputs.claim(inputs_of(job.task))).await?,
+            false => JobInputs::default(),
+        };
+        let layout = Layout::of(job.task, &inputs).map_err(Stop::failed)?;
         let slot = shared.unless_over(job.cancel, shared.slab.take(layout.bytes)).await?.map_err(no_staging)?;
-        let fetching = fetch(job.blobs, layout.blobs(job.task), slot);
+        let blobs = layout.blobs(job.task, &inputs);
+        let brought = InputUse { resident: inputs.resident() as u64, brought: blobs.len() as u64 };
+        let fetching = fetch(job.blobs, blobs, slot);
         let (mut slot, fetched) = shared.unless_over(job.cancel, fetching).await?.map_err(Stop::failed)?;
         let id = shared.next_job();
-        let mut run = layout.stage(job.task, compiled, &mut slot, id).map_err(Stop::failed)?;
+        let mut run = layout.stage(job.task, &inputs, compiled, &mut slot, id).map_err(Stop::failed)?;
         let headers = BufferHeader::of(job.task);
         let entries = run.launches.iter().map(|launch| launch.symbol.clone()).collect();
-        // Always staging first and the stream second, so that a job with a stream waits for nothing.
         let streams = if job.alone { shared.streams_max } else { 1 };
         let permit =
             shared.unless_over(job.cancel, Arc::clone(&shared.streams).acquire_many_owned(streams as u32)).await?;
@@ -324,12 +374,10 @@ impl Executor {
         let started = Instant::now();
         (run.job, run.cache_bytes_max, run.prints) = (id, job.cache_bytes_max, job.printout.is_some());
         shared.submit(run, pending, code, job.time_limit)?;
-        let ended = shared.wait(id, ending, job.time_limit, job.cancel).await;
-        match ended {
+        match shared.wait(id, ending, job.time_limit, job.cancel).await {
             JobEnd::Finished { outcome, timings } => {
                 let (launches, device_bytes) = (job.task.launches.len(), shared.device.memory_bytes);
                 let mut timings = untrusted::timings(timings, started.elapsed(), launches, device_bytes);
-                timings.compile_us = compile_us;
                 timings.fetch_us = fetched.as_micros() as u64;
                 if timings.total_us == 0 {
                     timings.total_us = started.elapsed().as_micros() as u64;
@@ -337,12 +385,25 @@ impl Executor {
                 let outcome = outcome
                     .map(|()| layout.outputs(&headers, &slot))
                     .map_err(|failure| blame(failure, &job.task.program));
-                Ok(Finished { outcome, timings, waited })
+                Ok(Some(Finished { outcome, timings, inputs: brought, waited }))
+            }
+            JobEnd::InputGone => {
+                shared.inputs.forget(&inputs);
+                Ok(None)
             }
             JobEnd::Cancelled => Err(Stop::Cancelled),
             JobEnd::Lost(loss) => Err(Stop::Lost(loss, true)),
         }
     }
+}
+
+/// The inputs of a task from the blob store, with their lengths.
+fn inputs_of(task: &Task<'_>) -> Vec<(BlobDigest, u64)> {
+    let input = |buffer: &Buffer<'_>| match buffer.data {
+        Data::Blob(digest) => Some((digest, buffer.bytes()?)),
+        Data::Zeros | Data::Fill(_) | Data::Inline(_) => None,
+    };
+    task.buffers.iter().filter_map(input).collect()
 }
 
 fn no_staging(error: SlabError) -> Stop {
@@ -409,6 +470,7 @@ fn command(options: &ExecutorOptions) -> Command {
     if let Some(bytes) = options.memory_bytes_max {
         command.arg("--memory-bytes-max").arg(bytes.to_string());
     }
+    command.arg("--resident-bytes-max").arg(options.resident_bytes_max.to_string());
     if let Some(user) = &options.user {
         command.arg("--user").arg(user);
     }

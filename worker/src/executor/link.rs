@@ -73,7 +73,14 @@ pub(super) async fn listen(shared: Arc<Shared>, mut socket: Incoming) {
 async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison>) -> Option<String> {
     loop {
         match receive(socket).await {
-            Ok(Some(FromExecutor::Finished { job, outcome, timings })) => finish(shared, job, outcome, timings),
+            Ok(Some(FromExecutor::Finished { job, outcome, timings })) => {
+                let outcome = outcome.map_err(untrusted::failure);
+                finish(shared, job, JobEnd::Finished { outcome, timings });
+            }
+            Ok(Some(FromExecutor::InputGone { job })) => finish(shared, job, JobEnd::InputGone),
+            Ok(Some(FromExecutor::Input { input, bytes, is_resident })) => {
+                shared.inputs.heard(input, bytes, is_resident);
+            }
             Ok(Some(FromExecutor::Memory(report))) => shared.memory_is(report),
             Ok(Some(FromExecutor::Waits { job })) => shared.state().clocks.wait(job, Instant::now()),
             Ok(Some(FromExecutor::GoesOn { job })) => shared.state().clocks.go_on(job, Instant::now()),
@@ -90,7 +97,7 @@ async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison
     }
 }
 
-fn finish(shared: &Shared, job: u64, outcome: Result<(), Failure>, timings: Timings) {
+fn finish(shared: &Shared, job: u64, end: JobEnd) {
     let mut state = shared.state();
     let Some(pending) = state.pending.remove(&job) else {
         warn!(job, "executor reported the end of a job that it was not running");
@@ -103,7 +110,7 @@ fn finish(shared: &Shared, job: u64, outcome: Result<(), Failure>, timings: Timi
         shared.printer.end();
     }
     // A cancelled job needs no outcome.
-    drop(pending.answer.send(JobEnd::Finished { outcome: outcome.map_err(untrusted::failure), timings }));
+    drop(pending.answer.send(end));
 }
 
 fn unpinned(shared: &Shared, segment: u32, reason: String) {

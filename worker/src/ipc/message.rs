@@ -1,6 +1,6 @@
 //! The messages between the supervisor and an executor.
 
-use gpufleet_schema::{Block, Failure, Grid, Timings};
+use gpufleet_schema::{BlobDigest, Block, Failure, Grid, Timings};
 use serde::{Deserialize, Serialize};
 
 use crate::compiler::Target;
@@ -49,6 +49,16 @@ pub enum FromExecutor {
         job: u64,
         outcome: Result<(), Failure>,
         timings: Timings,
+    },
+    /// The answer to a job that counts on an input that is no longer resident. The job has not run.
+    InputGone {
+        job: u64,
+    },
+    /// An input has become resident, or it is not: there was no room for it, or it was evicted.
+    Input {
+        input: BlobDigest,
+        bytes: u64,
+        is_resident: bool,
     },
     /// In a driver call the job may have to wait for its neighbours' kernels, or for another call that waits for them, while no kernel of
     /// its own runs. Most jobs never wait. [`BETWEEN_JOBS`] stands for work outside jobs.
@@ -198,6 +208,11 @@ pub enum Contents {
     Pattern(#[serde(with = "serde_bytes")] Vec<u8>),
     /// As many bytes as the buffer has.
     Staged(Place),
+    /// An input from the blob store. It is copied from device memory if it is resident, else from shared memory.
+    Input {
+        input: BlobDigest,
+        staged: Option<Place>,
+    },
 }
 
 /// The position of a buffer's bytes in shared memory.

@@ -10,6 +10,8 @@
 //! share of the capacity is released ([`Lending`]), so that other jobs need not wait. The memory itself is free again when the operation
 //! ends.
 
+mod parts;
+
 use std::{
     collections::BTreeMap,
     io,
@@ -20,6 +22,7 @@ use std::{
 use gpufleet_schema::bounds::{BLOBS_BYTES_MAX, MESSAGE_BYTES_MAX};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
+pub use self::parts::{DividedSlot, StagingPart};
 use super::{message::Place, segment::Segment};
 
 /// The smallest slot, for the inputs and outputs of a small job; thousands of such jobs share a few segments.
@@ -273,7 +276,7 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Count(Arc<AtomicI64>);
+    pub(super) struct Count(Arc<AtomicI64>);
 
     impl Announce for Count {
         fn made(&self, _id: u32, _segment: &Segment) -> io::Result<()> {

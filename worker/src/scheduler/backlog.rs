@@ -150,7 +150,16 @@ mod tests {
             let (pool, allowed) = (PoolId(0), Allowed::ALL);
             backlog.push(
                 Ticket(ticket),
-                Demand { pool, priority, bytes: 1, alone: false, prints: false, allowed, returnable: true },
+                Demand {
+                    pool,
+                    priority,
+                    bytes: 1,
+                    alone: false,
+                    prints: false,
+                    allowed,
+                    input: None,
+                    returnable: true,
+                },
             );
         };
         Priority::ALL.into_iter().for_each(|priority| push(&mut backlog, 0, priority));

@@ -1,6 +1,6 @@
 //! The inputs and outputs of the scheduler.
 
-use gpufleet_schema::Priority;
+use gpufleet_schema::{BlobDigest, Priority};
 
 use super::{Demand, DeviceId, PoolId, Ticket};
 
@@ -26,6 +26,13 @@ pub enum Change {
         device: DeviceId,
         pool: PoolId,
         bytes: u64,
+    },
+    /// An input has become resident in a pool's executor on the device, or no longer is.
+    Input {
+        device: DeviceId,
+        pool: PoolId,
+        input: BlobDigest,
+        is_resident: bool,
     },
     /// The device memory available for jobs, including running ones. Other processes may use the rest.
     Available {

@@ -1,6 +1,6 @@
 //! What a job requires, and the ids of jobs, pools and devices.
 
-use gpufleet_schema::Priority;
+use gpufleet_schema::{BlobDigest, Priority};
 
 use super::Allowed;
 
@@ -29,6 +29,8 @@ pub struct Demand {
     pub prints: bool,
     /// Devices that meet its requirements.
     pub allowed: Allowed,
+    /// Its largest input from the blob store. It starts on a device that has the input, if one has room.
+    pub input: Option<BlobDigest>,
     /// The job is the only one of its message, so the message can be requeued while the job waits.
     pub returnable: bool,
 }

@@ -4,6 +4,10 @@
 //! Only its own pool uses an executor's cached memory. Other pools get it after a release, which takes a moment and is requested only when
 //! a job waits for it.
 
+use std::collections::HashSet;
+
+use gpufleet_schema::BlobDigest;
+
 use super::{Demand, DeviceId, PoolId};
 
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub(super) struct PoolExecutor {
     pub(super) bytes_taken: u64,
     /// The most memory that the executor caches beyond its jobs' declared memory.
     cached: u64,
+    /// The inputs that stay here for later jobs.
+    residents: HashSet<BlobDigest>,
     /// The executor was asked to release its cache, and has cached nothing new since.
     release_requested: bool,
     /// A job that must run alone runs here.
@@ -75,6 +81,7 @@ impl Device {
     pub(super) fn executor_down(&mut self, pool: PoolId) {
         if let Some(executor) = self.find_mut(pool) {
             (executor.up, executor.cached) = (false, 0);
+            executor.residents.clear();
         }
     }
 
@@ -139,6 +146,20 @@ impl Device {
         }
     }
 
+    pub(super) fn set_resident(&mut self, pool: PoolId, input: BlobDigest, is_resident: bool) {
+        if let Some(executor) = self.find_mut(pool).filter(|executor| executor.up) {
+            match is_resident {
+                true => executor.residents.insert(input),
+                false => executor.residents.remove(&input),
+            };
+        }
+    }
+
+    /// Whether the pool's executor has the input.
+    pub(super) fn has_input(&self, pool: PoolId, input: BlobDigest) -> bool {
+        self.executor(pool).is_some_and(|executor| executor.residents.contains(&input))
+    }
+
     /// Pools whose executors must release memory so that a job of `pool` gets `bytes`: those with the largest caches, as few as needed,
     /// without executors that were already asked.
     pub(super) fn caches_to_release(&self, pool: PoolId, bytes: u64) -> Vec<PoolId> {
@@ -189,6 +210,7 @@ impl PoolExecutor {
             slots_taken: 0,
             bytes_taken: 0,
             cached: 0,
+            residents: HashSet::new(),
             release_requested: false,
             exclusive: false,
             printing: false,

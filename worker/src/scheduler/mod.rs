@@ -10,7 +10,8 @@
 //!   is next ([`pool`]).
 //! - **Inside a pool:** priorities share the starts 16 : 4 : 1, so that `low` jobs start even under endless `high` work ([`backlog`]).
 //! - **On a device:** a job starts if a slot is free and its memory fits ([`placement`]). A pool's guaranteed memory is lent once the pool
-//!   has been idle for a while. Another pool's executor is asked to release memory that it only caches ([`device`]).
+//!   has been idle for a while. Another pool's executor is asked to release memory that it only caches ([`device`]). Of several devices
+//!   the job gets one that already has its largest input, or else the emptiest ([`mod@search`]).
 //! - **Large jobs and suspects:** a job that was passed often reserves a device ([`reservations`]). So does a job that lost an executor: it
 //!   runs alone in its pool's executor, so that a second loss identifies the cause.
 //!
@@ -106,6 +107,9 @@ impl Scheduler {
                 self.reservations.drop_pool(device, pool);
             }
             Change::Cached { device, pool, bytes } => self.device_mut(device).set_cached(pool, bytes),
+            Change::Input { device, pool, input, is_resident } => {
+                self.device_mut(device).set_resident(pool, input, is_resident);
+            }
             Change::Available { device, bytes } => self.device_mut(device).set_available(bytes),
             Change::Tick => self.pools.iter_mut().for_each(Pool::tick),
             Change::Shed(pool, priority) => return self.shed(pool, priority),

@@ -75,9 +75,9 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The device with the most free slots among those that can run the job now. Without one, plans what lets the job start later.
+    /// The best device among those that can run the job now. Without one, plans what lets the job start later.
     fn device_for(&mut self, waiting: &BacklogEntry) -> Option<&'a Device> {
-        let device = self.emptiest(waiting, Fit::Now);
+        let device = self.best(waiting, Fit::Now);
         if device.is_none() {
             self.request_memory(waiting);
             self.reserve(waiting);
@@ -85,15 +85,19 @@ impl<'a> Search<'a> {
         device
     }
 
-    fn emptiest(&self, waiting: &BacklogEntry, wanted: Fit) -> Option<&'a Device> {
+    /// A device that has the job's input, else the one with the most free slots. A job does not wait for a device that has its input,
+    /// because another can start now and bring it.
+    fn best(&self, waiting: &BacklogEntry, wanted: Fit) -> Option<&'a Device> {
         let with_slot = self.devices.iter().filter(|device| device.slots_free() > 0);
         let fitting = with_slot.filter(|device| self.offer(device).fit(waiting.ticket, waiting.demand) == wanted);
-        fitting.max_by_key(|device| device.slots_free())
+        let has_input =
+            |device: &Device| waiting.demand.input.is_some_and(|input| device.has_input(waiting.demand.pool, input));
+        fitting.max_by_key(|device| (has_input(device), device.slots_free()))
     }
 
     /// Asks other pools' executors for the memory that they cache, if the job fits with it.
     fn request_memory(&mut self, waiting: &BacklogEntry) {
-        let Some(device) = self.emptiest(waiting, Fit::AfterRelease) else { return };
+        let Some(device) = self.best(waiting, Fit::AfterRelease) else { return };
         for pool in device.caches_to_release(waiting.demand.pool, waiting.demand.bytes) {
             if !self.releases.contains(&(device.id, pool)) {
                 self.releases.push((device.id, pool));

@@ -1,4 +1,4 @@
-use gpufleet_schema::Priority;
+use gpufleet_schema::{BlobDigest, Priority};
 
 use super::{
     Action, Allowed, Change, Demand, DemandTooLarge, DeviceId, PoolGuarantee, PoolId, Room, Scheduler, Ticket,
@@ -18,6 +18,7 @@ fn demand(bytes: u64) -> Demand {
         alone: false,
         prints: false,
         allowed: Allowed::ALL,
+        input: None,
         returnable: true,
     }
 }
@@ -228,6 +229,33 @@ fn a_job_starts_only_where_it_may_and_is_passed_on_when_that_is_gone() {
     assert_eq!(scheduler.step(Change::DeviceGone(DeviceId(1))), [Action::Forward(Ticket(2))]);
     assert_eq!(scheduler.step(Change::Arrived(Ticket(4), second)), [Action::Forward(Ticket(4))]);
     assert_eq!(starts(&scheduler.step(Change::Arrived(Ticket(5), demand(10)))), [5]);
+}
+
+#[test]
+fn a_job_prefers_the_device_that_has_its_input_and_does_not_wait_for_it() {
+    let mut scheduler = with_device(8, 100);
+    scheduler.step(Change::Device { device: DeviceId(1), slots: 1, bytes: 100 });
+    scheduler.step(Change::ExecutorUp(DeviceId(1), PoolId(0)));
+    let (pool, input) = (PoolId(0), BlobDigest::of(b"input"));
+    let resident = |is_resident| Change::Input { device: DeviceId(1), pool, input, is_resident };
+    let wants = Demand { input: Some(input), ..demand(1) };
+    let arrive = |scheduler: &mut Scheduler, ticket| {
+        scheduler.step(Change::Arrived(Ticket(ticket), wants)).into_iter().find_map(|action| match action {
+            Action::Start(_, device) => Some(device.0),
+            _ => None,
+        })
+    };
+    assert_eq!(arrive(&mut scheduler, 1), Some(0), "the emptier device");
+    scheduler.step(resident(true));
+    assert_eq!(arrive(&mut scheduler, 2), Some(1));
+    assert_eq!(arrive(&mut scheduler, 3), Some(0), "the device with the input is full");
+    scheduler.step(left(2));
+    scheduler.step(resident(false));
+    assert_eq!(arrive(&mut scheduler, 4), Some(0));
+    scheduler.step(resident(true));
+    scheduler.step(Change::ExecutorDown(DeviceId(1), pool));
+    scheduler.step(Change::ExecutorUp(DeviceId(1), pool));
+    assert_eq!(arrive(&mut scheduler, 5), Some(0), "a new executor has no inputs");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Arrays in the blob store: inputs that tasks name there, and large outputs that the worker stores.
 
+use futures::future::try_join_all;
 use gpufleet_schema::{
     BlobDigest, Data, Encoding, Failure, FailureCode, Inline, KeptData, KeptOutput, KeptOutputs, LargeOutputs, Output,
     OutputData, Size, Task, Verdict,
@@ -9,7 +10,7 @@ use gpufleet_schema::{
 use gpufleet_transport::{BlobError, BlobStore};
 
 use super::{Supervisor, clock::unix_ms};
-use crate::{blobs, disposition::Ending, executor::OutputBytes};
+use crate::{blobs, disposition::Ending, executor::OutputBytes, scheduler::PoolId};
 
 /// An output of a successful job.
 #[derive(Debug)]
@@ -77,13 +78,18 @@ impl JobOutput {
 }
 
 impl Supervisor {
-    /// Checks that the blobs of a task exist. This happens before the job requests a slot, so that a hanging store delays no other job.
-    pub(super) async fn check_blobs(&self, task: &Task<'_>) -> Result<(), Ending> {
-        for buffer in &task.buffers {
-            let (Data::Blob(digest), Some(bytes)) = (&buffer.data, buffer.bytes()) else { continue };
-            let store = self.blobs.as_ref().expect("a worker without a store has passed the job on");
-            Box::pin(store.check(*digest, bytes)).await.map_err(|error| blobs::ending(blobs::failure(&error)))?;
-        }
+    /// Checks that the blobs of a task exist, except those that a device has. This happens before the job requests a slot, so that a
+    /// hanging store delays no other job.
+    pub(super) async fn check_blobs(&self, task: &Task<'_>, pool: PoolId) -> Result<(), Ending> {
+        let store = self.blobs.as_ref().expect("a worker without a store has passed the job on");
+        let blobs = task.buffers.iter().filter_map(|buffer| match buffer.data {
+            Data::Blob(digest) => Some((digest, buffer.bytes()?)),
+            Data::Zeros | Data::Fill(_) | Data::Inline(_) => None,
+        });
+        let unknown =
+            blobs.filter(|(digest, bytes)| !self.devices.iter().any(|slot| slot.has_input(pool, *digest, *bytes)));
+        let checks = unknown.map(|(digest, bytes)| Box::pin(store.check(digest, bytes)));
+        try_join_all(checks).await.map_err(|error| blobs::ending(blobs::failure(&error)))?;
         Ok(())
     }
 
@@ -113,8 +119,7 @@ impl Supervisor {
     /// Keeps the outputs: small ones in the event of the job's end, others in the blob store.
     async fn keep(&self, task: &Task<'_>, outputs: &[JobOutput], keep_ms: u64) -> Result<KeptOutputs, BlobError> {
         let keeps_blobs = keeps_blobs(task);
-        let mut kept = Vec::with_capacity(outputs.len());
-        for output in outputs {
+        let keep_one = async |output: &JobOutput| {
             let data = match output.digest() {
                 Some(digest) => KeptData::Blob(digest),
                 None if keeps_blobs => {
@@ -124,19 +129,18 @@ impl Supervisor {
                 None => KeptData::Inline(output.to_bytes()),
             };
             let Output { name, dtype, shape, .. } = output.as_output();
-            kept.push(KeptOutput { name, dtype, shape, data });
-        }
-        Ok(KeptOutputs { expires_ms: unix_ms().saturating_add_unsigned(keep_ms), outputs: kept })
+            Ok::<_, BlobError>(KeptOutput { name, dtype, shape, data })
+        };
+        let outputs = try_join_all(outputs.iter().map(keep_one)).await?;
+        Ok(KeptOutputs { expires_ms: unix_ms().saturating_add_unsigned(keep_ms), outputs })
     }
 }
 
-/// Stores the large ones of these outputs. The others are copied, because they would keep the job's whole staging memory from the next job.
+/// Stores the large ones of these outputs at the same time. The others are copied, because they would keep the job's whole staging memory
+/// from the next job.
 async fn with_blobs(store: &BlobStore, outputs: Vec<JobOutput>) -> Result<Vec<JobOutput>, BlobError> {
-    let mut done = Vec::with_capacity(outputs.len());
-    for output in outputs {
-        done.push(stored(store, output).await?.copied());
-    }
-    Ok(done)
+    let stored = try_join_all(outputs.into_iter().map(|output| Box::pin(stored(store, output)))).await?;
+    Ok(stored.into_iter().map(JobOutput::copied).collect())
 }
 
 /// Stores an output that the reply carries too.

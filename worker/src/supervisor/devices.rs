@@ -11,7 +11,7 @@ mod spare;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use gpufleet_schema::{DeviceClass, DeviceSeen, PoolUse, RanOn, UtilizationBy, WorkerName};
+use gpufleet_schema::{BlobDigest, DeviceClass, DeviceSeen, PoolUse, RanOn, UtilizationBy, WorkerName};
 use tokio::sync::watch;
 use tracing::info;
 
@@ -63,6 +63,7 @@ impl DeviceSlot {
             streams: config.jobs_per_device as usize,
             compiler: Arc::clone(compiler),
             user: config.executor_user.clone(),
+            resident_bytes_max: config.resident_inputs.unwrap_or(info.memory_bytes / 2),
             ..ExecutorOptions::new(info.ordinal, config.cuda.clone())
         };
         let memory =
@@ -119,6 +120,11 @@ impl DeviceSlot {
 
     pub(super) fn executors(&self) -> impl Iterator<Item = Arc<Executor>> {
         self.executors.iter().filter_map(|executor| executor.borrow().clone())
+    }
+
+    /// Whether the pool's executor has an input on the device.
+    pub(super) fn has_input(&self, pool: PoolId, input: BlobDigest, bytes: u64) -> bool {
+        self.executors[pool.0 as usize].borrow().as_ref().is_some_and(|executor| executor.has_input(input, bytes))
     }
 
     /// Resolves with the reason when the device is out of service.

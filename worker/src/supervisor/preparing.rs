@@ -7,7 +7,9 @@ use std::{
 
 use futures::future::try_join_all;
 use gpufleet_kernels::{Problem, ResolveError};
-use gpufleet_schema::{Failure, FailureCode, Program, Task, Verdict, bounds::PRINTF_OUTPUT_BYTES_MAX};
+use gpufleet_schema::{
+    BlobDigest, Data, Failure, FailureCode, Program, Task, Verdict, bounds::PRINTF_OUTPUT_BYTES_MAX,
+};
 use self_cell::self_cell;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -121,7 +123,7 @@ impl Supervisor {
         }
         self.check_quarantine(envelope.pool_id, task)?;
         if task.blob_bytes() > 0 {
-            self.check_blobs(task).await?;
+            self.check_blobs(task, envelope.pool_id).await?;
         }
         let programs = self.compile(task, envelope.pool_id, allowed).await?;
         let codes = codes(&task.program, &programs)?;
@@ -134,6 +136,7 @@ impl Supervisor {
             alone: envelope.past.losses > 0,
             prints: footprints.iter().any(|footprint| footprint.prints),
             allowed,
+            input: largest_input(task),
             returnable: !job.message.is_list(),
         };
         let printed_bytes = if demand.prints { PRINTF_OUTPUT_BYTES_MAX as u64 } else { 0 };
@@ -191,6 +194,14 @@ impl Supervisor {
         let module = footprints.iter().map(|footprint| footprint.bytes).max().unwrap_or(0);
         buffers.saturating_add(module)
     }
+}
+
+fn largest_input(task: &Task<'_>) -> Option<BlobDigest> {
+    let blobs = task.buffers.iter().filter_map(|buffer| match buffer.data {
+        Data::Blob(digest) => Some((buffer.bytes()?, digest)),
+        Data::Zeros | Data::Fill(_) | Data::Inline(_) => None,
+    });
+    blobs.max().map(|(_, digest)| digest)
 }
 
 /// The code for the executors of the devices that the job may use: one, or one for each target.

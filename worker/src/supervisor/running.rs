@@ -19,7 +19,7 @@ use crate::{
     blobs,
     dispatcher::{AttemptEnd, Input, JobNo, Unfit},
     disposition::Ending,
-    executor::{Executor, ExecutorJob, Finished, LostCause, Printout, RunError},
+    executor::{Executor, ExecutorJob, Finished, InputUse, LostCause, Printout, RunError},
     failpoint::{self, Failpoint},
     scheduler::{Demand, DeviceId},
 };
@@ -43,6 +43,7 @@ struct ExecutorResult {
     ending: Ending,
     outputs: Vec<JobOutput>,
     timings: Timings,
+    inputs: InputUse,
     /// It is proven that this job brought its executor down.
     is_deadly: bool,
 }
@@ -136,7 +137,7 @@ impl Supervisor {
         debug!(job_id = %task.job_id, attempt = envelope.attempt, device = ran_on.device, "job started");
         let started_ms = unix_ms();
         let mut running = pin!(run_on(slot.executor(pool), on_device));
-        let ExecutorResult { ending, outputs, mut timings, is_deadly } =
+        let ExecutorResult { ending, outputs, mut timings, inputs, is_deadly } =
             match timeout(START_TOLD_AFTER, &mut running).await {
                 Ok(run) => run,
                 Err(_still_running) => {
@@ -147,6 +148,7 @@ impl Supervisor {
         if is_deadly {
             self.blame(pool, task);
         }
+        self.metrics.inputs_used(pool, inputs);
         let used_us = charge(&timings);
         timings.wait_us += wait_us;
         timings.compile_us = job.programs.micros;
@@ -186,14 +188,15 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>) -> Execut
         }
     };
     let is_deadly = is_deadly(&result, alone);
+    let inputs = result.as_ref().map_or_else(|_| InputUse::default(), |finished| finished.inputs);
     let (ending, outputs, mut timings, waited) = match result {
-        Ok(Finished { outcome: Ok(outputs), timings, waited }) => {
+        Ok(Finished { outcome: Ok(outputs), timings, waited, .. }) => {
             (Ending::Succeeded, outputs.into_iter().map(JobOutput::Staged).collect(), timings, waited)
         }
-        Ok(Finished { outcome: Err(failure), timings, waited }) if failure.code == FailureCode::OutOfMemory => {
+        Ok(Finished { outcome: Err(failure), timings, waited, .. }) if failure.code == FailureCode::OutOfMemory => {
             (Ending::ShortOfMemory(failure), Vec::new(), timings, waited)
         }
-        Ok(Finished { outcome: Err(failure), timings, waited }) => {
+        Ok(Finished { outcome: Err(failure), timings, waited, .. }) => {
             (blobs::ending(failure), Vec::new(), timings, waited)
         }
         Err(RunError::Cancelled) => {
@@ -205,7 +208,7 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>) -> Execut
         }
     };
     timings.wait_us = micros(waited);
-    ExecutorResult { ending, outputs, timings, is_deadly }
+    ExecutorResult { ending, outputs, timings, inputs, is_deadly }
 }
 
 /// What a job's pool is charged for, where it is known: its work, and its wait for staging memory and for its blobs in a slot that

@@ -4,9 +4,9 @@ use std::fs;
 
 use gpufleet_schema::{BlobDigest, Buffer, Data, Dtype, FailureCode, LargeOutputs, Task, Verdict};
 use gpufleet_transport::BlobStore;
-use gpufleet_worker::executor::{Executor, ExecutorJob, Finished};
+use gpufleet_worker::executor::{Executor, ExecutorJob, ExecutorOptions, Finished, InputUse};
 
-use crate::harness::{add_one, fail, job, start, u32s, zeros};
+use crate::harness::{add_one, fail, job, options, start, u32s, zeros};
 
 /// Half a slot of the largest class, so that a job that brings and returns it needs more than what small ones share.
 const LARGE_BYTES: u64 = 272 << 20;
@@ -90,4 +90,67 @@ async fn an_array_beyond_what_small_jobs_share_comes_and_goes_whole() {
     assert_eq!((outputs[1].bytes.len(), outputs[1].bytes[last]), (last + 1, 7));
     drop(outputs);
     assert_eq!(u32s(&run_with(&executor, &store, &add_one(10, 1)).await.outcome.unwrap()[0]), [1; 10]);
+}
+
+#[tokio::test]
+async fn an_input_stays_on_the_device_and_no_job_changes_it_for_the_next() {
+    let (executor, (folder, store)) = (start().await, store().await);
+    let digest = store.put(words(10)).await.unwrap();
+    let first = run_with(&executor, &store, &add_one_to(digest)).await;
+    assert_eq!(first.inputs, InputUse { resident: 0, brought: 1 });
+    fs::remove_dir_all(folder.path()).unwrap();
+    for _ in 0..3 {
+        let next = run_with(&executor, &store, &add_one_to(digest)).await;
+        assert_eq!((next.inputs, next.timings.fetch_us), (InputUse { resident: 1, brought: 0 }, 0));
+        assert_eq!(u32s(&next.outcome.unwrap()[0]), (1..=10).collect::<Vec<_>>());
+    }
+    fs::create_dir(folder.path()).unwrap();
+}
+
+#[tokio::test]
+async fn one_input_in_two_buffers_of_a_job_is_kept_once() {
+    let (executor, (_folder, store)) = (start().await, store().await);
+    run_with(&executor, &store, &add_one(10, 1)).await;
+    let module_and_buffer = executor.memory().cached;
+    let mut task = add_one_to(store.put(words(10)).await.unwrap());
+    task.buffers.push(Buffer { data: task.buffers[0].data.clone(), ..zeros("same", Dtype::U32, 10) });
+    task.outputs.push("same".to_owned());
+    for inputs in [InputUse { resident: 0, brought: 2 }, InputUse { resident: 1, brought: 0 }] {
+        let finished = run_with(&executor, &store, &task).await;
+        assert_eq!(finished.inputs, inputs);
+        let outputs = finished.outcome.unwrap();
+        assert_eq!((u32s(&outputs[0])[9], u32s(&outputs[1])[9]), (10, 9));
+        drop(outputs);
+    }
+    assert_eq!(executor.memory().cached, module_and_buffer + 2 * 40, "another buffer, and the input once");
+}
+
+#[tokio::test]
+async fn a_job_finds_its_input_again_however_often_memory_is_given_back() {
+    let (executor, (_folder, store)) = (start().await, store().await);
+    let task = add_one_to(store.put(words(10)).await.unwrap());
+    let mut brought = 0;
+    for _ in 0..100 {
+        let finished = run_with(&executor, &store, &task).await;
+        assert_eq!(u32s(&finished.outcome.unwrap()[0]), (1..=10).collect::<Vec<_>>());
+        brought += finished.inputs.brought;
+        // The next job may be on its way before the executor has reported the eviction.
+        executor.give_back();
+    }
+    assert!(brought > 1, "memory was given back");
+}
+
+#[tokio::test]
+async fn the_memory_of_a_job_comes_before_that_of_its_resident_input() {
+    // Room for the job with its input in a buffer, but not for the input twice.
+    let limited = ExecutorOptions { memory_bytes_max: Some(3 * 40), ..options() };
+    let executor = Executor::start(limited).await.unwrap().0;
+    let (_folder, store) = store().await;
+    let mut task = add_one_to(store.put(words(10)).await.unwrap());
+    run_with(&executor, &store, &task).await.outcome.unwrap();
+    task.buffers.push(zeros("more", Dtype::U8, 80));
+    for _ in 0..2 {
+        let finished = run_with(&executor, &store, &task).await;
+        assert_eq!(u32s(&finished.outcome.unwrap()[0])[9], 10);
+    }
 }

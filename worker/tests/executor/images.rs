@@ -25,7 +25,7 @@ impl Bare {
     fn start() -> Self {
         let (socket, theirs) = UnixStream::pair().expect("there are descriptors left");
         let child = Command::new(executable())
-            .args(["executor", "--device", "0", "--cuda", "emulated", "--streams", "1"])
+            .args(["executor", "--device", "0", "--cuda", "emulated", "--streams", "1", "--resident-bytes-max", "0"])
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stderr(Stdio::null())
             .spawn()

@@ -90,7 +90,8 @@ fn help(arg: &Arg) -> Vec<String> {
     let default = help.strip_suffix(']').and_then(|help| help.rsplit_once("[default: "));
     let (help, default) = default.map_or((help, None), |(help, default)| (help, Some(default)));
     let default = default.map(|default| format!("Default: {}", escaped(default)));
-    Some(escaped(help)).into_iter().filter(|help| !help.is_empty()).chain(default).map(|text| sentence(&text)).collect()
+    let paragraphs = help.split("\n\n").map(escaped).filter(|help| !help.is_empty());
+    paragraphs.chain(default).map(|text| sentence(&text)).collect()
 }
 
 fn sentence(text: &str) -> String {

@@ -197,7 +197,7 @@ impl World {
         let (pool, bytes) = (PoolId(self.jobs[job].pool), self.jobs[job].bytes);
         let prints = self.chance.percent(10);
         let (priority, allowed) = (Priority::Normal, Allowed::ALL);
-        Demand { pool, priority, bytes, alone, prints, allowed, returnable: !is_list }
+        Demand { pool, priority, bytes, alone, prints, allowed, input: None, returnable: !is_list }
     }
 
     fn prepare(&mut self, job: JobNo) {

@@ -2,13 +2,16 @@
 //!
 //! A job gets all of its buffers or none, so two jobs never wait for each other. If memory is short, a job waits for its
 //! neighbours to end; without neighbours it fails with the numbers. Freed blocks are cached by size, because an allocation stalls the whole
-//! device. The supervisor limits the cache, because other pools' executors need the rest of the device.
+//! device. The supervisor limits the cache, because other pools' executors need the rest of the device. Inputs that stay on the device
+//! after their jobs are a part of the cache ([`inputs`]).
 //!
 //! The lock of the accounts is never held during a driver call. A free may wait for running kernels, and meanwhile jobs end and other jobs start
 //! from cached blocks.
 //!
 //! The driver allocates local memory by itself when it launches a kernel that needs more of it, for every thread that the device can run at
 //! once, and frees it with the context.
+
+mod inputs;
 
 use std::{
     collections::BTreeMap,
@@ -17,9 +20,11 @@ use std::{
 
 use cudarc::driver::{result, sys::CUdeviceptr};
 
+pub(crate) use self::inputs::InputLease;
 use super::{
     device::Device,
     error::{CudaError, called},
+    residents::Residents,
 };
 use crate::executor::sizes::Sizes;
 
@@ -32,12 +37,15 @@ pub(crate) struct Arena {
     released: Condvar,
     sizes: Sizes,
     bytes_max: u64,
+    /// The most memory for inputs that stay.
+    resident_bytes_max: u64,
 }
 
 #[derive(Debug, Default)]
 struct State {
     cached: BTreeMap<u64, Vec<CUdeviceptr>>,
     cached_bytes: u64,
+    residents: Residents,
     used_bytes: u64,
     /// Memory that is being allocated or freed. It counts towards this executor's share.
     moving_bytes: u64,
@@ -100,8 +108,9 @@ pub(crate) enum Shortage {
 }
 
 impl Arena {
-    pub(crate) fn new(sizes: Sizes, bytes_max: u64) -> Self {
-        Self { asking: Mutex::default(), state: Mutex::default(), released: Condvar::new(), sizes, bytes_max }
+    pub(crate) fn new(sizes: Sizes, bytes_max: u64, resident_bytes_max: u64) -> Self {
+        let (asking, state) = Default::default();
+        Self { asking, state, released: Condvar::new(), sizes, bytes_max, resident_bytes_max }
     }
 
     /// Allocates memory for a job. Afterwards the cache has at most `cache_bytes_max`. Waits while neighbours hold
@@ -167,14 +176,19 @@ impl Arena {
         Ok(had_some)
     }
 
-    /// The same on behalf of the supervisor, without blocking jobs that allocate. A job that finds too little memory waits for this as for a
-    /// neighbour.
+    /// The same on behalf of the supervisor. Inputs that jobs use now are freed when these jobs end.
     pub(crate) fn give_back(&self) -> Result<(), CudaError> {
         let mut state = self.state();
+        state.evict_residents();
         let surplus = state.surplus(0);
+        self.free_as_neighbour(state, &surplus)
+    }
+
+    /// Frees blocks without blocking jobs that allocate. A job that finds too little memory waits for this as for a neighbour.
+    fn free_as_neighbour(&self, mut state: MutexGuard<'_, State>, blocks: &[DeviceBuffer]) -> Result<(), CudaError> {
         state.jobs += 1;
         drop(state);
-        let freed = self.free(&surplus);
+        let freed = self.free(blocks);
         let mut state = self.state();
         state.jobs -= 1;
         state.ended += 1;
@@ -197,8 +211,8 @@ impl Arena {
     pub(crate) fn usage(&self) -> Usage {
         let state = self.state();
         Usage {
-            held: state.used_bytes + state.cached_bytes,
-            cached: state.cached_bytes,
+            held: state.used_bytes + state.kept_bytes(),
+            cached: state.kept_bytes(),
             local: state.local_bytes,
             local_to_come: state.local_bytes.saturating_sub(state.local_bytes_launched),
             is_idle: state.jobs == 0,
@@ -300,7 +314,7 @@ impl State {
     /// All blocks for a job, if the cache has them.
     fn take_cached(&mut self, wanted: MemoryRequest<'_>, cache_bytes_max: u64) -> Option<Vec<DeviceBuffer>> {
         let blocks: Vec<DeviceBuffer> = wanted.sizes.iter().map_while(|bytes| self.reuse(*bytes)).collect();
-        if blocks.len() < wanted.sizes.len() || self.cached_bytes > cache_bytes_max || self.growth(wanted.local) > 0 {
+        if blocks.len() < wanted.sizes.len() || self.kept_bytes() > cache_bytes_max || self.growth(wanted.local) > 0 {
             self.keep(&blocks);
             return None;
         }
@@ -317,9 +331,24 @@ impl State {
 
     fn keep(&mut self, blocks: &[DeviceBuffer]) {
         for block in blocks {
-            self.cached.entry(block.bytes).or_default().push(block.address);
-            self.cached_bytes += block.bytes;
             self.used_bytes -= block.bytes;
+            self.cache(*block);
+        }
+    }
+
+    fn cache(&mut self, block: DeviceBuffer) {
+        self.cached.entry(block.bytes).or_default().push(block.address);
+        self.cached_bytes += block.bytes;
+    }
+
+    /// The memory that no job declared: cached blocks and resident inputs.
+    fn kept_bytes(&self) -> u64 {
+        self.cached_bytes + self.residents.bytes()
+    }
+
+    fn evict_residents(&mut self) {
+        for block in self.residents.evict_all() {
+            self.cache(block);
         }
     }
 
@@ -336,7 +365,7 @@ impl State {
     /// Accounts for it if it fits into this executor's share and the device's free memory.
     fn grow(&mut self, local: u64, free: u64, bytes_max: u64) -> bool {
         let to_come = local.saturating_sub(self.local_bytes_launched);
-        let all = self.taken().saturating_add(self.cached_bytes).saturating_add(self.growth(local));
+        let all = self.taken().saturating_add(self.kept_bytes()).saturating_add(self.growth(local));
         let fits = to_come <= free && all <= bytes_max;
         if fits {
             self.local_bytes = self.local_bytes.max(local);
@@ -346,7 +375,7 @@ impl State {
 
     /// Reserves bytes of this executor's share, if it has as many left.
     fn reserve(&mut self, bytes: u64, bytes_max: u64) -> bool {
-        let fits = self.taken() + self.cached_bytes + bytes <= bytes_max;
+        let fits = self.taken() + self.kept_bytes() + bytes <= bytes_max;
         if fits {
             self.moving_bytes += bytes;
         }
@@ -359,28 +388,34 @@ impl State {
         self.used_bytes += bytes;
     }
 
-    /// Cached blocks beyond `cache_bytes_max`, the largest first. They count towards the share until they are freed.
+    /// What exceeds `cache_bytes_max`: first cached blocks, the largest first, then the inputs that were not used for longest. It counts
+    /// towards the share until it is freed.
     fn surplus(&mut self, cache_bytes_max: u64) -> Vec<DeviceBuffer> {
         let mut surplus = Vec::new();
-        while self.cached_bytes > cache_bytes_max
-            && let Some(largest) = self.cached.last_key_value().map(|(bytes, _)| *bytes)
+        while self.kept_bytes() > cache_bytes_max
+            && let Some(block) = self.take_largest().or_else(|| self.residents.evict_oldest())
         {
-            match self.reuse(largest) {
-                Some(block) => {
-                    self.used_bytes -= block.bytes;
-                    self.moving_bytes += block.bytes;
-                    surplus.push(block);
-                }
-                None => drop(self.cached.remove(&largest)),
-            }
+            self.moving_bytes += block.bytes;
+            surplus.push(block);
         }
         surplus
+    }
+
+    fn take_largest(&mut self) -> Option<DeviceBuffer> {
+        loop {
+            let largest = *self.cached.last_key_value()?.0;
+            if let Some(block) = self.reuse(largest) {
+                self.used_bytes -= block.bytes;
+                return Some(block);
+            }
+            self.cached.remove(&largest);
+        }
     }
 
     /// The memory that a job alone could have: the device's free memory, or the rest of the share if that is less.
     fn free(&self, device_bytes: u64, bytes_max: u64) -> u64 {
         let to_come = self.local_bytes.saturating_sub(self.local_bytes_launched);
-        (device_bytes.saturating_sub(to_come) + self.cached_bytes).min(bytes_max.saturating_sub(self.taken()))
+        (device_bytes.saturating_sub(to_come) + self.kept_bytes()).min(bytes_max.saturating_sub(self.taken()))
     }
 }
 
@@ -410,7 +445,7 @@ mod tests {
 
     #[test]
     fn what_is_on_its_way_is_of_our_share_but_not_held() {
-        let arena = Arena::new(Sizes::Exact, 100);
+        let arena = Arena::new(Sizes::Exact, 100, 50);
         assert!(arena.state().reserve(60, 100));
         assert_eq!((arena.usage().held, arena.usage().cached), (0, 0));
         assert!(!arena.state().reserve(60, 100));
@@ -424,7 +459,7 @@ mod tests {
 
     #[test]
     fn local_memory_is_of_our_share_and_only_grows() {
-        let arena = Arena::new(Sizes::Exact, 100);
+        let arena = Arena::new(Sizes::Exact, 100, 50);
         assert!(!arena.state().grow(30, 20, 100), "the device has less");
         assert!(arena.state().grow(30, 40, 100));
         assert!(!arena.state().grow(101, 1000, 100));

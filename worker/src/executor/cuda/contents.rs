@@ -9,6 +9,7 @@ use gpufleet_schema::{FailureCode, Verdict};
 use super::{
     arena::DeviceBuffer,
     error::{CudaError, called},
+    job_inputs::JobInputs,
     stream::{StreamError, Work, failed},
 };
 use crate::ipc::message::{BufferPlan, Contents, Place};
@@ -20,7 +21,13 @@ const PIECE_BYTES: usize = 1 << 20;
 const ROWS_MAX: usize = 4096;
 
 /// Writes the initial contents of a buffer. The rest of its block is zeroed, because it may have belonged to another job.
-pub(super) fn fill(stream: CUstream, work: &Work, plan: &BufferPlan, block: DeviceBuffer) -> Result<(), StreamError> {
+pub(super) fn fill(
+    stream: CUstream,
+    work: &Work,
+    inputs: &JobInputs<'_>,
+    plan: &BufferPlan,
+    block: DeviceBuffer,
+) -> Result<(), StreamError> {
     let filled = match &plan.contents {
         Contents::Zeros => 0,
         Contents::Pattern(element) => {
@@ -28,15 +35,14 @@ pub(super) fn fill(stream: CUstream, work: &Work, plan: &BufferPlan, block: Devi
             plan.bytes
         }
         Contents::Staged(at) => {
-            let source = place(work, *at, plan.bytes)?;
-            for (offset, bytes) in pieces(plan.bytes) {
-                // SAFETY: the range is mapped and has this length, nothing writes to it until the job is answered, and the block
-                // is at least as long.
-                let copied = unsafe {
-                    let (target, source) = (block.address + offset as u64, source.add(offset));
-                    sys::cuMemcpyHtoDAsync_v2(target, source.cast(), bytes, stream)
-                };
-                called("cuMemcpyHtoDAsync", copied.result())?;
+            copy_in(stream, work, *at, plan.bytes, block)?;
+            plan.bytes
+        }
+        Contents::Input { input, staged } => {
+            match (inputs.source(*input), staged) {
+                (Some(source), _) => copy_resident(stream, source, plan.bytes, block)?,
+                (None, Some(at)) => copy_in(stream, work, *at, plan.bytes, block)?,
+                (None, None) => return Err(StreamError::InputGone),
             }
             plan.bytes
         }
@@ -48,6 +54,35 @@ pub(super) fn fill(stream: CUstream, work: &Work, plan: &BufferPlan, block: Devi
         called("cuMemsetD8Async", zeroed)?;
     }
     Ok(())
+}
+
+/// Copies bytes from shared memory to the beginning of a block.
+pub(super) fn copy_in(
+    stream: CUstream,
+    work: &Work,
+    from: Place,
+    bytes: u64,
+    block: DeviceBuffer,
+) -> Result<(), StreamError> {
+    let source = place(work, from, bytes)?;
+    for (offset, bytes) in pieces(bytes) {
+        // SAFETY: the range is mapped and has this length, nothing writes to it until the job is answered, and the block is at least
+        // as long.
+        let copied = unsafe {
+            let (target, source) = (block.address + offset as u64, source.add(offset));
+            sys::cuMemcpyHtoDAsync_v2(target, source.cast(), bytes, stream)
+        };
+        called("cuMemcpyHtoDAsync", copied.result())?;
+    }
+    Ok(())
+}
+
+/// Copies a resident input, because the job's kernels may write to its buffer.
+fn copy_resident(stream: CUstream, source: DeviceBuffer, bytes: u64, block: DeviceBuffer) -> Result<(), CudaError> {
+    // SAFETY: both blocks have at least this length and differ, the job holds its lease of the source until the stream has ended its
+    // work, and nothing writes to a resident input.
+    let copied = unsafe { result::memcpy_dtod_async(block.address, source.address, bytes as usize, stream) };
+    called("cuMemcpyDtoDAsync", copied)
 }
 
 /// Repeats one element over a buffer.

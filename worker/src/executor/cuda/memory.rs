@@ -49,6 +49,7 @@ impl DeviceMemory {
         outgoing: &Mutex<UnixStream>,
         may_wait: impl FnOnce(),
     ) -> Result<(), ReportError> {
+        self.report_evictions(outgoing)?;
         if !self.has_changed() {
             return Ok(());
         }
@@ -60,9 +61,18 @@ impl DeviceMemory {
 
     /// Answers the supervisor's request for a report.
     pub(crate) fn answer(&self, outgoing: &Mutex<UnixStream>) -> Result<(), ReportError> {
+        self.report_evictions(outgoing)?;
         let _reporting = self.reporting();
         self.send(outgoing)?;
         self.send_changes(outgoing)
+    }
+
+    fn report_evictions(&self, outgoing: &Mutex<UnixStream>) -> Result<(), FrameError> {
+        for input in self.arena.take_evicted_inputs() {
+            let evicted = FromExecutor::Input { input, bytes: 0, is_resident: false };
+            frame::write(&outgoing.lock().expect("no thread panics while holding the socket"), &evicted)?;
+        }
+        Ok(())
     }
 
     /// Frees all memory that no job uses.

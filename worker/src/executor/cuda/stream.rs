@@ -20,6 +20,7 @@ use super::{
     contents,
     device::Device,
     error::{CudaError, Damage, called},
+    job_inputs::JobInputs,
     library::DriverLibrary,
     memory::{DeviceMemory, ReportError},
     module::{LoadError, Module},
@@ -60,6 +61,13 @@ pub(crate) struct Work {
     pub segments: HashMap<u32, Arc<PinnedSegment>>,
 }
 
+/// The device memory that a job uses.
+#[derive(Debug, Default)]
+struct JobMemory<'a> {
+    allocation: Option<Allocation<'a>>,
+    inputs: JobInputs<'a>,
+}
+
 /// The stream and the events that time its work. Both live as long as the process.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -69,10 +77,29 @@ pub(crate) struct Stream {
     milestones: [CUevent; 2],
 }
 
+/// How a job ended in a usable context.
+pub(crate) enum StreamEnd {
+    Finished(Result<(), Failure>, Timings),
+    /// An input that the job counts on is no longer resident. None of its kernels has run.
+    InputGone,
+}
+
 /// Why a job failed. The context may be unusable too.
 pub(super) enum StreamError {
     Failed(Failure),
+    InputGone,
     Cuda(CudaError),
+}
+
+impl StreamError {
+    /// Whether the context is unusable.
+    pub(super) fn is_fatal(&self) -> bool {
+        matches!(self, Self::Cuda(error) if error.damage() != Damage::None)
+    }
+
+    fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Failed(failure) if failure.code == FailureCode::OutOfMemory)
+    }
 }
 
 impl From<CudaError> for StreamError {
@@ -117,17 +144,18 @@ impl Stream {
     }
 
     /// Runs a job to its end. An error means that the context is unusable.
-    pub(crate) fn run(&mut self, common: &Common, work: &Work) -> Result<(Result<(), Failure>, Timings), CudaError> {
+    pub(crate) fn run(&mut self, common: &Common, work: &Work) -> Result<StreamEnd, CudaError> {
         let started = Instant::now();
         let mut timings = Timings::default();
         let outcome = match self.attempt(common, work, &mut timings) {
             Ok(()) => Ok(()),
             Err(StreamError::Failed(failure)) => Err(failure),
+            Err(StreamError::InputGone) => return Ok(StreamEnd::InputGone),
             Err(StreamError::Cuda(error)) if error.damage() == Damage::None => Err(error.into_failure()),
             Err(StreamError::Cuda(error)) => return Err(error),
         };
         timings.total_us = started.elapsed().as_micros() as u64;
-        Ok((outcome, timings))
+        Ok(StreamEnd::Finished(outcome, timings))
     }
 
     fn attempt(&mut self, common: &Common, work: &Work, timings: &mut Timings) -> Result<(), StreamError> {
@@ -140,11 +168,9 @@ impl Stream {
         if !was_loaded {
             timings.load_us = loading.elapsed().as_micros() as u64;
         }
-        let mut memory = None;
+        let mut memory = JobMemory::default();
         let outcome = self.run_loaded(&preparation, work, &module, &mut memory, timings);
-        if let Err(StreamError::Cuda(error)) = &outcome
-            && error.damage() != Damage::None
-        {
+        if outcome.as_ref().is_err_and(StreamError::is_fatal) {
             // An unusable context can't free anything.
             std::mem::forget((module, memory));
             return outcome;
@@ -165,7 +191,7 @@ impl Stream {
         preparation: &LaunchPreparation<'a>,
         work: &Work,
         module: &Module,
-        memory: &mut Option<Allocation<'a>>,
+        memory: &mut JobMemory<'a>,
         timings: &mut Timings,
     ) -> Result<(), StreamError> {
         let common = preparation.common;
@@ -178,33 +204,46 @@ impl Stream {
         timings.device_bytes_peak = sizes.iter().sum();
         let thread_bytes = launches.iter().map(|launch| launch.function.local_bytes).max().unwrap_or(0);
         let wanted = MemoryRequest { sizes: &sizes, local: common.device.local.taken(thread_bytes) };
-        let allocation = memory.insert(preparation.allocate(wanted, work.run.cache_bytes_max)?);
-        common.tell_memory(|| preparation.may_wait())?;
         self.make_events(launches.len() + 3)?;
+        let JobMemory { allocation, inputs } = memory;
+        *inputs = JobInputs::lease(preparation, &work.run)?;
+        let allocation = allocation.insert(allocate(preparation, wanted, inputs, &work.run)?);
+        let brought = inputs.bring(self, preparation, work, self.events[0])?;
+        common.tell_memory(|| preparation.may_wait())?;
         match common.memory.arena.grows_at_launch(wanted.local) {
             true => preparation.may_wait(),
             false => common.waits.calls(preparation.job),
         }
-        let enqueued = self.enqueue(preparation, work, &launches, allocation);
-        common.waits.runs(preparation.job);
+        let enqueued = self.enqueue(preparation, work, &launches, allocation, inputs);
         if enqueued.is_ok() {
             common.memory.arena.launched(wanted.local);
         }
-        // Waits after a failure too, because earlier work on the stream still uses the memory.
+        self.end(preparation, enqueued, self.events[launches.len() + 2])?;
+        common.waits.calls(preparation.job);
+        self.read_events(launches.len(), timings)?;
+        timings.copy_in_us += brought.as_micros() as u64;
+        Ok(())
+    }
+
+    /// Waits until the stream has ended its work, of which `last` is the last event. It waits after a failure too, because earlier work
+    /// still uses the memory.
+    pub(super) fn end(
+        &self,
+        preparation: &LaunchPreparation<'_>,
+        enqueued: Result<(), StreamError>,
+        last: CUevent,
+    ) -> Result<(), StreamError> {
+        let Common { library, waits, .. } = preparation.common;
+        waits.runs(preparation.job);
         let ended = match &enqueued {
-            Ok(()) => self.wait_for(self.events[launches.len() + 2], common.library.is_emulator()),
+            Ok(()) => self.wait_for(last, library.is_emulator()),
             // SAFETY: the stream is live.
             Err(_) => called("cuStreamSynchronize", unsafe { result::stream::synchronize(self.raw) }),
         };
-        if let Err(error) = ended
-            && (enqueued.is_ok() || error.damage() != Damage::None)
-        {
-            return Err(error.into());
+        match ended {
+            Err(error) if enqueued.is_ok() || error.damage() != Damage::None => Err(error.into()),
+            Ok(()) | Err(_) => enqueued,
         }
-        enqueued?;
-        common.waits.calls(preparation.job);
-        self.read_events(launches.len(), timings)?;
-        Ok(())
     }
 
     /// Enqueues the whole job on the stream: copies in, launches, copies out, with an event between each.
@@ -214,12 +253,13 @@ impl Stream {
         work: &Work,
         launches: &[CheckedLaunch<'_>],
         allocation: &Allocation<'_>,
+        inputs: &JobInputs<'_>,
     ) -> Result<(), StreamError> {
         let mut launched = 0;
         let mut events = self.events.iter();
         self.record(events.next())?;
         for (plan, block) in work.run.buffers.iter().zip(&allocation.blocks) {
-            contents::fill(self.raw, work, plan, *block)?;
+            contents::fill(self.raw, work, inputs, plan, *block)?;
         }
         self.record(events.next())?;
         for checked in launches {
@@ -323,7 +363,11 @@ impl Stream {
         Ok(())
     }
 
-    fn record(&self, event: Option<&CUevent>) -> Result<(), CudaError> {
+    pub(super) fn raw(&self) -> CUstream {
+        self.raw
+    }
+
+    pub(super) fn record(&self, event: Option<&CUevent>) -> Result<(), CudaError> {
         let event = *event.expect("as many events were made as there are steps");
         // SAFETY: stream and event are live.
         called("cuEventRecord", unsafe { result::event::record(event, self.raw) })
@@ -340,6 +384,22 @@ impl Stream {
         timings.launches_us = steps[1..=launches].to_vec();
         timings.copy_out_us = steps[launches + 1];
         Ok(())
+    }
+}
+
+/// Allocates the memory of a job. If it does not fit beside the job's resident inputs, these give way.
+fn allocate<'a>(
+    preparation: &LaunchPreparation<'a>,
+    wanted: MemoryRequest<'_>,
+    inputs: &mut JobInputs<'a>,
+    run: &Run,
+) -> Result<Allocation<'a>, StreamError> {
+    match preparation.allocate(wanted, run.cache_bytes_max) {
+        Err(error) if error.is_out_of_memory() && !inputs.is_empty() => {
+            inputs.give_up(run)?;
+            preparation.allocate(wanted, run.cache_bytes_max)
+        }
+        allocated => allocated,
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     compiler::Compiler,
     executor::{
         flight::{Announcer, LatestMemory, STOOD_STILL, State},
+        inputs::DeviceInputs,
         outgoing::Outgoing,
         printer::Printer,
         process::ChildProcess,
@@ -40,6 +41,7 @@ fn shared(process: ChildProcess) -> (Arc<Shared>, UnixStream) {
         device: DeviceInfo::named(0, "GPU-1"),
         process,
         slab: Slab::new(Box::new(Announcer(outgoing.clone()))),
+        inputs: DeviceInputs::default(),
         outgoing,
         printer: Arc::new(Printer::new().unwrap().0),
         state: Mutex::new(State::default()),
@@ -220,7 +222,7 @@ async fn a_job_that_ended_while_the_worker_stood_still_is_not_cut_and_one_that_d
         }
         assert!(shared.state().killed_for.is_none(), "what it said was not read yet");
         if has_ended {
-            finish(&shared, 1, Ok(()), Timings::default());
+            finish(&shared, 1, JobEnd::Finished { outcome: Ok(()), timings: Timings::default() });
             assert!(matches!(waiting.await, JobEnd::Finished { outcome: Ok(()), .. }));
             continue;
         }

@@ -49,6 +49,7 @@ impl Endless {
             alone: false,
             prints: false,
             allowed: Allowed::ALL,
+            input: None,
             returnable: true,
         };
         let actions = self.scheduler.step(Change::Arrived(Ticket(ticket), demand));
@@ -200,7 +201,16 @@ fn any_demand() -> impl Strategy<Value = Demand> {
     let priority = prop::sample::select(Priority::ALL.to_vec());
     let (alone, prints) = (prop::bool::weighted(0.1), prop::bool::weighted(0.3));
     (0..POOLS.len() as u32, priority, 0..=BYTES, alone, prints).prop_map(|(pool, priority, bytes, alone, prints)| {
-        Demand { pool: PoolId(pool), priority, bytes, alone, prints, allowed: Allowed::ALL, returnable: true }
+        Demand {
+            pool: PoolId(pool),
+            priority,
+            bytes,
+            alone,
+            prints,
+            allowed: Allowed::ALL,
+            input: None,
+            returnable: true,
+        }
     })
 }
 

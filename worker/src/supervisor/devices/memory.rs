@@ -78,6 +78,12 @@ impl DeviceMemory {
     pub(super) fn listen_to(self: &Arc<Self>, executor: &Executor, pool: Option<PoolId>) {
         let (memory, pid) = (Arc::clone(self), executor.pid());
         executor.watch_memory(move |report| memory.hear(pid, pool, report));
+        if let Some(pool) = pool {
+            let (device, dispatcher) = (self.device, Arc::clone(&self.dispatcher));
+            executor.watch_inputs(move |input, is_resident| {
+                dispatcher.tell_devices(Change::Input { device, pool, input, is_resident });
+            });
+        }
     }
 
     /// Removes an executor that has ended. The others will report the memory that is free now.

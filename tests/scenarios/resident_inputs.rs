@@ -1,0 +1,179 @@
+//! An input that many jobs name by its digest is read from the store and copied to the device once for each pool.
+
+use std::fs;
+
+use futures::future::join_all;
+use gpufleet::{Array, Fleet, Job, StoredArray};
+use gpufleet_schema::Dtype;
+use gpufleet_tests::{Ground, METRICS, Producer, TestWorker, WAIT, kernels, poll_until};
+use tempfile::TempDir;
+
+/// 1 MiB of floats.
+const FLOATS: usize = 1 << 18;
+
+struct Scene {
+    ground: Ground,
+    worker: TestWorker,
+    fleet: Producer,
+    blobs: TempDir,
+}
+
+impl Scene {
+    async fn new(label: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let blobs = tempfile::tempdir().unwrap();
+        let ground = Ground::with_environment(label, &[("GPUFLEET_BLOBS", blobs.path().to_str().unwrap())]).await;
+        let worker = ground.worker_in(&[&METRICS[..], arguments].concat(), environment).await;
+        let fleet = ground.client_with(Fleet::builder().blobs(blobs.path())).await;
+        Self { ground, worker, fleet, blobs }
+    }
+
+    async fn store(&self, first: f32) -> StoredArray {
+        self.fleet.store(Array::from_slice(&floats(first))).await.unwrap()
+    }
+
+    /// How many inputs were copied from the store, and how many were resident.
+    async fn inputs(&self, pool: &str) -> (f64, f64) {
+        let metrics = self.worker.metrics().await;
+        let from = |source| metrics.sum("gpufleet_inputs_total", &[("pool", pool), ("source", source)]);
+        (from("store"), from("device"))
+    }
+
+    async fn run(&self, job: Job) -> Vec<f32> {
+        let result = self.fleet.submit(job).await.unwrap().wait(WAIT).await.unwrap();
+        assert_eq!(result.attempt, 1);
+        result.output("y").unwrap()
+    }
+}
+
+fn floats(first: f32) -> Vec<f32> {
+    (0..FLOATS).map(|index| first + index as f32).collect()
+}
+
+/// The sum of the first two elements of `x`, and the first doubled: only eight bytes come back.
+fn doubles_of(x: &StoredArray) -> Job {
+    Job::ptx(kernels::DOUBLES)
+        .input_stored("x", x)
+        .zeros("y", Dtype::F32, [2])
+        .entry("doubles")
+        .cover([2])
+        .arg_buffer("x")
+        .arg_buffer("y")
+        .arg(2_u32)
+        .output("y")
+}
+
+/// `y = x + y` with `y` stored, which the kernel overwrites in place.
+fn adds_to(y: &StoredArray) -> Job {
+    Job::catalog("saxpy").scalar("a", 1.0).input("x", &vec![1.0_f32; FLOATS]).input_stored("y", y).output("y")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_that_share_an_input_bring_it_once_even_if_they_run_at_once() {
+    const JOBS: usize = 50;
+    let scene = Scene::new("resident", &[], &[]).await;
+    let x = scene.store(1.0).await;
+    for y in join_all((0..JOBS).map(|_| scene.run(doubles_of(&x)))).await {
+        assert_eq!(y, [2.0, 4.0]);
+    }
+    assert_eq!(scene.inputs("default").await, (1.0, JOBS as f64 - 1.0));
+    // The device needs the store no more.
+    fs::remove_dir_all(scene.blobs.path()).unwrap();
+    assert_eq!(scene.run(doubles_of(&x)).await, [2.0, 4.0]);
+    fs::create_dir(scene.blobs.path()).unwrap();
+    scene.ground.check_history(JOBS + 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kernel_that_overwrites_its_input_changes_only_its_own_copy() {
+    let scene = Scene::new("resident-overwritten", &[], &[]).await;
+    let y = scene.store(0.0).await;
+    for _ in 0..3 {
+        assert_eq!(scene.run(adds_to(&y)).await, floats(1.0));
+    }
+    let (store, device) = scene.inputs("default").await;
+    assert_eq!((store, device), (2.0, 4.0), "both arrays are in the store");
+    scene.ground.check_history(3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_input_is_shared_between_pools() {
+    let scene = Scene::new("resident-pools", &["--pool", "team-a", "--pool", "team-b"], &[]).await;
+    let x = scene.store(1.0).await;
+    for pool in ["team-a", "team-b"] {
+        for _ in 0..2 {
+            scene.run(doubles_of(&x).pool(pool.parse().unwrap())).await;
+        }
+        assert_eq!(scene.inputs(pool).await, (1.0, 1.0));
+    }
+    scene.ground.check_history(4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_input_comes_again_after_its_executor_was_killed() {
+    let scene = Scene::new("resident-killed", &[], &[]).await;
+    let x = scene.store(1.0).await;
+    scene.run(doubles_of(&x)).await;
+    scene.worker.kill_executor().await;
+    assert_eq!(scene.run(doubles_of(&x)).await, [2.0, 4.0]);
+    assert_eq!(scene.inputs("default").await, (2.0, 0.0));
+    scene.ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resident_inputs_give_way_to_jobs_of_other_pools() {
+    let memory = [("GPUFLEET_EMULATOR_MEMORY", "64MiB")];
+    let scene = Scene::new("resident-give-way", &["--pool", "team-a", "--resident-inputs", "32MiB"], &memory).await;
+    for number in 0..16_u8 {
+        let x = scene.store(number.into()).await;
+        assert_eq!(scene.run(doubles_of(&x)).await[0], 2.0 * f32::from(number));
+    }
+    // The device has 48 MiB for jobs, because the heaps of the two pools take the rest.
+    let large = kernels::doubles_in(40 << 20).pool("team-a".parse().unwrap());
+    assert_eq!(scene.fleet.submit(large).await.unwrap().wait(WAIT).await.unwrap().attempt, 1);
+    scene.ground.poll_log("the request", &scene.worker, "another pool needs cached device memory").await;
+    scene.ground.check_history(17).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_inputs_that_fit_stay_and_the_others_come_each_time() {
+    let scene = Scene::new("resident-limited", &["--resident-inputs", "2MiB"], &[]).await;
+    let stored = join_all((0..3_u8).map(|first| scene.store(first.into()))).await;
+    for _ in 0..2 {
+        for (first, x) in (0..3_u8).zip(&stored) {
+            assert_eq!(scene.run(doubles_of(x)).await[0], 2.0 * f32::from(first));
+        }
+    }
+    // Two of three have room, so each is evicted before it is used again.
+    assert_eq!(scene.inputs("default").await, (6.0, 0.0));
+    scene.run(doubles_of(&stored[2])).await;
+    assert_eq!(scene.inputs("default").await, (6.0, 1.0));
+    scene.ground.check_history(7).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_stays_if_the_operator_wants_it_so() {
+    let scene = Scene::new("resident-off", &["--resident-inputs", "0"], &[]).await;
+    let x = scene.store(1.0).await;
+    for _ in 0..2 {
+        scene.run(doubles_of(&x)).await;
+    }
+    assert_eq!(scene.inputs("default").await, (2.0, 0.0));
+    scene.ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_starts_on_the_device_that_has_its_input() {
+    let scene = Scene::new("resident-devices", &[], &[("GPUFLEET_EMULATOR_DEVICES", "2")]).await;
+    let stored = join_all((0..2_u8).map(|first| scene.store(first.into()))).await;
+    // Both inputs are on some device before the first is used again.
+    for x in &stored {
+        scene.run(doubles_of(x)).await;
+    }
+    for _ in 0..10 {
+        for x in &stored {
+            scene.run(doubles_of(x)).await;
+        }
+    }
+    poll_until("each input was brought once", async || scene.inputs("default").await == (2.0, 20.0)).await;
+    scene.ground.check_history(22).await;
+}

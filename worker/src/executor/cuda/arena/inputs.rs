@@ -1,0 +1,180 @@
+//! The memory of inputs that stay on the device after their jobs, so that later jobs need not bring them again.
+//!
+//! It is a part of the cache: the supervisor limits it and asks for it back. When memory is short, plain cached blocks go first.
+
+use gpufleet_schema::BlobDigest;
+
+use super::{Arena, CudaError, DeviceBuffer};
+
+/// A resident input that a job uses. Dropping it ends the use; the stream that reads the input must have ended its work.
+#[derive(Debug)]
+pub(crate) struct InputLease<'a> {
+    pub input: BlobDigest,
+    pub block: DeviceBuffer,
+    arena: &'a Arena,
+}
+
+/// Memory in which an input may stay. Dropping it moves the memory to the cache; the stream that wrote to it must have ended its work.
+#[derive(Debug)]
+pub(crate) struct InputMemory<'a> {
+    pub block: DeviceBuffer,
+    arena: &'a Arena,
+}
+
+impl Arena {
+    /// Lends a job those of its inputs that are resident. First evicts what exceeds `cache_bytes_max`, these inputs last, because the
+    /// job must not take memory that belongs to others. `may_wait` is called before any driver call.
+    pub(crate) fn lease_inputs(
+        &self,
+        inputs: &[(BlobDigest, u64)],
+        cache_bytes_max: u64,
+        may_wait: impl FnOnce(),
+    ) -> Result<Vec<InputLease<'_>>, CudaError> {
+        let mut state = self.state();
+        inputs.iter().for_each(|(input, _)| state.residents.touch(*input));
+        let surplus = state.surplus(cache_bytes_max);
+        let leased = inputs.iter().filter_map(|(input, bytes)| {
+            let block = state.residents.lease(*input, *bytes)?;
+            Some(InputLease { input: *input, block, arena: self })
+        });
+        let leased = leased.collect();
+        if !surplus.is_empty() {
+            may_wait();
+            self.free_as_neighbour(state, &surplus)?;
+        }
+        Ok(leased)
+    }
+
+    /// Memory for an input that is not resident, or `None` if there is no room beside the jobs. `may_wait` is called before any driver
+    /// call.
+    pub(crate) fn input_memory(
+        &self,
+        bytes: u64,
+        cache_bytes_max: u64,
+        may_wait: impl FnOnce(),
+    ) -> Result<Option<InputMemory<'_>>, CudaError> {
+        let bytes = self.sizes.taken(bytes);
+        let Some(others_max) = self.resident_bytes_max.min(cache_bytes_max).checked_sub(bytes) else { return Ok(None) };
+        let mut state = self.state();
+        while state.residents.bytes() > others_max {
+            let Some(oldest) = state.residents.evict_oldest() else { return Ok(None) };
+            state.cache(oldest);
+        }
+        if let Some(block) = state.reuse(bytes) {
+            return Ok(Some(InputMemory { block, arena: self }));
+        }
+        drop(state);
+        may_wait();
+        let _asking = self.asking();
+        let mut state = self.state();
+        let surplus = state.surplus(cache_bytes_max - bytes);
+        let fits = state.kept_bytes() <= cache_bytes_max - bytes;
+        self.free_as_neighbour(state, &surplus)?;
+        if fits { self.allocate_input(bytes) } else { Ok(None) }
+    }
+
+    fn allocate_input(&self, bytes: u64) -> Result<Option<InputMemory<'_>>, CudaError> {
+        let mut blocks = [None];
+        self.allocate_missing(&[bytes], &mut blocks)?;
+        Ok(blocks[0].map(|block| InputMemory { block, arena: self }))
+    }
+
+    /// Makes the input that was copied into this memory resident, and lends it to its job.
+    pub(crate) fn keep_input<'a>(&'a self, memory: InputMemory<'a>, input: BlobDigest, bytes: u64) -> InputLease<'a> {
+        let mut state = self.state();
+        state.used_bytes -= memory.block.bytes;
+        let (block, spare) = state.residents.insert(input, bytes, memory.block);
+        spare.into_iter().for_each(|spare| state.cache(spare));
+        drop(state);
+        std::mem::forget(memory);
+        InputLease { input, block, arena: self }
+    }
+
+    /// The inputs evicted since the last call.
+    pub(crate) fn take_evicted_inputs(&self) -> Vec<BlobDigest> {
+        self.state().residents.take_evicted()
+    }
+}
+
+impl Drop for InputLease<'_> {
+    fn drop(&mut self) {
+        let mut state = self.arena.state();
+        if let Some(evicted) = state.residents.release(self.input, self.block) {
+            state.cache(evicted);
+        }
+    }
+}
+
+impl Drop for InputMemory<'_> {
+    fn drop(&mut self) {
+        self.arena.state().keep(&[self.block]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::sizes::Sizes;
+
+    fn digest(number: u8) -> BlobDigest {
+        BlobDigest::of(&[number])
+    }
+
+    /// An arena with cached blocks of 10 bytes, so that no test calls a driver.
+    fn arena(blocks: u64, resident_bytes_max: u64) -> Arena {
+        let arena = Arena::new(Sizes::Exact, 100, resident_bytes_max);
+        let mut state = arena.state();
+        (1..=blocks).for_each(|address| state.cache(DeviceBuffer { address, bytes: 10 }));
+        drop(state);
+        arena
+    }
+
+    fn bring(arena: &Arena, number: u8) -> bool {
+        let memory = arena.input_memory(10, u64::MAX, || {}).unwrap();
+        memory.map(|memory| arena.keep_input(memory, digest(number), 10)).is_some()
+    }
+
+    #[test]
+    fn a_resident_input_counts_as_cached_while_jobs_use_it_and_after() {
+        let arena = arena(2, 100);
+        let memory = arena.input_memory(10, u64::MAX, || panic!("the cache has a block")).unwrap().unwrap();
+        assert_eq!((arena.usage().held, arena.usage().cached), (20, 10));
+        let lease = arena.keep_input(memory, digest(1), 10);
+        assert_eq!((arena.usage().held, arena.usage().cached), (20, 20));
+        drop(lease);
+        assert_eq!((arena.usage().held, arena.usage().cached), (20, 20));
+        let leases = arena.lease_inputs(&[(digest(1), 10), (digest(2), 10), (digest(1), 9)], u64::MAX, || {}).unwrap();
+        assert_eq!(leases.iter().map(|lease| lease.input).collect::<Vec<_>>(), [digest(1)]);
+    }
+
+    #[test]
+    fn inputs_beyond_the_limit_replace_those_that_were_not_used_for_longest() {
+        let arena = arena(3, 20);
+        assert!(bring(&arena, 1) && bring(&arena, 2));
+        drop(arena.lease_inputs(&[(digest(1), 10)], u64::MAX, || {}).unwrap());
+        assert!(bring(&arena, 3));
+        assert_eq!(arena.take_evicted_inputs(), [digest(2)]);
+        let all = [1, 2, 3].map(|number| (digest(number), 10));
+        let leased: Vec<_> = arena.lease_inputs(&all, u64::MAX, || {}).unwrap();
+        assert_eq!(leased.iter().map(|lease| lease.input).collect::<Vec<_>>(), [digest(1), digest(3)]);
+        drop(leased);
+        assert_eq!(arena.usage().cached, 30, "the memory of the evicted input is a cached block");
+    }
+
+    #[test]
+    fn an_input_without_room_does_not_stay() {
+        let arena = arena(3, 20);
+        assert!(arena.input_memory(21, u64::MAX, || {}).unwrap().is_none());
+        assert!(arena.input_memory(10, 9, || {}).unwrap().is_none());
+        assert!(bring(&arena, 1) && bring(&arena, 2));
+        let _in_use = arena.lease_inputs(&[(digest(1), 10), (digest(2), 10)], u64::MAX, || {}).unwrap();
+        assert!(!bring(&arena, 3), "jobs use the others");
+    }
+
+    #[test]
+    fn an_unused_block_returns_to_the_cache() {
+        let arena = arena(1, 100);
+        drop(arena.input_memory(10, u64::MAX, || {}).unwrap());
+        assert_eq!((arena.usage().held, arena.usage().cached), (10, 10));
+    }
+}

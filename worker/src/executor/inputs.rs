@@ -1,0 +1,282 @@
+//! The inputs that a child keeps on its device, as far as it has told, and those that a job is bringing there.
+//!
+//! Only one job at a time brings an input, and others that use it wait, so that the store is read once. The child decides what stays and
+//! may evict an input at any time. A job that counts on an evicted input comes back and brings it again.
+
+use std::{collections::HashSet, fmt, num::NonZero};
+
+use gpufleet_schema::BlobDigest;
+use lru::LruCache;
+use tokio::sync::Notify;
+
+use crate::shared_state::SharedState;
+
+/// Inputs beyond these are forgotten, and brought again.
+const INPUTS_MAX: NonZero<usize> = NonZero::new(4096).expect("the constant is not zero");
+
+/// Receives each change: an input, and whether it is resident now.
+pub(super) type InputObserver = Box<dyn Fn(BlobDigest, bool) + Send>;
+
+/// The inputs of one child.
+#[derive(Debug)]
+pub(super) struct DeviceInputs {
+    state: SharedState<State>,
+    changed: Notify,
+}
+
+struct State {
+    inputs: LruCache<BlobDigest, Input>,
+    observer: Option<InputObserver>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Input {
+    /// A job is bringing it.
+    Coming,
+    Resident {
+        bytes: u64,
+    },
+    /// There was no room for it, so jobs bring it without waiting for each other.
+    Refused,
+}
+
+/// The inputs of one job. Dropping this lets other jobs bring those that this job did not.
+#[derive(Debug, Default)]
+pub(super) struct JobInputs<'a> {
+    resident: HashSet<BlobDigest>,
+    bringing: Vec<Bringing<'a>>,
+}
+
+#[derive(Debug)]
+struct Bringing<'a> {
+    input: BlobDigest,
+    of: &'a DeviceInputs,
+}
+
+impl Default for DeviceInputs {
+    fn default() -> Self {
+        let state = State { inputs: LruCache::new(INPUTS_MAX), observer: None };
+        Self { state: SharedState::new(state), changed: Notify::new() }
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("inputs", &self.inputs.len()).finish_non_exhaustive()
+    }
+}
+
+impl JobInputs<'_> {
+    /// The number of resident inputs.
+    pub(super) fn resident(&self) -> usize {
+        self.resident.len()
+    }
+
+    /// Whether the device has the input, so that the job need not bring it.
+    pub(super) fn is_resident(&self, input: BlobDigest) -> bool {
+        self.resident.contains(&input)
+    }
+}
+
+impl DeviceInputs {
+    /// Waits until no other job brings an input of this job. All jobs claim in the order of the digests, so that none waits for each other.
+    pub(super) async fn claim(&self, mut wanted: Vec<(BlobDigest, u64)>) -> JobInputs<'_> {
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut inputs = JobInputs::default();
+        for (input, bytes) in wanted {
+            match self.claim_one(input).await {
+                Some(Input::Resident { bytes: found }) if found == bytes => drop(inputs.resident.insert(input)),
+                Some(_) => {}
+                None => inputs.bringing.push(Bringing { input, of: self }),
+            }
+        }
+        inputs
+    }
+
+    /// The input's state, or `None` if the caller is to bring it.
+    async fn claim_one(&self, input: BlobDigest) -> Option<Input> {
+        loop {
+            // Registered before the look, so that no change in between is missed.
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            match self.look(input) {
+                Some(Input::Coming) => changed.await,
+                found => return found,
+            }
+        }
+    }
+
+    fn look(&self, input: BlobDigest) -> Option<Input> {
+        let mut state = self.state.lock();
+        let found = state.inputs.get(&input).copied();
+        if found.is_none() {
+            state.set(input, Input::Coming);
+        }
+        found
+    }
+
+    /// Whether the input is resident with this length.
+    pub(super) fn has(&self, input: BlobDigest, bytes: u64) -> bool {
+        self.state.lock().inputs.peek(&input) == Some(&Input::Resident { bytes })
+    }
+
+    /// Takes the child's word that an input is resident or not.
+    pub(super) fn heard(&self, input: BlobDigest, bytes: u64, is_resident: bool) {
+        let mut state = self.state.lock();
+        match state.inputs.peek(&input) {
+            _ if is_resident => state.set(input, Input::Resident { bytes }),
+            Some(Input::Resident { .. }) => state.forget(input),
+            Some(Input::Coming) => state.set(input, Input::Refused),
+            Some(Input::Refused) | None => {}
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Forgets inputs that were found not to be resident any more.
+    pub(super) fn forget(&self, inputs: &JobInputs<'_>) {
+        let mut state = self.state.lock();
+        inputs.resident.iter().for_each(|input| state.forget(*input));
+    }
+
+    /// Passes every later change to `observer`, and first the inputs that are resident now.
+    pub(super) fn watch(&self, observer: InputObserver) {
+        let mut state = self.state.lock();
+        let is_resident = |input: &Input| matches!(input, Input::Resident { .. });
+        state.inputs.iter().filter(|(_, input)| is_resident(input)).for_each(|(input, _)| observer(*input, true));
+        state.observer = Some(observer);
+    }
+
+    fn end_bringing(&self, input: BlobDigest) {
+        let mut state = self.state.lock();
+        if state.inputs.peek(&input) == Some(&Input::Coming) {
+            state.forget(input);
+            drop(state);
+            self.changed.notify_waiters();
+        }
+    }
+}
+
+impl State {
+    fn set(&mut self, input: BlobDigest, to: Input) {
+        if let Some((replaced, was)) = self.inputs.push(input, to) {
+            self.tell(replaced, was, false);
+        }
+        self.tell(input, to, true);
+    }
+
+    fn forget(&mut self, input: BlobDigest) {
+        if let Some(was) = self.inputs.pop(&input) {
+            self.tell(input, was, false);
+        }
+    }
+
+    fn tell(&self, input: BlobDigest, state: Input, is_resident: bool) {
+        if let (Input::Resident { .. }, Some(observer)) = (state, &self.observer) {
+            observer(input, is_resident);
+        }
+    }
+}
+
+impl Drop for Bringing<'_> {
+    fn drop(&mut self) {
+        self.of.end_bringing(self.input);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+
+    use futures::{FutureExt as _, poll};
+
+    use super::*;
+
+    fn digest(number: u8) -> BlobDigest {
+        BlobDigest::of(&[number])
+    }
+
+    fn wanted(numbers: &[u8]) -> Vec<(BlobDigest, u64)> {
+        numbers.iter().map(|number| (digest(*number), 10)).collect()
+    }
+
+    #[tokio::test]
+    async fn one_job_brings_an_input_and_the_others_wait_for_it() {
+        let inputs = DeviceInputs::default();
+        let first = inputs.claim(wanted(&[1])).await;
+        assert!(!first.is_resident(digest(1)));
+        let mut second = Box::pin(inputs.claim(wanted(&[1])));
+        assert!(poll!(&mut second).is_pending());
+        inputs.heard(digest(1), 10, true);
+        assert!(second.await.is_resident(digest(1)));
+        drop(first);
+        assert!(inputs.has(digest(1), 10) && !inputs.has(digest(1), 11));
+    }
+
+    #[tokio::test]
+    async fn the_next_job_brings_an_input_if_the_first_ends_without_it() {
+        let inputs = DeviceInputs::default();
+        let first = inputs.claim(wanted(&[1])).await;
+        let mut second = Box::pin(inputs.claim(wanted(&[1])));
+        assert!(poll!(&mut second).is_pending());
+        drop(first);
+        assert!(!second.await.is_resident(digest(1)));
+    }
+
+    #[tokio::test]
+    async fn jobs_do_not_wait_for_an_input_that_has_no_room() {
+        let inputs = DeviceInputs::default();
+        let _first = inputs.claim(wanted(&[1])).await;
+        inputs.heard(digest(1), 10, false);
+        let second = inputs.claim(wanted(&[1])).now_or_never().expect("it waits for no job");
+        assert!(!second.is_resident(digest(1)));
+        inputs.heard(digest(1), 10, true);
+        assert!(inputs.claim(wanted(&[1])).await.is_resident(digest(1)), "there is room now");
+    }
+
+    #[tokio::test]
+    async fn jobs_that_share_several_inputs_never_wait_for_each_other_in_a_circle() {
+        let inputs = Arc::new(DeviceInputs::default());
+        let tasks: Vec<_> = [[1, 2], [2, 1]].into_iter().cycle().take(100).collect();
+        let tasks = tasks.into_iter().map(|numbers| {
+            let inputs = Arc::clone(&inputs);
+            tokio::spawn(async move { drop(inputs.claim(wanted(&numbers)).await) })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn an_input_of_another_length_is_brought_so_that_the_store_reports_the_mistake() {
+        let inputs = DeviceInputs::default();
+        inputs.heard(digest(1), 11, true);
+        let claimed = inputs.claim(wanted(&[1])).await;
+        assert!(!claimed.is_resident(digest(1)));
+    }
+
+    #[tokio::test]
+    async fn the_observer_hears_what_becomes_resident_and_what_does_not_stay() {
+        let inputs = DeviceInputs::default();
+        inputs.heard(digest(1), 10, true);
+        let (tell, told) = mpsc::channel();
+        inputs.watch(Box::new(move |input, is_resident| tell.send((input, is_resident)).unwrap()));
+        let claimed = inputs.claim(wanted(&[1, 2])).await;
+        inputs.heard(digest(2), 10, true);
+        inputs.heard(digest(2), 0, false);
+        inputs.forget(&claimed);
+        let told: Vec<_> = told.try_iter().collect();
+        assert_eq!(told, [(digest(1), true), (digest(2), true), (digest(2), false), (digest(1), false)]);
+    }
+
+    #[test]
+    fn the_inputs_used_longest_ago_are_forgotten_beyond_the_maximum() {
+        let inputs = DeviceInputs::default();
+        for number in 0..=INPUTS_MAX.get() as u64 {
+            inputs.heard(BlobDigest::of(&number.to_le_bytes()), 10, true);
+        }
+        assert!(!inputs.has(BlobDigest::of(&0_u64.to_le_bytes()), 10));
+        assert!(inputs.has(BlobDigest::of(&1_u64.to_le_bytes()), 10));
+    }
+}
