@@ -22,8 +22,8 @@ const LARGEST_SHOWN: usize = 2;
 
 impl TooLarge {
     /// The advice for the producer.
-    pub const ADVICE: &str = "send large arrays by claim check through a blob store (--blobs FOLDER or GPUFLEET_BLOBS, a folder shared with \
-        the workers); or split the job, use a smaller dtype (f16, u8), or create the data on the device with zeros or fill";
+    pub const ADVICE: &str = "send large arrays by claim check through a blob store (--blobs STORE or GPUFLEET_BLOBS, a folder or S3 bucket \
+        shared with the workers); or split the job, use a smaller dtype (f16, u8), or create the data on the device with zeros or fill";
 
     /// A task whose encoded form has `bytes` bytes.
     pub fn task(task: &Task<'_>, bytes: u64) -> Self {

@@ -1,10 +1,11 @@
 //! The connection to a fleet.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use gpufleet_schema::{ClientName, Encoding, PoolName, Priority, Submitted, topology};
 use gpufleet_transport::{
-    BlobStore, Broker, BrokerUrl, Consumer, DeclareError, Delivery, EventSink, Incoming, Options, State,
+    BlobLocation, BlobStore, Broker, BrokerUrl, Consumer, DeclareError, Delivery, EventSink, Incoming,
+    InvalidBlobLocation, Options, State,
 };
 use tokio::{sync::OnceCell, task::AbortHandle};
 use tracing::{debug, warn};
@@ -36,7 +37,7 @@ pub struct FleetBuilder {
     connect_deadline: Duration,
     confirm_deadline: Duration,
     user_id: bool,
-    blobs: Option<PathBuf>,
+    blobs: Option<Result<BlobLocation, InvalidBlobLocation>>,
 }
 
 /// The load of a pool's queues at one moment.
@@ -221,12 +222,17 @@ impl FleetBuilder {
         self
     }
 
-    /// The folder of the blob store, which the client shares with the workers. Inputs and outputs of 1 MiB or more then
-    /// go through the store, and messages carry only their digests. Without a store, a job with its inputs must fit
-    /// into one message of 16 MiB, and so must its outputs.
+    /// The blob store, which the client shares with the workers: a folder, or a bucket as in
+    /// `s3://bucket/prefix?endpoint=https://minio.example:9000`. Inputs and outputs of 1 MiB or more then go through the
+    /// store, and messages carry only their digests. Without a store, a job with its inputs must fit into one message of
+    /// 16 MiB, and so must its outputs. An unusable location is an error of [`FleetBuilder::connect`].
     #[must_use]
-    pub fn blobs(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.blobs = Some(folder.into());
+    pub fn blobs<L>(mut self, location: L) -> Self
+    where
+        L: TryInto<BlobLocation>,
+        InvalidBlobLocation: From<L::Error>,
+    {
+        self.blobs = Some(location.try_into().map_err(InvalidBlobLocation::from));
         self
     }
 
@@ -240,7 +246,7 @@ impl FleetBuilder {
             None => ClientName::fresh(url.user()),
         };
         let blobs = match self.blobs {
-            Some(folder) => Some(BlobStore::open(folder).await?),
+            Some(location) => Some(BlobStore::open(location?).await?),
             None => None,
         };
         let user_id = self.user_id.then(|| url.user().to_owned());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpufleet_schema::{JobId, PoolName, Priority, TooLarge, id::InvalidId};
-use gpufleet_transport::{BlobError, DeclareError, InvalidBrokerUrl, PublishError, QueueError};
+use gpufleet_transport::{BlobError, DeclareError, InvalidBlobLocation, InvalidBrokerUrl, PublishError, QueueError};
 
 use crate::InvalidJob;
 
@@ -14,7 +14,10 @@ pub enum ConnectError {
     Url(#[from] InvalidBrokerUrl),
     #[error(transparent)]
     Client(#[from] InvalidId),
-    /// The folder that [`FleetBuilder::blobs`](crate::FleetBuilder::blobs) names can't be used.
+    /// The argument of [`FleetBuilder::blobs`](crate::FleetBuilder::blobs) names no blob store.
+    #[error(transparent)]
+    BlobLocation(#[from] InvalidBlobLocation),
+    /// The store that [`FleetBuilder::blobs`](crate::FleetBuilder::blobs) names can't be used.
     #[error(transparent)]
     Blobs(#[from] BlobError),
     #[error(transparent)]

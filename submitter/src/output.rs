@@ -58,7 +58,7 @@ pub(crate) fn checked(outputs: Vec<Output<'_>>) -> Result<Vec<(String, ReplyOutp
 pub(crate) async fn read(name: String, stored: StoredArray, store: Option<BlobStore>) -> Result<Array, String> {
     let Some(store) = store else {
         return Err(format!(
-            "output {name:?} is in a blob store as {}, but this client has no store; set the folder that the workers use \
+            "output {name:?} is in a blob store as {}, but this client has no store; name the store of the workers \
              (FleetBuilder::blobs, --blobs or GPUFLEET_BLOBS) and submit the job again",
             stored.digest()
         ));
@@ -69,11 +69,12 @@ pub(crate) async fn read(name: String, stored: StoredArray, store: Option<BlobSt
 
 const fn advice(error: &BlobError) -> &'static str {
     match error {
-        BlobError::Missing { .. } | BlobError::Folder { .. } => {
-            "check that client and workers use the same folder, and that no clean-up deletes new blobs"
+        BlobError::Missing { .. } | BlobError::Unusable { .. } => {
+            "check that client and workers use the same store, and that no clean-up deletes new blobs"
         }
         BlobError::Length { .. } | BlobError::Damaged { .. } => "submit the job again",
         BlobError::TooLarge { .. } => "return fewer or smaller outputs",
+        BlobError::Output { .. } => "make room for the output",
         BlobError::Io { .. } | BlobError::Timeout { .. } => {
             "repair the blob store, then wait again or submit the job again"
         }

@@ -18,7 +18,7 @@ pub struct StoredArray {
 /// Why an array could not be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("store an array: this client has no blob store; set its folder with FleetBuilder::blobs")]
+    #[error("store an array: this client has no blob store; name one with FleetBuilder::blobs")]
     NoStore,
     #[error("store an array of {}: a job takes at most {} from the blob store", Size(*bytes), Size(BLOBS_BYTES_MAX))]
     TooLarge { bytes: u64 },

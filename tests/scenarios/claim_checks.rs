@@ -256,7 +256,7 @@ async fn a_worker_with_a_missing_store_says_so_and_does_not_start() {
     let worker = ground.start_worker(&["--blobs", missing.to_str().unwrap()]);
     assert_eq!(worker.ended().await, Some(2));
     let log = fs::read_to_string(worker.process().log()).unwrap();
-    assert!(log.contains(missing.to_str().unwrap()) && log.contains("check the folder given with --blobs"), "{log}");
+    assert!(log.contains(missing.to_str().unwrap()) && log.contains("check the store given with --blobs"), "{log}");
 }
 
 /// A NumPy file of zeros.
@@ -279,7 +279,7 @@ async fn a_command_without_a_store_is_refused_with_advice_and_one_with_a_store_s
     let submit = ["submit", "saxpy", "--arg", "a=2.0", "--in", "x=x.npy", "--inout", "y=x.npy", "--out", "y=y.npy"];
     let refused = ground.gpufleet(home.path(), &submit).await;
     assert_eq!(refused.code, 3, "{}", refused.stderr);
-    for part in ["16.0 MiB", "claim check", "--blobs FOLDER", "GPUFLEET_BLOBS"] {
+    for part in ["16.0 MiB", "claim check", "--blobs STORE", "GPUFLEET_BLOBS"] {
         assert!(refused.stderr.contains(part), "{part:?} is missing: {}", refused.stderr);
     }
     let store = folder.path().to_str().unwrap();

@@ -1,79 +1,108 @@
-//! The blob store: a folder that producers and workers share. Each array is stored under its digest.
+//! The blob store: a folder or a bucket that producers and workers share. Each array is stored under its digest.
 //!
-//! A blob is a file `sha256-<digits>`. A writer writes it under another name, syncs it to the disk and then renames it, so a file with
-//! that name is always complete. Several writers may therefore store the same blob at once. A reader checks the content against the name.
+//! A blob in a folder is a file `sha256-<digits>`. A writer writes it under another name, syncs it to the disk and then renames it, so a
+//! file with that name is always complete. Several writers may therefore store the same blob at once. A reader checks the content
+//! against the name.
 //!
-//! Every operation runs on a separate thread, and its caller gives up if the folder does not respond.
+//! The caller of an operation gives up if the store does not respond.
 
+mod backend;
 mod file;
+mod folder;
+mod location;
+mod objects;
 mod prune;
+mod source;
 mod step;
 mod write;
 
 use std::{
-    io,
-    path::{Path, PathBuf},
+    collections::HashSet,
+    fs::File,
+    io::{self, Write},
+    ops::Range,
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use gpufleet_schema::{BlobDigest, Size, bounds::BLOBS_BYTES_MAX};
 
 use self::{
+    backend::{Backend, Unopened},
     file::Found,
-    step::{Kind, Progress, Steps, Stopped},
+    source::{InFile, InMemory, Source},
+    step::Stopped,
 };
 
-pub use self::prune::Pruned;
+pub use self::location::{BlobLocation, InvalidBlobLocation};
 
-/// A folder of blobs. Clones share it.
+/// A place for blobs. Clones share its connections and its limits.
 #[derive(Debug, Clone)]
 pub struct BlobStore {
-    folder: Arc<Path>,
-    steps: Steps,
+    location: Arc<BlobLocation>,
+    backend: Backend,
 }
 
-/// An operation on the blob store that failed.
+/// A blob in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlobEntry {
+    pub digest: BlobDigest,
+    pub bytes: u64,
+    /// When it was last stored, by the clock of the store.
+    pub stored_at: SystemTime,
+}
+
+/// The number and size of the blobs that were removed and kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    pub removed: u64,
+    pub removed_bytes: u64,
+    pub left: u64,
+    pub left_bytes: u64,
+}
+
+/// An operation on the blob store that failed. `store` is its location.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
-    #[error("use {} as a blob store: {problem}", folder.display())]
-    Folder { folder: PathBuf, problem: String },
-    #[error("find {digest} in the blob store {}", folder.display())]
-    Missing { digest: BlobDigest, folder: PathBuf },
+    #[error("use {store} as a blob store: {problem}")]
+    Unusable { store: Arc<BlobLocation>, problem: String },
+    #[error("find {digest} in the blob store {store}")]
+    Missing { digest: BlobDigest, store: Arc<BlobLocation> },
     #[error("read {digest}: the blob has {found} bytes, expected {wanted}")]
     Length { digest: BlobDigest, found: u64, wanted: u64 },
-    #[error("read {digest}: its content in the blob store {} does not match the digest; store the array again to repair it", folder.display())]
-    Damaged { digest: BlobDigest, folder: PathBuf },
+    #[error(
+        "read {digest}: its content in the blob store {store} does not match the digest; store the array again to repair it"
+    )]
+    Damaged { digest: BlobDigest, store: Arc<BlobLocation> },
     #[error("read {digest}: the task declares {}; the maximum is {}", Size(*wanted), Size(BLOBS_BYTES_MAX))]
     TooLarge { digest: BlobDigest, wanted: u64 },
-    #[error("{step} in the blob store {}: {source}", folder.display())]
-    Io { step: &'static str, folder: PathBuf, source: io::Error },
-    #[error("{step} in the blob store {}: not finished within {} s", folder.display(), waited.as_secs())]
-    Timeout { step: &'static str, folder: PathBuf, waited: Duration },
+    #[error("write {digest} to its file: {source}")]
+    Output { digest: BlobDigest, source: io::Error },
+    #[error("{step} in the blob store {store}: {source}")]
+    Io { step: &'static str, store: Arc<BlobLocation>, source: io::Error },
+    #[error("{step} in the blob store {store}: not finished within {} s", waited.as_secs())]
+    Timeout { step: &'static str, store: Arc<BlobLocation>, waited: Duration },
 }
 
 impl BlobStore {
-    /// Opens the store in an existing folder.
-    pub async fn open(folder: impl Into<PathBuf>) -> Result<Self, BlobError> {
-        let folder: PathBuf = folder.into();
-        let store = Self { folder: Arc::from(folder.as_path()), steps: Steps::new() };
-        let is_folder = store.step("look up a blob", Kind::Look, |folder, _| Ok(folder.metadata()?.is_dir())).await;
-        let unfit = |problem: String| BlobError::Folder { folder: folder.clone(), problem };
-        match is_folder {
-            Ok(true) => Ok(store),
-            Ok(false) => Err(unfit("it is not a folder".to_owned())),
-            Err(BlobError::Io { source, .. }) => Err(unfit(source.to_string())),
-            Err(other) => Err(other),
+    /// Opens an existing store.
+    pub async fn open(location: impl Into<BlobLocation>) -> Result<Self, BlobError> {
+        let location = Arc::new(location.into());
+        let store = || Arc::clone(&location);
+        match Backend::open(&location).await {
+            Ok(backend) => Ok(Self { backend, location }),
+            Err(Unopened::Unusable(problem)) => Err(BlobError::Unusable { store: store(), problem }),
+            Err(Unopened::Stopped(stopped)) => Err(error(store(), "look for blobs", stopped)),
         }
     }
 
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn location(&self) -> &BlobLocation {
+        &self.location
     }
 
-    /// Checks that the store is writable: writes a small file and removes it.
+    /// Checks that the store is writable, by a small file or object.
     pub async fn probe(&self) -> Result<(), BlobError> {
-        self.step("write a file", Kind::Look, |folder, _| write::probe(folder)).await
+        self.backend.probe().await.map_err(self.stopped("write a file"))
     }
 
     /// Stores bytes, and returns once they are on the disk. An existing blob is kept and its age starts again.
@@ -83,27 +112,22 @@ impl BlobStore {
     where
         B: AsRef<[u8]> + Send + 'static,
     {
-        let length = bytes.as_ref().len() as u64;
-        self.step("store a blob", Kind::Transfer { bytes: length }, move |folder, progress| {
-            let digest = file::digest_of(bytes.as_ref(), progress)?;
-            write::write(folder, digest, bytes.as_ref(), progress)?;
-            Ok(digest)
-        })
-        .await
+        self.put_source(InMemory(bytes)).await
+    }
+
+    /// Stores a part of a file like [`BlobStore::put`], with little memory. A file that changes meanwhile is an error.
+    pub async fn put_file(&self, file: File, range: Range<u64>) -> Result<BlobDigest, BlobError> {
+        self.put_source(InFile { file, range }).await
+    }
+
+    async fn put_source(&self, source: impl Source) -> Result<BlobDigest, BlobError> {
+        self.backend.put(source).await.map_err(self.stopped("store a blob"))
     }
 
     /// Checks that the blob exists and has this length. Its content is read only if the length differs.
     pub async fn check(&self, digest: BlobDigest, bytes: u64) -> Result<(), BlobError> {
-        match self.step("look up a blob", Kind::Look, move |folder, _| file::length(folder, digest)).await? {
-            None => return self.told(digest, bytes, Found::Missing),
-            Some(found) if found == bytes => return Ok(()),
-            Some(_) => {}
-        }
-        let look = move |folder: &Path, progress: &Progress| file::look(folder, digest, bytes, progress);
-        match self.step("read a blob", Kind::Transfer { bytes: 0 }, look).await? {
-            Ok(_file) => Ok(()),
-            Err(found) => self.told(digest, bytes, found),
-        }
+        let found = self.backend.check(digest, bytes).await.map_err(self.stopped("look up a blob"))?;
+        self.verdict(digest, bytes, found)
     }
 
     /// Reads a blob of exactly `bytes` bytes.
@@ -115,8 +139,8 @@ impl BlobStore {
         self.check(digest, bytes).await?;
         let mut into = Vec::new();
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-        into.try_reserve_exact(length)
-            .map_err(|_| self.stopped("read a blob", io::Error::from(io::ErrorKind::OutOfMemory)))?;
+        let out_of_memory = |_| Stopped::Io(io::ErrorKind::OutOfMemory.into());
+        into.try_reserve_exact(length).map_err(out_of_memory).map_err(self.stopped("read a blob"))?;
         into.resize(length, 0);
         let (into, read) = self.fill(digest, into).await?;
         read.map(|()| into)
@@ -130,51 +154,61 @@ impl BlobStore {
         B: AsMut<[u8]> + Send + 'static,
     {
         let wanted = into.as_mut().len() as u64;
-        let (into, read) = self
-            .step("read a blob", Kind::Transfer { bytes: wanted }, move |folder, progress| {
-                let read = file::read(folder, digest, into.as_mut(), progress);
-                Ok((into, read))
-            })
-            .await?;
-        let read = read.map_err(|source| self.stopped("read a blob", source));
-        Ok((into, read.and_then(|found| self.told(digest, wanted, found))))
+        let (into, read) = self.backend.fill(digest, into).await.map_err(self.stopped("read a blob"))?;
+        let read = read.map_err(Stopped::Io).map_err(self.stopped("read a blob"));
+        Ok((into, read.and_then(|found| self.verdict(digest, wanted, found))))
     }
 
-    /// Removes blobs last stored longer ago than `unused_for`, and the partial files of interrupted writers.
+    /// Writes a blob of exactly `bytes` bytes to a file with little memory, and returns the file. After an error the file has unchecked
+    /// bytes, so give it its name only after success.
     ///
-    /// If cancelled, it ends at the next file.
-    pub async fn prune(&self, unused_for: Duration) -> Result<Pruned, BlobError> {
-        let prune = move |folder: &Path, progress: &Progress| prune::prune(folder, unused_for, progress);
-        self.step("remove blobs", Kind::Prune, prune).await
+    /// If cancelled, the copy ends at its next piece, or when the store responds.
+    pub async fn read_to<W>(&self, digest: BlobDigest, bytes: u64, into: W) -> Result<W, BlobError>
+    where
+        W: Write + Send + 'static,
+    {
+        let copied = self.backend.copy(digest, bytes, into).await.map_err(self.stopped("read a blob"))?;
+        let (into, found) = copied.map_err(|source| BlobError::Output { digest, source })?;
+        self.verdict(digest, bytes, found).map(|()| into)
     }
 
-    fn told(&self, digest: BlobDigest, wanted: u64, found: Found) -> Result<(), BlobError> {
-        let folder = || self.folder.to_path_buf();
+    /// Lists the blobs in no particular order.
+    pub async fn list(&self) -> Result<Vec<BlobEntry>, BlobError> {
+        self.backend.list().await.map_err(self.stopped("list the blobs"))
+    }
+
+    /// Removes blobs last stored longer ago than `unused_for` that are not `live`, and the remains of interrupted writers.
+    ///
+    /// If cancelled, it ends at the next blob.
+    pub async fn prune(&self, unused_for: Duration, live: Arc<HashSet<BlobDigest>>) -> Result<Pruned, BlobError> {
+        self.backend.prune(unused_for, live).await.map_err(self.stopped("remove blobs"))
+    }
+
+    /// Removes a blob; false if there is none. A job that still needs it fails.
+    pub async fn remove(&self, digest: BlobDigest) -> Result<bool, BlobError> {
+        self.backend.remove(digest).await.map_err(self.stopped("remove a blob"))
+    }
+
+    fn verdict(&self, digest: BlobDigest, wanted: u64, found: Found) -> Result<(), BlobError> {
+        let store = || Arc::clone(&self.location);
         Err(match found {
             Found::AsWanted => return Ok(()),
-            Found::Missing => BlobError::Missing { digest, folder: folder() },
+            Found::Missing => BlobError::Missing { digest, store: store() },
             Found::OtherLength(found) => BlobError::Length { digest, found, wanted },
-            Found::Damaged => BlobError::Damaged { digest, folder: folder() },
+            Found::Damaged => BlobError::Damaged { digest, store: store() },
         })
     }
 
-    async fn step<T: Send + 'static>(
-        &self,
-        step: &'static str,
-        kind: Kind,
-        work: impl FnOnce(&Path, &Progress) -> io::Result<T> + Send + 'static,
-    ) -> Result<T, BlobError> {
-        let folder = Arc::clone(&self.folder);
-        let done = self.steps.run(kind, move |progress| work(&folder, progress)).await;
-        done.map_err(|stopped| self.stopped(step, stopped))
+    fn stopped(&self, step: &'static str) -> impl Fn(Stopped) -> BlobError {
+        let store = Arc::clone(&self.location);
+        move |stopped| error(Arc::clone(&store), step, stopped)
     }
+}
 
-    fn stopped(&self, step: &'static str, stopped: impl Into<Stopped>) -> BlobError {
-        let folder = self.folder.to_path_buf();
-        match stopped.into() {
-            Stopped::Io(source) => BlobError::Io { step, folder, source },
-            Stopped::Timeout(waited) => BlobError::Timeout { step, folder, waited },
-        }
+fn error(store: Arc<BlobLocation>, step: &'static str, stopped: Stopped) -> BlobError {
+    match stopped {
+        Stopped::Io(source) => BlobError::Io { step, store, source },
+        Stopped::Timeout(waited) => BlobError::Timeout { step, store, waited },
     }
 }
 

@@ -8,11 +8,11 @@ mod size;
 mod time;
 mod value;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use gpufleet_schema::{Priority, PublicKey, WorkerName, bounds::MESSAGE_BYTES_MAX};
-use gpufleet_transport::{BrokerUrl, QueueKind};
+use gpufleet_transport::{BlobLocation, BrokerUrl, InvalidBlobLocation, QueueKind};
 
 pub use self::{
     cache::CacheSpec,
@@ -195,12 +195,13 @@ pub struct Options {
     #[arg(long, value_name = "SIZE", help_heading = heading::PREFETCH)]
     prefetch_bytes: Option<ByteSize>,
 
-    /// Blob store for arrays too large for a message: a folder shared with the clients
+    /// Blob store for arrays too large for a message, shared with the clients: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=NAME
     ///
-    /// A user who can write to the folder can store arrays. A client that knows the digest of an array can read it. Without a blob
-    /// store, the worker forwards jobs that need one to workers that have one.
-    #[arg(long, value_name = "FOLDER", env = env::BLOBS, help_heading = heading::PREFETCH)]
-    blobs: Option<PathBuf>,
+    /// The credentials of a bucket come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. A user who can write to the store can store
+    /// arrays. A client that knows the digest of an array can read it. Without a blob store, the worker forwards jobs that need one to
+    /// workers that have one.
+    #[arg(long, value_name = "STORE", env = env::BLOBS, help_heading = heading::PREFETCH)]
+    blobs: Option<OsString>,
 
     /// Time limit for compiling one program, at most 30s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = value::duration, help_heading = heading::COMPILING)]
@@ -292,8 +293,8 @@ pub struct Config {
     pub sandbox: Sandbox,
     pub executor_user: Option<String>,
     pub cache: CacheSpec,
-    /// The blob store's folder, if there is one.
-    pub blobs: Option<PathBuf>,
+    /// The blob store, if there is one.
+    pub blobs: Option<BlobLocation>,
     /// Where metrics are served, if they are.
     pub metrics: Option<SocketAddr>,
     pub ready_file: Option<PathBuf>,
@@ -306,6 +307,8 @@ pub enum ConfigError {
     Pools(#[from] PoolsError),
     #[error(transparent)]
     Keys(#[from] KeysError),
+    #[error("{0}; correct --blobs or GPUFLEET_BLOBS")]
+    Blobs(#[from] InvalidBlobLocation),
     #[error(
         "--prefetch-bytes {given} is too small for {queues} queues (two for each pool and priority); give at least {least}"
     )]
@@ -343,7 +346,7 @@ impl TryFrom<Options> for Config {
             sandbox: options.sandbox,
             executor_user: options.executor_user,
             cache: CacheSpec::of(options.cache_dir, options.cache_size),
-            blobs: options.blobs,
+            blobs: options.blobs.map(BlobLocation::try_from).transpose()?,
             metrics: options.metrics,
             ready_file: options.ready_file,
         })

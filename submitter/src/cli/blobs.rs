@@ -1,6 +1,6 @@
 //! `gpufleet blobs`: stores arrays in the blob store and deletes old ones.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, Subcommand};
 use gpufleet::schema::BlobDigest;
@@ -22,7 +22,7 @@ use super::{
 
 /// Store arrays in the blob store, or delete old ones
 ///
-/// The store is a folder that the workers share. `gpufleet submit` stores large arrays there by itself. Store an array yourself to name
+/// The store is a folder or an S3 bucket that the workers share. `gpufleet submit` stores large arrays there by itself. Store an array yourself to name
 /// it in task files, or to use it in many jobs.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -99,7 +99,7 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
         }
         Command::Prune(options) => {
             let store = connection::blob_store(&options.store).await?;
-            let pruning = Spinner::new("deleting blobs").around(store.prune(options.older_than));
+            let pruning = Spinner::new("deleting blobs").around(store.prune(options.older_than, Arc::default()));
             let pruned = pruning.await.map_err(|error| blob_complaint(&error))?;
             output::emit(&describe(&pruned))?;
         }

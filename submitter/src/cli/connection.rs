@@ -1,8 +1,8 @@
 //! Connects to the fleet in the options, or else to the local fleet.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use gpufleet::{BlobError, ConnectError, Fleet, FleetBuilder};
+use gpufleet::{BlobError, BlobLocation, ConnectError, Fleet, FleetBuilder, InvalidBlobLocation};
 use gpufleet_ledger::{DatabaseUrl, Ledger, LedgerError};
 use gpufleet_local::{Endpoints, LocalError};
 use gpufleet_transport::{BlobStore, DeclareError, PublishError};
@@ -40,30 +40,37 @@ pub async fn producer(options: &ProducerOptions, builder: FleetBuilder) -> Resul
     fleet(&options.broker, builder.user_id(!options.no_user_id)).await
 }
 
-/// The blob store for large arrays: the given folder, or that of the local fleet if the command uses it. Without one, arrays travel in
+/// The blob store for large arrays: the given one, or that of the local fleet if the command uses it. Without one, arrays travel in
 /// messages.
-pub fn blobs(options: &BlobOptions, broker: &BrokerOptions) -> Option<PathBuf> {
-    choose_blobs(options, broker, || gpufleet_local::running(&local_dir().ok()?))
+pub fn blobs(options: &BlobOptions, broker: &BrokerOptions) -> Result<Option<BlobLocation>, Complaint> {
+    choose_blobs(options, broker, || gpufleet_local::running(&local_dir().ok()?)).map(location).transpose()
+}
+
+fn location(text: OsString) -> Result<BlobLocation, Complaint> {
+    text.try_into().map_err(|problem: InvalidBlobLocation| {
+        Complaint::usage(problem.to_string()).hint(format!("correct --blobs or {}", environment::BLOBS))
+    })
 }
 
 fn choose_blobs(
     options: &BlobOptions,
     broker: &BrokerOptions,
     running: impl FnOnce() -> Option<Endpoints>,
-) -> Option<PathBuf> {
+) -> Option<OsString> {
     match (&options.blobs, &broker.amqp_url) {
-        (Some(folder), _) => Some(folder.clone()),
+        (Some(store), _) => Some(store.clone()),
         (None, Some(_)) => None,
-        (None, None) => running()?.blobs,
+        (None, None) => running()?.blobs.map(Into::into),
     }
 }
 
 /// Opens the blob store for a command that requires one.
 pub async fn blob_store(options: &BlobOptions) -> Result<BlobStore, Complaint> {
-    let folder = match &options.blobs {
-        Some(folder) => folder.clone(),
+    let store = match &options.blobs {
+        Some(store) => store.clone(),
         None => {
-            local(Exit::Usage, "no blob store was given", "--blobs", environment::BLOBS)?.blobs.ok_or_else(|| {
+            let of_local = local(Exit::Usage, "no blob store was given", "--blobs", environment::BLOBS)?.blobs;
+            of_local.map(Into::into).ok_or_else(|| {
                 Complaint::usage("no blob store was given, and the local fleet has none").hint(format!(
                     "give --blobs or set {}; or restart the local fleet: gpufleet local down, then gpufleet local up",
                     environment::BLOBS
@@ -71,7 +78,7 @@ pub async fn blob_store(options: &BlobOptions) -> Result<BlobStore, Complaint> {
             })?
         }
     };
-    BlobStore::open(folder).await.map_err(|error| blob_complaint(&error))
+    BlobStore::open(location(store)?).await.map_err(|error| blob_complaint(&error))
 }
 
 /// Gives an order to the workers. A confirmed order is on disk, so the command does not wait for the connection to close cleanly.
@@ -113,6 +120,7 @@ fn broker_complaint(error: ConnectError) -> Complaint {
     match &error {
         ConnectError::Url(_) => told(Exit::Usage).hint(format!("correct --amqp-url or {}", environment::AMQP_URL)),
         ConnectError::Client(_) => told(Exit::Internal),
+        ConnectError::BlobLocation(_) => told(Exit::Usage).hint(format!("correct --blobs or {}", environment::BLOBS)),
         ConnectError::Blobs(problem) => blob_complaint(problem),
         ConnectError::Broker(_) => told(Exit::Broker),
     }
@@ -126,14 +134,21 @@ pub fn blob_complaint(error: &BlobError) -> Complaint {
 /// The advice for an error of the blob store.
 pub fn blob_hint(error: &BlobError) -> String {
     match error {
-        BlobError::Folder { .. } => format!(
-            "give an existing folder that the workers share as --blobs or {}; `gpufleet local up` creates its own",
+        BlobError::Unusable { .. } => format!(
+            "give an existing folder or bucket that the workers share as --blobs or {}; `gpufleet local up` creates its own",
             environment::BLOBS
         ),
-        BlobError::Io { .. } => {
+        BlobError::Io { store, .. } if store.is_folder() => {
             "check that you may write to the folder and that the disk has room: ls -ld, df".to_owned()
         }
-        BlobError::Timeout { .. } => "check that the file server of the folder responds: df".to_owned(),
+        BlobError::Io { .. } => {
+            "check that the server runs, and that your key may read and write the bucket".to_owned()
+        }
+        BlobError::Timeout { store, .. } if store.is_folder() => {
+            "check that the file server of the folder responds: df".to_owned()
+        }
+        BlobError::Timeout { .. } => "check that the server responds, and its load".to_owned(),
+        BlobError::Output { .. } => "check that you may write the file and that its disk has room".to_owned(),
         BlobError::Missing { .. }
         | BlobError::Length { .. }
         | BlobError::TooLarge { .. }
@@ -187,18 +202,18 @@ mod tests {
     #[test]
     fn the_local_fleets_blob_store_is_used_only_with_the_local_fleet() {
         let broker = |url: Option<&str>| BrokerOptions { amqp_url: url.map(|url| Secret(url.to_owned())) };
-        let store = |folder: Option<&str>| BlobOptions { blobs: folder.map(PathBuf::from) };
+        let store = |folder: Option<&str>| BlobOptions { blobs: folder.map(OsString::from) };
         let running = |blobs: Option<&str>| {
             let blobs = blobs.map(PathBuf::from);
             move || Some(Endpoints { amqp_url: String::new(), database_url: String::new(), blobs })
         };
         let (local, named) = (Some("/local"), Some("/named"));
-        assert_eq!(choose_blobs(&store(None), &broker(None), running(local)), local.map(PathBuf::from));
+        assert_eq!(choose_blobs(&store(None), &broker(None), running(local)), local.map(OsString::from));
         assert_eq!(choose_blobs(&store(None), &broker(None), running(None)), None);
         assert_eq!(choose_blobs(&store(None), &broker(None), || None), None);
         assert_eq!(choose_blobs(&store(None), &broker(Some("amqp://h")), running(local)), None);
         for url in [None, Some("amqp://h")] {
-            assert_eq!(choose_blobs(&store(named), &broker(url), running(local)), named.map(PathBuf::from));
+            assert_eq!(choose_blobs(&store(named), &broker(url), running(local)), named.map(OsString::from));
         }
     }
 

@@ -2,7 +2,7 @@
 
 /// The URL of the broker: `amqp://user:password@host:port/vhost`.
 pub const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
-/// The folder of the blob store, which is shared with the workers.
+/// The blob store that the workers share: a folder, or `s3://bucket/prefix`.
 pub const BLOBS: &str = "GPUFLEET_BLOBS";
 /// The URL of the ledger's database: `postgres://user:password@host:port/database`.
 pub const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
@@ -26,7 +26,7 @@ pub const TABLE: &str = "\
 Environment:
   GPUFLEET_AMQP_URL      URL of the broker (--amqp-url)
   GPUFLEET_DATABASE_URL  URL of the ledger's database (--database-url)
-  GPUFLEET_BLOBS         folder of the blob store (--blobs)
+  GPUFLEET_BLOBS         blob store: a folder or s3://BUCKET/PREFIX (--blobs)
   GPUFLEET_POOL          pool to run jobs in (--pool)
   GPUFLEET_NO_USER_ID    true: send jobs without the broker user's name (--no-user-id)
   GPUFLEET_QUEUE_KIND    kind of the local fleet's task queues (local up --queue-kind)

@@ -1,6 +1,6 @@
 //! The options as typed. Each command interprets its own in its own file.
 
-use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
+use std::{convert::Infallible, ffi::OsString, fmt, str::FromStr};
 
 use super::{
     blobs, cancel, completions, dead, environment, exit, fetch, history, kernels, keygen, local, logs, permissions,
@@ -67,10 +67,10 @@ pub struct ProducerOptions {
 /// The blob store, for arrays that are too large for a message.
 #[derive(Debug, Args)]
 pub struct BlobOptions {
-    /// Folder of the blob store, which the workers must share. Inputs and outputs of 1 MiB or more go through it; messages carry
-    /// only their digests [default: the store of `gpufleet local up` if that fleet is used, else none]
-    #[arg(long, value_name = "FOLDER", env = environment::BLOBS, help_heading = "Connection")]
-    pub blobs: Option<PathBuf>,
+    /// Blob store that the workers share: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=NAME. Inputs and outputs of 1 MiB or more
+    /// go through it; messages carry only their digests [default: the store of `gpufleet local up` if that fleet is used, else none]
+    #[arg(long, value_name = "STORE", env = environment::BLOBS, help_heading = "Connection")]
+    pub blobs: Option<OsString>,
 }
 
 /// The ledger's database.

@@ -33,13 +33,13 @@ use plan::Plan;
 const CLOSE_AFTER_DEADLINE: Duration = Duration::from_millis(500);
 
 pub async fn run(options: Options) -> Result<Exit, Complaint> {
-    let blobs = connection::blobs(&options.blobs, &options.producer.broker);
+    let blobs = connection::blobs(&options.blobs, &options.producer.broker)?;
     let chained = chained::resolve(&options).await?;
     let plan = Plan::of(&options, blobs.is_some(), &chained)?;
     let deadline = Deadline::after(options.timeout);
     let mut builder = Fleet::builder();
-    if let Some(folder) = blobs {
-        builder = builder.blobs(folder);
+    if let Some(location) = blobs {
+        builder = builder.blobs(location);
     }
     let connecting = connection::producer(&options.producer, builder);
     let fleet = tokio::select! {

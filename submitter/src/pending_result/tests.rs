@@ -151,7 +151,7 @@ async fn without_a_store_the_error_says_how_to_set_one() {
     let told = error.to_string();
     assert!(matches!(error, JobError::BadReply { .. }), "{told}");
     assert!(
-        told.contains("this client has no store; set the folder") && told.contains("FleetBuilder::blobs"),
+        told.contains("this client has no store; name the store") && told.contains("FleetBuilder::blobs"),
         "{told}"
     );
 }

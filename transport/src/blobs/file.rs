@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Read as _},
+    io::{self, Read as _, Write},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
@@ -10,7 +10,10 @@ use std::{
 use gpufleet_schema::{BlobDigest, BlobHasher, bounds::BLOBS_BYTES_MAX};
 use rustix::fs::OFlags;
 
-use super::step::Progress;
+use super::{
+    source::{Source, pieces},
+    step::Progress,
+};
 
 pub(super) const PREFIX: &str = "sha256-";
 /// A partial file: readers ignore it.
@@ -29,7 +32,17 @@ pub(super) enum Found {
 }
 
 pub(super) fn path(folder: &Path, digest: BlobDigest) -> PathBuf {
-    folder.join(format!("{PREFIX}{}", digest.hex()))
+    folder.join(name(digest))
+}
+
+/// The name of a blob in every kind of store.
+pub(super) fn name(digest: BlobDigest) -> String {
+    format!("{PREFIX}{}", digest.hex())
+}
+
+/// The digest of the blob with this name, if it is a blob's name.
+pub(super) fn digest_in(name: &str) -> Option<BlobDigest> {
+    format!("sha256:{}", name.strip_prefix(PREFIX)?).parse().ok()
 }
 
 /// The length of the blob in bytes, if it exists.
@@ -64,35 +77,79 @@ pub(super) fn read(folder: &Path, digest: BlobDigest, into: &mut [u8], progress:
     };
     let mut hasher = BlobHasher::new();
     for piece in into.chunks_mut(PIECE_BYTES) {
-        match file.read_exact(piece) {
-            Ok(()) => hasher.update(piece),
-            // The file was truncated in the meantime.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Found::Damaged),
-            Err(error) => return Err(error),
+        if !filled(&mut file, piece)? {
+            return Ok(Found::Damaged);
         }
+        hasher.update(piece);
         progress.moved(piece.len())?;
     }
     Ok(if hasher.finish() == digest { Found::AsWanted } else { Found::Damaged })
 }
 
+/// Copies a blob of this length. The outer error is of the store, the inner one of `into`.
+pub(super) fn copy(
+    folder: &Path,
+    digest: BlobDigest,
+    wanted: u64,
+    into: &mut impl Write,
+    progress: &Progress,
+) -> io::Result<io::Result<Found>> {
+    let mut file = match look(folder, digest, wanted, progress)? {
+        Ok(file) => file,
+        Err(found) => return Ok(Ok(found)),
+    };
+    let mut hasher = BlobHasher::new();
+    let mut own = vec![0; PIECE_BYTES];
+    for range in pieces(wanted, PIECE_BYTES) {
+        let piece = &mut own[..(range.end - range.start) as usize];
+        if !filled(&mut file, piece)? {
+            return Ok(Ok(Found::Damaged));
+        }
+        hasher.update(piece);
+        if let Err(error) = into.write_all(piece) {
+            return Ok(Err(error));
+        }
+        progress.moved(piece.len())?;
+    }
+    Ok(into.flush().map(|()| if hasher.finish() == digest { Found::AsWanted } else { Found::Damaged }))
+}
+
+/// Reads a whole piece; false if the file was truncated in the meantime.
+fn filled(file: &mut File, piece: &mut [u8]) -> io::Result<bool> {
+    match file.read_exact(piece) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether an open file of this length matches the digest.
 pub(super) fn is_whole(file: &File, length: u64, digest: BlobDigest, progress: &Progress) -> io::Result<bool> {
     // One more byte is enough to detect that the file has grown.
-    Ok(digest_of(file.take(length + 1), progress)? == digest)
-}
-
-pub(super) fn digest_of(mut bytes: impl io::Read, progress: &Progress) -> io::Result<BlobDigest> {
+    let mut bytes = file.take(length + 1);
     let mut hasher = BlobHasher::new();
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         match bytes.read(&mut piece)? {
-            0 => return Ok(hasher.finish()),
+            0 => return Ok(hasher.finish() == digest),
             length => {
                 hasher.update(&piece[..length]);
                 progress.moved(length)?;
             }
         }
     }
+}
+
+pub(super) fn digest_of(source: &impl Source, progress: &Progress) -> io::Result<BlobDigest> {
+    let mut hasher = BlobHasher::new();
+    let mut own = vec![0; PIECE_BYTES];
+    for range in pieces(source.length(), PIECE_BYTES) {
+        let piece = &mut own[..(range.end - range.start) as usize];
+        source.read_at(piece, range.start)?;
+        hasher.update(piece);
+        progress.moved(piece.len())?;
+    }
+    Ok(hasher.finish())
 }
 
 /// A blob's file and its length, if it exists.

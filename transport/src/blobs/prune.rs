@@ -1,31 +1,83 @@
-//! Deletes blobs that no task has used for a given time.
+//! Lists blobs, and deletes those that no task has used for a given time.
+//!
+//! A blob's age is the time between its modification and that of a new file in the same folder. The clock of this machine is not
+//! involved, because it may differ from the file server's: with a clock an hour ahead, a pruner would delete blobs an hour too early.
 
 use std::{
-    fs::{self, Metadata},
+    collections::HashSet,
+    fs::{self, DirEntry, Metadata},
     io,
     path::Path,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
+
+use gpufleet_schema::BlobDigest;
 
 use super::{
-    file::{PART_PREFIX, PREFIX, open_file},
+    BlobEntry, Pruned,
+    file::{PART_PREFIX, PREFIX, digest_in, open_file, path},
     step::Progress,
-    write::part,
+    write::{self, part},
 };
 
-/// The number and size of the blobs that were removed and kept.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pruned {
-    pub removed: u64,
-    pub removed_bytes: u64,
-    pub left: u64,
-    pub left_bytes: u64,
+/// The age at which a partial file is abandoned: longer than any write of one blob takes.
+pub(super) const PART_KEPT: Duration = Duration::from_secs(24 * 3600);
+
+impl Pruned {
+    pub(super) fn count(&mut self, removed: bool, bytes: u64) {
+        let (blobs, total) = match removed {
+            true => (&mut self.removed, &mut self.removed_bytes),
+            false => (&mut self.left, &mut self.left_bytes),
+        };
+        *blobs += 1;
+        *total += bytes;
+    }
 }
 
-/// The age at which a partial file is abandoned: longer than any write of one blob takes.
-const PART_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// The blobs in the folder. Ignores files that are not blobs.
+pub(super) fn list(folder: &Path, progress: &Progress) -> io::Result<Vec<BlobEntry>> {
+    let mut blobs = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        progress.moved(1)?;
+        blobs.extend(entry_of(&entry?)?);
+    }
+    Ok(blobs)
+}
 
-pub(super) fn prune(folder: &Path, unused_for: Duration, progress: &Progress) -> io::Result<Pruned> {
+fn entry_of(entry: &DirEntry) -> io::Result<Option<BlobEntry>> {
+    let Some(digest) = digest_in(&entry.file_name().to_string_lossy()) else { return Ok(None) };
+    // Another process may have removed it since it was listed.
+    let Ok(metadata) = entry.metadata() else { return Ok(None) };
+    let blob = metadata.modified().map(|stored_at| BlobEntry { digest, bytes: metadata.len(), stored_at })?;
+    Ok(metadata.is_file().then_some(blob))
+}
+
+/// Removes a blob; false if there is none.
+pub(super) fn remove(folder: &Path, digest: BlobDigest) -> io::Result<bool> {
+    match fs::remove_file(path(folder, digest)) {
+        Ok(()) => Ok(true),
+        // If the folder itself is missing, that is an error, because the blob may still exist.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => folder.metadata().map(|_| false),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn prune(
+    folder: &Path,
+    unused_for: Duration,
+    live: &HashSet<BlobDigest>,
+    progress: &Progress,
+) -> io::Result<Pruned> {
+    prune_at(write::probe(folder)?, folder, unused_for, live, progress)
+}
+
+fn prune_at(
+    now: SystemTime,
+    folder: &Path,
+    unused_for: Duration,
+    live: &HashSet<BlobDigest>,
+    progress: &Progress,
+) -> io::Result<Pruned> {
     let mut pruned = Pruned::default();
     for entry in fs::read_dir(folder)? {
         progress.moved(1)?;
@@ -40,18 +92,14 @@ pub(super) fn prune(folder: &Path, unused_for: Duration, progress: &Progress) ->
         if !may_go(&metadata) {
             continue;
         }
+        let is_live = digest_in(&name).is_some_and(|digest| live.contains(&digest));
         let removed = if name.starts_with(PREFIX) {
-            is_old(&metadata, unused_for)? && removed_if_old(folder, &entry.path(), unused_for)?
+            let limit = Limit { now, kept: unused_for };
+            !is_live && limit.is_old(&metadata)? && removed_if_old(folder, &entry.path(), limit)?
         } else {
-            is_old(&metadata, PART_KEPT)? && removed(&entry.path())?
+            Limit { now, kept: PART_KEPT }.is_old(&metadata)? && removed(&entry.path())?
         };
-        if removed {
-            pruned.removed += 1;
-            pruned.removed_bytes += metadata.len();
-        } else {
-            pruned.left += 1;
-            pruned.left_bytes += metadata.len();
-        }
+        pruned.count(removed, metadata.len());
     }
     Ok(pruned)
 }
@@ -61,22 +109,31 @@ fn may_go(metadata: &Metadata) -> bool {
     metadata.is_file() || metadata.is_symlink()
 }
 
-/// A modification time in the future counts as new.
-fn is_old(metadata: &Metadata, kept: Duration) -> io::Result<bool> {
-    Ok(metadata.modified()?.elapsed().is_ok_and(|age| age >= kept))
+/// The age at which a file is removed.
+#[derive(Clone, Copy)]
+struct Limit {
+    now: SystemTime,
+    kept: Duration,
+}
+
+impl Limit {
+    /// A modification time in the future counts as new.
+    fn is_old(self, metadata: &Metadata) -> io::Result<bool> {
+        Ok(self.now.duration_since(metadata.modified()?).is_ok_and(|age| age >= self.kept))
+    }
 }
 
 /// Removes a blob unless a writer has renewed it since its age was read. The pruner first renames the blob. A writer that comes later
 /// does not find it and writes it anew; a blob that was renewed or replaced before gets its name back. A reader in between finds the
 /// blob missing and tries again.
-fn removed_if_old(folder: &Path, path: &Path, kept: Duration) -> io::Result<bool> {
+fn removed_if_old(folder: &Path, path: &Path, limit: Limit) -> io::Result<bool> {
     let part = part(folder);
     match fs::rename(path, &part) {
         Ok(()) => {}
         Err(error) => return gone(&error).ok_or(error),
     }
     match seen_anew(&part) {
-        Ok(metadata) if may_go(&metadata) && is_old(&metadata, kept)? => removed(&part),
+        Ok(metadata) if may_go(&metadata) && limit.is_old(&metadata)? => removed(&part),
         Ok(_) => put_back(&part, path).map(|()| false),
         Err(error) => gone(&error).ok_or(error),
     }

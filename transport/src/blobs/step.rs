@@ -1,12 +1,13 @@
-//! Runs operations of the blob store on threads of their own, with limits on their number and duration.
+//! Runs operations of the blob store, with limits on their number and duration.
 //!
-//! A network file system can hang for a long time. A step without progress is given up; its thread ends when the file system
-//! responds and keeps its permit until then, which bounds the threads that a hanging store can hold.
+//! A step on a folder has a thread of its own, because a network file system can hang for a long time. A step without progress is given
+//! up; its thread ends when the file system responds and keeps its permit until then, which bounds the threads that a hanging store can
+//! hold. A step on a server is a task of a runtime that all stores share, where hashing delays nothing else. Giving it up ends it.
 
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -14,9 +15,11 @@ use std::{
 };
 
 use tokio::{
+    runtime::{self, Runtime},
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::{Instant, timeout, timeout_at},
 };
+use tokio_util::task::AbortOnDropHandle;
 
 /// Steps that run at once: enough to keep a disk busy. Each hanging step holds one thread.
 pub(super) const AT_ONCE: usize = 16;
@@ -26,8 +29,13 @@ pub(super) const STALL: Duration = Duration::from_secs(30);
 const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
 /// How long a step waits for a permit: longer than it takes to recognise a hanging store.
 pub(super) const PLACE_DEADLINE: Duration = Duration::from_secs(120);
+/// At the slowest usable rate, the four parts that move at once take 32 s.
+const UPLOAD_STALL: Duration = Duration::from_secs(30 + 32);
 /// A folder may have a million files, and removing one takes milliseconds.
-const PRUNE_DEADLINE: Duration = Duration::from_secs(2 * 3600);
+const WALK_DEADLINE: Duration = Duration::from_secs(2 * 3600);
+
+/// Enough to hash for several steps while others move.
+const RUNTIME_THREADS: usize = 4;
 
 /// The kind of a step, which determines its time limit.
 #[derive(Debug, Clone, Copy)]
@@ -37,21 +45,27 @@ pub(super) enum Kind {
     Transfer {
         bytes: u64,
     },
-    Prune,
+    /// Like a transfer, but its progress shows only when a server has confirmed a part of it.
+    Upload {
+        bytes: u64,
+    },
+    /// Over all blobs.
+    Walk,
 }
 
 impl Kind {
     const fn stall(self) -> Duration {
         match self {
             Self::Look | Self::Transfer { .. } => STALL,
-            Self::Prune => PRUNE_DEADLINE,
+            Self::Upload { .. } => UPLOAD_STALL,
+            Self::Walk => WALK_DEADLINE,
         }
     }
 
     const fn bytes(self) -> u64 {
         match self {
-            Self::Transfer { bytes } => bytes,
-            Self::Look | Self::Prune => 0,
+            Self::Transfer { bytes } | Self::Upload { bytes } => bytes,
+            Self::Look | Self::Walk => 0,
         }
     }
 }
@@ -94,6 +108,11 @@ impl Progress {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
+    /// Extends the limit of a step that waits for another process.
+    pub(super) fn wait_for(&self, time: Duration) {
+        self.expected.fetch_add(time.as_secs() * BYTES_PER_SECOND_MIN, Ordering::Relaxed);
+    }
+
     fn limit(&self, stall: Duration) -> Duration {
         stall + Duration::from_secs(self.expected.load(Ordering::Relaxed) / BYTES_PER_SECOND_MIN)
     }
@@ -113,11 +132,19 @@ impl Drop for GiveUpOnDrop {
 pub(super) struct Steps {
     looks: Arc<Semaphore>,
     transfers: Arc<Semaphore>,
+    /// Replaces the times without progress, in tests.
+    stall: Option<Duration>,
 }
 
 impl Steps {
     pub(super) fn new() -> Self {
-        Self { looks: Arc::new(Semaphore::new(AT_ONCE)), transfers: Arc::new(Semaphore::new(AT_ONCE)) }
+        let places = || Arc::new(Semaphore::new(AT_ONCE));
+        Self { looks: places(), transfers: places(), stall: None }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_stall(stall: Duration) -> Self {
+        Self { stall: Some(stall), ..Self::new() }
     }
 
     /// Runs a step to its end, or gives it up. If cancelled, its thread ends at its next piece.
@@ -138,16 +165,59 @@ impl Steps {
             // The caller may have been cancelled.
             drop(done.send(result));
         })?;
-        wait(doing, &guard.0, kind.stall()).await
+        wait(doing, &guard.0, self.stall.unwrap_or_else(|| kind.stall())).await
+    }
+
+    /// Runs a step as a task to its end, or gives it up. If cancelled, the task ends.
+    pub(super) async fn spawn<T, F, W>(&self, kind: Kind, work: W) -> Result<T, Stopped>
+    where
+        T: Send + 'static,
+        F: Future<Output = io::Result<T>> + Send + 'static,
+        W: FnOnce(Arc<Progress>) -> F,
+    {
+        let place = self.place(kind).await?;
+        let progress = Arc::new(Progress::expecting(kind.bytes()));
+        let guard = GiveUpOnDrop(Arc::clone(&progress));
+        let (done, doing) = oneshot::channel();
+        let working = work(progress);
+        let task = runtime()?.spawn(async move {
+            let result = working.await;
+            drop(place);
+            // The caller may have been cancelled.
+            drop(done.send(result));
+        });
+        let _ended_with_its_caller = AbortOnDropHandle::new(task);
+        wait(doing, &guard.0, self.stall.unwrap_or_else(|| kind.stall())).await
     }
 
     async fn place(&self, kind: Kind) -> Result<OwnedSemaphorePermit, Stopped> {
         let places = match kind {
             Kind::Look => &self.looks,
-            Kind::Transfer { .. } | Kind::Prune => &self.transfers,
+            Kind::Transfer { .. } | Kind::Upload { .. } | Kind::Walk => &self.transfers,
         };
         let place = timeout(PLACE_DEADLINE, Arc::clone(places).acquire_owned()).await;
         Ok(place.map_err(|_| Stopped::Timeout(PLACE_DEADLINE))?.expect("the semaphore is never closed"))
+    }
+}
+
+/// The runtime of all steps on servers. It is not the caller's, whose tasks must not wait for hashing, and whose time tests may stop.
+fn runtime() -> io::Result<&'static Runtime> {
+    static RUNTIME: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
+        let mut builder = runtime::Builder::new_multi_thread();
+        builder.worker_threads(RUNTIME_THREADS).thread_name("blob-store").enable_all().build()
+    });
+    RUNTIME.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()))
+}
+
+/// Runs a part of a step on a server that blocks or computes. The tasks of other steps continue on other threads.
+pub(super) fn blocking<T>(work: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(work)
+}
+
+/// Runs a task that outlives its step.
+pub(super) fn spawn_detached(task: impl Future<Output: Send + 'static> + Send + 'static) {
+    if let Ok(runtime) = runtime() {
+        runtime.spawn(task);
     }
 }
 
@@ -161,7 +231,7 @@ async fn wait<T>(
     loop {
         let next = (Instant::now() + stall).min(started + progress.limit(stall));
         if let Ok(done) = timeout_at(next, &mut doing).await {
-            return Ok(done.map_err(|_| io::Error::other("the blob-store thread panicked"))??);
+            return Ok(done.map_err(|_| io::Error::other("the operation panicked"))??);
         }
         let moved = progress.moved.load(Ordering::Relaxed);
         // The limit may have grown in the meantime.

@@ -13,14 +13,17 @@ use std::{
 };
 
 use gpufleet_schema::{BlobDigest, BlobHasher, MessageId};
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 
 use super::{
     file::{PART_PREFIX, PIECE_BYTES, is_whole, open, path},
+    source::{Source, pieces},
     step::Progress,
 };
 
 /// The bytes of one sync, so that even the slowest usable store shows progress in time.
-const SYNC_BYTES: usize = 16 << 20;
+const SYNC_BYTES: u64 = 16 << 20;
+pub(super) const CHANGED: &str = "the bytes changed while the store wrote them";
 const PROBE: &[u8] = b"gpufleet write check";
 
 /// The state of the file under a blob's name.
@@ -31,18 +34,25 @@ enum Standing {
     Unfit,
 }
 
-pub(super) fn write(folder: &Path, digest: BlobDigest, bytes: &[u8], progress: &Progress) -> io::Result<()> {
-    write_renewing(folder, digest, bytes, progress, |file| file.set_modified(SystemTime::now()))
+pub(super) fn write(folder: &Path, digest: BlobDigest, bytes: &impl Source, progress: &Progress) -> io::Result<()> {
+    write_renewing(folder, digest, bytes, progress, renew)
+}
+
+/// Sets the modification time to the present time of the file server, which a pruner compares with. The clock of this machine may
+/// differ from the server's.
+fn renew(file: &File) -> io::Result<()> {
+    let time = |nanoseconds| Timespec { tv_sec: 0, tv_nsec: nanoseconds };
+    Ok(futimens(file, &Timestamps { last_access: time(UTIME_OMIT), last_modification: time(UTIME_NOW) })?)
 }
 
 fn write_renewing(
     folder: &Path,
     digest: BlobDigest,
-    bytes: &[u8],
+    bytes: &impl Source,
     progress: &Progress,
     renew: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
-    match standing(folder, digest, bytes.len() as u64, progress, renew)? {
+    match standing(folder, digest, bytes.length(), progress, renew)? {
         Standing::Renewed => {}
         Standing::OtherOwner => match write_anew(folder, digest, bytes, progress) {
             // In a sticky folder only the owner can replace the blob. Its content is correct, so it is used with its old time.
@@ -88,7 +98,7 @@ fn still_has_its_name(file: &File, folder: &Path, digest: BlobDigest) -> io::Res
     Ok((file.dev(), file.ino()) == (named.dev(), named.ino()))
 }
 
-fn write_anew(folder: &Path, digest: BlobDigest, bytes: &[u8], progress: &Progress) -> io::Result<()> {
+fn write_anew(folder: &Path, digest: BlobDigest, bytes: &impl Source, progress: &Progress) -> io::Result<()> {
     let part = part(folder);
     let written = write_part(&part, digest, bytes, progress).and_then(|()| fs::rename(&part, path(folder, digest)));
     if written.is_err() {
@@ -100,37 +110,39 @@ fn write_anew(folder: &Path, digest: BlobDigest, bytes: &[u8], progress: &Progre
 
 /// Writes and hashes each piece from one copy, because the bytes may be in memory shared with an untrusted process. Otherwise a wrong
 /// blob could replace a correct one.
-fn write_part(part: &Path, digest: BlobDigest, bytes: &[u8], progress: &Progress) -> io::Result<()> {
+fn write_part(part: &Path, digest: BlobDigest, bytes: &impl Source, progress: &Progress) -> io::Result<()> {
     let mut file = create(part)?;
     let mut hasher = BlobHasher::new();
-    let mut own = Vec::with_capacity(PIECE_BYTES);
-    for synced in bytes.chunks(SYNC_BYTES) {
-        for piece in synced.chunks(PIECE_BYTES) {
-            own.clear();
-            own.extend_from_slice(piece);
-            hasher.update(&own);
-            file.write_all(&own)?;
-            progress.moved(own.len())?;
+    let mut own = vec![0; PIECE_BYTES];
+    for range in pieces(bytes.length(), PIECE_BYTES) {
+        let piece = &mut own[..(range.end - range.start) as usize];
+        bytes.read_at(piece, range.start)?;
+        hasher.update(piece);
+        file.write_all(piece)?;
+        progress.moved(piece.len())?;
+        if range.end.is_multiple_of(SYNC_BYTES) {
+            file.sync_data()?;
+            // Reports progress, because the sync may have taken long.
+            progress.moved(1)?;
         }
-        file.sync_data()?;
-        // Reports progress, because the sync may have taken long.
-        progress.moved(1)?;
     }
     if hasher.finish() != digest {
-        return Err(io::Error::other("the bytes changed while the store wrote them"));
+        return Err(io::Error::other(CHANGED));
     }
     file.sync_all()
 }
 
-/// Checks that a file can be written, synced and removed.
-pub(super) fn probe(folder: &Path) -> io::Result<()> {
+/// Checks that a file can be written, synced and removed. Returns the present time of the file server.
+pub(super) fn probe(folder: &Path) -> io::Result<SystemTime> {
     let part = part(folder);
     let written = create(&part).and_then(|mut file| {
         file.write_all(PROBE)?;
-        file.sync_all()
+        file.sync_all()?;
+        file.metadata()?.modified()
     });
     // A file that can't be removed is an error too.
-    written.and(fs::remove_file(&part))
+    let removed = fs::remove_file(&part);
+    written.and_then(|now| removed.map(|()| now))
 }
 
 fn create(part: &Path) -> io::Result<File> {

@@ -93,7 +93,7 @@ pub enum WorkerError {
     Orders(#[source] PublishError),
     #[error("failed to {0}")]
     Cache(#[from] ProgramStoreError),
-    #[error("failed to {0}; check the folder given with --blobs")]
+    #[error("failed to {0}; check the store given with --blobs")]
     Blobs(#[from] BlobError),
     #[error("failed to serve metrics on {address}: {source}; choose another address or port with --metrics")]
     Metrics { address: SocketAddr, source: std::io::Error },
@@ -141,7 +141,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let (dispatcher, mail) = DispatcherHandle::new(config.name.clone(), mark, &guarantees);
     let store = start::store(&config.cache)?;
     let blobs = tokio::select! {
-        blobs = start::blobs(config.blobs.as_deref()) => blobs?,
+        blobs = start::blobs(config.blobs.as_ref()) => blobs?,
         // A network file system may hang.
         _ = signals.next() => return Ok(()),
     };

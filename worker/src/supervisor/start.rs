@@ -1,10 +1,10 @@
 //! Starts what the first message needs: devices, then the broker connection.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use gpufleet_schema::ClassKey;
-use gpufleet_transport::{BlobError, BlobStore, Broker, ConnectError, DeclareError, Options};
+use gpufleet_transport::{BlobError, BlobLocation, BlobStore, Broker, ConnectError, DeclareError, Options};
 use tracing::{error, info, warn};
 
 use super::{WorkerError, devices::DeviceSlot, handle::DispatcherHandle, signals::Signals};
@@ -83,12 +83,12 @@ pub(super) fn store(cache: &CacheSpec) -> Result<Option<ProgramStore>, ProgramSt
     }
 }
 
-/// Opens the blob store, if one is configured. A missing folder is an error at start, because otherwise each job would fail.
-pub(super) async fn blobs(folder: Option<&Path>) -> Result<Option<BlobStore>, BlobError> {
-    let Some(folder) = folder else { return Ok(None) };
-    let store = BlobStore::open(folder).await?;
+/// Opens the blob store, if one is configured. A missing store is an error at start, because otherwise each job would fail.
+pub(super) async fn blobs(location: Option<&BlobLocation>) -> Result<Option<BlobStore>, BlobError> {
+    let Some(location) = location else { return Ok(None) };
+    let store = BlobStore::open(location.clone()).await?;
     store.probe().await?;
-    info!(folder = %folder.display(), "blob store opened");
+    info!(store = %location, "blob store opened");
     Ok(Some(store))
 }
 

@@ -94,7 +94,7 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
             failed.job_id
         ),
         FailureCode::BlobUnavailable => {
-            "start the pool's workers with --blobs FOLDER, the folder that this command uses; then submit the job again".to_owned()
+            "start the pool's workers with --blobs STORE, the store that this command uses; then submit the job again".to_owned()
         }
         FailureCode::AttemptsExhausted => format!(
             "`gpufleet show {id}` names the workers, whose logs have the cause; repair it, then replay the job: gpufleet retry {id}",
@@ -124,7 +124,7 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
         FailureCode::QueueLimit => "raise --queue-limit, or start more workers".to_owned(),
         FailureCode::OutOfMemory => "use smaller buffers, or a pool with larger devices".to_owned(),
         FailureCode::OutputTooLarge => {
-            "a reply carries at most 16 MiB: return large buffers through a blob store (--blobs FOLDER, for this command and the workers), \
+            "a reply carries at most 16 MiB: return large buffers through a blob store (--blobs STORE, for this command and the workers), \
              return fewer or smaller buffers, or split the job"
                 .to_owned()
         }

@@ -177,6 +177,6 @@ async fn a_cancelled_step_ends_at_its_next_piece() {
 async fn a_panicking_step_is_an_error_and_returns_its_permit() {
     let steps = Steps::new();
     let panicked = steps.run(TRANSFER, |_| -> io::Result<()> { panic!("on purpose") }).await.unwrap_err();
-    assert_eq!(panicked.to_string(), "the blob-store thread panicked");
+    assert_eq!(panicked.to_string(), "the operation panicked");
     drop(timeout(LONG, steps.transfers.acquire_many(AT_ONCE as u32)).await.unwrap().unwrap());
 }

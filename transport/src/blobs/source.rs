@@ -1,0 +1,62 @@
+//! The bytes that a store reads in pieces: from memory, or from a file.
+
+use std::{fs::File, io, ops::Range, os::unix::fs::FileExt as _};
+
+/// Bytes of a known length. A store reads them twice: to name them, and to store them.
+pub(super) trait Source: Send + 'static {
+    fn length(&self) -> u64;
+
+    /// Copies the bytes at `offset`.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+/// Bytes in memory, which may be shared with an untrusted process.
+pub(super) struct InMemory<B>(pub(super) B);
+
+/// A part of a file.
+pub(super) struct InFile {
+    pub(super) file: File,
+    pub(super) range: Range<u64>,
+}
+
+impl<B: AsRef<[u8]> + Send + 'static> Source for InMemory<B> {
+    fn length(&self) -> u64 {
+        self.0.as_ref().len() as u64
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        let start = usize::try_from(offset).map_err(io::Error::other)?;
+        let bytes = self.0.as_ref().get(start..start + into.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        into.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl Source for InFile {
+    fn length(&self) -> u64 {
+        self.range.end.saturating_sub(self.range.start)
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        let read = self.file.read_exact_at(into, self.range.start + offset);
+        read.map_err(|error| io::Error::new(error.kind(), format!("read the file to store: {error}")))
+    }
+}
+
+/// Divides a length into pieces of at most this length.
+pub(super) fn pieces(length: u64, piece: usize) -> impl Iterator<Item = Range<u64>> {
+    let piece = piece as u64;
+    (0..length.div_ceil(piece)).map(move |number| number * piece..(number * piece + piece).min(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_the_length_and_only_the_last_is_shorter() {
+        assert_eq!(pieces(0, 4).count(), 0);
+        assert_eq!(pieces(4, 4).collect::<Vec<_>>(), [0..4]);
+        assert_eq!(pieces(9, 4).collect::<Vec<_>>(), [0..4, 4..8, 8..9]);
+    }
+}
