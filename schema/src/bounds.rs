@@ -6,7 +6,8 @@ pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Arrays from this size on travel through the blob store if producer and worker have one. Smaller ones are faster in a
 /// message.
 pub const BLOB_BYTES_MIN: u64 = 1 << 20;
-/// All blobs of one job, inputs and outputs, which the worker holds in memory while it has the job.
+/// The outputs of one job that come as blobs, because the worker holds them in memory until they are stored. Inputs pass
+/// through in pieces, so only the device bounds them.
 pub const BLOBS_BYTES_MAX: u64 = 1 << 30;
 /// The kept outputs of one job that the ledger itself holds. Together they are small enough for an event; larger ones are
 /// blobs.

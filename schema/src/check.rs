@@ -6,10 +6,10 @@
 use std::collections::HashSet;
 
 use crate::{
-    Buffer, Data, Dtype, Output, OutputData, Program, Size, Task,
+    Buffer, Data, Dtype, Output, OutputData, Program, Task,
     bounds::{
-        ARGS_MAX, BLOBS_BYTES_MAX, BUFFER_BYTES_MAX, BUFFERS_MAX, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX, KEEP_MS_MAX,
-        LABELS_MAX, LAUNCHES_MAX, PROGRAM_BYTES_MAX, TEXT_BYTES_MAX,
+        ARGS_MAX, BUFFER_BYTES_MAX, BUFFERS_MAX, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX, KEEP_MS_MAX, LABELS_MAX,
+        LAUNCHES_MAX, PROGRAM_BYTES_MAX, TEXT_BYTES_MAX,
     },
     task::elements,
 };
@@ -157,15 +157,8 @@ impl Task<'_> {
             buffer.check()?;
         }
         match self.device_bytes() {
-            Some(0..=BUFFER_BYTES_MAX) => {}
-            _ => return invalid("buffers", format!("the buffers exceed {BUFFER_BYTES_MAX} bytes in total")),
-        }
-        match self.blob_bytes() {
-            0..=BLOBS_BYTES_MAX => Ok(()),
-            bytes => invalid(
-                "buffers",
-                format!("the blobs take {} in total; the maximum is {}", Size(bytes), Size(BLOBS_BYTES_MAX)),
-            ),
+            Some(0..=BUFFER_BYTES_MAX) => Ok(()),
+            _ => invalid("buffers", format!("the buffers exceed {BUFFER_BYTES_MAX} bytes in total")),
         }
     }
 

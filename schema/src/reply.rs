@@ -113,7 +113,7 @@ pub struct Timings {
     pub queue_us: u64,
     /// From the worker's receipt to the executor's start on it, without the compilation and the fetching of blobs.
     pub wait_us: u64,
-    /// Reading inputs from the blob store.
+    /// Bringing inputs from the blob store to the device.
     pub fetch_us: u64,
     pub compile_us: u64,
     /// Loading the module into the device.

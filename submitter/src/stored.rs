@@ -1,6 +1,6 @@
 //! Arrays in the blob store, which are named by the digest of their contents.
 
-use gpufleet_schema::{BlobDigest, Buffer, Data, Dtype, Size, bounds::BLOBS_BYTES_MAX};
+use gpufleet_schema::{BlobDigest, Buffer, Data, Dtype};
 use gpufleet_transport::{BlobError, BlobStore};
 
 use crate::{Array, ArrayError, array};
@@ -20,8 +20,6 @@ pub struct StoredArray {
 pub enum StoreError {
     #[error("store an array: this client has no blob store; name one with FleetBuilder::blobs")]
     NoStore,
-    #[error("store an array of {}: a job takes at most {} from the blob store", Size(*bytes), Size(BLOBS_BYTES_MAX))]
-    TooLarge { bytes: u64 },
     #[error(transparent)]
     Blob(#[from] BlobError),
 }
@@ -56,9 +54,6 @@ impl StoredArray {
 
     pub(crate) async fn put(array: Array, store: &BlobStore) -> Result<Self, StoreError> {
         let bytes = array.bytes().len() as u64;
-        if bytes > BLOBS_BYTES_MAX {
-            return Err(StoreError::TooLarge { bytes });
-        }
         let (dtype, shape) = (array.dtype(), array.shape().to_vec());
         Ok(Self { digest: store.put(array.into_bytes()).await?, dtype, shape, bytes })
     }

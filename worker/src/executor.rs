@@ -15,17 +15,20 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
+mod attempt;
+mod bringing;
 mod child;
 mod clocks;
 mod cubin;
 mod cuda;
-mod fetching;
 mod flight;
 pub mod handle;
 mod inputs;
 mod link;
 mod loss;
+mod options;
 mod outgoing;
+mod pieces;
 mod printer;
 mod process;
 mod programs;
@@ -35,18 +38,14 @@ pub mod spec;
 pub mod staging;
 mod untrusted;
 
-pub use handle::{Executor, ExecutorJob, ExecutorOptions, Finished, InputUse};
+pub use handle::{Executor, ExecutorJob, Finished, InputUse};
 pub use loss::{Loss, LostCause, RunError, StartError};
+pub use options::ExecutorOptions;
 pub use printer::Printout;
 pub use programs::ProgramKey;
 pub use spec::CudaSpec;
 pub use staging::OutputBytes;
-pub(crate) use {
-    handle::{VISIBLE_DEVICES, code},
-    programs::Code,
-    sizes::Sizes,
-    staging::check_memory,
-};
+pub(crate) use {attempt::code, options::VISIBLE_DEVICES, programs::Code, sizes::Sizes, staging::check_memory};
 
 pub(crate) use self::{
     child::{ignore_signals, list_devices},

@@ -22,6 +22,7 @@ use super::{
     Args, CudaSpec, DeviceInfo,
     cuda::{
         arena::Arena,
+        copier::{self, StagedPiece},
         device::{self, Device},
         error::{CudaError, Damage},
         fault::{self, FaultOrigin},
@@ -31,6 +32,7 @@ use super::{
         printing::Printing,
         program::Program,
         stream::{Common, Stream, StreamEnd, Work},
+        transfers::{Signal, Transfers},
         waits::Waits,
     },
     sizes::Sizes,
@@ -98,8 +100,9 @@ fn serve(args: &Args) -> Result<(), ChildError> {
         }
     };
     let chores = start_chores(&common, &outgoing)?;
+    let pieces = start_copier(&common)?;
     Printing::start(&common.printing).map_err(ChildError::Thread)?;
-    let inbox = Arc::new(Mutex::new(Inbox::new(incoming, chores)));
+    let inbox = Arc::new(Mutex::new(Inbox::new(incoming, chores, pieces, Arc::clone(&common))));
     let streams = match start_streams(args.streams.max(1) + 1, &common, &inbox, &outgoing) {
         // The device may have memory for a context but not for a stream.
         Err(ChildError::Cuda(error)) => {
@@ -143,7 +146,8 @@ fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, 
     let report = memory.first_report().map_err(device::refused)?;
     let waits = Waits::new(outgoing);
     let printing = Printing::new(&library);
-    Ok((Arc::new(Common { library, device, memory, waits, printing, outgoing: Arc::clone(outgoing) }), report))
+    let (transfers, outgoing) = (Transfers::default(), Arc::clone(outgoing));
+    Ok((Arc::new(Common { library, device, memory, waits, transfers, printing, outgoing }), report))
 }
 
 /// The devices that the driver shows to this process.
@@ -221,6 +225,19 @@ fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Resu
     Ok(chores)
 }
 
+/// Starts the thread that copies the pieces of inputs. It ends with the process.
+fn start_copier(common: &Arc<Common>) -> Result<mpsc::Sender<StagedPiece>, ChildError> {
+    let (pieces, queue) = mpsc::channel();
+    let common = Arc::clone(common);
+    let copy = move || {
+        if let Err(error) = common.device.bind().and_then(|()| copier::run(&common, queue)) {
+            fault::die(&common.outgoing, &common.library, error, FaultOrigin::BesideJobs);
+        }
+    };
+    thread::Builder::new().name("copier".into()).spawn(copy).map_err(ChildError::Thread)?;
+    Ok(pieces)
+}
+
 fn run_stream(
     mut stream: Stream,
     inbox: &Mutex<Inbox>,
@@ -250,7 +267,7 @@ fn run_stream(
         common.waits.ends(job);
         let answer = match ended {
             StreamEnd::Finished(outcome, timings) => FromExecutor::Finished { job, outcome, timings },
-            StreamEnd::InputGone => FromExecutor::InputGone { job },
+            StreamEnd::Released => FromExecutor::Released { job },
         };
         if say(outgoing, &answer).is_err() {
             // The supervisor has ended, so nothing uses the results of this process.
@@ -264,6 +281,8 @@ fn run_stream(
 struct Inbox {
     incoming: UnixStream,
     chores: mpsc::Sender<Chore>,
+    pieces: mpsc::Sender<StagedPiece>,
+    common: Arc<Common>,
     programs: HashMap<u32, Arc<Program>>,
     segments: HashMap<u32, Arc<PinnedSegment>>,
     /// Set when the supervisor has requested a stop.
@@ -271,8 +290,14 @@ struct Inbox {
 }
 
 impl Inbox {
-    fn new(incoming: UnixStream, chores: mpsc::Sender<Chore>) -> Self {
-        Self { incoming, chores, programs: HashMap::new(), segments: HashMap::new(), stopped: false }
+    fn new(
+        incoming: UnixStream,
+        chores: mpsc::Sender<Chore>,
+        pieces: mpsc::Sender<StagedPiece>,
+        common: Arc<Common>,
+    ) -> Self {
+        let (programs, segments) = Default::default();
+        Self { incoming, chores, pieces, common, programs, segments, stopped: false }
     }
 
     /// The next job; `None` once the supervisor requests a stop. If the supervisor has ended instead, ends the process with its running jobs.
@@ -297,6 +322,13 @@ impl Inbox {
                     self.leave_to_chores(Chore::Drop(Box::new(forgotten)));
                 }
                 (ToExecutor::Run(run), _) => return Ok(Some(self.work(run)?)),
+                (ToExecutor::Piece(piece), _) => {
+                    let segment = Arc::clone(self.segment(piece.place.segment)?);
+                    // The copier lives as long as this inbox.
+                    drop(self.pieces.send(StagedPiece { piece, segment }));
+                }
+                (ToExecutor::Go { job }, _) => self.common.transfers.signal(job, Signal::Go),
+                (ToExecutor::Release { job }, _) => self.common.transfers.signal(job, Signal::Release),
                 (ToExecutor::GiveBack, _) => self.leave_to_chores(Chore::GiveBack),
                 (ToExecutor::Measure, _) => self.leave_to_chores(Chore::Measure),
                 (ToExecutor::Stop, _) => self.stopped = true,
@@ -315,10 +347,13 @@ impl Inbox {
             self.programs.get(&run.program).ok_or_else(|| nonsense(format!("a job for program {}", run.program)))?;
         let mut segments = HashMap::new();
         for id in segment_ids(&run) {
-            let segment = self.segments.get(&id).ok_or_else(|| nonsense(format!("a job in segment {id}")))?;
-            segments.insert(id, Arc::clone(segment));
+            segments.insert(id, Arc::clone(self.segment(id)?));
         }
         Ok(Work { program: Arc::clone(program), segments, run })
+    }
+
+    fn segment(&self, id: u32) -> Result<&Arc<PinnedSegment>, ChildError> {
+        self.segments.get(&id).ok_or_else(|| nonsense(format!("a job in segment {id}")))
     }
 }
 
@@ -328,8 +363,8 @@ fn nonsense(what: impl Into<String>) -> ChildError {
 
 fn segment_ids(run: &Run) -> impl Iterator<Item = u32> {
     let staged = run.buffers.iter().filter_map(|buffer| match buffer.contents {
-        Contents::Staged(place) | Contents::Input { staged: Some(place), .. } => Some(place.segment),
-        Contents::Zeros | Contents::Pattern(_) | Contents::Input { staged: None, .. } => None,
+        Contents::Staged(place) => Some(place.segment),
+        Contents::Zeros | Contents::Pattern(_) | Contents::Input(_) => None,
     });
     staged.chain(run.outputs.iter().map(|output| output.place.segment))
 }

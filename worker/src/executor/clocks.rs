@@ -22,7 +22,11 @@ const NEIGHBOURS_FIRST: Duration = Duration::from_secs(1);
 
 /// The clocks of all jobs.
 #[derive(Debug, Default)]
-pub(super) struct Clocks(HashMap<u64, Clock>);
+pub(super) struct Clocks {
+    running: HashMap<u64, Clock>,
+    /// The time limits of jobs that wait for their inputs.
+    suspended: HashMap<u64, Duration>,
+}
 
 #[derive(Debug)]
 struct Clock {
@@ -44,7 +48,7 @@ struct Wait {
 impl Clocks {
     pub(super) fn start(&mut self, job: u64, limit: Duration, now: Instant) {
         let deadline = now + limit;
-        self.0.insert(job, Clock { limit, began: now, deadline, waits: None, waits_left: WAITS_MAX });
+        self.running.insert(job, Clock { limit, began: now, deadline, waits: None, waits_left: WAITS_MAX });
     }
 
     /// Records that the job waits for its neighbours. The executor's work between jobs counts as waiting throughout.
@@ -52,10 +56,10 @@ impl Clocks {
         if job == BETWEEN_JOBS {
             self.start(job, Duration::ZERO, now);
         }
-        let neighbours = self.0.iter().filter(|(other, _)| **other != job);
+        let neighbours = self.running.iter().filter(|(other, _)| **other != job);
         let until =
             neighbours.map(|(_, clock)| clock.waits.map_or(clock.deadline + NEIGHBOURS_FIRST, |wait| wait.until)).max();
-        let clock = self.0.get_mut(&job).filter(|clock| clock.waits.is_none() && clock.waits_left > 0);
+        let clock = self.running.get_mut(&job).filter(|clock| clock.waits.is_none() && clock.waits_left > 0);
         if let Some(clock) = clock {
             // Before its first kernel the job may have waited some time before the report arrived.
             let since = if clock.waits_left == WAITS_MAX { clock.began } else { now };
@@ -69,15 +73,30 @@ impl Clocks {
         if job == BETWEEN_JOBS {
             return self.end(job, now);
         }
-        let Some(clock) = self.0.get_mut(&job) else { return };
+        let Some(clock) = self.running.get_mut(&job) else { return };
         let Some(wait) = clock.waits.take() else { return };
         clock.deadline += now.saturating_duration_since(wait.since);
         self.go_on_since(wait.since, now);
         self.prolong_waits();
     }
 
+    /// Stops the job's clock while its inputs come. It has no kernels for which others could wait.
+    pub(super) fn suspend(&mut self, job: u64, now: Instant) {
+        let Some(limit) = self.running.get(&job).map(|clock| clock.limit) else { return };
+        self.end(job, now);
+        self.suspended.insert(job, limit);
+    }
+
+    /// Starts the job's time limit anew.
+    pub(super) fn resume(&mut self, job: u64, now: Instant) {
+        if let Some(limit) = self.suspended.remove(&job) {
+            self.start(job, limit, now);
+        }
+    }
+
     pub(super) fn end(&mut self, job: u64, now: Instant) {
-        if let Some(Clock { waits: Some(wait), .. }) = self.0.remove(&job) {
+        self.suspended.remove(&job);
+        if let Some(Clock { waits: Some(wait), .. }) = self.running.remove(&job) {
             self.go_on_since(wait.since, now);
             self.prolong_waits();
         }
@@ -85,7 +104,11 @@ impl Clocks {
 
     /// When to check the job's time limit again. `None` if the limit has passed or the job is unknown.
     pub(super) fn time_left(&self, job: u64, now: Instant) -> Option<Instant> {
-        let clock = self.0.get(&job)?;
+        // Its deadline comes later than this, whenever its clock starts.
+        if let Some(limit) = self.suspended.get(&job) {
+            return Some(now + *limit);
+        }
+        let clock = self.running.get(&job)?;
         let held_until = match clock.waits {
             Some(wait) => Some(wait.until + NEIGHBOURS_FIRST),
             None => self.waits().filter(|wait| wait.since < clock.began).map(|wait| wait.until).max(),
@@ -94,12 +117,12 @@ impl Clocks {
     }
 
     fn waits(&self) -> impl Iterator<Item = Wait> {
-        self.0.values().filter_map(|clock| clock.waits)
+        self.running.values().filter_map(|clock| clock.waits)
     }
 
     /// Extends the time of jobs that arrived during a wait, because they had to wait too.
     fn go_on_since(&mut self, since: Instant, now: Instant) {
-        for clock in self.0.values_mut().filter(|clock| clock.began > since) {
+        for clock in self.running.values_mut().filter(|clock| clock.began > since) {
             clock.deadline = clock.deadline.max(now + clock.limit);
         }
     }
@@ -107,9 +130,9 @@ impl Clocks {
     /// Extends the waits of jobs that may wait for jobs with extended time. Jobs that arrived after the start of a wait do not count, because
     /// the wait would never end.
     fn prolong_waits(&mut self) {
-        let running = self.0.values().filter(|clock| clock.waits.is_none());
+        let running = self.running.values().filter(|clock| clock.waits.is_none());
         let running: Vec<_> = running.map(|clock| (clock.began, clock.deadline + NEIGHBOURS_FIRST)).collect();
-        for wait in self.0.values_mut().filter_map(|clock| clock.waits.as_mut()) {
+        for wait in self.running.values_mut().filter_map(|clock| clock.waits.as_mut()) {
             let neighbours = running.iter().filter(|(began, _)| *began <= wait.since).map(|(_, until)| *until);
             wait.until = neighbours.fold(wait.until, Instant::max);
         }
@@ -257,5 +280,20 @@ mod tests {
             clocks.go_on(BETWEEN_JOBS, time.at(10 * second + 9));
         }
         assert_eq!(time.left(&clocks, 2, 91), None);
+    }
+
+    #[test]
+    fn the_time_in_which_inputs_come_does_not_count() {
+        let (mut clocks, time) = clocks(&[(1, 10), (2, 100)]);
+        clocks.suspend(1, time.at(5));
+        assert_eq!(time.left(&clocks, 1, 50), Some(60), "to look again");
+        clocks.wait(2, time.at(51));
+        assert_eq!(time.left(&clocks, 2, 99), Some(100), "it waits for no job that has no kernels");
+        clocks.go_on(2, time.at(52));
+        clocks.resume(1, time.at(60));
+        assert_eq!((time.left(&clocks, 1, 69), time.left(&clocks, 1, 70)), (Some(70), None));
+        clocks.suspend(1, time.at(69));
+        clocks.end(1, time.at(69));
+        assert_eq!(time.left(&clocks, 1, 69), None);
     }
 }

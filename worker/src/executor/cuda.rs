@@ -6,6 +6,7 @@
 pub(super) mod arena;
 mod checked_launch;
 mod contents;
+pub(super) mod copier;
 pub(super) mod device;
 pub(super) mod error;
 pub(super) mod fault;
@@ -21,4 +22,5 @@ pub(super) mod program;
 mod residents;
 pub(super) mod stream;
 mod together;
+pub(super) mod transfers;
 pub(super) mod waits;

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fmt, io,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, mpsc},
     time::{Duration, Instant},
 };
 
@@ -72,6 +72,8 @@ pub(super) struct State {
     pub pending: HashMap<u64, Pending>,
     /// The clocks of the pending jobs.
     pub clocks: Clocks,
+    /// Where the answers to pieces go, by job and buffer.
+    pub copies: HashMap<(u64, u32), mpsc::Sender<Result<(), Failure>>>,
     pub programs: KnownPrograms,
     pub next_job: u64,
     /// The job because of which the supervisor killed the child.
@@ -85,6 +87,10 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Pending {
     pub answer: oneshot::Sender<JobEnd>,
+    /// Gets the buffers whose contents the child wants, for a job with inputs from the blob store.
+    pub wanted: Option<oneshot::Sender<Vec<u32>>>,
+    /// It does not wait for inputs. A job that does is the cause of no fault.
+    pub has_inputs: bool,
     pub program: ProgramKey,
     pub entries: Vec<String>,
     /// The turn to print, for a job that may print.
@@ -114,8 +120,8 @@ pub(super) enum JobEnd {
         outcome: Result<(), Failure>,
         timings: Timings,
     },
-    /// An input that the job counts on is no longer resident. The job has not run.
-    InputGone,
+    /// The child has released the job as it was asked to. The job has not run.
+    Released,
     Cancelled,
     Lost(Loss),
 }
@@ -238,6 +244,17 @@ impl Shared {
             self.outgoing.send(Frame::encode(&program, None)?);
         }
         Ok(())
+    }
+
+    /// Lets a job start whose inputs are complete. Its time limit starts now.
+    pub(super) fn go(&self, job: u64) {
+        let mut state = self.state();
+        state.clocks.resume(job, Instant::now());
+        if let Some(pending) = state.pending.get_mut(&job) {
+            pending.has_inputs = true;
+        }
+        drop(state);
+        self.say(&ToExecutor::Go { job });
     }
 
     pub(super) async fn wait(

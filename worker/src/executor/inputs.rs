@@ -1,9 +1,9 @@
 //! The inputs that a child keeps on its device, as far as it has told, and those that a job is bringing there.
 //!
-//! Only one job at a time brings an input, and others that use it wait, so that the store is read once. The child decides what stays and
-//! may evict an input at any time. A job that counts on an evicted input comes back and brings it again.
+//! Only one job at a time brings an input, and others that use it wait, so that the store is read once. The child decides what stays, and
+//! asks each job for the inputs that it does not have.
 
-use std::{collections::HashSet, fmt, num::NonZero};
+use std::{fmt, num::NonZero};
 
 use gpufleet_schema::BlobDigest;
 use lru::LruCache;
@@ -40,12 +40,11 @@ enum Input {
     Refused,
 }
 
-/// The inputs of one job. Dropping this lets other jobs bring those that this job did not.
+/// The inputs that one job brings. Dropping this lets other jobs bring those that this job did not.
 #[derive(Debug, Default)]
-pub(super) struct JobInputs<'a> {
-    resident: HashSet<BlobDigest>,
-    bringing: Vec<Bringing<'a>>,
-}
+pub(super) struct Claims<'a>(
+    #[expect(dead_code, reason = "held until the job has brought its inputs")] Vec<Bringing<'a>>,
+);
 
 #[derive(Debug)]
 struct Bringing<'a> {
@@ -66,32 +65,18 @@ impl fmt::Debug for State {
     }
 }
 
-impl JobInputs<'_> {
-    /// The number of resident inputs.
-    pub(super) fn resident(&self) -> usize {
-        self.resident.len()
-    }
-
-    /// Whether the device has the input, so that the job need not bring it.
-    pub(super) fn is_resident(&self, input: BlobDigest) -> bool {
-        self.resident.contains(&input)
-    }
-}
-
 impl DeviceInputs {
     /// Waits until no other job brings an input of this job. All jobs claim in the order of the digests, so that none waits for each other.
-    pub(super) async fn claim(&self, mut wanted: Vec<(BlobDigest, u64)>) -> JobInputs<'_> {
+    pub(super) async fn claim(&self, mut wanted: Vec<BlobDigest>) -> Claims<'_> {
         wanted.sort_unstable();
         wanted.dedup();
-        let mut inputs = JobInputs::default();
-        for (input, bytes) in wanted {
-            match self.claim_one(input).await {
-                Some(Input::Resident { bytes: found }) if found == bytes => drop(inputs.resident.insert(input)),
-                Some(_) => {}
-                None => inputs.bringing.push(Bringing { input, of: self }),
+        let mut bringing = Vec::new();
+        for input in wanted {
+            if self.claim_one(input).await.is_none() {
+                bringing.push(Bringing { input, of: self });
             }
         }
-        inputs
+        Claims(bringing)
     }
 
     /// The input's state, or `None` if the caller is to bring it.
@@ -132,12 +117,6 @@ impl DeviceInputs {
         }
         drop(state);
         self.changed.notify_waiters();
-    }
-
-    /// Forgets inputs that were found not to be resident any more.
-    pub(super) fn forget(&self, inputs: &JobInputs<'_>) {
-        let mut state = self.state.lock();
-        inputs.resident.iter().for_each(|input| state.forget(*input));
     }
 
     /// Passes every later change to `observer`, and first the inputs that are resident now.
@@ -197,19 +176,18 @@ mod tests {
         BlobDigest::of(&[number])
     }
 
-    fn wanted(numbers: &[u8]) -> Vec<(BlobDigest, u64)> {
-        numbers.iter().map(|number| (digest(*number), 10)).collect()
+    fn wanted(numbers: &[u8]) -> Vec<BlobDigest> {
+        numbers.iter().map(|number| digest(*number)).collect()
     }
 
     #[tokio::test]
     async fn one_job_brings_an_input_and_the_others_wait_for_it() {
         let inputs = DeviceInputs::default();
         let first = inputs.claim(wanted(&[1])).await;
-        assert!(!first.is_resident(digest(1)));
         let mut second = Box::pin(inputs.claim(wanted(&[1])));
         assert!(poll!(&mut second).is_pending());
         inputs.heard(digest(1), 10, true);
-        assert!(second.await.is_resident(digest(1)));
+        second.await;
         drop(first);
         assert!(inputs.has(digest(1), 10) && !inputs.has(digest(1), 11));
     }
@@ -219,9 +197,11 @@ mod tests {
         let inputs = DeviceInputs::default();
         let first = inputs.claim(wanted(&[1])).await;
         let mut second = Box::pin(inputs.claim(wanted(&[1])));
-        assert!(poll!(&mut second).is_pending());
+        let mut third = Box::pin(inputs.claim(wanted(&[1])));
+        assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
         drop(first);
-        assert!(!second.await.is_resident(digest(1)));
+        let _second = second.await;
+        assert!(poll!(&mut third).is_pending());
     }
 
     #[tokio::test]
@@ -229,10 +209,7 @@ mod tests {
         let inputs = DeviceInputs::default();
         let _first = inputs.claim(wanted(&[1])).await;
         inputs.heard(digest(1), 10, false);
-        let second = inputs.claim(wanted(&[1])).now_or_never().expect("it waits for no job");
-        assert!(!second.is_resident(digest(1)));
-        inputs.heard(digest(1), 10, true);
-        assert!(inputs.claim(wanted(&[1])).await.is_resident(digest(1)), "there is room now");
+        inputs.claim(wanted(&[1])).now_or_never().expect("it waits for no job");
     }
 
     #[tokio::test]
@@ -249,25 +226,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_input_of_another_length_is_brought_so_that_the_store_reports_the_mistake() {
-        let inputs = DeviceInputs::default();
-        inputs.heard(digest(1), 11, true);
-        let claimed = inputs.claim(wanted(&[1])).await;
-        assert!(!claimed.is_resident(digest(1)));
-    }
-
-    #[tokio::test]
     async fn the_observer_hears_what_becomes_resident_and_what_does_not_stay() {
         let inputs = DeviceInputs::default();
         inputs.heard(digest(1), 10, true);
         let (tell, told) = mpsc::channel();
         inputs.watch(Box::new(move |input, is_resident| tell.send((input, is_resident)).unwrap()));
-        let claimed = inputs.claim(wanted(&[1, 2])).await;
+        let _claimed = inputs.claim(wanted(&[1, 2])).await;
         inputs.heard(digest(2), 10, true);
         inputs.heard(digest(2), 0, false);
-        inputs.forget(&claimed);
         let told: Vec<_> = told.try_iter().collect();
-        assert_eq!(told, [(digest(1), true), (digest(2), true), (digest(2), false), (digest(1), false)]);
+        assert_eq!(told, [(digest(1), true), (digest(2), true), (digest(2), false)]);
     }
 
     #[test]

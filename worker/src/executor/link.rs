@@ -77,7 +77,14 @@ async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison
                 let outcome = outcome.map_err(untrusted::failure);
                 finish(shared, job, JobEnd::Finished { outcome, timings });
             }
-            Ok(Some(FromExecutor::InputGone { job })) => finish(shared, job, JobEnd::InputGone),
+            Ok(Some(FromExecutor::Released { job })) => finish(shared, job, JobEnd::Released),
+            Ok(Some(FromExecutor::Wants { job, buffers })) => wants(shared, job, buffers),
+            Ok(Some(FromExecutor::Copied { job, buffer, outcome })) => {
+                if let Some(copied) = shared.state().copies.get(&(job, buffer)) {
+                    // A writer that has given up needs no answer.
+                    drop(copied.send(outcome.map_err(untrusted::failure)));
+                }
+            }
             Ok(Some(FromExecutor::Input { input, bytes, is_resident })) => {
                 shared.inputs.heard(input, bytes, is_resident);
             }
@@ -113,6 +120,15 @@ fn finish(shared: &Shared, job: u64, end: JobEnd) {
     drop(pending.answer.send(end));
 }
 
+fn wants(shared: &Shared, job: u64, buffers: Vec<u32>) {
+    let mut state = shared.state();
+    let Some(pending) = state.pending.get_mut(&job) else { return };
+    if let Some(wanted) = pending.wanted.take() {
+        pending.has_inputs = false;
+        drop(wanted.send(buffers));
+    }
+}
+
 fn unpinned(shared: &Shared, segment: u32, reason: String) {
     let first = shared.state().unpinned.replace(reason.clone()).is_none();
     if first {
@@ -124,14 +140,15 @@ fn unpinned(shared: &Shared, segment: u32, reason: String) {
 fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit: &Exit) {
     let mut state = shared.state();
     let pending = std::mem::take(&mut state.pending);
+    state.copies.clear();
     let poison = poison.map(|poison| {
         // Ignore a kernel name that no job in flight runs: it would make every job innocent.
-        let is_run = |kernel: &String| pending.values().any(|pending| pending.entries.contains(kernel));
-        let only = || only_kernel(pending.values().map(|pending| &*pending.entries));
+        let is_run = |kernel: &String| running(&pending).any(|pending| pending.entries.contains(kernel));
+        let only = || only_kernel(running(&pending).map(|pending| &*pending.entries));
         Poison { kernel: poison.kernel.filter(is_run).or_else(only), ..poison }
     });
     let death = Death { poison, nonsense, killed_for: state.killed_for, stopping: state.stopping, exit };
-    let loss = death.loss(pending.len());
+    let loss = death.loss(running(&pending).count());
     shared.lost.send_replace(Some(death.of_executor(&loss)));
     drop(state);
     let answers = death.answers(&pending);
@@ -146,6 +163,11 @@ fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit:
         };
         drop(pending.answer.send(ended));
     }
+}
+
+/// The jobs that do not wait for inputs, so their kernels may run.
+fn running(pending: &HashMap<u64, Pending>) -> impl Iterator<Item = &Pending> {
+    pending.values().filter(|pending| pending.has_inputs)
 }
 
 /// Everything known about a child's end.
@@ -221,6 +243,9 @@ impl Death<'_> {
         let named = self.poison.as_ref().and_then(|poison| poison.kernel.as_ref());
         let innocent = cause_is_known || named.is_some_and(|kernel| !pending.entries.contains(kernel));
         match loss.cause {
+            LostCause::Suspect | LostCause::Died if !pending.has_inputs => {
+                Loss { cause: LostCause::Neighbour, reason: loss.reason.clone() }
+            }
             LostCause::Suspect if innocent => Loss { cause: LostCause::Neighbour, reason: loss.reason.clone() },
             _ => loss.clone(),
         }
@@ -236,7 +261,9 @@ fn only_kernel<'a>(mut jobs: impl Iterator<Item = &'a [String]>) -> Option<Strin
 
 /// The one job that can have caused a fault: the only one in flight, or the only one that runs the kernel that the emulator names.
 fn culprit(pending: &HashMap<u64, Pending>, poison: &Poison) -> Option<u64> {
-    let runs_it = |pending: &Pending| poison.kernel.as_ref().is_none_or(|kernel| pending.entries.contains(kernel));
+    let runs_it = |pending: &Pending| {
+        pending.has_inputs && poison.kernel.as_ref().is_none_or(|kernel| pending.entries.contains(kernel))
+    };
     let mut suspects = pending.iter().filter(|(_, pending)| runs_it(pending)).map(|(job, _)| *job);
     let first = suspects.next()?;
     suspects.next().is_none().then_some(first)

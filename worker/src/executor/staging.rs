@@ -7,7 +7,6 @@ use gpufleet_schema::{
     bounds::{BLOBS_BYTES_MAX, MESSAGE_BYTES_MAX},
 };
 
-use super::{fetching::Wanted, inputs::JobInputs};
 use crate::{
     compiler::Compiled,
     ipc::{
@@ -50,8 +49,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Plans the slot of a checked task, without the inputs that are resident. An output that can't be sent is refused before the job runs.
-    pub(super) fn of(task: &Task<'_>, inputs: &JobInputs<'_>) -> Result<Self, Failure> {
+    /// Plans the slot of a checked task, without its blobs. An output that can't be sent is refused before the job runs.
+    pub(super) fn of(task: &Task<'_>) -> Result<Self, Failure> {
         let index: HashMap<&str, usize> =
             task.buffers.iter().enumerate().map(|(index, buffer)| (buffer.name.as_str(), index)).collect();
         let outputs: Vec<usize> = task
@@ -64,12 +63,7 @@ impl Layout {
                     .ok_or_else(|| invalid(format!("outputs: the task has no buffer named {name:?}")))
             })
             .collect::<Result<_, _>>()?;
-        let is_staged = |buffer: &Buffer<'_>| match buffer.data {
-            Data::Inline(_) => true,
-            Data::Blob(digest) => !inputs.is_resident(digest),
-            Data::Zeros | Data::Fill(_) => false,
-        };
-        let mut staged: Vec<bool> = task.buffers.iter().map(is_staged).collect();
+        let mut staged: Vec<bool> = task.buffers.iter().map(|buffer| matches!(buffer.data, Data::Inline(_))).collect();
         outputs.iter().for_each(|output| staged[*output] = true);
         check_outputs(task, &outputs)?;
         check_memory(task)?;
@@ -86,32 +80,17 @@ impl Layout {
         Ok(Self { bytes, offsets, outputs })
     }
 
-    /// The blobs that the job brings, with their ranges in the slot.
-    pub(super) fn blobs(&self, task: &Task<'_>, inputs: &JobInputs<'_>) -> Vec<Wanted> {
-        let wanted = |(buffer, offset): (&Buffer<'_>, &Option<u64>)| {
-            let Data::Blob(digest) = buffer.data else { return None };
-            if inputs.is_resident(digest) {
-                return None;
-            }
-            let (start, bytes) = ((*offset)? as usize, buffer.bytes()? as usize);
-            Some((digest, start..start + bytes))
-        };
-        task.buffers.iter().zip(&self.offsets).filter_map(wanted).collect()
-    }
-
-    /// Copies the task's bytes into its slot and returns the layout. Its blobs are already there. `compiled` has
-    /// the symbols of its name expressions.
+    /// Copies the task's bytes into its slot and returns the layout. `compiled` has the symbols of its name expressions.
     pub(super) fn stage(
         &self,
         task: &Task<'_>,
-        inputs: &JobInputs<'_>,
         compiled: Option<&Compiled>,
         slot: &mut StagingMemory,
         job: u64,
     ) -> Result<Run, Failure> {
         let mut buffers = Vec::with_capacity(task.buffers.len());
         for (buffer, offset) in task.buffers.iter().zip(&self.offsets) {
-            buffers.push(BufferPlan { bytes: size(buffer)?, contents: contents(buffer, inputs, *offset, slot)? });
+            buffers.push(BufferPlan { bytes: size(buffer)?, contents: contents(buffer, *offset, slot)? });
         }
         let by_name: Buffers<'_> =
             (0..).zip(&task.buffers).map(|(index, buffer)| (buffer.name.as_str(), (index, buffer.dtype))).collect();
@@ -210,12 +189,7 @@ pub(crate) fn check_memory(task: &Task<'_>) -> Result<(), Failure> {
     }
 }
 
-fn contents(
-    buffer: &Buffer<'_>,
-    inputs: &JobInputs<'_>,
-    offset: Option<u64>,
-    slot: &mut StagingMemory,
-) -> Result<Contents, Failure> {
+fn contents(buffer: &Buffer<'_>, offset: Option<u64>, slot: &mut StagingMemory) -> Result<Contents, Failure> {
     match &buffer.data {
         Data::Zeros => Ok(Contents::Zeros),
         Data::Fill(number) => Ok(Contents::Pattern(element(*number, buffer.dtype, &buffer.name)?)),
@@ -224,11 +198,7 @@ fn contents(
             copy(inline, buffer, slot, offset as usize)?;
             Ok(Contents::Staged(slot.place(offset)))
         }
-        Data::Blob(digest) => {
-            let input = *digest;
-            let staged = offset.filter(|_| !inputs.is_resident(input)).map(|offset| slot.place(offset));
-            Ok(Contents::Input { input, staged })
-        }
+        Data::Blob(digest) => Ok(Contents::Input(*digest)),
     }
 }
 

@@ -25,6 +25,16 @@ pub enum ToExecutor {
         program: u32,
     },
     Run(Run),
+    /// Copy a piece of an input that the job wants.
+    Piece(Piece),
+    /// All inputs that the job wants are complete.
+    Go {
+        job: u64,
+    },
+    /// End the job without running it, because an input can't be had.
+    Release {
+        job: u64,
+    },
     /// Free memory that no job uses, and report the rest.
     GiveBack,
     /// Send a memory report.
@@ -50,8 +60,19 @@ pub enum FromExecutor {
         outcome: Result<(), Failure>,
         timings: Timings,
     },
-    /// The answer to a job that counts on an input that is no longer resident. The job has not run.
-    InputGone {
+    /// The job has its memory, and waits for the contents of these buffers.
+    Wants {
+        job: u64,
+        buffers: Vec<u32>,
+    },
+    /// The answer to a piece.
+    Copied {
+        job: u64,
+        buffer: u32,
+        outcome: Result<(), Failure>,
+    },
+    /// The answer to a job that was released. It has not run.
+    Released {
         job: u64,
     },
     /// An input has become resident, or it is not: there was no room for it, or it was evicted.
@@ -208,11 +229,20 @@ pub enum Contents {
     Pattern(#[serde(with = "serde_bytes")] Vec<u8>),
     /// As many bytes as the buffer has.
     Staged(Place),
-    /// An input from the blob store. It is copied from device memory if it is resident, else from shared memory.
-    Input {
-        input: BlobDigest,
-        staged: Option<Place>,
-    },
+    /// An input from the blob store. It is copied from device memory if it is resident. Otherwise the executor asks for it with
+    /// [`FromExecutor::Wants`].
+    Input(BlobDigest),
+}
+
+/// A piece of a buffer, in shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    pub job: u64,
+    pub buffer: u32,
+    /// Its position in the buffer.
+    pub offset: u64,
+    pub bytes: u64,
+    pub place: Place,
 }
 
 /// The position of a buffer's bytes in shared memory.

@@ -10,8 +10,6 @@
 //! share of the capacity is released ([`Lending`]), so that other jobs need not wait. The memory itself is free again when the operation
 //! ends.
 
-mod parts;
-
 use std::{
     collections::BTreeMap,
     io,
@@ -22,7 +20,6 @@ use std::{
 use gpufleet_schema::bounds::{BLOBS_BYTES_MAX, MESSAGE_BYTES_MAX};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-pub use self::parts::{DividedSlot, StagingPart};
 use super::{message::Place, segment::Segment};
 
 /// The smallest slot, for the inputs and outputs of a small job; thousands of such jobs share a few segments.
@@ -53,15 +50,23 @@ pub struct Slab {
     shared: Arc<Shared>,
 }
 
-/// The memory of one job, released when dropped.
+/// The memory of one job, or a part of it. The slot is free again when all its parts have been dropped.
 #[derive(Debug)]
 pub struct StagingMemory {
+    slot: Arc<Slot>,
+    /// Its position in the slot. No other part has these bytes.
+    start: u64,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
     segment: Arc<Segment>,
     id: u32,
     offset: u64,
     bytes: u64,
     shared: Arc<Shared>,
-    share: Arc<Mutex<Option<Share>>>,
+    share: Mutex<Option<Share>>,
 }
 
 /// The slot's share of the capacity.
@@ -73,7 +78,7 @@ struct Share {
 
 /// A wait for an operation that uses a lent slot. Dropping it before its end releases the slot's share.
 #[derive(Debug)]
-pub struct Lending(Option<Arc<Mutex<Option<Share>>>>);
+pub struct Lending(Option<Arc<Slot>>);
 
 /// Why a job gets no staging memory.
 #[derive(Debug, thiserror::Error)]
@@ -122,8 +127,9 @@ impl Slab {
         let own = Arc::clone(&self.shared.units).acquire_many_owned(units(class.min(CAPACITY_BYTES)));
         let share = Share { _units: own.await.expect("the semaphore is never closed"), _large: large };
         let Free { segment, id, offset } = self.shared.free_slot(class)?;
-        let share = Arc::new(Mutex::new(Some(share)));
-        Ok(StagingMemory { segment, id, offset, bytes: class, shared: Arc::clone(&self.shared), share })
+        let share = Mutex::new(Some(share));
+        let slot = Slot { segment, id, offset, bytes: class, shared: Arc::clone(&self.shared), share };
+        Ok(StagingMemory { slot: Arc::new(slot), start: 0, bytes: class })
     }
 }
 
@@ -174,14 +180,26 @@ impl Shared {
 }
 
 impl StagingMemory {
-    /// The position of byte `at` of this slot, for the executor.
+    /// The position of byte `at` of this memory, for the executor.
     pub fn place(&self, at: u64) -> Place {
-        Place { segment: self.id, offset: self.offset + at }
+        Place { segment: self.slot.id, offset: self.slot.offset + self.start + at }
+    }
+
+    /// Splits off the memory from byte `at` on.
+    ///
+    /// # Panics
+    /// If `at` is beyond the end.
+    #[must_use]
+    pub fn split_off(&mut self, at: u64) -> Self {
+        assert!(at <= self.bytes, "{at} is beyond {} bytes", self.bytes);
+        let rest = Self { slot: Arc::clone(&self.slot), start: self.start + at, bytes: self.bytes - at };
+        self.bytes = at;
+        rest
     }
 
     /// Starts a wait for an operation that uses this slot.
     pub fn lending(&self) -> Lending {
-        Lending(Some(Arc::clone(&self.share)))
+        Lending(Some(Arc::clone(&self.slot)))
     }
 
     pub fn len(&self) -> usize {
@@ -192,17 +210,17 @@ impl StagingMemory {
         self.bytes == 0
     }
 
-    /// Bytes of this slot.
+    /// Bytes of this memory.
     ///
     /// # Panics
-    /// If the range goes beyond the slot.
+    /// If the range goes beyond its end.
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         assert!(
             range.start <= range.end && range.end <= self.len(),
             "{range:?} is outside a slot of {} bytes",
             self.bytes
         );
-        // SAFETY: slots do not overlap, this one is inside its segment, and the executor writes to it only between the request that names
+        // SAFETY: neither slots nor their parts overlap, this one is inside its segment, and the executor writes to it only between the request that names
         // it and its answer; the owner reads before the one or after the other, and keeps the slot until the answer is there.
         unsafe { std::slice::from_raw_parts(self.start().add(range.start), range.len()) }
     }
@@ -219,8 +237,8 @@ impl StagingMemory {
     }
 
     fn start(&self) -> *mut u8 {
-        // SAFETY: a slot's offset lies inside its segment.
-        unsafe { self.segment.as_mut_ptr().add(self.offset as usize) }
+        // SAFETY: a part lies inside its slot, and a slot inside its segment.
+        unsafe { self.slot.segment.as_mut_ptr().add((self.slot.offset + self.start) as usize) }
     }
 }
 
@@ -233,13 +251,19 @@ impl Lending {
 
 impl Drop for Lending {
     fn drop(&mut self) {
-        if let Some(share) = &self.0 {
-            share.lock().expect("no thread panics while holding it").take();
+        if let Some(slot) = &self.0 {
+            slot.share.lock().expect("no thread panics while holding it").take();
         }
     }
 }
 
-impl Drop for StagingMemory {
+impl AsMut<[u8]> for StagingMemory {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.bytes_mut(0..self.len())
+    }
+}
+
+impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         if self.bytes > CAPACITY_BYTES {
@@ -276,7 +300,7 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    pub(super) struct Count(Arc<AtomicI64>);
+    struct Count(Arc<AtomicI64>);
 
     impl Announce for Count {
         fn made(&self, _id: u32, _segment: &Segment) -> io::Result<()> {
@@ -303,6 +327,24 @@ mod tests {
         for (number, slot) in slots.iter().enumerate() {
             assert!(slot.bytes(0..100).iter().all(|byte| *byte == number as u8));
         }
+    }
+
+    #[tokio::test]
+    async fn parts_of_a_slot_share_no_byte_and_free_it_together() {
+        let slab = Slab::new(Box::new(Count::default()));
+        let mut first = slab.take(CAPACITY_BYTES).await.unwrap();
+        let mut second = first.split_off(100);
+        let third = second.split_off(28);
+        first.as_mut().fill(1);
+        second.as_mut().fill(2);
+        assert_eq!((first.len(), second.len(), third.len() as u64), (100, 28, CAPACITY_BYTES - 128));
+        assert_eq!((first.bytes(99..100), second.bytes(0..1)), (&[1][..], &[2][..]));
+        assert_eq!(second.place(1).offset, first.place(101).offset);
+        let mut next = Box::pin(slab.take(1));
+        drop((first, third));
+        assert!(poll!(next.as_mut()).is_pending());
+        drop(second);
+        next.await.unwrap();
     }
 
     #[tokio::test]

@@ -1,12 +1,17 @@
 //! Jobs with inputs in a blob store.
 
-use std::fs;
+use std::{
+    fs::{self, File},
+    io::Read as _,
+    os::unix::fs::FileExt as _,
+    path::Path,
+};
 
-use gpufleet_schema::{BlobDigest, Buffer, Data, Dtype, FailureCode, LargeOutputs, Task, Verdict};
+use gpufleet_schema::{Arg, BlobDigest, BlobHasher, Buffer, Data, Dtype, FailureCode, LargeOutputs, Task, Verdict};
 use gpufleet_transport::BlobStore;
 use gpufleet_worker::executor::{Executor, ExecutorJob, ExecutorOptions, Finished, InputUse};
 
-use crate::harness::{add_one, fail, job, options, start, u32s, zeros};
+use crate::harness::{add_one, buffer, fail, job, launch, options, ptx_task, start, u32_arg, u32s, zeros};
 
 /// Half a slot of the largest class, so that a job that brings and returns it needs more than what small ones share.
 const LARGE_BYTES: u64 = 272 << 20;
@@ -115,7 +120,7 @@ async fn one_input_in_two_buffers_of_a_job_is_kept_once() {
     let mut task = add_one_to(store.put(words(10)).await.unwrap());
     task.buffers.push(Buffer { data: task.buffers[0].data.clone(), ..zeros("same", Dtype::U32, 10) });
     task.outputs.push("same".to_owned());
-    for inputs in [InputUse { resident: 0, brought: 2 }, InputUse { resident: 1, brought: 0 }] {
+    for inputs in [InputUse { resident: 1, brought: 1 }, InputUse { resident: 2, brought: 0 }] {
         let finished = run_with(&executor, &store, &task).await;
         assert_eq!(finished.inputs, inputs);
         let outputs = finished.outcome.unwrap();
@@ -153,4 +158,49 @@ async fn the_memory_of_a_job_comes_before_that_of_its_resident_input() {
         let finished = run_with(&executor, &store, &task).await;
         assert_eq!(u32s(&finished.outcome.unwrap()[0])[9], 10);
     }
+}
+
+#[tokio::test]
+async fn an_input_passes_through_little_host_memory_whatever_its_length() {
+    /// More than the inputs and outputs of a job may take in staging memory.
+    const HUGE_BYTES: u64 = (5 << 28) + 4;
+    let options = ExecutorOptions { resident_bytes_max: 0, ..options() };
+    let executor = Executor::start(options).await.unwrap().0;
+    let (folder, store) = store().await;
+    let digest = sparse_blob(folder.path(), HUGE_BYTES - 40, &words(10));
+    let mut task = ptx_task(include_str!("memory.ptx"));
+    task.buffers =
+        vec![Buffer { data: Data::Blob(digest), ..zeros("huge", Dtype::U8, HUGE_BYTES) }, zeros("end", Dtype::U32, 10)];
+    let from = Arg::BufferAt { name: "huge".to_owned(), offset: HUGE_BYTES - 40 };
+    task.launches = vec![launch("copies", 1, vec![buffer("end"), from, u32_arg(10)])];
+    task.outputs = vec!["end".to_owned()];
+    let before = shared_memory_bytes();
+    let finished = run_with(&executor, &store, &task).await;
+    assert_eq!(u32s(&finished.outcome.unwrap()[0]), (0..10).collect::<Vec<_>>());
+    assert!(shared_memory_bytes() - before < 64 << 20);
+}
+
+/// A blob of zeros that ends in `end`. It takes no space on the disk.
+fn sparse_blob(folder: &Path, zeros: u64, end: &[u8]) -> BlobDigest {
+    let path = folder.join("blob");
+    File::create(&path).and_then(|file| file.write_all_at(end, zeros)).expect("the folder takes a file");
+    let mut hasher = BlobHasher::new();
+    let mut piece = vec![0; 1 << 20];
+    let mut file = File::open(&path).expect("it was just written");
+    loop {
+        match file.read(&mut piece).expect("it was just written") {
+            0 => break,
+            length => hasher.update(&piece[..length]),
+        }
+    }
+    let digest = hasher.finish();
+    fs::rename(path, folder.join(format!("sha256-{}", digest.hex()))).expect("the folder takes a name");
+    digest
+}
+
+/// The shared memory that this process has mapped and used, in which inputs are staged.
+fn shared_memory_bytes() -> i64 {
+    let status = fs::read_to_string("/proc/self/status").expect("Linux has this file");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssShmem:")).expect("it has this line");
+    line.trim().trim_end_matches(" kB").parse::<i64>().expect("it has a number of kB") << 10
 }

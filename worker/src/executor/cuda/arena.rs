@@ -20,7 +20,7 @@ use std::{
 
 use cudarc::driver::{result, sys::CUdeviceptr};
 
-pub(crate) use self::inputs::InputLease;
+pub(crate) use self::inputs::{InputLease, InputMemory};
 use super::{
     device::Device,
     error::{CudaError, called},
@@ -46,6 +46,8 @@ struct State {
     cached: BTreeMap<u64, Vec<CUdeviceptr>>,
     cached_bytes: u64,
     residents: Residents,
+    /// Memory of inputs that become resident once they are complete.
+    arriving_bytes: u64,
     used_bytes: u64,
     /// Memory that is being allocated or freed. It counts towards this executor's share.
     moving_bytes: u64,
@@ -341,9 +343,9 @@ impl State {
         self.cached_bytes += block.bytes;
     }
 
-    /// The memory that no job declared: cached blocks and resident inputs.
+    /// The memory that no job declared: cached blocks and inputs that stay.
     fn kept_bytes(&self) -> u64 {
-        self.cached_bytes + self.residents.bytes()
+        self.cached_bytes + self.residents.bytes() + self.arriving_bytes
     }
 
     fn evict_residents(&mut self) {

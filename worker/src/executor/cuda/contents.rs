@@ -10,9 +10,10 @@ use super::{
     arena::DeviceBuffer,
     error::{CudaError, called},
     job_inputs::JobInputs,
+    pinned::PinnedSegment,
     stream::{StreamError, Work, failed},
 };
-use crate::ipc::message::{BufferPlan, Contents, Place};
+use crate::ipc::message::{Contents, Place};
 
 /// A device runs one copy at a time in each direction. Copying a large buffer in pieces lets small copies of other streams run in between.
 const PIECE_BYTES: usize = 1 << 20;
@@ -25,9 +26,10 @@ pub(super) fn fill(
     stream: CUstream,
     work: &Work,
     inputs: &JobInputs<'_>,
-    plan: &BufferPlan,
+    index: usize,
     block: DeviceBuffer,
 ) -> Result<(), StreamError> {
+    let plan = &work.run.buffers[index];
     let filled = match &plan.contents {
         Contents::Zeros => 0,
         Contents::Pattern(element) => {
@@ -35,14 +37,13 @@ pub(super) fn fill(
             plan.bytes
         }
         Contents::Staged(at) => {
-            copy_in(stream, work, *at, plan.bytes, block)?;
+            copy_in(stream, work.segment(*at)?, *at, plan.bytes, block.address)?;
             plan.bytes
         }
-        Contents::Input { input, staged } => {
-            match (inputs.source(*input), staged) {
-                (Some(source), _) => copy_resident(stream, source, plan.bytes, block)?,
-                (None, Some(at)) => copy_in(stream, work, *at, plan.bytes, block)?,
-                (None, None) => return Err(StreamError::InputGone),
+        Contents::Input(input) => {
+            match inputs.source(*input) {
+                Some(source) => copy_resident(stream, source, plan.bytes, block)?,
+                None => inputs.check_filled(index)?,
             }
             plan.bytes
         }
@@ -56,22 +57,19 @@ pub(super) fn fill(
     Ok(())
 }
 
-/// Copies bytes from shared memory to the beginning of a block.
+/// Copies bytes from shared memory to the device.
 pub(super) fn copy_in(
     stream: CUstream,
-    work: &Work,
+    segment: &PinnedSegment,
     from: Place,
     bytes: u64,
-    block: DeviceBuffer,
+    to: CUdeviceptr,
 ) -> Result<(), StreamError> {
-    let source = place(work, from, bytes)?;
+    let source = start(segment, from, bytes)?;
     for (offset, bytes) in pieces(bytes) {
-        // SAFETY: the range is mapped and has this length, nothing writes to it until the job is answered, and the block is at least
-        // as long.
-        let copied = unsafe {
-            let (target, source) = (block.address + offset as u64, source.add(offset));
-            sys::cuMemcpyHtoDAsync_v2(target, source.cast(), bytes, stream)
-        };
+        // SAFETY: the range is mapped and has this length, nothing writes to it until the copy is answered, and the target is at least as
+        // long.
+        let copied = unsafe { sys::cuMemcpyHtoDAsync_v2(to + offset as u64, source.add(offset).cast(), bytes, stream) };
         called("cuMemcpyHtoDAsync", copied.result())?;
     }
     Ok(())
@@ -135,7 +133,7 @@ pub(super) fn bring_back(
     bytes: u64,
     block: DeviceBuffer,
 ) -> Result<(), StreamError> {
-    let target = place(work, to, bytes)?;
+    let target = start(work.segment(to)?, to, bytes)?;
     for (offset, bytes) in pieces(bytes) {
         // SAFETY: the range is mapped and as long as is said, no other job has it, and the block is at least as long.
         let copied = unsafe {
@@ -148,8 +146,8 @@ pub(super) fn bring_back(
 }
 
 /// The address of a range in shared memory, if it is valid.
-fn place(work: &Work, at: Place, bytes: u64) -> Result<*mut u8, StreamError> {
-    match work.segments.get(&at.segment).and_then(|segment| segment.range(at, bytes)) {
+fn start(segment: &PinnedSegment, at: Place, bytes: u64) -> Result<*mut u8, StreamError> {
+    match segment.range(at, bytes) {
         Some(start) => Ok(start),
         None => failed(Verdict::Infrastructure, FailureCode::Internal, format!("{bytes} bytes are not at {at:?}")),
     }

@@ -1,122 +1,153 @@
-//! The inputs of one job that the device keeps beyond the job: those that are there from earlier jobs, and those that it brings.
+//! The inputs of one job from the blob store: those that are resident from earlier jobs, and those that come from the supervisor.
+//!
+//! A job asks for what is not resident once it has all its memory, and waits. The pieces go to memory in which the input stays, if there
+//! is room for it, and otherwise to the job's own buffer.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
-use cudarc::driver::sys::CUevent;
-use gpufleet_schema::BlobDigest;
+use gpufleet_schema::{BlobDigest, FailureCode, Verdict};
 
 use super::{
-    arena::{DeviceBuffer, InputLease},
-    contents,
+    arena::{Allocation, DeviceBuffer, InputLease, InputMemory},
     preparation::LaunchPreparation,
-    stream::{Stream, StreamError, Work},
+    stream::{StreamError, failed},
+    transfers::Signal,
 };
 use crate::ipc::{
     FromExecutor,
-    message::{Contents, Place, Run},
+    message::{Contents, Run},
 };
 
-/// The resident inputs that a job uses.
+/// The inputs of one job.
 #[derive(Debug, Default)]
-pub(super) struct JobInputs<'a>(Vec<InputLease<'a>>);
+pub(super) struct JobInputs<'a> {
+    leases: Vec<InputLease<'a>>,
+    coming: Vec<Coming<'a>>,
+    /// The buffers that have their contents.
+    filled: Vec<u32>,
+}
 
-/// An input that is not resident yet, and its bytes in shared memory.
-struct StagedInput {
+/// An input that is not resident.
+#[derive(Debug)]
+struct Coming<'a> {
+    buffer: u32,
     input: BlobDigest,
     bytes: u64,
-    place: Place,
+    /// Where it stays; without it, it goes to the buffer.
+    memory: Option<InputMemory<'a>>,
 }
 
 impl<'a> JobInputs<'a> {
-    /// Leases what is resident. An error if the job counts on an input that was evicted.
+    /// Leases what is resident.
     pub(super) fn lease(preparation: &LaunchPreparation<'a>, run: &Run) -> Result<Self, StreamError> {
-        let wanted: Vec<_> = run.inputs().map(|(input, bytes, _)| (input, bytes)).collect();
+        let wanted: Vec<_> = run.inputs().map(|(_, input, bytes)| (input, bytes)).collect();
         if wanted.is_empty() {
             return Ok(Self::default());
         }
         let arena = &preparation.common.memory.arena;
-        let leased = Self(arena.lease_inputs(&wanted, run.cache_bytes_max, || preparation.may_wait())?);
-        leased.check(run)?;
-        Ok(leased)
-    }
-
-    /// Ends the leases, so that the memory of the inputs can be freed. An error if the job has no other copy of an input.
-    pub(super) fn give_up(&mut self, run: &Run) -> Result<(), StreamError> {
-        self.0.clear();
-        self.check(run)
-    }
-
-    fn check(&self, run: &Run) -> Result<(), StreamError> {
-        let is_gone = |input| self.source(input).is_none();
-        match run.inputs().any(|(input, _, staged)| staged.is_none() && is_gone(input)) {
-            true => Err(StreamError::InputGone),
-            false => Ok(()),
-        }
+        let leases = arena.lease_inputs(&wanted, run.cache_bytes_max, || preparation.may_wait())?;
+        Ok(Self { leases, ..Self::default() })
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.leases.is_empty()
+    }
+
+    /// Ends the leases, so that the memory of the inputs can be freed.
+    pub(super) fn give_up(&mut self) {
+        self.leases.clear();
     }
 
     /// The memory of an input, if it is resident.
     pub(super) fn source(&self, input: BlobDigest) -> Option<DeviceBuffer> {
-        self.0.iter().find(|lease| lease.input == input).map(|lease| lease.block)
+        self.leases.iter().find(|lease| lease.input == input).map(|lease| lease.block)
     }
 
-    /// Copies the inputs that are not resident to memory in which they stay, as far as there is room. Returns the time of the copies.
-    pub(super) fn bring(
-        &mut self,
-        stream: &Stream,
-        preparation: &LaunchPreparation<'a>,
-        work: &Work,
-        copied: CUevent,
-    ) -> Result<Duration, StreamError> {
-        let mut time = Duration::ZERO;
-        for (input, bytes, staged) in work.run.inputs() {
-            if let Some(place) = staged.filter(|_| self.source(input).is_none()) {
-                time += self.bring_one(stream, preparation, work, StagedInput { input, bytes, place }, copied)?;
-            }
+    /// An error unless the buffer has got its contents.
+    pub(super) fn check_filled(&self, buffer: usize) -> Result<(), StreamError> {
+        match self.filled.iter().any(|filled| *filled as usize == buffer) {
+            true => Ok(()),
+            false => failed(Verdict::Infrastructure, FailureCode::Internal, format!("buffer {buffer} has no contents")),
         }
-        Ok(time)
     }
 
-    fn bring_one(
-        &mut self,
-        stream: &Stream,
-        preparation: &LaunchPreparation<'a>,
-        work: &Work,
-        StagedInput { input, bytes, place }: StagedInput,
-        copied: CUevent,
-    ) -> Result<Duration, StreamError> {
+    /// Finds memory in which the inputs that are not resident may stay.
+    pub(super) fn make_room(&mut self, preparation: &LaunchPreparation<'a>, run: &Run) -> Result<(), StreamError> {
         let common = preparation.common;
-        let memory = common.memory.arena.input_memory(bytes, work.run.cache_bytes_max, || preparation.may_wait())?;
-        common.waits.calls(preparation.job);
-        let Some(memory) = memory else {
-            common.say(&FromExecutor::Input { input, bytes, is_resident: false });
-            return Ok(Duration::ZERO);
-        };
-        let started = Instant::now();
-        let enqueued = contents::copy_in(stream.raw(), work, place, bytes, memory.block);
-        let enqueued = enqueued.and_then(|()| Ok(stream.record(Some(&copied))?));
-        if let Err(error) = stream.end(preparation, enqueued, copied) {
-            if error.is_fatal() {
-                // An unusable context can't free anything.
-                std::mem::forget(memory);
+        for (buffer, input, bytes) in run.inputs() {
+            let will_stay = |coming: &Coming<'_>| coming.input == input && coming.memory.is_some();
+            if self.source(input).is_some() || self.coming.iter().any(will_stay) {
+                continue;
             }
-            return Err(error);
+            let memory = common.memory.arena.input_memory(bytes, run.cache_bytes_max, || preparation.may_wait())?;
+            if memory.is_none() {
+                // Told at once, because other jobs wait for it.
+                common.say(&FromExecutor::Input { input, bytes, is_resident: false });
+            }
+            self.coming.push(Coming { buffer, input, bytes, memory });
         }
-        common.waits.calls(preparation.job);
-        self.0.push(common.memory.arena.keep_input(memory, input, bytes));
-        common.say(&FromExecutor::Input { input, bytes, is_resident: true });
+        Ok(())
+    }
+
+    /// Waits until the inputs are there. Returns how long that took.
+    pub(super) fn arrive(
+        &mut self,
+        preparation: &LaunchPreparation<'a>,
+        allocation: &Allocation<'a>,
+    ) -> Result<Duration, StreamError> {
+        if self.coming.is_empty() {
+            return Ok(Duration::ZERO);
+        }
+        let common = preparation.common;
+        let started = Instant::now();
+        let targets: HashMap<u32, DeviceBuffer> =
+            self.coming.iter().map(|coming| (coming.buffer, coming.target(allocation))).collect();
+        let buffers = targets.keys().copied().collect();
+        let arrival = common.transfers.open(preparation.job, targets);
+        common.waits.runs(preparation.job);
+        common.say(&FromExecutor::Wants { job: preparation.job, buffers });
+        let signal = arrival.wait();
+        drop(arrival);
+        if signal == Signal::Release {
+            return Err(StreamError::Released);
+        }
+        self.settle(preparation);
+        common.tell_memory(|| preparation.may_wait())?;
         Ok(started.elapsed())
+    }
+
+    /// Makes resident what has memory to stay in.
+    fn settle(&mut self, preparation: &LaunchPreparation<'a>) {
+        let common = preparation.common;
+        for Coming { buffer, input, bytes, memory } in std::mem::take(&mut self.coming) {
+            match memory {
+                Some(memory) => {
+                    self.leases.push(common.memory.arena.keep_input(memory, input, bytes));
+                    common.say(&FromExecutor::Input { input, bytes, is_resident: true });
+                }
+                None => self.filled.push(buffer),
+            }
+        }
+    }
+}
+
+impl Coming<'_> {
+    fn target(&self, allocation: &Allocation<'_>) -> DeviceBuffer {
+        match &self.memory {
+            Some(memory) => memory.block,
+            None => allocation.blocks[self.buffer as usize],
+        }
     }
 }
 
 impl Run {
-    /// Each input of the blob store with its length, and its place in shared memory if it is there.
-    fn inputs(&self) -> impl Iterator<Item = (BlobDigest, u64, Option<Place>)> + '_ {
-        self.buffers.iter().filter_map(|buffer| match buffer.contents {
-            Contents::Input { input, staged } => Some((input, buffer.bytes, staged)),
+    /// Each input of the blob store: its buffer, its digest and its length.
+    fn inputs(&self) -> impl Iterator<Item = (u32, BlobDigest, u64)> + '_ {
+        (0..).zip(&self.buffers).filter_map(|(index, buffer)| match buffer.contents {
+            Contents::Input(input) => Some((index, input, buffer.bytes)),
             Contents::Zeros | Contents::Pattern(_) | Contents::Staged(_) => None,
         })
     }

@@ -28,11 +28,12 @@ use super::{
     preparation::LaunchPreparation,
     printing::Printing,
     program::Program,
+    transfers::Transfers,
     waits::Waits,
 };
 use crate::ipc::{
     FromExecutor, frame,
-    message::{ArgPlan, Run},
+    message::{ArgPlan, Place, Run},
 };
 
 /// A tiny job ends sooner than a thread can sleep and wake, so the thread polls this long before it sleeps.
@@ -48,6 +49,7 @@ pub(crate) struct Common {
     pub device: Device,
     pub memory: DeviceMemory,
     pub waits: Waits,
+    pub transfers: Transfers,
     pub printing: Arc<Printing>,
     /// To the supervisor.
     pub outgoing: Arc<Mutex<UnixStream>>,
@@ -68,6 +70,18 @@ struct JobMemory<'a> {
     inputs: JobInputs<'a>,
 }
 
+impl Work {
+    /// The shared memory that has this place.
+    pub(super) fn segment(&self, place: Place) -> Result<&PinnedSegment, StreamError> {
+        match self.segments.get(&place.segment) {
+            Some(segment) => Ok(segment),
+            None => {
+                failed(Verdict::Infrastructure, FailureCode::Internal, format!("there is no segment for {place:?}"))
+            }
+        }
+    }
+}
+
 /// The stream and the events that time its work. Both live as long as the process.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -80,14 +94,14 @@ pub(crate) struct Stream {
 /// How a job ended in a usable context.
 pub(crate) enum StreamEnd {
     Finished(Result<(), Failure>, Timings),
-    /// An input that the job counts on is no longer resident. None of its kernels has run.
-    InputGone,
+    /// The supervisor has released the job before its kernels ran.
+    Released,
 }
 
 /// Why a job failed. The context may be unusable too.
 pub(super) enum StreamError {
     Failed(Failure),
-    InputGone,
+    Released,
     Cuda(CudaError),
 }
 
@@ -150,11 +164,11 @@ impl Stream {
         let outcome = match self.attempt(common, work, &mut timings) {
             Ok(()) => Ok(()),
             Err(StreamError::Failed(failure)) => Err(failure),
-            Err(StreamError::InputGone) => return Ok(StreamEnd::InputGone),
+            Err(StreamError::Released) => return Ok(StreamEnd::Released),
             Err(StreamError::Cuda(error)) if error.damage() == Damage::None => Err(error.into_failure()),
             Err(StreamError::Cuda(error)) => return Err(error),
         };
-        timings.total_us = started.elapsed().as_micros() as u64;
+        timings.total_us = (started.elapsed().as_micros() as u64).saturating_sub(timings.fetch_us);
         Ok(StreamEnd::Finished(outcome, timings))
     }
 
@@ -208,8 +222,9 @@ impl Stream {
         let JobMemory { allocation, inputs } = memory;
         *inputs = JobInputs::lease(preparation, &work.run)?;
         let allocation = allocation.insert(allocate(preparation, wanted, inputs, &work.run)?);
-        let brought = inputs.bring(self, preparation, work, self.events[0])?;
+        inputs.make_room(preparation, &work.run)?;
         common.tell_memory(|| preparation.may_wait())?;
+        timings.fetch_us = inputs.arrive(preparation, allocation)?.as_micros() as u64;
         match common.memory.arena.grows_at_launch(wanted.local) {
             true => preparation.may_wait(),
             false => common.waits.calls(preparation.job),
@@ -221,13 +236,12 @@ impl Stream {
         self.end(preparation, enqueued, self.events[launches.len() + 2])?;
         common.waits.calls(preparation.job);
         self.read_events(launches.len(), timings)?;
-        timings.copy_in_us += brought.as_micros() as u64;
         Ok(())
     }
 
     /// Waits until the stream has ended its work, of which `last` is the last event. It waits after a failure too, because earlier work
     /// still uses the memory.
-    pub(super) fn end(
+    fn end(
         &self,
         preparation: &LaunchPreparation<'_>,
         enqueued: Result<(), StreamError>,
@@ -258,8 +272,8 @@ impl Stream {
         let mut launched = 0;
         let mut events = self.events.iter();
         self.record(events.next())?;
-        for (plan, block) in work.run.buffers.iter().zip(&allocation.blocks) {
-            contents::fill(self.raw, work, inputs, plan, *block)?;
+        for (index, block) in allocation.blocks.iter().enumerate() {
+            contents::fill(self.raw, work, inputs, index, *block)?;
         }
         self.record(events.next())?;
         for checked in launches {
@@ -356,7 +370,7 @@ impl Stream {
         called("cuEventSynchronize", unsafe { result::event::synchronize(event) })
     }
 
-    fn make_events(&mut self, count: usize) -> Result<(), CudaError> {
+    pub(super) fn make_events(&mut self, count: usize) -> Result<(), CudaError> {
         while self.events.len() < count {
             self.events.push(make_event()?);
         }
@@ -367,7 +381,13 @@ impl Stream {
         self.raw
     }
 
-    pub(super) fn record(&self, event: Option<&CUevent>) -> Result<(), CudaError> {
+    /// Waits for the work that was enqueued so far.
+    pub(super) fn wait(&self, is_emulated: bool) -> Result<(), CudaError> {
+        self.record(self.events.first())?;
+        self.wait_for(self.events[0], is_emulated)
+    }
+
+    fn record(&self, event: Option<&CUevent>) -> Result<(), CudaError> {
         let event = *event.expect("as many events were made as there are steps");
         // SAFETY: stream and event are live.
         called("cuEventRecord", unsafe { result::event::record(event, self.raw) })
@@ -396,7 +416,7 @@ fn allocate<'a>(
 ) -> Result<Allocation<'a>, StreamError> {
     match preparation.allocate(wanted, run.cache_bytes_max) {
         Err(error) if error.is_out_of_memory() && !inputs.is_empty() => {
-            inputs.give_up(run)?;
+            inputs.give_up();
             preparation.allocate(wanted, run.cache_bytes_max)
         }
         allocated => allocated,

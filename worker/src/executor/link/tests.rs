@@ -63,6 +63,8 @@ async fn sent_with(shared: &Shared, job: u64, entry: &str) -> oneshot::Receiver<
     let (answer, ending) = oneshot::channel();
     let pending = Pending {
         answer,
+        wanted: None,
+        has_inputs: true,
         program: Code::Ptx("").key(),
         entries: vec![entry.to_owned()],
         turn: None,
@@ -110,6 +112,35 @@ async fn a_kernel_that_no_job_runs_clears_no_job() {
     for ending in both {
         match ending.await.unwrap() {
             JobEnd::Lost(loss) => assert_eq!(loss.cause, LostCause::Suspect),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_waits_for_inputs_is_never_suspected() {
+    let dies = |shared: &Shared| bury(shared, None, None, &Exit { status: None, tail: String::new() });
+    for is_fault in [true, false] {
+        let (process, _end) = ChildProcess::of_a_stuck_child();
+        let (shared, _child) = shared(process);
+        let (runs, waits) = (sent(&shared, 1).await, sent(&shared, 2).await);
+        let (wanted, _wants) = oneshot::channel();
+        shared.state().pending.get_mut(&2).unwrap().wanted = Some(wanted);
+        super::wants(&shared, 2, vec![0]);
+        if is_fault {
+            ends_at_an_assert(&shared, None)
+        } else {
+            dies(&shared)
+        }
+        match (is_fault, runs.await.unwrap()) {
+            (true, JobEnd::Finished { outcome: Err(failure), .. }) => {
+                assert_eq!(failure.code, FailureCode::KernelFault, "it was alone");
+            }
+            (false, JobEnd::Lost(loss)) => assert_ne!(loss.cause, LostCause::Neighbour),
+            (_, other) => panic!("{other:?}"),
+        }
+        match waits.await.unwrap() {
+            JobEnd::Lost(loss) => assert_eq!(loss.cause, LostCause::Neighbour),
             other => panic!("{other:?}"),
         }
     }

@@ -4,7 +4,7 @@
 
 use gpufleet_schema::BlobDigest;
 
-use super::{Arena, CudaError, DeviceBuffer};
+use super::{Arena, CudaError, DeviceBuffer, State};
 
 /// A resident input that a job uses. Dropping it ends the use; the stream that reads the input must have ended its work.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct InputLease<'a> {
     arena: &'a Arena,
 }
 
-/// Memory in which an input may stay. Dropping it moves the memory to the cache; the stream that wrote to it must have ended its work.
+/// Memory in which an input may stay. Dropping it moves the memory to the cache; no copy to it may be in progress.
 #[derive(Debug)]
 pub(crate) struct InputMemory<'a> {
     pub block: DeviceBuffer,
@@ -61,7 +61,7 @@ impl Arena {
             state.cache(oldest);
         }
         if let Some(block) = state.reuse(bytes) {
-            return Ok(Some(InputMemory { block, arena: self }));
+            return Ok(Some(self.arriving(&mut state, block)));
         }
         drop(state);
         may_wait();
@@ -76,13 +76,19 @@ impl Arena {
     fn allocate_input(&self, bytes: u64) -> Result<Option<InputMemory<'_>>, CudaError> {
         let mut blocks = [None];
         self.allocate_missing(&[bytes], &mut blocks)?;
-        Ok(blocks[0].map(|block| InputMemory { block, arena: self }))
+        Ok(blocks[0].map(|block| self.arriving(&mut self.state(), block)))
     }
 
-    /// Makes the input that was copied into this memory resident, and lends it to its job.
+    fn arriving(&self, state: &mut State, block: DeviceBuffer) -> InputMemory<'_> {
+        state.used_bytes -= block.bytes;
+        state.arriving_bytes += block.bytes;
+        InputMemory { block, arena: self }
+    }
+
+    /// Makes the input that was copied to this memory resident, and lends it to its job.
     pub(crate) fn keep_input<'a>(&'a self, memory: InputMemory<'a>, input: BlobDigest, bytes: u64) -> InputLease<'a> {
         let mut state = self.state();
-        state.used_bytes -= memory.block.bytes;
+        state.arriving_bytes -= memory.block.bytes;
         let (block, spare) = state.residents.insert(input, bytes, memory.block);
         spare.into_iter().for_each(|spare| state.cache(spare));
         drop(state);
@@ -107,7 +113,9 @@ impl Drop for InputLease<'_> {
 
 impl Drop for InputMemory<'_> {
     fn drop(&mut self) {
-        self.arena.state().keep(&[self.block]);
+        let mut state = self.arena.state();
+        state.arriving_bytes -= self.block.bytes;
+        state.cache(self.block);
     }
 }
 
@@ -135,10 +143,10 @@ mod tests {
     }
 
     #[test]
-    fn a_resident_input_counts_as_cached_while_jobs_use_it_and_after() {
+    fn an_input_that_stays_counts_as_cached_from_the_start() {
         let arena = arena(2, 100);
         let memory = arena.input_memory(10, u64::MAX, || panic!("the cache has a block")).unwrap().unwrap();
-        assert_eq!((arena.usage().held, arena.usage().cached), (20, 10));
+        assert_eq!((arena.usage().held, arena.usage().cached), (20, 20));
         let lease = arena.keep_input(memory, digest(1), 10);
         assert_eq!((arena.usage().held, arena.usage().cached), (20, 20));
         drop(lease);
