@@ -7,6 +7,7 @@
 //! The caller of an operation gives up if the store does not respond.
 
 mod backend;
+mod cache;
 mod file;
 mod folder;
 mod location;
@@ -34,13 +35,17 @@ use self::{
     step::Stopped,
 };
 
-pub use self::location::{BlobLocation, InvalidBlobLocation};
+pub use self::{
+    cache::{BlobCache, BlobCacheError, CacheUse},
+    location::{BlobLocation, InvalidBlobLocation},
+};
 
 /// A place for blobs. Clones share its connections and its limits.
 #[derive(Debug, Clone)]
 pub struct BlobStore {
     location: Arc<BlobLocation>,
     backend: Backend,
+    cache: Option<BlobCache>,
 }
 
 /// A blob in the store.
@@ -90,10 +95,17 @@ impl BlobStore {
         let location = Arc::new(location.into());
         let store = || Arc::clone(&location);
         match Backend::open(&location).await {
-            Ok(backend) => Ok(Self { backend, location }),
+            Ok(backend) => Ok(Self { backend, location, cache: None }),
             Err(Unopened::Unusable(problem)) => Err(BlobError::Unusable { store: store(), problem }),
             Err(Unopened::Stopped(stopped)) => Err(error(store(), "look for blobs", stopped)),
         }
+    }
+
+    /// The same store with a cache for what this process reads. A folder needs none: the kernel caches its files.
+    #[must_use]
+    pub fn with_cache(mut self, cache: BlobCache) -> Self {
+        self.cache = Some(cache);
+        self
     }
 
     pub fn location(&self) -> &BlobLocation {
@@ -126,8 +138,11 @@ impl BlobStore {
 
     /// Checks that the blob exists and has this length. Its content is read only if the length differs.
     pub async fn check(&self, digest: BlobDigest, bytes: u64) -> Result<(), BlobError> {
-        let found = self.backend.check(digest, bytes).await.map_err(self.stopped("look up a blob"))?;
-        self.verdict(digest, bytes, found)
+        let found = match &self.cache {
+            Some(cache) => cache.check(&self.backend, digest, bytes).await,
+            None => self.backend.check(digest, bytes).await,
+        };
+        self.verdict(digest, bytes, found.map_err(self.stopped("look up a blob"))?)
     }
 
     /// Reads a blob of exactly `bytes` bytes.
@@ -154,7 +169,11 @@ impl BlobStore {
         B: AsMut<[u8]> + Send + 'static,
     {
         let wanted = into.as_mut().len() as u64;
-        let (into, read) = self.backend.fill(digest, into).await.map_err(self.stopped("read a blob"))?;
+        let filled = match &self.cache {
+            Some(cache) => cache.fill(&self.backend, digest, into).await,
+            None => self.backend.fill(digest, into).await,
+        };
+        let (into, read) = filled.map_err(self.stopped("read a blob"))?;
         let read = read.map_err(Stopped::Io).map_err(self.stopped("read a blob"));
         Ok((into, read.and_then(|found| self.verdict(digest, wanted, found))))
     }

@@ -21,7 +21,9 @@ mod topology;
 mod url;
 
 pub use backoff::Backoff;
-pub use blobs::{BlobEntry, BlobError, BlobLocation, BlobStore, InvalidBlobLocation, Pruned};
+pub use blobs::{
+    BlobCache, BlobCacheError, BlobEntry, BlobError, BlobLocation, BlobStore, CacheUse, InvalidBlobLocation, Pruned,
+};
 pub use broker::Broker;
 pub use consumer::{Consumer, Incoming, Subscription};
 pub use delivery::{Acker, Death, Delivery, Settled};

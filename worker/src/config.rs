@@ -40,6 +40,8 @@ pub mod env {
     pub const EXECUTOR_USER: &str = "GPUFLEET_EXECUTOR_USER";
     pub const METRICS: &str = "GPUFLEET_METRICS";
     pub const BLOBS: &str = "GPUFLEET_BLOBS";
+    pub const BLOB_CACHE: &str = "GPUFLEET_BLOB_CACHE";
+    pub const BLOB_CACHE_SIZE: &str = "GPUFLEET_BLOB_CACHE_SIZE";
 }
 
 /// Headings of the groups in `gpufleet-worker run --help`.
@@ -203,6 +205,25 @@ pub struct Options {
     #[arg(long, value_name = "STORE", env = env::BLOBS, help_heading = heading::PREFETCH)]
     blobs: Option<OsString>,
 
+    /// Folder on a local disk that keeps what the worker reads from a bucket; several workers of this user may share it
+    ///
+    /// A blob that many jobs use then crosses the network once for each host. Not used if the blob store is a folder, because Linux caches
+    /// its files. [default: none]
+    #[arg(long, value_name = "FOLDER", env = env::BLOB_CACHE, help_heading = heading::PREFETCH)]
+    blob_cache: Option<PathBuf>,
+
+    /// Maximum size of the folder of --blob-cache, as in 200GiB
+    ///
+    /// The worker evicts the least recently used blobs first.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        env = env::BLOB_CACHE_SIZE,
+        default_value = BLOB_CACHE_SIZE_DEFAULT,
+        help_heading = heading::PREFETCH
+    )]
+    blob_cache_size: ByteSize,
+
     /// Time limit for compiling one program, at most 30s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = value::duration, help_heading = heading::COMPILING)]
     compile_limit: Duration,
@@ -262,6 +283,8 @@ pub struct Options {
 const PREFETCH_DEFAULT: u16 = 256;
 /// The worker holds it in addition to staging memory; it is small compared with the memory of a machine with a GPU.
 const PREFETCH_BYTES_DEFAULT: u64 = 512 << 20;
+/// Some hundred large arrays.
+const BLOB_CACHE_SIZE_DEFAULT: &str = "20GiB";
 /// One job copies in, one computes, one copies out, and one waits for the next slot.
 const PLACES_DEFAULT: u32 = 4;
 
@@ -295,6 +318,9 @@ pub struct Config {
     pub cache: CacheSpec,
     /// The blob store, if there is one.
     pub blobs: Option<BlobLocation>,
+    /// The folder that caches what is read from a bucket, if there is one.
+    pub blob_cache: Option<PathBuf>,
+    pub blob_cache_bytes: u64,
     /// Where metrics are served, if they are.
     pub metrics: Option<SocketAddr>,
     pub ready_file: Option<PathBuf>,
@@ -347,6 +373,8 @@ impl TryFrom<Options> for Config {
             executor_user: options.executor_user,
             cache: CacheSpec::of(options.cache_dir, options.cache_size),
             blobs: options.blobs.map(BlobLocation::try_from).transpose()?,
+            blob_cache: options.blob_cache,
+            blob_cache_bytes: options.blob_cache_size.0,
             metrics: options.metrics,
             ready_file: options.ready_file,
         })

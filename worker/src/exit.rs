@@ -24,7 +24,10 @@ pub const UNFIT: u8 = 12;
 
 pub fn code(error: &WorkerError) -> ExitCode {
     ExitCode::from(match error {
-        WorkerError::Cache(_) | WorkerError::Metrics { .. } | WorkerError::Blobs(BlobError::Unusable { .. }) => 2,
+        WorkerError::Cache(_)
+        | WorkerError::BlobCache(_)
+        | WorkerError::Metrics { .. }
+        | WorkerError::Blobs(BlobError::Unusable { .. }) => 2,
         // An unreachable store may come back, so a restart can succeed.
         WorkerError::ReadyFile { .. } | WorkerError::Signals(_) | WorkerError::Blobs(_) => 1,
         WorkerError::Connect(_) | WorkerError::Declare(_) | WorkerError::Orders(_) => 7,

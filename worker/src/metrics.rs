@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 
 use gpufleet_schema::{AttemptState, PoolName};
-use gpufleet_transport::State;
+use gpufleet_transport::{CacheUse, State};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -32,6 +32,8 @@ pub(crate) struct Metrics {
     pub(crate) replies_kept: Counter,
     pub(crate) replies_lost: Counter,
     executor_losses: Family<LossLabels, Counter>,
+    /// Hits, misses and failures.
+    blob_cache: [Counter; 3],
     ready: Gauge,
     pub(crate) gauges: Gauges,
 }
@@ -170,9 +172,35 @@ impl Metrics {
             names.plain("replies_lost", "Replies that the broker rejected for good; the ledger has their outcomes");
         let losses = "Executors lost, by cause: died, job (its fault, time limit or cancellation) or device";
         let executor_losses = names.plain("executor_losses", losses);
+        let blob_cache = [
+            names.plain("blob_cache_hits", "Inputs that the blob cache had"),
+            names
+                .plain("blob_cache_misses", "Inputs read from the blob store because the blob cache did not have them"),
+            names.plain("blob_cache_failures", "Uses of the blob cache that failed: a full disk, or a damaged file"),
+        ];
         let gauges = Gauges::named(&mut names);
         let pools = config.pools.iter().map(|pool| PoolCounters::of(&pool.name, &families)).collect();
-        Self { registry: names.0, pools, stale_settlements, replies_kept, replies_lost, executor_losses, ready, gauges }
+        Self {
+            registry: names.0,
+            pools,
+            stale_settlements,
+            replies_kept,
+            replies_lost,
+            executor_losses,
+            blob_cache,
+            ready,
+            gauges,
+        }
+    }
+
+    pub(crate) fn blob_cache_used(&self, used: CacheUse) {
+        let [hits, misses, failures] = &self.blob_cache;
+        let counter = match used {
+            CacheUse::Hit => hits,
+            CacheUse::Miss => misses,
+            CacheUse::Failure => failures,
+        };
+        counter.inc();
     }
 
     pub(crate) fn attempt_ended(&self, pool: PoolId, state: AttemptState) {

@@ -125,7 +125,7 @@ async fn an_unreadable_output_is_an_error_and_the_next_wait_reads_it_again() {
         scene.problem().await,
         format!(
             "output \"y\": failed to find {digest} in the blob store {folder}; check that client and workers use the same \
-             folder, and that no clean-up deletes new blobs"
+             store, and that no clean-up deletes new blobs"
         )
     );
     let file = scene.file(&Y);

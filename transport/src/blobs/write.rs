@@ -40,7 +40,7 @@ pub(super) fn write(folder: &Path, digest: BlobDigest, bytes: &impl Source, prog
 
 /// Sets the modification time to the present time of the file server, which a pruner compares with. The clock of this machine may
 /// differ from the server's.
-fn renew(file: &File) -> io::Result<()> {
+pub(super) fn renew(file: &File) -> io::Result<()> {
     let time = |nanoseconds| Timespec { tv_sec: 0, tv_nsec: nanoseconds };
     Ok(futimens(file, &Timestamps { last_access: time(UTIME_OMIT), last_modification: time(UTIME_NOW) })?)
 }
@@ -145,7 +145,7 @@ pub(super) fn probe(folder: &Path) -> io::Result<SystemTime> {
     written.and_then(|now| removed.map(|()| now))
 }
 
-fn create(part: &Path) -> io::Result<File> {
+pub(super) fn create(part: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o644).open(part)
 }
 

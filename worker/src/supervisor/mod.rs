@@ -41,7 +41,9 @@ use std::{
 
 use futures::future::{join_all, select_all};
 use gpufleet_schema::{ClassKey, Event, MessageId, bounds::MESSAGE_BYTES_MAX};
-use gpufleet_transport::{BlobError, BlobStore, Broker, ConnectError, DeclareError, EventSink, PublishError, State};
+use gpufleet_transport::{
+    BlobCacheError, BlobError, BlobStore, Broker, ConnectError, DeclareError, EventSink, PublishError, State,
+};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
@@ -95,6 +97,8 @@ pub enum WorkerError {
     Cache(#[from] ProgramStoreError),
     #[error("failed to {0}; check the store given with --blobs")]
     Blobs(#[from] BlobError),
+    #[error("failed to {0}; choose another folder with --blob-cache")]
+    BlobCache(#[from] BlobCacheError),
     #[error("failed to serve metrics on {address}: {source}; choose another address or port with --metrics")]
     Metrics { address: SocketAddr, source: std::io::Error },
     #[error("no device is left in service: {0}")]
@@ -141,7 +145,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let (dispatcher, mail) = DispatcherHandle::new(config.name.clone(), mark, &guarantees);
     let store = start::store(&config.cache)?;
     let blobs = tokio::select! {
-        blobs = start::blobs(config.blobs.as_ref()) => blobs?,
+        blobs = start::blobs(&config, &metrics) => blobs?,
         // A network file system may hang.
         _ = signals.next() => return Ok(()),
     };

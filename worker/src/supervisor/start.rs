@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use gpufleet_schema::ClassKey;
-use gpufleet_transport::{BlobError, BlobLocation, BlobStore, Broker, ConnectError, DeclareError, Options};
+use gpufleet_transport::{BlobCache, BlobStore, Broker, ConnectError, DeclareError, Options};
 use tracing::{error, info, warn};
 
 use super::{WorkerError, devices::DeviceSlot, handle::DispatcherHandle, signals::Signals};
@@ -84,12 +84,20 @@ pub(super) fn store(cache: &CacheSpec) -> Result<Option<ProgramStore>, ProgramSt
 }
 
 /// Opens the blob store, if one is configured. A missing store is an error at start, because otherwise each job would fail.
-pub(super) async fn blobs(location: Option<&BlobLocation>) -> Result<Option<BlobStore>, BlobError> {
-    let Some(location) = location else { return Ok(None) };
+pub(super) async fn blobs(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<BlobStore>, WorkerError> {
+    let Some(location) = &config.blobs else { return Ok(None) };
     let store = BlobStore::open(location.clone()).await?;
     store.probe().await?;
     info!(store = %location, "blob store opened");
-    Ok(Some(store))
+    let Some(folder) = &config.blob_cache else { return Ok(Some(store)) };
+    if location.is_folder() {
+        info!("blob cache not used, because the blob store is a folder");
+        return Ok(Some(store));
+    }
+    let metrics = Arc::clone(metrics);
+    let cache = BlobCache::open(folder, config.blob_cache_bytes, move |used| metrics.blob_cache_used(used))?;
+    info!(folder = %folder.display(), bytes_max = config.blob_cache_bytes, "blob cache opened");
+    Ok(Some(store.with_cache(cache)))
 }
 
 /// Identifies the compiler and checks its sandbox before the first job that needs it.
