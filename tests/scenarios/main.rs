@@ -46,6 +46,7 @@ mod refused_submits;
 mod requirements;
 mod resident_inputs;
 mod retrying;
+mod s3_blobs;
 mod secrets;
 mod spare;
 mod stopping;

@@ -174,7 +174,7 @@ impl BlobCache {
     }
 
     async fn read_into_cache(&self, store: &Backend, digest: BlobDigest, bytes: u64) -> Result<(), Unfilled> {
-        let part = self.step(|folder| Part::create(folder)).await?;
+        let part = self.step(Part::create).await?;
         let (part, found) = match store.copy(digest, bytes, part).await {
             Ok(copied) => copied.map_err(Unfilled::Cache)?,
             Err(stopped) => return Err(Unfilled::Stopped(stopped)),

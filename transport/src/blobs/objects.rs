@@ -113,7 +113,7 @@ impl Objects {
 
     pub(super) async fn check(&self, digest: BlobDigest, bytes: u64) -> Result<Found, Stopped> {
         let objects = self.clone();
-        match self.steps.spawn(Kind::Look, async move |_| objects.head(digest).await).await? {
+        match self.steps.spawn(Kind::Look, async move |_| objects.find(digest).await).await? {
             None => return Ok(Found::Missing),
             Some(standing) if standing.bytes == bytes => return Ok(Found::AsWanted),
             Some(_) => {}
@@ -172,7 +172,7 @@ impl Objects {
         let objects = self.clone();
         self.steps
             .spawn(Kind::Look, async move |_| {
-                if objects.head(digest).await?.is_none() {
+                if objects.find(digest).await?.is_none() {
                     return Ok(false);
                 }
                 objects.delete(&objects.key(digest)).await?;
@@ -219,8 +219,16 @@ impl Objects {
                 stored_at: found.meta.last_modified.into(),
                 is_marked: found.attributes.get(&mark()).is_some_and(|value| **value == *digest.hex()),
             })),
-            Err(Error::NotFound { .. }) => self.find_bucket().await.map(|()| None),
+            Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(io_error(&error)),
+        }
+    }
+
+    /// Like `head`, for a reader: if the bucket is missing, that is an error, because the blob may still exist.
+    async fn find(&self, digest: BlobDigest) -> io::Result<Option<Standing>> {
+        match self.head(digest).await? {
+            None => self.find_bucket().await.map(|()| None),
+            found => Ok(found),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::blobs::{
 impl Objects {
     /// Tells whether the blob has this length. Otherwise, reads it to tell whether the blob or the task is wrong.
     pub(super) async fn look(&self, digest: BlobDigest, wanted: u64, progress: &Arc<Progress>) -> io::Result<Found> {
-        let Some(standing) = self.head(digest).await? else { return Ok(Found::Missing) };
+        let Some(standing) = self.find(digest).await? else { return Ok(Found::Missing) };
         let found = standing.bytes;
         if found == wanted {
             return Ok(Found::AsWanted);
