@@ -13,7 +13,10 @@ use super::{
     flight::Shared,
     pieces::{CopyError, InputWriter, Lane},
 };
-use crate::blobs;
+use crate::{
+    blobs,
+    ipc::slab::{Lending, StagingMemory},
+};
 
 /// An input from the blob store, and the index of its buffer.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +37,8 @@ pub(super) async fn bring(
     let unavailable = || CopyError::Failed(blobs::unavailable("this worker has no blob store".to_owned()));
     let store = store.ok_or_else(unavailable)?;
     let at_once = lanes.len();
+    // After a timeout or a cancellation, the memory is free once the store has responded; no job waits for that.
+    let lending = lanes.iter().flatten().next().map(StagingMemory::lending);
     let lanes = Mutex::new(lanes);
     let free = || lanes.lock().expect("no thread panics while holding the lanes");
     let inputs = wanted.into_iter().map(async |input| {
@@ -42,7 +47,9 @@ pub(super) async fn bring(
         free().push(lane);
         Ok(())
     });
-    stream::iter(inputs).buffer_unordered(at_once).try_collect().await
+    let () = stream::iter(inputs).buffer_unordered(at_once).try_collect().await?;
+    lending.into_iter().for_each(Lending::end);
+    Ok(())
 }
 
 async fn bring_one(
