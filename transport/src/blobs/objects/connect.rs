@@ -7,7 +7,7 @@ use object_store::{
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
 };
 
-use super::renewal::Renewer;
+use super::{problem::NO_CREDENTIALS, renewal::Renewer};
 use crate::blobs::location::Bucket;
 
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
@@ -73,7 +73,7 @@ fn require_credentials(builder: &AmazonS3Builder) -> Result<(), String> {
     match keys {
         [true, true] => Ok(()),
         [false, false] if OTHER_CREDENTIALS.iter().any(is_set) => Ok(()),
-        _ => Err("there are no credentials for it; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".to_owned()),
+        _ => Err(NO_CREDENTIALS.to_owned()),
     }
 }
 

@@ -7,6 +7,11 @@ use object_store::{
     client::{HttpError, HttpErrorKind},
 };
 
+pub(super) const NO_CREDENTIALS: &str =
+    "there are no credentials for it; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+/// The addresses at which machines and containers of AWS find their credentials. The client asks there if it has no others.
+const METADATA_SERVICE: &str = "://169.254.";
+
 /// The parts of the text of an error that tell the server's answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer<'a> {
@@ -35,6 +40,9 @@ pub(super) fn io_error(error: &Error) -> io::Error {
     let text = error.to_string();
     if let Some(answer) = Answer::of(&text) {
         return answer.into_error();
+    }
+    if text.contains(METADATA_SERVICE) {
+        return io::Error::new(io::ErrorKind::PermissionDenied, NO_CREDENTIALS);
     }
     if let Some(http) = http_error(error) {
         return unreachable_server(http);
@@ -148,6 +156,8 @@ mod tests {
             let shown = error.to_string();
             assert!(shown.contains(problem) && !shown.contains("hunter2") && !shown.contains('<'), "{shown}");
         }
+        let nowhere = told("Error performing PUT http://169.254.169.254/latest/api/token in 3s, after 3 retries");
+        assert_eq!((nowhere.kind(), nowhere.to_string()), (io::ErrorKind::PermissionDenied, NO_CREDENTIALS.to_owned()));
         assert_eq!(told("hunter2").to_string(), "the answer of the server is not that of S3; check the endpoint");
     }
 }
