@@ -149,10 +149,11 @@ async fn a_blob_that_is_stored_during_pruning_survives(stage: Stage) {
         for _ in 0..rounds {
             let digest = stage.store.put(array(length)).await.unwrap();
             stage.make_old(digest, Duration::from_secs(2000));
-            let prune = stage.store.prune(Duration::from_secs(1000), Arc::default());
-            let (put, pruned) = tokio::join!(stage.store.put(array(length)), prune);
-            assert_eq!(put.unwrap(), digest);
-            pruned.unwrap();
+            let puts = join_all((0..3).map(|_| stage.store.put(array(length))));
+            let prunes = join_all((0..2).map(|_| stage.store.prune(Duration::from_secs(1000), Arc::default())));
+            let (puts, prunes) = tokio::join!(puts, prunes);
+            assert!(puts.into_iter().all(|put| put.unwrap() == digest));
+            assert!(prunes.iter().all(Result::is_ok), "{prunes:?}");
             stage.store.check(digest, length as u64).await.unwrap();
         }
     }
