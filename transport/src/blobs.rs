@@ -20,7 +20,7 @@ mod write;
 use std::{
     collections::HashSet,
     fs::File,
-    io::{self, Write},
+    io::{self, Seek, Write},
     ops::Range,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -188,6 +188,21 @@ impl BlobStore {
     {
         let copied = self.backend.copy(digest, bytes, into).await.map_err(self.stopped("read a blob"))?;
         let (into, found) = copied.map_err(|source| BlobError::Output { digest, source })?;
+        self.verdict(digest, bytes, found).map(|()| into)
+    }
+
+    /// The same with the cache of this store, for an input of a job. If the cache has a damaged copy, `into` is written again from the
+    /// start.
+    pub async fn read_into<W>(&self, digest: BlobDigest, bytes: u64, into: W) -> Result<W, BlobError>
+    where
+        W: Write + Seek + Send + 'static,
+    {
+        let copied = match &self.cache {
+            Some(cache) => cache.copy(&self.backend, digest, bytes, into).await,
+            None => self.backend.copy(digest, bytes, into).await,
+        };
+        let (into, found) =
+            copied.map_err(self.stopped("read a blob"))?.map_err(|source| BlobError::Output { digest, source })?;
         self.verdict(digest, bytes, found).map(|()| into)
     }
 

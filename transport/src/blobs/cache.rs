@@ -20,7 +20,7 @@ use std::{
     collections::HashMap,
     fmt,
     fs::{self, DirBuilder, File},
-    io::{self, Write},
+    io::{self, Seek, Write},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, Weak},
@@ -69,6 +69,14 @@ type Filling = tokio::sync::Mutex<bool>;
 pub struct BlobCacheError {
     folder: PathBuf,
     problem: String,
+}
+
+/// Where a blob is read from.
+enum Source {
+    Cache(CacheUse),
+    Store,
+    /// The store does not have it as wanted.
+    None(Found),
 }
 
 /// Why a blob is not in the cache.
@@ -124,18 +132,10 @@ impl BlobCache {
         B: AsMut<[u8]> + Send + 'static,
     {
         let bytes = into.as_mut().len() as u64;
-        let used = match self.obtain(store, digest, bytes).await {
-            Ok(used) => used,
-            Err(Unfilled::Found(found)) => return Ok((into, Ok(found))),
-            Err(Unfilled::Stopped(stopped)) => return Err(stopped),
-            Err(Unfilled::NotTried) => {
-                (self.counted)(CacheUse::Miss);
-                return store.fill(digest, into).await;
-            }
-            Err(Unfilled::Cache(error)) => {
-                self.failed(&error);
-                return store.fill(digest, into).await;
-            }
+        let used = match self.source(store, digest, bytes).await? {
+            Source::Cache(used) => used,
+            Source::Store => return store.fill(digest, into).await,
+            Source::None(found) => return Ok((into, Ok(found))),
         };
         let (into, read) = self.folder.fill(digest, into).await?;
         match read {
@@ -148,6 +148,59 @@ impl BlobCache {
                 store.fill(digest, into).await
             }
         }
+    }
+
+    /// Copies a blob. After a damaged file in the cache, `into` is written again from the start.
+    pub(super) async fn copy<W>(
+        &self,
+        store: &Backend,
+        digest: BlobDigest,
+        bytes: u64,
+        into: W,
+    ) -> Result<io::Result<(W, Found)>, Stopped>
+    where
+        W: Write + Seek + Send + 'static,
+    {
+        let used = match self.source(store, digest, bytes).await? {
+            Source::Cache(used) => used,
+            Source::Store => return store.copy(digest, bytes, into).await,
+            Source::None(found) => return Ok(Ok((into, found))),
+        };
+        let copied = match self.folder.copy(digest, bytes, into).await {
+            Ok(copied) => copied,
+            Err(stopped) => {
+                // The next try reads from the store.
+                self.discard(digest, Err(io::Error::other(stopped.to_string()))).await;
+                return Err(stopped);
+            }
+        };
+        let mut into = match copied {
+            Ok((into, Found::AsWanted)) => {
+                (self.counted)(used);
+                return Ok(Ok((into, Found::AsWanted)));
+            }
+            Ok((into, found)) => {
+                self.discard(digest, Ok(found)).await;
+                into
+            }
+            Err(error) => return Ok(Err(error)),
+        };
+        match into.rewind() {
+            Ok(()) => store.copy(digest, bytes, into).await,
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Where to read the blob from.
+    async fn source(&self, store: &Backend, digest: BlobDigest, bytes: u64) -> Result<Source, Stopped> {
+        match self.obtain(store, digest, bytes).await {
+            Ok(used) => return Ok(Source::Cache(used)),
+            Err(Unfilled::Found(found)) => return Ok(Source::None(found)),
+            Err(Unfilled::Stopped(stopped)) => return Err(stopped),
+            Err(Unfilled::NotTried) => (self.counted)(CacheUse::Miss),
+            Err(Unfilled::Cache(error)) => self.failed(&error),
+        }
+        Ok(Source::Store)
     }
 
     /// Reads the blob into the cache unless it is there.

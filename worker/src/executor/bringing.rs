@@ -60,7 +60,7 @@ async fn bring_one(
     lane: Lane,
 ) -> Result<Lane, CopyError> {
     let writer = InputWriter::new(shared, job, buffer, lane);
-    match store.read_to(digest, bytes, writer).await {
+    match store.read_into(digest, bytes, writer).await {
         Ok(writer) => Ok(writer.into_lane()),
         Err(BlobError::Output { source, .. }) => Err(of_writer(source)),
         Err(error) => Err(CopyError::Failed(blobs::failure(&error))),

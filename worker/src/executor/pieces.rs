@@ -3,7 +3,7 @@
 
 use std::{
     collections::VecDeque,
-    io::{self, Write},
+    io::{self, Seek, SeekFrom, Write},
     sync::{Arc, mpsc},
 };
 
@@ -145,6 +145,18 @@ impl Write for InputWriter {
             self.receive()?;
         }
         Ok(())
+    }
+}
+
+impl Seek for InputWriter {
+    /// Starts again from the beginning; other positions are not possible.
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        if to != SeekFrom::Start(0) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.flush()?;
+        self.offset = 0;
+        Ok(0)
     }
 }
 
