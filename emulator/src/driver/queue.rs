@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_end_in_the_order_in_which_they_came() {
+    fn tasks_run_in_the_order_of_their_submission() {
         let (queue, seen) = (Queue::new(), Arc::new(Mutex::new(Vec::new())));
         for number in 0..200 {
             let seen = Arc::clone(&seen);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_sleeps_goes_on_with_what_a_waiting_thread_leaves() {
+    fn a_sleeping_worker_wakes_for_the_tasks_that_a_waiting_thread_does_not_run() {
         let queue = Queue::new();
         for _ in 0..2_000 {
             let (release, held) = mpsc::channel::<()>();
@@ -342,14 +342,14 @@ mod tests {
             let waiting = std::thread::spawn(move || first.wait());
             release.send(()).unwrap();
             waiting.join().unwrap();
-            // Nobody waits for the second task's point.
+            // The test waits for the task itself and not for its point, so that only the worker can run it.
             told.recv().unwrap();
         }
         queue.close();
     }
 
     #[test]
-    fn every_thread_that_waits_for_a_point_goes_on_at_it() {
+    fn reaching_a_point_wakes_all_threads_that_wait_for_it() {
         let queue = Queue::new();
         for round in 0..500 {
             let points = (0..4).map(|_| push(&queue, Vec::new(), false, Box::new(|| ()))).collect::<Vec<_>>();
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_ends_once_its_queue_is_closed() {
+    fn closing_a_queue_ends_its_worker() {
         for is_idle in [true, false] {
             let queue = Queue::new();
             let (tell, told) = mpsc::channel();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_makes_the_caller_wait_for_room() {
+    fn a_caller_waits_while_the_queue_is_full() {
         let queue = Queue::new();
         let (release, held) = mpsc::channel::<()>();
         push(&queue, Vec::new(), false, Box::new(move || held.recv().unwrap()));
