@@ -17,6 +17,7 @@ pub mod error;
 pub mod job_time;
 pub mod migrate;
 pub mod model;
+pub mod pruning;
 pub mod queries;
 pub mod recorder;
 mod tx;
@@ -27,4 +28,5 @@ pub use model::{
     AttemptRow, DeviceRow, FailureRow, HistoryFilter, JobDetail, JobRow, OutputRow, Page, PageKey, PrefixMatch,
     StateCount, WorkerFilter, WorkerRow,
 };
-pub use queries::Ledger;
+pub use pruning::{PRUNED_AGE_DEFAULT, PruneError, prune_blobs};
+pub use queries::{BLOB_GRACE, BlobUse, Ledger, MarkError, PoolOutputs};

@@ -3,15 +3,16 @@
 //! These checks need no device and no catalog: products do not overflow, names resolve, bounds hold. The worker checks
 //! the limits of a device (memory, shared memory, compute capability).
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::{
-    Buffer, Data, Dtype, Output, OutputData, Program, Task,
+    BlobDigest, Buffer, Data, Dtype, Output, OutputData, OutputOf, Program, Task,
     bounds::{
         ARGS_MAX, BUFFER_BYTES_MAX, BUFFERS_MAX, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX, KEEP_MS_MAX, LABELS_MAX,
         LAUNCHES_MAX, PROGRAM_BYTES_MAX, TEXT_BYTES_MAX,
     },
     task::elements,
+    text::recordable,
 };
 
 mod launch;
@@ -49,6 +50,12 @@ impl Task<'_> {
     pub fn blob_bytes(&self) -> u64 {
         let blobs = self.buffers.iter().filter(|buffer| matches!(buffer.data, Data::Blob(_)));
         blobs.filter_map(Buffer::bytes).fold(0, u64::saturating_add)
+    }
+
+    /// The blobs that this task takes as inputs.
+    pub fn blobs(&self) -> BTreeSet<BlobDigest> {
+        let digest = |buffer: &Buffer<'_>| if let Data::Blob(digest) = buffer.data { Some(digest) } else { None };
+        self.buffers.iter().filter_map(digest).collect()
     }
 
     /// The bytes of all outputs, according to their shapes. Unknown buffers and sizes that overflow don't count.
@@ -208,7 +215,7 @@ impl Buffer<'_> {
     pub fn inline_bytes(&self) -> u64 {
         match &self.data {
             Data::Inline(inline) => inline.resolved_len(self.dtype) as u64,
-            Data::Zeros | Data::Fill(_) | Data::Blob(_) => 0,
+            Data::Zeros | Data::Fill(_) | Data::Blob(_) | Data::Output(_) => 0,
         }
     }
 
@@ -231,6 +238,15 @@ impl Buffer<'_> {
         match &self.data {
             // The worker checks a blob's length, because only it can read the blob store.
             Data::Zeros | Data::Blob(_) => Ok(()),
+            Data::Output(OutputOf { job, name }) => invalid(
+                field("data.output"),
+                format!(
+                    "output {:?} of job {job} must be looked up in the ledger before the task is published, and workers do not do \
+                     this; submit the task with `gpufleet submit --file` or a Rust client with a ledger, or name the blob that \
+                     `gpufleet show {job}` shows",
+                    recordable(name)
+                ),
+            ),
             Data::Fill(number) => number
                 .write(self.dtype, &mut Vec::with_capacity(8))
                 .or_else(|problem| invalid(field("data.fill"), problem.to_string())),

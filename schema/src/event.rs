@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptState, Failure, JobId, KeptOutputs, PoolName, PrintfOutput, Priority, Program, RanOn, Task, Timings,
-    WorkerName,
+    AttemptState, BlobDigest, Failure, JobId, KeptOutputs, PoolName, PrintfOutput, Priority, Program, RanOn, Task,
+    Timings, WorkerName,
+    bounds::BUFFERS_MAX,
+    encoding::bounded,
     text::{recordable, recordable_labels},
 };
 
@@ -45,6 +47,10 @@ pub struct JobInfo {
     /// The broker's user who published the task, if the broker validated it. Only workers send it.
     #[serde(default)]
     pub user_id: Option<String>,
+    /// The blobs that the job takes as inputs, each once. Old clients and workers leave it out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, BUFFERS_MAX>")]
+    #[cfg_attr(feature = "json-schema", schemars(length(max = BUFFERS_MAX)))]
+    pub blobs: Vec<BlobDigest>,
 }
 
 /// The broker has confirmed the task.
@@ -197,6 +203,7 @@ impl JobInfo {
             client,
             submitted_ms: task.submitted_ms,
             user_id: None,
+            blobs: task.blobs().into_iter().collect(),
         }
     }
 }

@@ -52,7 +52,7 @@ pub use reply::{Failure, FailureCode, RanOn, Reply, Timings, Verdict};
 pub use signature::{PublicKey, Signature, SigningKey};
 pub use size::{Size, TooLarge};
 pub use state::{AttemptState, JobState};
-pub use task::{Buffer, Data, LargeOutputs, Program, Task};
+pub use task::{Buffer, Data, LargeOutputs, OutputOf, Program, Task};
 pub use topology::Priority;
 
 /// The major version of the contract. A body that names another one is refused with a reason; additions within a

@@ -29,7 +29,7 @@ impl TooLarge {
     pub fn task(task: &Task<'_>, bytes: u64) -> Self {
         let inline = task.buffers.iter().filter_map(|buffer| match &buffer.data {
             Data::Inline(inline) => Some((buffer.name.clone(), inline.resolved_len(buffer.dtype) as u64)),
-            Data::Zeros | Data::Fill(_) | Data::Blob(_) => None,
+            Data::Zeros | Data::Fill(_) | Data::Blob(_) | Data::Output(_) => None,
         });
         let mut largest: Vec<(String, u64)> = inline.collect();
         largest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));

@@ -127,6 +127,17 @@ pub enum Data<'a> {
     Inline(Inline<'a>),
     /// A blob of little-endian elements, as many as the shape says. The worker fetches it from the blob store.
     Blob(BlobDigest),
+    /// A kept output of another job. Only the ledger knows where its bytes are, so the producer replaces it by a blob or
+    /// by the bytes before it publishes the task, and a worker refuses it.
+    Output(OutputOf),
+}
+
+/// An output of a job, by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct OutputOf {
+    pub job: JobId,
+    pub name: String,
 }
 
 /// How outputs of at least 1 MiB ([`BLOB_BYTES_MIN`](crate::bounds::BLOB_BYTES_MIN)) are returned.
@@ -264,6 +275,20 @@ impl Program<'_> {
     }
 }
 
+impl Buffer<'static> {
+    /// A buffer with the kept output of another job, which must have this dtype and shape.
+    pub fn output_of(
+        name: impl Into<String>,
+        dtype: Dtype,
+        shape: impl Into<Vec<u64>>,
+        job: JobId,
+        output: impl Into<String>,
+    ) -> Self {
+        let data = Data::Output(OutputOf { job, name: output.into() });
+        Self { name: name.into(), dtype, shape: shape.into(), data }
+    }
+}
+
 impl Buffer<'_> {
     /// The number of elements; `None` if it overflows.
     pub fn elements(&self) -> Option<u64> {
@@ -285,6 +310,7 @@ impl Buffer<'_> {
                 Data::Fill(number) => Data::Fill(*number),
                 Data::Inline(inline) => Data::Inline(inline.borrowed()),
                 Data::Blob(digest) => Data::Blob(*digest),
+                Data::Output(source) => Data::Output(source.clone()),
             },
         }
     }
@@ -299,6 +325,7 @@ impl Buffer<'_> {
                 Data::Fill(number) => Data::Fill(number),
                 Data::Inline(inline) => Data::Inline(inline.into_owned()),
                 Data::Blob(digest) => Data::Blob(digest),
+                Data::Output(source) => Data::Output(source),
             },
         }
     }

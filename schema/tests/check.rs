@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use gpufleet_schema::{Arg, BlobDigest, Block, Buffer, Data, Dtype, Grid, Inline, Launch, Number, Program, Task};
+use gpufleet_schema::{
+    Arg, BlobDigest, Block, Buffer, Data, Dtype, Grid, Inline, Launch, Number, Program, Task, bounds::KEEP_MS_MAX,
+};
 
 fn good() -> Task<'static> {
     Task {
@@ -25,6 +27,31 @@ fn refused(change: impl FnOnce(&mut Task<'static>), field: &str, problem: &str) 
 #[test]
 fn a_valid_task_passes() {
     good().check().unwrap();
+}
+
+#[test]
+fn the_output_of_another_job_must_be_resolved_by_the_producer() {
+    let written = r#"{
+        "name": "x", "dtype": "f32", "shape": [4],
+        "data": {"output": {"job": "01990f3e-0000-7000-8000-000000000001", "name": "y"}}
+    }"#;
+    let buffer: Buffer<'_> = serde_json::from_str(written).unwrap();
+    let job = "01990f3e-0000-7000-8000-000000000001".parse().unwrap();
+    assert_eq!(buffer, Buffer::output_of("x", Dtype::F32, [4], job, "y"));
+    refused(
+        |task| task.buffers[0] = Buffer::output_of("x", Dtype::F32, [4], job, "y"),
+        "buffers.x.data.output",
+        "must be looked up in the ledger before the task is published",
+    );
+}
+
+#[test]
+fn outputs_are_kept_for_a_millisecond_to_a_year() {
+    refused(|task| task.keep_ms = Some(0), "keep_ms", "leave it out to keep no outputs");
+    refused(|task| task.keep_ms = Some(KEEP_MS_MAX + 1), "keep_ms", "the maximum is 31622400000 (366 days)");
+    for keep_ms in [None, Some(1), Some(KEEP_MS_MAX)] {
+        Task { keep_ms, ..good() }.check().unwrap();
+    }
 }
 
 #[test]

@@ -251,6 +251,7 @@ fn job_info() -> JobInfo {
         client: Some("golden-client".into()),
         submitted_ms: Some(1_720_000_000_123),
         user_id: None,
+        blobs: Vec::new(),
     }
 }
 
@@ -417,6 +418,22 @@ fn events_kept() -> Vec<Event> {
     events
 }
 
+/// Events of a client and a worker that name the blobs of a job.
+fn events_blobs() -> Vec<Event> {
+    let blobs = vec![BlobDigest::of(&little_endian([1.0, 2.0, 3.0])), BlobDigest::of(b"")];
+    let mut events = events_kept();
+    for event in &mut events {
+        match event {
+            Event::Submitted(Submitted { job, .. }) | Event::Started(Started { job, .. }) => {
+                job.blobs.clone_from(&blobs)
+            }
+            Event::AttemptFinished(AttemptFinished { job: Some(job), .. }) => job.blobs.clone_from(&blobs),
+            Event::AttemptFinished(_) | Event::WorkerSeen(_) => {}
+        }
+    }
+    events
+}
+
 fn check_tasks(name: &str, tasks: &Batch<Task<'static>>) {
     for (encoding, extension) in [(Encoding::Json, "json"), (Encoding::MessagePack, "msgpack")] {
         let body = golden(name, extension, || match encoding {
@@ -506,6 +523,7 @@ fn golden_events_of_version_1_decode_to_their_values() {
         ("events-printf", events_printf()),
         ("events-started-ms", events_started_ms()),
         ("events-kept", events_kept()),
+        ("events-blobs", events_blobs()),
     ] {
         let body = golden(name, "msgpack", || encoding::encode_events(&events).unwrap());
         assert_eq!(encoding::decode_events(&body).unwrap(), events, "{name}");

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use gpufleet_schema::{
     Arg, AttemptState, Batch, BlobDigest, Block, Buffer, Data, Dtype, Encoding, Failure, FailureCode, Grid, Inline,
-    JobId, LargeOutputs, Launch, Limits, Number, Output, OutputData, PrintfOutput, Program, Reply, Requires, Signature,
-    Task, Timings, Verdict,
+    JobId, LargeOutputs, Launch, Limits, Number, Output, OutputData, OutputOf, PrintfOutput, Program, Reply, Requires,
+    Signature, Task, Timings, Verdict,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -48,6 +48,7 @@ fn data() -> impl Strategy<Value = Data<'static>> {
         bytes().prop_map(Data::Inline),
         vec(number(), 0..5).prop_map(|numbers| Data::Inline(numbers.into())),
         digest().prop_map(Data::Blob),
+        text().prop_map(|name| Data::Output(OutputOf { job: JobId::new(), name })),
     ]
 }
 

@@ -50,7 +50,9 @@ fn take_large(task: &mut Task<'_>) -> Result<Vec<(usize, Vec<u8>)>, Invalid> {
                     problem: problem.to_string(),
                 })?
                 .into_owned(),
-            Data::Zeros | Data::Fill(_) | Data::Blob(_) => unreachable!("only inline data has inline bytes"),
+            Data::Zeros | Data::Fill(_) | Data::Blob(_) | Data::Output(_) => {
+                unreachable!("only inline data has inline bytes")
+            }
         };
         large.push((index, bytes));
     }

@@ -16,7 +16,7 @@ use tracing::debug;
 /// The time between sweeps. A submission is reported after one to two of them; most short jobs are answered by then.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The most unreported submissions. Beyond this, a caller waits until the event buffer has room for its events. With
-/// labels of maximum length, these submissions take 64 MiB.
+/// labels of maximum length, these submissions take 64 MiB, and with as many blobs as a job may have 32 MiB more.
 const UNREPORTED_MAX: usize = 4096;
 
 /// Reports submissions to the ledger. Clones share the unreported submissions.

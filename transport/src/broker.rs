@@ -72,7 +72,7 @@ impl Broker {
         topology::declare(&self.inner.link, &Declaration::Pool(pool.clone())).await
     }
 
-    /// Declares a client's reply queue, which expires after ten minutes without a consumer. Needs the exchange of replies, which workers
+    /// Declares a client's reply queue as [`Options::reply_queue`] says. Needs the exchange of replies, which workers
     /// declare. Cancelling is harmless.
     pub async fn declare_reply_queue(&self, client: &ClientName) -> Result<(), DeclareError> {
         topology::declare(&self.inner.link, &Declaration::Replies(client.clone())).await

@@ -31,7 +31,7 @@ pub use error::{ConnectError, DeclareError, PublishError, QueueError, SettleErro
 pub use events::EventSink;
 pub use link::State;
 pub use message::{HeaderValue, Message, Properties};
-pub use options::{Options, QueueKind, UnknownQueueKind};
+pub use options::{Options, QueueKind, ReplyQueue, UnknownQueueKind};
 pub use topology::QueueDepth;
 pub use url::{BrokerUrl, InvalidBrokerUrl};
 

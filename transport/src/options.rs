@@ -17,6 +17,17 @@ pub struct Options {
     /// The limit for one publish, from the call to the broker's confirmation, including reconnections.
     pub confirm_deadline: Duration,
     pub queue_kind: QueueKind,
+    pub reply_queue: ReplyQueue,
+}
+
+/// What happens to a client's reply queue while the client is away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReplyQueue {
+    /// The broker deletes it after ten minutes.
+    #[default]
+    Brief,
+    /// The broker keeps it, and each reply in it, for this long. Of several connections with the client's name one gets the replies.
+    Kept(Duration),
 }
 
 /// The kind of the task queues. All declarers of a pool must agree, because the broker refuses another kind.
@@ -50,6 +61,7 @@ impl Options {
             connect_deadline: Self::CONNECT_DEADLINE_DEFAULT,
             confirm_deadline: Self::CONFIRM_DEADLINE_DEFAULT,
             queue_kind: QueueKind::default(),
+            reply_queue: ReplyQueue::default(),
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::{
-    DeclareError, Delivery, QueueError, QueueKind,
+    DeclareError, Delivery, Options, QueueError, QueueKind, ReplyQueue,
     link::{Link, NoSession, OpenChannel, is_channel_level, is_not_found, missing_exchange, reason_of},
 };
 
@@ -90,21 +90,22 @@ impl Declaration {
         }
     }
 
-    fn steps(&self, kind: QueueKind) -> Vec<Step> {
+    fn steps(&self, options: &Options) -> Vec<Step> {
+        let kind = options.queue_kind;
         match self {
             Self::Base => base(),
             Self::Ledger => ledger(),
             Self::Pool(pool) => {
                 Priority::ALL.into_iter().flat_map(|priority| task_queue(pool, priority, kind)).collect()
             }
-            Self::Replies(client) => reply_queue(client),
+            Self::Replies(client) => reply_queue(client, options.reply_queue),
             Self::Forwarded(pool, class) => forwarded::steps(pool, *class, kind),
         }
     }
 
     /// All steps except those for other queues with a subscriber, because each subscriber declares its own queue.
-    fn steps_for(&self, queue: &str, kind: QueueKind) -> Vec<Step> {
-        let mut steps = self.steps(kind);
+    fn steps_for(&self, queue: &str, options: &Options) -> Vec<Step> {
+        let mut steps = self.steps(options);
         steps.retain(|step| step.action.queue().is_none_or(|name| name == queue || !self.has_subscriber(name)));
         steps
     }
@@ -121,12 +122,12 @@ impl Declaration {
 
 /// Declares everything, waiting for a connection if there is none. Cancelling leaves a part declared, which is harmless.
 pub(crate) async fn declare(link: &Link, declaration: &Declaration) -> Result<(), DeclareError> {
-    perform(link, declaration.what(), declaration.steps(link.options.queue_kind)).await
+    perform(link, declaration.what(), declaration.steps(&link.options)).await
 }
 
 /// Declares one queue, its exchanges and bindings, and the queues of the declaration that have no subscriber.
 pub(crate) async fn declare_queue(link: &Link, declaration: &Declaration, queue: &str) -> Result<(), DeclareError> {
-    perform(link, format!("queue {queue}"), declaration.steps_for(queue, link.options.queue_kind)).await
+    perform(link, format!("queue {queue}"), declaration.steps_for(queue, &link.options)).await
 }
 
 async fn perform(link: &Link, whole: String, steps: Vec<Step>) -> Result<(), DeclareError> {
@@ -302,8 +303,19 @@ fn task_queue(pool: &PoolName, priority: Priority, kind: QueueKind) -> [Step; 2]
     bound(names::task_queue(pool, priority), arguments, names::TASKS, names::task_key(pool, priority))
 }
 
-fn reply_queue(client: &ClientName) -> Vec<Step> {
-    let arguments = table([("x-expires", AMQPValue::LongUInt(names::REPLY_QUEUE_EXPIRES_MS))]);
+fn reply_queue(client: &ClientName, queue: ReplyQueue) -> Vec<Step> {
+    let arguments = match queue {
+        ReplyQueue::Brief => table([("x-expires", AMQPValue::LongUInt(names::REPLY_QUEUE_EXPIRES_MS))]),
+        ReplyQueue::Kept(time) => {
+            let ms = AMQPValue::LongUInt(u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
+            table([
+                ("x-expires", ms.clone()),
+                // While its client is connected the queue does not expire, so replies that its program never takes must.
+                ("x-message-ttl", ms),
+                ("x-single-active-consumer", AMQPValue::Boolean(true)),
+            ])
+        }
+    };
     bound(names::reply_queue(client), arguments, names::REPLIES, client.to_string()).into()
 }
 
@@ -415,8 +427,9 @@ mod tests {
             Declaration::Replies("anna_1".parse().unwrap()),
             Declaration::Forwarded("team-a".parse().unwrap(), "0123456789abcdef".parse().unwrap()),
         ];
+        let options = Options::new("amqp://broker".parse().unwrap(), "a test");
         for declaration in all {
-            let steps = declaration.steps(QueueKind::Quorum);
+            let steps = declaration.steps(&options);
             let queues: Vec<_> = steps
                 .iter()
                 .filter_map(|step| match &step.action {
@@ -429,7 +442,7 @@ mod tests {
                 let made_again_by = Declaration::of_queue(queue).unwrap();
                 // Workers declare the recorder's queues, and the recorder declares them again.
                 assert!([&declaration, &Declaration::Ledger].contains(&&made_again_by), "{queue}: {made_again_by:?}");
-                let alone = declaration.steps_for(queue, QueueKind::Quorum);
+                let alone = declaration.steps_for(queue, &options);
                 let made = |step: &&Step| matches!(&step.action, Action::Queue { .. });
                 let made: Vec<_> = alone.iter().filter(made).map(|step| step.action.queue()).collect();
                 let others = made.iter().flatten().filter(|made| **made != queue);

@@ -69,7 +69,7 @@ fn contents(buffer: &Buffer) -> Vec<u8> {
         Data::Zeros => vec![0; bytes],
         Data::Fill(number) => encoded(*number, buffer.dtype).repeat(bytes / buffer.dtype.size()),
         Data::Inline(inline) => inline.resolve(buffer.dtype).unwrap().into_owned(),
-        Data::Blob(digest) => panic!("the catalog's samples carry their bytes, not {digest}"),
+        Data::Blob(_) | Data::Output(_) => panic!("the catalog's samples carry their bytes"),
     }
 }
 

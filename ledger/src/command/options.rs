@@ -1,8 +1,11 @@
 //! The command line.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A sweep lists the whole store.
+const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// Record gpufleet's jobs in Postgres.
 #[derive(Debug, Parser)]
@@ -42,6 +45,13 @@ pub(crate) struct Record {
     /// File that exists while the recorder consumes events, for supervisors and health checks.
     #[arg(long, value_name = "PATH")]
     pub(crate) ready_file: Option<PathBuf>,
+    /// Also delete old blobs that no job uses from this store: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=NAME. Of several recorders
+    /// one does so.
+    #[arg(long, value_name = "STORE", env = "GPUFLEET_PRUNE_BLOBS")]
+    pub(crate) prune_blobs: Option<OsString>,
+    /// Time between two prunings, such as 30m.
+    #[arg(long, value_name = "DURATION", value_parser = interval, default_value = "1h", requires = "prune_blobs")]
+    pub(crate) every: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -49,6 +59,10 @@ pub(crate) struct Database {
     /// URL of the database: postgres://USER:PASSWORD@HOST:5432/DATABASE. Set it in the environment to keep the password out of process lists.
     #[arg(long, env = "GPUFLEET_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) database_url: Secret,
+}
+
+fn interval(text: &str) -> Result<Duration, &'static str> {
+    duration(text).and_then(|time| if time < INTERVAL_MIN { Err("expected at least 1s") } else { Ok(time) })
 }
 
 fn duration(text: &str) -> Result<Duration, &'static str> {

@@ -8,9 +8,12 @@ use std::{
 use backon::Retryable as _;
 use gpufleet_ledger::{
     DatabaseUrl, LedgerError,
+    pruning::BlobPruner,
     recorder::{Recorder, Store, count_dropped_replies},
 };
-use gpufleet_transport::{Backoff, Broker, BrokerUrl, ConnectError, DeclareError, Options as BrokerOptions};
+use gpufleet_transport::{
+    Backoff, BlobLocation, Broker, BrokerUrl, ConnectError, DeclareError, Options as BrokerOptions,
+};
 use tokio::{fs, sync::watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -21,6 +24,8 @@ use super::{Exit, Failure, broker_url, database_url, invalid, options::Record, s
 struct Config {
     database: DatabaseUrl,
     broker: BrokerUrl,
+    /// The store to prune.
+    pruned: Option<BlobLocation>,
 }
 
 pub(super) async fn run(options: Record) -> Result<(), Failure> {
@@ -33,11 +38,20 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
         store.close().await;
         return Ok(());
     };
-    let recorder = Recorder::new(broker.clone(), store, stop);
+    let pruning = config.pruned.map(|location| {
+        let pruner = BlobPruner::new(config.database.clone(), location, options.every);
+        tokio::spawn(pruner.run(stop.clone()))
+    });
+    let recorder = Recorder::new(broker.clone(), store, stop.clone());
     let telling = options.ready_file.map(|path| tokio::spawn(tell_readiness(path, recorder.ready())));
     let counting = tokio::spawn(count_dropped_replies(broker.clone()));
     let ended = recorder.run().await;
     counting.abort();
+    // The recorder may have failed.
+    stop.cancel();
+    if let Some(pruning) = pruning {
+        pruning.await.ok();
+    }
     if let Some(telling) = telling {
         // The task ends after the recorder, because it removes the readiness file then.
         telling.await.ok();
@@ -72,11 +86,17 @@ async fn remove(path: &Path) -> io::Result<()> {
 impl Config {
     /// Reports every problem at once.
     fn of(options: &Record) -> Result<Self, Failure> {
-        match (database_url(&options.database.database_url.0), broker_url(&options.amqp_url.0)) {
-            (Ok(database), Ok(broker)) => Ok(Self { database, broker }),
-            (Err(database), Err(broker)) => Err(invalid(anyhow::anyhow!("{database}; {broker}"))),
-            (Err(database), Ok(_)) => Err(invalid(database)),
-            (Ok(_), Err(broker)) => Err(invalid(broker)),
+        let pruned = options.prune_blobs.clone().map(BlobLocation::try_from).transpose();
+        match (database_url(&options.database.database_url.0), broker_url(&options.amqp_url.0), pruned) {
+            (Ok(database), Ok(broker), Ok(pruned)) => Ok(Self { database, broker, pruned }),
+            (database, broker, pruned) => {
+                let problems = [
+                    database.err().map(|problem| problem.to_string()),
+                    broker.err().map(|problem| problem.to_string()),
+                    pruned.err().map(|problem| problem.to_string()),
+                ];
+                Err(invalid(anyhow::anyhow!(problems.into_iter().flatten().collect::<Vec<_>>().join("; "))))
+            }
         }
     }
 }

@@ -1,14 +1,15 @@
 //! One job, by its id or a prefix of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use gpufleet_schema::JobId;
+use chrono::{DateTime, Utc};
+use gpufleet_schema::{JobId, JobState};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
     Ledger, ask, outputs,
-    record::{AttemptRecord, JobRecord},
+    record::{AttemptRecord, JobRecord, job_state},
 };
 use crate::{AttemptRow, JobDetail, JobRow, LedgerError, PrefixMatch, job_time::id_at};
 
@@ -28,6 +29,14 @@ impl Ledger {
         let outputs = ask("reading a job's outputs", outputs::read(lease.connection(), job_id)).await?;
         lease.keep();
         Ok(Some(JobDetail { job, attempts, outputs }))
+    }
+
+    /// The states of the recorded ones of these jobs, for a caller that polls.
+    pub async fn job_states(&self, job_ids: &[JobId]) -> Result<HashMap<JobId, JobState>, LedgerError> {
+        let mut lease = self.connection.lease().await?;
+        let states = ask("reading the states of jobs", read_states(lease.connection(), job_ids)).await?;
+        lease.keep();
+        Ok(states)
     }
 
     /// The job whose id begins with this prefix, with or without hyphens. A text that can't begin an id matches none.
@@ -84,6 +93,27 @@ async fn read_job(connection: &mut PgConnection, job_id: JobId) -> Result<Option
     .fetch_optional(connection)
     .await?;
     Ok(record.map(JobRow::from))
+}
+
+async fn read_states(
+    connection: &mut PgConnection,
+    job_ids: &[JobId],
+) -> Result<HashMap<JobId, JobState>, sqlx::Error> {
+    let uuids: Vec<Uuid> = job_ids.iter().map(|job_id| job_id.as_uuid()).collect();
+    let times: Vec<DateTime<Utc>> = job_ids.iter().map(|job_id| id_at(*job_id)).collect();
+    let records = sqlx::query!(
+        r#"/* queries::job_states */
+            select j.job_id as "job_id!", j.state as "state!"
+            from unnest($1::uuid[], $2::timestamptz[]) as wanted (job_id, id_at)
+            left join job_keys k on k.job_id = wanted.job_id
+            join jobs j on j.job_id = wanted.job_id and j.id_at = coalesce(k.id_at, wanted.id_at)"#,
+        &uuids,
+        &times,
+    )
+    .fetch_all(connection)
+    .await?;
+    let states = records.into_iter().map(|record| (JobId::from_uuid(record.job_id), job_state(&record.state)));
+    Ok(states.collect())
 }
 
 async fn read_attempts(connection: &mut PgConnection, job_id: JobId) -> Result<Vec<AttemptRow>, sqlx::Error> {

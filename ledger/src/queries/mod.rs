@@ -12,6 +12,7 @@ use crate::{
     migrate,
 };
 
+mod blobs;
 mod connection;
 mod fleet;
 mod history;
@@ -19,7 +20,9 @@ mod job;
 mod outputs;
 mod record;
 
+pub use blobs::{BLOB_GRACE, BlobUse, MarkError};
 use connection::SharedConnection;
+pub use outputs::PoolOutputs;
 
 /// Access to the ledger for reading. Clones share one connection.
 #[derive(Clone)]

@@ -1,11 +1,11 @@
 //! The kept outputs of a job.
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::JobId;
+use gpufleet_schema::{JobId, JobState, PoolName};
 use sqlx::PgConnection;
 
-use super::{Ledger, ask};
-use crate::{LedgerError, OutputRow};
+use super::{Ledger, ask, record::job_state};
+use crate::{LedgerError, OutputRow, job_time::id_at};
 
 impl Ledger {
     /// The bytes of a kept output that the ledger holds itself, as little-endian elements. None if the output is a blob, has expired, or does
@@ -26,6 +26,52 @@ impl Ledger {
         lease.keep();
         Ok(data.flatten())
     }
+}
+
+/// The outputs of a job that another job may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolOutputs {
+    pub state: JobState,
+    /// Whether the job ran in the pool that asks. If not, there are no outputs.
+    pub is_of_pool: bool,
+    pub outputs: Vec<OutputRow>,
+}
+
+impl Ledger {
+    /// The kept outputs of a job, for another job of this pool. `None` if no event has named the job. A job of another pool shows none.
+    pub async fn outputs_for_pool(&self, job_id: JobId, pool: &PoolName) -> Result<Option<PoolOutputs>, LedgerError> {
+        let mut lease = self.connection.lease().await?;
+        let found = ask("reading a job's pool", read_pool(lease.connection(), job_id, pool)).await?;
+        let Some((state, is_of_pool)) = found else {
+            lease.keep();
+            return Ok(None);
+        };
+        let outputs = match is_of_pool {
+            true => ask("reading a job's outputs", read(lease.connection(), job_id)).await?,
+            false => Vec::new(),
+        };
+        lease.keep();
+        Ok(Some(PoolOutputs { state, is_of_pool, outputs }))
+    }
+}
+
+async fn read_pool(
+    connection: &mut PgConnection,
+    job_id: JobId,
+    pool: &PoolName,
+) -> Result<Option<(JobState, bool)>, sqlx::Error> {
+    let record = sqlx::query!(
+        r#"/* queries::outputs_for_pool */
+        select j.state as "state!", (j.pool = $3) is true as "is_of_pool!"
+        from jobs j
+        where j.job_id = $1 and j.id_at = coalesce((select id_at from job_keys where job_id = $1), $2)"#,
+        job_id.as_uuid(),
+        id_at(job_id),
+        pool.as_str(),
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(record.map(|record| (job_state(&record.state), record.is_of_pool)))
 }
 
 struct OutputRecord {

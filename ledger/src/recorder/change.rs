@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, DeviceSeen, Dtype, Failure, JobInfo, JobState, KeptData, KeptOutput, KeptOutputs,
     PrintfOutput, RanOn, Started, Timings, UtilizationBy, WorkerName, WorkerSeen,
+    bounds::{BUFFERS_MAX, DIMENSIONS_MAX, KEPT_INLINE_BYTES_MAX},
     text::{recordable, recordable_labels},
 };
 
@@ -59,6 +60,8 @@ pub(super) struct Info {
     pub(super) client: Option<String>,
     pub(super) user_id: Option<String>,
     pub(super) submitted_at: Option<DateTime<Utc>>,
+    /// The digests of its inputs in the blob store.
+    pub(super) blobs: Vec<String>,
 }
 
 /// A change of an attempt.
@@ -187,6 +190,8 @@ impl Info {
             client: job.client.as_deref().map(recordable),
             user_id: job.user_id.as_deref().map(recordable),
             submitted_at: job.submitted_ms.and_then(|ms| time("submitted_ms", ms).ok()),
+            // The events of a job name the same blobs, each once.
+            blobs: job.blobs.iter().take(BUFFERS_MAX).map(ToString::to_string).collect(),
         })
     }
 }
@@ -238,18 +243,30 @@ impl Printed {
     }
 }
 
+/// The bytes of a job's kept outputs that would go into the ledger, if they are more than a worker may send. Such an event is forged.
+pub(super) fn kept_excess(kept: &KeptOutputs) -> Option<u64> {
+    let inline = kept.outputs.iter().map(|output| match &output.data {
+        KeptData::Inline(bytes) => bytes.len() as u64,
+        KeptData::Blob(_) => 0,
+    });
+    Some(inline.sum()).filter(|bytes| *bytes > KEPT_INLINE_BYTES_MAX)
+}
+
 impl KeptRow {
+    /// The rows of a job. Bytes beyond the bound are left out, and so are outputs and dimensions that no task may have.
     fn all(kept: &KeptOutputs) -> Result<Vec<Self>, Unrecordable> {
         let expires_at = time("kept.expires_ms", kept.expires_ms)?;
-        kept.outputs.iter().map(|output| Self::of(output, expires_at)).collect()
+        let has_bytes = kept_excess(kept).is_none();
+        kept.outputs.iter().take(BUFFERS_MAX).map(|output| Self::of(output, has_bytes, expires_at)).collect()
     }
 
-    fn of(output: &KeptOutput, expires_at: DateTime<Utc>) -> Result<Self, Unrecordable> {
+    fn of(output: &KeptOutput, has_bytes: bool, expires_at: DateTime<Utc>) -> Result<Self, Unrecordable> {
         let (digest, data) = match &output.data {
             KeptData::Blob(digest) => (Some(digest.to_string()), None),
-            KeptData::Inline(bytes) => (None, Some(bytes.clone())),
+            KeptData::Inline(bytes) => (None, has_bytes.then(|| bytes.clone())),
         };
-        let shape = output.shape.iter().map(|extent| big("kept.shape", *extent)).collect::<Result<_, _>>()?;
+        let shape = output.shape.iter().take(DIMENSIONS_MAX);
+        let shape = shape.map(|extent| big("kept.shape", *extent)).collect::<Result<_, _>>()?;
         Ok(Self { name: recordable(&output.name), dtype: output.dtype, shape, digest, data, expires_at })
     }
 }

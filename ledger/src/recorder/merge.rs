@@ -159,6 +159,9 @@ impl Info {
         self.client = self.client.take().or(later.client);
         self.user_id = self.user_id.take().or(later.user_id);
         self.submitted_at = self.submitted_at.or(later.submitted_at);
+        if self.blobs.is_empty() {
+            self.blobs = later.blobs;
+        }
     }
 }
 

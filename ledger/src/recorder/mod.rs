@@ -27,7 +27,7 @@ use gpufleet_schema::{Event, encoding::decode_events, topology::LEDGER_QUEUE};
 use gpufleet_transport::{Acker, Backoff, Broker, Consumer, Delivery, Incoming, Settled};
 use tokio::{
     sync::watch,
-    time::{Instant, MissedTickBehavior, interval, sleep},
+    time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -35,11 +35,11 @@ use tracing::{debug, error, info, warn};
 mod change;
 mod dead;
 mod dropped;
-mod expiry;
 mod merge;
 mod months;
 mod origin;
 mod store;
+mod upkeep;
 mod write;
 
 use dead::{DeadLetter, Published};
@@ -175,9 +175,12 @@ impl Recorder {
     }
 
     async fn consume(&mut self, consumer: &mut Consumer) -> Result<Pause, RecorderError> {
-        let mut expiry = interval(expiry::INTERVAL);
-        expiry.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut upkeep_at = Instant::now() + upkeep::FIRST;
         loop {
+            if Instant::now() >= upkeep_at {
+                self.upkeep().await;
+                upkeep_at = Instant::now() + upkeep::INTERVAL;
+            }
             if !*self.ready.borrow() {
                 tokio::select! {
                     () = self.stop.cancelled() => return Ok(Pause::Stopped),
@@ -189,11 +192,8 @@ impl Recorder {
             let incoming = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(Pause::Stopped),
-                _ = expiry.tick() => {
-                    self.free_expired().await;
-                    continue;
-                }
                 incoming = consumer.next() => incoming.ok_or(RecorderError::BrokerClosed)?,
+                () = sleep_until(upkeep_at) => continue,
             };
             let batch = gather(incoming, consumer, &self.stop).await;
             if batch.interrupted {
@@ -206,9 +206,17 @@ impl Recorder {
     }
 
     /// An error is only logged, because the next interval tries again.
-    async fn free_expired(&mut self) {
-        if let Err(problem) = self.store.free_expired().await {
-            warn!(%problem, "expired outputs not freed");
+    async fn upkeep(&mut self) {
+        // The messages that the recorders hold don't count. They are recorded soon, or return to the queue.
+        let is_empty = match self.broker.queue_depth(LEDGER_QUEUE).await {
+            Ok(depth) => depth.is_some_and(|depth| depth.messages == 0),
+            Err(problem) => {
+                warn!(problem = chain(&problem), "failed to look whether events wait");
+                false
+            }
+        };
+        if let Err(problem) = self.store.upkeep(is_empty.then_some(Duration::ZERO)).await {
+            warn!(problem = chain(&problem), "upkeep of the tables failed");
         }
     }
 

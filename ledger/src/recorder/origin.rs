@@ -47,6 +47,7 @@ mod tests {
             client: None,
             submitted_ms: None,
             user_id: user_id.map(str::to_owned),
+            blobs: Vec::new(),
         };
         Event::Submitted(Submitted { job, at_ms: 0 })
     }

@@ -1,16 +1,17 @@
 //! Records events on one connection to the database, and opens another when it breaks.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use chrono::{DateTime, NaiveDate, Utc};
-use gpufleet_schema::Event;
+use gpufleet_schema::{AttemptFinished, Event, bounds::KEPT_INLINE_BYTES_MAX};
 use sqlx::PgConnection;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{
-    expiry::{self, FreeExpired},
+    change::kept_excess,
     merge::Changes,
     months,
+    upkeep::{self, ForgetInputs, FreeExpired, NoteCaughtUp},
     write::RecordChanges,
 };
 use crate::{
@@ -59,10 +60,20 @@ impl Store {
         Ok(rejected)
     }
 
-    /// Frees the bytes of kept outputs that have expired, or of many of them. Cancelling leaves some for the next time.
-    pub async fn free_expired(&mut self) -> Result<(), LedgerError> {
-        for _ in 0..expiry::ROUNDS_MAX {
-            if !self.run(&FreeExpired).await? {
+    /// Frees the bytes of kept outputs that have expired and forgets inputs of jobs that ended long ago, or many of them, and notes that all
+    /// events published up to `caught_up` ago are recorded. Cancelling leaves some for the next time.
+    pub async fn upkeep(&mut self, caught_up: Option<Duration>) -> Result<(), LedgerError> {
+        if let Some(ago) = caught_up {
+            self.run(&NoteCaughtUp(ago)).await?;
+        }
+        self.repeat(&FreeExpired).await?;
+        self.repeat(&ForgetInputs).await
+    }
+
+    /// Runs a transaction until nothing is left to do, or many times.
+    async fn repeat(&mut self, transaction: &impl Transaction<Output = bool>) -> Result<(), LedgerError> {
+        for _ in 0..upkeep::ROUNDS_MAX {
+            if !self.run(transaction).await? {
                 break;
             }
         }
@@ -153,11 +164,22 @@ fn separate(events: &[Event]) -> (Vec<&Event>, Vec<Rejected>) {
     let mut rejected = Vec::new();
     for event in events {
         match Changes::default().add(event) {
-            Ok(()) => recordable.push(event),
+            Ok(()) => {
+                warn_of_excess(event);
+                recordable.push(event);
+            }
             Err(error) => rejected.push(Rejected { event: event.clone(), reason: error.to_string() }),
         }
     }
     (recordable, rejected)
+}
+
+/// Only a forged event has so many bytes, and its sender gets no answer.
+fn warn_of_excess(event: &Event) {
+    let Event::AttemptFinished(AttemptFinished { job_id, kept: Some(kept), .. }) = event else { return };
+    if let Some(bytes) = kept_excess(kept) {
+        warn!(%job_id, bytes, bytes_max = KEPT_INLINE_BYTES_MAX, "recorded kept outputs without their bytes, which are too many");
+    }
 }
 
 async fn open(url: &DatabaseUrl) -> Result<PgConnection, LedgerError> {

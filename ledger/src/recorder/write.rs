@@ -10,6 +10,7 @@ use super::merge::Changes;
 use crate::tx::Transaction;
 
 mod attempts;
+mod inputs;
 mod jobs;
 mod keys;
 mod outputs;
@@ -35,6 +36,7 @@ impl Transaction for RecordChanges<'_> {
             let outcomes = jobs::write(&changes.jobs, &keys, connection).await?;
             attempts::write(&changes.attempts, &outcomes, connection).await?;
             outputs::write(&changes.attempts, &outcomes, connection).await?;
+            inputs::write(&changes.jobs, &outcomes, connection).await?;
         }
         if !changes.workers.is_empty() {
             workers::write(&changes.workers, connection).await?;

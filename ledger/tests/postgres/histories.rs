@@ -218,6 +218,7 @@ pub fn info(job_id: JobId, at_ms: i64) -> JobInfo {
         client: Some("client-1".to_owned()),
         submitted_ms: Some(at_ms),
         user_id: None,
+        blobs: Vec::new(),
     }
 }
 

@@ -15,6 +15,8 @@ mod months;
 #[path = "../poll/mod.rs"]
 mod poll;
 #[cfg(test)]
+mod pruning;
+#[cfg(test)]
 mod queries;
 #[cfg(test)]
 mod recorder;

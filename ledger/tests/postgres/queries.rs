@@ -138,6 +138,19 @@ async fn a_job_is_found_by_the_beginning_of_its_id() {
     assert_eq!(ledger.job(JobId::new()).await.unwrap(), None);
 }
 
+#[tokio::test]
+async fn the_states_of_several_jobs_are_read_at_once() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let untimed = info(id(77, 0, None), AT);
+    let events = [started(&untimed, 1, AT), finished(id(78, 0, Some(AT)), 1, AttemptState::Dead, AT)];
+    assert_eq!(store.record(&events).await.unwrap(), []);
+    let [running, dead] = [untimed.job_id, id(78, 0, Some(AT))];
+    let states = ledger.job_states(&[dead, JobId::new(), running]).await.unwrap();
+    assert_eq!(states, [(running, JobState::Running), (dead, JobState::Dead)].into());
+    assert!(ledger.job_states(&[]).await.unwrap().is_empty());
+}
+
 /// The text of the history query, from its offline data.
 fn history_sql() -> String {
     let described = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.sqlx")).unwrap();

@@ -7,7 +7,8 @@ use chrono::{DateTime, Utc};
 use gpufleet_ledger::{AttemptRow, HistoryFilter, JobDetail, Ledger, WorkerFilter, WorkerRow, recorder::Store};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, BlobDigest, Dtype, Event, JobId, JobInfo, JobState, KeptData, KeptOutput,
-    KeptOutputs, PrintfOutput, RanOn, bounds::PRINTF_OUTPUT_BYTES_MAX,
+    KeptOutputs, PrintfOutput, RanOn,
+    bounds::{BUFFERS_MAX, DIMENSIONS_MAX, KEPT_INLINE_BYTES_MAX, PRINTF_OUTPUT_BYTES_MAX},
 };
 use proptest::{
     prelude::*,
@@ -221,9 +222,32 @@ async fn an_output_can_be_read_until_it_expires_and_its_bytes_are_freed() {
         assert_eq!(detail.outputs[0].expires_at.timestamp_millis(), AT + 6);
         assert_eq!(ledger.output_bytes(expired, "y").await.unwrap(), None);
         assert_eq!(ledger.output_bytes(live, "y").await.unwrap(), Some(vec![7]));
-        store.free_expired().await.unwrap();
+        store.upkeep(None).await.unwrap();
     }
     assert_eq!(with_bytes().await.trim(), "1");
+}
+
+#[tokio::test]
+async fn a_forged_event_with_too_many_kept_bytes_is_recorded_without_them() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let job_id = info(id(1, 0, Some(AT)), AT).job_id;
+    let Event::AttemptFinished(end) = finished(job_id, 1, AttemptState::Succeeded, AT + 5) else { unreachable!() };
+    let output = |name: &str, bytes: u64| KeptOutput {
+        name: name.into(),
+        dtype: Dtype::U8,
+        shape: vec![1; 2 * DIMENSIONS_MAX],
+        data: KeptData::Inline(vec![7; bytes as usize]),
+    };
+    let mut outputs = vec![output("most", KEPT_INLINE_BYTES_MAX), output("more", 1)];
+    outputs.resize(2 * BUFFERS_MAX, output("none", 0));
+    let kept = Some(Box::new(KeptOutputs { expires_ms: 4_000_000_000_000, outputs }));
+    record(&mut store, &[Event::AttemptFinished(AttemptFinished { kept, ..end })], &[]).await;
+    let detail = ledger.job(job_id).await.unwrap().unwrap();
+    assert_eq!(detail.job.state, JobState::Succeeded);
+    assert_eq!(detail.outputs.len(), BUFFERS_MAX);
+    assert_eq!(detail.outputs[0].shape.len(), DIMENSIONS_MAX);
+    assert_eq!(ledger.output_bytes(job_id, "most").await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ fn info(job_id: JobId) -> JobInfo {
         client: None,
         submitted_ms: Some(SUBMITTED_MS),
         user_id: None,
+        blobs: Vec::new(),
     }
 }
 

@@ -93,6 +93,8 @@ pub(super) fn split(events: Vec<Event>) -> Vec<Vec<Event>> {
 pub(super) fn weight(event: &Event) -> usize {
     /// Field names, numbers and structure of the largest kind of event.
     const FIXED: usize = 400;
+    /// A digest as a text.
+    const DIGEST: usize = 80;
     let job = |job: &JobInfo| {
         let labels: usize = job.labels.iter().map(|(name, value)| name.len() + value.len() + 6).sum();
         job.kernel.len()
@@ -100,6 +102,7 @@ pub(super) fn weight(event: &Event) -> usize {
             + job.name.as_ref().map_or(0, String::len)
             + job.client.as_ref().map_or(0, String::len)
             + job.user_id.as_ref().map_or(0, String::len)
+            + job.blobs.len() * DIGEST
     };
     let ran_on = |ran_on: Option<&RanOn>| ran_on.map_or(0, |it| it.worker.as_str().len() + it.device_name.len() + 60);
     FIXED
@@ -172,6 +175,7 @@ mod tests {
             client: Some("client".to_owned()),
             submitted_ms: Some(1_700_000_000_000),
             user_id: None,
+            blobs: Vec::new(),
         };
         Event::Submitted(Submitted { job, at_ms: 1_700_000_000_000 })
     }
@@ -200,6 +204,7 @@ mod tests {
             name: Some(text(0)),
             labels: (0..LABELS_MAX).map(|index| (text(index), text(index))).collect(),
             user_id: Some("u".repeat(255)),
+            blobs: vec![BlobDigest::of(b""); BUFFERS_MAX],
             ..job
         };
         let failure = Failure::new(Verdict::User, FailureCode::InvalidTask, "m".repeat(2000));

@@ -1,6 +1,6 @@
 //! Explains why the broker refused a declaration, and what to do.
 
-use gpufleet_schema::topology::{LEDGER_QUEUE, TASKS, UNCLAIMED_QUEUE};
+use gpufleet_schema::topology::{LEDGER_QUEUE, REPLIES, TASKS, UNCLAIMED_QUEUE};
 use lapin::Error;
 
 use crate::{
@@ -41,6 +41,11 @@ fn remedy(what: &str, vhost: &str) -> String {
     let queue = what.strip_prefix("queue ").unwrap_or(what);
     if queue.starts_with(&format!("{TASKS}.")) {
         return "use the same --queue-kind everywhere, or drain the queue, delete it and start again".to_owned();
+    }
+    if queue.starts_with(&format!("{REPLIES}.")) {
+        return format!(
+            "every program with this client name must keep replies for the same time; or take its replies and delete it (rabbitmqctl --vhost {vhost} delete_queue {queue})"
+        );
     }
     let first = match queue {
         LEDGER_QUEUE => "let the recorder of that version empty it",

@@ -199,6 +199,8 @@ fn contents(buffer: &Buffer<'_>, offset: Option<u64>, slot: &mut StagingMemory) 
             Ok(Contents::Staged(slot.place(offset)))
         }
         Data::Blob(digest) => Ok(Contents::Input(*digest)),
+        // The check of the task has refused it already.
+        Data::Output(_) => Err(invalid(format!("buffers.{}.data: the output of another job", buffer.name))),
     }
 }
 

@@ -1,0 +1,136 @@
+//! Removes blobs that no job uses: mark and sweep. The ledger marks, and the store sweeps what is not marked and was stored long ago.
+//!
+//! A sweep that is interrupted anywhere leaves the store as good as before; the next one goes on. Nothing is removed while the ledger can't be
+//! read, or while its recorder is far behind.
+
+use std::{sync::Arc, time::Duration};
+
+use gpufleet_transport::{BlobError, BlobLocation, BlobStore, Pruned};
+use sqlx::{Connection, PgConnection};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::{
+    BLOB_GRACE, DatabaseUrl, Ledger, LedgerError, MarkError,
+    database::{PING_TIMEOUT, Purpose, QUERY_TIMEOUT},
+    migrate,
+};
+
+/// A blob that was stored later is kept, whoever uses it.
+pub const PRUNED_AGE_DEFAULT: Duration = Duration::from_secs(2 * BLOB_GRACE.as_secs());
+
+/// Why a store was not pruned, or not completely.
+#[derive(Debug, thiserror::Error)]
+pub enum PruneError {
+    #[error(transparent)]
+    Mark(#[from] MarkError),
+    #[error(transparent)]
+    Sweep(#[from] BlobError),
+}
+
+/// Removes the blobs that were last stored longer ago than `unused_for` and that no job uses. Cancelling ends it at the next blob.
+pub async fn prune_blobs(ledger: &Ledger, store: &BlobStore, unused_for: Duration) -> Result<Pruned, PruneError> {
+    let live = ledger.live_blobs().await?;
+    Ok(store.prune(unused_for, Arc::new(live)).await?)
+}
+
+/// Prunes a store on a schedule. Of several processes with the same store, one does it.
+#[derive(Debug)]
+pub struct BlobPruner {
+    url: DatabaseUrl,
+    location: BlobLocation,
+    /// Opened when it is needed first, because a store that is away must not keep a recorder from recording.
+    store: Option<BlobStore>,
+    every: Duration,
+    /// The session whose lock makes this process the leader.
+    leadership: Option<PgConnection>,
+    /// Since the start of the process.
+    removed_total: u64,
+    removed_bytes_total: u64,
+}
+
+impl BlobPruner {
+    pub fn new(url: DatabaseUrl, location: BlobLocation, every: Duration) -> Self {
+        Self { url, location, store: None, every, leadership: None, removed_total: 0, removed_bytes_total: 0 }
+    }
+
+    /// Prunes now and at each interval until stopped. A failure is logged, and the next interval tries again.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut ticks = interval(self.every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            if let Some(Err(error)) = stop.run_until_cancelled(self.prune()).await {
+                warn!(error = chain(&error), store = %self.location, "no blobs removed; trying again at the next interval");
+            }
+        }
+    }
+
+    async fn prune(&mut self) -> Result<(), PruneError> {
+        if !self.leads().await.map_err(MarkError::from)? {
+            debug!(store = %self.location, "another recorder prunes this store");
+            return Ok(());
+        }
+        let store = match self.store.take() {
+            Some(store) => store,
+            None => BlobStore::open(self.location.clone()).await?,
+        };
+        let store = self.store.insert(store);
+        let ledger = Ledger::connect(self.url.clone()).await.map_err(MarkError::from)?;
+        let pruned = prune_blobs(&ledger, store, PRUNED_AGE_DEFAULT).await;
+        ledger.close().await;
+        let Pruned { removed, removed_bytes, left, left_bytes } = pruned?;
+        self.removed_total += removed;
+        self.removed_bytes_total += removed_bytes;
+        info!(
+            store = %self.location,
+            removed,
+            removed_bytes,
+            left,
+            left_bytes,
+            removed_total = self.removed_total,
+            removed_bytes_total = self.removed_bytes_total,
+            "blobs pruned"
+        );
+        Ok(())
+    }
+
+    /// Whether this process is the one that prunes the store: its session has the lock, from the first time until the session ends.
+    async fn leads(&mut self) -> Result<bool, LedgerError> {
+        if let Some(connection) = &mut self.leadership
+            && matches!(timeout(PING_TIMEOUT, connection.ping()).await, Ok(Ok(())))
+        {
+            return Ok(true);
+        }
+        self.leadership = None;
+        let mut connection = migrate::connect(&self.url, Purpose::Query).await?;
+        let locked = sqlx::query_scalar!(
+            r#"/* pruning::lead */ select pg_try_advisory_lock(hashtextextended('gpufleet blobs ' || $1::text, 0)) as "locked!""#,
+            self.location.to_string(),
+        );
+        let locked = match timeout(QUERY_TIMEOUT, locked.fetch_one(&mut connection)).await {
+            Ok(locked) => {
+                locked.map_err(|source| LedgerError::Database { operation: "choosing who prunes the store", source })?
+            }
+            Err(_) => return Err(LedgerError::timed_out()),
+        };
+        self.leadership = locked.then_some(connection);
+        Ok(locked)
+    }
+}
+
+/// An error and its causes on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,83 @@
+//! Regular work on the tables: frees the bytes of kept outputs that have expired, forgets inputs of jobs that ended long ago, and notes that
+//! the recorder has caught up.
+
+use std::time::Duration;
+
+use sqlx::PgConnection;
+
+use crate::{BLOB_GRACE, tx::Transaction};
+
+pub(super) const INTERVAL: Duration = Duration::from_secs(60);
+/// The first time, soon after the start, so that the blobs of a new fleet can be pruned.
+pub(super) const FIRST: Duration = Duration::from_secs(1);
+/// Rows of one transaction, so that the recorder soon records events again.
+const ROWS_MAX: i64 = 1000;
+/// Transactions of one kind in a row. What is left waits for the next time.
+pub(super) const ROUNDS_MAX: usize = 20;
+
+/// Frees the bytes of some outputs. Their rows stay, so that a person sees when they expired. Returns whether there may be more.
+pub(super) struct FreeExpired;
+
+/// Forgets some inputs of jobs that have ended. Returns whether there may be more.
+pub(super) struct ForgetInputs;
+
+/// Notes that all events published up to this long ago are recorded.
+pub(super) struct NoteCaughtUp(pub(super) Duration);
+
+impl Transaction for FreeExpired {
+    const NAME: &'static str = "freeing expired outputs";
+    type Output = bool;
+
+    async fn run(&self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+        let done = sqlx::query!(
+            "/* recorder::expiry */
+            update job_outputs set data = null where (job_id, position) in (
+                select job_id, position from job_outputs
+                where expires_at <= now() and data is not null
+                order by expires_at limit $1
+                for update skip locked)",
+            ROWS_MAX,
+        )
+        .execute(connection)
+        .await?;
+        Ok(done.rows_affected() == ROWS_MAX as u64)
+    }
+}
+
+impl Transaction for ForgetInputs {
+    const NAME: &'static str = "forgetting inputs";
+    type Output = bool;
+
+    async fn run(&self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+        let done = sqlx::query!(
+            "/* recorder::forget_inputs */
+            delete from job_inputs where (job_id, digest) in (
+                select job_id, digest from job_inputs
+                where ended_at <= now() - make_interval(secs => $1)
+                order by ended_at limit $2
+                for update skip locked)",
+            (2 * BLOB_GRACE).as_secs_f64(),
+            ROWS_MAX,
+        )
+        .execute(connection)
+        .await?;
+        Ok(done.rows_affected() == ROWS_MAX as u64)
+    }
+}
+
+impl Transaction for NoteCaughtUp {
+    const NAME: &'static str = "noting the recorder's progress";
+    type Output = ();
+
+    async fn run(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        sqlx::query!(
+            "/* recorder::note_caught_up */
+            insert into recorder_progress as known (caught_up_at) values (now() - make_interval(secs => $1))
+            on conflict (only_row) do update set caught_up_at = greatest(known.caught_up_at, excluded.caught_up_at)",
+            self.0.as_secs_f64(),
+        )
+        .execute(connection)
+        .await?;
+        Ok(())
+    }
+}
