@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpufleet_schema::{JobId, PoolName, Priority, TooLarge, id::InvalidId};
+use gpufleet_schema::{ClientName, JobId, PoolName, Priority, TooLarge, id::InvalidId};
 use gpufleet_transport::{BlobError, DeclareError, InvalidBlobLocation, InvalidBrokerUrl, PublishError, QueueError};
 
 use crate::InvalidJob;
@@ -22,6 +22,17 @@ pub enum ConnectError {
     Blobs(#[from] BlobError),
     #[error(transparent)]
     Broker(#[from] gpufleet_transport::ConnectError),
+    #[cfg(feature = "ledger")]
+    #[error(transparent)]
+    Ledger(#[from] gpufleet_ledger::InvalidDatabaseUrl),
+    /// Another connection has the name that [`FleetBuilder::client`](crate::FleetBuilder::client) gives.
+    #[error("use the client name {client}: another connection uses it; close that one, or choose another name")]
+    NameInUse { client: ClientName },
+    /// The reply queue of a client with a name of its own could not be declared.
+    #[error(transparent)]
+    Declare(#[from] DeclareError),
+    #[error(transparent)]
+    Queue(#[from] QueueError),
 }
 
 /// Why a job was not submitted. Only after [`SubmitError::Unknown`] may the broker have the job.
@@ -29,6 +40,13 @@ pub enum ConnectError {
 pub enum SubmitError {
     #[error(transparent)]
     Invalid(#[from] InvalidJob),
+    /// The job was not sent, because an output of another job can't be its input.
+    #[cfg(feature = "ledger")]
+    #[error(transparent)]
+    Input(Box<crate::InputError>),
+    #[cfg(feature = "ledger")]
+    #[error("look up outputs of other jobs: {0}")]
+    Ledger(Box<crate::ResultError>),
     #[error("{problem}: {}", TooLarge::ADVICE)]
     TooLarge { job_id: JobId, problem: TooLarge },
     /// The job was not sent. Some of its arrays may be in the store.
@@ -57,6 +75,21 @@ pub enum SubmitError {
     Unknown { job_id: JobId, source: PublishError },
     #[error(transparent)]
     Publish(#[from] PublishError),
+}
+
+// Boxed, because they are larger than every other error.
+#[cfg(feature = "ledger")]
+impl From<crate::InputError> for SubmitError {
+    fn from(error: crate::InputError) -> Self {
+        Self::Input(Box::new(error))
+    }
+}
+
+#[cfg(feature = "ledger")]
+impl From<crate::ResultError> for SubmitError {
+    fn from(error: crate::ResultError) -> Self {
+        Self::Ledger(Box::new(error))
+    }
 }
 
 /// Why the depth of a pool could not be read.

@@ -9,15 +9,17 @@ use std::{
 
 use gpufleet_schema::{AttemptState, Failure, JobId, PrintfOutput, RanOn, Timings};
 
-use crate::{Array, ArrayError, Element, client::Connection, inbox::PendingReply, pending_result::PendingResult};
+use crate::{Array, ArrayError, Element, connection::Connection, inbox::PendingReply, pending_result::PendingResult};
 
 /// A job that the broker has confirmed. Await the handle, or call [`JobHandle::wait`] with a deadline of your own.
 ///
 /// Dropping the handle does not cancel the job. The job runs, the ledger records its outcome, and the client drops its
-/// reply.
+/// reply. If the client has a name of its own, the reply stays with the broker for [`Fleet::attach`](crate::Fleet::attach).
 #[derive(Debug)]
 pub struct JobHandle {
     pending: PendingResult,
+    /// The job was submitted earlier, so that its result may also come from the ledger.
+    is_attached: bool,
     /// Keeps the connection open as long as the handle exists.
     connection: Arc<Connection>,
 }
@@ -86,6 +88,9 @@ pub enum JobError {
     /// The connection to the fleet was closed. The job still runs.
     #[error("the connection was closed before the reply to job {job_id} arrived")]
     Closed { job_id: JobId },
+    /// The reply was taken before, and the ledger or the blob store does not have the result any more.
+    #[error("the result of job {job_id} is not available: {problem}")]
+    Unavailable { job_id: JobId, problem: String },
 }
 
 /// Why an output can't be returned as the caller asked.
@@ -99,7 +104,12 @@ pub enum OutputError {
 
 impl JobHandle {
     pub(crate) fn new(awaited: PendingReply, connection: Arc<Connection>, submitted: Instant) -> Self {
-        Self { pending: PendingResult::new(awaited, submitted), connection }
+        Self { pending: PendingResult::new(awaited, submitted), is_attached: false, connection }
+    }
+
+    /// A handle for a job that was submitted earlier.
+    pub(crate) fn attached(awaited: PendingReply, connection: Arc<Connection>, since: Instant) -> Self {
+        Self { is_attached: true, ..Self::new(awaited, connection, since) }
     }
 
     pub fn id(&self) -> JobId {
@@ -114,11 +124,25 @@ impl JobHandle {
     /// Cancelling the future loses nothing: the next call returns a reply that arrived in between.
     pub async fn wait(&mut self, deadline: Duration) -> Result<JobResult, JobError> {
         let job_id = self.id();
-        let result = self.pending.result(self.connection.blobs());
-        match tokio::time::timeout(deadline, result).await {
+        match tokio::time::timeout(deadline, self.result()).await {
             Err(_) => Err(JobError::DeadlinePassed { job_id, waited: deadline }),
             Ok(result) => result,
         }
+    }
+
+    async fn result(&mut self) -> Result<JobResult, JobError> {
+        if self.is_attached {
+            let (job_id, since) = (self.id(), self.pending.since());
+            tokio::select! {
+                biased;
+                arrived = self.pending.arrive() => arrived?,
+                result = self.connection.recorded_result(job_id, since) => {
+                    self.pending.end().await;
+                    return result;
+                }
+            }
+        }
+        self.pending.result(self.connection.blobs()).await
     }
 }
 
@@ -157,7 +181,9 @@ impl JobError {
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Failed(failed) => failed.failure.as_ref(),
-            Self::DeadlinePassed { .. } | Self::BadReply { .. } | Self::Closed { .. } => None,
+            Self::DeadlinePassed { .. } | Self::BadReply { .. } | Self::Closed { .. } | Self::Unavailable { .. } => {
+                None
+            }
         }
     }
 
@@ -165,14 +191,19 @@ impl JobError {
     pub fn printf_output(&self) -> Option<&PrintfOutput> {
         match self {
             Self::Failed(failed) => failed.printf_output.as_ref(),
-            Self::DeadlinePassed { .. } | Self::BadReply { .. } | Self::Closed { .. } => None,
+            Self::DeadlinePassed { .. } | Self::BadReply { .. } | Self::Closed { .. } | Self::Unavailable { .. } => {
+                None
+            }
         }
     }
 
     pub fn job_id(&self) -> JobId {
         match self {
             Self::Failed(failed) => failed.job_id,
-            Self::DeadlinePassed { job_id, .. } | Self::BadReply { job_id, .. } | Self::Closed { job_id } => *job_id,
+            Self::DeadlinePassed { job_id, .. }
+            | Self::BadReply { job_id, .. }
+            | Self::Closed { job_id }
+            | Self::Unavailable { job_id, .. } => *job_id,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Hands each reply to the handle that waits for it.
 //!
 //! A reply can arrive twice, if the worker's acknowledgement was lost, or after its handle was dropped. The inbox drops
-//! and counts such replies, so a handle sees only the first reply of its job.
+//! and counts such replies, so a handle sees only the first reply of its job. The inbox of a client with a name of its own
+//! leaves replies that were not taken in the broker's queue: see [`Unread`].
 
 use std::{
     collections::HashMap,
@@ -13,12 +14,14 @@ use std::{
 };
 
 use gpufleet_schema::{AttemptState, DecodeError, Encoding, JobId, Reply, Submitted};
+use gpufleet_transport::Acker;
 use tokio::sync::oneshot;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::{
     output::{self, ReplyOutput},
     run_times::{JobKind, RunTimes},
+    unread::{Settle, Unread},
     unreported::Unreported,
 };
 
@@ -64,12 +67,27 @@ pub(crate) struct Inbox {
     waiting: Mutex<HashMap<JobId, Waiter>>,
     run_times: RunTimes,
     unreported: Arc<Unreported>,
+    /// Of a client whose replies the broker keeps until they are taken.
+    unread: Option<Mutex<Unread<Acker>>>,
     replies: AtomicU64,
     dropped: AtomicU64,
     unreadable: AtomicU64,
 }
 
+/// A message in the reply queue that carries one reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SingleReply {
+    job_id: JobId,
+    /// Whether a handle got it.
+    handed: bool,
+}
+
 impl Inbox {
+    /// The inbox of a client whose replies the broker keeps until they are taken.
+    pub(crate) fn with_unread() -> Self {
+        Self { unread: Some(Mutex::default()), ..Self::default() }
+    }
+
     /// Starts to wait for the reply to a job. The caller publishes the job afterwards, because the reply can arrive
     /// before the confirm. Returns `None` if another wait for this job is open.
     pub(crate) fn expect(self: &Arc<Self>, job_id: JobId, kind: Option<JobKind>) -> Option<PendingReply> {
@@ -95,10 +113,11 @@ impl Inbox {
         encoding: Encoding,
         correlation_id: Option<&str>,
         body: &[u8],
-    ) -> Result<(), DecodeError> {
-        let replies = encoding.decode_replies(body).inspect_err(|_| self.count_unreadable())?;
-        let at = Instant::now();
-        for reply in replies.into_vec() {
+    ) -> Result<Option<SingleReply>, DecodeError> {
+        let replies = encoding.decode_replies(body).inspect_err(|_| self.count_unreadable())?.into_vec();
+        let (at, is_single) = (Instant::now(), replies.len() == 1);
+        let mut single = None;
+        for reply in replies {
             let job_id = reply.job_id.or_else(|| correlation_id?.parse().ok());
             // Removing the waiter first releases the lock before large outputs are copied.
             let waiter = job_id.and_then(|job_id| self.waiting().remove(&job_id));
@@ -114,9 +133,60 @@ impl Inbox {
             if let Some(kind) = waiter.as_ref().and_then(|waiter| waiter.kind) {
                 self.run_times.learn(kind, &reply);
             }
-            self.count(waiter.is_some_and(|waiter| waiter.sender.send(arrived(reply, at)).is_ok()));
+            let handed = waiter.is_some_and(|waiter| waiter.sender.send(arrived(reply, at)).is_ok());
+            self.count(handed);
+            single = job_id.filter(|_| is_single).map(|job_id| SingleReply { job_id, handed });
         }
-        Ok(())
+        Ok(single)
+    }
+
+    /// Settles a message of the reply queue after [`Inbox::deliver`].
+    pub(crate) async fn settle(&self, single: Option<SingleReply>, acker: Acker) {
+        let settle = match (&self.unread, single) {
+            (Some(unread), Some(SingleReply { job_id, handed })) => {
+                let mut unread = locked(unread);
+                // A handle that came since `deliver` looked has found nothing to await again.
+                let has_waiter = !handed && self.waiting().contains_key(&job_id);
+                unread.arrived(job_id, acker, has_waiter)
+            }
+            _ => Some(Settle::Acknowledge(acker)),
+        };
+        // The broker redelivers a message whose acknowledgement is lost, and the inbox drops it because its job is answered.
+        let settled = match settle {
+            Some(Settle::Acknowledge(acker)) => acker.ack().await,
+            Some(Settle::Requeue(acker)) => acker.requeue().await,
+            None => return,
+        };
+        if let Err(error) = settled {
+            debug!(%error, "could not settle a reply");
+        }
+    }
+
+    /// Has the broker send the reply to a job again, if it came before a handle waited for it.
+    pub(crate) async fn await_again(&self, job_id: JobId) {
+        let Some(acker) = self.unread.as_ref().and_then(|unread| locked(unread).await_again(job_id)) else { return };
+        if let Err(error) = acker.requeue().await {
+            debug!(%error, "could not requeue a reply; the broker does so when the connection ends");
+        }
+    }
+
+    /// Acknowledges the reply to a job, because the program has its result. If cancelled, the acknowledgement is sent nevertheless.
+    pub(crate) async fn take(&self, job_id: JobId) {
+        let Some(acker) = self.unread.as_ref().and_then(|unread| locked(unread).take(job_id)) else { return };
+        let acknowledged = tokio::spawn(async move { acker.ack().await });
+        if let Ok(Err(error)) = acknowledged.await {
+            debug!(%error, "could not acknowledge a reply");
+        }
+    }
+
+    /// Whether this process has taken the reply to a job.
+    pub(crate) fn is_taken(&self, job_id: JobId) -> bool {
+        self.unread.as_ref().is_some_and(|unread| locked(unread).is_taken(job_id))
+    }
+
+    /// The jobs with a reply that has arrived and that the program has not taken.
+    pub(crate) fn unread(&self) -> Vec<JobId> {
+        self.unread.as_ref().map(|unread| locked(unread).jobs()).unwrap_or_default()
     }
 
     pub(crate) fn run_times(&self) -> &RunTimes {
@@ -153,8 +223,12 @@ impl Inbox {
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<JobId, Waiter>> {
-        self.waiting.lock().expect("nothing panics while it holds this lock")
+        locked(&self.waiting)
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nothing panics while it holds this lock")
 }
 
 impl PendingReply {
@@ -166,6 +240,17 @@ impl PendingReply {
     /// the future loses nothing.
     pub(crate) async fn next(&mut self) -> Option<ArrivedReply> {
         if self.arrival.is_terminated() { None } else { (&mut self.arrival).await.ok() }
+    }
+
+    /// Ends the wait, because the program has the result from elsewhere.
+    pub(crate) async fn end(&mut self) {
+        self.arrival.close();
+        self.take().await;
+    }
+
+    /// See [`Inbox::take`].
+    pub(crate) async fn take(&self) {
+        self.inbox.take(self.job_id).await;
     }
 }
 

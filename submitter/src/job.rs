@@ -8,6 +8,8 @@ use gpufleet_schema::{
     SigningKey, Task,
 };
 
+#[cfg(feature = "ledger")]
+use crate::chain::{self, InputError};
 use crate::{Array, Element, StoredArray};
 
 /// The description of a job: a catalog kernel, or a program of your own with its launches.
@@ -192,6 +194,22 @@ impl Job {
     #[must_use]
     pub fn input_stored(self, name: impl Into<String>, array: &StoredArray) -> Self {
         self.buffer(array.to_buffer(name.into()))
+    }
+
+    /// An input buffer whose contents are a kept output of another job of the same pool, which must have succeeded. The
+    /// client that submits the job looks the output up in its ledger
+    /// ([`FleetBuilder::ledger`](crate::FleetBuilder::ledger)); the dtype and the shape must be those of the output.
+    #[cfg(feature = "ledger")]
+    #[must_use]
+    pub fn input_from(
+        self,
+        name: impl Into<String>,
+        dtype: Dtype,
+        shape: impl Into<Vec<u64>>,
+        job: JobId,
+        output: impl Into<String>,
+    ) -> Self {
+        self.buffer(Buffer::output_of(name, dtype, shape, job, output))
     }
 
     /// A buffer that starts as zeros. The message does not carry them.
@@ -390,6 +408,19 @@ impl Job {
             gpufleet_kernels::resolve(shallow(kernel, &self.task))?;
         }
         Ok(CheckedJob { task: self.task, pool: self.pool, priority: self.priority })
+    }
+
+    /// Replaces outputs of other jobs by what the ledger says of them.
+    #[cfg(feature = "ledger")]
+    pub(crate) async fn chained(mut self, ledger: &gpufleet_ledger::Ledger) -> Result<Self, InputError> {
+        chain::resolve(&mut self.task.buffers, &self.pool, ledger).await?;
+        Ok(self)
+    }
+
+    /// Whether a buffer is the output of another job.
+    #[cfg(feature = "ledger")]
+    pub(crate) fn is_chained(&self) -> bool {
+        self.task.buffers.iter().any(chain::is_chained)
     }
 
     fn draft(mut self, what: &str, change: impl FnOnce(&mut Draft)) -> Self {

@@ -24,10 +24,16 @@
 extern crate self as gpufleet;
 
 mod array;
+mod attach;
+mod builder;
+#[cfg(feature = "ledger")]
+mod chain;
 mod claims;
+#[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
 mod client;
+mod connection;
 mod dead;
 mod element;
 mod error;
@@ -35,17 +41,26 @@ mod gathering;
 mod handle;
 mod inbox;
 mod job;
+#[cfg(feature = "ledger")]
+mod kept;
 mod orders;
 mod output;
 mod packing;
 mod pending_result;
+#[cfg(feature = "ledger")]
+mod recorded;
 mod run_times;
 mod stored;
 mod submission;
+mod unread;
 mod unreported;
 
 pub use array::{Array, ArrayError};
-pub use client::{Fleet, FleetBuilder, PoolDepth};
+pub use attach::AttachError;
+pub use builder::FleetBuilder;
+#[cfg(feature = "ledger")]
+pub use chain::InputError;
+pub use client::{Fleet, PoolDepth};
 pub use dead::{DeadError, DeadLetter, DeadLetters, LETTERS_MAX, REPLAY_LABEL, Replayed};
 pub use element::Element;
 pub use error::{ConnectError, PoolError, SubmitError};
@@ -56,6 +71,8 @@ pub use half;
 pub use handle::{FailedJob, JobError, JobHandle, JobResult, OutputError};
 pub use inbox::Counts;
 pub use job::{CheckedJob, InvalidJob, Job};
+#[cfg(feature = "ledger")]
+pub use kept::{KeptOutput, KeptResult, ResultError};
 pub use orders::CancelScope;
 pub use stored::{StoreError, StoredArray};
 

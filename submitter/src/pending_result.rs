@@ -37,14 +37,33 @@ impl PendingResult {
         self.awaited.job_id()
     }
 
-    /// Waits for the result without a deadline. Cancelling the future loses nothing.
-    pub(crate) async fn result(&mut self, store: Option<&BlobStore>) -> Result<JobResult, JobError> {
-        let job_id = self.job_id();
+    /// When the job was submitted, or when the program attached to it.
+    pub(crate) fn since(&self) -> Instant {
+        self.submitted
+    }
+
+    /// Waits for the reply without a deadline. Cancelling the future loses nothing.
+    pub(crate) async fn arrive(&mut self) -> Result<(), JobError> {
         if self.arrived.is_none() {
+            let job_id = self.job_id();
             let arrived = self.awaited.next().await.ok_or(JobError::Closed { job_id })?;
             self.arrived = Some(arrived);
         }
+        Ok(())
+    }
+
+    /// Drops the reply, if it comes, because the program has the result from elsewhere.
+    pub(crate) async fn end(&mut self) {
+        self.awaited.end().await;
+    }
+
+    /// Waits for the result without a deadline. Cancelling the future loses nothing.
+    pub(crate) async fn result(&mut self, store: Option<&BlobStore>) -> Result<JobResult, JobError> {
+        let job_id = self.job_id();
+        self.arrive().await?;
         self.fetch(store).await.map_err(|problem| JobError::BadReply { job_id, problem })?;
+        // If this is cancelled, the next wait still has the reply.
+        self.awaited.take().await;
         let arrived = self.arrived.take().expect("the reply was stored above");
         outcome(job_id, arrived, self.submitted)
     }

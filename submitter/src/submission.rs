@@ -1,7 +1,7 @@
 //! Turns jobs into messages, publishes them and waits for the broker's confirm.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     iter::Enumerate,
     sync::Arc,
     time::{Instant, SystemTime, UNIX_EPOCH},
@@ -12,12 +12,12 @@ use gpufleet_schema::{
     Batch, Encoding, MessageId, PoolName, Priority, Submitted, TooLarge, bounds::MESSAGE_BYTES_MAX, event::JobInfo,
     topology,
 };
-use gpufleet_transport::{Message, Properties, PublishError};
+use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
 use tokio::sync::oneshot;
 
 use crate::{
     CheckedJob, Job, JobHandle, SubmitError, claims,
-    client::Connection,
+    connection::Connection,
     inbox::PendingReply,
     packing::{PACKED_BYTES_MAX, PACKED_RUN_US_MAX, PACKED_TASKS_MAX, Packet},
     run_times::JobKind,
@@ -36,7 +36,8 @@ pub(crate) struct Submission {
     body: Vec<u8>,
     member: Member,
     destination: Destination,
-    /// The expected run time. `None` if it is unknown, or if the job is too large to share a message.
+    /// The expected run time. `None` if it is unknown, or if the job is too large to share a message. A job that must have a
+    /// message of its own counts as one that fills it.
     run_us: Option<u64>,
 }
 
@@ -60,10 +61,15 @@ impl Submission {
     /// stored, so that the queue time does not include them.
     pub(crate) async fn prepare(connection: &Connection, job: Job) -> Result<Self, SubmitError> {
         let started = Instant::now();
+        #[cfg(feature = "ledger")]
+        let job = if job.is_chained() { Box::pin(connection.chained(job)).await? } else { job };
         let CheckedJob { mut task, pool, priority } = job.build()?;
         connection.listen().await?;
         if let Some(store) = connection.blobs() {
-            claims::check_in(&mut task, store).await?;
+            // The reply names blobs, which must exist for as long as the broker keeps it.
+            let kept = connection.replies_kept().and_then(|time| u64::try_from(time.as_millis()).ok());
+            task.keep_ms = task.keep_ms.max(kept);
+            Box::pin(claims::check_in(&mut task, store)).await?;
         }
         let job_id = task.job_id;
         task.reply = Some(connection.client().clone());
@@ -78,7 +84,11 @@ impl Submission {
         }
         let inbox = connection.inbox();
         let kind = (body.len() < PACKED_BYTES_MAX).then(|| JobKind::of(task));
-        let run_us = kind.and_then(|kind| inbox.run_times().expected_us(kind));
+        let run_us = match connection.replies_kept() {
+            // The reply to a list of jobs is a list.
+            Some(_) => Some(PACKED_RUN_US_MAX),
+            None => kind.and_then(|kind| inbox.run_times().expected_us(kind)),
+        };
         let awaited = inbox.expect(job_id, kind).ok_or(SubmitError::AlreadySubmitted { job_id })?;
         Ok(Self { body, member: Member { info, awaited, started }, destination: (pool, priority), run_us })
     }
@@ -194,7 +204,7 @@ async fn send_packet<T>(
             kind: Some(topology::TYPE_TASK.to_owned()),
             timestamp: u64::try_from(now_ms() / 1000).ok(),
             user_id: connection.user_id(),
-            headers: [(topology::HEADER_REPLIES.to_owned(), topology::REPLIES_IN_LISTS.into())].into(),
+            headers: headers(connection),
             ..Properties::default()
         },
         mandatory: true,
@@ -211,6 +221,13 @@ async fn send_packet<T>(
             members.into_iter().map(|(caller, member)| (caller, Err(refused(&member)))).collect()
         }
     }
+}
+
+/// A client that acknowledges each reply when its result is taken needs each reply in a message of its own.
+fn headers(connection: &Connection) -> BTreeMap<String, HeaderValue> {
+    let reads_lists = connection.replies_kept().is_none();
+    let lists = (topology::HEADER_REPLIES.to_owned(), topology::REPLIES_IN_LISTS.into());
+    reads_lists.then_some(lists).into_iter().collect()
 }
 
 impl Member {

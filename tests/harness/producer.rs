@@ -142,7 +142,12 @@ impl<'a> OpenWait<'a> {
         let outcome = match outcome {
             Ok(result) => ReplyOutcome { state: result.state, attempt: result.attempt },
             Err(JobError::Failed(failed)) => ReplyOutcome { state: failed.state, attempt: failed.attempt },
-            Err(JobError::DeadlinePassed { .. } | JobError::BadReply { .. } | JobError::Closed { .. }) => return,
+            Err(
+                JobError::DeadlinePassed { .. }
+                | JobError::BadReply { .. }
+                | JobError::Closed { .. }
+                | JobError::Unavailable { .. },
+            ) => return,
         };
         self.records.change(|record| record.waits.entry(self.job).or_default().outcomes.push(outcome));
     }

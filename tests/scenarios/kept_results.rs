@@ -2,8 +2,9 @@
 
 use std::{fs, path::Path};
 
-use gpufleet_schema::{JobState, bounds::KEPT_INLINE_BYTES_MAX};
-use gpufleet_tests::{Ended, Ground, poll_until};
+use gpufleet::{Fleet, InputError, Job, SubmitError};
+use gpufleet_schema::{Buffer, Dtype, JobId, JobState, bounds::KEPT_INLINE_BYTES_MAX};
+use gpufleet_tests::{Ended, Ground, WAIT, kernels, poll_until};
 use tempfile::TempDir;
 
 /// The most floats that the ledger keeps itself.
@@ -175,4 +176,73 @@ async fn a_job_takes_the_output_of_another_and_an_output_that_is_not_there_is_re
     let told = scene.run(&["submit", "saxpy", "--arg", "a=2", "--in", &input, "--zeros", "y=f32[4]"]).await;
     assert_eq!(told.code, 9, "{told:?}");
     assert!(told.stderr.contains("has not ended yet") && told.stderr.contains("gpufleet wait"), "{told:?}");
+}
+
+/// A task file with an input from another job.
+fn task_file(job: &str, output: &str, shape: u32) -> String {
+    serde_json::json!({
+        "program": {"catalog": "saxpy"},
+        "arguments": {"a": 2.0},
+        "buffers": [
+            {"name": "x", "dtype": "f32", "shape": [shape], "data": {"output": {"job": job, "name": output}}},
+            {"name": "y", "dtype": "f32", "shape": [shape], "data": "zeros"},
+        ],
+        "outputs": ["y"],
+        "save": {"y": "next.bin"},
+    })
+    .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_file_and_a_rust_client_chain_jobs_of_one_pool() {
+    let scene = Scene::new("chained-file").await;
+    let _worker = scene.ground.worker_with(&["--pool", "other"]).await;
+    let submit = async |file: String, more: &[&str]| {
+        fs::write(scene.folder().join("task.json"), file).unwrap();
+        scene.run(&[&["submit", "--file", "task.json"], more].concat()).await
+    };
+    let first = scene.submit(4, &[]).await;
+    scene.run_ok(&["wait", &first, "--timeout", "60s"]).await;
+    let chained = submit(task_file(&first, "y", 4), &[]).await;
+    assert_eq!(chained.code, 0, "{chained:?}");
+    assert!(fs::read(scene.folder().join("next.bin")).unwrap() == bytes(4.0, 4));
+    let brief = scene.submit(4, &["--keep", "1ms"]).await;
+    let discarded = scene.submit(4, &["--discard"]).await;
+    scene.run_ok(&["wait", &brief, &discarded, "--timeout", "60s"]).await;
+    let unknown = JobId::new().to_string();
+    for (file, more, code, why) in [
+        (task_file(&first, "y", 5), &[][..], 3, "its output \"y\" is f32[4], not f32[5]"),
+        (task_file(&first, "y", 4), &["--pool", "other"], 3, "did not run in pool other"),
+        (task_file(&first, "z", 4), &[], 9, "has no output \"z\""),
+        (task_file(&brief, "y", 4), &[], 9, "expired at 20"),
+        (task_file(&discarded, "y", 4), &[], 9, "kept no outputs"),
+        (task_file(&unknown, "y", 4), &[], 9, "the ledger has no job"),
+    ] {
+        let refused = submit(file, more).await;
+        assert_eq!(refused.code, code, "{refused:?}");
+        assert!(refused.stderr.contains(why), "{refused:?}");
+    }
+    let endpoints = scene.ground.endpoints();
+    let fleet = Fleet::builder().ledger(&endpoints.database_url).connect(&endpoints.amqp_url).await.unwrap();
+    let job = || Job::catalog("saxpy").scalar("a", 2.0).zeros("y", Dtype::F32, [4]);
+    let next = job().input_from("x", Dtype::F32, [4], first.parse().unwrap(), "y");
+    let y: Vec<f32> = fleet.submit(next).await.unwrap().wait(WAIT).await.unwrap().output("y").unwrap();
+    assert_eq!(y, [0.0, 4.0, 8.0, 12.0]);
+    let foreign = job().input_from("x", Dtype::F32, [4], first.parse().unwrap(), "y").pool("other".parse().unwrap());
+    let refused = fleet.submit(foreign).await.unwrap_err();
+    let SubmitError::Input(refused) = refused else { panic!("{refused}") };
+    assert!(matches!(*refused, InputError::OtherPool { .. }), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_refuses_an_output_that_its_producer_did_not_look_up() {
+    let scene = Scene::new("chained-amqp").await;
+    let _worker = scene.ground.worker().await;
+    let mut task = kernels::saxpy();
+    task.buffers[0] = Buffer::output_of("x", Dtype::F32, [3], JobId::new(), "y");
+    scene.ground.publish_task(&task).await;
+    let detail = scene.ground.final_job(task.job_id).await;
+    let failure = detail.attempts[0].failure.clone().unwrap();
+    assert_eq!((detail.job.state, &*failure.code, &*failure.verdict), (JobState::Failed, "invalid_task", "user"));
+    assert!(failure.message.contains("must be looked up in the ledger before the task is published"), "{failure:?}");
 }

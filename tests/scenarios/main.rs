@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod attaching;
 mod awkward_headers;
 mod broker_lost;
 mod broker_trouble;
@@ -39,6 +40,7 @@ mod pools;
 mod postgres_lost;
 mod prefetch;
 mod printing;
+mod pruning;
 mod quarantine;
 mod queue_kinds;
 mod refused_outcomes;

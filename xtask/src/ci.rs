@@ -14,6 +14,9 @@ pub async fn run() -> anyhow::Result<()> {
     workspace::run(cargo(["fmt", "--check", "--manifest-path", "emulator/fuzz/Cargo.toml"])).await?;
     terminal.heading("clippy");
     workspace::run(cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])).await?;
+    // The client alone, as programs embed it.
+    workspace::run(cargo(["clippy", "-p", "gpufleet", "--lib", "--no-default-features", "--", "-D", "warnings"]))
+        .await?;
     terminal.heading("documentation");
     docs::run(&docs::Options::default()).await?;
     test::run(&test::Options::default()).await?;

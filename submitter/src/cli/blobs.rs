@@ -1,11 +1,15 @@
-//! `gpufleet blobs`: stores arrays in the blob store and deletes old ones.
+//! `gpufleet blobs`: stores arrays in the blob store, and lists, copies and deletes blobs.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use gpufleet::schema::BlobDigest;
-use gpufleet_transport::{BlobStore, Pruned};
+use gpufleet_transport::BlobStore;
 use serde::Serialize;
+
+mod getting;
+mod listing;
+mod removing;
 
 use super::{
     complaint::Complaint,
@@ -15,12 +19,12 @@ use super::{
     json,
     options::{BlobOptions, Format},
     output, quantity,
-    spec::{self, ArraySpec},
+    spec::ArraySpec,
     table::{self, Column},
     waiting::{self, Spinner},
 };
 
-/// Store arrays in the blob store, or delete old ones
+/// Store, list, copy and delete arrays in the blob store
 ///
 /// The store is a folder or an S3 bucket that the workers share. `gpufleet submit` stores large arrays there by itself. Store an array yourself to name
 /// it in task files, or to use it in many jobs.
@@ -34,14 +38,25 @@ pub struct Options {
 const EXAMPLES: &str = "\
 Examples:
   gpufleet blobs put weights.npy
-  gpufleet blobs prune --older-than 30days";
+  gpufleet blobs ls
+  gpufleet blobs get DIGEST --out weights.npy:f32[1000000]
+  gpufleet blobs prune";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Store arrays and print their digests, for task files: "data": { "blob": "sha256:..." }
     Put(PutOptions),
-    /// Delete blobs older than a given age; jobs that still need them fail
-    Prune(PruneOptions),
+    /// List blobs with their sizes, their ages and the jobs that use them
+    Ls(listing::LsOptions),
+    /// Copy a blob to a file
+    Get(getting::GetOptions),
+    /// Delete blobs, unless a job uses them
+    Rm(removing::RmOptions),
+    /// Delete old blobs that no job uses
+    ///
+    /// The ledger knows which blobs are inputs of jobs that have not ended, and which are kept outputs. These stay, and so does any blob
+    /// that was in use within the last two days. If the ledger can't be read, or its recorder is hours behind, nothing is deleted.
+    Prune(removing::PruneOptions),
 }
 
 #[derive(Debug, Args)]
@@ -53,16 +68,6 @@ struct PutOptions {
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
-    #[command(flatten)]
-    store: BlobOptions,
-}
-
-#[derive(Debug, Args)]
-struct PruneOptions {
-    /// Minimum time since a blob was last stored, such as 30days. Choose more than the longest time that jobs are queued or clients wait
-    /// for outputs
-    #[arg(long, value_name = "DURATION", value_parser = spec::duration)]
-    older_than: Duration,
     #[command(flatten)]
     store: BlobOptions,
 }
@@ -86,25 +91,24 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 
 async fn perform(options: &Options) -> Result<Exit, Complaint> {
     match &options.command {
-        Command::Put(options) => {
-            let store = connection::blob_store(&options.store).await?;
-            let (stored, outcome) = put_all(&store, &options.files).await;
-            // After a failure the command still prints the blobs stored before it.
-            match options.output {
-                Format::Json => output::emit_json(&stored)?,
-                Format::Table if stored.is_empty() => {}
-                Format::Table => output::emit(&table_of(&stored))?,
-            }
-            outcome?;
-        }
-        Command::Prune(options) => {
-            let store = connection::blob_store(&options.store).await?;
-            let pruning = Spinner::new("deleting blobs").around(store.prune(options.older_than, Arc::default()));
-            let pruned = pruning.await.map_err(|error| blob_complaint(&error))?;
-            output::emit(&describe(&pruned))?;
-        }
+        Command::Put(options) => put_files(options).await,
+        Command::Ls(options) => listing::ls(options).await,
+        Command::Get(options) => getting::get(options).await,
+        Command::Rm(options) => removing::rm(options).await,
+        Command::Prune(options) => removing::prune(options).await,
     }
-    Ok(Exit::Success)
+}
+
+async fn put_files(options: &PutOptions) -> Result<Exit, Complaint> {
+    let store = connection::blob_store(&options.store).await?;
+    let (stored, outcome) = put_all(&store, &options.files).await;
+    // After a failure the command still prints the blobs stored before it.
+    match options.output {
+        Format::Json => output::emit_json(&stored)?,
+        Format::Table if stored.is_empty() => {}
+        Format::Table => output::emit(&table_of(&stored))?,
+    }
+    outcome.map(|()| Exit::Success)
 }
 
 /// Stores the files one by one, so that only one is in memory at a time.
@@ -147,14 +151,6 @@ fn table_of(stored: &[Stored]) -> String {
             ]
         }),
     )
-}
-
-fn describe(pruned: &Pruned) -> String {
-    let told = |files: u64, bytes: u64| {
-        format!("{files} blob{} ({})", if files == 1 { "" } else { "s" }, quantity::bytes(bytes))
-    };
-    let Pruned { removed, removed_bytes, left, left_bytes } = *pruned;
-    format!("{} deleted, {} left\n", told(removed, removed_bytes), told(left, left_bytes))
 }
 
 #[cfg(test)]

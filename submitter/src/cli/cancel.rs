@@ -10,16 +10,16 @@ use gpufleet::{
     CancelScope, Fleet,
     schema::{JobId, JobState, Selection},
 };
-use gpufleet_ledger::{Ledger, PrefixMatch};
+use gpufleet_ledger::Ledger;
 use tokio::time::Instant;
 
 use super::{
     complaint::Complaint,
     connection,
     exit::Exit,
+    lookup,
     options::{BrokerOptions, LedgerOptions},
     output,
-    show::ambiguous,
     spec::{self, LabelSpec},
     waiting::{self, Spinner},
 };
@@ -158,12 +158,10 @@ async fn resolve(ids: &[String], ledger: Option<&Ledger>) -> Result<Vec<JobId>, 
 }
 
 async fn by_prefix(ledger: &Ledger, id: &str) -> Result<JobId, Complaint> {
-    match ledger.job_by_prefix(id).await.map_err(|error| connection::ledger_complaint(&error))? {
-        PrefixMatch::One(detail) => Ok(detail.job.job_id),
-        PrefixMatch::None => Err(Complaint::new(Exit::NotFound, format!("the ledger has no job {id:?}"))
-            .hint("for a job that the ledger does not have yet, give the complete id")),
-        PrefixMatch::Many(jobs) => Err(ambiguous(id, &jobs)),
-    }
+    let found = lookup::if_recorded(ledger, id).await?;
+    found
+        .map(|detail| detail.job.job_id)
+        .ok_or_else(|| lookup::missing(id).hint("for a job that the ledger does not have yet, give the complete id"))
 }
 
 /// Prints each job's outcome as soon as it is known. A job that ended before its cancellation is not an error.
@@ -200,11 +198,11 @@ async fn await_outcomes(
 }
 
 async fn final_state(ledger: &Ledger, job: JobId) -> Result<Option<JobState>, Complaint> {
-    let detail = ledger.job(job).await.map_err(|error| {
+    let states = ledger.job_states(&[job]).await.map_err(|error| {
         let complaint = connection::ledger_complaint(&error);
         Complaint { message: format!("{STANDS}, but {}", complaint.message), ..complaint }
     })?;
-    Ok(detail.map(|detail| detail.job.state).filter(|state| state.is_final()))
+    Ok(states.get(&job).copied().filter(|state| state.is_final()))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub async fn fleet(options: &BrokerOptions, builder: FleetBuilder) -> Result<Fle
         Some(url) => url.0.clone(),
         None => local(Exit::Broker, "no broker URL was given", "--amqp-url", environment::AMQP_URL)?.amqp_url,
     };
-    builder.connect(&url).await.map_err(broker_complaint)
+    Box::pin(builder.connect(&url)).await.map_err(broker_complaint)
 }
 
 /// Connects to the broker to submit jobs.
@@ -106,6 +106,15 @@ pub async fn ledger(options: &LedgerOptions) -> Result<Ledger, Complaint> {
     Ledger::connect(url).await.map_err(|error| ledger_complaint(&error))
 }
 
+/// The ledger that knows the jobs of a blob store: the given one, or that of the local fleet if its store is used. The ledger of the local
+/// fleet knows nothing of other stores.
+pub async fn ledger_of_store(store: &BlobOptions, options: &LedgerOptions) -> Result<Option<Ledger>, Complaint> {
+    match (&options.database_url, &store.blobs) {
+        (None, Some(_)) => Ok(None),
+        _ => ledger(options).await.map(Some),
+    }
+}
+
 fn local(exit: Exit, problem: &str, option: &str, variable: &str) -> Result<Endpoints, Complaint> {
     let none = |why: String| {
         Complaint::new(exit, format!("{problem}, and {why}"))
@@ -119,10 +128,10 @@ fn broker_complaint(error: ConnectError) -> Complaint {
     let told = |exit| Complaint::new(exit, sentence(&chain(&error)));
     match &error {
         ConnectError::Url(_) => told(Exit::Usage).hint(format!("correct --amqp-url or {}", environment::AMQP_URL)),
-        ConnectError::Client(_) => told(Exit::Internal),
+        ConnectError::Client(_) | ConnectError::Ledger(_) | ConnectError::NameInUse { .. } => told(Exit::Internal),
         ConnectError::BlobLocation(_) => told(Exit::Usage).hint(format!("correct --blobs or {}", environment::BLOBS)),
         ConnectError::Blobs(problem) => blob_complaint(problem),
-        ConnectError::Broker(_) => told(Exit::Broker),
+        ConnectError::Broker(_) | ConnectError::Declare(_) | ConnectError::Queue(_) => told(Exit::Broker),
     }
 }
 

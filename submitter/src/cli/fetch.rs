@@ -6,21 +6,17 @@ use std::{
 };
 
 use clap::{ArgGroup, Args};
-use gpufleet::{
-    Array,
-    schema::{BlobDigest, JobId, JobState, task::elements},
-};
-use gpufleet_ledger::{JobDetail, Ledger, OutputRow};
-use gpufleet_transport::BlobStore;
+use gpufleet::{KeptOutput, KeptResult};
+use gpufleet_ledger::JobDetail;
 use serde::Serialize;
 
 use super::{
     complaint::Complaint,
-    connection::{self, blob_complaint},
+    connection,
     exit::{self, Exit},
-    files, json,
+    files, json, kept, lookup,
     options::{BlobOptions, Format, LedgerOptions},
-    output, show,
+    output,
     spec::FileSpec,
     waiting::{self, Spinner},
 };
@@ -66,15 +62,6 @@ struct Fetched {
     remark: Option<String>,
 }
 
-/// Where the bytes of outputs come from.
-struct Sources<'a> {
-    job_id: JobId,
-    ledger: Ledger,
-    /// Opened for the first output that is a blob.
-    store: Option<BlobStore>,
-    options: &'a BlobOptions,
-}
-
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     tokio::select! {
         exit = perform(options) => exit,
@@ -83,20 +70,24 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 }
 
 async fn perform(options: &Options) -> Result<Exit, Complaint> {
-    let detail = show::find(&options.id, &options.ledger).await?;
-    let wanted = wanted(&detail, options)?;
+    let ledger = connection::ledger(&options.ledger).await?;
+    let detail = Spinner::new("reading the job").around(lookup::in_ledger(&ledger, &options.id)).await?;
+    let store = match needs_store(&detail, options) {
+        true => Some(connection::blob_store(&options.blobs).await?),
+        false => None,
+    };
+    let result = kept::result(*detail, &ledger, store.as_ref())?;
+    let wanted = wanted(&result, options)?;
     if let Some(dir) = &options.dir {
         std::fs::create_dir_all(dir).map_err(|problem| files::unwritable(dir, &problem))?;
     }
-    let ledger = connection::ledger(&options.ledger).await?;
-    let mut sources = Sources { job_id: detail.job.job_id, ledger, store: None, options: &options.blobs };
     let mut fetched = Vec::with_capacity(wanted.len());
     for (output, file) in wanted {
-        let array = Spinner::new(format!("fetching {}", output.name)).around(sources.read(output)).await?;
-        let (dtype, shape) = (array.dtype().name(), array.shape().to_vec());
-        let remark = files::write(&file, &array)?;
-        fetched.push(Fetched { name: output.name.clone(), dtype, shape, file, remark });
+        let remark = Spinner::new(format!("fetching {}", output.name())).around(files::save(&file, output)).await?;
+        let (dtype, shape) = (output.dtype().name(), output.shape().to_vec());
+        fetched.push(Fetched { name: output.name().to_owned(), dtype, shape, file, remark });
     }
+    ledger.close().await;
     match options.output {
         Format::Table => output::emit(&describe(&fetched))?,
         Format::Json => output::emit_json(&fetched)?,
@@ -104,16 +95,23 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
     Ok(Exit::Success)
 }
 
+/// Whether an output to fetch is a blob.
+fn needs_store(detail: &JobDetail, options: &Options) -> bool {
+    let is_wanted = |name: &str| options.dir.is_some() || options.out.iter().any(|out| out.name == name);
+    let mut live = detail.outputs.iter().filter(|output| !output.is_expired);
+    live.any(|output| output.digest.is_some() && is_wanted(&output.name))
+}
+
 /// The outputs to fetch, each with its file.
-fn wanted<'a>(detail: &'a JobDetail, options: &Options) -> Result<Vec<(&'a OutputRow, PathBuf)>, Complaint> {
+fn wanted<'a>(result: &'a KeptResult, options: &Options) -> Result<Vec<(&'a KeptOutput, PathBuf)>, Complaint> {
     if let Some(dir) = &options.dir {
-        return Ok(kept(detail)?.iter().map(|output| (output, file_in(dir, &output.name))).collect());
+        return Ok(result.outputs.iter().map(|output| (output, file_in(dir, output.name()))).collect());
     }
     let mut files = BTreeMap::new();
     for out in &options.out {
-        let output = kept_output(detail, &out.name)?;
+        let output = result.output(&out.name).map_err(|error| kept::complaint(&error))?;
         files::check_writable(&out.path)?;
-        files::check_holds(&out.path, output.dtype)?;
+        files::check_holds(&out.path, output.dtype())?;
         if files.insert(&out.name, (output, out.path.clone())).is_some() {
             return Err(
                 Complaint::usage(format!("--out names output {} twice", out.name)).hint("keep one of the two files")
@@ -126,74 +124,6 @@ fn wanted<'a>(detail: &'a JobDetail, options: &Options) -> Result<Vec<(&'a Outpu
 /// A name may have any characters, so those that separate folders are replaced.
 fn file_in(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{}.npy", name.replace(['/', '\\', '\0'], "_")))
-}
-
-/// The kept outputs of a job that has succeeded, unless they have expired.
-fn kept(detail: &JobDetail) -> Result<&[OutputRow], Complaint> {
-    let (job, outputs) = (&detail.job, &*detail.outputs);
-    let id = job.job_id;
-    let none = |message: String| Complaint::new(Exit::NotFound, message);
-    match outputs.first() {
-        Some(first) if first.is_expired => {
-            let at = first.expires_at.format("%F %T UTC");
-            Err(none(format!("the outputs of job {id} expired at {at}"))
-                .hint("submit the job again, with a longer --keep if that was too short"))
-        }
-        Some(_) => Ok(outputs),
-        None if !job.state.is_final() => Err(none(format!("job {id} has not ended yet: it is {}", job.state))
-            .hint(format!("wait for it: gpufleet wait {id}"))),
-        None if job.state == JobState::Succeeded => Err(none(format!("job {id} succeeded, but kept no outputs"))
-            .hint("submit it again with --keep 1day, or wait for its outputs with --out")),
-        None => Err(none(format!("job {id} has no outputs: it is {}", job.state))
-            .hint(format!("`gpufleet show {id}` shows the reason"))),
-    }
-}
-
-/// A kept output by its name.
-pub(super) fn kept_output<'a>(detail: &'a JobDetail, name: &str) -> Result<&'a OutputRow, Complaint> {
-    kept(detail)?.iter().find(|output| output.name == name).ok_or_else(|| no_such_output(detail, name))
-}
-
-fn no_such_output(detail: &JobDetail, name: &str) -> Complaint {
-    let names: Vec<&str> = detail.outputs.iter().map(|output| output.name.as_str()).collect();
-    Complaint::new(Exit::NotFound, format!("job {} has no output {name:?}", detail.job.job_id))
-        .hint(format!("its outputs: {}", names.join(", ")))
-}
-
-impl Sources<'_> {
-    async fn read(&mut self, output: &OutputRow) -> Result<Array, Complaint> {
-        let bytes = match output.digest {
-            Some(digest) => self.blob(digest, output).await?,
-            None => inline(&self.ledger, self.job_id, output).await?,
-        };
-        let array = Array::new(output.dtype, output.shape.clone(), bytes);
-        array.map_err(|problem| damaged(output, self.job_id, &problem.to_string()))
-    }
-
-    async fn blob(&mut self, digest: BlobDigest, output: &OutputRow) -> Result<Vec<u8>, Complaint> {
-        let store = match self.store.take() {
-            Some(store) => store,
-            None => connection::blob_store(self.options).await?,
-        };
-        let bytes = elements(&output.shape).and_then(|count| count.checked_mul(output.dtype.size() as u64));
-        let read = store.read(digest, bytes.unwrap_or(u64::MAX)).await;
-        self.store = Some(store);
-        read.map_err(|error| blob_complaint(&error))
-    }
-}
-
-/// The bytes of an output that the ledger keeps.
-pub(super) async fn inline(ledger: &Ledger, job_id: JobId, output: &OutputRow) -> Result<Vec<u8>, Complaint> {
-    let read = ledger.output_bytes(job_id, &output.name).await;
-    read.map_err(|error| connection::ledger_complaint(&error))?.ok_or_else(|| {
-        Complaint::new(Exit::NotFound, format!("output {} of job {job_id} has just expired", output.name))
-            .hint("submit the job again, with a longer --keep if that was too short")
-    })
-}
-
-pub(super) fn damaged(output: &OutputRow, job_id: JobId, problem: &str) -> Complaint {
-    Complaint::new(Exit::FleetFailed, format!("output {} of job {job_id} is damaged: {problem}", output.name))
-        .hint("submit the job again")
 }
 
 fn describe(fetched: &[Fetched]) -> String {

@@ -7,17 +7,20 @@ use std::{
 };
 
 use gpufleet::{
-    Array,
+    Array, KeptOutput,
     schema::{
         Dtype, TooLarge,
         bounds::{BLOBS_BYTES_MAX, MESSAGE_BYTES_MAX, PROGRAM_BYTES_MAX},
     },
 };
 
-use super::{complaint::Complaint, quantity, spec::Form};
+use super::{complaint::Complaint, kept, quantity, spec::Form};
 
 mod npy;
+mod partial;
 mod png;
+
+pub use partial::PartialFile;
 
 const MISNAMED: &str = "the extension decides how a file is read: .npy, .png, or else raw bytes with a dtype and a shape, as in x=x.bin:f32[1024]";
 
@@ -230,19 +233,43 @@ pub fn write(path: &Path, array: &Array) -> Result<Remark, Complaint> {
 }
 
 fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // A device file such as /dev/null can't be replaced, and a link should stay one.
-    if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return fs::write(path, bytes);
+    let mut file = PartialFile::create(path)?;
+    file.write_all(bytes)?;
+    file.finish()
+}
+
+/// Writes a kept output. The file appears whole or not at all, and only a picture takes more than a little memory.
+pub async fn save(path: &Path, output: &KeptOutput) -> Result<Remark, Complaint> {
+    if Kind::of(path) == Kind::Png {
+        return write(path, &output.read().await.map_err(|error| kept::complaint(&error))?);
     }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let written = File::create(&part).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        // Only the first error matters. A partial file that can't be removed was probably never created.
-        let _ = fs::remove_file(&part);
-    }
-    written
+    let file = begin(path, Some((output.dtype(), output.shape())))?;
+    let file = output.write_to(file).await.map_err(|error| kept::complaint(&error))?;
+    file.finish().map_err(|problem| unwritable(path, &problem))?;
+    Ok(None)
+}
+
+/// A file for elements that follow: a .npy file begins with their dtype and shape.
+pub fn begin(path: &Path, form: Option<(Dtype, &[u64])>) -> Result<PartialFile, Complaint> {
+    let unusable = |problem: String| Complaint::bad_input(format!("failed to write {}: {problem}", path.display()));
+    let header = match (Kind::of(path), form) {
+        (Kind::Raw, _) => Vec::new(),
+        (Kind::Npy, Some((dtype, shape))) => npy::header(dtype, shape).map_err(unusable)?,
+        (Kind::Npy, None) => {
+            return Err(unusable("a .npy file needs a dtype and a shape".to_owned()).hint(format!(
+                "give both, as in {}:f32[480,640]; or use the extension .bin to write the raw bytes",
+                path.display()
+            )));
+        }
+        (Kind::Png, _) => {
+            return Err(
+                unusable("a picture is not written from a blob".to_owned()).hint("use the extension .npy or .bin")
+            );
+        }
+    };
+    let mut file = PartialFile::create(path).map_err(|problem| unwritable(path, &problem))?;
+    file.write_all(&header).map_err(|problem| unwritable(path, &problem))?;
+    Ok(file)
 }
 
 /// Rejects an output file that can't be written, before the job runs.

@@ -86,6 +86,15 @@ JSON: a list of objects, in the order of the files. Later versions only add fiel
   dtype, shape (a list of extents, slowest first)
   bytes   size of the array";
 
+/// What `gpufleet blobs ls -o json` prints.
+pub const BLOBS_LS: &str = "\
+JSON: a list of objects, the latest first. Later versions only add fields.
+  digest, bytes (the size)
+  stored_at  when it was last stored, by the store's clock: RFC 3339, in UTC
+  used_by    a list of the jobs that use it; null if there is no ledger to ask. Each has job_id,
+             output (the kept output; null if the blob is an input of the job) and until (when
+             the output expires)";
+
 /// Checks that the text has every field of the value.
 #[cfg(test)]
 pub fn check(help: &str, value: &impl serde::Serialize) {

@@ -7,8 +7,9 @@ use gpufleet_ledger::{AttemptRow, JobDetail};
 use super::{
     complaint::Complaint,
     exit::{self, Exit},
+    lookup,
     options::LedgerOptions,
-    output, printed, show, spec,
+    output, printed, spec,
 };
 
 /// Print the printf output of a job's kernels
@@ -35,7 +36,7 @@ struct Logs<'a> {
 }
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
-    let detail = show::find(&options.id, &options.ledger).await?;
+    let detail = lookup::job(&options.id, &options.ledger).await?;
     let logs = logs(&detail, options.attempt)?;
     output::emit(logs.text)?;
     if let Some(note) = &logs.note {

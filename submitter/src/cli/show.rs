@@ -1,18 +1,16 @@
 //! `gpufleet show`: one job with its attempts and timings.
 
 use clap::Args;
-use gpufleet::schema::{AttemptState, JobId, Timings};
-use gpufleet_ledger::{AttemptRow, FailureRow, JobDetail, OutputRow, PrefixMatch};
+use gpufleet::schema::{AttemptState, Timings};
+use gpufleet_ledger::{AttemptRow, FailureRow, JobDetail, OutputRow};
 
 use super::{
     complaint::Complaint,
-    connection,
     exit::Exit,
     history::{UNHEARD, device},
-    json,
+    json, lookup,
     options::{Format, LedgerOptions},
     output, printed, quantity,
-    waiting::Spinner,
 };
 
 /// Show a job with its attempts, timings and failure
@@ -35,45 +33,12 @@ const UNHEARD_AT_LENGTH: &str = "unknown: its worker fell silent or left while t
 const BAR_INDENT: usize = 35;
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
-    let detail = find(&options.id, &options.ledger).await?;
+    let detail = lookup::job(&options.id, &options.ledger).await?;
     match options.output {
         Format::Table => output::emit(&describe(&detail, output::stdout_width()))?,
         Format::Json => output::emit_json(&*detail)?,
     }
     Ok(Exit::Success)
-}
-
-/// The job whose id begins with this text.
-pub(super) async fn find(id: &str, options: &LedgerOptions) -> Result<Box<JobDetail>, Complaint> {
-    let work = async {
-        let ledger = connection::ledger(options).await?;
-        let found = ledger.job_by_prefix(id).await.map_err(|error| connection::ledger_complaint(&error));
-        ledger.close().await;
-        found
-    };
-    match Spinner::new("reading the job").around(work).await? {
-        PrefixMatch::One(detail) => Ok(detail),
-        PrefixMatch::None => Err(missing(id)),
-        PrefixMatch::Many(jobs) => Err(ambiguous(id, &jobs)),
-    }
-}
-
-pub(super) fn missing(id: &str) -> Complaint {
-    let looks_right = !id.is_empty() && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
-    let complaint = Complaint::new(Exit::NotFound, format!("the ledger has no job {id:?}"));
-    if looks_right {
-        complaint.hint("a new job appears within a second; `gpufleet history` lists the latest jobs")
-    } else {
-        complaint.hint("an id looks like 01990f3e-5c1a-7b6e-9d8f-0a1b2c3d4e5f; `gpufleet history` lists the jobs")
-    }
-}
-
-/// The complaint about a text with which the ids of several jobs begin.
-pub(super) fn ambiguous(id: &str, jobs: &[JobId]) -> Complaint {
-    let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
-    Complaint::new(Exit::NotFound, format!("the id {id:?} is ambiguous; several jobs begin with it, such as"))
-        .detail(jobs.join("\n"))
-        .hint("give more characters of the id")
 }
 
 fn describe(detail: &JobDetail, width: Option<usize>) -> String {
@@ -301,11 +266,5 @@ pub(super) mod tests {
         assert_eq!(told(&job), ["unknown", "unknown"], "the job has ended");
         job.state = JobState::Running;
         assert_eq!(told(&job), ["unknown", "running"]);
-    }
-
-    #[test]
-    fn the_hint_for_an_impossible_id_shows_a_possible_one() {
-        assert!(missing("saxpy").hint.unwrap().contains("looks like"));
-        assert!(missing("0199").hint.unwrap().contains("within a second"));
     }
 }

@@ -12,7 +12,7 @@ use super::{
     complaint::{Complaint, chain},
     connection,
     exit::Exit,
-    output,
+    kept, output,
     waiting::{self, Spinner},
 };
 
@@ -25,6 +25,7 @@ mod plan;
 mod report;
 mod task_file;
 
+use chained::LazyLedger;
 use deadline::Deadline;
 pub use options::Options;
 use plan::Plan;
@@ -34,8 +35,7 @@ const CLOSE_AFTER_DEADLINE: Duration = Duration::from_millis(500);
 
 pub async fn run(options: Options) -> Result<Exit, Complaint> {
     let blobs = connection::blobs(&options.blobs, &options.producer.broker)?;
-    let chained = chained::resolve(&options).await?;
-    let plan = Plan::of(&options, blobs.is_some(), &chained)?;
+    let plan = planned(&options, blobs.is_some()).await?;
     let deadline = Deadline::after(options.timeout);
     let mut builder = Fleet::builder();
     if let Some(location) = blobs {
@@ -49,7 +49,7 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
         }
         () = deadline.passed() => return Err(not_connected(&deadline)),
     };
-    let exit = submit(&fleet, plan, &options, &deadline).await;
+    let exit = Box::pin(submit(&fleet, plan, &options, &deadline)).await;
     // Also after a failure, because the ledger must still get the event of the submission. The wait is short, because the worker reports
     // the job too.
     let close_deadline = if deadline.has_passed() { CLOSE_AFTER_DEADLINE } else { connection::CLOSE_DEADLINE };
@@ -59,6 +59,16 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
         () = waiting::interrupt() => {}
     }
     exit
+}
+
+/// The job, with the outputs of other jobs that it takes as inputs.
+async fn planned(options: &Options, has_store: bool) -> Result<Plan, Complaint> {
+    let mut ledger = LazyLedger::new(&options.ledger);
+    let inputs = chained::find(options, &mut ledger).await?;
+    let mut plan = Plan::read(options, has_store, &inputs)?;
+    chained::resolve(&mut plan, &mut ledger).await?;
+    ledger.close().await;
+    plan.checked(options)
 }
 
 async fn submit(fleet: &Fleet, plan: Plan, options: &Options, deadline: &Deadline) -> Result<Exit, Complaint> {
@@ -160,6 +170,7 @@ fn conclude(outcome: Result<JobResult, JobError>, plan: &Plan, options: &Options
         Err(error @ JobError::Closed { job_id }) => {
             Err(Complaint::new(Exit::Broker, error.to_string()).hint(plan.keeping.advice(job_id)))
         }
+        Err(error @ JobError::Unavailable { .. }) => Err(Complaint::new(Exit::NotFound, error.to_string())),
         Err(error @ JobError::BadReply { .. }) => Err(Complaint::new(Exit::FleetFailed, error.to_string()).hint(
             "check that the worker and this command have the same version and use the same blob store (--blobs)",
         )),
@@ -187,6 +198,8 @@ fn interrupted_before() -> Complaint {
 fn refused(error: &SubmitError, plan: &Plan) -> Complaint {
     let told = |exit| Complaint::new(exit, chain(error));
     match error {
+        SubmitError::Input(problem) => chained::complaint(problem),
+        SubmitError::Ledger(problem) => kept::complaint(problem),
         SubmitError::Invalid(problem) => plan::invalid(problem, plan.job.program()),
         SubmitError::TooLarge { problem, .. } => plan::too_large(problem, plan.has_store),
         SubmitError::Blob { source, .. } => {

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use clap::Args;
 use gpufleet::schema::{AttemptState, Failure, FailureCode, JobId, JobState, Verdict};
-use gpufleet_ledger::{JobRow, Ledger, PrefixMatch};
+use gpufleet_ledger::{JobRow, Ledger};
 use tokio::time::{Instant, sleep};
 
 use super::{
     complaint::Complaint,
     connection,
     exit::{self, Exit},
-    json,
+    json, lookup,
     options::{Format, LedgerOptions},
-    output, show, spec,
+    output, spec,
     waiting::{self, Spinner},
 };
 
@@ -75,17 +75,14 @@ async fn wait(ledger: &Ledger, options: &Options) -> Result<Vec<JobRow>, Complai
         ids.push(find(ledger, id, since).await?);
     }
     loop {
-        let mut ended = Vec::with_capacity(ids.len());
-        for id in &ids {
-            let job = ledger.job(*id).await.map_err(|error| connection::ledger_complaint(&error))?;
-            ended.extend(job.map(|detail| detail.job).filter(|job| job.state.is_final()));
-        }
-        if ended.len() == ids.len() {
-            return Ok(ended);
-        }
-        if options.any && !ended.is_empty() {
+        let states = ledger.job_states(&ids).await.map_err(|error| connection::ledger_complaint(&error))?;
+        let mut ended: Vec<JobId> =
+            ids.iter().copied().filter(|id| states.get(id).is_some_and(|state| state.is_final())).collect();
+        if options.any {
             ended.truncate(1);
-            return Ok(ended);
+        }
+        if ended.len() == ids.len() || (options.any && !ended.is_empty()) {
+            return rows(ledger, &ended).await;
         }
         if let Some(timeout) = options.timeout.filter(|timeout| since.elapsed() >= *timeout) {
             return Err(late(ids.len() - ended.len(), timeout));
@@ -94,14 +91,22 @@ async fn wait(ledger: &Ledger, options: &Options) -> Result<Vec<JobRow>, Complai
     }
 }
 
+async fn rows(ledger: &Ledger, ids: &[JobId]) -> Result<Vec<JobRow>, Complaint> {
+    let mut rows = Vec::with_capacity(ids.len());
+    for id in ids {
+        let job = ledger.job(*id).await.map_err(|error| connection::ledger_complaint(&error))?;
+        rows.extend(job.map(|detail| detail.job));
+    }
+    Ok(rows)
+}
+
 /// The job whose id begins with this text, once it is recorded.
 async fn find(ledger: &Ledger, id: &str, since: Instant) -> Result<JobId, Complaint> {
     loop {
-        match ledger.job_by_prefix(id).await.map_err(|error| connection::ledger_complaint(&error))? {
-            PrefixMatch::One(detail) => return Ok(detail.job.job_id),
-            PrefixMatch::Many(jobs) => return Err(show::ambiguous(id, &jobs)),
-            PrefixMatch::None if since.elapsed() >= APPEARS_WITHIN => return Err(show::missing(id)),
-            PrefixMatch::None => sleep(POLL).await,
+        match lookup::if_recorded(ledger, id).await? {
+            Some(detail) => return Ok(detail.job.job_id),
+            None if since.elapsed() >= APPEARS_WITHIN => return Err(lookup::missing(id)),
+            None => sleep(POLL).await,
         }
     }
 }

@@ -1,4 +1,8 @@
-use std::{fs, path::Path, time::SystemTime};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
 use clap::Parser;
 use gpufleet::Array;
@@ -94,8 +98,48 @@ async fn a_folder_that_is_not_a_store_is_bad_input() {
     }
 }
 
-#[test]
-fn deleted_and_kept_blobs_are_counted() {
-    let pruned = Pruned { removed: 1, removed_bytes: 1 << 20, left: 0, left_bytes: 0 };
-    assert_eq!(describe(&pruned), "1 blob (1.00 MiB) deleted, 0 blobs (0 B) left\n");
+#[tokio::test]
+async fn a_blob_is_copied_to_a_new_file() {
+    let folder = folder();
+    run_line(folder.path(), "put --blobs @/blobs @/x.npy").await.unwrap();
+    let digest = blobs(folder.path()).remove(0).replace('-', ":");
+    for (out, same_as) in [("y.npy:f32[2]", "x.npy"), ("y.bin", "raw"), ("z.bin:u8[8]", "raw")] {
+        run_line(folder.path(), &format!("get --blobs @/blobs {digest} --out @/{out}")).await.unwrap();
+        let written = fs::read(folder.path().join(out.split(':').next().unwrap())).unwrap();
+        match same_as {
+            "raw" => assert_eq!(written, [1.0_f32.to_le_bytes(), 2.0_f32.to_le_bytes()].concat()),
+            file => assert_eq!(written, fs::read(folder.path().join(file)).unwrap()),
+        }
+    }
+    for (line, exit, why) in [
+        (format!("get --blobs @/blobs {digest} --out @/y.bin"), Exit::BadInput, "y.bin: it exists already"),
+        (format!("get --blobs @/blobs {digest} --out @/n.npy"), Exit::BadInput, "needs a dtype and a shape"),
+        (format!("get --blobs @/blobs {digest} --out @/n.npy:f32[3]"), Exit::BadInput, "8 bytes, expected 12"),
+        (format!("get --blobs @/blobs {} --out @/n.bin", BlobDigest::of(b"none")), Exit::NotFound, "no blob sha256:"),
+    ] {
+        let complaint = run_line(folder.path(), &line).await.unwrap_err();
+        assert_eq!(complaint.exit, exit, "{complaint:?}");
+        assert!(complaint.message.contains(why), "{complaint:?}");
+    }
+    let parts = fs::read_dir(folder.path())
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".part"));
+    assert_eq!(parts.count(), 0, "failed copies leave no file");
+}
+
+#[tokio::test]
+async fn without_a_ledger_blobs_are_deleted_only_on_request() {
+    let folder = folder();
+    run_line(folder.path(), "put --blobs @/blobs @/x.npy").await.unwrap();
+    let digest = blobs(folder.path()).remove(0).replace('-', ":");
+    for line in ["prune --blobs @/blobs".to_owned(), format!("rm --blobs @/blobs {digest}")] {
+        let complaint = run_line(folder.path(), &line).await.unwrap_err();
+        assert_eq!(complaint.exit, Exit::Usage);
+        assert!(complaint.message.contains("without a ledger, the command can't know"), "{complaint:?}");
+        assert_eq!(blobs(folder.path()).len(), 1);
+    }
+    run_line(folder.path(), &format!("rm --force --blobs @/blobs {digest}")).await.unwrap();
+    assert!(blobs(folder.path()).is_empty());
+    let again = run_line(folder.path(), &format!("rm --force --blobs @/blobs {digest}")).await.unwrap_err();
+    assert_eq!(again.exit, Exit::NotFound);
 }

@@ -54,21 +54,26 @@ pub fn decode(bytes: &[u8]) -> Result<Array, String> {
 }
 
 pub fn encode(array: &Array) -> Result<Vec<u8>, String> {
-    let dtype = array.dtype();
+    let mut file = header(array.dtype(), array.shape())?;
+    file.extend_from_slice(array.bytes());
+    Ok(file)
+}
+
+/// What a file has before the elements.
+pub fn header(dtype: Dtype, shape: &[u64]) -> Result<Vec<u8>, String> {
     let descriptor = descriptor(dtype)
         .ok_or_else(|| format!("NumPy has no dtype {dtype}; use the extension .bin to write the raw bytes"))?;
-    let extents: String = array.shape().iter().map(|extent| format!("{extent},")).collect();
+    let extents: String = shape.iter().map(|extent| format!("{extent},")).collect();
     let mut header = format!("{{'descr': '{descriptor}', 'fortran_order': False, 'shape': ({extents}), }}");
     let unpadded = MAGIC.len() + 4 + header.len() + 1;
     header.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(ALIGNMENT) - unpadded));
     header.push('\n');
     let length = u16::try_from(header.len()).expect("eight extents of twenty digits are far below 64 KiB");
-    let mut file = Vec::with_capacity(unpadded + ALIGNMENT + array.bytes().len());
+    let mut file = Vec::with_capacity(unpadded + ALIGNMENT);
     file.extend_from_slice(MAGIC);
     file.extend([1, 0]);
     file.extend(length.to_le_bytes());
     file.extend_from_slice(header.as_bytes());
-    file.extend_from_slice(array.bytes());
     Ok(file)
 }
 

@@ -1,51 +1,56 @@
-//! Inputs that are kept outputs of other jobs: `--in x=job:ID/y`.
-//!
-//! A blob is named by its digest, so its bytes do not pass through the client. The ledger's own bytes travel in the task.
+//! Inputs that are kept outputs of other jobs: `--in x=job:ID/y`, and `"data": {"output": {"job": ID, "name": "y"}}` in a
+//! task file.
 
 use std::{collections::BTreeMap, path::Path};
 
-use gpufleet::{Array, Job, StoredArray};
-use gpufleet_ledger::{Ledger, OutputRow, PrefixMatch};
+use gpufleet::{InputError, schema::Buffer};
+use gpufleet_ledger::Ledger;
 
-use super::Options;
-use crate::cli::{complaint::Complaint, connection, fetch, show};
+use super::{Options, plan::Plan};
+use crate::cli::{complaint::Complaint, connection, kept, lookup, options::LedgerOptions};
 
 const PREFIX: &str = "job:";
 
-/// The inputs that come from other jobs, by the name of their buffer.
-pub type ChainedInputs = BTreeMap<String, ChainedInput>;
+/// The buffers of the command line that come from other jobs, by their names.
+pub type ChainedInputs = BTreeMap<String, Buffer<'static>>;
 
-#[derive(Debug, Clone)]
-pub enum ChainedInput {
-    Stored(StoredArray),
-    Array(Array),
+/// A connection to the ledger, made when it is needed first.
+pub struct LazyLedger<'a> {
+    options: &'a LedgerOptions,
+    ledger: Option<Ledger>,
 }
 
-impl ChainedInput {
-    pub fn add_to(&self, job: Job, name: &str) -> Job {
-        match self {
-            Self::Stored(stored) => job.input_stored(name, stored),
-            Self::Array(array) => job.input_array(name, array.clone()),
+impl<'a> LazyLedger<'a> {
+    pub fn new(options: &'a LedgerOptions) -> Self {
+        Self { options, ledger: None }
+    }
+
+    async fn get(&mut self) -> Result<&Ledger, Complaint> {
+        let ledger = match self.ledger.take() {
+            Some(ledger) => ledger,
+            None => connection::ledger(self.options).await?,
+        };
+        Ok(self.ledger.insert(ledger))
+    }
+
+    pub async fn close(self) {
+        if let Some(ledger) = self.ledger {
+            ledger.close().await;
         }
     }
 }
 
-/// Looks the other jobs up. Without such inputs it does not need the ledger.
-pub async fn resolve(options: &Options) -> Result<ChainedInputs, Complaint> {
+/// Finds the outputs that the command line names, which have their own dtypes and shapes.
+pub async fn find(options: &Options, ledger: &mut LazyLedger<'_>) -> Result<ChainedInputs, Complaint> {
     let mut inputs = ChainedInputs::new();
-    let mut ledger = None;
     for file in options.input.iter().chain(&options.inout) {
         let Some((id, output)) = named(&file.path) else { continue };
         if file.form.is_some() {
             return Err(Complaint::usage(format!("{} has its own dtype and shape", file.path.display()))
                 .hint(format!("leave them out: {}={}", file.name, file.path.display())));
         }
-        let known = match ledger.take() {
-            Some(known) => known,
-            None => connection::ledger(&options.ledger).await?,
-        };
-        inputs.insert(file.name.clone(), read(&known, id, output).await?);
-        ledger = Some(known);
+        let buffer = buffer(ledger.get().await?, &file.name, id, output).await?;
+        inputs.insert(file.name.clone(), buffer);
     }
     Ok(inputs)
 }
@@ -55,25 +60,31 @@ fn named(path: &Path) -> Option<(&str, &str)> {
     path.to_str()?.strip_prefix(PREFIX)?.split_once('/')
 }
 
-async fn read(ledger: &Ledger, id: &str, name: &str) -> Result<ChainedInput, Complaint> {
-    let detail = match ledger.job_by_prefix(id).await.map_err(|error| connection::ledger_complaint(&error))? {
-        PrefixMatch::One(detail) => detail,
-        PrefixMatch::None => return Err(show::missing(id)),
-        PrefixMatch::Many(jobs) => return Err(show::ambiguous(id, &jobs)),
-    };
-    let output = fetch::kept_output(&detail, name)?;
-    let OutputRow { dtype, shape, digest, .. } = output;
-    let damaged = |problem: String| fetch::damaged(output, detail.job.job_id, &problem);
-    match digest {
-        Some(digest) => {
-            let stored = StoredArray::new(*digest, *dtype, shape.clone());
-            stored.map(ChainedInput::Stored).map_err(|problem| damaged(problem.to_string()))
-        }
-        None => {
-            let bytes = fetch::inline(ledger, detail.job.job_id, output).await?;
-            let array = Array::new(*dtype, shape.clone(), bytes);
-            array.map(ChainedInput::Array).map_err(|problem| damaged(problem.to_string()))
-        }
+async fn buffer(ledger: &Ledger, name: &str, id: &str, output: &str) -> Result<Buffer<'static>, Complaint> {
+    let detail = lookup::in_ledger(ledger, id).await?;
+    let result = kept::result(*detail, ledger, None)?;
+    let found = result.output(output).map_err(|error| kept::complaint(&error))?;
+    Ok(Buffer::output_of(name, found.dtype(), found.shape(), result.job_id, output))
+}
+
+/// Replaces the outputs of other jobs by what the ledger says of them. Without any, the ledger is not needed.
+pub async fn resolve(plan: &mut Plan, ledger: &mut LazyLedger<'_>) -> Result<(), Complaint> {
+    if plan.job.is_chained() {
+        let resolved = plan.job.clone().chained(ledger.get().await?).await;
+        plan.job = resolved.map_err(|error| complaint(&error))?;
+    }
+    Ok(())
+}
+
+/// The complaint about an output of another job that can't be an input.
+pub fn complaint(error: &InputError) -> Complaint {
+    match error {
+        InputError::Result { source, .. } => Complaint { message: error.to_string(), ..kept::complaint(source) },
+        InputError::OtherPool { job_id, .. } => Complaint::bad_input(error.to_string()).hint(format!(
+            "submit this job to the pool of the other one, which `gpufleet show {job_id}` shows: --pool NAME"
+        )),
+        InputError::OtherForm { .. } => Complaint::bad_input(error.to_string())
+            .hint("correct the dtype and the shape of the buffer in the task file"),
     }
 }
 

@@ -45,8 +45,8 @@ pub struct SourceText {
 }
 
 impl Plan {
-    /// `chained` has the inputs that come from other jobs.
-    pub fn of(options: &Options, has_store: bool, chained: &ChainedInputs) -> Result<Self, Complaint> {
+    /// Reads a job. `chained` has the inputs that come from other jobs.
+    pub fn read(options: &Options, has_store: bool, chained: &ChainedInputs) -> Result<Self, Complaint> {
         given_once(options)?;
         let inputs = Purpose::input(has_store);
         let mut plan = match &options.file {
@@ -65,10 +65,15 @@ impl Plan {
             }
         }
         plan.return_what_is_saved();
-        let task = plan.check(options)?;
-        plan.keeping = Keeping::of(options, &task, has_store);
-        plan.job = plan.job.keep(plan.keeping.time());
         Ok(plan)
+    }
+
+    /// Checks the job, and decides what becomes of its outputs.
+    pub fn checked(mut self, options: &Options) -> Result<Self, Complaint> {
+        let task = self.check(options)?;
+        self.keeping = Keeping::of(options, &task, self.has_store);
+        self.job = self.job.keep(self.keeping.time());
+        Ok(self)
     }
 
     /// Requests every output that is saved to a file, even if a task file does not list it as an output.
@@ -237,7 +242,7 @@ fn launch(job: Job, options: &Options) -> Result<Job, Complaint> {
 fn buffers(mut job: Job, options: &Options, inputs: Purpose, chained: &ChainedInputs) -> Result<Job, Complaint> {
     for FileSpec { name, path, form } in options.input.iter().chain(&options.inout) {
         job = match chained.get(name) {
-            Some(input) => input.add_to(job, name),
+            Some(input) => job.buffer(input.clone()),
             None => job.input_array(name, files::read(path, form.as_ref(), inputs)?),
         };
     }

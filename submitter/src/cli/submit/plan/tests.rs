@@ -20,6 +20,10 @@ struct Line {
     options: Options,
 }
 
+fn planned(options: &Options, has_store: bool) -> Result<Plan, Complaint> {
+    Plan::read(options, has_store, &ChainedInputs::new())?.checked(options)
+}
+
 impl Scene {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -41,17 +45,16 @@ impl Scene {
     }
 
     fn plan(&self, line: &str) -> Plan {
-        Plan::of(&self.options(line).unwrap(), false, &ChainedInputs::new())
-            .unwrap_or_else(|complaint| panic!("{}", complaint.render(false)))
+        planned(&self.options(line).unwrap(), false).unwrap_or_else(|complaint| panic!("{}", complaint.render(false)))
     }
 
     fn with_store(&self, line: &str) -> Result<Plan, Complaint> {
-        Plan::of(&self.options(line).unwrap(), true, &ChainedInputs::new())
+        planned(&self.options(line).unwrap(), true)
     }
 
     /// What a person reads, with the folder's name taken out.
     fn complaint(&self, line: &str) -> String {
-        let complaint = Plan::of(&self.options(line).unwrap(), false, &ChainedInputs::new()).unwrap_err();
+        let complaint = planned(&self.options(line).unwrap(), false).unwrap_err();
         assert!(matches!(complaint.exit, Exit::BadInput | Exit::Usage), "{complaint:?}");
         complaint.render(false).replace(self.folder.path().to_str().unwrap(), "@")
     }

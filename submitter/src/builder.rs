@@ -1,0 +1,185 @@
+//! The options of a connection to a fleet.
+
+use std::{sync::Arc, time::Duration};
+
+use gpufleet_schema::ClientName;
+use gpufleet_transport::{
+    BlobLocation, BlobStore, Broker, BrokerUrl, EventSink, InvalidBlobLocation, Options, ReplyQueue,
+};
+use tokio::sync::OnceCell;
+
+#[cfg(feature = "ledger")]
+use crate::recorded::ClientLedger;
+use crate::{ConnectError, Fleet, connection::Connection, gathering::Gatherings, inbox::Inbox, unreported::Reporter};
+
+/// The options of a connection to a fleet.
+#[derive(Debug, Clone)]
+pub struct FleetBuilder {
+    client: Option<String>,
+    replies_kept: Duration,
+    wait_deadline: Duration,
+    connect_deadline: Duration,
+    confirm_deadline: Duration,
+    user_id: bool,
+    blobs: Option<Result<BlobLocation, InvalidBlobLocation>>,
+    #[cfg(feature = "ledger")]
+    ledger: Option<String>,
+}
+
+impl Default for FleetBuilder {
+    fn default() -> Self {
+        Self {
+            client: None,
+            replies_kept: Self::REPLIES_KEPT_DEFAULT,
+            wait_deadline: Self::WAIT_DEADLINE_DEFAULT,
+            connect_deadline: Options::CONNECT_DEADLINE_DEFAULT,
+            confirm_deadline: Options::CONFIRM_DEADLINE_DEFAULT,
+            user_id: true,
+            blobs: None,
+            #[cfg(feature = "ledger")]
+            ledger: None,
+        }
+    }
+}
+
+impl FleetBuilder {
+    /// Fifteen minutes: a job's default time limit of ten minutes, and five minutes in the queue.
+    pub const WAIT_DEADLINE_DEFAULT: Duration = Duration::from_secs(15 * 60);
+    /// A week: a program that runs each night finds the replies of several nights.
+    pub const REPLIES_KEPT_DEFAULT: Duration = Duration::from_secs(7 * 24 * 3600);
+    /// Thirty days. RabbitMQ takes at most 49.
+    pub const REPLIES_KEPT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+    /// One year: longer than any useful wait, and short enough that adding it to a clock's time does not overflow.
+    pub const CONFIRM_DEADLINE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+    /// Gives the client a name of its own, under which a later connection gets the replies that this one does not take:
+    /// [`Fleet::attach`].
+    ///
+    /// The broker keeps a reply until the program takes the result, and for [`FleetBuilder::keep_replies`] at the most.
+    /// With a blob store, jobs keep their outputs as long ([`Job::keep`](crate::Job::keep)), because replies name blobs. Each job and
+    /// each reply has a message of its own, so very short jobs run slower than without a name.
+    ///
+    /// One connection at a time can use the name; for a second one, connecting fails. Some users may only use names of
+    /// their own (`gpufleet permissions`): the user's name, a dash, and a word without dashes.
+    #[must_use]
+    pub fn client(mut self, name: impl Into<String>) -> Self {
+        self.client = Some(name.into());
+        self
+    }
+
+    /// For how long the broker keeps the replies of a client with a name of its own: at most
+    /// [`FleetBuilder::REPLIES_KEPT_MAX`]. The default is [`FleetBuilder::REPLIES_KEPT_DEFAULT`]. Every connection with
+    /// the name must set the same time, because it belongs to the queue.
+    #[must_use]
+    pub fn keep_replies(mut self, time: Duration) -> Self {
+        self.replies_kept = time.clamp(Duration::from_millis(1), Self::REPLIES_KEPT_MAX);
+        self
+    }
+
+    /// How long `handle.await` waits for a reply. The default is [`FleetBuilder::WAIT_DEADLINE_DEFAULT`].
+    #[must_use]
+    pub fn wait_deadline(mut self, deadline: Duration) -> Self {
+        self.wait_deadline = deadline;
+        self
+    }
+
+    /// How long connecting may take.
+    #[must_use]
+    pub fn connect_deadline(mut self, deadline: Duration) -> Self {
+        self.connect_deadline = deadline;
+        self
+    }
+
+    /// How long a message waits for the broker's confirm, including outages: at most
+    /// [`FleetBuilder::CONFIRM_DEADLINE_MAX`]. A job that gathers with others first waits for the message before its
+    /// own.
+    #[must_use]
+    pub fn confirm_deadline(mut self, deadline: Duration) -> Self {
+        self.confirm_deadline = deadline.min(Self::CONFIRM_DEADLINE_MAX);
+        self
+    }
+
+    /// Whether messages carry the URL's user in `user-id`; by default they do. The broker checks the name and the
+    /// ledger records it. Turn it off if the broker knows the user by another name than the URL does, as with OAuth 2
+    /// tokens: such a broker refuses the messages.
+    #[must_use]
+    pub fn user_id(mut self, carried: bool) -> Self {
+        self.user_id = carried;
+        self
+    }
+
+    /// The blob store, which the client shares with the workers: a folder, or a bucket as in
+    /// `s3://bucket/prefix?endpoint=https://minio.example:9000`. Inputs and outputs of 1 MiB or more then go through the
+    /// store, and messages carry only their digests. Without a store, a job with its inputs must fit into one message of
+    /// 16 MiB, and so must its outputs. An unusable location is an error of [`FleetBuilder::connect`].
+    #[must_use]
+    pub fn blobs<L>(mut self, location: L) -> Self
+    where
+        L: TryInto<BlobLocation>,
+        InvalidBlobLocation: From<L::Error>,
+    {
+        self.blobs = Some(location.try_into().map_err(InvalidBlobLocation::from));
+        self
+    }
+
+    /// The URL of the ledger's database, such as `postgres://user:password@host:5432/gpufleet`. [`Fleet::result`] and
+    /// [`Fleet::attach`] read finished jobs there, and jobs can take kept outputs of other jobs
+    /// ([`Job::input_from`](crate::Job::input_from)). The client connects to it with the first of these; submitting needs
+    /// the broker alone.
+    #[cfg(feature = "ledger")]
+    #[must_use]
+    pub fn ledger(mut self, url: impl Into<String>) -> Self {
+        self.ledger = Some(url.into());
+        self
+    }
+
+    /// Connects to the broker at an AMQP URL. Workers declare all queues but the reply queue. A client with a name of its
+    /// own declares it here, any other client with its first job. Cancelling the future gives up.
+    pub async fn connect(self, url: &str) -> Result<Fleet, ConnectError> {
+        let url: BrokerUrl = url.parse()?;
+        let replies_kept = self.client.is_some().then_some(self.replies_kept);
+        let client: ClientName = match self.client {
+            Some(name) => name.parse()?,
+            None => ClientName::fresh(url.user()),
+        };
+        let blobs = match self.blobs {
+            Some(location) => Some(Box::pin(BlobStore::open(location?)).await?),
+            None => None,
+        };
+        #[cfg(feature = "ledger")]
+        let ledger = self.ledger.map(|url| url.parse()).transpose()?.map(ClientLedger::new);
+        let user_id = self.user_id.then(|| url.user().to_owned());
+        let options = Options {
+            connect_deadline: self.connect_deadline,
+            confirm_deadline: self.confirm_deadline,
+            reply_queue: replies_kept.map_or(ReplyQueue::Brief, ReplyQueue::Kept),
+            ..Options::new(url, format!("gpufleet {client}"))
+        };
+        let broker = Broker::connect(options).await?;
+        let events = EventSink::of_client(broker.clone(), user_id);
+        let inbox = Arc::new(if replies_kept.is_some() { Inbox::with_unread() } else { Inbox::default() });
+        let reporter = Reporter::new(inbox.unreported().clone(), events, self.confirm_deadline);
+        let connection = Connection {
+            broker,
+            client,
+            replies_kept,
+            inbox,
+            gatherings: Gatherings::default(),
+            reporter,
+            wait_deadline: self.wait_deadline,
+            user_id: self.user_id,
+            blobs,
+            #[cfg(feature = "ledger")]
+            ledger,
+            replies: OnceCell::new(),
+        };
+        let fleet = Fleet { connection: Arc::new(connection) };
+        if replies_kept.is_some()
+            && let Err(error) = Box::pin(fleet.connection.claim_name(self.connect_deadline)).await
+        {
+            Box::pin(fleet.close()).await;
+            return Err(error);
+        }
+        Ok(fleet)
+    }
+}

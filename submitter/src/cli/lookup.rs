@@ -1,0 +1,60 @@
+//! Finds a job in the ledger by the beginning of its id.
+
+use gpufleet::schema::JobId;
+use gpufleet_ledger::{JobDetail, Ledger, PrefixMatch};
+
+use super::{complaint::Complaint, connection, exit::Exit, options::LedgerOptions, waiting::Spinner};
+
+/// The job whose id begins with this text, for a command that asks the ledger nothing else.
+pub async fn job(id: &str, options: &LedgerOptions) -> Result<Box<JobDetail>, Complaint> {
+    let work = async {
+        let ledger = connection::ledger(options).await?;
+        let found = in_ledger(&ledger, id).await;
+        ledger.close().await;
+        found
+    };
+    Spinner::new("reading the job").around(work).await
+}
+
+/// The job whose id begins with this text.
+pub async fn in_ledger(ledger: &Ledger, id: &str) -> Result<Box<JobDetail>, Complaint> {
+    if_recorded(ledger, id).await?.ok_or_else(|| missing(id))
+}
+
+/// The same, or `None` if the ledger has no such job yet.
+pub async fn if_recorded(ledger: &Ledger, id: &str) -> Result<Option<Box<JobDetail>>, Complaint> {
+    match ledger.job_by_prefix(id).await.map_err(|error| connection::ledger_complaint(&error))? {
+        PrefixMatch::One(detail) => Ok(Some(detail)),
+        PrefixMatch::None => Ok(None),
+        PrefixMatch::Many(jobs) => Err(ambiguous(id, &jobs)),
+    }
+}
+
+pub fn missing(id: &str) -> Complaint {
+    let looks_right = !id.is_empty() && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    let complaint = Complaint::new(Exit::NotFound, format!("the ledger has no job {id:?}"));
+    if looks_right {
+        complaint.hint("a new job appears within a second; `gpufleet history` lists the latest jobs")
+    } else {
+        complaint.hint("an id looks like 01990f3e-5c1a-7b6e-9d8f-0a1b2c3d4e5f; `gpufleet history` lists the jobs")
+    }
+}
+
+/// The complaint about a text with which the ids of several jobs begin.
+pub fn ambiguous(id: &str, jobs: &[JobId]) -> Complaint {
+    let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+    Complaint::new(Exit::NotFound, format!("the id {id:?} is ambiguous; several jobs begin with it, such as"))
+        .detail(jobs.join("\n"))
+        .hint("give more characters of the id")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_for_an_impossible_id_shows_a_possible_one() {
+        assert!(missing("saxpy").hint.unwrap().contains("looks like"));
+        assert!(missing("0199").hint.unwrap().contains("within a second"));
+    }
+}
