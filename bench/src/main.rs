@@ -14,9 +14,11 @@ mod cores;
 mod cpu;
 mod fleet;
 mod inputs;
+mod keeping;
 mod machine;
 mod overhead;
 mod programs;
+mod pruning;
 mod python;
 mod report;
 mod round_trips;
@@ -48,6 +50,10 @@ enum Command {
     Inputs(inputs::Options),
     /// The same small job through gpufleet, Celery, Ray and Slurm: latency, throughput, a killed worker, history, memory
     Comparison(comparison::Options),
+    /// Tiny jobs that keep their outputs in the ledger, next to the same jobs that do not
+    Keeping(keeping::Options),
+    /// Unused blobs are deleted in a loop, next to producers: no job may fail for a missing blob
+    Pruning(pruning::Options),
     /// The far end of the bare loop, started by `round-trips` as a process of its own
     #[command(hide = true)]
     BareConsumer(bare::consumer::Options),
@@ -62,6 +68,8 @@ async fn main() -> ExitCode {
         Command::Sharing(options) => Box::pin(sharing::run(&options)).await,
         Command::Inputs(options) => Box::pin(inputs::run(&options)).await,
         Command::Comparison(options) => Box::pin(comparison::run(&options)).await,
+        Command::Keeping(options) => Box::pin(keeping::run(&options)).await,
+        Command::Pruning(options) => Box::pin(pruning::run(&options)).await,
         Command::BareConsumer(options) => bare::consumer::run(&options).await,
     };
     match outcome {

@@ -1,0 +1,124 @@
+//! `gpufleet-bench pruning`: deletes unused blobs in a loop, next to producers whose jobs take and keep blobs, and checks that no job fails for
+//! a missing blob. Real pruning leaves blobs alone for two days; here it is a few seconds, so that the ledger alone protects what is in use.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use anyhow::{Context as _, ensure};
+use futures::future::try_join_all;
+use gpufleet::{Array, Fleet, Job};
+use gpufleet_ledger::{Ledger, MarkError, PruneError, prune_blobs};
+use gpufleet_local::{Cuda, Lines, LocalFleet};
+use gpufleet_transport::BlobStore;
+use tokio::time::{Instant, sleep};
+
+use crate::{machine, programs};
+
+/// Floats of 1 MiB, the least that goes through the store.
+const FLOATS: usize = 1 << 18;
+/// Longer than an event takes to the ledger, and than a producer takes to read its outputs.
+const UNUSED_FOR: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(50);
+const KEPT: Duration = Duration::from_secs(10);
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// How long to run
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+    minutes: u64,
+    /// Producers
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    producers: u32,
+    /// The worker's device: emulated, auto, system, or a driver library's path
+    #[arg(long, default_value = "emulated")]
+    cuda: Cuda,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    jobs: AtomicU64,
+    rounds: AtomicU64,
+    removed: AtomicU64,
+}
+
+pub async fn run(options: &Options) -> anyhow::Result<()> {
+    machine::warn_unless_optimised();
+    programs::build()?;
+    let folder = tempfile::tempdir().context("make a folder for blobs")?;
+    let path = folder.path().to_str().context("the folder's name is not UTF-8")?;
+    let builder = LocalFleet::builder().label("bench").workers(1).cuda(options.cuda.clone());
+    let fleet = builder.worker_env("GPUFLEET_BLOBS", path).start_with(&Lines).await?;
+    let counts = Counts::default();
+    let until = Instant::now() + Duration::from_secs(60 * options.minutes);
+    let worked = async {
+        let store = BlobStore::open(folder.path()).await?;
+        let ledger = Ledger::connect(fleet.endpoints().database_url.parse()?).await?;
+        let producers = (0..options.producers).map(|number| produce(&fleet, folder.path(), number, until, &counts));
+        tokio::try_join!(try_join_all(producers), prune(&ledger, &store, until, &counts))
+    };
+    let worked = Box::pin(worked).await;
+    let stopped = fleet.stop().await;
+    worked?;
+    stopped.context("stop the fleet")?;
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    println!(
+        "{} jobs succeeded next to {} prunings, which removed {} blobs; none failed",
+        count(&counts.jobs),
+        count(&counts.rounds),
+        count(&counts.removed)
+    );
+    ensure!(count(&counts.removed) > 0, "pruning removed nothing, so this has shown nothing");
+    Ok(())
+}
+
+/// Submits jobs in pairs: the second takes the kept output of the first.
+async fn produce(
+    fleet: &LocalFleet,
+    folder: &std::path::Path,
+    producer: u32,
+    until: Instant,
+    counts: &Counts,
+) -> anyhow::Result<()> {
+    let endpoints = fleet.endpoints();
+    let client = Fleet::builder().blobs(folder).ledger(&endpoints.database_url).connect(&endpoints.amqp_url).await?;
+    for number in 0_u32.. {
+        if Instant::now() >= until {
+            break;
+        }
+        // Some arrays come back later, when their blobs may be gone.
+        let value = (producer * 1000 + number % 100) as f32;
+        let job = || Job::catalog("saxpy").scalar("a", 1.0).input_array("y", Array::from_slice(&vec![1.0_f32; FLOATS]));
+        let first = client.submit(job().input("x", &vec![value; FLOATS]).keep(KEPT)).await?;
+        let id = first.id();
+        let y: Vec<f32> = first.await?.output("y")?;
+        ensure!(y.iter().all(|y| *y == value + 1.0), "wrong numbers");
+        while client.result(id).await.is_err() {
+            sleep(PAUSE).await;
+        }
+        let dtype = gpufleet::schema::Dtype::F32;
+        let next = job().input_from("x", dtype, [FLOATS as u64], id, "y");
+        let y: Vec<f32> = client.submit(next).await?.await?.output("y")?;
+        ensure!(y.iter().all(|y| *y == value + 2.0), "wrong numbers");
+        counts.jobs.fetch_add(2, Ordering::Relaxed);
+    }
+    client.close().await;
+    Ok(())
+}
+
+async fn prune(ledger: &Ledger, store: &BlobStore, until: Instant, counts: &Counts) -> anyhow::Result<()> {
+    while Instant::now() < until {
+        match prune_blobs(ledger, store, UNUSED_FOR).await {
+            Ok(pruned) => {
+                counts.rounds.fetch_add(1, Ordering::Relaxed);
+                counts.removed.fetch_add(pruned.removed, Ordering::Relaxed);
+            }
+            // The recorder notes its progress a moment after its start.
+            Err(PruneError::Mark(MarkError::NeverCaughtUp)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        sleep(PAUSE).await;
+    }
+    Ok(())
+}
