@@ -48,8 +48,7 @@ impl Task<'_> {
 
     /// The bytes of this task's inputs in the blob store, according to their shapes.
     pub fn blob_bytes(&self) -> u64 {
-        let blobs = self.buffers.iter().filter(|buffer| matches!(buffer.data, Data::Blob(_)));
-        blobs.filter_map(Buffer::bytes).fold(0, u64::saturating_add)
+        self.buffers.iter().filter_map(Buffer::blob).map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
     }
 
     /// The blobs that this task takes as inputs.

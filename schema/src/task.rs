@@ -300,6 +300,14 @@ impl Buffer<'_> {
         self.elements()?.checked_mul(self.dtype.size() as u64)
     }
 
+    /// The digest and the length of an input from the blob store.
+    pub fn blob(&self) -> Option<(BlobDigest, u64)> {
+        match self.data {
+            Data::Blob(digest) => Some((digest, self.bytes()?)),
+            Data::Zeros | Data::Fill(_) | Data::Inline(_) | Data::Output(_) => None,
+        }
+    }
+
     pub fn borrowed(&self) -> Buffer<'_> {
         Buffer {
             name: self.name.clone(),

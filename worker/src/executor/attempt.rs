@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gpufleet_schema::{BlobDigest, Buffer, Data, Failure, FailureCode, Inline, Program, Task, Verdict};
+use gpufleet_schema::{Buffer, Failure, FailureCode, Inline, Program, Task, Verdict};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -74,7 +74,7 @@ impl Executor {
         };
         // Always the inputs first, staging second and the stream last, so that jobs never wait for each other in a circle.
         let _claims = match ring {
-            Some(_) => shared.unless_over(job.cancel, shared.inputs.claim(digests(job.task))).await?,
+            Some(_) => shared.unless_over(job.cancel, shared.inputs.claim(job.task.blobs())).await?,
             None => Default::default(),
         };
         let bytes = layout.bytes + ring.map_or(0, Ring::bytes);
@@ -145,8 +145,10 @@ impl Executor {
         // While its inputs come, a cancelled job is released. Later it is killed with its executor.
         let kill = CancellationToken::new();
         let mut ended = pin!(shared.wait(id, ending, job.time_limit, &kill));
-        let (mut inputs_used, mut fetched) =
-            (InputUse { resident: digests(job.task).len() as u64, brought: 0 }, Duration::ZERO);
+        let (mut inputs_used, mut fetched) = (
+            InputUse { resident: job.task.buffers.iter().filter_map(Buffer::blob).count() as u64, brought: 0 },
+            Duration::ZERO,
+        );
         let Inputs { wants, lanes } = inputs;
         let wanted = tokio::select! {
             biased;
@@ -216,24 +218,14 @@ impl Drop for ReleaseOnDrop<'_> {
     }
 }
 
-/// The inputs of a task from the blob store.
-fn digests(task: &Task<'_>) -> Vec<BlobDigest> {
-    let digest = |buffer: &Buffer<'_>| match buffer.data {
-        Data::Blob(digest) => Some(digest),
-        Data::Zeros | Data::Fill(_) | Data::Inline(_) => None,
-    };
-    task.buffers.iter().filter_map(digest).collect()
-}
-
 /// The inputs in these buffers. The child must not ask for others, or for one twice.
 fn wanted_inputs(task: &Task<'_>, buffers: &[u32]) -> Result<Vec<WantedInput>, Stop> {
     let mut sorted = buffers.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
     let input = |index: &u32| {
-        let buffer = task.buffers.get(*index as usize)?;
-        let Data::Blob(digest) = buffer.data else { return None };
-        Some(WantedInput { buffer: *index, digest, bytes: buffer.bytes()? })
+        let (digest, bytes) = task.buffers.get(*index as usize)?.blob()?;
+        Some(WantedInput { buffer: *index, digest, bytes })
     };
     let wanted: Option<Vec<_>> = sorted.iter().map(input).collect();
     wanted

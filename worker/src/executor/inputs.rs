@@ -3,7 +3,7 @@
 //! Only one job at a time brings an input, and others that use it wait, so that the store is read once. The child decides what stays, and
 //! asks each job for the inputs that it does not have.
 
-use std::{fmt, num::NonZero};
+use std::{collections::BTreeSet, fmt, num::NonZero};
 
 use gpufleet_schema::BlobDigest;
 use lru::LruCache;
@@ -67,9 +67,7 @@ impl fmt::Debug for State {
 
 impl DeviceInputs {
     /// Waits until no other job brings an input of this job. All jobs claim in the order of the digests, so that none waits for each other.
-    pub(super) async fn claim(&self, mut wanted: Vec<BlobDigest>) -> Claims<'_> {
-        wanted.sort_unstable();
-        wanted.dedup();
+    pub(super) async fn claim(&self, wanted: BTreeSet<BlobDigest>) -> Claims<'_> {
         let mut bringing = Vec::new();
         for input in wanted {
             if self.claim_one(input).await.is_none() {
@@ -176,7 +174,7 @@ mod tests {
         BlobDigest::of(&[number])
     }
 
-    fn wanted(numbers: &[u8]) -> Vec<BlobDigest> {
+    fn wanted(numbers: &[u8]) -> BTreeSet<BlobDigest> {
         numbers.iter().map(|number| digest(*number)).collect()
     }
 

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use gpufleet_schema::{Data, Failure, Task};
+use gpufleet_schema::{Buffer, Failure, Task};
 
 use super::flight::Shared;
 use crate::ipc::{ToExecutor, message::Piece, slab::StagingMemory};
@@ -58,9 +58,7 @@ pub(super) enum CopyError {
 impl Ring {
     /// The ring for a task; none without inputs from the blob store.
     pub(super) fn of(task: &Task<'_>) -> Option<Self> {
-        let is_blob = |data: &Data<'_>| matches!(data, Data::Blob(_));
-        let blobs =
-            task.buffers.iter().filter(|buffer| is_blob(&buffer.data)).map(|buffer| buffer.bytes().unwrap_or(0));
+        let blobs = task.buffers.iter().filter_map(Buffer::blob).map(|(_, bytes)| bytes);
         let largest = blobs.clone().max()?;
         let piece_bytes = largest.clamp(1, PIECE_BYTES).next_multiple_of(ALIGNMENT);
         Some(Self { lanes: (blobs.count() as u64).min(LANES_MAX), piece_bytes })

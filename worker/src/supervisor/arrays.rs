@@ -2,8 +2,8 @@
 
 use futures::future::try_join_all;
 use gpufleet_schema::{
-    BlobDigest, Data, Encoding, Failure, FailureCode, Inline, KeptData, KeptOutput, KeptOutputs, LargeOutputs, Output,
-    OutputData, Size, Task, Verdict,
+    BlobDigest, Buffer, Encoding, Failure, FailureCode, Inline, KeptData, KeptOutput, KeptOutputs, LargeOutputs,
+    Output, OutputData, Size, Task, Verdict,
     bounds::{BLOB_BYTES_MIN, KEPT_INLINE_BYTES_MAX, MESSAGE_BYTES_MAX},
 };
 
@@ -82,10 +82,7 @@ impl Supervisor {
     /// hanging store delays no other job.
     pub(super) async fn check_blobs(&self, task: &Task<'_>, pool: PoolId) -> Result<(), Ending> {
         let store = self.blobs.as_ref().expect("a worker without a store has passed the job on");
-        let blobs = task.buffers.iter().filter_map(|buffer| match buffer.data {
-            Data::Blob(digest) => Some((digest, buffer.bytes()?)),
-            Data::Zeros | Data::Fill(_) | Data::Inline(_) => None,
-        });
+        let blobs = task.buffers.iter().filter_map(Buffer::blob);
         let unknown =
             blobs.filter(|(digest, bytes)| !self.devices.iter().any(|slot| slot.has_input(pool, *digest, *bytes)));
         let checks = unknown.map(|(digest, bytes)| Box::pin(store.check(digest, bytes)));

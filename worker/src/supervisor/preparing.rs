@@ -8,7 +8,7 @@ use std::{
 use futures::future::try_join_all;
 use gpufleet_kernels::{Problem, ResolveError};
 use gpufleet_schema::{
-    BlobDigest, Data, Failure, FailureCode, Program, Task, Verdict, bounds::PRINTF_OUTPUT_BYTES_MAX,
+    BlobDigest, Buffer, Failure, FailureCode, Program, Task, Verdict, bounds::PRINTF_OUTPUT_BYTES_MAX,
 };
 use self_cell::self_cell;
 use tokio::sync::OwnedSemaphorePermit;
@@ -189,7 +189,7 @@ impl Supervisor {
     fn device_bytes(&self, task: &Task<'_>, allowed: Allowed, footprints: &[Footprint]) -> u64 {
         let slots = || self.devices.iter().filter(|slot| allowed.has(slot.id));
         let taken = |bytes| slots().map(|slot| slot.taken(bytes)).max().unwrap_or(bytes);
-        let buffers = task.buffers.iter().filter_map(gpufleet_schema::Buffer::bytes).map(taken);
+        let buffers = task.buffers.iter().filter_map(Buffer::bytes).map(taken);
         let buffers = buffers.fold(0, u64::saturating_add);
         let module = footprints.iter().map(|footprint| footprint.bytes).max().unwrap_or(0);
         buffers.saturating_add(module)
@@ -197,11 +197,7 @@ impl Supervisor {
 }
 
 fn largest_input(task: &Task<'_>) -> Option<BlobDigest> {
-    let blobs = task.buffers.iter().filter_map(|buffer| match buffer.data {
-        Data::Blob(digest) => Some((buffer.bytes()?, digest)),
-        Data::Zeros | Data::Fill(_) | Data::Inline(_) => None,
-    });
-    blobs.max().map(|(_, digest)| digest)
+    task.buffers.iter().filter_map(Buffer::blob).max_by_key(|(_, bytes)| *bytes).map(|(digest, _)| digest)
 }
 
 /// The code for the executors of the devices that the job may use: one, or one for each target.
