@@ -10,6 +10,7 @@ use std::{
 };
 
 use crate::{
+    blobs::BlobEndpoint,
     error::LocalError,
     process::Process,
     progress::{Progress, Silent},
@@ -19,7 +20,9 @@ use crate::{
 mod roles;
 mod worker;
 
-pub(crate) use roles::{Executables, LEDGER, MIGRATE, WorkerOptions, ready_file, worker_name, worker_number};
+pub(crate) use roles::{
+    Executables, LEDGER, MIGRATE, WorkerOptions, forget, launch, ready_file, worker_name, worker_number,
+};
 pub use worker::Worker;
 
 /// The device that workers use.
@@ -219,7 +222,7 @@ impl LocalFleetBuilder {
             }
         };
         let (name, endpoints) = services.space(&self.label).await?;
-        let endpoints = Endpoints { blobs: self.blobs, ..endpoints };
+        let endpoints = Endpoints { blobs: self.blobs.map(BlobEndpoint::Folder), ..endpoints };
         let fleet = LocalFleet {
             services,
             owns_services,

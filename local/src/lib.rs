@@ -1,5 +1,5 @@
-//! A whole gpufleet on one machine: a private RabbitMQ and Postgres on free loopback ports, the ledger and workers, in
-//! one state directory. `gpufleet local`, the demo, the tests and the benchmarks run on it.
+//! A whole gpufleet on one machine: a private RabbitMQ and Postgres (and an S3 server) on free loopback ports, the ledger
+//! and workers, in one state directory. `gpufleet local`, the demo, the tests and the benchmarks run on it.
 //!
 //! The services come from the installed packages, but never touch the system's own instances: they have their own data,
 //! ports, passwords and Erlang port mapper. Everything works as root and as an ordinary user.
@@ -11,6 +11,7 @@
 //!
 //! This crate knows neither AMQP nor SQL: it starts programs, waits until they are ready, and stops them.
 
+pub mod blobs;
 pub mod broker;
 pub mod error;
 pub mod fleet;
@@ -21,11 +22,13 @@ pub mod postgres;
 pub mod process;
 pub mod programs;
 pub mod progress;
+mod s3;
 mod secret;
 pub mod services;
 pub mod setup;
 pub mod state;
 
+pub use blobs::{BlobEndpoint, BlobKind};
 pub use broker::RabbitMq;
 pub use error::LocalError;
 pub use fleet::{Cuda, LocalFleet, LocalFleetBuilder, QueueKind, Worker};

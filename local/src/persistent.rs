@@ -13,6 +13,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
+    blobs::BlobKind,
     error::{FileContext as _, LocalError},
     fleet::{
         Cuda, Executables, LEDGER, MIGRATE, QueueKind, Worker, WorkerOptions, ready_file, worker_name, worker_number,
@@ -20,21 +21,20 @@ use crate::{
     postgres::Postgres,
     process::{Identity, POLL, Process, Signal},
     progress::Progress,
-    secret,
+    s3, secret,
     services::{Endpoints, Services},
     state::StateDir,
 };
 
 mod differences;
+mod store;
 
 pub use differences::differences;
+use store::Store;
 
 /// The file with the fleet's addresses, which is written when the whole fleet is up. Only its owner can read it.
 pub const ENDPOINTS: &str = "endpoints.json";
 const LOCK: &str = "lock";
-/// The folder for arrays that are too large for messages. It stays when the fleet is stopped, because jobs may wait in
-/// the broker.
-const BLOBS: &str = "blobs";
 /// The name of the database, and the prefix of process names.
 const SPACE: &str = "gpufleet";
 /// A concurrent start takes ten seconds, and a stop with running jobs up to a minute and a half.
@@ -59,6 +59,8 @@ pub struct UpOptions {
     /// The device of new workers. By default a GPU if there is one, else the emulator.
     pub cuda: Option<Cuda>,
     pub queue_kind: Option<QueueKind>,
+    /// The kind of the blob store. By default a folder.
+    pub blobs: Option<BlobKind>,
 }
 
 /// The state of the fleet in a state directory.
@@ -99,7 +101,7 @@ pub struct ProcessStatus {
 impl UpOptions {
     /// Options with this state directory and no other choices.
     pub fn in_dir(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), workers: None, pools: Vec::new(), cuda: None, queue_kind: None }
+        Self { dir: dir.into(), workers: None, pools: Vec::new(), cuda: None, queue_kind: None, blobs: None }
     }
 }
 
@@ -110,7 +112,7 @@ pub async fn up(options: &UpOptions, progress: &dyn Progress) -> Result<Status, 
     up_from(None, options, progress).await
 }
 
-/// Like [`up`], with `gpufleet-worker` and `gpufleet-ledger` from a directory. By default, [`crate::programs::ours`]
+/// Like [`up`], with gpufleet's programs from a directory. By default, [`crate::programs::ours`]
 /// finds them.
 pub async fn up_from(
     bin_dir: Option<&Path>,
@@ -120,11 +122,12 @@ pub async fn up_from(
     let programs = Executables::find(bin_dir)?;
     let state = StateDir::persistent(&options.dir)?;
     let _lock = lock(&state).await?;
+    let store = Store::choose(&state, bin_dir, options.blobs)?;
     let services = progress.step_async("start RabbitMQ and Postgres", Services::start(Arc::clone(&state))).await?;
     let endpoints = Endpoints {
         amqp_url: services.broker().url(),
         database_url: services.postgres().url(SPACE),
-        blobs: blobs(&state)?,
+        blobs: store.start(&state, progress).await?,
     };
     let ledger = format!("{SPACE}-{LEDGER}");
     if !is_ready(&state, &ledger) {
@@ -179,7 +182,7 @@ pub async fn down(dir: &Path, progress: &dyn Progress) -> Result<Vec<String>, Lo
     let _lock = lock(&state).await?;
     let mut forced = Vec::new();
     // Workers requeue and answer their jobs, then the recorder writes their events, then the services can stop.
-    for role in [Role::Worker, Role::Ledger, Role::Service, Role::PortMapper] {
+    for role in [Role::Worker, Role::Ledger, Role::Store, Role::Service, Role::PortMapper] {
         let names: Vec<String> = state.recorded()?.into_iter().filter(|name| Role::of(name) == role).collect();
         if !names.is_empty() {
             forced.extend(progress.step_async(role.stopping(), stop_all(&state, names, role)).await?);
@@ -230,6 +233,7 @@ pub fn running(dir: &Path) -> Option<Endpoints> {
 enum Role {
     Worker,
     Ledger,
+    Store,
     Service,
     PortMapper,
 }
@@ -238,6 +242,7 @@ impl Role {
     fn of(name: &str) -> Self {
         match name {
             "broker" | "postgres" => Self::Service,
+            s3::NAME => Self::Store,
             "epmd" => Self::PortMapper,
             name if name.ends_with(LEDGER) || name.starts_with(MIGRATE) => Self::Ledger,
             _ => Self::Worker,
@@ -248,6 +253,7 @@ impl Role {
         match self {
             Self::Worker => "stop the workers",
             Self::Ledger => "stop the ledger",
+            Self::Store => "stop the S3 server",
             Self::Service => "stop RabbitMQ and Postgres",
             Self::PortMapper => "stop the port mapper",
         }
@@ -262,19 +268,6 @@ impl Role {
 fn workers_recorded(state: &StateDir) -> Result<u32, LocalError> {
     let numbers = state.recorded()?.into_iter().filter_map(|name| worker_number(SPACE, &name));
     Ok(numbers.max().unwrap_or(0))
-}
-
-/// The fleet's blob store; none if running workers were started without one, because they could not read its blobs.
-fn blobs(state: &Arc<StateDir>) -> Result<Option<PathBuf>, LocalError> {
-    if read_endpoints(state.path()).is_some_and(|endpoints| endpoints.blobs.is_none()) && workers_run(state)? {
-        return Ok(None);
-    }
-    state.private_dir(BLOBS).map(Some)
-}
-
-fn workers_run(state: &Arc<StateDir>) -> Result<bool, LocalError> {
-    let names = state.recorded()?;
-    Ok(names.iter().any(|name| Role::of(name) == Role::Worker && Process::attach(state, name).is_some()))
 }
 
 /// Whether the worker or recorder of this name runs and is ready. A draining worker has already removed its ready file.

@@ -1,14 +1,16 @@
 //! Ports on the loopback interface: free ports for a new service, and the old port of a restarted service.
 
 use std::{
+    fs,
     hash::{BuildHasher as _, Hasher as _, RandomState},
+    io,
     net::{Ipv4Addr, TcpListener},
     path::Path,
     time::{Duration, Instant},
 };
 
 use crate::{
-    error::LocalError,
+    error::{FileContext as _, LocalError},
     process::{self, POLL, Signal},
     state::StateDir,
 };
@@ -32,6 +34,16 @@ pub(crate) fn free() -> Result<u16, LocalError> {
         }
     }
     Err(LocalError::NoPort { tries: TRIES })
+}
+
+/// The port of the earlier run, if there was one. An unreadable file is an error, because clients that know the old
+/// port would not find the server at a new one.
+pub(crate) fn recorded(record: &Path) -> Result<Option<u16>, LocalError> {
+    match fs::read_to_string(record) {
+        Ok(text) => text.parse().map(Some).map_err(io::Error::other).at("read", record),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).at("read", record),
+    }
 }
 
 pub(crate) fn is_free(port: u16) -> bool {

@@ -3,7 +3,7 @@
 //! Postgres refuses to run as root. If root starts the fleet, `setpriv` runs Postgres as the package's user `postgres`.
 
 use std::{
-    fmt, fs, io,
+    fmt, fs,
     os::unix::fs::{MetadataExt as _, chown},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -63,7 +63,7 @@ impl Postgres {
         let secrets = state.private_dir("secrets")?;
         let password = secret::kept_in(&secrets.join(NAME))?;
         let record = secrets.join("postgres-port");
-        let recorded = recorded_port(&record)?;
+        let recorded = ports::recorded(&record)?;
         let port = recorded.map_or_else(ports::free, Ok)?;
         let process = Mutex::new(Process::attach(state, NAME));
         let postgres = Self { state: Arc::clone(state), directory, user, password, port: Mutex::new(port), process };
@@ -344,16 +344,6 @@ impl fmt::Debug for Postgres {
             .field("port", &self.port())
             .field("pid", &self.pid())
             .finish()
-    }
-}
-
-/// The port of the earlier run, if there was one. An unreadable file is an error, because clients that know the old
-/// port would not find the server at a new one.
-fn recorded_port(record: &Path) -> Result<Option<u16>, LocalError> {
-    match fs::read_to_string(record) {
-        Ok(text) => text.parse().map(Some).map_err(io::Error::other).at("read", record),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).at("read", record),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{broker::RabbitMq, error::LocalError, postgres::Postgres, state::StateDir};
+use crate::{blobs::BlobEndpoint, broker::RabbitMq, error::LocalError, postgres::Postgres, state::StateDir};
 
 /// A running broker and a running database.
 #[derive(Debug)]
@@ -22,14 +22,14 @@ pub struct Services {
     spaces: AtomicU32,
 }
 
-/// The addresses of a fleet. `Debug` hides the passwords in the URLs.
+/// The addresses of a fleet. `Debug` hides the passwords in the URLs, and the key of the blob store.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoints {
     pub amqp_url: String,
     pub database_url: String,
-    /// The folder of the blob store, if the workers have one.
+    /// The blob store, if the workers have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blobs: Option<PathBuf>,
+    pub blobs: Option<BlobEndpoint>,
 }
 
 impl Services {
@@ -122,7 +122,7 @@ mod tests {
         let endpoints: Endpoints = serde_json::from_str(text).unwrap();
         assert_eq!(endpoints.blobs, None);
         assert_eq!(serde_json::to_string(&endpoints).unwrap(), text);
-        let with_store = Endpoints { blobs: Some("/state/blobs".into()), ..endpoints };
+        let with_store = Endpoints { blobs: Some(BlobEndpoint::Folder("/state/blobs".into())), ..endpoints };
         let text = serde_json::to_string(&with_store).unwrap();
         assert_eq!(serde_json::from_str::<Endpoints>(&text).unwrap(), with_store);
     }

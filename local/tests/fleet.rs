@@ -9,8 +9,8 @@ use std::{
 };
 
 use gpufleet_local::{
-    Cuda, FleetState, LocalError, LocalFleet, Process, Services, Signal, Silent, UpOptions, differences, down,
-    persistent::up_from, process::marked, running, state::MARKER, status,
+    BlobEndpoint, Cuda, FleetState, LocalError, LocalFleet, Process, Services, Signal, Silent, UpOptions, differences,
+    down, persistent::up_from, process::marked, running, state::MARKER, status,
 };
 
 use self::poll::poll_until;
@@ -105,7 +105,7 @@ async fn fleets_share_services_and_stop_apart() {
     let words = fs::read_to_string(two.worker(0).process().log()).unwrap();
     assert!(words.contains("--cuda emulated --pool a --pool b"), "{words}");
     assert_eq!(blobs_of(&two.worker(0).process()), scratch.path().to_str().unwrap());
-    assert_eq!(two.endpoints().blobs.as_deref(), Some(scratch.path()));
+    assert_eq!(two.endpoints().blobs, Some(BlobEndpoint::Folder(scratch.path().to_owned())));
     assert_eq!((blobs_of(&one.worker(0).process()).as_str(), &one.endpoints().blobs), ("", &None));
 
     // The guard kills the child whose parent was killed.
@@ -150,7 +150,7 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
     assert_eq!(first.processes.len(), 6, "broker, epmd, Postgres, ledger, two workers");
     assert_eq!(running(&dir), first.endpoints);
     let blobs = dir.join("blobs");
-    assert_eq!(first.endpoints.as_ref().unwrap().blobs, Some(blobs.clone()));
+    assert_eq!(first.endpoints.as_ref().unwrap().blobs, Some(BlobEndpoint::Folder(blobs.clone())));
     assert_eq!(fs::metadata(&blobs).unwrap().permissions().mode() & 0o777, 0o700);
     let log = fs::read_to_string(dir.join("log/gpufleet-w1.log")).unwrap();
     assert!(log.contains(&format!("blobs: {}", blobs.display())), "{log}");

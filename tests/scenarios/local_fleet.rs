@@ -104,11 +104,15 @@ struct LocalFleet {
 
 impl LocalFleet {
     async fn up() -> Self {
+        Self::up_with(&["--workers", "2"]).await
+    }
+
+    async fn up_with(options: &[&str]) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711)).unwrap();
         let dir = fs::canonicalize(scratch.path()).unwrap().join("fleet");
         let fleet = Self { _kill_on_drop: KillOnDrop(dir.clone()), scratch, dir };
-        fleet.command(&[&UP[..], &["--workers", "2"]].concat()).await;
+        fleet.command(&[&UP[..], options].concat()).await;
         fleet
     }
 
@@ -121,8 +125,8 @@ impl LocalFleet {
     async fn attempt(&self, arguments: &[&str]) -> gpufleet_tests::Ended {
         let worker = programs::ours(None, "gpufleet-worker").unwrap();
         let bin = worker.parent().unwrap().to_str().unwrap();
-        let environment = [("GPUFLEET_LOCAL_DIR", self.dir.to_str().unwrap()), ("GPUFLEET_BIN_DIR", bin)];
-        gpufleet_command(self.scratch.path(), &environment, arguments).await
+        let found = [("GPUFLEET_LOCAL_DIR", self.dir.to_str().unwrap()), ("GPUFLEET_BIN_DIR", bin)];
+        gpufleet_command(self.scratch.path(), &[&found[..], &ANOTHER_BUCKET].concat(), arguments).await
     }
 
     fn file(&self, name: &str) -> String {
@@ -177,6 +181,16 @@ impl LocalFleet {
     }
 }
 
+/// Settings of another bucket, which neither the fleet nor its commands may use.
+const ANOTHER_BUCKET: [(&str, &str); 4] = [
+    ("AWS_ACCESS_KEY_ID", "another"),
+    ("AWS_SECRET_ACCESS_KEY", "another"),
+    ("AWS_SESSION_TOKEN", "another"),
+    ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
+];
+const S3: [&str; 2] = ["--blobs", "s3"];
+/// An array of more than 1 MiB, which goes through the blob store.
+const FLOATS: u32 = (1 << 18) + 1;
 const UP: [&str; 4] = ["local", "up", "--cuda", "emulated"];
 const JOB: [&str; 14] = [
     "submit",
@@ -290,6 +304,58 @@ async fn an_idle_fleet_stops_as_fast_without_its_broker() {
     let without_broker = stop("gpufleet-w2").await;
     println!("stopped in {with_broker:?} with the broker, in {without_broker:?} without");
     assert!(without_broker < with_broker + IDLE_STOP, "{with_broker:?} with the broker, {without_broker:?} without");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_with_a_bucket_keeps_its_objects_and_its_key() {
+    let fleet = LocalFleet::up_with(&S3).await;
+    let bytes: Vec<u8> = (0..FLOATS).flat_map(|n| (n as f32).to_le_bytes()).collect();
+    fs::write(fleet.scratch.path().join("x.bin"), &bytes).unwrap();
+    let (input, zeros) = (format!("x=x.bin:f32[{FLOATS}]"), format!("y=f32[{FLOATS}]"));
+    let submit = ["submit", "saxpy", "--arg", "a=1", "--in", &input, "--zeros", &zeros, "--detach", "--keep", "1h"];
+    let id = fleet.command(&submit).await.trim().to_owned();
+    fleet.command(&["wait", &id, "--timeout", "60s"]).await;
+    assert_fetched(&fleet, &id, &bytes).await;
+    assert!(fs::read_dir(fleet.dir.join("s3/gpufleet")).unwrap().count() > 0, "the array went through the bucket");
+
+    let before = ["endpoints.json", "secrets/s3"].map(|name| fleet.file(name));
+    assert_the_key_is_secret(&fleet, &before[1]).await;
+    let other = fleet.attempt(&[&UP[..], &["--blobs", "folder"]].concat()).await;
+    assert_eq!(other.code, 0, "{other:?}");
+    assert!(other.stderr.contains("runs with --blobs s3, not with --blobs folder"), "{other:?}");
+
+    fleet.kill(&["s3"]).await;
+    fleet.command(&UP).await;
+    assert_fetched(&fleet, &id, &bytes).await;
+    fleet.command(&["local", "down"]).await;
+    fleet.command(&[&UP[..], &S3].concat()).await;
+    assert_eq!(["endpoints.json", "secrets/s3"].map(|name| fleet.file(name)), before);
+    assert_fetched(&fleet, &id, &bytes).await;
+    fleet.command(&["local", "down"]).await;
+}
+
+async fn assert_fetched(fleet: &LocalFleet, id: &str, bytes: &[u8]) {
+    fleet.command(&["fetch", id, "--out", "y=y.bin"]).await;
+    let file = fleet.scratch.path().join("y.bin");
+    assert!(fs::read(&file).unwrap() == bytes, "the output is the input");
+    fs::remove_file(file).unwrap();
+}
+
+/// Only the owner's files and the environment of processes have the key.
+async fn assert_the_key_is_secret(fleet: &LocalFleet, key: &str) {
+    for name in ["endpoints.json", "secrets/s3"] {
+        assert_eq!(fs::metadata(fleet.dir.join(name)).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
+    }
+    for entry in fs::read_dir(fleet.dir.join("log")).unwrap() {
+        let log = entry.unwrap().path();
+        assert!(!String::from_utf8_lossy(&fs::read(&log).unwrap()).contains(key), "{}", log.display());
+    }
+    let command_line = format!("/proc/{}/cmdline", fleet.process("s3").pid);
+    assert!(!fs::read_to_string(command_line).unwrap().contains(key));
+    for arguments in [&UP[..], &["local", "status"], &["local", "status", "-o", "json"]] {
+        let ended = fleet.attempt(arguments).await;
+        assert!(ended.stdout.contains("s3") && !format!("{ended:?}").contains(key), "{ended:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,7 @@ use std::{
 
 use super::{Cuda, QueueKind};
 use crate::{
+    blobs::BlobEndpoint,
     error::{FileContext as _, LocalError, LogTail},
     process::{Process, ProcessSpec, Signal},
     programs,
@@ -23,14 +24,14 @@ pub(crate) const LEDGER: &str = "ledger";
 pub(crate) const MIGRATE: &str = "migrate";
 const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
 const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
-/// The prefix of the variables that gpufleet's programs read. A developer may have set them for another fleet.
-const OURS: &str = "GPUFLEET_";
+/// The prefixes of the variables that gpufleet's programs and their S3 client read. A developer may have set them for
+/// another fleet.
+const READ_BY_OURS: [&str; 2] = ["GPUFLEET_", "AWS_"];
 /// The variables that describe this machine instead of a fleet: the emulated devices and the location of NVRTC.
 const OF_THIS_MACHINE: [&str; 2] = ["GPUFLEET_EMULATOR", "GPUFLEET_NVRTC"];
 /// The variable for the folder of compiled programs. Each worker has a folder of its own, so that it does not find
 /// programs that other workers compiled, unless its arguments say so.
 const CACHE_DIR: &str = "GPUFLEET_CACHE_DIR";
-const BLOBS: &str = "GPUFLEET_BLOBS";
 /// Connecting and declaring takes a moment, and much longer on a loaded machine.
 const LEDGER_READY_WITHIN: Duration = Duration::from_secs(120);
 /// Migrations of an empty database take a fraction of a second.
@@ -116,7 +117,7 @@ impl Executables {
         arguments.extend([OsString::from("--ready-file"), ready_file.clone().into_os_string()]);
         arguments.extend(options.arguments.iter().cloned());
         let mut environment = vec![(CACHE_DIR.into(), state.path().join("modules").join(name).into_os_string())];
-        environment.extend(endpoints.blobs.iter().map(|folder| (BLOBS.into(), folder.clone().into_os_string())));
+        environment.extend(endpoints.blobs.iter().flat_map(BlobEndpoint::environment));
         environment.extend(options.environment.iter().cloned());
         environment.push((AMQP_URL.into(), endpoints.amqp_url.clone().into()));
         WorkerLaunch { name: name.to_owned(), program: self.worker.clone(), arguments, environment, ready_file }
@@ -175,13 +176,14 @@ pub(crate) async fn stop_recorder(process: &Process) -> Result<bool, LocalError>
 }
 
 /// One of gpufleet's programs, without the variables in the environment that were set for another fleet.
-fn launch(name: &str, program: &Path) -> ProcessSpec {
+pub(crate) fn launch(name: &str, program: &Path) -> ProcessSpec {
     let inherited = env::vars_os().map(|(name, _)| name).filter(|name| is_foreign(&name.to_string_lossy()));
     inherited.fold(ProcessSpec::new(name, program), ProcessSpec::env_remove)
 }
 
 fn is_foreign(variable: &str) -> bool {
-    variable.starts_with(OURS) && !OF_THIS_MACHINE.iter().any(|kept| variable.starts_with(kept))
+    READ_BY_OURS.iter().any(|prefix| variable.starts_with(prefix))
+        && !OF_THIS_MACHINE.iter().any(|kept| variable.starts_with(kept))
 }
 
 fn with_endpoints(spec: ProcessSpec, endpoints: &Endpoints) -> ProcessSpec {
@@ -194,7 +196,7 @@ pub(crate) fn ready_file(state: &StateDir, name: &str) -> PathBuf {
 }
 
 /// Deletes the ready file of an earlier run, which would make the new process look ready too soon.
-fn forget(ready_file: &Path) -> Result<(), LocalError> {
+pub(crate) fn forget(ready_file: &Path) -> Result<(), LocalError> {
     match fs::remove_file(ready_file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", ready_file),
         _ => Ok(()),
@@ -207,8 +209,7 @@ mod tests {
 
     #[test]
     fn a_fleet_inherits_the_machines_settings_and_not_another_fleets() {
-        for foreign in ["GPUFLEET_AMQP_URL", "GPUFLEET_TRUSTED_KEYS", "GPUFLEET_EXECUTOR_USER", "GPUFLEET_WORKER_DIES"]
-        {
+        for foreign in ["GPUFLEET_AMQP_URL", "GPUFLEET_TRUSTED_KEYS", "GPUFLEET_WORKER_DIES", "AWS_SESSION_TOKEN"] {
             assert!(is_foreign(foreign), "{foreign}");
         }
         for kept in ["GPUFLEET_EMULATOR_LIB", "GPUFLEET_EMULATOR_MEMORY", "GPUFLEET_NVRTC", "RUST_LOG", "PATH"] {

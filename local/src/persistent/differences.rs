@@ -4,7 +4,12 @@
 use std::{fs, sync::Arc};
 
 use super::{FleetState, Role, UpOptions, status};
-use crate::{error::LocalError, process::Process, state::StateDir};
+use crate::{
+    blobs::{BlobEndpoint, BlobKind},
+    error::LocalError,
+    process::Process,
+    state::StateDir,
+};
 
 /// One line for each option that [`up`](super::up) did not apply to a running process. Changes nothing.
 pub fn differences(options: &UpOptions) -> Result<Vec<String>, LocalError> {
@@ -22,8 +27,8 @@ pub fn differences(options: &UpOptions) -> Result<Vec<String>, LocalError> {
     if let Some(wanted) = options.workers.filter(|wanted| workers.len() > *wanted as usize) {
         found.push(format!("{} workers are running, not {wanted}", workers.len()));
     }
-    if status.endpoints.is_some_and(|endpoints| endpoints.blobs.is_none()) {
-        found.push("the workers have no blob store".to_owned());
+    if let Some(endpoints) = status.endpoints {
+        found.extend(different_store(endpoints.blobs.as_ref(), options.blobs));
     }
     for name in workers {
         // A process that ends in the meantime has no differences.
@@ -38,6 +43,12 @@ fn arguments(state: &Arc<StateDir>, name: &str) -> Option<Vec<String>> {
     let process = Process::attach(state, name)?;
     let line = fs::read(format!("/proc/{}/cmdline", process.pid())).ok()?;
     Some(line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+}
+
+fn different_store(given: Option<&BlobEndpoint>, wanted: Option<BlobKind>) -> Option<String> {
+    let Some(given) = given.map(BlobEndpoint::kind) else { return Some("the workers have no blob store".to_owned()) };
+    let wanted = wanted.filter(|wanted| *wanted != given)?;
+    Some(format!("the fleet runs with --blobs {}, not with --blobs {}", given.name(), wanted.name()))
 }
 
 fn different(arguments: &[String], options: &UpOptions) -> Vec<String> {
@@ -70,6 +81,16 @@ fn values(arguments: &[String], option: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::fleet::{Cuda, QueueKind};
+
+    #[test]
+    fn a_fleet_with_another_kind_of_store_is_told() {
+        let folder = BlobEndpoint::Folder("/blobs".into());
+        assert_eq!(different_store(Some(&folder), None), None);
+        assert_eq!(different_store(Some(&folder), Some(BlobKind::Folder)), None);
+        let told = different_store(Some(&folder), Some(BlobKind::S3)).unwrap();
+        assert_eq!(told, "the fleet runs with --blobs folder, not with --blobs s3");
+        assert_eq!(different_store(None, Some(BlobKind::S3)).unwrap(), "the workers have no blob store");
+    }
 
     #[test]
     fn an_option_that_is_not_set_makes_no_difference() {

@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use gpufleet::{BlobError, BlobLocation, ConnectError, Fleet, FleetBuilder, InvalidBlobLocation};
 use gpufleet_ledger::{DatabaseUrl, Ledger, LedgerError};
-use gpufleet_local::{Endpoints, LocalError};
+use gpufleet_local::{BlobEndpoint, Endpoints, LocalError};
 use gpufleet_transport::{BlobStore, DeclareError, PublishError};
 
 use super::{
@@ -43,7 +43,17 @@ pub async fn producer(options: &ProducerOptions, builder: FleetBuilder) -> Resul
 /// The blob store for large arrays: the given one, or that of the local fleet if the command uses it. Without one, arrays travel in
 /// messages.
 pub fn blobs(options: &BlobOptions, broker: &BrokerOptions) -> Result<Option<BlobLocation>, Complaint> {
-    choose_blobs(options, broker, || gpufleet_local::running(&local_dir().ok()?)).map(location).transpose()
+    choose_blobs(options, broker, || gpufleet_local::running(&local_dir().ok()?))
+}
+
+/// The location of the local fleet's store, with the key of a bucket.
+fn location_of(endpoint: BlobEndpoint) -> Result<BlobLocation, Complaint> {
+    match endpoint {
+        BlobEndpoint::Folder(folder) => Ok(folder.into()),
+        BlobEndpoint::S3(bucket) => {
+            Ok(location(bucket.url.into())?.with_credentials(bucket.access_key_id, bucket.secret_access_key))
+        }
+    }
 }
 
 fn location(text: OsString) -> Result<BlobLocation, Complaint> {
@@ -56,29 +66,29 @@ fn choose_blobs(
     options: &BlobOptions,
     broker: &BrokerOptions,
     running: impl FnOnce() -> Option<Endpoints>,
-) -> Option<OsString> {
+) -> Result<Option<BlobLocation>, Complaint> {
     match (&options.blobs, &broker.amqp_url) {
-        (Some(store), _) => Some(store.clone()),
-        (None, Some(_)) => None,
-        (None, None) => running()?.blobs.map(Into::into),
+        (Some(store), _) => location(store.clone()).map(Some),
+        (None, Some(_)) => Ok(None),
+        (None, None) => running().and_then(|endpoints| endpoints.blobs).map(location_of).transpose(),
     }
 }
 
 /// Opens the blob store for a command that requires one.
 pub async fn blob_store(options: &BlobOptions) -> Result<BlobStore, Complaint> {
-    let store = match &options.blobs {
-        Some(store) => store.clone(),
+    let location = match &options.blobs {
+        Some(store) => location(store.clone())?,
         None => {
             let of_local = local(Exit::Usage, "no blob store was given", "--blobs", environment::BLOBS)?.blobs;
-            of_local.map(Into::into).ok_or_else(|| {
+            location_of(of_local.ok_or_else(|| {
                 Complaint::usage("no blob store was given, and the local fleet has none").hint(format!(
                     "give --blobs or set {}; or restart the local fleet: gpufleet local down, then gpufleet local up",
                     environment::BLOBS
                 ))
-            })?
+            })?)?
         }
     };
-    BlobStore::open(location(store)?).await.map_err(|error| blob_complaint(&error))
+    BlobStore::open(location).await.map_err(|error| blob_complaint(&error))
 }
 
 /// Gives an order to the workers. A confirmed order is on disk, so the command does not wait for the connection to close cleanly.
@@ -205,6 +215,8 @@ pub fn sentence(fragment: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gpufleet_local::blobs::Bucket;
+
     use super::*;
     use crate::cli::options::Secret;
 
@@ -212,18 +224,31 @@ mod tests {
     fn the_local_fleets_blob_store_is_used_only_with_the_local_fleet() {
         let broker = |url: Option<&str>| BrokerOptions { amqp_url: url.map(|url| Secret(url.to_owned())) };
         let store = |folder: Option<&str>| BlobOptions { blobs: folder.map(OsString::from) };
-        let running = |blobs: Option<&str>| {
-            let blobs = blobs.map(PathBuf::from);
-            move || Some(Endpoints { amqp_url: String::new(), database_url: String::new(), blobs })
+        let running = |folder: Option<&str>| {
+            let blobs = folder.map(|folder| BlobEndpoint::Folder(folder.into()));
+            move || Some(Endpoints { amqp_url: String::new(), database_url: String::new(), blobs: blobs.clone() })
+        };
+        let chosen = |store, broker, running: &dyn Fn() -> Option<Endpoints>| {
+            choose_blobs(&store, &broker, running).unwrap().map(|location| location.to_string())
         };
         let (local, named) = (Some("/local"), Some("/named"));
-        assert_eq!(choose_blobs(&store(None), &broker(None), running(local)), local.map(OsString::from));
-        assert_eq!(choose_blobs(&store(None), &broker(None), running(None)), None);
-        assert_eq!(choose_blobs(&store(None), &broker(None), || None), None);
-        assert_eq!(choose_blobs(&store(None), &broker(Some("amqp://h")), running(local)), None);
+        assert_eq!(chosen(store(None), broker(None), &running(local)).as_deref(), local);
+        assert_eq!(chosen(store(None), broker(None), &running(None)), None);
+        assert_eq!(chosen(store(None), broker(None), &|| None), None);
+        assert_eq!(chosen(store(None), broker(Some("amqp://h")), &running(local)), None);
         for url in [None, Some("amqp://h")] {
-            assert_eq!(choose_blobs(&store(named), &broker(url), running(local)), named.map(OsString::from));
+            assert_eq!(chosen(store(named), broker(url), &running(local)).as_deref(), named);
         }
+    }
+
+    #[test]
+    fn the_local_fleets_bucket_is_used_with_its_key() {
+        let url = "s3://gpufleet?endpoint=http://127.0.0.1:1".to_owned();
+        let bucket =
+            Bucket { url: url.clone(), access_key_id: "id".to_owned(), secret_access_key: "canary".to_owned() };
+        let location = location_of(BlobEndpoint::S3(bucket)).unwrap();
+        assert_eq!(location, url.parse::<BlobLocation>().unwrap().with_credentials("id", "canary"));
+        assert_eq!(location.to_string(), url);
     }
 
     #[tokio::test]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
-use gpufleet_local::{Cuda, LocalError, QueueKind, Status, UpOptions, persistent::FleetState};
+use clap::{Args, Subcommand, ValueEnum};
+use gpufleet_local::{BlobKind, Cuda, LocalError, QueueKind, Status, UpOptions, persistent::FleetState};
 
 use super::{
     complaint::{Complaint, chain},
@@ -33,6 +33,7 @@ const EXAMPLES: &str = "\
 Examples:
   gpufleet local up
   gpufleet local up --workers 2 --pool default --pool team-a --cuda emulated
+  gpufleet local up --blobs s3
   gpufleet local down";
 
 #[derive(Debug, Subcommand)]
@@ -52,6 +53,9 @@ enum Action {
         /// Kind of the task queues: quorum or classic [default: quorum]
         #[arg(long, value_name = "KIND", env = environment::QUEUE_KIND)]
         queue_kind: Option<gpufleet::QueueKind>,
+        /// Blob store: folder, or s3 for a bucket of a private S3 server. It can't change while the fleet is running [default: folder]
+        #[arg(long, value_enum, value_name = "KIND", hide_possible_values = true)]
+        blobs: Option<Blobs>,
     },
     /// Stop the fleet; data and logs stay
     Down,
@@ -61,6 +65,22 @@ enum Action {
         #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
         output: Format,
     },
+}
+
+/// The kind of the blob store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Blobs {
+    Folder,
+    S3,
+}
+
+impl From<Blobs> for BlobKind {
+    fn from(kind: Blobs) -> Self {
+        match kind {
+            Blobs::Folder => Self::Folder,
+            Blobs::S3 => Self::S3,
+        }
+    }
 }
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
@@ -75,7 +95,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 async fn perform(options: &Options) -> Result<Exit, Complaint> {
     let dir = options.dir.clone().map_or_else(connection::local_dir, Ok).map_err(complaint)?;
     match &options.action {
-        Action::Up { workers, pool, cuda, queue_kind } => {
+        Action::Up { workers, pool, cuda, queue_kind, blobs } => {
             let up = UpOptions {
                 dir: dir.clone(),
                 workers: *workers,
@@ -85,6 +105,7 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
                     gpufleet::QueueKind::Quorum => QueueKind::Quorum,
                     gpufleet::QueueKind::Classic => QueueKind::Classic,
                 }),
+                blobs: blobs.map(Into::into),
             };
             let status = gpufleet_local::up(&up, waiting::steps(false).as_ref()).await.map_err(complaint)?;
             output::emit(&describe(&status))?;
