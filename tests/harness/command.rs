@@ -3,12 +3,13 @@
 use std::{
     path::Path,
     process::{Output, Stdio},
+    time::Duration,
 };
 
 use gpufleet_local::programs;
 use tokio::process::{Child, Command};
 
-use crate::{Ground, WAIT};
+use crate::{Ground, WAIT, memory_bytes};
 
 /// A command that has ended.
 #[derive(Debug)]
@@ -22,6 +23,25 @@ pub struct Ended {
 pub async fn gpufleet_command(folder: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Ended {
     let output = command(folder, arguments).envs(environment.iter().copied()).output();
     Ended::from(tokio::time::timeout(WAIT, output).await.expect("every command ends").unwrap())
+}
+
+/// Runs `gpufleet` like [`gpufleet_command`], and measures the peak of its memory in bytes.
+pub async fn gpufleet_peak_memory(folder: &Path, arguments: &[&str]) -> (Ended, u64) {
+    /// The peak never decreases, so only a change just before the end is missed.
+    const SAMPLE_EVERY: Duration = Duration::from_millis(10);
+    let child = command(folder, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id().expect("the command was just started");
+    let mut output = std::pin::pin!(child.wait_with_output());
+    let mut peak = 0;
+    let measured = async {
+        loop {
+            tokio::select! {
+                output = &mut output => return (Ended::from(output.unwrap()), peak),
+                () = tokio::time::sleep(SAMPLE_EVERY) => peak = memory_bytes(pid, "VmHWM").unwrap_or(peak),
+            }
+        }
+    };
+    tokio::time::timeout(WAIT, measured).await.expect("every command ends")
 }
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {

@@ -13,7 +13,7 @@ use gpufleet_schema::{
     AttemptState, BlobDigest, Encoding, FailureCode, JobId, OutputData,
     bounds::{BLOB_BYTES_MIN, MESSAGE_BYTES_MAX},
 };
-use gpufleet_tests::{Ground, WAIT, dead_letters};
+use gpufleet_tests::{Ground, WAIT, dead_letters, memory_bytes};
 use tokio::process::Command;
 
 const PRODUCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/producer.py");
@@ -195,13 +195,6 @@ async fn every_damaged_task_gets_exactly_one_reply_under_its_correlation_id() {
     assert!(worker.is_alive());
 }
 
-/// A field of `/proc/PID/status` in bytes, such as the resident memory or its peak.
-fn memory_bytes(pid: u32, what: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("the kernel reports this field");
-    line.trim_start_matches(':').trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10
-}
-
 /// A decoder that builds a value for each number would need thirty times the memory of the message.
 #[tokio::test(flavor = "multi_thread")]
 async fn decoding_a_list_of_numbers_takes_at_most_three_times_its_message() {
@@ -220,9 +213,9 @@ async fn decoding_a_list_of_numbers_takes_at_most_three_times_its_message() {
         let bytes = body.len() as u64;
         assert!((15 << 20..MESSAGE_BYTES_MAX as u64).contains(&bytes));
         fs::write(&path, body).unwrap();
-        let before = memory_bytes(worker.pid(), "VmRSS");
+        let before = memory_bytes(worker.pid(), "VmRSS").unwrap();
         let (_, reply) = ask(&ground, &path, encoding.content_type(), job_id).await;
-        let grown = memory_bytes(worker.pid(), "VmHWM").saturating_sub(before);
+        let grown = memory_bytes(worker.pid(), "VmHWM").unwrap().saturating_sub(before);
         let replies = encoding.decode_replies(&reply).unwrap();
         let reply = &replies.as_slice()[0];
         assert_eq!(reply.job_id, Some(job_id));

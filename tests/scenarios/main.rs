@@ -52,6 +52,7 @@ mod s3_blobs;
 mod secrets;
 mod spare;
 mod stopping;
+mod storing_files;
 mod two_workers;
 mod unbounded_queues;
 mod unconfirmed_events;

@@ -15,7 +15,7 @@ use super::{
     complaint::Complaint,
     connection::{self, blob_complaint},
     exit::Exit,
-    files::{self, Purpose},
+    files::{self, InPlace, Purpose},
     json,
     options::{BlobOptions, Format},
     output, quantity,
@@ -111,7 +111,7 @@ async fn put_files(options: &PutOptions) -> Result<Exit, Complaint> {
     outcome.map(|()| Exit::Success)
 }
 
-/// Stores the files one by one, so that only one is in memory at a time.
+/// Stores the files one by one.
 async fn put_all(store: &BlobStore, files: &[ArraySpec]) -> (Vec<Stored>, Result<(), Complaint>) {
     let mut stored = Vec::new();
     for file in files {
@@ -123,12 +123,22 @@ async fn put_all(store: &BlobStore, files: &[ArraySpec]) -> (Vec<Stored>, Result
     (stored, Ok(()))
 }
 
+/// Stores a file from where it is, or a file to convert through memory.
 async fn put(store: &BlobStore, ArraySpec { path, form }: &ArraySpec) -> Result<Stored, Complaint> {
-    let array = files::read(path, form.as_ref(), Purpose::StoredInput)?;
-    let (dtype, shape, bytes) = (array.dtype().name(), array.shape().to_vec(), array.bytes().len() as u64);
-    let storing = Spinner::new(format!("storing {}", path.display())).around(store.put(array.into_bytes()));
-    let digest = storing.await.map_err(|error| blob_complaint(&error))?;
-    Ok(Stored { file: path.clone(), digest, dtype, shape, bytes })
+    let spinner = Spinner::new(format!("storing {}", path.display()));
+    let (dtype, shape, bytes, digest) = match files::in_place(path, form.as_ref())? {
+        Some(InPlace { file, dtype, shape, range }) => {
+            let bytes = range.end - range.start;
+            (dtype, shape, bytes, spinner.around(store.put_file(file, range)).await)
+        }
+        None => {
+            let array = files::read(path, form.as_ref(), Purpose::Converted)?;
+            let (dtype, shape, bytes) = (array.dtype(), array.shape().to_vec(), array.bytes().len() as u64);
+            (dtype, shape, bytes, spinner.around(store.put(array.into_bytes())).await)
+        }
+    };
+    let digest = digest.map_err(|error| blob_complaint(&error))?;
+    Ok(Stored { file: path.clone(), digest, dtype: dtype.name(), shape, bytes })
 }
 
 fn table_of(stored: &[Stored]) -> String {

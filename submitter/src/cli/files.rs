@@ -7,7 +7,7 @@ use std::{
 };
 
 use gpufleet::{
-    Array, KeptOutput,
+    Array, ArrayError, KeptOutput,
     schema::{
         Dtype, TooLarge,
         bounds::{BLOBS_BYTES_MAX, MESSAGE_BYTES_MAX, PROGRAM_BYTES_MAX},
@@ -16,10 +16,12 @@ use gpufleet::{
 
 use super::{complaint::Complaint, kept, quantity, spec::Form};
 
+mod in_place;
 mod npy;
 mod partial;
 mod png;
 
+pub use in_place::{InPlace, in_place};
 pub use partial::PartialFile;
 
 const MISNAMED: &str = "the extension decides how a file is read: .npy, .png, or else raw bytes with a dtype and a shape, as in x=x.bin:f32[1024]";
@@ -31,6 +33,8 @@ pub enum Purpose {
     Input,
     /// An array that goes through the blob store if it is large.
     StoredInput,
+    /// An array that is stored, and that its file does not hold as the store does.
+    Converted,
     Program,
     TaskFile,
     Key,
@@ -45,6 +49,7 @@ impl Purpose {
         match self {
             Self::Input => "an input without a blob store",
             Self::StoredInput => "an input",
+            Self::Converted => "a file that is converted in memory",
             Self::Program => "a program",
             Self::TaskFile => "a task file",
             Self::Key => "a key",
@@ -54,7 +59,7 @@ impl Purpose {
     const fn bytes_max(self) -> usize {
         match self {
             // The allowance is for the headers of the file formats.
-            Self::Input | Self::StoredInput => self.array_bytes_max() + (64 << 10),
+            Self::Input | Self::StoredInput | Self::Converted => self.array_bytes_max() + (64 << 10),
             Self::Program => PROGRAM_BYTES_MAX,
             // Inline data in a task file is text: base64 or numbers. Four times a message is ample.
             Self::TaskFile => 4 * MESSAGE_BYTES_MAX,
@@ -66,7 +71,7 @@ impl Purpose {
     /// The bound in the error message.
     const fn told_max(self) -> u64 {
         match self {
-            Self::Input | Self::StoredInput => self.array_bytes_max() as u64,
+            Self::Input | Self::StoredInput | Self::Converted => self.array_bytes_max() as u64,
             other => other.bytes_max() as u64,
         }
     }
@@ -74,7 +79,7 @@ impl Purpose {
     /// The most bytes of an array in a file.
     const fn array_bytes_max(self) -> usize {
         match self {
-            Self::StoredInput => BLOBS_BYTES_MAX as usize,
+            Self::StoredInput | Self::Converted => BLOBS_BYTES_MAX as usize,
             _ => MESSAGE_BYTES_MAX,
         }
     }
@@ -83,8 +88,11 @@ impl Purpose {
         match self {
             Self::Input => TooLarge::ADVICE,
             Self::StoredInput => {
-                "a job takes at most 1 GiB from the blob store: split the job, send a smaller dtype (f16, u8), or create data on the device \
-                 with --zeros or --fill"
+                "store it with `gpufleet blobs put` and name its digest in a task file; or send a smaller dtype (f16, u8), or create data on \
+                 the device with --zeros or --fill"
+            }
+            Self::Converted => {
+                "save it as a .npy file in C order, which is stored as it is: numpy.save(file, numpy.ascontiguousarray(array))"
             }
             Self::Program => "split the program into several, or compute its tables on the device",
             Self::TaskFile => "move its arrays to files of their own: data = { file = \"x.npy\" }",
@@ -128,41 +136,45 @@ impl Kind {
     }
 }
 
-const _: () = assert!(BLOBS_BYTES_MAX == 1 << 30, "the hint says so");
-
 /// Reads an array. `form` is the dtype and shape of raw bytes; for the other kinds it must agree with the file.
 pub fn read(path: &Path, form: Option<&Form>, purpose: Purpose) -> Result<Array, Complaint> {
     let bytes = read_bytes(path, purpose)?;
-    let unusable = |problem: String| Complaint::bad_input(format!("failed to read {}: {problem}", path.display()));
+    let unusable = |problem: String| unusable(path, &problem);
     let array = match (Kind::of(path), form) {
-        (kind, _) if !bytes.starts_with(kind.signature()) => {
-            return Err(unusable(format!("it is not a {} file", kind.name())).hint(MISNAMED));
-        }
+        (kind, _) if !bytes.starts_with(kind.signature()) => return Err(misnamed(path, kind)),
         (Kind::Npy, _) => npy::decode(&bytes).map_err(unusable)?,
         (Kind::Png, _) => png::decode(&bytes, purpose.array_bytes_max()).map_err(unusable)?,
         (Kind::Raw, Some(form)) => {
-            return Array::new(form.dtype, form.shape.clone(), bytes).map_err(|problem| {
-                let problem =
-                    Complaint::bad_input(format!("{} does not match its dtype and shape: {problem}", path.display()));
-                problem.hint("give the dtype and shape that the file was written with")
-            });
+            return Array::new(form.dtype, form.shape.clone(), bytes).map_err(|problem| misfit(path, &problem));
         }
-        (Kind::Raw, None) => {
-            return Err(unusable("its dtype and shape are unknown".to_owned())
-                .hint(format!("give both: {}:f32[1024]; only .npy and .png files have their own", path.display())));
-        }
+        (Kind::Raw, None) => return Err(formless(path)),
     };
-    match form {
-        Some(form) if form.dtype != array.dtype() || form.shape != array.shape() => Err(unusable(format!(
-            "it holds {}{:?}, but {}{:?} was given",
-            array.dtype(),
-            array.shape(),
-            form.dtype,
-            form.shape
-        ))
-        .hint("leave out the dtype and shape; the file has its own")),
-        _ => Ok(array),
-    }
+    agree(path, form, array.dtype(), array.shape()).map(|()| array)
+}
+
+/// Checks the dtype and shape that a file has against the given ones.
+fn agree(path: &Path, form: Option<&Form>, dtype: Dtype, shape: &[u64]) -> Result<(), Complaint> {
+    let Some(given) = form.filter(|form| form.dtype != dtype || form.shape != shape) else { return Ok(()) };
+    let problem = format!("it holds {dtype}{shape:?}, but {}{:?} was given", given.dtype, given.shape);
+    Err(unusable(path, &problem).hint("leave out the dtype and shape; the file has its own"))
+}
+
+fn unusable(path: &Path, problem: &str) -> Complaint {
+    Complaint::bad_input(format!("failed to read {}: {problem}", path.display()))
+}
+
+fn misnamed(path: &Path, kind: Kind) -> Complaint {
+    unusable(path, &format!("it is not a {} file", kind.name())).hint(MISNAMED)
+}
+
+fn misfit(path: &Path, problem: &ArrayError) -> Complaint {
+    Complaint::bad_input(format!("{} does not match its dtype and shape: {problem}", path.display()))
+        .hint("give the dtype and shape that the file was written with")
+}
+
+fn formless(path: &Path) -> Complaint {
+    unusable(path, "its dtype and shape are unknown")
+        .hint(format!("give both: {}:f32[1024]; only .npy and .png files have their own", path.display()))
 }
 
 /// Reads a text, such as a kernel's source.
@@ -174,19 +186,7 @@ pub fn read_text(path: &Path, purpose: Purpose) -> Result<String, Complaint> {
 }
 
 fn read_bytes(path: &Path, purpose: Purpose) -> Result<Vec<u8>, Complaint> {
-    let failed = |problem: std::io::Error| {
-        let complaint = Complaint::bad_input(format!("failed to read {}: {}", path.display(), reason(&problem)));
-        match problem.kind() {
-            std::io::ErrorKind::NotFound => {
-                complaint.hint("check the path; relative paths start at the current directory")
-            }
-            std::io::ErrorKind::IsADirectory => complaint.hint("give the path of a file in it"),
-            std::io::ErrorKind::PermissionDenied => {
-                complaint.hint(format!("check its permissions: ls -l {}", path.display()))
-            }
-            _ => complaint,
-        }
-    };
+    let failed = |problem| unreadable(path, &problem);
     let bytes_max = purpose.bytes_max() as u64;
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
@@ -198,6 +198,18 @@ fn read_bytes(path: &Path, purpose: Purpose) -> Result<Vec<u8>, Complaint> {
         return Err(Complaint::bad_input(problem).hint(purpose.hint()));
     }
     Ok(bytes)
+}
+
+fn unreadable(path: &Path, problem: &std::io::Error) -> Complaint {
+    let complaint = unusable(path, &reason(problem));
+    match problem.kind() {
+        std::io::ErrorKind::NotFound => complaint.hint("check the path; relative paths start at the current directory"),
+        std::io::ErrorKind::IsADirectory => complaint.hint("give the path of a file in it"),
+        std::io::ErrorKind::PermissionDenied => {
+            complaint.hint(format!("check its permissions: ls -l {}", path.display()))
+        }
+        _ => complaint,
+    }
 }
 
 /// The complaint about a file that could not be created.

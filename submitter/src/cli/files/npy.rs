@@ -5,6 +5,8 @@
 
 use gpufleet::{Array, schema::Dtype};
 
+use crate::array;
+
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// NumPy pads the header so that the elements begin on a multiple of this.
 const ALIGNMENT: usize = 64;
@@ -39,18 +41,30 @@ pub fn descriptor(dtype: Dtype) -> Option<&'static str> {
 pub fn decode(bytes: &[u8]) -> Result<Array, String> {
     let (header, elements) = split(bytes)?;
     let header = Header::parse(header)?;
-    let Header { dtype, fortran_order, shape } = header;
-    let count = gpufleet::schema::task::elements(&shape).ok_or("its shape is too large")?;
-    let wanted = count.checked_mul(dtype.size() as u64).ok_or("its shape is too large")?;
-    if wanted != elements.len() as u64 {
-        return Err(format!("it holds {} bytes of data, but {dtype}{shape:?} takes {wanted}", elements.len()));
-    }
-    let elements = if fortran_order && shape.len() > 1 && count > 0 {
-        row_major(elements, &shape, dtype.size())
-    } else {
-        elements.to_vec()
-    };
+    header.check(elements.len() as u64)?;
+    let is_row_major = header.is_row_major();
+    let Header { dtype, shape, .. } = header;
+    let elements = if is_row_major { elements.to_vec() } else { row_major(elements, &shape, dtype.size()) };
     Array::new(dtype, shape, elements).map_err(|problem| problem.to_string())
+}
+
+/// The elements of a row-major file, which begin at an offset and end with the file.
+#[derive(Debug)]
+pub struct Located {
+    pub dtype: Dtype,
+    pub shape: Vec<u64>,
+    pub offset: u64,
+}
+
+/// Finds the elements in a file of this length by its first bytes. `None` if they are in column-major order.
+pub fn locate(start: &[u8], length: u64) -> Result<Option<Located>, String> {
+    let (header, rest) = split(start)?;
+    let header = Header::parse(header)?;
+    let offset = (start.len() - rest.len()) as u64;
+    header.check(length - offset)?;
+    let is_row_major = header.is_row_major();
+    let Header { dtype, shape, .. } = header;
+    Ok(is_row_major.then_some(Located { dtype, shape, offset }))
 }
 
 pub fn encode(array: &Array) -> Result<Vec<u8>, String> {
@@ -108,6 +122,21 @@ impl Header {
             _ => return Err("its header has an invalid \"fortran_order\"".to_owned()),
         };
         Ok(Self { dtype: parse_descriptor(value("descr")?)?, fortran_order, shape: parse_shape(value("shape")?)? })
+    }
+
+    /// Checks that the file has as many bytes of data as the array.
+    fn check(&self, found: u64) -> Result<(), String> {
+        let Self { dtype, shape, .. } = self;
+        match array::bytes(*dtype, shape) {
+            Some(wanted) if wanted == found => Ok(()),
+            Some(wanted) => Err(format!("it holds {found} bytes of data, but {dtype}{shape:?} takes {wanted}")),
+            None => Err("its shape is too large".to_owned()),
+        }
+    }
+
+    /// Both orders are the same if there is only one dimension, or no element.
+    fn is_row_major(&self) -> bool {
+        !self.fortran_order || self.shape.len() <= 1 || self.shape.contains(&0)
     }
 }
 

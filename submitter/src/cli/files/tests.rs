@@ -69,7 +69,7 @@ fn with_a_blob_store_an_input_may_be_larger_than_a_message() {
     let form = Form { dtype: Dtype::U8, shape: vec![1] };
     let refused = super::read(&path, Some(&form), Purpose::StoredInput).unwrap_err();
     assert!(refused.message.ends_with("is larger than 1.00 GiB, the limit for an input"), "{}", refused.message);
-    assert!(refused.hint.unwrap().contains("from the blob store"));
+    assert!(refused.hint.unwrap().contains("gpufleet blobs put"));
 }
 
 #[test]
