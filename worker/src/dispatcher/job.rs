@@ -113,10 +113,13 @@ impl Dispatcher {
     }
 
     fn begin(&mut self, no: JobNo, preparation: Preparation) {
-        if let Preparation::Ended(ending) = preparation {
-            return self.conclude(no, ending);
-        }
         let (job, now) = (self.job(no), self.now);
+        if let Preparation::Ended(ending) = preparation {
+            // A job that would go on later ends now if it is too late to start.
+            let goes_on = ending.can_be_cancelled() && job.cancelled.is_none();
+            let expired = job.limit.filter(|_| goes_on).and_then(|limit| limit.expired(now));
+            return self.conclude(no, expired.unwrap_or(ending));
+        }
         if job.cancelled.is_some() {
             return self.give_up(no, cancelled());
         }

@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gpufleet_schema::{Command, JobId, MessageId, Order, Priority, Selection, topology::Speaker};
+use gpufleet_schema::{
+    Command, Failure, FailureCode, JobId, MessageId, Order, Priority, Selection, Verdict, topology::Speaker,
+};
 
 use super::{
     AttemptEnd, Decoded, Dispatcher, Effect, Input, JobNo, Letter, MessageKey, MessageNo, NewJob, Preparation,
@@ -310,6 +312,21 @@ fn a_job_expires_while_it_waits_and_not_once_it_runs() {
     let answered = desk.answered();
     assert_eq!(answered.len(), 1);
     assert!(format!("{answered:?}").contains("longer than its limit of 5000 ms"), "{answered:?}");
+}
+
+#[test]
+fn a_job_that_would_be_retried_expires_if_it_is_too_late_to_start() {
+    let failure = || Failure::new(Verdict::Infrastructure, FailureCode::BlobMissing, "no such blob");
+    for (before, state) in [(4, "Again"), (6, "Expired")] {
+        let mut desk = Desk::new(1);
+        desk.deliver(FIRST, "first", false);
+        let (limit, before) = (Duration::from_secs(5), Duration::from_secs(before));
+        let limit = Some(QueueLimit { limit, before, delivered: desk.now });
+        let preparation = Preparation::Ended(Ending::Unavailable { failure: failure(), tries_max: 3 });
+        desk.take(FIRST, vec![NewJob { limit, preparation, ..job() }]);
+        let answered = format!("{:?}", desk.answered());
+        assert!(answered.contains(state), "{answered}");
+    }
 }
 
 #[test]
