@@ -56,7 +56,7 @@ pub(crate) struct PendingReply {
 
 /// The sender of a [`PendingReply`].
 #[derive(Debug)]
-struct Waiter {
+pub(crate) struct Waiter {
     sender: oneshot::Sender<ArrivedReply>,
     /// The kind of job whose run time the reply shows.
     kind: Option<JobKind>,
@@ -75,11 +75,11 @@ pub(crate) struct Inbox {
 }
 
 /// A message in the reply queue that carries one reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct SingleReply {
     job_id: JobId,
-    /// Whether a handle got it.
-    handed: bool,
+    /// The handle that gets it once the inbox holds its delivery, so that the program can have it acknowledged.
+    handoff: Option<(Waiter, ArrivedReply)>,
 }
 
 impl Inbox {
@@ -133,21 +133,30 @@ impl Inbox {
             if let Some(kind) = waiter.as_ref().and_then(|waiter| waiter.kind) {
                 self.run_times.learn(kind, &reply);
             }
-            let handed = waiter.is_some_and(|waiter| waiter.sender.send(arrived(reply, at)).is_ok());
-            self.count(handed);
-            single = job_id.filter(|_| is_single).map(|job_id| SingleReply { job_id, handed });
+            let handoff = waiter.map(|waiter| (waiter, arrived(reply, at)));
+            match job_id.filter(|_| is_single && self.unread.is_some()) {
+                Some(job_id) => single = Some(SingleReply { job_id, handoff }),
+                None => self.hand(handoff),
+            }
         }
         Ok(single)
+    }
+
+    fn hand(&self, handoff: Option<(Waiter, ArrivedReply)>) {
+        self.count(handoff.is_some_and(|(waiter, reply)| waiter.sender.send(reply).is_ok()));
     }
 
     /// Settles a message of the reply queue after [`Inbox::deliver`].
     pub(crate) async fn settle(&self, single: Option<SingleReply>, acker: Acker) {
         let settle = match (&self.unread, single) {
-            (Some(unread), Some(SingleReply { job_id, handed })) => {
+            (Some(unread), Some(SingleReply { job_id, handoff })) => {
                 let mut unread = locked(unread);
                 // A handle that came since `deliver` looked has found nothing to await again.
-                let has_waiter = !handed && self.waiting().contains_key(&job_id);
-                unread.arrived(job_id, acker, has_waiter)
+                let has_waiter = handoff.is_none() && self.waiting().contains_key(&job_id);
+                let settle = unread.arrived(job_id, acker, has_waiter);
+                drop(unread);
+                self.hand(handoff);
+                settle
             }
             _ => Some(Settle::Acknowledge(acker)),
         };
