@@ -82,7 +82,6 @@ pub struct Column {
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    machine::warn_unless_optimised();
     programs::build()?;
     let load_before = machine::load();
     let mut machine = None;

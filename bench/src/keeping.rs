@@ -9,8 +9,7 @@ use gpufleet_local::{Cuda, Lines, LocalFleet};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    machine::{self, Machine},
-    programs, saxpy,
+    machine, saxpy,
     stats::Spread,
     table::{spread, table},
 };
@@ -42,11 +41,9 @@ struct Turn {
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    machine::warn_unless_optimised();
-    programs::build()?;
-    let load_before = machine::load();
-    let fleet = LocalFleet::builder().label("bench").workers(1).cuda(options.cuda.clone()).start_with(&Lines).await?;
-    let machine = Machine::look(machine::broker_version(fleet.services()).await?, load_before);
+    let (services, machine) = machine::with_services().await?;
+    let builder = LocalFleet::builder().label("bench").workers(1).cuda(options.cuda.clone());
+    let fleet = builder.on(&services).start_with(&Lines).await?;
     println!(
         "{}\nworker on {:?}, {} jobs a turn; medians of {} rounds, with the lowest and highest in parentheses",
         machine.line(),

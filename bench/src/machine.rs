@@ -1,9 +1,11 @@
 //! What has to stand beside a figure for it to mean anything.
 
-use std::fs;
+use std::{fs, sync::Arc};
 
 use gpufleet_local::Services;
 use serde::Serialize;
+
+use crate::programs;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Machine {
@@ -36,12 +38,13 @@ impl Machine {
     }
 }
 
-pub fn warn_unless_optimised() {
-    if !OPTIMISED {
-        eprintln!(
-            "WARNING: built without optimisation, the figures mean nothing; run `cargo run --release -p gpufleet-bench`"
-        );
-    }
+/// Starts a broker and a database for a benchmark, on a machine that was looked at before.
+pub async fn with_services() -> anyhow::Result<(Arc<Services>, Machine)> {
+    programs::build()?;
+    let load_before = load();
+    let services = Services::ephemeral().await?;
+    let machine = Machine::look(broker_version(&services).await?, load_before);
+    Ok((services, machine))
 }
 
 /// The load average of the last minute.

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod arrays;
 mod bare;
 mod chaos;
 mod comparison;
@@ -46,6 +47,8 @@ enum Command {
     Overhead(overhead::Options),
     /// Jobs that sleep: device time of pools by weight, a guaranteed pool next to a flood, jobs/s over 1, 2 and 4 workers
     Sharing(sharing::Options),
+    /// Arrays of 1 MiB to jobs and back: in messages, by reference, and in a bare loop over the broker
+    Arrays(arrays::Options),
     /// Jobs that share one large input, with and without resident inputs
     Inputs(inputs::Options),
     /// The same small job through gpufleet, Celery, Ray and Slurm: latency, throughput, a killed worker, history, memory
@@ -66,6 +69,7 @@ async fn main() -> ExitCode {
         Command::Chaos(options) => chaos::run(&options).await,
         Command::Overhead(options) => overhead::run(&options).await,
         Command::Sharing(options) => Box::pin(sharing::run(&options)).await,
+        Command::Arrays(options) => Box::pin(arrays::run(&options)).await,
         Command::Inputs(options) => Box::pin(inputs::run(&options)).await,
         Command::Comparison(options) => Box::pin(comparison::run(&options)).await,
         Command::Keeping(options) => Box::pin(keeping::run(&options)).await,

@@ -25,8 +25,7 @@ use tokio::time::{sleep, timeout};
 use crate::{
     cores::{self, Split},
     cpu::{Part, Parts},
-    machine::{self, Machine},
-    programs, saxpy,
+    machine, saxpy,
     stats::{Spread, percentile},
     table::{spread, table},
 };
@@ -64,11 +63,7 @@ struct Round {
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    machine::warn_unless_optimised();
-    programs::build()?;
-    let load_before = machine::load();
-    let services = Services::ephemeral().await?;
-    let machine = Machine::look(machine::broker_version(&services).await?, load_before);
+    let (services, machine) = machine::with_services().await?;
     println!(
         "{}\nworker on {:?}, {} jobs a round, one at a time; medians of {} rounds, with the lowest and highest in parentheses",
         machine.line(),

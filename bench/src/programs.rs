@@ -5,11 +5,18 @@ use std::{path::Path, process::Command};
 use anyhow::{Context as _, ensure};
 use gpufleet_local::programs::BIN_DIR_VARIABLE;
 
+use crate::machine::OPTIMISED;
+
 const PACKAGES: [&str; 3] = ["gpufleet-worker", "gpufleet-ledger", "gpufleet-emulator"];
 
 /// Builds them beside this program when `cargo run` started it, unless somebody chose others. Started by its path, it takes
 /// the programs that lie there.
 pub fn build() -> anyhow::Result<()> {
+    if !OPTIMISED {
+        eprintln!(
+            "WARNING: built without optimisation, the figures mean nothing; run `cargo run --release -p gpufleet-bench`"
+        );
+    }
     let chosen = std::env::var_os(BIN_DIR_VARIABLE).is_some_and(|directory| !directory.is_empty());
     let Some(cargo) = std::env::var_os("CARGO").filter(|_| !chosen) else { return Ok(()) };
     let me = std::env::current_exe().context("find this program")?;

@@ -14,7 +14,7 @@ use gpufleet_local::{Cuda, Lines, LocalFleet};
 use gpufleet_transport::BlobStore;
 use tokio::time::{Instant, sleep};
 
-use crate::{machine, programs};
+use crate::programs;
 
 /// Floats of 1 MiB, the least that goes through the store.
 const FLOATS: usize = 1 << 18;
@@ -44,7 +44,6 @@ struct Counts {
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    machine::warn_unless_optimised();
     programs::build()?;
     let folder = tempfile::tempdir().context("make a folder for blobs")?;
     let path = folder.path().to_str().context("the folder's name is not UTF-8")?;

@@ -90,7 +90,6 @@ struct Python {
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    machine::warn_unless_optimised();
     programs::build()?;
     let load_before = machine::load();
     let mut builder = gpufleet_local::LocalFleet::builder()

@@ -17,7 +17,6 @@ use serde::Serialize;
 
 use crate::{
     machine::{self, Machine},
-    programs,
     round_trips::Format,
     stats::Spread,
     table,
@@ -75,11 +74,7 @@ impl Line {
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    machine::warn_unless_optimised();
-    programs::build()?;
-    let load_before = machine::load();
-    let services = Services::ephemeral().await?;
-    let machine = Machine::look(machine::broker_version(&services).await?, load_before);
+    let (services, machine) = machine::with_services().await?;
     let mut lines = Vec::new();
     for subject in &options.subjects {
         eprintln!("{subject:?} …");

@@ -70,6 +70,18 @@ impl LedgerError {
     }
 }
 
+/// An error and its causes on one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
 /// The innermost cause, because sqlx's outer texts ("error communicating with database") explain less.
 fn problem(error: &sqlx::Error) -> String {
     match error {

@@ -14,10 +14,11 @@ use tracing::{debug, info, warn};
 use crate::{
     BLOB_GRACE, DatabaseUrl, Ledger, LedgerError, MarkError,
     database::{PING_TIMEOUT, Purpose, QUERY_TIMEOUT},
+    error::chain,
     migrate,
 };
 
-/// A blob that was stored later is kept, whoever uses it.
+/// A blob that was stored within this time is never deleted.
 pub const PRUNED_AGE_DEFAULT: Duration = Duration::from_secs(2 * BLOB_GRACE.as_secs());
 
 /// Why a store was not pruned, or not completely.
@@ -121,16 +122,4 @@ impl BlobPruner {
         self.leadership = locked.then_some(connection);
         Ok(locked)
     }
-}
-
-/// An error and its causes on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -145,65 +145,41 @@ impl BlobStore {
         self.verdict(digest, bytes, found.map_err(self.stopped("look up a blob"))?)
     }
 
-    /// Reads a blob of exactly `bytes` bytes.
+    /// Reads a blob of exactly `bytes` bytes into memory. The cache is not used.
     pub async fn read(&self, digest: BlobDigest, bytes: u64) -> Result<Vec<u8>, BlobError> {
         // A sparse file of any length takes no space on a disk, and the length comes from an untrusted message.
         if bytes > BLOBS_BYTES_MAX {
             return Err(BlobError::TooLarge { digest, wanted: bytes });
         }
         self.check(digest, bytes).await?;
-        let mut into = Vec::new();
+        let mut array = Vec::new();
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
         let out_of_memory = |_| Stopped::Io(io::ErrorKind::OutOfMemory.into());
-        into.try_reserve_exact(length).map_err(out_of_memory).map_err(self.stopped("read a blob"))?;
-        into.resize(length, 0);
-        let (into, read) = self.fill(digest, into).await?;
-        read.map(|()| into)
-    }
-
-    /// Reads a blob into a buffer of exactly its length and returns the buffer. After a timeout the buffer is lost.
-    ///
-    /// If cancelled, the read ends at its next piece, or when the store responds.
-    pub async fn fill<B>(&self, digest: BlobDigest, mut into: B) -> Result<(B, Result<(), BlobError>), BlobError>
-    where
-        B: AsMut<[u8]> + Send + 'static,
-    {
-        let wanted = into.as_mut().len() as u64;
-        let filled = match &self.cache {
-            Some(cache) => cache.fill(&self.backend, digest, into).await,
-            None => self.backend.fill(digest, into).await,
-        };
-        let (into, read) = filled.map_err(self.stopped("read a blob"))?;
-        let read = read.map_err(Stopped::Io).map_err(self.stopped("read a blob"));
-        Ok((into, read.and_then(|found| self.verdict(digest, wanted, found))))
+        array.try_reserve_exact(length).map_err(out_of_memory).map_err(self.stopped("read a blob"))?;
+        self.read_to(digest, bytes, array).await
     }
 
     /// Writes a blob of exactly `bytes` bytes to a file with little memory, and returns the file. After an error the file has unchecked
-    /// bytes, so give it its name only after success.
+    /// bytes, so give it its name only after success. The cache is not used.
     ///
     /// If cancelled, the copy ends at its next piece, or when the store responds.
     pub async fn read_to<W>(&self, digest: BlobDigest, bytes: u64, into: W) -> Result<W, BlobError>
     where
         W: Write + Send + 'static,
     {
-        let copied = self.backend.copy(digest, bytes, into).await.map_err(self.stopped("read a blob"))?;
-        let (into, found) = copied.map_err(|source| BlobError::Output { digest, source })?;
-        self.verdict(digest, bytes, found).map(|()| into)
+        self.copied(digest, bytes, self.backend.copy(digest, bytes, into).await)
     }
 
-    /// The same with the cache of this store, for an input of a job. If the cache has a damaged copy, `into` is written again from the
+    /// The same through the cache of this store, for an input of a job. If the cache has a damaged copy, `into` is written again from the
     /// start.
     pub async fn read_into<W>(&self, digest: BlobDigest, bytes: u64, into: W) -> Result<W, BlobError>
     where
         W: Write + Seek + Send + 'static,
     {
-        let copied = match &self.cache {
-            Some(cache) => cache.copy(&self.backend, digest, bytes, into).await,
-            None => self.backend.copy(digest, bytes, into).await,
-        };
-        let (into, found) =
-            copied.map_err(self.stopped("read a blob"))?.map_err(|source| BlobError::Output { digest, source })?;
-        self.verdict(digest, bytes, found).map(|()| into)
+        match &self.cache {
+            Some(cache) => self.copied(digest, bytes, cache.copy(&self.backend, digest, bytes, into).await),
+            None => self.read_to(digest, bytes, into).await,
+        }
     }
 
     /// Lists the blobs in no particular order.
@@ -221,6 +197,18 @@ impl BlobStore {
     /// Removes a blob; false if there is none. A job that still needs it fails.
     pub async fn remove(&self, digest: BlobDigest) -> Result<bool, BlobError> {
         self.backend.remove(digest).await.map_err(self.stopped("remove a blob"))
+    }
+
+    /// Judges a copy. Its inner error is that of the writer.
+    fn copied<W>(
+        &self,
+        digest: BlobDigest,
+        wanted: u64,
+        copied: Result<io::Result<(W, Found)>, Stopped>,
+    ) -> Result<W, BlobError> {
+        let copied = copied.map_err(self.stopped("read a blob"))?;
+        let (into, found) = copied.map_err(|source| BlobError::Output { digest, source })?;
+        self.verdict(digest, wanted, found).map(|()| into)
     }
 
     fn verdict(&self, digest: BlobDigest, wanted: u64, found: Found) -> Result<(), BlobError> {

@@ -46,7 +46,7 @@ pub(crate) struct Record {
     #[arg(long, value_name = "PATH")]
     pub(crate) ready_file: Option<PathBuf>,
     /// Also delete old blobs that no job uses from this store: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=NAME. Of several recorders
-    /// one does so.
+    /// one does so. The credentials of a bucket come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
     #[arg(long, value_name = "STORE", env = "GPUFLEET_PRUNE_BLOBS")]
     pub(crate) prune_blobs: Option<OsString>,
     /// Time between two prunings, such as 30m.

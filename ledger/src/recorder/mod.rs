@@ -46,7 +46,7 @@ use dead::{DeadLetter, Published};
 pub use dropped::count_dropped_replies;
 pub use store::{Rejected, Store};
 
-use crate::{LedgerError, disposition::Disposition};
+use crate::{LedgerError, disposition::Disposition, error::chain};
 
 /// Consumes events and records them.
 #[derive(Debug)]
@@ -361,16 +361,4 @@ impl Obstacle {
             ),
         }
     }
-}
-
-/// An error and its causes on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

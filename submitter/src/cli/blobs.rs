@@ -26,8 +26,8 @@ use super::{
 
 /// Store, list, copy and delete arrays in the blob store
 ///
-/// The store is a folder or an S3 bucket that the workers share. `gpufleet submit` stores large arrays there by itself. Store an array yourself to name
-/// it in task files, or to use it in many jobs.
+/// The store is a folder or an S3 bucket that the workers share. `gpufleet submit` stores large arrays there by itself. Store an array
+/// yourself to name it in task files, or to use it in many jobs.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {

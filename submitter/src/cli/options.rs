@@ -68,7 +68,8 @@ pub struct ProducerOptions {
 #[derive(Debug, Args)]
 pub struct BlobOptions {
     /// Blob store that the workers share: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=NAME. Inputs and outputs of 1 MiB or more
-    /// go through it; messages carry only their digests [default: the store of `gpufleet local up` if that fleet is used, else none]
+    /// go through it; messages carry only their digests. The credentials of a bucket come from AWS_ACCESS_KEY_ID and
+    /// AWS_SECRET_ACCESS_KEY [default: the store of `gpufleet local up` if that fleet is used, else none]
     #[arg(long, value_name = "STORE", env = environment::BLOBS, help_heading = "Connection")]
     pub blobs: Option<OsString>,
 }

@@ -75,16 +75,6 @@ impl Backend {
         }
     }
 
-    pub(super) async fn fill<B>(&self, digest: BlobDigest, into: B) -> Result<(B, io::Result<Found>), Stopped>
-    where
-        B: AsMut<[u8]> + Send + 'static,
-    {
-        match self {
-            Self::Folder(folder) => folder.fill(digest, into).await,
-            Self::Objects(objects) => objects.fill(digest, into).await,
-        }
-    }
-
     pub(super) async fn copy<W>(
         &self,
         digest: BlobDigest,

@@ -122,34 +122,6 @@ impl BlobCache {
         if self.has(digest, bytes).await { Ok(Found::AsWanted) } else { store.check(digest, bytes).await }
     }
 
-    pub(super) async fn fill<B>(
-        &self,
-        store: &Backend,
-        digest: BlobDigest,
-        mut into: B,
-    ) -> Result<(B, io::Result<Found>), Stopped>
-    where
-        B: AsMut<[u8]> + Send + 'static,
-    {
-        let bytes = into.as_mut().len() as u64;
-        let used = match self.source(store, digest, bytes).await? {
-            Source::Cache(used) => used,
-            Source::Store => return store.fill(digest, into).await,
-            Source::None(found) => return Ok((into, Ok(found))),
-        };
-        let (into, read) = self.folder.fill(digest, into).await?;
-        match read {
-            Ok(Found::AsWanted) => {
-                (self.counted)(used);
-                Ok((into, read))
-            }
-            found => {
-                self.discard(digest, found).await;
-                store.fill(digest, into).await
-            }
-        }
-    }
-
     /// Copies a blob. After a damaged file in the cache, `into` is written again from the start.
     pub(super) async fn copy<W>(
         &self,

@@ -58,19 +58,6 @@ impl Folder {
         Ok(looked.map_or_else(|found| found, |_file| Found::AsWanted))
     }
 
-    /// Reads a blob into a buffer of its length, and returns the buffer even after an error.
-    pub(super) async fn fill<B>(&self, digest: BlobDigest, mut into: B) -> Result<(B, io::Result<Found>), Stopped>
-    where
-        B: AsMut<[u8]> + Send + 'static,
-    {
-        let bytes = into.as_mut().len() as u64;
-        self.step(Kind::Transfer { bytes }, move |folder, progress| {
-            let read = file::read(folder, digest, into.as_mut(), progress);
-            Ok((into, read))
-        })
-        .await
-    }
-
     /// Copies a blob of this length. The inner error is that of `into`.
     pub(super) async fn copy<W>(
         &self,

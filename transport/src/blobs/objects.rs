@@ -123,21 +123,6 @@ impl Objects {
         self.steps.spawn(Kind::Transfer { bytes: 0 }, look).await
     }
 
-    /// Reads a blob into a buffer of its length, and returns the buffer even after an error.
-    pub(super) async fn fill<B>(&self, digest: BlobDigest, mut into: B) -> Result<(B, io::Result<Found>), Stopped>
-    where
-        B: AsMut<[u8]> + Send + 'static,
-    {
-        let objects = self.clone();
-        let kind = Kind::Transfer { bytes: into.as_mut().len() as u64 };
-        self.steps
-            .spawn(kind, async move |progress| {
-                let read = objects.download(digest, into.as_mut(), &progress).await;
-                Ok((into, read))
-            })
-            .await
-    }
-
     /// Copies a blob of this length. The inner error is that of `into`.
     pub(super) async fn copy<W>(
         &self,

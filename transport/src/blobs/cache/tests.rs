@@ -70,14 +70,13 @@ impl Scene {
         [0, 1, 2].map(|index| self.counts[index].load(Ordering::Relaxed))
     }
 
-    /// In one of the two ways to read a blob.
     async fn reads_back(&self, digest: BlobDigest, seed: u8) {
-        let found = match seed % 2 {
-            0 => self.store.read(digest, BLOB as u64).await.unwrap(),
-            _ => self.store.read_into(digest, BLOB as u64, Cursor::new(Vec::new())).await.unwrap().into_inner(),
-        };
-        assert!(found == array(seed));
+        assert!(read(&self.store, digest, BLOB).await.unwrap() == array(seed));
     }
+}
+
+async fn read(store: &BlobStore, digest: BlobDigest, bytes: usize) -> Result<Vec<u8>, BlobError> {
+    store.read_into(digest, bytes as u64, Cursor::new(Vec::new())).await.map(Cursor::into_inner)
 }
 
 #[tokio::test]
@@ -90,7 +89,7 @@ async fn the_second_reader_of_a_host_sends_no_request() {
     // Another worker of the host.
     let other = Scene::open(&scene.server, &scene.scratch, 1 << 30, &scene.counts).await;
     let opened = scene.server.received().len();
-    assert!(other.read(digest, BLOB as u64).await.unwrap() == array(1));
+    assert!(read(&other, digest, BLOB).await.unwrap() == array(1));
     assert_eq!((opened - before, scene.server.received().len() - opened), (1, 0));
     assert_eq!((scene.counts(), scene.cached()), ([2, 1, 0], 1));
 }
@@ -113,8 +112,6 @@ async fn a_damaged_or_truncated_file_is_read_again_from_the_store() {
         scene.reads_back(digest, 1).await;
         scene.reads_back(digest, 1).await;
         assert_eq!(fs::read(scene.path(digest)).unwrap(), array(1));
-        fs::write(scene.path(digest), &damaged).unwrap();
-        assert!(scene.store.read(digest, BLOB as u64).await.unwrap() == array(1));
     }
 }
 
@@ -159,14 +156,12 @@ async fn a_cache_that_can_not_be_written_is_passed_by() {
 async fn a_failed_read_leaves_nothing_in_the_cache() {
     let mut scene = Scene::new(1 << 30).await;
     let missing = BlobDigest::of(b"never stored");
-    assert!(matches!(scene.store.read(missing, 12).await, Err(BlobError::Missing { .. })));
-    let (_, read) = scene.store.fill(missing, vec![0; 12]).await.unwrap();
-    assert!(matches!(read, Err(BlobError::Missing { .. })));
+    assert!(matches!(read(&scene.store, missing, 12).await, Err(BlobError::Missing { .. })));
     let digest = scene.store.put(array(1)).await.unwrap();
-    let (_, read) = scene.store.fill(digest, vec![0; 3]).await.unwrap();
-    assert!(matches!(read, Err(BlobError::Length { found: 300_000, wanted: 3, .. })));
+    let error = read(&scene.store, digest, 3).await.unwrap_err();
+    assert!(matches!(error, BlobError::Length { found: 300_000, wanted: 3, .. }), "{error}");
     scene.server.stop();
-    assert!(matches!(scene.store.fill(digest, vec![0; BLOB]).await, Err(BlobError::Io { .. })));
+    assert!(matches!(read(&scene.store, digest, BLOB).await, Err(BlobError::Io { .. })));
     assert_eq!(scene.cached(), 0);
     // What is cached needs no server.
     scene.server.resume().unwrap();

@@ -128,8 +128,8 @@ async fn a_silent_server_is_given_up_and_blocks_no_other_store() {
         assert!(matches!(error, Err(BlobError::Timeout { step: "look up a blob", .. })), "{error:?}");
     }
     assert!(matches!(store.put(array(2000)).await, Err(BlobError::Timeout { .. })));
-    let (filled, listed) = tokio::join!(store.fill(large, vec![0; LARGE]), store.list());
-    assert!(matches!(filled, Err(BlobError::Timeout { step: "read a blob", .. })));
+    let (read, listed) = tokio::join!(store.read_to(large, LARGE as u64, Vec::new()), store.list());
+    assert!(matches!(read, Err(BlobError::Timeout { step: "read a blob", .. })));
     assert!(matches!(listed, Err(BlobError::Timeout { .. })));
     scene.proxy.cause(Fault::None);
     store.check(digest, 1000).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_server_below_the_minimum_rate_is_given_up() {
     scene.proxy.cause(Fault::Slow);
     // Bytes arrive all the time, but would take six seconds. A blob of this length gets no more time than any step.
     let store = with_stall(&scene.store, Duration::from_secs(1));
-    assert!(matches!(store.fill(digest, vec![0; 300_000]).await, Err(BlobError::Timeout { .. })));
+    assert!(matches!(store.read_to(digest, 300_000, Vec::new()).await, Err(BlobError::Timeout { .. })));
 }
 
 #[tokio::test]
