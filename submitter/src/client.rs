@@ -1,9 +1,9 @@
 //! A connection to a fleet, as a program uses it.
 
-use std::sync::Arc;
+use std::{io::Write, sync::Arc};
 
 use gpufleet_schema::{ClientName, PoolName, Priority, topology};
-use gpufleet_transport::State;
+use gpufleet_transport::{BlobStore, State};
 
 use crate::{
     Array, ConnectError, Counts, FleetBuilder, Job, JobHandle, StoreError, StoredArray, SubmitError,
@@ -72,7 +72,25 @@ impl Fleet {
     ///
     /// If the future is cancelled, the array may or may not be stored. That is harmless.
     pub async fn store(&self, array: Array) -> Result<StoredArray, StoreError> {
-        StoredArray::put(array, self.connection.blobs().ok_or(StoreError::NoStore)?).await
+        StoredArray::put(array, self.blobs()?).await
+    }
+
+    /// Reads an array from the blob store, such as an output of [`JobHandle::wait_unread`].
+    pub async fn read_stored(&self, array: &StoredArray) -> Result<Array, StoreError> {
+        Ok(array.clone().read(self.blobs()?.clone()).await?)
+    }
+
+    /// Writes the elements of a stored array, as little-endian bytes in C order, to a file or another writer, and returns
+    /// it. This takes little memory, however large the array is. The bytes are checked at the end: after an error,
+    /// discard them.
+    ///
+    /// If the future is cancelled, the copy ends at its next piece.
+    pub async fn copy_stored<W: Write + Send + 'static>(&self, array: &StoredArray, into: W) -> Result<W, StoreError> {
+        Ok(self.blobs()?.read_to(array.digest(), array.bytes(), into).await?)
+    }
+
+    fn blobs(&self) -> Result<&BlobStore, StoreError> {
+        self.connection.blobs().ok_or(StoreError::NoStore)
     }
 
     /// The messages that wait in a pool and the workers that serve it. Both are 0 if no worker has served the pool yet.

@@ -52,6 +52,9 @@ pub enum SubmitError {
     /// The job was not sent. Some of its arrays may be in the store.
     #[error("store buffer {buffer:?} of job {job_id}: failed to {source}")]
     Blob { job_id: JobId, buffer: String, source: BlobError },
+    /// The file of an input could not be read. The job was not sent.
+    #[error("read the file of buffer {buffer:?} of job {job_id}")]
+    File { job_id: JobId, buffer: String, source: std::io::Error },
     #[error("encode job {job_id}: {problem}")]
     Encode { job_id: JobId, problem: String },
     #[error("another handle already waits for job {job_id}")]

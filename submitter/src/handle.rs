@@ -9,7 +9,10 @@ use std::{
 
 use gpufleet_schema::{AttemptState, Failure, JobId, PrintfOutput, RanOn, Timings};
 
-use crate::{Array, ArrayError, Element, connection::Connection, inbox::PendingReply, pending_result::PendingResult};
+use crate::{
+    Array, ArrayError, Element, Output, connection::Connection, inbox::PendingReply, output,
+    pending_result::PendingResult,
+};
 
 /// A job that the broker has confirmed. Await the handle, or call [`JobHandle::wait`] with a deadline of your own.
 ///
@@ -24,9 +27,10 @@ pub struct JobHandle {
     connection: Arc<Connection>,
 }
 
-/// The outputs of a job that succeeded, and what the worker measured.
+/// The outputs of a job that succeeded, and what the worker measured. `O` is [`Output`] for outputs that may still be in the
+/// blob store ([`JobHandle::wait_unread`]).
 #[derive(Debug, Clone, PartialEq)]
-pub struct JobResult {
+pub struct JobResult<O = Array> {
     pub job_id: JobId,
     /// [`AttemptState::Succeeded`].
     pub state: AttemptState,
@@ -40,7 +44,7 @@ pub struct JobResult {
     /// From the call of `submit` to the arrival of the reply, by this process's clock.
     pub round_trip: Duration,
     /// The outputs by name, in the order in which the job lists them.
-    pub outputs: Vec<(String, Array)>,
+    pub outputs: Vec<(String, O)>,
 }
 
 /// The final outcome of a job that did not succeed.
@@ -130,19 +134,52 @@ impl JobHandle {
         }
     }
 
+    /// Like [`JobHandle::wait`], but leaves large outputs in the blob store. Read them with
+    /// [`Fleet::read_stored`](crate::Fleet::read_stored), or write them to files with
+    /// [`Fleet::copy_stored`](crate::Fleet::copy_stored), which takes little memory.
+    ///
+    /// They stay in the store until `gpufleet blobs prune` deletes them: two days after the job, unless it
+    /// [keeps](crate::Job::keep) its outputs longer.
+    pub async fn wait_unread(&mut self, deadline: Duration) -> Result<JobResult<Output>, JobError> {
+        let job_id = self.id();
+        let unread = async {
+            match self.recorded(async |result| Ok(result)).await? {
+                Some(result) => Ok(result),
+                None => self.pending.unread().await,
+            }
+        };
+        match tokio::time::timeout(deadline, unread).await {
+            Err(_) => Err(JobError::DeadlinePassed { job_id, waited: deadline }),
+            Ok(result) => result,
+        }
+    }
+
     async fn result(&mut self) -> Result<JobResult, JobError> {
-        if self.is_attached {
-            let (job_id, since) = (self.id(), self.pending.since());
-            tokio::select! {
-                biased;
-                arrived = self.pending.arrive() => arrived?,
-                result = self.connection.recorded_result(job_id, since) => {
-                    self.pending.end().await;
-                    return result;
-                }
+        let connection = self.connection.clone();
+        match self.recorded(async |result| output::read_all(result, connection.blobs()).await).await? {
+            Some(result) => Ok(result),
+            None => self.pending.result(connection.blobs()).await,
+        }
+    }
+
+    /// The result that the ledger has of a job that was submitted earlier, after `read`. None if the reply has arrived.
+    async fn recorded<T>(
+        &mut self,
+        read: impl AsyncFnOnce(JobResult<Output>) -> Result<T, JobError>,
+    ) -> Result<Option<T>, JobError> {
+        if !self.is_attached {
+            return Ok(None);
+        }
+        let (job_id, since) = (self.id(), self.pending.since());
+        let recorded = async { read(self.connection.recorded_result(job_id, since).await?).await };
+        tokio::select! {
+            biased;
+            arrived = self.pending.arrive() => arrived.map(|()| None),
+            result = recorded => {
+                self.pending.end().await;
+                result.map(Some)
             }
         }
-        self.pending.result(self.connection.blobs()).await
     }
 }
 
@@ -159,9 +196,9 @@ impl IntoFuture for JobHandle {
     }
 }
 
-impl JobResult {
+impl<O> JobResult<O> {
     /// An output with its dtype and shape. A name that the job did not return is [`OutputError::Missing`].
-    pub fn array(&self, name: &str) -> Result<&Array, OutputError> {
+    pub fn array(&self, name: &str) -> Result<&O, OutputError> {
         let found = self.outputs.iter().find(|(output, _)| output == name);
         found.map(|(_, array)| array).ok_or_else(|| OutputError::Missing {
             job_id: self.job_id,
@@ -169,7 +206,9 @@ impl JobResult {
             returned: self.outputs.iter().map(|(output, _)| output.clone()).collect(),
         })
     }
+}
 
+impl JobResult {
     /// The elements of an output, in C order. `T` must be the output's own type.
     pub fn output<T: Element>(&self, name: &str) -> Result<Vec<T>, OutputError> {
         self.array(name)?.to_vec().map_err(|source| OutputError::Unfit { name: name.to_owned(), source })

@@ -10,7 +10,7 @@ use gpufleet_schema::{
 
 #[cfg(feature = "ledger")]
 use crate::chain::{self, InputError};
-use crate::{Array, Element, StoredArray};
+use crate::{Array, ArrayFile, Element, StoredArray, claims};
 
 /// The description of a job: a catalog kernel, or a program of your own with its launches.
 ///
@@ -39,6 +39,8 @@ pub struct Job {
     pool: PoolName,
     priority: Priority,
     launches: Vec<Draft>,
+    /// The contents of buffers that are in files, each with the index of its buffer.
+    files: Vec<(usize, ArrayFile)>,
     signer: Option<SigningKey>,
     problem: Option<Invalid>,
 }
@@ -98,7 +100,15 @@ impl Job {
     pub fn from_task(mut task: Task<'static>) -> Self {
         let launches = std::mem::take(&mut task.launches);
         let launches = launches.into_iter().map(|launch| Draft { launch, has_grid: true }).collect();
-        Self { task, pool: PoolName::default(), priority: Priority::default(), launches, signer: None, problem: None }
+        Self {
+            task,
+            pool: PoolName::default(),
+            priority: Priority::default(),
+            launches,
+            files: Vec::new(),
+            signer: None,
+            problem: None,
+        }
     }
 
     /// The job's id. It belongs to the description, so that submitting the same description twice makes one job.
@@ -188,6 +198,26 @@ impl Job {
     pub fn input_shaped<T: Element>(self, name: impl Into<String>, shape: impl Into<Vec<u64>>, elements: &[T]) -> Self {
         let data = Data::Inline(Inline::from(T::to_bytes(elements)));
         self.buffer(Buffer { name: name.into(), dtype: T::DTYPE, shape: shape.into(), data })
+    }
+
+    /// An input buffer whose contents are in a file. A client with a blob store stores the file with little memory, however
+    /// large it is; another client sends its contents in the message.
+    #[must_use]
+    pub fn input_file(self, name: impl Into<String>, file: ArrayFile) -> Self {
+        let (index, data) = (self.task.buffers.len(), Data::Zeros);
+        let buffer = Buffer { name: name.into(), dtype: file.dtype(), shape: file.shape().to_vec(), data };
+        self.buffer(buffer).contents(index, file)
+    }
+
+    /// Takes the contents of an existing buffer from a file. Until the job is submitted, the buffer names a placeholder.
+    pub(crate) fn contents(mut self, index: usize, file: ArrayFile) -> Self {
+        self.task.buffers[index].data = Data::Blob(claims::pending());
+        self.files.push((index, file));
+        self
+    }
+
+    pub(crate) fn take_files(&mut self) -> Vec<(usize, ArrayFile)> {
+        std::mem::take(&mut self.files)
     }
 
     /// An input buffer whose contents are in the blob store.

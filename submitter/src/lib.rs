@@ -24,6 +24,7 @@
 extern crate self as gpufleet;
 
 mod array;
+mod array_file;
 mod attach;
 mod builder;
 #[cfg(feature = "ledger")]
@@ -56,6 +57,7 @@ mod unread;
 mod unreported;
 
 pub use array::{Array, ArrayError};
+pub use array_file::ArrayFile;
 pub use attach::AttachError;
 pub use builder::FleetBuilder;
 #[cfg(feature = "ledger")]
@@ -74,6 +76,7 @@ pub use job::{CheckedJob, InvalidJob, Job};
 #[cfg(feature = "ledger")]
 pub use kept::{KeptOutput, KeptResult, ResultError};
 pub use orders::CancelScope;
+pub use output::Output;
 pub use stored::{StoreError, StoredArray};
 
 /// Compiles the Rust examples of the README and of the guides.

@@ -2,21 +2,36 @@
 //!
 //! A reply is untrusted, so its shapes are compared with the bounds before any array is read.
 
-use gpufleet_schema::{Output, OutputData, Size, bounds::BLOBS_BYTES_MAX};
+use gpufleet_schema::{self as schema, Dtype, OutputData, Size, bounds::BLOBS_BYTES_MAX};
 use gpufleet_transport::{BlobError, BlobStore};
 
-use crate::{Array, StoredArray};
+use crate::{Array, JobError, JobResult, StoredArray};
 
-/// An output that the reply contained, or its reference into the blob store.
-#[derive(Debug)]
-pub(crate) enum ReplyOutput {
+/// An output of a job, as its reply has it: an array, or the name of a large one in the blob store.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
     Array(Array),
     Stored(StoredArray),
 }
 
-impl ReplyOutput {
+impl Output {
+    pub fn dtype(&self) -> Dtype {
+        match self {
+            Self::Array(array) => array.dtype(),
+            Self::Stored(stored) => stored.dtype(),
+        }
+    }
+
+    /// The length of each dimension, slowest first.
+    pub fn shape(&self) -> &[u64] {
+        match self {
+            Self::Array(array) => array.shape(),
+            Self::Stored(stored) => stored.shape(),
+        }
+    }
+
     /// Copies an output out of the reply, which may borrow from the message.
-    fn of(output: Output<'_>) -> Result<Self, String> {
+    fn of(output: schema::Output<'_>) -> Result<Self, String> {
         let data = match output.data {
             OutputData::Inline(data) => data,
             OutputData::Blob(digest) => {
@@ -37,11 +52,11 @@ impl ReplyOutput {
 }
 
 /// All outputs of a reply, or why they are invalid.
-pub(crate) fn checked(outputs: Vec<Output<'_>>) -> Result<Vec<(String, ReplyOutput)>, String> {
+pub(crate) fn checked(outputs: Vec<schema::Output<'_>>) -> Result<Vec<(String, Output)>, String> {
     let mut all = Vec::new();
     for output in outputs {
         let name = output.name.clone();
-        let output = ReplyOutput::of(output).map_err(|problem| format!("output {name:?}: {problem}"))?;
+        let output = Output::of(output).map_err(|problem| format!("output {name:?}: {problem}"))?;
         all.push((name, output));
     }
     match all.iter().map(|(_, output)| output.stored_bytes()).fold(0, u64::saturating_add) {
@@ -52,6 +67,22 @@ pub(crate) fn checked(outputs: Vec<Output<'_>>) -> Result<Vec<(String, ReplyOutp
             Size(BLOBS_BYTES_MAX)
         )),
     }
+}
+
+/// Reads all outputs of a result that are in the store.
+pub(crate) async fn read_all(result: JobResult<Output>, store: Option<&BlobStore>) -> Result<JobResult, JobError> {
+    let JobResult { job_id, state, attempt, timings, ran_on, printf_output, round_trip, outputs } = result;
+    let mut read = Vec::with_capacity(outputs.len());
+    for (name, output) in outputs {
+        let array = match output {
+            Output::Array(array) => array,
+            Output::Stored(stored) => self::read(name.clone(), stored, store.cloned())
+                .await
+                .map_err(|problem| JobError::Unavailable { job_id, problem })?,
+        };
+        read.push((name, array));
+    }
+    Ok(JobResult { job_id, state, attempt, timings, ran_on, printf_output, round_trip, outputs: read })
 }
 
 /// Reads an output from the store. An error says what failed, why, and what to do.

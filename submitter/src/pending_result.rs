@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::{
     Array, FailedJob, JobError, JobResult,
     inbox::{ArrivedReply, PendingReply},
-    output::{self, ReplyOutput},
+    output::{self, Output},
 };
 
 /// The result of one job, before it is complete.
@@ -65,6 +65,16 @@ impl PendingResult {
         // If this is cancelled, the next wait still has the reply.
         self.awaited.take().await;
         let arrived = self.arrived.take().expect("the reply was stored above");
+        let result = outcome(job_id, arrived, self.submitted)?;
+        output::read_all(result, store).await
+    }
+
+    /// Waits for the reply without a deadline, and leaves large outputs in the blob store. Cancelling the future loses nothing.
+    pub(crate) async fn unread(&mut self) -> Result<JobResult<Output>, JobError> {
+        let job_id = self.job_id();
+        self.arrive().await?;
+        self.awaited.take().await;
+        let arrived = self.arrived.take().expect("the reply was stored above");
         outcome(job_id, arrived, self.submitted)
     }
 
@@ -73,19 +83,19 @@ impl PendingResult {
         let arrived = self.arrived.as_mut().filter(|arrived| arrived.reply.state == AttemptState::Succeeded);
         let outputs = arrived.and_then(|arrived| arrived.outputs.as_mut().ok());
         for (name, output) in outputs.into_iter().flatten() {
-            let ReplyOutput::Stored(stored) = output else { continue };
+            let Output::Stored(stored) = output else { continue };
             if self.reading.is_empty() {
                 self.reading.spawn(output::read(name.clone(), stored.clone(), store.cloned()));
             }
             let read = self.reading.join_next().await.expect("a read was started above or by an earlier call");
-            *output = ReplyOutput::Array(read.expect("a read neither panics nor is aborted before this is dropped")?);
+            *output = Output::Array(read.expect("a read neither panics nor is aborted before this is dropped")?);
         }
         Ok(())
     }
 }
 
-/// The outcome of a reply whose outputs have all been read.
-fn outcome(job_id: JobId, arrived: ArrivedReply, submitted: Instant) -> Result<JobResult, JobError> {
+/// The outcome of a reply.
+fn outcome(job_id: JobId, arrived: ArrivedReply, submitted: Instant) -> Result<JobResult<Output>, JobError> {
     let ArrivedReply { reply, outputs, at } = arrived;
     let round_trip = at.duration_since(submitted);
     if reply.state != AttemptState::Succeeded {
@@ -101,10 +111,6 @@ fn outcome(job_id: JobId, arrived: ArrivedReply, submitted: Instant) -> Result<J
         })));
     }
     let outputs = outputs.map_err(|problem| JobError::BadReply { job_id, problem })?;
-    let outputs = outputs.into_iter().map(|(name, output)| match output {
-        ReplyOutput::Array(array) => (name, array),
-        ReplyOutput::Stored(_) => unreachable!("every stored output has been read"),
-    });
     Ok(JobResult {
         job_id,
         state: reply.state,
@@ -113,7 +119,7 @@ fn outcome(job_id: JobId, arrived: ArrivedReply, submitted: Instant) -> Result<J
         ran_on: reply.ran_on,
         printf_output: reply.printf_output,
         round_trip,
-        outputs: outputs.collect(),
+        outputs,
     })
 }
 

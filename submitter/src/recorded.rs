@@ -9,7 +9,7 @@ use tokio::{sync::OnceCell, time::sleep};
 use tracing::warn;
 
 use crate::{
-    FailedJob, Fleet, JobError, JobResult,
+    FailedJob, Fleet, JobError, JobResult, Output, StoredArray,
     connection::Connection,
     kept::{KeptResult, ResultError},
 };
@@ -55,7 +55,11 @@ impl Fleet {
 }
 
 /// The result of a job, once the ledger has its outcome and no reply has come. Waits for ever if the client has no ledger.
-pub(crate) async fn result(job_id: JobId, connection: &Connection, since: Instant) -> Result<JobResult, JobError> {
+pub(crate) async fn result(
+    job_id: JobId,
+    connection: &Connection,
+    since: Instant,
+) -> Result<JobResult<Output>, JobError> {
     let Some(ledger) = connection.ledger() else { return std::future::pending().await };
     let detail = ended(ledger, job_id).await?;
     sleep(REPLY_WITHIN).await;
@@ -89,7 +93,7 @@ async fn outcome(
     ledger: &Ledger,
     store: Option<&BlobStore>,
     since: Instant,
-) -> Result<JobResult, JobError> {
+) -> Result<JobResult<Output>, JobError> {
     let job_id = detail.job.job_id;
     let decisive = detail.attempts.iter().find(|attempt| Some(attempt.attempt) == detail.job.attempt).cloned();
     let Some(decisive) = decisive else {
@@ -107,8 +111,13 @@ async fn outcome(
     let kept = KeptResult::of(detail, ledger, store).map_err(|error| unavailable(job_id, &error))?;
     let mut outputs = Vec::with_capacity(kept.outputs.len());
     for output in &kept.outputs {
-        let array = output.read().await.map_err(|error| unavailable(job_id, &error))?;
-        outputs.push((output.name().to_owned(), array));
+        let found = match output.digest() {
+            Some(digest) => StoredArray::new(digest, output.dtype(), output.shape().to_vec())
+                .map(Output::Stored)
+                .map_err(|error| unavailable(job_id, &error))?,
+            None => output.read().await.map(Output::Array).map_err(|error| unavailable(job_id, &error))?,
+        };
+        outputs.push((output.name().to_owned(), found));
     }
     let round_trip = since.elapsed();
     Ok(JobResult { job_id, state, attempt, timings, ran_on, printf_output, round_trip, outputs })

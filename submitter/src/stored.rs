@@ -15,10 +15,10 @@ pub struct StoredArray {
     bytes: u64,
 }
 
-/// Why an array could not be stored.
+/// Why an array could not be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("store an array: this client has no blob store; name one with FleetBuilder::blobs")]
+    #[error("use the blob store: this client has none; name one with FleetBuilder::blobs")]
     NoStore,
     #[error(transparent)]
     Blob(#[from] BlobError),

@@ -59,17 +59,23 @@ pub(crate) type Destination = (PoolName, Priority);
 impl Submission {
     /// Checks and encodes a job. The time of submission is taken after the reply queue is declared and large arrays are
     /// stored, so that the queue time does not include them.
-    pub(crate) async fn prepare(connection: &Connection, job: Job) -> Result<Self, SubmitError> {
+    pub(crate) async fn prepare(connection: &Connection, mut job: Job) -> Result<Self, SubmitError> {
         let started = Instant::now();
         #[cfg(feature = "ledger")]
-        let job = if job.is_chained() { Box::pin(connection.chained(job)).await? } else { job };
+        if job.is_chained() {
+            job = Box::pin(connection.chained(job)).await?;
+        }
+        let files = job.take_files();
         let CheckedJob { mut task, pool, priority } = job.build()?;
         connection.listen().await?;
-        if let Some(store) = connection.blobs() {
-            // The reply names blobs, which must exist for as long as the broker keeps it.
-            let kept = connection.replies_kept().and_then(|time| u64::try_from(time.as_millis()).ok());
-            task.keep_ms = task.keep_ms.max(kept);
-            Box::pin(claims::check_in(&mut task, store)).await?;
+        match connection.blobs() {
+            Some(store) => {
+                // The reply names blobs, which must exist for as long as the broker keeps it.
+                let kept = connection.replies_kept().and_then(|time| u64::try_from(time.as_millis()).ok());
+                task.keep_ms = task.keep_ms.max(kept);
+                Box::pin(claims::check_in(&mut task, files, store)).await?;
+            }
+            None => claims::read_in(&mut task, files)?,
         }
         let job_id = task.job_id;
         task.reply = Some(connection.client().clone());

@@ -26,10 +26,12 @@ pub async fn gpufleet_command(folder: &Path, environment: &[(&str, &str)], argum
 }
 
 /// Runs `gpufleet` like [`gpufleet_command`], and measures the peak of its memory in bytes.
-pub async fn gpufleet_peak_memory(folder: &Path, arguments: &[&str]) -> (Ended, u64) {
+pub async fn gpufleet_peak_memory(folder: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> (Ended, u64) {
     /// The peak never decreases, so only a change just before the end is missed.
     const SAMPLE_EVERY: Duration = Duration::from_millis(10);
-    let child = command(folder, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut command = command(folder, arguments);
+    command.envs(environment.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
     let pid = child.id().expect("the command was just started");
     let mut output = std::pin::pin!(child.wait_with_output());
     let mut peak = 0;

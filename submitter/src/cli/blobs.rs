@@ -15,7 +15,7 @@ use super::{
     complaint::Complaint,
     connection::{self, blob_complaint},
     exit::Exit,
-    files::{self, InPlace, Purpose},
+    files::{self, Purpose},
     json,
     options::{BlobOptions, Format},
     output, quantity,
@@ -127,9 +127,10 @@ async fn put_all(store: &BlobStore, files: &[ArraySpec]) -> (Vec<Stored>, Result
 async fn put(store: &BlobStore, ArraySpec { path, form }: &ArraySpec) -> Result<Stored, Complaint> {
     let spinner = Spinner::new(format!("storing {}", path.display()));
     let (dtype, shape, bytes, digest) = match files::in_place(path, form.as_ref())? {
-        Some(InPlace { file, dtype, shape, range }) => {
-            let bytes = range.end - range.start;
-            (dtype, shape, bytes, spinner.around(store.put_file(file, range)).await)
+        Some(array) => {
+            let (file, range) = array.parts().map_err(|problem| files::unreadable(path, &problem))?;
+            let digest = spinner.around(store.put_file(file, range)).await;
+            (array.dtype(), array.shape().to_vec(), array.bytes(), digest)
         }
         None => {
             let array = files::read(path, form.as_ref(), Purpose::Converted)?;

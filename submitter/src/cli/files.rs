@@ -7,21 +7,21 @@ use std::{
 };
 
 use gpufleet::{
-    Array, ArrayError, KeptOutput,
+    Array, ArrayError, ArrayFile,
     schema::{
         Dtype, TooLarge,
-        bounds::{BLOBS_BYTES_MAX, MESSAGE_BYTES_MAX, PROGRAM_BYTES_MAX},
+        bounds::{BLOB_BYTES_MIN, BLOBS_BYTES_MAX, MESSAGE_BYTES_MAX, PROGRAM_BYTES_MAX},
     },
 };
 
-use super::{complaint::Complaint, kept, quantity, spec::Form};
+use super::{complaint::Complaint, quantity, spec::Form};
 
 mod in_place;
 mod npy;
 mod partial;
 mod png;
 
-pub use in_place::{InPlace, in_place};
+pub use in_place::in_place;
 pub use partial::PartialFile;
 
 const MISNAMED: &str = "the extension decides how a file is read: .npy, .png, or else raw bytes with a dtype and a shape, as in x=x.bin:f32[1024]";
@@ -31,9 +31,7 @@ const MISNAMED: &str = "the extension decides how a file is read: .npy, .png, or
 pub enum Purpose {
     /// An array that its task's message carries.
     Input,
-    /// An array that goes through the blob store if it is large.
-    StoredInput,
-    /// An array that is stored, and that its file does not hold as the store does.
+    /// An array for the blob store that its file does not hold as the store does.
     Converted,
     Program,
     TaskFile,
@@ -42,13 +40,12 @@ pub enum Purpose {
 
 impl Purpose {
     pub const fn input(has_store: bool) -> Self {
-        if has_store { Self::StoredInput } else { Self::Input }
+        if has_store { Self::Converted } else { Self::Input }
     }
 
     const fn name(self) -> &'static str {
         match self {
             Self::Input => "an input without a blob store",
-            Self::StoredInput => "an input",
             Self::Converted => "a file that is converted in memory",
             Self::Program => "a program",
             Self::TaskFile => "a task file",
@@ -59,7 +56,7 @@ impl Purpose {
     const fn bytes_max(self) -> usize {
         match self {
             // The allowance is for the headers of the file formats.
-            Self::Input | Self::StoredInput | Self::Converted => self.array_bytes_max() + (64 << 10),
+            Self::Input | Self::Converted => self.array_bytes_max() + (64 << 10),
             Self::Program => PROGRAM_BYTES_MAX,
             // Inline data in a task file is text: base64 or numbers. Four times a message is ample.
             Self::TaskFile => 4 * MESSAGE_BYTES_MAX,
@@ -71,7 +68,7 @@ impl Purpose {
     /// The bound in the error message.
     const fn told_max(self) -> u64 {
         match self {
-            Self::Input | Self::StoredInput | Self::Converted => self.array_bytes_max() as u64,
+            Self::Input | Self::Converted => self.array_bytes_max() as u64,
             other => other.bytes_max() as u64,
         }
     }
@@ -79,7 +76,7 @@ impl Purpose {
     /// The most bytes of an array in a file.
     const fn array_bytes_max(self) -> usize {
         match self {
-            Self::StoredInput | Self::Converted => BLOBS_BYTES_MAX as usize,
+            Self::Converted => BLOBS_BYTES_MAX as usize,
             _ => MESSAGE_BYTES_MAX,
         }
     }
@@ -87,10 +84,6 @@ impl Purpose {
     const fn hint(self) -> &'static str {
         match self {
             Self::Input => TooLarge::ADVICE,
-            Self::StoredInput => {
-                "store it with `gpufleet blobs put` and name its digest in a task file; or send a smaller dtype (f16, u8), or create data on \
-                 the device with --zeros or --fill"
-            }
             Self::Converted => {
                 "save it as a .npy file in C order, which is stored as it is: numpy.save(file, numpy.ascontiguousarray(array))"
             }
@@ -134,6 +127,25 @@ impl Kind {
             Self::Raw => "raw",
         }
     }
+}
+
+/// An array for a job.
+#[derive(Debug)]
+pub enum Input {
+    Array(Array),
+    /// A large one that the blob store takes from its file.
+    File(ArrayFile),
+}
+
+/// Finds an array for a job: where it is, if a store can take it from there, or else in memory.
+pub fn input(path: &Path, form: Option<&Form>, purpose: Purpose) -> Result<Input, Complaint> {
+    if purpose == Purpose::Converted
+        && let Some(file) = in_place(path, form)?
+        && file.bytes() >= BLOB_BYTES_MIN
+    {
+        return Ok(Input::File(file));
+    }
+    read(path, form, purpose).map(Input::Array)
 }
 
 /// Reads an array. `form` is the dtype and shape of raw bytes; for the other kinds it must agree with the file.
@@ -200,7 +212,7 @@ fn read_bytes(path: &Path, purpose: Purpose) -> Result<Vec<u8>, Complaint> {
     Ok(bytes)
 }
 
-fn unreadable(path: &Path, problem: &std::io::Error) -> Complaint {
+pub fn unreadable(path: &Path, problem: &std::io::Error) -> Complaint {
     let complaint = unusable(path, &reason(problem));
     match problem.kind() {
         std::io::ErrorKind::NotFound => complaint.hint("check the path; relative paths start at the current directory"),
@@ -250,14 +262,21 @@ fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.finish()
 }
 
-/// Writes a kept output. The file appears whole or not at all, and only a picture takes more than a little memory.
-pub async fn save(path: &Path, output: &KeptOutput) -> Result<Remark, Complaint> {
+/// An array that is read in pieces.
+pub trait Source {
+    fn dtype(&self) -> Dtype;
+    fn shape(&self) -> &[u64];
+    async fn read(&self) -> Result<Array, Complaint>;
+    async fn write_to(&self, file: PartialFile) -> Result<PartialFile, Complaint>;
+}
+
+/// Writes an array to a file, which appears whole or not at all. Only a picture takes more than a little memory.
+pub async fn save(path: &Path, source: &impl Source) -> Result<Remark, Complaint> {
     if Kind::of(path) == Kind::Png {
-        return write(path, &output.read().await.map_err(|error| kept::complaint(&error))?);
+        return write(path, &source.read().await?);
     }
-    let file = begin(path, Some((output.dtype(), output.shape())))?;
-    let file = output.write_to(file).await.map_err(|error| kept::complaint(&error))?;
-    file.finish().map_err(|problem| unwritable(path, &problem))?;
+    let file = begin(path, Some((source.dtype(), source.shape())))?;
+    source.write_to(file).await?.finish().map_err(|problem| unwritable(path, &problem))?;
     Ok(None)
 }
 

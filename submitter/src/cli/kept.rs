@@ -1,14 +1,37 @@
 //! Kept outputs of jobs, for the commands that read them.
 
-use gpufleet::{KeptResult, ResultError};
+use gpufleet::{Array, KeptOutput, KeptResult, ResultError, schema::Dtype};
 use gpufleet_ledger::{JobDetail, Ledger};
 use gpufleet_transport::BlobStore;
 
-use super::{complaint::Complaint, connection, exit::Exit};
+use super::{
+    complaint::Complaint,
+    connection,
+    exit::Exit,
+    files::{PartialFile, Source},
+};
 
 /// The outputs that a job still keeps.
 pub fn result(detail: JobDetail, ledger: &Ledger, store: Option<&BlobStore>) -> Result<KeptResult, Complaint> {
     KeptResult::of(detail, ledger, store).map_err(|error| complaint(&error))
+}
+
+impl Source for KeptOutput {
+    fn dtype(&self) -> Dtype {
+        self.dtype()
+    }
+
+    fn shape(&self) -> &[u64] {
+        self.shape()
+    }
+
+    async fn read(&self) -> Result<Array, Complaint> {
+        self.read().await.map_err(|error| complaint(&error))
+    }
+
+    async fn write_to(&self, file: PartialFile) -> Result<PartialFile, Complaint> {
+        self.write_to(file).await.map_err(|error| complaint(&error))
+    }
 }
 
 /// The complaint about an output that can't be read.

@@ -4,7 +4,7 @@ use std::{pin::pin, time::Duration};
 
 use futures::FutureExt as _;
 use gpufleet::{
-    Fleet, Job, JobError, JobHandle, JobResult, PoolDepth, SubmitError,
+    Fleet, Job, JobError, JobHandle, JobResult, Output, PoolDepth, SubmitError,
     schema::{JobId, PoolName},
 };
 
@@ -23,12 +23,14 @@ mod keeping;
 mod options;
 mod plan;
 mod report;
+mod saving;
 mod task_file;
 
 use chained::LazyLedger;
 use deadline::Deadline;
 pub use options::Options;
 use plan::Plan;
+use report::Written;
 
 /// The time for closing the connection after the deadline has passed. A working connection closes sooner.
 const CLOSE_AFTER_DEADLINE: Duration = Duration::from_millis(500);
@@ -94,7 +96,7 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options, deadline: &Deadlin
         return Ok(Exit::Success);
     }
     tokio::select! {
-        outcome = wait(fleet, &pool, &mut handle, deadline) => conclude(outcome, &plan, options),
+        outcome = complete(fleet, &plan, &mut handle, deadline) => conclude(outcome, &plan, options),
         () = waiting::interrupt() => {
             report::unfinished(id, options.output)?;
             output::note(&format!("interrupted: {}", plan.keeping.advice(id)));
@@ -115,20 +117,42 @@ async fn confirmed(fleet: &Fleet, job: Job, spinner: &Spinner) -> Result<JobHand
     submitting.await
 }
 
+/// A job that succeeded, and what became of its outputs.
+struct Completed {
+    result: JobResult<Output>,
+    written: Vec<Written>,
+    lost: Option<Complaint>,
+}
+
+/// Waits for the reply, and writes the outputs to their files.
+async fn complete(
+    fleet: &Fleet,
+    plan: &Plan,
+    handle: &mut JobHandle,
+    deadline: &Deadline,
+) -> Result<Completed, JobError> {
+    let result = wait(fleet, &plan.pool, handle, deadline).await?;
+    let saving = Spinner::new("writing the outputs").around(saving::save_all(fleet, &result, &plan.saves));
+    let (job_id, waited) = (result.job_id, deadline.timeout());
+    let saved = tokio::time::timeout(deadline.left(), saving).await;
+    let (written, lost) = saved.map_err(|_| JobError::DeadlinePassed { job_id, waited })?;
+    Ok(Completed { result, written, lost })
+}
+
 /// Waits for the reply, and warns if no worker serves the pool.
 async fn wait(
     fleet: &Fleet,
     pool: &PoolName,
     handle: &mut JobHandle,
     deadline: &Deadline,
-) -> Result<JobResult, JobError> {
+) -> Result<JobResult<Output>, JobError> {
     /// A worker answers a small job sooner, and then the check is not worth its cost.
     const ASK_AFTER: Duration = Duration::from_millis(500);
     let spinner = Spinner::new(format!("waiting for job {}", handle.id()));
-    let outcome = match handle.wait(deadline.left().min(ASK_AFTER)).await {
+    let outcome = match handle.wait_unread(deadline.left().min(ASK_AFTER)).await {
         Err(JobError::DeadlinePassed { .. }) if !deadline.has_passed() => {
             warn_if_unserved(fleet, pool, deadline).await;
-            spinner.around(handle.wait(deadline.left())).await
+            spinner.around(handle.wait_unread(deadline.left())).await
         }
         outcome => outcome,
     };
@@ -152,11 +176,14 @@ async fn warn_if_unserved(fleet: &Fleet, pool: &PoolName, deadline: &Deadline) {
     }
 }
 
-fn conclude(outcome: Result<JobResult, JobError>, plan: &Plan, options: &Options) -> Result<Exit, Complaint> {
+fn conclude(outcome: Result<Completed, JobError>, plan: &Plan, options: &Options) -> Result<Exit, Complaint> {
     match outcome {
-        Ok(result) => {
-            report::succeeded(&result, &plan.saves, options.output)?;
-            Ok(Exit::Success)
+        Ok(Completed { result, written, lost }) => {
+            report::succeeded(&result, written, options.output)?;
+            match lost {
+                None => Ok(Exit::Success),
+                Some(complaint) => Err(complaint.hint(plan.keeping.after_loss(result.job_id))),
+            }
         }
         Err(JobError::Failed(failed)) => {
             report::failed(&failed, options.output)?;
@@ -205,6 +232,7 @@ fn refused(error: &SubmitError, plan: &Plan) -> Complaint {
         SubmitError::Blob { source, .. } => {
             Complaint::bad_input(connection::sentence(&chain(error))).hint(connection::blob_hint(source))
         }
+        SubmitError::File { .. } => told(Exit::BadInput).hint("check that no other program changes the file"),
         SubmitError::Encode { .. } | SubmitError::AlreadySubmitted { .. } => told(Exit::Internal),
         SubmitError::NoQueue { pool, .. } => told(Exit::Broker).hint(format!(
             "check the pool's name (`gpufleet workers` lists the pools in service), or start a worker: gpufleet-worker run --pool {pool}"

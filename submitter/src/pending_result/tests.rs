@@ -95,6 +95,18 @@ async fn outputs_are_read_from_the_store_and_keep_their_order() {
     assert!(matches!(scene.result().await, Err(JobError::Closed { .. })), "a job has one result");
 }
 
+#[tokio::test]
+async fn a_wait_that_does_not_read_leaves_the_outputs_in_the_store() {
+    let mut scene = Scene::new().await;
+    // The blob is not even there.
+    scene.answer(vec![y(), inline("z", &[9])]);
+    let result = scene.pending.unread().await.unwrap();
+    let crate::Output::Stored(found) = result.array("y").unwrap() else { panic!("{result:?}") };
+    assert_eq!((found.digest(), found.shape()), (BlobDigest::of(&Y), &[2, 2][..]));
+    let crate::Output::Array(z) = result.array("z").unwrap() else { panic!("{result:?}") };
+    assert_eq!(z.bytes(), [9]);
+}
+
 /// The test has one thread, so the read continues only while the test waits.
 #[tokio::test]
 async fn a_wait_that_is_cancelled_while_it_reads_loses_nothing() {

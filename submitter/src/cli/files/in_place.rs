@@ -1,31 +1,18 @@
 //! Arrays that a blob store takes from their files as they are, without reading them into memory.
 
-use std::{fs::File, io::Read as _, ops::Range, path::Path};
+use std::{fs::File, io::Read as _, path::Path};
 
-use gpufleet::{ArrayError, schema::Dtype};
+use gpufleet::{ArrayError, ArrayFile};
 
 use super::{Kind, agree, formless, misfit, misnamed, npy, unreadable, unusable};
-use crate::{
-    array,
-    cli::{complaint::Complaint, spec::Form},
-};
+use crate::cli::{complaint::Complaint, spec::Form};
 
 /// More than any header of a file with plain numbers.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
 
-/// A file with little-endian elements in C order.
-#[derive(Debug)]
-pub struct InPlace {
-    pub file: File,
-    pub dtype: Dtype,
-    pub shape: Vec<u64>,
-    /// The bytes of the elements.
-    pub range: Range<u64>,
-}
-
 /// Finds the elements of an array in its file. `None` if the file has to be converted, such as a picture, or if it has no
 /// length, such as a pipe. `form` is as in [`read`](super::read).
-pub fn in_place(path: &Path, form: Option<&Form>) -> Result<Option<InPlace>, Complaint> {
+pub fn in_place(path: &Path, form: Option<&Form>) -> Result<Option<ArrayFile>, Complaint> {
     let file = File::open(path).map_err(|problem| unreadable(path, &problem))?;
     let metadata = file.metadata().map_err(|problem| unreadable(path, &problem))?;
     match Kind::of(path) {
@@ -36,7 +23,7 @@ pub fn in_place(path: &Path, form: Option<&Form>) -> Result<Option<InPlace>, Com
     }
 }
 
-fn in_npy(path: &Path, file: File, length: u64, form: Option<&Form>) -> Result<Option<InPlace>, Complaint> {
+fn in_npy(path: &Path, file: File, length: u64, form: Option<&Form>) -> Result<Option<ArrayFile>, Complaint> {
     let mut start = Vec::new();
     (&file).take(HEADER_BYTES_MAX).read_to_end(&mut start).map_err(|problem| unreadable(path, &problem))?;
     if !start.starts_with(Kind::Npy.signature()) {
@@ -45,15 +32,15 @@ fn in_npy(path: &Path, file: File, length: u64, form: Option<&Form>) -> Result<O
     let located = npy::locate(&start, length).map_err(|problem| unusable(path, &problem))?;
     let Some(npy::Located { dtype, shape, offset }) = located else { return Ok(None) };
     agree(path, form, dtype, &shape)?;
-    Ok(Some(InPlace { file, dtype, shape, range: offset..length }))
+    ArrayFile::new(file, offset, dtype, shape).map(Some).map_err(|problem| misfit(path, &problem))
 }
 
-fn in_raw(path: &Path, file: File, length: u64, Form { dtype, shape }: &Form) -> Result<InPlace, Complaint> {
+fn in_raw(path: &Path, file: File, length: u64, Form { dtype, shape }: &Form) -> Result<ArrayFile, Complaint> {
     let (dtype, shape) = (*dtype, shape.clone());
-    match array::bytes(dtype, &shape) {
-        Some(wanted) if wanted == length => Ok(InPlace { file, dtype, shape, range: 0..length }),
-        Some(wanted) => Err(misfit(path, &ArrayError::WrongLength { dtype, shape, given: length, wanted })),
-        None => Err(misfit(path, &ArrayError::TooLarge { dtype, shape })),
+    let array = ArrayFile::new(file, 0, dtype, shape.clone()).map_err(|problem| misfit(path, &problem))?;
+    match array.bytes() {
+        wanted if wanted == length => Ok(array),
+        wanted => Err(misfit(path, &ArrayError::WrongLength { dtype, shape, given: length, wanted })),
     }
 }
 
@@ -61,7 +48,7 @@ fn in_raw(path: &Path, file: File, length: u64, Form { dtype, shape }: &Form) ->
 mod tests {
     use std::{fs, os::unix::fs::FileExt as _};
 
-    use gpufleet::Array;
+    use gpufleet::{Array, schema::Dtype};
 
     use super::*;
     use crate::cli::files;
@@ -74,10 +61,11 @@ mod tests {
         for name in ["x.npy", "x.bin"] {
             let path = folder.path().join(name);
             files::write(&path, &array).unwrap();
-            let InPlace { file, dtype, shape, range } = in_place(&path, Some(&form)).unwrap().unwrap();
+            let found = in_place(&path, Some(&form)).unwrap().unwrap();
+            let (file, range) = found.parts().unwrap();
             let mut bytes = vec![0; (range.end - range.start) as usize];
             file.read_exact_at(&mut bytes, range.start).unwrap();
-            assert_eq!(Array::new(dtype, shape, bytes).unwrap(), array, "{name}");
+            assert_eq!(Array::new(found.dtype(), found.shape().to_vec(), bytes).unwrap(), array, "{name}");
         }
     }
 

@@ -56,20 +56,24 @@ fn with_a_blob_store_an_input_may_be_larger_than_a_message() {
         write(&path, &large).unwrap();
         let form = Form { dtype: Dtype::U8, shape: large.shape().to_vec() };
         assert!(read(&path, Some(&form)).is_err(), "{name}");
-        assert_eq!(super::read(&path, Some(&form), Purpose::StoredInput).unwrap(), large, "{name}");
+        assert!(super::input(&path, Some(&form), Purpose::Input).is_err(), "{name}");
+        let Input::File(file) = super::input(&path, Some(&form), Purpose::Converted).unwrap() else { panic!("{name}") };
+        assert_eq!((file.dtype(), file.shape()), (large.dtype(), large.shape()));
     }
     let picture = Array::new(Dtype::U8, vec![5000, 5000], vec![0; 25_000_000]).unwrap();
     let path = folder.path().join("large.png");
     write(&path, &picture).unwrap();
     assert!(read(&path, None).is_err());
-    assert_eq!(super::read(&path, None, Purpose::StoredInput).unwrap(), picture);
+    let Input::Array(read) = super::input(&path, None, Purpose::Converted).unwrap() else { panic!("a picture") };
+    assert_eq!(read, picture);
     // A hole: the file has no more than its length.
     let path = folder.path().join("beyond.bin");
-    File::create(&path).unwrap().set_len(BLOBS_BYTES_MAX + (65 << 10)).unwrap();
-    let form = Form { dtype: Dtype::U8, shape: vec![1] };
-    let refused = super::read(&path, Some(&form), Purpose::StoredInput).unwrap_err();
-    assert!(refused.message.ends_with("is larger than 1.00 GiB, the limit for an input"), "{}", refused.message);
-    assert!(refused.hint.unwrap().contains("gpufleet blobs put"));
+    let bytes = 8 * BLOBS_BYTES_MAX;
+    File::create(&path).unwrap().set_len(bytes).unwrap();
+    let form = Form { dtype: Dtype::U8, shape: vec![bytes] };
+    assert!(matches!(super::input(&path, Some(&form), Purpose::Converted), Ok(Input::File(_))));
+    let refused = super::read(&path, Some(&form), Purpose::Converted).unwrap_err();
+    assert!(refused.message.ends_with("is larger than 1.00 GiB, the limit for a file that is converted in memory"));
 }
 
 #[test]

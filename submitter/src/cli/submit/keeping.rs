@@ -70,6 +70,19 @@ impl Keeping {
             }
         }
     }
+
+    /// What a person can do if an output of a job that succeeded could not be written to its file.
+    pub fn after_loss(self, id: JobId) -> String {
+        match self {
+            Self::For(time) => format!(
+                "job {id} succeeded, and its outputs can be fetched for {}: gpufleet fetch {id} --dir results",
+                humantime::format_duration(time)
+            ),
+            Self::Discard | Self::TooLarge(_) => {
+                format!("job {id} succeeded, but this output is lost; submit the job again with another file for --out")
+            }
+        }
+    }
 }
 
 /// The size of the outputs. Those of a catalog kernel come from its manifest; a task that can't be resolved is refused later.

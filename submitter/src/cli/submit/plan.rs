@@ -18,7 +18,7 @@ use gpufleet_kernels::{Problem, ResolveError};
 use super::{Options, chained::ChainedInputs, keeping::Keeping, task_file};
 use crate::cli::{
     complaint::Complaint,
-    files::{self, Purpose},
+    files::{self, Input, Purpose},
     kernels, keygen,
     spec::FileSpec,
 };
@@ -243,7 +243,10 @@ fn buffers(mut job: Job, options: &Options, inputs: Purpose, chained: &ChainedIn
     for FileSpec { name, path, form } in options.input.iter().chain(&options.inout) {
         job = match chained.get(name) {
             Some(input) => job.buffer(input.clone()),
-            None => job.input_array(name, files::read(path, form.as_ref(), inputs)?),
+            None => match files::input(path, form.as_ref(), inputs)? {
+                Input::Array(array) => job.input_array(name, array),
+                Input::File(file) => job.input_file(name, file),
+            },
         };
     }
     for zeros in &options.zeros {

@@ -1,14 +1,14 @@
 //! Prints a job's outcome.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::path::PathBuf;
 
 use gpufleet::{
-    Array, FailedJob, JobResult,
+    FailedJob, JobResult, Output,
     schema::{Failure, JobId, PrintfOutput, RanOn, Timings},
 };
 use serde::Serialize;
 
-use crate::cli::{complaint::Complaint, files, history::device, options::Format, output, printed, quantity, show};
+use crate::cli::{complaint::Complaint, history::device, options::Format, output, printed, quantity, show};
 
 /// The output of `-o json`: always this object, with `null` for missing values.
 #[derive(Debug, Serialize)]
@@ -37,17 +37,17 @@ struct Reason<'a> {
 
 /// An output, and the file that it went to.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Written {
+pub struct Written {
     name: String,
     dtype: &'static str,
     shape: Vec<u64>,
-    file: Option<PathBuf>,
+    pub file: Option<PathBuf>,
     #[serde(skip)]
-    remark: Option<String>,
+    pub remark: Option<String>,
 }
 
 impl<'a> Report<'a> {
-    fn of_result(result: &'a JobResult, outputs: Vec<Written>) -> Self {
+    fn of_result(result: &'a JobResult<Output>, outputs: Vec<Written>) -> Self {
         Self {
             state: Some(result.state.name()),
             attempt: Some(result.attempt),
@@ -91,11 +91,11 @@ impl<'a> Report<'a> {
 
 impl Written {
     /// An output that is not in a file.
-    fn of(name: &str, array: &Array) -> Self {
+    pub fn of(name: &str, output: &Output) -> Self {
         Self {
             name: name.to_owned(),
-            dtype: array.dtype().name(),
-            shape: array.shape().to_vec(),
+            dtype: output.dtype().name(),
+            shape: output.shape().to_vec(),
             file: None,
             remark: None,
         }
@@ -130,27 +130,8 @@ pub fn unfinished(job_id: JobId, format: Format) -> Result<(), Complaint> {
     }
 }
 
-/// Writes the outputs and prints their files.
-pub fn succeeded(result: &JobResult, saves: &BTreeMap<String, PathBuf>, format: Format) -> Result<(), Complaint> {
-    let mut written = Vec::new();
-    let mut lost = None;
-    for (name, array) in &result.outputs {
-        written.push(save(name, array, saves.get(name)).unwrap_or_else(|complaint| {
-            lost.get_or_insert(complaint);
-            Written::of(name, array)
-        }));
-    }
-    tell(result, written, format)?;
-    match lost {
-        None => Ok(()),
-        Some(complaint) => Err(complaint.hint(format!(
-            "job {} succeeded, but this output is lost; submit the job again with another file for --out",
-            result.job_id
-        ))),
-    }
-}
-
-fn tell(result: &JobResult, written: Vec<Written>, format: Format) -> Result<(), Complaint> {
+/// Reports a job that succeeded, with the files of its outputs.
+pub fn succeeded(result: &JobResult<Output>, written: Vec<Written>, format: Format) -> Result<(), Complaint> {
     match format {
         Format::Table => output::emit(&describe(result, &written)),
         Format::Json => output::emit_json(&Report::of_result(result, written)),
@@ -165,15 +146,7 @@ pub fn failed(failed: &FailedJob, format: Format) -> Result<(), Complaint> {
     }
 }
 
-fn save(name: &str, array: &Array, path: Option<&PathBuf>) -> Result<Written, Complaint> {
-    let written = Written::of(name, array);
-    match path {
-        Some(path) => Ok(Written { remark: files::write(path, array)?, file: Some(path.clone()), ..written }),
-        None => Ok(written),
-    }
-}
-
-fn describe(result: &JobResult, written: &[Written]) -> String {
+fn describe(result: &JobResult<Output>, written: &[Written]) -> String {
     let place = result.ran_on.as_ref().map_or_else(String::new, |ran_on| {
         format!(
             " on {}, device {}: {}",
@@ -206,12 +179,15 @@ fn micros(duration: std::time::Duration) -> u64 {
 mod tests {
     use std::time::Duration;
 
-    use gpufleet::schema::{AttemptState, FailureCode, Verdict};
+    use gpufleet::{
+        Array,
+        schema::{AttemptState, FailureCode, Verdict},
+    };
 
     use super::*;
     use crate::cli::json;
 
-    fn result() -> JobResult {
+    fn result() -> JobResult<Output> {
         JobResult {
             job_id: "01990f3e-0000-7000-8000-000000000001".parse().unwrap(),
             state: AttemptState::Succeeded,
@@ -225,7 +201,7 @@ mod tests {
             }),
             printf_output: Some(PrintfOutput { text: "x=1.5\nx=2\n".to_owned(), dropped_bytes: 70_000 }),
             round_trip: Duration::from_micros(4_200),
-            outputs: vec![("y".to_owned(), Array::from_slice(&[1.0_f32, 2.0]))],
+            outputs: vec![("y".to_owned(), Output::Array(Array::from_slice(&[1.0_f32, 2.0])))],
         }
     }
 

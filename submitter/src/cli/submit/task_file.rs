@@ -11,7 +11,7 @@ use std::{
 };
 
 use gpufleet::{
-    Array, Job,
+    Job,
     schema::{Buffer, Data, Inline, JobId, Launch, PoolName, Priority, Task, VERSION},
 };
 use serde::de::DeserializeOwned;
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::cli::{
     complaint::Complaint,
-    files::{self, Purpose},
+    files::{self, Input, Purpose},
     spec::Form,
 };
 
@@ -86,11 +86,16 @@ fn parse(text: &str, is_toml: bool, folder: &Path, inputs: Purpose) -> Result<Pl
     task.entry("version").or_insert_with(|| json!(VERSION));
     task.entry("job_id").or_insert_with(|| json!(JobId::new()));
     let mut task = decode(task)?;
-    for (index, array) in contents {
-        task.buffers[index].data = Data::Inline(Inline::from(array.into_bytes()));
+    let mut files = Vec::new();
+    for (index, input) in contents {
+        match input {
+            Input::Array(array) => task.buffers[index].data = Data::Inline(Inline::from(array.into_bytes())),
+            Input::File(file) => files.push((index, file)),
+        }
     }
     let saves = save.into_iter().map(|(name, file)| (name, folder.join(file))).collect();
     let job = Job::from_task(task).pool(pool.clone()).priority(priority);
+    let job = files.into_iter().fold(job, |job, (index, file)| job.contents(index, file));
     Ok(Plan { job, pool, saves, source, has_store: false, keeping: Keeping::default() })
 }
 
@@ -160,16 +165,20 @@ fn read_buffers(
     task: &mut Map<String, Value>,
     folder: &Path,
     inputs: Purpose,
-) -> Result<Vec<(usize, Array)>, Complaint> {
+) -> Result<Vec<(usize, Input)>, Complaint> {
     let mut contents = Vec::new();
     for (index, buffer) in task.get_mut("buffers").and_then(Value::as_array_mut).into_iter().flatten().enumerate() {
         let Some(buffer) = buffer.as_object_mut() else { continue };
         if let Some(path) = buffer.get("data").and_then(|data| file_of(data, folder)) {
-            let array = files::read(&path, form_of(buffer, index)?.as_ref(), inputs)?;
+            let input = files::input(&path, form_of(buffer, index)?.as_ref(), inputs)?;
+            let (dtype, shape) = match &input {
+                Input::Array(array) => (array.dtype(), array.shape()),
+                Input::File(file) => (file.dtype(), file.shape()),
+            };
             buffer.insert("data".to_owned(), json!("zeros"));
-            buffer.insert("dtype".to_owned(), json!(array.dtype()));
-            buffer.insert("shape".to_owned(), json!(array.shape()));
-            contents.push((index, array));
+            buffer.insert("dtype".to_owned(), json!(dtype));
+            buffer.insert("shape".to_owned(), json!(shape));
+            contents.push((index, input));
         }
     }
     Ok(contents)

@@ -142,9 +142,9 @@ fn each_bad_input_is_one_clear_message() {
 fn with_a_blob_store_only_the_rest_of_the_message_counts() {
     let scene = Scene::new();
     let line = "saxpy --arg a=2 --in x=@/huge.npy --inout y=@/huge.npy";
-    let plan = scene.with_store(line).unwrap();
-    let task = plan.job.build().unwrap().task;
-    assert!(task.inline_bytes() > MESSAGE_BYTES_MAX as u64, "the arrays are still to be stored");
+    let mut plan = scene.with_store(line).unwrap();
+    assert_eq!(plan.job.take_files().len(), 2, "the arrays are still in their files");
+    assert!(plan.job.build().unwrap().task.blob_bytes() > MESSAGE_BYTES_MAX as u64);
     assert!(plan.has_store && !scene.plan("saxpy --arg a=2 --in x=@/x.npy --inout y=@/x.npy").has_store);
 }
 

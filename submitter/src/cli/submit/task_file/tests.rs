@@ -3,6 +3,7 @@ use std::fs;
 use gpufleet::schema::{Arg, BlobDigest, Dtype, Grid, LargeOutputs, Program};
 
 use super::*;
+use gpufleet::Array;
 
 const TOML: &str = r#"
 name = "edges"
