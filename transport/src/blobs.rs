@@ -31,13 +31,14 @@ use gpufleet_schema::{BlobDigest, Size, bounds::BLOBS_BYTES_MAX};
 use self::{
     backend::{Backend, Unopened},
     file::Found,
-    source::{InFile, InMemory, Source},
+    source::{InFile, InMemory},
     step::Stopped,
 };
 
 pub use self::{
     cache::{BlobCache, BlobCacheError, CacheUse},
     location::{BlobLocation, InvalidBlobLocation},
+    source::BlobSource,
 };
 
 /// A place for blobs. Clones share its connections and its limits.
@@ -124,15 +125,17 @@ impl BlobStore {
     where
         B: AsRef<[u8]> + Send + 'static,
     {
-        self.put_source(InMemory(bytes)).await
+        Ok(self.put_from(InMemory(bytes)).await?.0)
     }
 
     /// Stores a part of a file like [`BlobStore::put`], with little memory. A file that changes meanwhile is an error.
     pub async fn put_file(&self, file: File, range: Range<u64>) -> Result<BlobDigest, BlobError> {
-        self.put_source(InFile { file, range }).await
+        Ok(self.put_from(InFile { file, range }).await?.0)
     }
 
-    async fn put_source(&self, source: impl Source) -> Result<BlobDigest, BlobError> {
+    /// Stores what a source has, like [`BlobStore::put`], and returns the source. An error of the source comes back in
+    /// [`BlobError::Io`].
+    pub async fn put_from<S: BlobSource>(&self, source: S) -> Result<(BlobDigest, S), BlobError> {
         self.backend.put(source).await.map_err(self.stopped("store a blob"))
     }
 

@@ -22,7 +22,8 @@ mod url;
 
 pub use backoff::Backoff;
 pub use blobs::{
-    BlobCache, BlobCacheError, BlobEntry, BlobError, BlobLocation, BlobStore, CacheUse, InvalidBlobLocation, Pruned,
+    BlobCache, BlobCacheError, BlobEntry, BlobError, BlobLocation, BlobSource, BlobStore, CacheUse,
+    InvalidBlobLocation, Pruned,
 };
 pub use broker::Broker;
 pub use consumer::{Consumer, Incoming, Subscription};

@@ -15,7 +15,7 @@ use super::{
     folder::Folder,
     location::{BlobLocation, Place},
     objects::Objects,
-    source::Source,
+    source::BlobSource,
     step::Stopped,
 };
 
@@ -61,7 +61,7 @@ impl Backend {
         }
     }
 
-    pub(super) async fn put(&self, source: impl Source) -> Result<BlobDigest, Stopped> {
+    pub(super) async fn put<S: BlobSource>(&self, source: S) -> Result<(BlobDigest, S), Stopped> {
         match self {
             Self::Folder(folder) => folder.put(source).await,
             Self::Objects(objects) => objects.put(source).await,

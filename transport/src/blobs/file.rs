@@ -11,7 +11,7 @@ use gpufleet_schema::{BlobDigest, BlobHasher, bounds::BLOBS_BYTES_MAX};
 use rustix::fs::OFlags;
 
 use super::{
-    source::{Source, pieces},
+    source::{BlobSource, pieces},
     step::Progress,
 };
 
@@ -124,7 +124,7 @@ pub(super) fn is_whole(file: &File, length: u64, digest: BlobDigest, progress: &
     }
 }
 
-pub(super) fn digest_of(source: &impl Source, progress: &Progress) -> io::Result<BlobDigest> {
+pub(super) fn digest_of(source: &mut impl BlobSource, progress: &Progress) -> io::Result<BlobDigest> {
     let mut hasher = BlobHasher::new();
     let mut own = vec![0; PIECE_BYTES];
     for range in pieces(source.length(), PIECE_BYTES) {

@@ -14,7 +14,7 @@ use super::{
     BlobEntry, Pruned,
     file::{self, Found},
     prune,
-    source::Source,
+    source::BlobSource,
     step::{Kind, Progress, Steps, Stopped},
     write,
 };
@@ -38,11 +38,12 @@ impl Folder {
         self.step(Kind::Look, |folder, _| write::probe(folder).map(drop)).await
     }
 
-    pub(super) async fn put(&self, bytes: impl Source) -> Result<BlobDigest, Stopped> {
+    /// Stores the bytes, and returns them with their digest.
+    pub(super) async fn put<S: BlobSource>(&self, mut bytes: S) -> Result<(BlobDigest, S), Stopped> {
         self.step(Kind::Transfer { bytes: bytes.length() }, move |folder, progress| {
-            let digest = file::digest_of(&bytes, progress)?;
-            write::write(folder, digest, &bytes, progress)?;
-            Ok(digest)
+            let digest = file::digest_of(&mut bytes, progress)?;
+            write::write(folder, digest, &mut bytes, progress)?;
+            Ok((digest, bytes))
         })
         .await
     }

@@ -36,7 +36,7 @@ use super::{
     BlobEntry, Pruned,
     file::{Found, digest_in, digest_of, name},
     location::Bucket,
-    source::Source,
+    source::BlobSource,
     step::{self, Kind, STALL, Steps, Stopped},
 };
 
@@ -99,14 +99,15 @@ impl Objects {
         self.steps.spawn(Kind::Look, async move |_| objects.now().await.map(drop)).await
     }
 
-    pub(super) async fn put(&self, mut source: impl Source) -> Result<BlobDigest, Stopped> {
+    /// Stores the bytes of a source, and returns it with their digest.
+    pub(super) async fn put<S: BlobSource>(&self, mut source: S) -> Result<(BlobDigest, S), Stopped> {
         let objects = self.clone();
         let kind = Kind::Upload { bytes: source.length() };
         self.steps
             .spawn(kind, async move |progress| {
-                let digest = step::blocking(|| digest_of(&source, &progress))?;
+                let digest = step::blocking(|| digest_of(&mut source, &progress))?;
                 objects.store(digest, &mut source, &progress).await?;
-                Ok(digest)
+                Ok((digest, source))
             })
             .await
     }
@@ -170,7 +171,7 @@ impl Objects {
     async fn store(
         &self,
         digest: BlobDigest,
-        source: &mut impl Source,
+        source: &mut impl BlobSource,
         progress: &Arc<step::Progress>,
     ) -> io::Result<()> {
         for _ in 0..STORE_TRIES {

@@ -1,13 +1,13 @@
-//! The bytes that a store reads in pieces: from memory, or from a file.
+//! The bytes that a store reads in pieces: from memory, from a file, or from wherever a caller has them.
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt as _};
 
-/// Bytes of a known length. A store reads them twice: to name them, and to store them.
-pub(super) trait Source: Send + 'static {
+/// Bytes of a known length. A store reads them in order, and more than once: to name them, and to store them.
+pub trait BlobSource: Send + 'static {
     fn length(&self) -> u64;
 
-    /// Copies the bytes at `offset`.
-    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Copies the bytes at `offset`. The caller may be in a runtime, but this may block.
+    fn read_at(&mut self, into: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
 /// Bytes in memory, which may be shared with an untrusted process.
@@ -19,12 +19,12 @@ pub(super) struct InFile {
     pub(super) range: Range<u64>,
 }
 
-impl<B: AsRef<[u8]> + Send + 'static> Source for InMemory<B> {
+impl<B: AsRef<[u8]> + Send + 'static> BlobSource for InMemory<B> {
     fn length(&self) -> u64 {
         self.0.as_ref().len() as u64
     }
 
-    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+    fn read_at(&mut self, into: &mut [u8], offset: u64) -> io::Result<()> {
         let start = usize::try_from(offset).map_err(io::Error::other)?;
         let bytes = self.0.as_ref().get(start..start + into.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         into.copy_from_slice(bytes);
@@ -32,12 +32,12 @@ impl<B: AsRef<[u8]> + Send + 'static> Source for InMemory<B> {
     }
 }
 
-impl Source for InFile {
+impl BlobSource for InFile {
     fn length(&self) -> u64 {
         self.range.end.saturating_sub(self.range.start)
     }
 
-    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+    fn read_at(&mut self, into: &mut [u8], offset: u64) -> io::Result<()> {
         let read = self.file.read_exact_at(into, self.range.start + offset);
         read.map_err(|error| io::Error::new(error.kind(), format!("read the file to store: {error}")))
     }

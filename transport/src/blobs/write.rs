@@ -17,7 +17,7 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 
 use super::{
     file::{PART_PREFIX, PIECE_BYTES, is_whole, open, path},
-    source::{Source, pieces},
+    source::{BlobSource, pieces},
     step::Progress,
 };
 
@@ -34,7 +34,12 @@ enum Standing {
     Unfit,
 }
 
-pub(super) fn write(folder: &Path, digest: BlobDigest, bytes: &impl Source, progress: &Progress) -> io::Result<()> {
+pub(super) fn write(
+    folder: &Path,
+    digest: BlobDigest,
+    bytes: &mut impl BlobSource,
+    progress: &Progress,
+) -> io::Result<()> {
     write_renewing(folder, digest, bytes, progress, renew)
 }
 
@@ -48,7 +53,7 @@ pub(super) fn renew(file: &File) -> io::Result<()> {
 fn write_renewing(
     folder: &Path,
     digest: BlobDigest,
-    bytes: &impl Source,
+    bytes: &mut impl BlobSource,
     progress: &Progress,
     renew: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -98,7 +103,7 @@ fn still_has_its_name(file: &File, folder: &Path, digest: BlobDigest) -> io::Res
     Ok((file.dev(), file.ino()) == (named.dev(), named.ino()))
 }
 
-fn write_anew(folder: &Path, digest: BlobDigest, bytes: &impl Source, progress: &Progress) -> io::Result<()> {
+fn write_anew(folder: &Path, digest: BlobDigest, bytes: &mut impl BlobSource, progress: &Progress) -> io::Result<()> {
     let part = part(folder);
     let written = write_part(&part, digest, bytes, progress).and_then(|()| fs::rename(&part, path(folder, digest)));
     if written.is_err() {
@@ -110,7 +115,7 @@ fn write_anew(folder: &Path, digest: BlobDigest, bytes: &impl Source, progress: 
 
 /// Writes and hashes each piece from one copy, because the bytes may be in memory shared with an untrusted process. Otherwise a wrong
 /// blob could replace a correct one.
-fn write_part(part: &Path, digest: BlobDigest, bytes: &impl Source, progress: &Progress) -> io::Result<()> {
+fn write_part(part: &Path, digest: BlobDigest, bytes: &mut impl BlobSource, progress: &Progress) -> io::Result<()> {
     let mut file = create(part)?;
     let mut hasher = BlobHasher::new();
     let mut own = vec![0; PIECE_BYTES];

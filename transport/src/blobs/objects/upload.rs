@@ -13,7 +13,7 @@ use tokio::{task::JoinSet, time::timeout};
 
 use super::{Objects, PART_BYTES, PARTS_AT_ONCE, marked, problem::io_error};
 use crate::blobs::{
-    source::{Source, pieces},
+    source::{BlobSource, pieces},
     step::{self, Progress, blocking},
     write::CHANGED,
 };
@@ -28,7 +28,7 @@ impl Objects {
     pub(super) async fn upload(
         &self,
         digest: BlobDigest,
-        source: &mut impl Source,
+        source: &mut impl BlobSource,
         progress: &Arc<Progress>,
     ) -> io::Result<()> {
         if source.length() <= PART_BYTES as u64 {
@@ -44,7 +44,7 @@ impl Objects {
     async fn upload_at_once(
         &self,
         digest: BlobDigest,
-        source: &mut impl Source,
+        source: &mut impl BlobSource,
         progress: &Progress,
     ) -> io::Result<()> {
         let _room = self.parts.acquire().await.expect("the semaphore is never closed");
@@ -63,7 +63,7 @@ impl Objects {
         &self,
         upload: &mut Unfinished,
         digest: BlobDigest,
-        source: &mut impl Source,
+        source: &mut impl BlobSource,
         progress: &Progress,
     ) -> io::Result<()> {
         let mut hasher = BlobHasher::new();
@@ -90,7 +90,7 @@ impl Objects {
     }
 }
 
-fn part_of(source: &impl Source, range: std::ops::Range<u64>, hasher: &mut BlobHasher) -> io::Result<Vec<u8>> {
+fn part_of(source: &mut impl BlobSource, range: std::ops::Range<u64>, hasher: &mut BlobHasher) -> io::Result<Vec<u8>> {
     let mut part = vec![0; (range.end - range.start) as usize];
     source.read_at(&mut part, range.start)?;
     hasher.update(&part);
