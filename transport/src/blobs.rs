@@ -31,7 +31,7 @@ use gpufleet_schema::{BlobDigest, Size, bounds::BLOBS_BYTES_MAX};
 use self::{
     backend::{Backend, Unopened},
     file::Found,
-    source::{InFile, InMemory},
+    source::{InFile, Owned, Shared},
     step::Stopped,
 };
 
@@ -121,11 +121,16 @@ impl BlobStore {
     /// Stores bytes, and returns once they are on the disk. An existing blob is kept and its age starts again.
     ///
     /// If cancelled, the write ends at its next piece and leaves no partial blob.
-    pub async fn put<B>(&self, bytes: B) -> Result<BlobDigest, BlobError>
+    pub async fn put(&self, bytes: impl Into<Vec<u8>>) -> Result<BlobDigest, BlobError> {
+        Ok(self.put_from(Owned(bytes.into())).await?.0)
+    }
+
+    /// Stores bytes like [`BlobStore::put`] that another process may change. If it does so meanwhile, that is an error.
+    pub async fn put_shared<B>(&self, bytes: B) -> Result<BlobDigest, BlobError>
     where
         B: AsRef<[u8]> + Send + 'static,
     {
-        Ok(self.put_from(InMemory(bytes)).await?.0)
+        Ok(self.put_from(Shared(bytes)).await?.0)
     }
 
     /// Stores a part of a file like [`BlobStore::put`], with little memory. A file that changes meanwhile is an error.

@@ -14,7 +14,7 @@ use super::{
     BlobEntry, Pruned,
     file::{self, Found},
     prune,
-    source::BlobSource,
+    source::{BlobSource, Owned, READ_ONCE_BYTES_MAX},
     step::{Kind, Progress, Steps, Stopped},
     write,
 };
@@ -41,8 +41,10 @@ impl Folder {
     /// Stores the bytes, and returns them with their digest.
     pub(super) async fn put<S: BlobSource>(&self, mut bytes: S) -> Result<(BlobDigest, S), Stopped> {
         self.step(Kind::Transfer { bytes: bytes.length() }, move |folder, progress| {
-            let digest = file::digest_of(&mut bytes, progress)?;
-            write::write(folder, digest, &mut bytes, progress)?;
+            let digest = match bytes.length() {
+                0..=READ_ONCE_BYTES_MAX => put(folder, &mut Owned::read(&mut bytes, progress)?, progress)?,
+                _ => put(folder, &mut bytes, progress)?,
+            };
             Ok((digest, bytes))
         })
         .await
@@ -96,4 +98,10 @@ impl Folder {
         let path = Arc::clone(&self.path);
         self.steps.run(kind, move |progress| work(&path, progress)).await
     }
+}
+
+fn put(folder: &Path, bytes: &mut impl BlobSource, progress: &Progress) -> io::Result<BlobDigest> {
+    let digest = file::digest_of(bytes, progress)?;
+    write::write(folder, digest, bytes, progress)?;
+    Ok(digest)
 }

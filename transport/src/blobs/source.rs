@@ -2,16 +2,52 @@
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt as _};
 
-/// Bytes of a known length. A store reads them in order, and more than once: to name them, and to store them.
+use super::step::Progress;
+
+/// Bytes of a known length. A store reads them in order, and large ones more than once: to name them, and to store them.
 pub trait BlobSource: Send + 'static {
     fn length(&self) -> u64;
 
     /// Copies the bytes at `offset`. The caller may be in a runtime, but this may block.
     fn read_at(&mut self, into: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Whether the bytes can change between two reads.
+    fn may_change(&self) -> bool {
+        true
+    }
 }
 
-/// Bytes in memory, which may be shared with an untrusted process.
-pub(super) struct InMemory<B>(pub(super) B);
+/// A small blob is read once, into memory of this process. So it is hashed once, because there it can't change.
+pub(super) const READ_ONCE_BYTES_MAX: u64 = 4 << 20;
+
+/// Bytes that nobody else can change.
+pub(super) struct Owned(pub(super) Vec<u8>);
+
+impl Owned {
+    pub(super) fn read(source: &mut impl BlobSource, progress: &Progress) -> io::Result<Self> {
+        let mut bytes = vec![0; usize::try_from(source.length()).map_err(io::Error::other)?];
+        source.read_at(&mut bytes, 0)?;
+        progress.moved(bytes.len())?;
+        Ok(Self(bytes))
+    }
+}
+
+impl BlobSource for Owned {
+    fn length(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&mut self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        copy(&self.0, into, offset)
+    }
+
+    fn may_change(&self) -> bool {
+        false
+    }
+}
+
+/// Bytes in memory that an untrusted process may change.
+pub(super) struct Shared<B>(pub(super) B);
 
 /// A part of a file.
 pub(super) struct InFile {
@@ -19,16 +55,13 @@ pub(super) struct InFile {
     pub(super) range: Range<u64>,
 }
 
-impl<B: AsRef<[u8]> + Send + 'static> BlobSource for InMemory<B> {
+impl<B: AsRef<[u8]> + Send + 'static> BlobSource for Shared<B> {
     fn length(&self) -> u64 {
         self.0.as_ref().len() as u64
     }
 
     fn read_at(&mut self, into: &mut [u8], offset: u64) -> io::Result<()> {
-        let start = usize::try_from(offset).map_err(io::Error::other)?;
-        let bytes = self.0.as_ref().get(start..start + into.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        into.copy_from_slice(bytes);
-        Ok(())
+        copy(self.0.as_ref(), into, offset)
     }
 }
 
@@ -41,6 +74,13 @@ impl BlobSource for InFile {
         let read = self.file.read_exact_at(into, self.range.start + offset);
         read.map_err(|error| io::Error::new(error.kind(), format!("read the file to store: {error}")))
     }
+}
+
+fn copy(from: &[u8], into: &mut [u8], offset: u64) -> io::Result<()> {
+    let start = usize::try_from(offset).map_err(io::Error::other)?;
+    let bytes = from.get(start..start + into.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+    into.copy_from_slice(bytes);
+    Ok(())
 }
 
 /// Divides a length into pieces of at most this length.

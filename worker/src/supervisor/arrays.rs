@@ -144,7 +144,7 @@ async fn with_blobs(store: &BlobStore, outputs: Vec<JobOutput>) -> Result<Vec<Jo
 async fn put(store: &BlobStore, output: &JobOutput) -> Result<BlobDigest, BlobError> {
     let JobOutput::Staged(OutputBytes { bytes, .. }) = output else { return store.put(output.to_bytes()).await };
     let lending = bytes.lending();
-    let digest = store.put(bytes.clone()).await?;
+    let digest = store.put_shared(bytes.clone()).await?;
     lending.end();
     Ok(digest)
 }
@@ -154,7 +154,7 @@ async fn stored(store: &BlobStore, output: JobOutput) -> Result<JobOutput, BlobE
     match output {
         JobOutput::Staged(OutputBytes { name, dtype, shape, bytes }) if is_large(bytes.len() as u64) => {
             let (length, lending) = (bytes.len(), bytes.lending());
-            let data = OutputData::Blob(store.put(bytes).await?);
+            let data = OutputData::Blob(store.put_shared(bytes).await?);
             lending.end();
             Ok(JobOutput::Stored(Output { name, dtype, shape, data }, length))
         }

@@ -169,7 +169,7 @@ async fn a_failed_or_cancelled_upload_leaves_no_blob() {
     let scene = scene().await;
     // Shared memory that another process changes between the two readings.
     let changing = Changing(std::sync::atomic::AtomicUsize::new(0));
-    let error = scene.store.put(changing).await.unwrap_err();
+    let error = scene.store.put_shared(changing).await.unwrap_err();
     assert!(error.to_string().contains("changed while the store wrote them"), "{error}");
     let put = scene.store.put(array(LARGE));
     assert!(tokio::time::timeout(Duration::from_millis(150), put).await.is_err());

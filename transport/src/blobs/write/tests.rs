@@ -4,7 +4,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use tempfile::TempDir;
 
 use super::*;
-use crate::blobs::source::InMemory;
+use crate::blobs::source::Shared;
 
 const BYTES: &[u8] = b"what is stored";
 
@@ -22,7 +22,7 @@ fn old_blob() -> (TempDir, PathBuf) {
 }
 
 fn write_with(folder: &TempDir, renew: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
-    write_renewing(folder.path(), digest(), &mut InMemory(BYTES), &Progress::default(), renew)
+    write_renewing(folder.path(), digest(), &mut Shared(BYTES), &Progress::default(), renew)
 }
 
 fn refuse(_: &File) -> io::Result<()> {
@@ -65,7 +65,7 @@ fn a_blob_gets_its_new_age_before_it_is_verified() {
     let (folder, path) = old_blob();
     let progress = Progress::default();
     progress.give_up();
-    write(folder.path(), digest(), &mut InMemory(BYTES), &progress).unwrap_err();
+    write(folder.path(), digest(), &mut Shared(BYTES), &progress).unwrap_err();
     assert!(is_young(&path));
 }
 
@@ -93,7 +93,7 @@ fn an_abandoned_write_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let progress = Progress::default();
     progress.give_up();
-    write(folder.path(), digest(), &mut InMemory(BYTES), &progress).unwrap_err();
+    write(folder.path(), digest(), &mut Shared(BYTES), &progress).unwrap_err();
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
