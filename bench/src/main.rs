@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 
 mod arrays;
 mod bare;
+mod bucket;
 mod chaos;
 mod comparison;
 mod cores;
@@ -49,6 +50,8 @@ enum Command {
     Sharing(sharing::Options),
     /// Arrays of 1 MiB to jobs and back: in messages, by reference, and in a bare loop over the broker
     Arrays(arrays::Options),
+    /// A large blob to an S3 bucket and back, next to curl
+    Bucket(bucket::Options),
     /// Jobs that share one large input, with and without resident inputs
     Inputs(inputs::Options),
     /// The same small job through gpufleet, Celery, Ray and Slurm: latency, throughput, a killed worker, history, memory
@@ -70,6 +73,7 @@ async fn main() -> ExitCode {
         Command::Overhead(options) => overhead::run(&options).await,
         Command::Sharing(options) => Box::pin(sharing::run(&options)).await,
         Command::Arrays(options) => Box::pin(arrays::run(&options)).await,
+        Command::Bucket(options) => bucket::run(&options).await,
         Command::Inputs(options) => Box::pin(inputs::run(&options)).await,
         Command::Comparison(options) => Box::pin(comparison::run(&options)).await,
         Command::Keeping(options) => Box::pin(keeping::run(&options)).await,
