@@ -75,7 +75,7 @@ impl Executor {
         // Always the inputs first, staging second and the stream last, so that jobs never wait for each other in a circle.
         let _claims = match ring {
             Some(_) => shared.unless_over(job.cancel, shared.inputs.claim(job.task.blobs())).await?,
-            None => Default::default(),
+            None => Vec::new(),
         };
         let bytes = layout.bytes + ring.map_or(0, Ring::bytes);
         let mut slot = shared.unless_over(job.cancel, shared.slab.take(bytes)).await?.map_err(no_staging)?;

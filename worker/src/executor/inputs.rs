@@ -40,14 +40,9 @@ enum Input {
     Refused,
 }
 
-/// The inputs that one job brings. Dropping this lets other jobs bring those that this job did not.
-#[derive(Debug, Default)]
-pub(super) struct Claims<'a>(
-    #[expect(dead_code, reason = "held until the job has brought its inputs")] Vec<Bringing<'a>>,
-);
-
+/// An input that a job brings. Dropping this lets another job bring it if this job did not.
 #[derive(Debug)]
-struct Bringing<'a> {
+pub(super) struct Bringing<'a> {
     input: BlobDigest,
     of: &'a DeviceInputs,
 }
@@ -66,15 +61,16 @@ impl fmt::Debug for State {
 }
 
 impl DeviceInputs {
-    /// Waits until no other job brings an input of this job. All jobs claim in the order of the digests, so that none waits for each other.
-    pub(super) async fn claim(&self, wanted: BTreeSet<BlobDigest>) -> Claims<'_> {
+    /// Waits until no other job brings an input of this job, and returns the inputs that this job is to bring. All jobs claim in the order
+    /// of the digests, so that they never wait for each other in a circle.
+    pub(super) async fn claim(&self, wanted: BTreeSet<BlobDigest>) -> Vec<Bringing<'_>> {
         let mut bringing = Vec::new();
         for input in wanted {
             if self.claim_one(input).await.is_none() {
                 bringing.push(Bringing { input, of: self });
             }
         }
-        Claims(bringing)
+        bringing
     }
 
     /// The input's state, or `None` if the caller is to bring it.
@@ -185,7 +181,7 @@ mod tests {
         let mut second = Box::pin(inputs.claim(wanted(&[1])));
         assert!(poll!(&mut second).is_pending());
         inputs.heard(digest(1), 10, true);
-        second.await;
+        assert_eq!(second.await.len(), 0);
         drop(first);
         assert!(inputs.has(digest(1), 10) && !inputs.has(digest(1), 11));
     }
@@ -207,7 +203,7 @@ mod tests {
         let inputs = DeviceInputs::default();
         let _first = inputs.claim(wanted(&[1])).await;
         inputs.heard(digest(1), 10, false);
-        inputs.claim(wanted(&[1])).now_or_never().expect("it waits for no job");
+        assert_eq!(inputs.claim(wanted(&[1])).now_or_never().expect("it waits for no job").len(), 0);
     }
 
     #[tokio::test]

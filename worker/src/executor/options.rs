@@ -9,8 +9,10 @@ use crate::{compiler::Compiler, own_executable};
 pub const READY_DEADLINE: Duration = Duration::from_secs(60);
 /// Jobs on the device at once: one copies in, one computes, one copies out, and one is ready to follow.
 pub const STREAMS_DEFAULT: usize = 4;
-/// The hardware has 32 queues. Streams that share a queue wait for each other, and an executor has one stream more than jobs.
-pub const STREAMS_MAX: usize = 31;
+/// The hardware has 32 queues, and streams that share a queue wait for each other.
+pub const STREAMS_MAX: usize = 32 - OTHER_STREAMS;
+/// The stream of the thread that reads the socket, and the one that copies the pieces of large arrays.
+const OTHER_STREAMS: usize = 2;
 /// The driver's variable for the number of queues of a process; eight by default.
 const MAX_CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 const MAX_CONNECTIONS_DEFAULT: usize = 8;
@@ -66,7 +68,7 @@ impl ExecutorOptions {
 }
 
 fn connections(streams: usize) -> usize {
-    (streams + 1).max(MAX_CONNECTIONS_DEFAULT)
+    (streams + OTHER_STREAMS).max(MAX_CONNECTIONS_DEFAULT)
 }
 
 pub(super) fn command(options: &ExecutorOptions) -> Command {

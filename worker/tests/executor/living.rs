@@ -268,7 +268,7 @@ async fn the_child_does_not_see_our_variables() {
 
 #[tokio::test]
 async fn every_stream_of_an_executor_has_a_queue_of_the_hardware() {
-    for (streams, connections) in [(4, 8), (12, 13), (100, 32)] {
+    for (streams, connections) in [(4, 8), (12, 14), (100, 32)] {
         let (executor, _) = Executor::start(ExecutorOptions { streams, ..options() }).await.unwrap();
         let Some(environment) = environment(executor.pid()) else { return };
         let told = environment.split('\0').find_map(|variable| variable.strip_prefix("CUDA_DEVICE_MAX_CONNECTIONS="));

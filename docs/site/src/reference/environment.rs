@@ -84,7 +84,7 @@ const SYSTEM: [Variable; 11] = [
     ),
     (
         "CUDA_DEVICE_MAX_CONNECTIONS",
-        "Hardware queues of a device. Unset: as many as the worker has streams, at least 8.",
+        "Hardware queues of a device. Unset: two more than `--jobs-per-device`, at least 8 and at most 32.",
     ),
     ("LD_LIBRARY_PATH", "Passed on to executors and to the compiler."),
     ("CACHE_DIRECTORY", "Set by systemd: the worker's cache of compiled programs is `modules` in it."),

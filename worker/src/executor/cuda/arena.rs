@@ -12,19 +12,17 @@
 //! once, and frees it with the context.
 
 mod inputs;
+mod state;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Condvar, Mutex, MutexGuard},
-};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 use cudarc::driver::{result, sys::CUdeviceptr};
 
 pub(crate) use self::inputs::{InputLease, InputMemory};
+use self::state::State;
 use super::{
     device::Device,
     error::{CudaError, called},
-    residents::Residents,
 };
 use crate::executor::sizes::Sizes;
 
@@ -39,25 +37,6 @@ pub(crate) struct Arena {
     bytes_max: u64,
     /// The most memory for inputs that stay.
     resident_bytes_max: u64,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    cached: BTreeMap<u64, Vec<CUdeviceptr>>,
-    cached_bytes: u64,
-    residents: Residents,
-    /// Memory of inputs that become resident once they are complete.
-    arriving_bytes: u64,
-    used_bytes: u64,
-    /// Memory that is being allocated or freed. It counts towards this executor's share.
-    moving_bytes: u64,
-    /// Local memory that the driver has allocated or will allocate at a coming launch.
-    local_bytes: u64,
-    /// Local memory that the driver has certainly allocated.
-    local_bytes_launched: u64,
-    jobs: usize,
-    /// The number of jobs that have released their memory, so that a waiting job misses none.
-    ended: u64,
 }
 
 /// The memory of an arena.
@@ -309,115 +288,6 @@ impl Arena {
         let freed = blocks.iter().try_for_each(|block| free(block.address));
         self.state().moving_bytes -= blocks.iter().map(|block| block.bytes).sum::<u64>();
         freed
-    }
-}
-
-impl State {
-    /// All blocks for a job, if the cache has them.
-    fn take_cached(&mut self, wanted: MemoryRequest<'_>, cache_bytes_max: u64) -> Option<Vec<DeviceBuffer>> {
-        let blocks: Vec<DeviceBuffer> = wanted.sizes.iter().map_while(|bytes| self.reuse(*bytes)).collect();
-        if blocks.len() < wanted.sizes.len() || self.kept_bytes() > cache_bytes_max || self.growth(wanted.local) > 0 {
-            self.keep(&blocks);
-            return None;
-        }
-        self.jobs += 1;
-        Some(blocks)
-    }
-
-    fn reuse(&mut self, bytes: u64) -> Option<DeviceBuffer> {
-        let address = self.cached.get_mut(&bytes)?.pop()?;
-        self.cached_bytes -= bytes;
-        self.used_bytes += bytes;
-        Some(DeviceBuffer { address, bytes })
-    }
-
-    fn keep(&mut self, blocks: &[DeviceBuffer]) {
-        for block in blocks {
-            self.used_bytes -= block.bytes;
-            self.cache(*block);
-        }
-    }
-
-    fn cache(&mut self, block: DeviceBuffer) {
-        self.cached.entry(block.bytes).or_default().push(block.address);
-        self.cached_bytes += block.bytes;
-    }
-
-    /// The memory that no job declared: cached blocks and inputs that stay.
-    fn kept_bytes(&self) -> u64 {
-        self.cached_bytes + self.residents.bytes() + self.arriving_bytes
-    }
-
-    fn evict_residents(&mut self) {
-        for block in self.residents.evict_all() {
-            self.cache(block);
-        }
-    }
-
-    /// The part of this executor's share that no other job can have now.
-    fn taken(&self) -> u64 {
-        self.used_bytes + self.moving_bytes + self.local_bytes
-    }
-
-    /// The local memory that the driver would allocate in addition.
-    fn growth(&self, local: u64) -> u64 {
-        local.saturating_sub(self.local_bytes)
-    }
-
-    /// Accounts for it if it fits into this executor's share and the device's free memory.
-    fn grow(&mut self, local: u64, free: u64, bytes_max: u64) -> bool {
-        let to_come = local.saturating_sub(self.local_bytes_launched);
-        let all = self.taken().saturating_add(self.kept_bytes()).saturating_add(self.growth(local));
-        let fits = to_come <= free && all <= bytes_max;
-        if fits {
-            self.local_bytes = self.local_bytes.max(local);
-        }
-        fits
-    }
-
-    /// Reserves bytes of this executor's share, if it has as many left.
-    fn reserve(&mut self, bytes: u64, bytes_max: u64) -> bool {
-        let fits = self.taken() + self.kept_bytes() + bytes <= bytes_max;
-        if fits {
-            self.moving_bytes += bytes;
-        }
-        fits
-    }
-
-    /// Records that reserved memory was allocated.
-    fn got(&mut self, bytes: u64) {
-        self.moving_bytes -= bytes;
-        self.used_bytes += bytes;
-    }
-
-    /// What exceeds `cache_bytes_max`: first cached blocks, the largest first, then the inputs that were not used for longest. It counts
-    /// towards the share until it is freed.
-    fn surplus(&mut self, cache_bytes_max: u64) -> Vec<DeviceBuffer> {
-        let mut surplus = Vec::new();
-        while self.kept_bytes() > cache_bytes_max
-            && let Some(block) = self.take_largest().or_else(|| self.residents.evict_oldest())
-        {
-            self.moving_bytes += block.bytes;
-            surplus.push(block);
-        }
-        surplus
-    }
-
-    fn take_largest(&mut self) -> Option<DeviceBuffer> {
-        loop {
-            let largest = *self.cached.last_key_value()?.0;
-            if let Some(block) = self.reuse(largest) {
-                self.used_bytes -= block.bytes;
-                return Some(block);
-            }
-            self.cached.remove(&largest);
-        }
-    }
-
-    /// The memory that a job alone could have: the device's free memory, or the rest of the share if that is less.
-    fn free(&self, device_bytes: u64, bytes_max: u64) -> u64 {
-        let to_come = self.local_bytes.saturating_sub(self.local_bytes_launched);
-        (device_bytes.saturating_sub(to_come) + self.kept_bytes()).min(bytes_max.saturating_sub(self.taken()))
     }
 }
 

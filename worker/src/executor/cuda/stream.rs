@@ -1,19 +1,23 @@
 //! A CUDA stream with its timing events. One thread runs one job after the other on it; several streams overlap copies and kernels.
 
+mod ending;
+mod launching;
+
 use std::{
     collections::HashMap,
-    ffi::c_void,
     os::unix::net::UnixStream,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use cudarc::driver::{
-    DriverError, result,
+    result,
     sys::{self, CUevent, CUresult, CUstream},
 };
-use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
+use gpufleet_schema::{FailureCode, Timings, Verdict};
 
+pub(crate) use self::ending::StreamEnd;
+pub(super) use self::ending::{StreamError, failed};
 use super::{
     arena::{Allocation, MemoryRequest},
     checked_launch::{CheckedLaunch, check_launch},
@@ -23,7 +27,7 @@ use super::{
     job_inputs::JobInputs,
     library::DriverLibrary,
     memory::{DeviceMemory, ReportError},
-    module::{LoadError, Module},
+    module::Module,
     pinned::PinnedSegment,
     preparation::LaunchPreparation,
     printing::Printing,
@@ -33,14 +37,11 @@ use super::{
 };
 use crate::ipc::{
     FromExecutor, frame,
-    message::{ArgPlan, Place, Run},
+    message::{Place, Run},
 };
 
 /// A tiny job ends sooner than a thread can sleep and wake, so the thread polls this long before it sleeps.
 const ASKING: Duration = Duration::from_micros(200);
-/// A driver queues about a thousand launches. A thread that launches more spins in the driver and may block other threads. So a stream
-/// waits for its earlier launches after this many.
-const LAUNCHES_AHEAD: u64 = 256;
 
 /// Shared by all streams of the process.
 #[derive(Debug)]
@@ -87,52 +88,8 @@ impl Work {
 pub(crate) struct Stream {
     raw: CUstream,
     events: Vec<CUevent>,
-    /// Recorded alternately after every [`LAUNCHES_AHEAD`] launches of a job.
+    /// Recorded alternately while a job launches its kernels.
     milestones: [CUevent; 2],
-}
-
-/// How a job ended in a usable context.
-pub(crate) enum StreamEnd {
-    Finished(Result<(), Failure>, Timings),
-    /// The supervisor has released the job before its kernels ran.
-    Released,
-}
-
-/// Why a job failed. The context may be unusable too.
-pub(super) enum StreamError {
-    Failed(Failure),
-    Released,
-    Cuda(CudaError),
-}
-
-impl StreamError {
-    /// Whether the context is unusable.
-    pub(super) fn is_fatal(&self) -> bool {
-        matches!(self, Self::Cuda(error) if error.damage() != Damage::None)
-    }
-
-    fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::Failed(failure) if failure.code == FailureCode::OutOfMemory)
-    }
-}
-
-impl From<CudaError> for StreamError {
-    fn from(error: CudaError) -> Self {
-        Self::Cuda(error)
-    }
-}
-
-impl From<LoadError> for StreamError {
-    fn from(error: LoadError) -> Self {
-        match error {
-            LoadError::Failed(failure) => Self::Failed(failure),
-            LoadError::Cuda(error) => Self::Cuda(error),
-        }
-    }
-}
-
-pub(super) fn failed<T>(verdict: Verdict, code: FailureCode, message: String) -> Result<T, StreamError> {
-    Err(StreamError::Failed(Failure::new(verdict, code, message)))
 }
 
 impl Common {
@@ -290,69 +247,6 @@ impl Stream {
         Ok(self.record(events.next())?)
     }
 
-    /// `launched` counts the launches of the job.
-    fn launch(
-        &self,
-        preparation: &LaunchPreparation<'_>,
-        checked: &CheckedLaunch<'_>,
-        allocation: &Allocation<'_>,
-        launched: &mut u64,
-    ) -> Result<(), StreamError> {
-        let args = &checked.launch.args;
-        let mut values: Vec<u64> = args.iter().map(|arg| value(arg, allocation)).collect();
-        let mut params: Vec<*mut c_void> =
-            args.iter().zip(&mut values).map(|(arg, value)| pointer(arg, value)).collect();
-        for _ in 0..checked.launch.repeat {
-            // SAFETY: the function is loaded, and there are as many parameters as it takes, each as long as it wants: `check_launch` compared
-            // them. What the kernel does to memory is its own, and bounded by the process: a GPU stops a wild address only where nothing is
-            // mapped, and blocks of the pool's other jobs are. No other pool has memory here.
-            let result = unsafe { self.put(checked, &mut params) };
-            match called("cuLaunchKernel", result) {
-                Ok(()) => {}
-                Err(error) if is_of_the_launch(error.result) => {
-                    let message = format!("launch of {}: {error}", checked.launch.entry);
-                    return failed(Verdict::User, FailureCode::LaunchError, message);
-                }
-                Err(error) => return Err(error.into()),
-            }
-            *launched += 1;
-            if launched.is_multiple_of(LAUNCHES_AHEAD) {
-                self.pass_milestone(preparation, *launched / LAUNCHES_AHEAD)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Enqueues one launch. Independent blocks need only the older call, which every driver has.
-    ///
-    /// # Safety
-    /// `params` are as many pointers as the kernel has parameters, each to as many bytes as that has.
-    unsafe fn put(&self, checked: &CheckedLaunch<'_>, params: &mut [*mut c_void]) -> Result<(), DriverError> {
-        let CheckedLaunch { function, geometry, together, launch } = checked;
-        if together.is_special() {
-            // SAFETY: passed on to the caller; the function is loaded and the stream live.
-            return unsafe { together.launch(function, *geometry, launch.shared_bytes, self.raw, params) };
-        }
-        let ([gx, gy, gz], [bx, by, bz]) = (geometry.grid, geometry.block);
-        // SAFETY: as above.
-        unsafe {
-            result::launch_kernel(function.raw(), (gx, gy, gz), (bx, by, bz), launch.shared_bytes, self.raw, params)
-        }
-    }
-
-    /// Records the next milestone, and waits for the previous one.
-    fn pass_milestone(&self, preparation: &LaunchPreparation<'_>, number: u64) -> Result<(), CudaError> {
-        let index = (number % 2) as usize;
-        self.record(Some(&self.milestones[index]))?;
-        if number > 1 {
-            let Common { library, waits, .. } = preparation.common;
-            waits.runs(preparation.job);
-            self.wait_for(self.milestones[1 - index], library.is_emulator())?;
-            waits.calls(preparation.job);
-        }
-        Ok(())
-    }
-
     /// Waits until the stream has reached an event. On a GPU the thread polls briefly and then sleeps, because by default the driver would
     /// poll to the end. The emulator does the work on the waiting thread.
     fn wait_for(&self, event: CUevent, is_emulated: bool) -> Result<(), CudaError> {
@@ -425,33 +319,4 @@ fn allocate<'a>(
 
 fn make_event() -> Result<CUevent, CudaError> {
     called("cuEventCreate", result::event::create(sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC))
-}
-
-/// The value of a parameter of at most eight bytes; zero for a structure.
-fn value(arg: &ArgPlan, allocation: &Allocation<'_>) -> u64 {
-    match arg {
-        ArgPlan::Buffer { buffer, offset } => allocation.blocks[*buffer as usize].address + offset,
-        ArgPlan::Scalar { bits, .. } => *bits,
-        ArgPlan::Bytes { .. } => 0,
-    }
-}
-
-/// A pointer to a parameter, which the driver only reads.
-fn pointer(arg: &ArgPlan, value: &mut u64) -> *mut c_void {
-    match arg {
-        ArgPlan::Bytes { bytes, .. } => bytes.as_ptr().cast_mut().cast(),
-        ArgPlan::Buffer { .. } | ArgPlan::Scalar { .. } => std::ptr::from_mut(value).cast(),
-    }
-}
-
-/// Whether the error means that the launch is invalid on this device.
-fn is_of_the_launch(result: CUresult) -> bool {
-    matches!(
-        result,
-        CUresult::CUDA_ERROR_INVALID_VALUE
-            | CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
-            | CUresult::CUDA_ERROR_NOT_SUPPORTED
-            | CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE
-            | CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
-    )
 }

@@ -1,0 +1,52 @@
+//! How a job ends on a stream.
+
+use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
+
+use crate::executor::cuda::{
+    error::{CudaError, Damage},
+    module::LoadError,
+};
+
+/// How a job ended in a usable context.
+pub(crate) enum StreamEnd {
+    Finished(Result<(), Failure>, Timings),
+    /// The supervisor has released the job before its kernels ran.
+    Released,
+}
+
+/// Why a job failed. The context may be unusable too.
+pub(crate) enum StreamError {
+    Failed(Failure),
+    Released,
+    Cuda(CudaError),
+}
+
+impl StreamError {
+    /// Whether the context is unusable.
+    pub(super) fn is_fatal(&self) -> bool {
+        matches!(self, Self::Cuda(error) if error.damage() != Damage::None)
+    }
+
+    pub(super) fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Failed(failure) if failure.code == FailureCode::OutOfMemory)
+    }
+}
+
+impl From<CudaError> for StreamError {
+    fn from(error: CudaError) -> Self {
+        Self::Cuda(error)
+    }
+}
+
+impl From<LoadError> for StreamError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Failed(failure) => Self::Failed(failure),
+            LoadError::Cuda(error) => Self::Cuda(error),
+        }
+    }
+}
+
+pub(crate) fn failed<T>(verdict: Verdict, code: FailureCode, message: String) -> Result<T, StreamError> {
+    Err(StreamError::Failed(Failure::new(verdict, code, message)))
+}

@@ -1,0 +1,115 @@
+//! Launches the kernels of a job on a stream.
+
+use std::ffi::c_void;
+
+use cudarc::driver::{DriverError, result, sys::CUresult};
+use gpufleet_schema::{FailureCode, Verdict};
+
+use super::{Common, Stream, StreamError, failed};
+use crate::{
+    executor::cuda::{
+        arena::Allocation,
+        checked_launch::CheckedLaunch,
+        error::{CudaError, called},
+        preparation::LaunchPreparation,
+    },
+    ipc::message::ArgPlan,
+};
+
+/// A driver queues about a thousand launches. A thread that launches more spins in the driver and may block other threads. So a stream
+/// waits for its earlier launches after this many.
+const LAUNCHES_AHEAD: u64 = 256;
+
+impl Stream {
+    /// `launched` counts the launches of the job.
+    pub(super) fn launch(
+        &self,
+        preparation: &LaunchPreparation<'_>,
+        checked: &CheckedLaunch<'_>,
+        allocation: &Allocation<'_>,
+        launched: &mut u64,
+    ) -> Result<(), StreamError> {
+        let args = &checked.launch.args;
+        let mut values: Vec<u64> = args.iter().map(|arg| value(arg, allocation)).collect();
+        let mut params: Vec<*mut c_void> =
+            args.iter().zip(&mut values).map(|(arg, value)| pointer(arg, value)).collect();
+        for _ in 0..checked.launch.repeat {
+            // SAFETY: the function is loaded, and there are as many parameters as it takes, each as long as it wants: `check_launch` compared
+            // them. What the kernel does to memory is its own, and bounded by the process: a GPU stops a wild address only where nothing is
+            // mapped, and blocks of the pool's other jobs are. No other pool has memory here.
+            let result = unsafe { self.put(checked, &mut params) };
+            match called("cuLaunchKernel", result) {
+                Ok(()) => {}
+                Err(error) if is_of_the_launch(error.result) => {
+                    let message = format!("launch of {}: {error}", checked.launch.entry);
+                    return failed(Verdict::User, FailureCode::LaunchError, message);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            *launched += 1;
+            if launched.is_multiple_of(LAUNCHES_AHEAD) {
+                self.pass_milestone(preparation, *launched / LAUNCHES_AHEAD)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Enqueues one launch. Independent blocks need only the older call, which every driver has.
+    ///
+    /// # Safety
+    /// `params` are as many pointers as the kernel has parameters, each to as many bytes as that has.
+    unsafe fn put(&self, checked: &CheckedLaunch<'_>, params: &mut [*mut c_void]) -> Result<(), DriverError> {
+        let CheckedLaunch { function, geometry, together, launch } = checked;
+        if together.is_special() {
+            // SAFETY: passed on to the caller; the function is loaded and the stream live.
+            return unsafe { together.launch(function, *geometry, launch.shared_bytes, self.raw, params) };
+        }
+        let ([gx, gy, gz], [bx, by, bz]) = (geometry.grid, geometry.block);
+        // SAFETY: as above.
+        unsafe {
+            result::launch_kernel(function.raw(), (gx, gy, gz), (bx, by, bz), launch.shared_bytes, self.raw, params)
+        }
+    }
+
+    /// Records the next milestone, and waits for the previous one.
+    fn pass_milestone(&self, preparation: &LaunchPreparation<'_>, number: u64) -> Result<(), CudaError> {
+        let index = (number % 2) as usize;
+        self.record(Some(&self.milestones[index]))?;
+        if number > 1 {
+            let Common { library, waits, .. } = preparation.common;
+            waits.runs(preparation.job);
+            self.wait_for(self.milestones[1 - index], library.is_emulator())?;
+            waits.calls(preparation.job);
+        }
+        Ok(())
+    }
+}
+
+/// The value of a parameter of at most eight bytes; zero for a structure.
+fn value(arg: &ArgPlan, allocation: &Allocation<'_>) -> u64 {
+    match arg {
+        ArgPlan::Buffer { buffer, offset } => allocation.blocks[*buffer as usize].address + offset,
+        ArgPlan::Scalar { bits, .. } => *bits,
+        ArgPlan::Bytes { .. } => 0,
+    }
+}
+
+/// A pointer to a parameter, which the driver only reads.
+fn pointer(arg: &ArgPlan, value: &mut u64) -> *mut c_void {
+    match arg {
+        ArgPlan::Bytes { bytes, .. } => bytes.as_ptr().cast_mut().cast(),
+        ArgPlan::Buffer { .. } | ArgPlan::Scalar { .. } => std::ptr::from_mut(value).cast(),
+    }
+}
+
+/// Whether the error means that the launch is invalid on this device.
+fn is_of_the_launch(result: CUresult) -> bool {
+    matches!(
+        result,
+        CUresult::CUDA_ERROR_INVALID_VALUE
+            | CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+            | CUresult::CUDA_ERROR_NOT_SUPPORTED
+            | CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE
+            | CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+    )
+}
