@@ -11,6 +11,7 @@
 //! | a kernel faults among neighbours | the same | each is [`RunError::Lost`] as a suspect, to run again alone |
 //! | the child dies | end of file on the socket, then its exit status | [`RunError::Lost`] |
 //! | a job exceeds its time limit | the supervisor, which kills the child | `time_limit`; its neighbours are lost but not suspected |
+//! | the blob store fails while arrays move | the supervisor, which releases the job | `blob_unavailable`; no job is lost |
 //! | the supervisor dies | end of file on the socket, and the kernel's parent-death signal | the child ends; the broker redelivers |
 
 use std::{path::PathBuf, process::ExitCode};
@@ -26,8 +27,10 @@ pub mod handle;
 mod inputs;
 mod link;
 mod loss;
+mod moves;
 mod options;
 mod outgoing;
+mod phase;
 mod pieces;
 mod printer;
 mod process;
@@ -36,6 +39,7 @@ mod ptx;
 mod sizes;
 pub mod spec;
 pub mod staging;
+mod storing;
 mod untrusted;
 
 pub use handle::{Executor, ExecutorJob, Finished, InputUse};
@@ -44,7 +48,7 @@ pub use options::ExecutorOptions;
 pub use printer::Printout;
 pub use programs::ProgramKey;
 pub use spec::CudaSpec;
-pub use staging::OutputBytes;
+pub use staging::{FinishedOutput, OutputBytes};
 pub(crate) use {attempt::code, options::VISIBLE_DEVICES, programs::Code, sizes::Sizes, staging::check_memory};
 
 pub(crate) use self::{

@@ -22,7 +22,7 @@ use super::{
     Args, CudaSpec, DeviceInfo,
     cuda::{
         arena::Arena,
-        copier::{self, StagedPiece},
+        copier::{self, Direction, StagedPiece},
         device::{self, Device},
         error::{CudaError, Damage},
         fault::{self, FaultOrigin},
@@ -41,7 +41,7 @@ use crate::{
     ipc::{
         FromExecutor, ToExecutor,
         frame::{self, FrameError},
-        message::{Contents, MemoryReport, Refusal, Run},
+        message::{Contents, MemoryReport, Piece, Refusal, Run},
     },
     own_executable,
     privileges::{self, PrivilegeError},
@@ -225,7 +225,7 @@ fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Resu
     Ok(chores)
 }
 
-/// Starts the thread that copies the pieces of inputs. It ends with the process.
+/// Starts the thread that copies the pieces of arrays. It ends with the process.
 fn start_copier(common: &Arc<Common>) -> Result<mpsc::Sender<StagedPiece>, ChildError> {
     let (pieces, queue) = mpsc::channel();
     let common = Arc::clone(common);
@@ -322,11 +322,8 @@ impl Inbox {
                     self.leave_to_chores(Chore::Drop(Box::new(forgotten)));
                 }
                 (ToExecutor::Run(run), _) => return Ok(Some(self.work(run)?)),
-                (ToExecutor::Piece(piece), _) => {
-                    let segment = Arc::clone(self.segment(piece.place.segment)?);
-                    // The copier lives as long as this inbox.
-                    drop(self.pieces.send(StagedPiece { piece, segment }));
-                }
+                (ToExecutor::Bring(piece), _) => self.leave_to_copier(piece, Direction::ToDevice)?,
+                (ToExecutor::Take(piece), _) => self.leave_to_copier(piece, Direction::FromDevice)?,
                 (ToExecutor::Go { job }, _) => self.common.transfers.signal(job, Signal::Go),
                 (ToExecutor::Release { job }, _) => self.common.transfers.signal(job, Signal::Release),
                 (ToExecutor::GiveBack, _) => self.leave_to_chores(Chore::GiveBack),
@@ -340,6 +337,13 @@ impl Inbox {
     fn leave_to_chores(&self, chore: Chore) {
         // The chores thread lives as long as this inbox.
         drop(self.chores.send(chore));
+    }
+
+    fn leave_to_copier(&self, piece: Piece, direction: Direction) -> Result<(), ChildError> {
+        let segment = Arc::clone(self.segment(piece.place.segment)?);
+        // The copier lives as long as this inbox.
+        drop(self.pieces.send(StagedPiece { piece, direction, segment }));
+        Ok(())
     }
 
     fn work(&self, run: Run) -> Result<Work, ChildError> {

@@ -12,6 +12,7 @@ pub(super) mod error;
 pub(super) mod fault;
 pub(super) mod geometry;
 mod job_inputs;
+mod job_outputs;
 pub(super) mod library;
 pub(super) mod memory;
 pub(super) mod module;

@@ -16,6 +16,7 @@ use super::{
     inputs::DeviceInputs,
     loss::{Loss, LostCause},
     outgoing::Outgoing,
+    phase::{Phase, RequestSender},
     printer::{PrintPermit, Printer},
     process::ChildProcess,
     programs::{Code, KnownPrograms, ProgramKey, ProgramLease},
@@ -73,7 +74,7 @@ pub(super) struct State {
     /// The clocks of the pending jobs.
     pub clocks: Clocks,
     /// Where the answers to pieces go, by job and buffer.
-    pub copies: HashMap<(u64, u32), mpsc::Sender<Result<(), Failure>>>,
+    pub copies: HashMap<(u64, u32), mpsc::SyncSender<Result<(), Failure>>>,
     pub programs: KnownPrograms,
     pub next_job: u64,
     /// The job because of which the supervisor killed the child.
@@ -87,10 +88,9 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Pending {
     pub answer: oneshot::Sender<JobEnd>,
-    /// Gets the buffers whose contents the child wants, for a job with inputs from the blob store.
-    pub wanted: Option<oneshot::Sender<Vec<u32>>>,
-    /// It does not wait for inputs. A job that does is the cause of no fault.
-    pub has_inputs: bool,
+    pub phase: Phase,
+    /// Gets the requests of the child that the phase accepts, for a job that may have any.
+    pub requests: Option<RequestSender>,
     pub program: ProgramKey,
     pub entries: Vec<String>,
     /// The turn to print, for a job that may print.
@@ -120,7 +120,7 @@ pub(super) enum JobEnd {
         outcome: Result<(), Failure>,
         timings: Timings,
     },
-    /// The child has released the job as it was asked to. The job has not run.
+    /// The child has released the job as it was asked to. The job has no outcome.
     Released,
     Cancelled,
     Lost(Loss),
@@ -246,12 +246,23 @@ impl Shared {
         Ok(())
     }
 
-    /// Lets a job start whose inputs are complete. Its time limit starts now.
+    /// The answers to the pieces of a buffer, of which at most `pieces` are on their way. There are no more once the child has ended.
+    pub(super) fn copies(&self, job: u64, buffer: u32, pieces: usize) -> mpsc::Receiver<Result<(), Failure>> {
+        let (copied, answers) = mpsc::sync_channel(pieces);
+        let mut state = self.state();
+        // The lock covers both, so that no answer is awaited after the loss was recorded.
+        if self.lost.borrow().is_none() {
+            state.copies.insert((job, buffer), copied);
+        }
+        answers
+    }
+
+    /// Lets a job go on whose inputs are complete, or whose outputs have been taken. Its time limit starts now.
     pub(super) fn go(&self, job: u64) {
         let mut state = self.state();
         state.clocks.resume(job, Instant::now());
         if let Some(pending) = state.pending.get_mut(&job) {
-            pending.has_inputs = true;
+            pending.phase.go_on();
         }
         drop(state);
         self.say(&ToExecutor::Go { job });

@@ -23,7 +23,7 @@ use super::{
     printer::{Printer, Printout},
     process::KillOnDrop,
     programs::ProgramKey,
-    staging::OutputBytes,
+    staging::FinishedOutput,
 };
 use crate::{
     compiler::Compiled,
@@ -47,8 +47,8 @@ pub struct ExecutorJob<'a> {
     pub program: Option<ProgramKey>,
     /// Its compiled source, if the caller has compiled it. Otherwise the executor compiles it first.
     pub compiled: Option<&'a Compiled>,
-    /// Counted from the moment at which the executor gets the job; waits for its neighbours in the driver do not count. After it the executor
-    /// is killed.
+    /// Counted from the moment at which the executor gets the job. Waits for its neighbours in the driver do not count, and neither does the
+    /// time in which arrays move between the blob store and the device. After it the executor is killed.
     pub time_limit: Duration,
     /// Run without neighbours, so that the job must be the cause of a fault. For suspects ([`LostCause::Suspect`]).
     pub alone: bool,
@@ -56,7 +56,7 @@ pub struct ExecutorJob<'a> {
     pub printout: Option<&'a Printout>,
     /// The most memory that the executor may cache while this job runs; see [`MemoryReport`].
     pub cache_bytes_max: u64,
-    /// The store of the blobs that the task names.
+    /// The store of the blobs that the task names, and of its large outputs.
     pub blobs: Option<&'a BlobStore>,
     /// Cancelled when the outcome is no longer needed: a waiting job leaves the queue; a running one is killed with its executor,
     /// because no API stops a kernel.
@@ -73,13 +73,15 @@ pub struct InputUse {
 /// A job that has ended.
 #[derive(Debug)]
 pub struct Finished {
-    pub outcome: Result<Vec<OutputBytes>, Failure>,
+    pub outcome: Result<Vec<FinishedOutput>, Failure>,
     /// All timings except `queue_us` and `wait_us`.
     pub timings: Timings,
     /// The inputs from the blob store that were on the device already, and those that the job brought.
     pub inputs: InputUse,
     /// How long it waited inside [`Executor::run`] for staging memory and a stream, without its blobs; a part of `wait_us`.
     pub waited: Duration,
+    /// How long its outputs took from the device to the blob store, which is no part of its timings.
+    pub storing: Duration,
 }
 
 impl Executor {
@@ -136,8 +138,8 @@ impl Executor {
         match Box::pin(self.attempt(job)).await {
             Ok(finished) => Ok(finished),
             Err(Stop::Failed(failure, timings)) => {
-                let (inputs, waited) = Default::default();
-                Ok(Finished { outcome: Err(*failure), timings: *timings, inputs, waited })
+                let (inputs, waited, storing) = Default::default();
+                Ok(Finished { outcome: Err(*failure), timings: *timings, inputs, waited, storing })
             }
             Err(Stop::Cancelled) => Err(RunError::Cancelled),
             Err(Stop::Lost(loss, was_running)) => {

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     io,
-    sync::Arc,
+    sync::{Arc, mpsc::TrySendError},
     time::{Duration, Instant},
 };
 
@@ -19,11 +19,12 @@ use tracing::warn;
 use super::{
     flight::{Cut, JobEnd, Pending, Shared},
     loss::{Loss, LostCause},
+    phase::ChildRequest,
     process::Exit,
     untrusted,
 };
 use crate::ipc::{
-    FromExecutor,
+    FromExecutor, ToExecutor,
     frame::{self, FrameError, FrameHeader},
     message::Poison,
 };
@@ -78,11 +79,11 @@ async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison
                 finish(shared, job, JobEnd::Finished { outcome, timings });
             }
             Ok(Some(FromExecutor::Released { job })) => finish(shared, job, JobEnd::Released),
-            Ok(Some(FromExecutor::Wants { job, buffers })) => wants(shared, job, buffers),
+            Ok(Some(FromExecutor::Wants { job, buffers })) => asks(shared, job, ChildRequest::Inputs(buffers)),
+            Ok(Some(FromExecutor::Offers { job })) => asks(shared, job, ChildRequest::Outputs),
             Ok(Some(FromExecutor::Copied { job, buffer, outcome })) => {
-                if let Some(copied) = shared.state().copies.get(&(job, buffer)) {
-                    // A writer that has given up needs no answer.
-                    drop(copied.send(outcome.map_err(untrusted::failure)));
+                if !copied(shared, job, buffer, outcome.map_err(untrusted::failure)) {
+                    return Some("it answered more pieces than it was sent".to_owned());
                 }
             }
             Ok(Some(FromExecutor::Input { input, bytes, is_resident })) => {
@@ -120,13 +121,25 @@ fn finish(shared: &Shared, job: u64, end: JobEnd) {
     drop(pending.answer.send(end));
 }
 
-fn wants(shared: &Shared, job: u64, buffers: Vec<u32>) {
+fn asks(shared: &Shared, job: u64, request: ChildRequest) {
     let mut state = shared.state();
     let Some(pending) = state.pending.get_mut(&job) else { return };
-    if let Some(wanted) = pending.wanted.take() {
-        pending.has_inputs = false;
-        drop(wanted.send(buffers));
+    if !pending.phase.accepts(&request) {
+        return;
     }
+    let is_heard = pending.requests.as_ref().is_some_and(|requests| requests.try_send(request).is_ok());
+    drop(state);
+    if !is_heard {
+        // The caller has stopped waiting, so the job would wait for ever.
+        shared.say(&ToExecutor::Release { job });
+    }
+}
+
+/// Passes on the answer to a piece. Returns false if there are more answers than pieces.
+fn copied(shared: &Shared, job: u64, buffer: u32, outcome: Result<(), Failure>) -> bool {
+    let sent = shared.state().copies.get(&(job, buffer)).map(|answers| answers.try_send(outcome));
+    // A reader or writer that has given up needs no answer.
+    !matches!(sent, Some(Err(TrySendError::Full(_))))
 }
 
 fn unpinned(shared: &Shared, segment: u32, reason: String) {
@@ -165,9 +178,9 @@ fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit:
     }
 }
 
-/// The jobs that do not wait for inputs, so their kernels may run.
+/// The jobs whose kernels may run.
 fn running(pending: &HashMap<u64, Pending>) -> impl Iterator<Item = &Pending> {
-    pending.values().filter(|pending| pending.has_inputs)
+    pending.values().filter(|pending| pending.phase.is_running())
 }
 
 /// Everything known about a child's end.
@@ -243,7 +256,7 @@ impl Death<'_> {
         let named = self.poison.as_ref().and_then(|poison| poison.kernel.as_ref());
         let innocent = cause_is_known || named.is_some_and(|kernel| !pending.entries.contains(kernel));
         match loss.cause {
-            LostCause::Suspect | LostCause::Died if !pending.has_inputs => {
+            LostCause::Suspect | LostCause::Died if !pending.phase.is_running() => {
                 Loss { cause: LostCause::Neighbour, reason: loss.reason.clone() }
             }
             LostCause::Suspect if innocent => Loss { cause: LostCause::Neighbour, reason: loss.reason.clone() },
@@ -262,7 +275,7 @@ fn only_kernel<'a>(mut jobs: impl Iterator<Item = &'a [String]>) -> Option<Strin
 /// The one job that can have caused a fault: the only one in flight, or the only one that runs the kernel that the emulator names.
 fn culprit(pending: &HashMap<u64, Pending>, poison: &Poison) -> Option<u64> {
     let runs_it = |pending: &Pending| {
-        pending.has_inputs && poison.kernel.as_ref().is_none_or(|kernel| pending.entries.contains(kernel))
+        pending.phase.is_running() && poison.kernel.as_ref().is_none_or(|kernel| pending.entries.contains(kernel))
     };
     let mut suspects = pending.iter().filter(|(_, pending)| runs_it(pending)).map(|(job, _)| *job);
     let first = suspects.next()?;

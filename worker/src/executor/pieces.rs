@@ -1,38 +1,51 @@
-//! Writes an input to the device in pieces, through shared memory that is used again and again. A job's inputs thus take little host
-//! memory, whatever their size.
+//! Moves arrays between the blob store and the device in pieces, through shared memory that is used again and again. The arrays of a job
+//! thus take little host memory, whatever their size.
+
+mod input;
+mod output;
 
 use std::{
     collections::VecDeque,
-    io::{self, Seek, SeekFrom, Write},
-    sync::{Arc, mpsc},
+    io,
+    sync::{Arc, Mutex, mpsc},
 };
 
-use gpufleet_schema::{Buffer, Failure, Task};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use gpufleet_schema::{Failure, FailureCode, Verdict};
+use gpufleet_transport::BlobError;
 
+pub(super) use self::{input::InputWriter, output::OutputReader};
 use super::flight::Shared;
-use crate::ipc::{ToExecutor, message::Piece, slab::StagingMemory};
+use crate::{
+    blobs,
+    ipc::{
+        ToExecutor,
+        message::Piece,
+        slab::{Lending, StagingMemory},
+    },
+};
 
 /// Large enough that the round trip to the child costs little beside the copy.
 const PIECE_BYTES: u64 = 4 << 20;
-/// While the device copies one piece, the store fills the next.
+/// While the device copies one piece, the store uses the other.
 const PIECES: u64 = 2;
-/// The inputs of one job that come at once.
+/// The arrays of one job that move at once.
 const LANES_MAX: u64 = 4;
 /// The alignment of pieces.
 const ALIGNMENT: u64 = 256;
 
-/// The shared memory for the inputs of one job.
+/// The shared memory for the arrays of one job.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ring {
     lanes: u64,
     piece_bytes: u64,
 }
 
-/// The memory for one input at a time.
+/// The memory for one array at a time.
 pub(super) type Lane = VecDeque<StagingMemory>;
 
-/// A file that is an input on the device.
-pub(super) struct InputWriter {
+/// The pieces of one buffer on their way to the device or back. The child copies them in the order in which they are sent.
+struct Exchange {
     shared: Arc<Shared>,
     job: u64,
     buffer: u32,
@@ -40,15 +53,11 @@ pub(super) struct InputWriter {
     /// Pieces that the child copies now, in their order.
     sent: Lane,
     copied: mpsc::Receiver<Result<(), Failure>>,
-    /// The bytes in the first free piece.
-    filled: usize,
-    /// The bytes sent.
-    offset: u64,
 }
 
-/// Why a piece did not reach the device.
+/// Why an array did not reach the device or the store.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CopyError {
+pub(super) enum MoveError {
     #[error("{}", .0.message)]
     Failed(Failure),
     #[error("the executor has ended")]
@@ -56,12 +65,18 @@ pub(super) enum CopyError {
 }
 
 impl Ring {
-    /// The ring for a task; none without inputs from the blob store.
-    pub(super) fn of(task: &Task<'_>) -> Option<Self> {
-        let blobs = task.buffers.iter().filter_map(Buffer::blob).map(|(_, bytes)| bytes);
-        let largest = blobs.clone().max()?;
+    pub(super) const BYTES_MAX: u64 = LANES_MAX * PIECES * PIECE_BYTES;
+
+    /// The ring for as many arrays, of which the largest has this size.
+    fn new(arrays: usize, largest: u64) -> Self {
         let piece_bytes = largest.clamp(1, PIECE_BYTES).next_multiple_of(ALIGNMENT);
-        Some(Self { lanes: (blobs.count() as u64).min(LANES_MAX), piece_bytes })
+        Self { lanes: (arrays as u64).min(LANES_MAX), piece_bytes }
+    }
+
+    /// The ring for the inputs and outputs of a job with these sizes, which move one after the other; none without any.
+    pub(super) fn of(inputs: &[u64], outputs: &[u64]) -> Option<Self> {
+        let largest = inputs.iter().chain(outputs).max()?;
+        Some(Self::new(inputs.len().max(outputs.len()), *largest))
     }
 
     pub(super) fn bytes(self) -> u64 {
@@ -78,88 +93,88 @@ impl Ring {
     }
 }
 
-impl InputWriter {
-    pub(super) fn new(shared: &Arc<Shared>, job: u64, buffer: u32, lane: Lane) -> Self {
-        let (copied, answers) = mpsc::channel();
-        shared.state().copies.insert((job, buffer), copied);
-        Self {
-            shared: Arc::clone(shared),
-            job,
-            buffer,
-            free: lane,
-            sent: Lane::new(),
-            copied: answers,
-            filled: 0,
-            offset: 0,
-        }
+impl Exchange {
+    fn new(shared: &Arc<Shared>, job: u64, buffer: u32, lane: Lane) -> Self {
+        let copied = shared.copies(job, buffer, lane.len());
+        Self { shared: Arc::clone(shared), job, buffer, free: lane, sent: Lane::new(), copied }
     }
 
-    /// The memory for the next input. All pieces have been copied if the writer was flushed.
-    pub(super) fn into_lane(mut self) -> Lane {
-        std::mem::take(&mut self.free)
-    }
-
-    fn send(&mut self) {
+    /// Lets the child copy the first free piece, as the message says.
+    fn send(&mut self, message: fn(Piece) -> ToExecutor, offset: u64, bytes: u64) {
         let Some(part) = self.free.pop_front() else { return };
-        let bytes = self.filled as u64;
-        let (job, buffer, offset) = (self.job, self.buffer, self.offset);
-        self.shared.say(&ToExecutor::Piece(Piece { job, buffer, offset, bytes, place: part.place(0) }));
+        let piece = Piece { job: self.job, buffer: self.buffer, offset, bytes, place: part.place(0) };
+        self.shared.say(&message(piece));
         self.sent.push_back(part);
-        (self.filled, self.offset) = (0, offset + bytes);
     }
 
-    /// Waits until the oldest piece has been copied.
-    fn receive(&mut self) -> io::Result<()> {
-        let copied = self.copied.recv().map_err(|_| CopyError::Lost);
-        copied.and_then(|copied| copied.map_err(CopyError::Failed)).map_err(io::Error::other)?;
-        self.free.extend(self.sent.pop_front());
-        Ok(())
-    }
-}
-
-impl Write for InputWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        while self.free.is_empty() {
-            self.receive()?;
+    /// Waits until the child has copied the oldest piece, and returns its memory; none if no piece is on its way.
+    fn receive(&mut self) -> io::Result<Option<StagingMemory>> {
+        if !self.sent.is_empty() {
+            let copied = self.copied.recv().map_err(|_| MoveError::Lost);
+            copied.and_then(|copied| copied.map_err(MoveError::Failed)).map_err(io::Error::other)?;
         }
-        let filled = self.filled;
-        let part = self.free.front_mut().expect("that is what was waited for");
-        let room = &mut part.as_mut()[filled..];
-        let length = room.len().min(bytes.len());
-        room[..length].copy_from_slice(&bytes[..length]);
-        let is_full = length == room.len();
-        self.filled += length;
-        if is_full {
-            self.send();
-        }
-        Ok(length)
+        Ok(self.sent.pop_front())
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        if self.filled > 0 {
-            self.send();
-        }
-        while !self.sent.is_empty() {
-            self.receive()?;
+    /// Waits until the child has copied all pieces.
+    fn settle(&mut self) -> io::Result<()> {
+        while let Some(part) = self.receive()? {
+            self.free.push_back(part);
         }
         Ok(())
     }
 }
 
-impl Seek for InputWriter {
-    /// Starts again from the beginning; other positions are not possible.
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        if to != SeekFrom::Start(0) {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        self.flush()?;
-        self.offset = 0;
-        Ok(0)
-    }
-}
-
-impl Drop for InputWriter {
+impl Drop for Exchange {
     fn drop(&mut self) {
         self.shared.state().copies.remove(&(self.job, self.buffer));
     }
+}
+
+impl From<BlobError> for MoveError {
+    /// The error of a writer or reader of pieces, which the store passes on, or that of the store.
+    fn from(error: BlobError) -> Self {
+        let is_of_pieces = |source: &io::Error| source.get_ref().is_some_and(|inner| inner.is::<Self>());
+        match error {
+            BlobError::Output { source, .. } | BlobError::Io { source, .. } if is_of_pieces(&source) => {
+                source.downcast().expect("that is what it is")
+            }
+            BlobError::Output { source, .. } => Self::internal(source.to_string()),
+            error => Self::Failed(blobs::failure(&error)),
+        }
+    }
+}
+
+impl MoveError {
+    pub(super) fn internal(message: String) -> Self {
+        Self::Failed(Failure::new(Verdict::Infrastructure, FailureCode::Internal, message))
+    }
+}
+
+/// Moves arrays, as many at a time as there are lanes. Returns what `move_one` returns for each, and the lanes.
+pub(super) async fn move_all<T, R, F>(
+    arrays: Vec<T>,
+    lanes: Vec<Lane>,
+    move_one: impl Fn(T, Lane) -> F,
+) -> Result<(Vec<R>, Vec<Lane>), MoveError>
+where
+    F: Future<Output = Result<(R, Lane), MoveError>>,
+{
+    let at_once = lanes.len();
+    // After a timeout or a cancellation, the memory is free once the store has responded; no job waits for that.
+    let lending = lanes.iter().flatten().next().map(StagingMemory::lending);
+    let lanes = Mutex::new(lanes);
+    let free = || lanes.lock().expect("no thread panics while holding the lanes");
+    let moves = arrays.into_iter().map(|array| {
+        let (free, move_one) = (&free, &move_one);
+        async move {
+            let lane = free().pop().expect("as many arrays move at once as there are lanes");
+            let (moved, lane) = Box::pin(move_one(array, lane)).await?;
+            free().push(lane);
+            Ok::<_, MoveError>(moved)
+        }
+    });
+    let moved = stream::iter(moves).buffer_unordered(at_once).try_collect().await?;
+    lending.into_iter().for_each(Lending::end);
+    Ok((moved, lanes.into_inner().expect("no thread panics while holding the lanes")))
 }

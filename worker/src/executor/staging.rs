@@ -3,20 +3,41 @@
 use std::{collections::HashMap, fmt, ops::Deref, ops::Range, sync::Arc};
 
 use gpufleet_schema::{
-    Arg, Buffer, Data, Dtype, Failure, FailureCode, Inline, LargeOutputs, Launch, Number, Output, Size, Task, Verdict,
-    bounds::{BLOBS_BYTES_MAX, MESSAGE_BYTES_MAX},
+    Arg, BlobDigest, Buffer, Data, Dtype, Failure, FailureCode, Inline, LargeOutputs, Launch, Number, Output,
+    OutputData, Size, Task, Verdict,
+    bounds::{BLOB_BYTES_MIN, BUFFERS_MAX, MESSAGE_BYTES_MAX},
 };
 
+use super::{pieces::Ring, storing::LeavingOutput};
 use crate::{
     compiler::Compiled,
     ipc::{
         message::{ArgPlan, BufferPlan, Contents, LaunchPlan, OutputPlan, Run},
-        slab::{Lending, StagingMemory},
+        slab::{Lending, SLOT_BYTES_MAX, StagingMemory},
     },
 };
 
 /// The alignment of buffers, so that vector copies are aligned on both sides.
 const ALIGNMENT: u64 = 256;
+
+/// The large outputs of a job that are staged. Those of a job with more go from the device to the blob store. Staging frees the device
+/// earlier, and this is little enough for the default number of jobs at once.
+const STAGED_OUTPUT_BYTES_MAX: u64 = 64 << 20;
+
+// Every job fits into a slot: its inline inputs, the outputs that its reply carries, its large outputs, and the ring. A number in a message
+// has at least one byte, and at most eight here.
+const _: () = assert!(
+    (8 + 1) * MESSAGE_BYTES_MAX as u64 + STAGED_OUTPUT_BYTES_MAX + BUFFERS_MAX as u64 * ALIGNMENT + Ring::BYTES_MAX
+        <= SLOT_BYTES_MAX
+);
+
+/// An output of a job that succeeded.
+#[derive(Debug, Clone)]
+pub enum FinishedOutput {
+    Staged(OutputBytes),
+    /// In the blob store, with its length in bytes.
+    Stored(Output<'static>, u64),
+}
 
 /// An output buffer. Its bytes are still in the shared memory to which the device copied them; dropping this frees the memory.
 #[derive(Debug, Clone)]
@@ -46,6 +67,8 @@ pub(crate) struct Layout {
     offsets: Vec<Option<u64>>,
     /// The indices of the output buffers.
     outputs: Vec<usize>,
+    /// The outputs that go from the device to the blob store.
+    pub(super) leaving: Vec<LeavingOutput>,
 }
 
 impl Layout {
@@ -63,10 +86,12 @@ impl Layout {
                     .ok_or_else(|| invalid(format!("outputs: the task has no buffer named {name:?}")))
             })
             .collect::<Result<_, _>>()?;
-        let mut staged: Vec<bool> = task.buffers.iter().map(|buffer| matches!(buffer.data, Data::Inline(_))).collect();
-        outputs.iter().for_each(|output| staged[*output] = true);
         check_outputs(task, &outputs)?;
         check_memory(task)?;
+        let leaving = leaving(task, &outputs)?;
+        let leaves = |index: usize| leaving.iter().any(|output| output.buffer as usize == index);
+        let mut staged: Vec<bool> = task.buffers.iter().map(|buffer| matches!(buffer.data, Data::Inline(_))).collect();
+        outputs.iter().filter(|output| !leaves(**output)).for_each(|output| staged[*output] = true);
         let mut bytes = 0_u64;
         let mut offsets = Vec::with_capacity(task.buffers.len());
         for (buffer, staged) in task.buffers.iter().zip(staged) {
@@ -77,7 +102,18 @@ impl Layout {
                 bytes = end.ok_or_else(|| invalid("buffers: the total size overflows".to_owned()))?;
             }
         }
-        Ok(Self { bytes, offsets, outputs })
+        Ok(Self { bytes, offsets, outputs, leaving })
+    }
+
+    /// The shared memory for the arrays that move between the blob store and the device.
+    pub(super) fn ring(&self, task: &Task<'_>) -> Option<Ring> {
+        let inputs: Vec<u64> = task.buffers.iter().filter_map(Buffer::blob).map(|(_, bytes)| bytes).collect();
+        let outputs: Vec<u64> = self.leaving.iter().map(|output| output.bytes).collect();
+        Ring::of(&inputs, &outputs)
+    }
+
+    fn leaves(&self, buffer: usize) -> bool {
+        self.leaving.iter().any(|output| output.buffer as usize == buffer)
     }
 
     /// Copies the task's bytes into its slot and returns the layout. `compiled` has the symbols of its name expressions.
@@ -103,25 +139,37 @@ impl Layout {
         let outputs = self
             .outputs
             .iter()
+            .filter(|buffer| !self.leaves(**buffer))
             .map(|buffer| OutputPlan {
                 buffer: *buffer as u32,
                 place: slot.place(self.offsets[*buffer].expect("every output was given a place")),
             })
             .collect();
-        Ok(Run { job, program: 0, buffers, launches, outputs, cache_bytes_max: u64::MAX, prints: false })
+        let leaving = self.leaving.iter().map(|output| output.buffer).collect();
+        Ok(Run { job, program: 0, buffers, launches, outputs, leaving, cache_bytes_max: u64::MAX, prints: false })
     }
 
-    /// The outputs of a successful job.
-    pub(crate) fn outputs(&self, buffers: &[BufferHeader], slot: &Arc<StagingMemory>) -> Vec<OutputBytes> {
+    /// The outputs of a successful job, of which these were stored.
+    pub(super) fn outputs(
+        &self,
+        buffers: &[BufferHeader],
+        slot: &Arc<StagingMemory>,
+        stored: &[(u32, BlobDigest)],
+    ) -> Result<Vec<FinishedOutput>, Failure> {
         let output = |index: &usize| {
             let buffer = &buffers[*index];
+            if self.leaves(*index) {
+                let stored = stored.iter().find(|(stored, _)| *stored as usize == *index);
+                let (_, digest) = stored.ok_or_else(|| not_offered(&buffer.name))?;
+                return Ok(buffer.stored_as(*digest));
+            }
             let start = self.offsets[*index].expect("every output was given a place") as usize;
-            OutputBytes {
+            Ok(FinishedOutput::Staged(OutputBytes {
                 name: buffer.name.clone(),
                 dtype: buffer.dtype,
                 shape: buffer.shape.clone(),
                 bytes: StagedBytes { slot: Arc::clone(slot), range: start..start + buffer.bytes },
-            }
+            }))
         };
         self.outputs.iter().map(output).collect()
     }
@@ -146,6 +194,18 @@ impl BufferHeader {
         };
         task.buffers.iter().map(header).collect()
     }
+
+    fn stored_as(&self, digest: BlobDigest) -> FinishedOutput {
+        let data = OutputData::Blob(digest);
+        let output = Output { name: self.name.clone(), dtype: self.dtype, shape: self.shape.clone(), data };
+        FinishedOutput::Stored(output, self.bytes as u64)
+    }
+}
+
+/// A child that finishes a job without having offered its outputs.
+fn not_offered(name: &str) -> Failure {
+    let message = format!("the executor did not offer output {name:?}");
+    Failure::new(Verdict::Infrastructure, FailureCode::Internal, message)
 }
 
 fn invalid(message: String) -> Failure {
@@ -156,24 +216,45 @@ fn size(buffer: &Buffer<'_>) -> Result<u64, Failure> {
     buffer.bytes().ok_or_else(|| invalid(format!("buffers.{}.shape: the size overflows", buffer.name)))
 }
 
+/// Checks the outputs that the reply carries.
 fn check_outputs(task: &Task<'_>, outputs: &[usize]) -> Result<(), Failure> {
-    let total = outputs.iter().try_fold(0_u64, |sum, output| sum.checked_add(task.buffers[*output].bytes()?));
-    let (max, carrier) = match task.large_outputs {
-        LargeOutputs::Inline => (MESSAGE_BYTES_MAX as u64, "a reply carries"),
-        LargeOutputs::Blob => (BLOBS_BYTES_MAX, "a job may return"),
-    };
-    if total.is_some_and(|total| total <= max) {
+    let carried = total(task, outputs, |bytes| !may_be_blob(task, bytes))?;
+    let max = MESSAGE_BYTES_MAX as u64;
+    if carried <= max {
         return Ok(());
     }
-    Err(Failure::new(
-        Verdict::User,
-        FailureCode::OutputTooLarge,
-        format!(
-            "the outputs take {} in total, but {carrier} at most {}; return less, or split the job",
-            total.map_or_else(|| "more than 16 EiB".to_owned(), |total| Size(total).to_string()),
-            Size(max),
-        ),
-    ))
+    let (carried, max) = (Size(carried), Size(max));
+    let message = format!(
+        "the outputs take {carried} in total, but a reply carries at most {max}; return less, or split the job"
+    );
+    Err(Failure::new(Verdict::User, FailureCode::OutputTooLarge, message))
+}
+
+/// The outputs that go from the device to the blob store, because all that may are too large to be staged.
+fn leaving(task: &Task<'_>, outputs: &[usize]) -> Result<Vec<LeavingOutput>, Failure> {
+    if total(task, outputs, |bytes| may_be_blob(task, bytes))? <= STAGED_OUTPUT_BYTES_MAX {
+        return Ok(Vec::new());
+    }
+    let mut leaving = Vec::new();
+    for output in outputs {
+        let bytes = size(&task.buffers[*output])?;
+        if may_be_blob(task, bytes) {
+            leaving.push(LeavingOutput { buffer: *output as u32, bytes });
+        }
+    }
+    Ok(leaving)
+}
+
+/// The bytes of those outputs whose size is counted.
+fn total(task: &Task<'_>, outputs: &[usize], is_counted: impl Fn(u64) -> bool) -> Result<u64, Failure> {
+    outputs.iter().try_fold(0, |sum: u64, output| {
+        let bytes = size(&task.buffers[*output])?;
+        Ok(if is_counted(bytes) { sum.saturating_add(bytes) } else { sum })
+    })
+}
+
+fn may_be_blob(task: &Task<'_>, bytes: u64) -> bool {
+    task.large_outputs == LargeOutputs::Blob && bytes >= BLOB_BYTES_MIN
 }
 
 /// Checks that the buffers do not exceed the task's own memory limit.
@@ -258,6 +339,16 @@ fn arg_plan(arg: &Arg, entry: &str, buffers: &Buffers<'_>) -> Result<ArgPlan, Fa
     }
 }
 
+impl FinishedOutput {
+    /// The output, unless it is in the blob store.
+    pub fn staged(self) -> Option<OutputBytes> {
+        match self {
+            Self::Staged(output) => Some(output),
+            Self::Stored(..) => None,
+        }
+    }
+}
+
 impl OutputBytes {
     /// The output for a reply, with borrowed bytes.
     pub fn as_output(&self) -> Output<'_> {
@@ -296,3 +387,6 @@ impl fmt::Debug for StagedBytes {
         write!(f, "{} bytes", self.range.len())
     }
 }
+
+#[cfg(test)]
+mod tests;

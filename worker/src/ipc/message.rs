@@ -25,13 +25,15 @@ pub enum ToExecutor {
         program: u32,
     },
     Run(Run),
-    /// Copy a piece of an input that the job wants.
-    Piece(Piece),
-    /// All inputs that the job wants are complete.
+    /// Copy a piece of an input that the job wants from shared memory.
+    Bring(Piece),
+    /// Copy a piece of an output that the job offers to shared memory.
+    Take(Piece),
+    /// All inputs that the job wants are complete, or all outputs that it offers have been taken.
     Go {
         job: u64,
     },
-    /// End the job without running it, because an input can't be had.
+    /// End the job, because it is not needed any more, an input can't be had, or an output can't be stored.
     Release {
         job: u64,
     },
@@ -65,13 +67,17 @@ pub enum FromExecutor {
         job: u64,
         buffers: Vec<u32>,
     },
+    /// The kernels of the job have ended, and it waits until its outputs that leave in pieces have been taken.
+    Offers {
+        job: u64,
+    },
     /// The answer to a piece.
     Copied {
         job: u64,
         buffer: u32,
         outcome: Result<(), Failure>,
     },
-    /// The answer to a job that was released. It has not run.
+    /// The answer to a job that was released. It has no outcome.
     Released {
         job: u64,
     },
@@ -209,11 +215,21 @@ pub struct Run {
     pub program: u32,
     pub buffers: Vec<BufferPlan>,
     pub launches: Vec<LaunchPlan>,
+    /// The outputs that are copied to shared memory.
     pub outputs: Vec<OutputPlan>,
+    /// The outputs that leave in pieces, by the index of their buffer. The job offers them with [`FromExecutor::Offers`].
+    pub leaving: Vec<u32>,
     /// The most memory that the executor may cache while this job runs.
     pub cache_bytes_max: u64,
     /// Its kernels may print. No other such job runs at the same time.
     pub prints: bool,
+}
+
+impl Run {
+    /// Whether it has inputs from the blob store.
+    pub fn has_inputs(&self) -> bool {
+        self.buffers.iter().any(|buffer| matches!(buffer.contents, Contents::Input(_)))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,9 +2,7 @@
 //!
 //! Slots come in classes, powers of two from [`SLOT_BYTES_MIN`]. Slots of the smallest class share segments; each larger slot is a segment
 //! of its own. Freed slots are cached for the next job of their class, because pinning is expensive. Slots in use never exceed the capacity:
-//! a job that would exceed it waits, first come first served. Mapped memory never exceeds twice the capacity, except for a job whose inputs or
-//! outputs exceed the capacity: it gets the whole capacity alone, with a segment of the size that it needs, which is freed after it. All
-//! executors of a worker share [`LARGE_BYTES_MAX`] for such jobs.
+//! a job that would exceed it waits, first come first served. Mapped memory never exceeds twice the capacity.
 //!
 //! A slot may be lent to an operation that can hang, such as a read from a network file system. If the wait for it is dropped, the slot's
 //! share of the capacity is released ([`Lending`]), so that other jobs need not wait. The memory itself is free again when the operation
@@ -17,8 +15,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use gpufleet_schema::bounds::{BLOBS_BYTES_MAX, MESSAGE_BYTES_MAX};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{message::Place, segment::Segment};
 
@@ -29,14 +26,8 @@ const SLOTS_PER_SHARED_SEGMENT: u64 = 64;
 /// Staging memory for the jobs in flight on one executor. Inputs and outputs in messages have at most 16 MiB each, so this is room for
 /// eight of the largest; the executor's streams limit smaller jobs earlier.
 pub const CAPACITY_BYTES: u64 = 256 << 20;
-/// The most inputs and outputs of a job: blobs and a message in each direction.
-pub const SLOT_BYTES_MAX: u64 = 2 * (BLOBS_BYTES_MAX + MESSAGE_BYTES_MAX as u64);
-
-/// Memory for jobs beyond [`CAPACITY_BYTES`] on all executors of a worker together: enough for a few, and small compared with the memory of
-/// a machine with GPUs.
-pub const LARGE_BYTES_MAX: u64 = 4 << 30;
-
-static LARGE: Semaphore = Semaphore::const_new((LARGE_BYTES_MAX / SLOT_BYTES_MIN) as usize);
+/// The largest slot: the inline inputs of a job, its staged outputs, and the ring through which larger arrays pass.
+pub const SLOT_BYTES_MAX: u64 = CAPACITY_BYTES;
 
 /// Announces new and dropped segments to the executor.
 pub trait Announce: Send + Sync {
@@ -66,14 +57,8 @@ struct Slot {
     offset: u64,
     bytes: u64,
     shared: Arc<Shared>,
-    share: Mutex<Option<Share>>,
-}
-
-/// The slot's share of the capacity.
-#[derive(Debug)]
-struct Share {
-    _units: OwnedSemaphorePermit,
-    _large: Option<SemaphorePermit<'static>>,
+    /// The slot's share of the capacity.
+    share: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 /// A wait for an operation that uses a lent slot. Dropping it before its end releases the slot's share.
@@ -118,16 +103,9 @@ impl Slab {
     /// Waits for a slot of at least `bytes`. Cancelling only leaves the queue.
     pub async fn take(&self, bytes: u64) -> Result<StagingMemory, SlabError> {
         let class = class(bytes).ok_or(SlabError::TooLarge { bytes })?;
-        let units = |bytes| (bytes / SLOT_BYTES_MIN) as u32;
-        // Always in this order: a job that holds the shared memory waits only for its own executor.
-        let large = match class > CAPACITY_BYTES {
-            true => Some(LARGE.acquire_many(units(class)).await.expect("the semaphore is never closed")),
-            false => None,
-        };
-        let own = Arc::clone(&self.shared.units).acquire_many_owned(units(class.min(CAPACITY_BYTES)));
-        let share = Share { _units: own.await.expect("the semaphore is never closed"), _large: large };
+        let share = Arc::clone(&self.shared.units).acquire_many_owned((class / SLOT_BYTES_MIN) as u32);
+        let share = Mutex::new(Some(share.await.expect("the semaphore is never closed")));
         let Free { segment, id, offset } = self.shared.free_slot(class)?;
-        let share = Mutex::new(Some(share));
         let slot = Slot { segment, id, offset, bytes: class, shared: Arc::clone(&self.shared), share };
         Ok(StagingMemory { slot: Arc::new(slot), start: 0, bytes: class })
     }
@@ -135,11 +113,7 @@ impl Slab {
 
 /// The class for `bytes`, unless no slot is that large.
 fn class(bytes: u64) -> Option<u64> {
-    if bytes > SLOT_BYTES_MAX {
-        return None;
-    }
-    let is_large = bytes > CAPACITY_BYTES;
-    Some(if is_large { bytes.next_multiple_of(SLOT_BYTES_MIN) } else { bytes.next_power_of_two().max(SLOT_BYTES_MIN) })
+    (bytes <= SLOT_BYTES_MAX).then(|| bytes.next_power_of_two().max(SLOT_BYTES_MIN))
 }
 
 impl Shared {
@@ -266,11 +240,6 @@ impl AsMut<[u8]> for StagingMemory {
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.shared.state();
-        if self.bytes > CAPACITY_BYTES {
-            self.shared.announce.dropped(self.id);
-            state.mapped_bytes -= self.bytes;
-            return;
-        }
         let free = Free { segment: Arc::clone(&self.segment), id: self.id, offset: self.offset };
         state.free.entry(self.bytes).or_default().push(free);
     }
@@ -359,33 +328,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_job_beyond_the_capacity_has_all_of_it_alone_and_leaves_nothing() {
-        let segments = Arc::new(AtomicI64::new(0));
-        let slab = Slab::new(Box::new(Count(Arc::clone(&segments))));
-        drop(slab.take(CAPACITY_BYTES).await.unwrap());
-        let large = slab.take(CAPACITY_BYTES + 1).await.unwrap();
-        assert_eq!(large.len() as u64, CAPACITY_BYTES + SLOT_BYTES_MIN, "no more than it needs");
-        assert_eq!(segments.load(Ordering::Relaxed), 1, "the free segment has made room");
+    async fn no_job_has_more_than_the_capacity() {
+        let slab = Slab::new(Box::new(Count::default()));
+        let all = slab.take(SLOT_BYTES_MAX).await.unwrap();
         let mut small = pin!(slab.take(1));
         assert!(poll!(small.as_mut()).is_pending());
-        drop(large);
-        assert_eq!(segments.load(Ordering::Relaxed), 0);
-        let _small = small.await.unwrap();
+        drop(all);
+        small.await.unwrap();
         let beyond = slab.take(SLOT_BYTES_MAX + 1).await.unwrap_err();
-        assert_eq!(beyond.to_string(), "stage 2181038081 bytes; the maximum for a job is 2181038080");
-    }
-
-    #[tokio::test]
-    async fn all_executors_of_a_worker_share_what_there_is_for_large_jobs() {
-        let slabs: Vec<_> = (0..3).map(|_| Slab::new(Box::new(Count::default()))).collect();
-        let largest = LARGE_BYTES_MAX / 2;
-        let _first = slabs[0].take(largest).await.unwrap();
-        let second = slabs[1].take(largest).await.unwrap();
-        let mut third = pin!(slabs[2].take(largest));
-        assert!(poll!(third.as_mut()).is_pending());
-        let _small = slabs[2].take(CAPACITY_BYTES).await.unwrap();
-        drop((second, _small));
-        third.await.unwrap();
+        assert_eq!(beyond.to_string(), "stage 268435457 bytes; the maximum for a job is 268435456");
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use gpufleet_schema::{Failure, Task, Timings};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    executor::{DeviceInfo, Executor, ExecutorJob, ExecutorOptions, OutputBytes, RunError, StartError},
+    executor::{DeviceInfo, Executor, ExecutorJob, ExecutorOptions, FinishedOutput, OutputBytes, RunError, StartError},
     scheduler::PoolId,
 };
 
@@ -62,7 +62,11 @@ impl Runner {
             .await
         {
             Ok(finished) => match finished.outcome {
-                Ok(outputs) => Outcome::Done { outputs, timings: finished.timings },
+                Ok(outputs) => {
+                    // Without a blob store, all are.
+                    let outputs = outputs.into_iter().filter_map(FinishedOutput::staged).collect();
+                    Outcome::Done { outputs, timings: finished.timings }
+                }
                 Err(failure) => Outcome::Failed(failure),
             },
             Err(RunError::Cancelled) => unreachable!("only this runner has the token"),

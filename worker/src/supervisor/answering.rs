@@ -190,7 +190,7 @@ impl Supervisor {
             state,
             failure,
             retry_at_ms,
-            output_bytes: attempt.outputs.iter().map(JobOutput::bytes).sum::<usize>() as u64,
+            output_bytes: attempt.outputs.iter().map(JobOutput::bytes).sum(),
             timings: job.timings(task, envelope),
             job: Some(Box::new(self.job_info(task, envelope))),
             printf_output: attempt.printed.clone(),

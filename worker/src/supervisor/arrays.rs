@@ -10,7 +10,12 @@ use gpufleet_schema::{
 use gpufleet_transport::{BlobError, BlobStore};
 
 use super::{Supervisor, clock::unix_ms};
-use crate::{blobs, disposition::Ending, executor::OutputBytes, scheduler::PoolId};
+use crate::{
+    blobs,
+    disposition::Ending,
+    executor::{FinishedOutput, OutputBytes},
+    scheduler::PoolId,
+};
 
 /// An output of a successful job.
 #[derive(Debug)]
@@ -20,7 +25,7 @@ pub(super) enum JobOutput {
     /// Copied from staging memory, because the reply waits for other jobs of its message.
     Copied(Output<'static>),
     /// In the blob store, with its length in bytes.
-    Stored(Output<'static>, usize),
+    Stored(Output<'static>, u64),
 }
 
 /// The size of a reply without its outputs: names, timings, a failure's text and printed text.
@@ -42,10 +47,10 @@ impl JobOutput {
         }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Stored(_, bytes) => *bytes,
-            other => other.inline_bytes(),
+            other => other.inline_bytes() as u64,
         }
     }
 
@@ -73,6 +78,15 @@ impl JobOutput {
         match self {
             Self::Staged(output) => output.bytes.len(),
             Self::Copied(output) | Self::Stored(output, _) => output.inline_bytes(),
+        }
+    }
+}
+
+impl From<FinishedOutput> for JobOutput {
+    fn from(output: FinishedOutput) -> Self {
+        match output {
+            FinishedOutput::Staged(output) => Self::Staged(output),
+            FinishedOutput::Stored(output, bytes) => Self::Stored(output, bytes),
         }
     }
 }
@@ -153,7 +167,7 @@ async fn put(store: &BlobStore, output: &JobOutput) -> Result<BlobDigest, BlobEr
 async fn stored(store: &BlobStore, output: JobOutput) -> Result<JobOutput, BlobError> {
     match output {
         JobOutput::Staged(OutputBytes { name, dtype, shape, bytes }) if is_large(bytes.len() as u64) => {
-            let (length, lending) = (bytes.len(), bytes.lending());
+            let (length, lending) = (bytes.len() as u64, bytes.lending());
             let data = OutputData::Blob(store.put_shared(bytes).await?);
             lending.end();
             Ok(JobOutput::Stored(Output { name, dtype, shape, data }, length))

@@ -44,6 +44,8 @@ struct ExecutorResult {
     outputs: Vec<JobOutput>,
     timings: Timings,
     inputs: InputUse,
+    /// How long its outputs took from the device to the blob store.
+    storing: Duration,
     /// It is proven that this job brought its executor down.
     is_deadly: bool,
 }
@@ -137,7 +139,7 @@ impl Supervisor {
         debug!(job_id = %task.job_id, attempt = envelope.attempt, device = ran_on.device, "job started");
         let started_ms = unix_ms();
         let mut running = pin!(run_on(slot.executor(pool), on_device));
-        let ExecutorResult { ending, outputs, mut timings, inputs, is_deadly } =
+        let ExecutorResult { ending, outputs, mut timings, inputs, storing, is_deadly } =
             match timeout(START_TOLD_AFTER, &mut running).await {
                 Ok(run) => run,
                 Err(_still_running) => {
@@ -149,7 +151,7 @@ impl Supervisor {
             self.blame(pool, task);
         }
         self.metrics.inputs_used(pool, inputs);
-        let used_us = charge(&timings);
+        let used_us = charge(&timings, storing);
         timings.wait_us += wait_us;
         timings.compile_us = job.programs.micros;
         let printed = printout.as_ref().and_then(Printout::text);
@@ -188,10 +190,10 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>) -> Execut
         }
     };
     let is_deadly = is_deadly(&result, alone);
-    let inputs = result.as_ref().map_or_else(|_| InputUse::default(), |finished| finished.inputs);
+    let (inputs, storing) = result.as_ref().map_or_else(|_| Default::default(), |done| (done.inputs, done.storing));
     let (ending, outputs, mut timings, waited) = match result {
         Ok(Finished { outcome: Ok(outputs), timings, waited, .. }) => {
-            (Ending::Succeeded, outputs.into_iter().map(JobOutput::Staged).collect(), timings, waited)
+            (Ending::Succeeded, outputs.into_iter().map(JobOutput::from).collect(), timings, waited)
         }
         Ok(Finished { outcome: Err(failure), timings, waited, .. }) if failure.code == FailureCode::OutOfMemory => {
             (Ending::ShortOfMemory(failure), Vec::new(), timings, waited)
@@ -208,13 +210,13 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>) -> Execut
         }
     };
     timings.wait_us = micros(waited);
-    ExecutorResult { ending, outputs, timings, inputs, is_deadly }
+    ExecutorResult { ending, outputs, timings, inputs, storing, is_deadly }
 }
 
-/// What a job's pool is charged for, where it is known: its work, and its wait for staging memory and for its blobs in a slot that
+/// What a job's pool is charged for, where it is known: its work, and its wait for staging memory and for the blob store in a slot that
 /// others could have had.
-fn charge(timings: &Timings) -> Option<u64> {
-    let held_us = timings.wait_us.saturating_add(timings.fetch_us);
+fn charge(timings: &Timings, storing: Duration) -> Option<u64> {
+    let held_us = timings.wait_us.saturating_add(timings.fetch_us).saturating_add(micros(storing));
     (timings.total_us > 0).then(|| timings.total_us.saturating_add(held_us))
 }
 
@@ -253,10 +255,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pool_pays_for_its_wait_for_staging_memory() {
+    fn a_pool_pays_for_its_wait_for_staging_memory_and_the_blob_store() {
         let timings = |total_us, wait_us| Timings { total_us, wait_us, fetch_us: 7, ..Timings::default() };
-        assert_eq!(charge(&timings(1_000, 500)), Some(1_507));
-        assert_eq!(charge(&timings(u64::MAX, 1)), Some(u64::MAX), "an executor may say anything");
-        assert_eq!(charge(&timings(0, 500)), None, "then it pays for as long as the slot was held");
+        let storing = Duration::from_micros(20);
+        assert_eq!(charge(&timings(1_000, 500), storing), Some(1_527));
+        assert_eq!(charge(&timings(u64::MAX, 1), storing), Some(u64::MAX), "an executor may say anything");
+        assert_eq!(charge(&timings(0, 500), storing), None, "then it pays for as long as the slot was held");
     }
 }

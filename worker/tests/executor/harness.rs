@@ -9,7 +9,7 @@ use std::{
 use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Failure, Grid, Launch, Program, Task};
 use gpufleet_worker::{
     compiler::Compiler,
-    executor::{CudaSpec, Executor, ExecutorJob, ExecutorOptions, Finished, OutputBytes, RunError},
+    executor::{CudaSpec, Executor, ExecutorJob, ExecutorOptions, Finished, FinishedOutput, OutputBytes, RunError},
     scheduler::PoolId,
 };
 
@@ -62,7 +62,7 @@ pub(crate) async fn run(executor: &Executor, task: &Task<'_>) -> Finished {
     executor.run(job(&task)).await.expect("the executor lives")
 }
 
-pub(crate) async fn succeed(executor: &Executor, task: &Task<'_>) -> Vec<OutputBytes> {
+pub(crate) async fn succeed(executor: &Executor, task: &Task<'_>) -> Vec<FinishedOutput> {
     run(executor, task).await.outcome.expect("the job succeeds")
 }
 
@@ -131,12 +131,22 @@ pub(crate) fn misbehaving(entry: &str) -> Task<'static> {
     task
 }
 
-pub(crate) fn u32s(output: &OutputBytes) -> Vec<u32> {
+/// An output that was not stored.
+pub(crate) fn staged(output: &FinishedOutput) -> &OutputBytes {
+    match output {
+        FinishedOutput::Staged(output) => output,
+        FinishedOutput::Stored(output, _) => panic!("it was stored: {output:?}"),
+    }
+}
+
+pub(crate) fn u32s(output: &FinishedOutput) -> Vec<u32> {
+    let output = staged(output);
     assert_eq!(output.dtype, Dtype::U32);
     output.bytes.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("chunks of four"))).collect()
 }
 
-pub(crate) fn f32s(output: &OutputBytes) -> Vec<f32> {
+pub(crate) fn f32s(output: &FinishedOutput) -> Vec<f32> {
+    let output = staged(output);
     assert_eq!(output.dtype, Dtype::F32);
     output.bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("chunks of four"))).collect()
 }

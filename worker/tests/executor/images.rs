@@ -69,6 +69,7 @@ impl Bare {
             buffers: vec![BufferPlan { bytes: 16, contents: Contents::Zeros }],
             launches: vec![launch],
             outputs: vec![],
+            leaving: vec![],
             cache_bytes_max: u64::MAX,
             prints: false,
         };

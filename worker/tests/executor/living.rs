@@ -153,7 +153,10 @@ async fn a_stopped_executor_finishes_what_runs_and_takes_no_more() {
 }
 
 /// `join!` polls in order, so the job is sent before the executor is told to stop.
-async fn biased(executor: &Executor, task: &gpufleet_schema::Task<'_>) -> Vec<gpufleet_worker::executor::OutputBytes> {
+async fn biased(
+    executor: &Executor,
+    task: &gpufleet_schema::Task<'_>,
+) -> Vec<gpufleet_worker::executor::FinishedOutput> {
     succeed(executor, task).await
 }
 

@@ -9,6 +9,7 @@ mod harness;
 mod images;
 mod late_loading;
 mod launches;
+mod leaving;
 mod living;
 mod memory;
 mod printing;

@@ -7,8 +7,8 @@ use gpufleet_worker::executor::{Executor, ExecutorJob, ExecutorOptions, LostCaus
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
-    add_one, buffer, fail, job, launch, misbehaving, options, poll_until, ptx_task, start, succeed, u32_arg, u32s,
-    zeros,
+    add_one, buffer, fail, job, launch, misbehaving, options, poll_until, ptx_task, staged, start, succeed, u32_arg,
+    u32s, zeros,
 };
 
 const PTX: &str = include_str!("memory.ptx");
@@ -49,7 +49,7 @@ async fn a_job_finds_zeros_where_another_left_its_data() {
         assert_eq!(u32s(&succeed(&executor, &leaves_a_pattern()).await[0]), [PATTERN; WORDS as usize]);
         let held = executor.memory().held;
         for output in succeed(&executor, &reads_what_it_did_not_write()).await {
-            assert_eq!(u32s(&output), [0; WORDS as usize], "{}", output.name);
+            assert_eq!(u32s(&output), [0; WORDS as usize], "{}", staged(&output).name);
         }
         let buffer = u64::from(WORDS) * 4;
         assert!(executor.memory().held <= held + buffer, "two of its three buffers were the other job's");

@@ -11,8 +11,8 @@ use gpufleet_worker::{
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
-    add_one, buffer, count, executable, f32s, fail, floats, job, launch, options, ptx_task, run, start, succeed,
-    u32_arg, u32s, zeros,
+    add_one, buffer, count, executable, f32s, fail, floats, job, launch, options, ptx_task, run, staged, start,
+    succeed, u32_arg, u32s, zeros,
 };
 
 fn saxpy(program: Program<'static>, a: f32, x: &[f32], y: &[f32]) -> Task<'static> {
@@ -34,7 +34,8 @@ async fn a_catalog_kernel_gives_the_right_numbers_and_timings() {
     let finished = run(&executor, &task).await;
     let outputs = finished.outcome.expect("saxpy succeeds");
     assert_eq!(outputs.len(), 1);
-    assert_eq!((outputs[0].name.as_str(), &outputs[0].shape), ("y", &vec![3]));
+    let y = staged(&outputs[0]);
+    assert_eq!((y.name.as_str(), &y.shape), ("y", &vec![3]));
     assert_eq!(f32s(&outputs[0]), [12.0, 24.0, 36.0]);
     assert_eq!(finished.timings.launches_us.len(), 1);
     assert!(finished.timings.total_us > 0);
@@ -82,7 +83,7 @@ async fn every_dtype_can_be_filled_with_one_value() {
         let mut element = Vec::new();
         number.write(dtype, &mut element).unwrap();
         let outputs = succeed(&executor, &task).await;
-        assert_eq!(*outputs[0].bytes, *element.repeat(21), "{dtype}");
+        assert_eq!(*staged(&outputs[0]).bytes, *element.repeat(21), "{dtype}");
     }
     let mut task = add_one(1, 1);
     let pi = Data::Fill(Number::Float(std::f64::consts::PI));
@@ -91,7 +92,10 @@ async fn every_dtype_can_be_filled_with_one_value() {
     // The beginning of a long one is copied on.
     for count in [5, 4096, 4097, 30_001] {
         task.buffers[1].shape = vec![count as u64];
-        assert_eq!(*succeed(&executor, &task).await[0].bytes, *std::f64::consts::PI.to_le_bytes().repeat(count));
+        assert_eq!(
+            *staged(&succeed(&executor, &task).await[0]).bytes,
+            *std::f64::consts::PI.to_le_bytes().repeat(count)
+        );
     }
 }
 
@@ -144,7 +148,7 @@ async fn sixteen_mebibytes_go_in_and_come_back() {
     task.launches = vec![launch("add_one", 1, vec![buffer("data"), u32_arg(1)])];
     task.outputs = vec!["big".to_owned()];
     let outputs = succeed(&executor, &task).await;
-    assert!(*outputs[0].bytes == *bytes);
+    assert!(*staged(&outputs[0]).bytes == *bytes);
     assert_eq!(executor.unpinned(), None);
 }
 

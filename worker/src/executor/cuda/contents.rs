@@ -125,21 +125,20 @@ fn double(stream: CUstream, to: CUdeviceptr, mut filled: usize, bytes: usize) ->
     Ok(())
 }
 
-/// Copies a buffer to the job's outputs in shared memory.
-pub(super) fn bring_back(
+/// Copies bytes from the device to shared memory.
+pub(super) fn copy_out(
     stream: CUstream,
-    work: &Work,
+    segment: &PinnedSegment,
     to: Place,
     bytes: u64,
-    block: DeviceBuffer,
+    from: CUdeviceptr,
 ) -> Result<(), StreamError> {
-    let target = start(work.segment(to)?, to, bytes)?;
+    let target = start(segment, to, bytes)?;
     for (offset, bytes) in pieces(bytes) {
-        // SAFETY: the range is mapped and as long as is said, no other job has it, and the block is at least as long.
-        let copied = unsafe {
-            let (target, source) = (target.add(offset), block.address + offset as u64);
-            sys::cuMemcpyDtoHAsync_v2(target.cast(), source, bytes, stream)
-        };
+        // SAFETY: the range is mapped and has this length, no other job has it and the supervisor does not use it until the copy is
+        // answered, and the source is at least as long.
+        let copied =
+            unsafe { sys::cuMemcpyDtoHAsync_v2(target.add(offset).cast(), from + offset as u64, bytes, stream) };
         called("cuMemcpyDtoHAsync", copied.result())?;
     }
     Ok(())

@@ -1,8 +1,11 @@
-//! Copies the pieces of inputs to the memory of the jobs that wait for them.
+//! Copies the pieces of arrays to the memory of the jobs that wait for them, and from there.
 //!
-//! One thread with a stream of its own, because a device runs one copy at a time in each direction, and the threads of the jobs wait.
+//! One thread with a stream of its own, because the threads of the jobs wait, and a device copies faster than a store reads or writes.
 
-use std::sync::{Arc, mpsc};
+use std::{
+    fmt,
+    sync::{Arc, mpsc},
+};
 
 use gpufleet_schema::{Failure, FailureCode, Verdict};
 
@@ -14,28 +17,39 @@ use super::{
 };
 use crate::ipc::{FromExecutor, message::Piece};
 
-/// A piece, and the shared memory that has it.
+/// A piece, and the shared memory that has its place.
 #[derive(Debug)]
 pub(crate) struct StagedPiece {
     pub piece: Piece,
+    pub direction: Direction,
     pub segment: Arc<PinnedSegment>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    ToDevice,
+    FromDevice,
 }
 
 /// Copies and answers pieces until no more can come. An error means that the context is unusable.
 pub(crate) fn run(common: &Common, pieces: mpsc::Receiver<StagedPiece>) -> Result<(), CudaError> {
     let mut stream = Stream::new()?;
     stream.make_events(1)?;
-    for StagedPiece { piece, segment } in pieces {
+    for StagedPiece { piece, direction, segment } in pieces {
         let Piece { job, buffer, .. } = piece;
-        let copied = common.transfers.copy(job, buffer, |target| {
+        let copied = common.transfers.copy(job, buffer, direction, |block| {
             pin(common, &piece, &segment);
-            if piece.offset.checked_add(piece.bytes).is_none_or(|end| end > target.bytes) {
+            if piece.offset.checked_add(piece.bytes).is_none_or(|end| end > block.bytes) {
                 return Err(internal(format!(
                     "a piece of {} bytes at {} is beyond its buffer",
                     piece.bytes, piece.offset
                 )));
             }
-            contents::copy_in(stream.raw(), &segment, piece.place, piece.bytes, target.address + piece.offset)?;
+            let (raw, address) = (stream.raw(), block.address + piece.offset);
+            match direction {
+                Direction::ToDevice => contents::copy_in(raw, &segment, piece.place, piece.bytes, address)?,
+                Direction::FromDevice => contents::copy_out(raw, &segment, piece.place, piece.bytes, address)?,
+            }
             Ok(stream.wait(common.library.is_emulator())?)
         });
         // Released before the answer, because the supervisor may then drop the segment.
@@ -48,7 +62,7 @@ pub(crate) fn run(common: &Common, pieces: mpsc::Receiver<StagedPiece>) -> Resul
             Some(Err(StreamError::Released)) | None => Err(Failure::new(
                 Verdict::Infrastructure,
                 FailureCode::Internal,
-                format!("job {job} does not wait for buffer {buffer}"),
+                format!("job {job} does not wait for a copy of buffer {buffer} {direction}"),
             )),
         };
         common.say(&FromExecutor::Copied { job, buffer, outcome });
@@ -59,6 +73,15 @@ pub(crate) fn run(common: &Common, pieces: mpsc::Receiver<StagedPiece>) -> Resul
 fn pin(common: &Common, piece: &Piece, segment: &PinnedSegment) {
     if let Err(problem) = segment.pin() {
         common.say(&FromExecutor::Unpinned { segment: piece.place.segment, reason: problem.to_string() });
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ToDevice => "to the device",
+            Self::FromDevice => "from the device",
+        })
     }
 }
 

@@ -12,6 +12,7 @@ use gpufleet_schema::{BlobDigest, FailureCode, Verdict};
 
 use super::{
     arena::{Allocation, DeviceBuffer, InputLease, InputMemory},
+    copier::Direction,
     preparation::LaunchPreparation,
     stream::{StreamError, failed},
     transfers::Signal,
@@ -106,11 +107,11 @@ impl<'a> JobInputs<'a> {
         let targets: HashMap<u32, DeviceBuffer> =
             self.coming.iter().map(|coming| (coming.buffer, coming.target(allocation))).collect();
         let buffers = targets.keys().copied().collect();
-        let arrival = common.transfers.open(preparation.job, targets);
+        let transfer = common.transfers.open(preparation.job, Direction::ToDevice, targets);
         common.waits.runs(preparation.job);
         common.say(&FromExecutor::Wants { job: preparation.job, buffers });
-        let signal = arrival.wait();
-        drop(arrival);
+        let signal = transfer.wait();
+        drop(transfer);
         if signal == Signal::Release {
             return Err(StreamError::Released);
         }

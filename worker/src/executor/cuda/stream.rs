@@ -25,6 +25,7 @@ use super::{
     device::Device,
     error::{CudaError, Damage, called},
     job_inputs::JobInputs,
+    job_outputs,
     library::DriverLibrary,
     memory::{DeviceMemory, ReportError},
     module::Module,
@@ -193,6 +194,8 @@ impl Stream {
         self.end(preparation, enqueued, self.events[launches.len() + 2])?;
         common.waits.calls(preparation.job);
         self.read_events(launches.len(), timings)?;
+        // It is no time of the job's own either.
+        timings.fetch_us += job_outputs::leave(preparation, &work.run, allocation)?.as_micros() as u64;
         Ok(())
     }
 
@@ -242,7 +245,8 @@ impl Stream {
             let (Some(plan), Some(block)) = (work.run.buffers.get(index), allocation.blocks.get(index)) else {
                 return failed(Verdict::Infrastructure, FailureCode::Internal, format!("there is no buffer {index}"));
             };
-            contents::bring_back(self.raw, work, output.place, plan.bytes, *block)?;
+            let (segment, place) = (work.segment(output.place)?, output.place);
+            contents::copy_out(self.raw, segment, place, plan.bytes, block.address)?;
         }
         Ok(self.record(events.next())?)
     }

@@ -1,20 +1,21 @@
-//! The memory of jobs that wait for their inputs, for the thread that copies the pieces.
+//! The memory of jobs whose arrays move in pieces, for the thread that copies these. The jobs wait meanwhile.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, mpsc},
 };
 
-use super::arena::DeviceBuffer;
+use super::{arena::DeviceBuffer, copier::Direction};
 
-/// The jobs that wait for inputs.
+/// The jobs that wait for inputs to come or outputs to leave.
 #[derive(Debug, Default)]
-pub(crate) struct Transfers(Mutex<HashMap<u64, Arc<Transfer>>>);
+pub(crate) struct Transfers(Mutex<HashMap<u64, Arc<Waiting>>>);
 
 #[derive(Debug)]
-struct Transfer {
-    /// The memory for each buffer; none once the job no longer waits. Locked during a copy, so that no copy outlives the memory.
-    targets: Mutex<HashMap<u32, DeviceBuffer>>,
+struct Waiting {
+    direction: Direction,
+    /// The memory of each buffer; none once the job no longer waits. Locked during a copy, so that no copy outlives the memory.
+    blocks: Mutex<HashMap<u32, DeviceBuffer>>,
     signals: mpsc::Sender<Signal>,
 }
 
@@ -25,65 +26,71 @@ pub(crate) enum Signal {
     Release,
 }
 
-/// A job's wait for its inputs. Dropping it ends all copies to the job's memory.
+/// A job's wait. Dropping it ends all copies to the job's memory and from there.
 #[derive(Debug)]
-pub(super) struct Arrival<'a> {
+pub(super) struct Transfer<'a> {
     transfers: &'a Transfers,
     job: u64,
     signals: mpsc::Receiver<Signal>,
 }
 
 impl Transfers {
-    /// Lets pieces be copied to this memory, by the index of the buffer.
-    pub(super) fn open(&self, job: u64, targets: HashMap<u32, DeviceBuffer>) -> Arrival<'_> {
+    /// Lets pieces be copied in one direction to or from this memory, by the index of the buffer.
+    pub(super) fn open(&self, job: u64, direction: Direction, blocks: HashMap<u32, DeviceBuffer>) -> Transfer<'_> {
         let (sender, signals) = mpsc::channel();
-        let transfer = Transfer { targets: Mutex::new(targets), signals: sender };
-        self.jobs().insert(job, Arc::new(transfer));
-        Arrival { transfers: self, job, signals }
+        let waiting = Waiting { direction, blocks: Mutex::new(blocks), signals: sender };
+        self.jobs().insert(job, Arc::new(waiting));
+        Transfer { transfers: self, job, signals }
     }
 
     /// Passes on what the supervisor says. A job that no longer waits does not hear it.
     pub(crate) fn signal(&self, job: u64, signal: Signal) {
-        if let Some(transfer) = self.find(job) {
+        if let Some(waiting) = self.find(job) {
             // A job that has heard an earlier word needs no other.
-            let _ = transfer.signals.send(signal);
+            let _ = waiting.signals.send(signal);
         }
     }
 
-    /// Copies to a buffer of a job. `None` if the job does not wait for it.
-    pub(super) fn copy<T>(&self, job: u64, buffer: u32, copy: impl FnOnce(DeviceBuffer) -> T) -> Option<T> {
-        let transfer = self.find(job)?;
-        let targets = transfer.targets();
-        targets.get(&buffer).map(|target| copy(*target))
+    /// Copies to a buffer of a job, or from it. `None` if the job does not wait for that.
+    pub(super) fn copy<T>(
+        &self,
+        job: u64,
+        buffer: u32,
+        direction: Direction,
+        copy: impl FnOnce(DeviceBuffer) -> T,
+    ) -> Option<T> {
+        let waiting = self.find(job).filter(|waiting| waiting.direction == direction)?;
+        let blocks = waiting.blocks();
+        blocks.get(&buffer).map(|block| copy(*block))
     }
 
-    fn find(&self, job: u64) -> Option<Arc<Transfer>> {
+    fn find(&self, job: u64) -> Option<Arc<Waiting>> {
         self.jobs().get(&job).cloned()
     }
 
-    fn jobs(&self) -> MutexGuard<'_, HashMap<u64, Arc<Transfer>>> {
+    fn jobs(&self) -> MutexGuard<'_, HashMap<u64, Arc<Waiting>>> {
         self.0.lock().expect("no thread panics while holding the transfers")
     }
 }
 
-impl Transfer {
-    fn targets(&self) -> MutexGuard<'_, HashMap<u32, DeviceBuffer>> {
-        self.targets.lock().expect("no thread panics while copying")
+impl Waiting {
+    fn blocks(&self) -> MutexGuard<'_, HashMap<u32, DeviceBuffer>> {
+        self.blocks.lock().expect("no thread panics while copying")
     }
 }
 
-impl Arrival<'_> {
+impl Transfer<'_> {
     /// Waits for the supervisor's word.
     pub(super) fn wait(&self) -> Signal {
         self.signals.recv().expect("the sender lives until this is dropped")
     }
 }
 
-impl Drop for Arrival<'_> {
+impl Drop for Transfer<'_> {
     fn drop(&mut self) {
-        let transfer = self.transfers.jobs().remove(&self.job);
-        if let Some(transfer) = transfer {
-            transfer.targets().clear();
+        let waiting = self.transfers.jobs().remove(&self.job);
+        if let Some(waiting) = waiting {
+            waiting.blocks().clear();
         }
     }
 }
@@ -97,32 +104,40 @@ mod tests {
     #[test]
     fn pieces_are_copied_only_while_their_job_waits() {
         let transfers = Transfers::default();
-        let address = |job, buffer| transfers.copy(job, buffer, |target| target.address);
+        let address = |job, buffer| transfers.copy(job, buffer, Direction::ToDevice, |block| block.address);
         assert_eq!(address(1, 0), None);
-        let arrival = transfers.open(1, HashMap::from([(0, BUFFER)]));
+        let transfer = transfers.open(1, Direction::ToDevice, HashMap::from([(0, BUFFER)]));
         assert_eq!((address(1, 0), address(1, 1), address(2, 0)), (Some(7), None, None));
-        drop(arrival);
+        drop(transfer);
         assert_eq!(address(1, 0), None);
+    }
+
+    #[test]
+    fn an_output_that_leaves_is_never_overwritten() {
+        let transfers = Transfers::default();
+        let _transfer = transfers.open(1, Direction::FromDevice, HashMap::from([(0, BUFFER)]));
+        let address = |direction| transfers.copy(1, 0, direction, |block| block.address);
+        assert_eq!((address(Direction::FromDevice), address(Direction::ToDevice)), (Some(7), None));
     }
 
     #[test]
     fn a_job_hears_the_first_word_of_the_supervisor() {
         let transfers = Transfers::default();
-        let arrival = transfers.open(1, HashMap::new());
+        let transfer = transfers.open(1, Direction::ToDevice, HashMap::new());
         transfers.signal(2, Signal::Release);
         transfers.signal(1, Signal::Go);
         transfers.signal(1, Signal::Release);
-        assert_eq!(arrival.wait(), Signal::Go);
+        assert_eq!(transfer.wait(), Signal::Go);
     }
 
     #[test]
     fn a_job_ends_its_wait_after_the_copy_in_progress() {
         let transfers = Transfers::default();
-        let arrival = transfers.open(1, HashMap::from([(0, BUFFER)]));
+        let transfer = transfers.open(1, Direction::ToDevice, HashMap::from([(0, BUFFER)]));
         let (started, start) = mpsc::channel();
         std::thread::scope(|scope| {
             let copy = scope.spawn(|| {
-                transfers.copy(1, 0, |_| {
+                transfers.copy(1, 0, Direction::ToDevice, |_| {
                     started.send(()).unwrap();
                     // The drop of the wait removes the job, and then waits for this copy.
                     while transfers.find(1).is_some() {
@@ -132,7 +147,7 @@ mod tests {
                 })
             });
             start.recv().unwrap();
-            drop(arrival);
+            drop(transfer);
             assert_eq!(copy.join().unwrap(), Some("done"));
         });
     }

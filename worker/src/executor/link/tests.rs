@@ -13,6 +13,7 @@ use crate::{
         flight::{Announcer, LatestMemory, STOOD_STILL, State},
         inputs::DeviceInputs,
         outgoing::Outgoing,
+        phase::{self, Phase},
         printer::Printer,
         process::ChildProcess,
         programs::Code,
@@ -63,8 +64,8 @@ async fn sent_with(shared: &Shared, job: u64, entry: &str) -> oneshot::Receiver<
     let (answer, ending) = oneshot::channel();
     let pending = Pending {
         answer,
-        wanted: None,
-        has_inputs: true,
+        phase: Phase::new(true, true),
+        requests: None,
         program: Code::Ptx("").key(),
         entries: vec![entry.to_owned()],
         turn: None,
@@ -118,15 +119,15 @@ async fn a_kernel_that_no_job_runs_clears_no_job() {
 }
 
 #[tokio::test]
-async fn a_job_that_waits_for_inputs_is_never_suspected() {
+async fn a_job_whose_arrays_move_is_never_suspected() {
     let dies = |shared: &Shared| bury(shared, None, None, &Exit { status: None, tail: String::new() });
-    for is_fault in [true, false] {
+    let requests = [ChildRequest::Inputs(vec![0]), ChildRequest::Outputs];
+    for (is_fault, request) in [true, false].into_iter().flat_map(|fault| requests.clone().map(|asked| (fault, asked)))
+    {
         let (process, _end) = ChildProcess::of_a_stuck_child();
         let (shared, _child) = shared(process);
         let (runs, waits) = (sent(&shared, 1).await, sent(&shared, 2).await);
-        let (wanted, _wants) = oneshot::channel();
-        shared.state().pending.get_mut(&2).unwrap().wanted = Some(wanted);
-        super::wants(&shared, 2, vec![0]);
+        super::asks(&shared, 2, request);
         if is_fault {
             ends_at_an_assert(&shared, None)
         } else {
@@ -144,6 +145,64 @@ async fn a_job_that_waits_for_inputs_is_never_suspected() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[tokio::test]
+async fn a_job_whose_outputs_have_left_is_not_suspected_either() {
+    let (process, _end) = ChildProcess::of_a_stuck_child();
+    let (shared, _child) = shared(process);
+    let ending = sent(&shared, 1).await;
+    super::asks(&shared, 1, ChildRequest::Outputs);
+    shared.go(1);
+    bury(&shared, None, None, &Exit { status: None, tail: String::new() });
+    match ending.await.unwrap() {
+        JobEnd::Lost(loss) => assert_eq!(loss.cause, LostCause::Neighbour),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_passed_on_and_a_job_without_a_caller_is_released() {
+    let (process, _end) = ChildProcess::of_a_stuck_child();
+    let (shared, child) = shared(process);
+    let _ending = sent(&shared, 1).await;
+    let (sender, mut requests) = phase::requests();
+    shared.state().pending.get_mut(&1).unwrap().requests = Some(sender);
+    super::asks(&shared, 1, ChildRequest::Inputs(vec![3]));
+    assert_eq!(requests.try_recv(), Ok(ChildRequest::Inputs(vec![3])));
+    shared.go(1);
+    drop(requests);
+    super::asks(&shared, 1, ChildRequest::Outputs);
+    let child = child.into_std().unwrap();
+    child.set_nonblocking(false).unwrap();
+    let released = tokio::task::spawn_blocking(move || {
+        loop {
+            if let Some((ToExecutor::Release { job }, _)) = frame::read(&child).unwrap() {
+                return job;
+            }
+        }
+    });
+    assert_eq!(tokio::time::timeout(DEADLINE, released).await.expect("it is released").unwrap(), 1);
+}
+
+#[tokio::test]
+async fn an_executor_that_answers_more_pieces_than_it_was_sent_is_faulty() {
+    let (process, _end) = ChildProcess::of_a_stuck_child();
+    let (shared, _child) = shared(process);
+    let answers = shared.copies(1, 0, 2);
+    assert!((0..2).all(|_| super::copied(&shared, 1, 0, Ok(()))) && !super::copied(&shared, 1, 0, Ok(())));
+    drop(answers);
+    assert!(super::copied(&shared, 1, 0, Ok(())) && super::copied(&shared, 1, 1, Ok(())), "their reader has given up");
+}
+
+#[tokio::test]
+async fn no_piece_is_awaited_once_the_executor_has_ended() {
+    let (process, _end) = ChildProcess::of_a_stuck_child();
+    let (shared, _child) = shared(process);
+    let before = shared.copies(1, 0, 1);
+    bury(&shared, None, None, &Exit { status: None, tail: String::new() });
+    let after = shared.copies(1, 0, 1);
+    assert!(before.recv().is_err() && after.recv().is_err());
 }
 
 #[tokio::test]

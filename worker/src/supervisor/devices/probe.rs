@@ -6,7 +6,7 @@ use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Grid, Launch, Program, Ta
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    executor::{Executor, ExecutorJob},
+    executor::{Executor, ExecutorJob, FinishedOutput},
     scheduler::PoolId,
 };
 
@@ -37,7 +37,7 @@ pub(super) async fn passes(executor: &Executor) -> Result<(), String> {
     let finished = executor.run(job).await.map_err(|error| format!("could not {error}"))?;
     let outputs = finished.outcome.map_err(|failure| failure.message)?;
     match outputs.first() {
-        Some(output) if *output.bytes == WORD.to_le_bytes() => Ok(()),
+        Some(FinishedOutput::Staged(output)) if *output.bytes == WORD.to_le_bytes() => Ok(()),
         _ => Err("the probe kernel returned a wrong value".to_owned()),
     }
 }

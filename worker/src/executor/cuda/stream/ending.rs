@@ -10,7 +10,7 @@ use crate::executor::cuda::{
 /// How a job ended in a usable context.
 pub(crate) enum StreamEnd {
     Finished(Result<(), Failure>, Timings),
-    /// The supervisor has released the job before its kernels ran.
+    /// The supervisor has released the job while it waited for its arrays to move.
     Released,
 }
 

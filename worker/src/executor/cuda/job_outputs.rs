@@ -1,0 +1,48 @@
+//! The outputs of one job that leave in pieces. After its kernels the job keeps its memory and waits until the supervisor has taken them.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use gpufleet_schema::{FailureCode, Verdict};
+
+use super::{
+    arena::{Allocation, DeviceBuffer},
+    copier::Direction,
+    preparation::LaunchPreparation,
+    stream::{StreamError, failed},
+    transfers::Signal,
+};
+use crate::ipc::{FromExecutor, message::Run};
+
+/// Waits until the outputs have been taken. Returns how long that took.
+pub(super) fn leave(
+    preparation: &LaunchPreparation<'_>,
+    run: &Run,
+    allocation: &Allocation<'_>,
+) -> Result<Duration, StreamError> {
+    if run.leaving.is_empty() {
+        return Ok(Duration::ZERO);
+    }
+    let common = preparation.common;
+    let started = Instant::now();
+    let transfer = common.transfers.open(preparation.job, Direction::FromDevice, sources(run, allocation)?);
+    common.waits.runs(preparation.job);
+    common.say(&FromExecutor::Offers { job: preparation.job });
+    let signal = transfer.wait();
+    drop(transfer);
+    common.waits.calls(preparation.job);
+    match signal {
+        Signal::Go => Ok(started.elapsed()),
+        Signal::Release => Err(StreamError::Released),
+    }
+}
+
+fn sources(run: &Run, allocation: &Allocation<'_>) -> Result<HashMap<u32, DeviceBuffer>, StreamError> {
+    let source = |index: &u32| match allocation.blocks.get(*index as usize) {
+        Some(block) => Ok((*index, *block)),
+        None => failed(Verdict::Infrastructure, FailureCode::Internal, format!("there is no buffer {index}")),
+    };
+    run.leaving.iter().map(source).collect()
+}

@@ -1,0 +1,107 @@
+//! The phases of a job in the child, as far as the child has told: its inputs come, its kernels run, its outputs leave.
+
+use tokio::sync::mpsc;
+
+/// The phase of a job that was sent to the child.
+#[derive(Debug)]
+pub(super) struct Phase {
+    now: Now,
+    /// It may still ask for inputs.
+    may_want: bool,
+    /// It may still offer outputs.
+    may_offer: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Now {
+    InputsCome,
+    KernelsRun,
+    OutputsLeave,
+}
+
+/// What the child asks of the supervisor for a job that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ChildRequest {
+    /// Bring the inputs in these buffers.
+    Inputs(Vec<u32>),
+    /// Take the outputs.
+    Outputs,
+}
+
+pub(super) type RequestSender = mpsc::Sender<ChildRequest>;
+pub(super) type RequestReceiver = mpsc::Receiver<ChildRequest>;
+
+/// A channel for the requests of one job, of which its phase accepts two.
+pub(super) fn requests() -> (RequestSender, RequestReceiver) {
+    mpsc::channel(2)
+}
+
+impl Phase {
+    /// The kernels may run, unless the child asks for inputs first.
+    pub(super) const fn new(has_inputs: bool, has_outputs: bool) -> Self {
+        Self { now: Now::KernelsRun, may_want: has_inputs, may_offer: has_outputs }
+    }
+
+    /// Whether the kernels may run. A job whose kernels do not is the cause of no fault.
+    pub(super) fn is_running(&self) -> bool {
+        self.now == Now::KernelsRun
+    }
+
+    /// Takes a request. Returns false if it makes no sense now, because untrusted code runs beside the child.
+    pub(super) fn accepts(&mut self, request: &ChildRequest) -> bool {
+        let (asked, next) = match request {
+            ChildRequest::Inputs(_) => (&mut self.may_want, Now::InputsCome),
+            ChildRequest::Outputs => (&mut self.may_offer, Now::OutputsLeave),
+        };
+        let accepts = self.now == Now::KernelsRun && std::mem::take(asked);
+        if accepts {
+            self.now = next;
+            // No input comes after the kernels.
+            self.may_want = false;
+        }
+        accepts
+    }
+
+    /// The child has the word to go on. After its kernels a job only ends.
+    pub(super) fn go_on(&mut self) {
+        if self.now == Now::InputsCome {
+            self.now = Now::KernelsRun;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INPUTS: ChildRequest = ChildRequest::Inputs(Vec::new());
+    const OUTPUTS: ChildRequest = ChildRequest::Outputs;
+
+    #[test]
+    fn inputs_come_before_the_kernels_and_outputs_leave_after_them() {
+        let mut phase = Phase::new(true, true);
+        assert!(phase.is_running());
+        assert!(phase.accepts(&INPUTS) && !phase.is_running());
+        phase.go_on();
+        assert!(phase.is_running());
+        assert!(phase.accepts(&OUTPUTS) && !phase.is_running());
+        phase.go_on();
+        assert!(!phase.is_running(), "its kernels have ended");
+    }
+
+    #[test]
+    fn what_a_child_asks_at_the_wrong_time_or_twice_is_ignored() {
+        let mut phase = Phase::new(true, true);
+        assert!(phase.accepts(&INPUTS) && !phase.accepts(&INPUTS) && !phase.accepts(&OUTPUTS));
+        phase.go_on();
+        assert!(!phase.accepts(&INPUTS) && phase.accepts(&OUTPUTS) && !phase.accepts(&OUTPUTS));
+        let mut late = Phase::new(true, true);
+        assert!(late.accepts(&OUTPUTS) && !late.accepts(&INPUTS));
+    }
+
+    #[test]
+    fn a_job_without_arrays_in_the_store_asks_for_nothing() {
+        let mut phase = Phase::new(false, false);
+        assert!(!phase.accepts(&INPUTS) && !phase.accepts(&OUTPUTS) && phase.is_running());
+    }
+}
