@@ -6,8 +6,8 @@ pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Arrays from this size on travel through the blob store if producer and worker have one. Smaller ones are faster in a
 /// message.
 pub const BLOB_BYTES_MIN: u64 = 1 << 20;
-/// The outputs of one job that come as blobs, because the worker holds them in memory until they are stored. Inputs pass
-/// through in pieces, so only the device bounds them.
+/// The arrays in a blob store that a program reads into memory at once, such as the outputs of one job. Workers and files
+/// take arrays in pieces, so only the device and the store bound these.
 pub const BLOBS_BYTES_MAX: u64 = 1 << 30;
 /// The kept outputs of one job that the ledger itself holds. Together they are small enough for an event; larger ones are
 /// blobs.

@@ -129,7 +129,7 @@ explanations! {
     OutputTooLarge {
         verdicts: [User],
         retried: "no",
-        meaning: "The outputs do not fit into a reply of 16 MiB, or into 1 GiB with a blob store.",
+        meaning: "The outputs do not fit into a reply of 16 MiB.",
         advice: "Return large outputs through a blob store, return fewer, or split the job."
     }
     BlobMissing {

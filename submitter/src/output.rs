@@ -62,7 +62,8 @@ pub(crate) fn checked(outputs: Vec<schema::Output<'_>>) -> Result<Vec<(String, O
     match all.iter().map(|(_, output)| output.stored_bytes()).fold(0, u64::saturating_add) {
         0..=BLOBS_BYTES_MAX => Ok(all),
         bytes => Err(format!(
-            "its outputs in the blob store have {} in total, but at most {} are allowed; return fewer or smaller outputs",
+            "its outputs in the blob store have {} in total, but at most {} are read into memory; read them from the outputs that the job \
+             keeps (`gpufleet fetch`, Fleet::result)",
             Size(bytes),
             Size(BLOBS_BYTES_MAX)
         )),
