@@ -25,6 +25,7 @@ mod foreign_producer;
 mod half_open;
 mod hostile_messages;
 mod kept_results;
+mod large_outputs;
 mod launches;
 mod limits;
 mod local_fleet;

@@ -1,0 +1,65 @@
+//! An output of more than a gibibyte takes little memory of the worker and of the command that fetches it.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt as _,
+};
+
+use gpufleet_schema::bounds::BLOBS_BYTES_MAX;
+use gpufleet_tests::{Ground, gpufleet_peak_memory, memory_bytes};
+
+/// More than a program reads into memory at once.
+const BYTES: u64 = BLOBS_BYTES_MAX + (256 << 20);
+const PEAK_BYTES_MAX: u64 = 300 << 20;
+/// Stores 7 at an address.
+const MARKS: &str = "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry marks(.param .u64 to)
+{
+	.reg .b32 %r<2>;
+	.reg .b64 %rd<2>;
+	ld.param.u64 %rd1, [to];
+	cvta.to.global.u64 %rd1, %rd1;
+	mov.u32 %r1, 7;
+	st.global.u32 [%rd1], %r1;
+	ret;
+}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_output_of_more_than_a_gibibyte_is_kept_and_fetched_with_little_memory() {
+    let (blobs, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = blobs.path().to_str().unwrap();
+    let ground = Ground::with_environment("large-outputs", &[("GPUFLEET_BLOBS", store)]).await;
+    let worker = ground.worker().await;
+    let folder = work.path();
+    fs::write(folder.join("k.ptx"), MARKS).unwrap();
+    let words = BYTES / 4;
+    let (out, last) = (format!("y=y.bin:u32[{words}]"), format!("y@{}", words - 1));
+    let kernel = ["--ptx", "k.ptx", "--entry", "marks", "--args", &last, "--grid", "1", "--block", "1"];
+    let submitted =
+        ground.gpufleet(folder, &[&["submit", "--blobs", store, "--out", &out], &kernel[..]].concat()).await;
+    assert_ne!(submitted.code, 0, "{submitted:?}");
+    assert!(submitted.stderr.contains("have 1.25 GiB in total, but at most 1.00 GiB are read into"), "{submitted:?}");
+    let (_, advice) = submitted.stderr.split_once("the job keeps its outputs: gpufleet fetch ").unwrap();
+    let id = advice.split_once(' ').unwrap().0;
+    let waited = ground.gpufleet(folder, &["wait", id]).await;
+    assert_eq!(waited.code, 0, "{waited:?}");
+    let peak = memory_bytes(worker.pid(), "VmHWM").unwrap();
+    println!("{BYTES} bytes stored by the worker with a peak of {peak} bytes");
+    assert!(peak < PEAK_BYTES_MAX, "{peak} bytes");
+
+    let url = &ground.endpoints().database_url;
+    let line = ["fetch", id, "--out", "y=y.bin", "--database-url", url, "--blobs", store];
+    let (fetched, peak) = gpufleet_peak_memory(folder, &line).await;
+    assert_eq!(fetched.code, 0, "{fetched:?}");
+    println!("{BYTES} bytes fetched with a peak of {peak} bytes");
+    assert!(peak > 0 && peak < PEAK_BYTES_MAX, "{peak} bytes");
+    let file = File::open(folder.join("y.bin")).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), BYTES);
+    let mut end = [0; 8];
+    file.read_exact_at(&mut end, BYTES - 8).unwrap();
+    assert_eq!(end, [0, 0, 0, 0, 7, 0, 0, 0]);
+}
