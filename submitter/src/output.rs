@@ -59,11 +59,16 @@ pub(crate) fn checked(outputs: Vec<schema::Output<'_>>) -> Result<Vec<(String, O
         let output = Output::of(output).map_err(|problem| format!("output {name:?}: {problem}"))?;
         all.push((name, output));
     }
-    match all.iter().map(|(_, output)| output.stored_bytes()).fold(0, u64::saturating_add) {
-        0..=BLOBS_BYTES_MAX => Ok(all),
+    Ok(all)
+}
+
+/// Refuses outputs in the store that are together too large to be read into memory.
+pub(crate) fn check_readable(outputs: &[(String, Output)]) -> Result<(), String> {
+    match outputs.iter().map(|(_, output)| output.stored_bytes()).fold(0, u64::saturating_add) {
+        0..=BLOBS_BYTES_MAX => Ok(()),
         bytes => Err(format!(
-            "its outputs in the blob store have {} in total, but at most {} are read into memory; read them from the outputs that the job \
-             keeps (`gpufleet fetch`, Fleet::result)",
+            "its outputs in the blob store have {} in total, but at most {} are read into memory; leave them in the store \
+             (JobHandle::wait_unread), or read them later if the job keeps them (`gpufleet fetch`, Fleet::result)",
             Size(bytes),
             Size(BLOBS_BYTES_MAX)
         )),
@@ -73,6 +78,7 @@ pub(crate) fn checked(outputs: Vec<schema::Output<'_>>) -> Result<Vec<(String, O
 /// Reads all outputs of a result that are in the store.
 pub(crate) async fn read_all(result: JobResult<Output>, store: Option<&BlobStore>) -> Result<JobResult, JobError> {
     let JobResult { job_id, state, attempt, timings, ran_on, printf_output, round_trip, outputs } = result;
+    check_readable(&outputs).map_err(|problem| JobError::Unavailable { job_id, problem })?;
     let mut read = Vec::with_capacity(outputs.len());
     for (name, output) in outputs {
         let array = match output {

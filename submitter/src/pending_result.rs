@@ -81,8 +81,9 @@ impl PendingResult {
     /// Reads the outputs that a successful reply has in the blob store.
     async fn fetch(&mut self, store: Option<&BlobStore>) -> Result<(), String> {
         let arrived = self.arrived.as_mut().filter(|arrived| arrived.reply.state == AttemptState::Succeeded);
-        let outputs = arrived.and_then(|arrived| arrived.outputs.as_mut().ok());
-        for (name, output) in outputs.into_iter().flatten() {
+        let Some(outputs) = arrived.and_then(|arrived| arrived.outputs.as_mut().ok()) else { return Ok(()) };
+        output::check_readable(outputs)?;
+        for (name, output) in outputs {
             let Output::Stored(stored) = output else { continue };
             if self.reading.is_empty() {
                 self.reading.spawn(output::read(name.clone(), stored.clone(), store.cloned()));

@@ -1,8 +1,9 @@
-//! An output of more than a gibibyte takes little memory of the worker and of the command that fetches it.
+//! An output of more than a gibibyte takes little memory of the worker and of the commands that write it to a file.
 
 use std::{
     fs::{self, File},
     os::unix::fs::FileExt as _,
+    path::Path,
 };
 
 use gpufleet_schema::bounds::BLOBS_BYTES_MAX;
@@ -29,7 +30,7 @@ const MARKS: &str = "
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_output_of_more_than_a_gibibyte_is_kept_and_fetched_with_little_memory() {
+async fn an_output_of_more_than_a_gibibyte_is_returned_and_fetched_with_little_memory() {
     let (blobs, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = blobs.path().to_str().unwrap();
     let ground = Ground::with_environment("large-outputs", &[("GPUFLEET_BLOBS", store)]).await;
@@ -39,25 +40,37 @@ async fn an_output_of_more_than_a_gibibyte_is_kept_and_fetched_with_little_memor
     let words = BYTES / 4;
     let (out, last) = (format!("y=y.bin:u32[{words}]"), format!("y@{}", words - 1));
     let kernel = ["--ptx", "k.ptx", "--entry", "marks", "--args", &last, "--grid", "1", "--block", "1"];
-    let submitted =
-        ground.gpufleet(folder, &[&["submit", "--blobs", store, "--out", &out], &kernel[..]].concat()).await;
-    assert_ne!(submitted.code, 0, "{submitted:?}");
-    assert!(submitted.stderr.contains("have 1.25 GiB in total, but at most 1.00 GiB are read into"), "{submitted:?}");
-    let (_, advice) = submitted.stderr.split_once("the job keeps its outputs: gpufleet fetch ").unwrap();
-    let id = advice.split_once(' ').unwrap().0;
-    let waited = ground.gpufleet(folder, &["wait", id]).await;
-    assert_eq!(waited.code, 0, "{waited:?}");
+    let endpoints = ground.endpoints();
+    let environment = [
+        ("GPUFLEET_AMQP_URL", endpoints.amqp_url.as_str()),
+        ("GPUFLEET_DATABASE_URL", endpoints.database_url.as_str()),
+        ("GPUFLEET_BLOBS", store),
+    ];
+    let submit = [&["submit", "-o", "json", "--out", &out], &kernel[..]].concat();
+    let (submitted, peak) = gpufleet_peak_memory(folder, &environment, &submit).await;
+    assert_eq!(submitted.code, 0, "{submitted:?}");
+    println!("{BYTES} bytes returned with a peak of {peak} bytes");
+    assert!(peak > 0 && peak < PEAK_BYTES_MAX, "{peak} bytes");
+    check_output(&folder.join("y.bin"));
     let peak = memory_bytes(worker.pid(), "VmHWM").unwrap();
     println!("{BYTES} bytes stored by the worker with a peak of {peak} bytes");
     assert!(peak < PEAK_BYTES_MAX, "{peak} bytes");
 
-    let url = &ground.endpoints().database_url;
-    let line = ["fetch", id, "--out", "y=y.bin", "--database-url", url, "--blobs", store];
-    let (fetched, peak) = gpufleet_peak_memory(folder, &line).await;
+    let report: serde_json::Value = serde_json::from_str(&submitted.stdout).unwrap();
+    let id = report["job_id"].as_str().unwrap();
+    let waited = ground.gpufleet(folder, &["wait", id]).await;
+    assert_eq!(waited.code, 0, "{waited:?}");
+    let (fetched, peak) = gpufleet_peak_memory(folder, &environment, &["fetch", id, "--out", "y=again.bin"]).await;
     assert_eq!(fetched.code, 0, "{fetched:?}");
     println!("{BYTES} bytes fetched with a peak of {peak} bytes");
     assert!(peak > 0 && peak < PEAK_BYTES_MAX, "{peak} bytes");
-    let file = File::open(folder.join("y.bin")).unwrap();
+    check_output(&folder.join("again.bin"));
+    ground.check_history(1).await;
+}
+
+/// Checks the length, and the end with the mark.
+fn check_output(path: &Path) {
+    let file = File::open(path).unwrap();
     assert_eq!(file.metadata().unwrap().len(), BYTES);
     let mut end = [0; 8];
     file.read_exact_at(&mut end, BYTES - 8).unwrap();

@@ -198,9 +198,9 @@ fn conclude(outcome: Result<Completed, JobError>, plan: &Plan, options: &Options
             Err(Complaint::new(Exit::Broker, error.to_string()).hint(plan.keeping.advice(job_id)))
         }
         Err(error @ JobError::Unavailable { .. }) => Err(Complaint::new(Exit::NotFound, error.to_string())),
-        Err(error @ JobError::BadReply { job_id, .. }) => {
-            Err(Complaint::new(Exit::FleetFailed, error.to_string()).hint(plan.keeping.remedy(job_id)))
-        }
+        Err(error @ JobError::BadReply { .. }) => Err(Complaint::new(Exit::FleetFailed, error.to_string()).hint(
+            "check that the worker and this command have the same version and use the same blob store (--blobs)",
+        )),
     }
 }
 

@@ -55,18 +55,6 @@ impl Keeping {
         ))
     }
 
-    /// What a person can do about outputs that the command could not read.
-    pub fn remedy(self, id: JobId) -> String {
-        let check =
-            "check that the worker and this command have the same version and use the same blob store (--blobs)";
-        match self {
-            Self::For(_) => {
-                format!("the job keeps its outputs: gpufleet fetch {id} --dir results. If that fails, {check}")
-            }
-            Self::Discard | Self::TooLarge(_) => check.to_owned(),
-        }
-    }
-
     /// What a person can do about a job that keeps running.
     pub fn advice(self, id: JobId) -> String {
         match self {
