@@ -31,6 +31,10 @@ impl BlobDigest {
         hasher.finish()
     }
 
+    pub(crate) fn bytes(&self) -> &[u8; SHA256_OUTPUT_LEN] {
+        &self.0
+    }
+
     /// The digits alone.
     pub fn hex(&self) -> String {
         use fmt::Write as _;

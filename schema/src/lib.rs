@@ -3,6 +3,7 @@
 //! Everything here is data and its checks, without I/O. A reader decodes bytes with [`encoding`] and checks a decoded
 //! [`Task`] with [`Task::check`] before it uses the task.
 
+pub mod affinity;
 pub mod blob;
 pub mod bounds;
 pub mod bytes;
@@ -31,6 +32,7 @@ pub mod task;
 pub mod text;
 pub mod topology;
 
+pub use affinity::Slot;
 pub use blob::{BlobDigest, BlobHasher};
 pub use bytes::Inline;
 pub use check::Invalid;

@@ -191,6 +191,11 @@ impl<'a> Task<'a> {
         expressions.into_iter().map(str::to_owned).collect()
     }
 
+    /// Its largest input from the blob store.
+    pub fn largest_blob(&self) -> Option<BlobDigest> {
+        self.buffers.iter().filter_map(Buffer::blob).max_by_key(|(_, bytes)| *bytes).map(|(digest, _)| digest)
+    }
+
     /// The requirements of the task together with those of its launches.
     pub fn needs(&self) -> Requires {
         let mut needs = self.requires.clone();

@@ -4,9 +4,9 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClassKey, ClientName, PoolName};
+use crate::{ClassKey, ClientName, PoolName, Slot};
 
-/// Topic: routes a task by pool and priority. RabbitMQ checks routing keys on topic exchanges alone, and so can confine
+/// Topic: routes a task by pool and priority, and perhaps by [`Slot`]. RabbitMQ checks routing keys on topic exchanges alone, and so can confine
 /// a producer to its pools.
 pub const TASKS: &str = "gpufleet.v1.tasks";
 /// Topic: routes a reply by client, so that a client can bind nothing but its own name. A reply without a queue goes to
@@ -179,10 +179,30 @@ pub fn task_queue(pool: &PoolName, priority: Priority) -> String {
     format!("{TASKS}.{pool}.{priority}")
 }
 
-/// The pool and priority of a routing key, if it is one of [`task_key`]'s.
+/// The pool and priority of a routing key, if it is one of [`task_key`]'s or [`slot_key`]'s.
 pub fn parse_task_key(key: &str) -> Option<(PoolName, Priority)> {
+    if let Some((pool, _, priority)) = parse_slot_key(key) {
+        return Some((pool, priority));
+    }
     let (pool, priority) = key.rsplit_once('.')?;
     Some((pool.parse().ok()?, priority.parse().ok()?))
+}
+
+/// The routing key of a task for the workers that probably have its largest input.
+pub fn slot_key(pool: &PoolName, slot: Slot, priority: Priority) -> String {
+    format!("{pool}.{slot}.{priority}")
+}
+
+/// The queue of a slot, in a pool whose workers offer affinity.
+pub fn slot_queue(pool: &PoolName, slot: Slot, priority: Priority) -> String {
+    format!("{TASKS}.{}", slot_key(pool, slot, priority))
+}
+
+/// The pool, slot and priority of a routing key, if it is one of [`slot_key`]'s.
+pub fn parse_slot_key(key: &str) -> Option<(PoolName, Slot, Priority)> {
+    let (rest, priority) = key.rsplit_once('.')?;
+    let (pool, slot) = rest.rsplit_once('.')?;
+    Some((pool.parse().ok()?, slot.parse().ok()?, priority.parse().ok()?))
 }
 
 pub fn forwarded_key(pool: &PoolName, class: ClassKey, priority: Priority) -> String {
@@ -256,6 +276,18 @@ mod tests {
         assert_eq!(parse_task_key(&task_key(&pool, Priority::Low)), Some((pool, Priority::Low)));
         assert_eq!(parse_task_key("nonsense"), None);
         assert_eq!(parse_task_key("a.b.high"), None);
+    }
+
+    #[test]
+    fn the_key_of_a_slot_parses_back_and_is_a_task_key() {
+        let pool: PoolName = "team-a".parse().unwrap();
+        for slot in Slot::all() {
+            let key = slot_key(&pool, slot, Priority::High);
+            assert_eq!(parse_slot_key(&key), Some((pool.clone(), slot, Priority::High)));
+            assert_eq!(parse_task_key(&key), Some((pool.clone(), Priority::High)));
+        }
+        assert_eq!(parse_slot_key(&task_key(&pool, Priority::High)), None);
+        assert_eq!(parse_task_key("team-a.8.high"), None);
     }
 
     #[test]

@@ -7,9 +7,7 @@ use std::{
 
 use futures::future::try_join_all;
 use gpufleet_kernels::{Problem, ResolveError};
-use gpufleet_schema::{
-    BlobDigest, Buffer, Failure, FailureCode, Program, Task, Verdict, bounds::PRINTF_OUTPUT_BYTES_MAX,
-};
+use gpufleet_schema::{Buffer, Failure, FailureCode, Program, Task, Verdict, bounds::PRINTF_OUTPUT_BYTES_MAX};
 use self_cell::self_cell;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -136,7 +134,7 @@ impl Supervisor {
             alone: envelope.past.losses > 0,
             prints: footprints.iter().any(|footprint| footprint.prints),
             allowed,
-            input: largest_input(task),
+            input: task.largest_blob(),
             returnable: !job.message.is_list(),
         };
         let printed_bytes = if demand.prints { PRINTF_OUTPUT_BYTES_MAX as u64 } else { 0 };
@@ -194,10 +192,6 @@ impl Supervisor {
         let module = footprints.iter().map(|footprint| footprint.bytes).max().unwrap_or(0);
         buffers.saturating_add(module)
     }
-}
-
-fn largest_input(task: &Task<'_>) -> Option<BlobDigest> {
-    task.buffers.iter().filter_map(Buffer::blob).max_by_key(|(_, bytes)| *bytes).map(|(digest, _)| digest)
 }
 
 /// The code for the executors of the devices that the job may use: one, or one for each target.
