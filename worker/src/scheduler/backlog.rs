@@ -12,6 +12,10 @@ const SHARES: [u32; 3] = [16, 4, 1];
 /// Jobs per priority that a search looks at, so that a search stays cheap.
 const LOOKAHEAD: usize = 32;
 
+/// Jobs that start one after the other before an older job whose input they have and it lacks. More would gain little: one job in nine then brings
+/// its input.
+const OVERTAKEN_MAX: u32 = 8;
+
 /// A waiting job, and how often a later job was started before it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BacklogEntry {
@@ -25,6 +29,8 @@ pub(super) struct Backlog {
     queues: [VecDeque<BacklogEntry>; 3],
     /// Starts that each priority has left in this round.
     credit: [u32; 3],
+    /// How many jobs of each priority have started since its oldest one did.
+    overtaken: [u32; 3],
 }
 
 /// Where a waiting job stands. Valid until the backlog changes.
@@ -57,14 +63,19 @@ impl Backlog {
     }
 
     /// The next job for which `place` finds a device: first from a priority with credit, then from any other, so that no device idles
-    /// for the sake of a share.
+    /// for the sake of a share. Within a priority, jobs of which `lacks_input` is true let younger ones pass, but not for ever.
     pub(super) fn find<Place>(
         &self,
+        lacks_input: impl Fn(&BacklogEntry) -> bool,
         mut place: impl FnMut(&BacklogEntry) -> Option<Place>,
     ) -> Option<(Position, Place)> {
         self.order().into_iter().find_map(|queue| {
-            let mut waiting = self.queues[queue].iter().take(LOOKAHEAD).enumerate();
-            waiting.find_map(|(index, waiting)| Some((Position { queue, index }, place(waiting)?)))
+            let may_pass = self.overtaken[queue] < OVERTAKEN_MAX;
+            let lets_pass = |waiting: &BacklogEntry| may_pass && lacks_input(waiting);
+            let waiting = || self.queues[queue].iter().take(LOOKAHEAD).enumerate();
+            let first = waiting().filter(|(_, waiting)| !lets_pass(waiting));
+            let last = waiting().filter(|(_, waiting)| lets_pass(waiting));
+            first.chain(last).find_map(|(index, waiting)| Some((Position { queue, index }, place(waiting)?)))
         })
     }
 
@@ -77,6 +88,7 @@ impl Backlog {
         earlier.for_each(|earlier| self.pass_first(earlier));
         self.credit = self.credit_after_start(queue);
         self.queues[queue].iter_mut().take(index).for_each(|passed| passed.passed += 1);
+        self.overtaken[queue] = if index == 0 { 0 } else { self.overtaken[queue] + 1 };
         self.queues[queue].remove(index).expect("the backlog is unchanged since the search")
     }
 
@@ -165,9 +177,9 @@ mod tests {
         Priority::ALL.into_iter().for_each(|priority| push(&mut backlog, 0, priority));
         let mut counts = [0; 3];
         for ticket in 0..starts as u64 {
-            assert!(backlog.find(|_| None::<()>).is_none());
+            assert!(backlog.find(|_| false, |_| None::<()>).is_none());
             let fits = |waiting: &BacklogEntry| (waiting.demand.priority != stuck).then_some(());
-            let (position, ()) = backlog.find(fits).unwrap();
+            let (position, ()) = backlog.find(|_| false, fits).unwrap();
             let started = backlog.take(position).demand.priority;
             counts[index_of(started)] += 1;
             push(&mut backlog, ticket, started);

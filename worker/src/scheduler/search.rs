@@ -58,6 +58,13 @@ pub(super) fn search(pools: &[Pool], devices: &[Device], reservations: &Reservat
     Plan { start, reservations: search.reservations, releases: search.releases }
 }
 
+/// Whether the job would have to bring its largest input to a device, because none with a free slot has it.
+fn lacks_input(devices: &[Device], waiting: &BacklogEntry) -> bool {
+    let Some(input) = waiting.demand.input else { return false };
+    let mut with_slot = devices.iter().filter(|device| device.slots_free() > 0);
+    !with_slot.any(|device| device.has_input(waiting.demand.pool, input))
+}
+
 /// The pools with work, in the order of their turns.
 fn turns(pools: &[Pool]) -> Vec<PoolId> {
     let mut waiting: Vec<&Pool> = pools.iter().filter(|pool| !pool.backlog.is_empty()).collect();
@@ -69,7 +76,9 @@ impl<'a> Search<'a> {
     fn next_start(&mut self, pools: &[Pool], turns: &[PoolId]) -> Option<Start> {
         turns.iter().enumerate().find_map(|(turn, pool)| {
             let backlog = &pools[pool.0 as usize].backlog;
-            let (position, device) = backlog.find(|waiting| self.device_for(waiting))?;
+            let devices = self.devices;
+            let (position, device) =
+                backlog.find(|waiting| lacks_input(devices, waiting), |waiting| self.device_for(waiting))?;
             let is_shared = !self.offer(device).has_own_slot(*pool);
             Some(Start { pool: *pool, position, device: device.id, is_shared, passed: turns[..turn].to_vec() })
         })

@@ -259,6 +259,28 @@ fn a_job_prefers_the_device_that_has_its_input_and_does_not_wait_for_it() {
 }
 
 #[test]
+fn a_job_that_lacks_its_input_lets_at_most_eight_younger_ones_pass_in_a_row() {
+    let mut scheduler = with_device(1, 100);
+    let [here, elsewhere] = [b"here", b"else"].map(|bytes| BlobDigest::of(bytes));
+    let (device, pool) = (DeviceId(0), PoolId(0));
+    scheduler.step(Change::Input { device, pool, input: here, is_resident: true });
+    let mut arrive = |ticket, input| {
+        scheduler.step(Change::Arrived(Ticket(ticket), Demand { input, ..demand(1) }));
+    };
+    arrive(0, None);
+    [1, 2].into_iter().for_each(|ticket| arrive(ticket, Some(elsewhere)));
+    (10..28).for_each(|ticket| arrive(ticket, Some(here)));
+    arrive(30, None);
+    let mut order = vec![0];
+    while let [next] = starts(&scheduler.step(left(*order.last().unwrap())))[..] {
+        order.push(next);
+    }
+    let mut expected = vec![0];
+    expected.extend((10..18).chain([1]).chain(18..26).chain([2]).chain([26, 27, 30]));
+    assert_eq!(order, expected, "a job without an input waits for none");
+}
+
+#[test]
 fn room_counts_open_slots_and_jobs_that_do_not_fit() {
     let mut scheduler = with_device(4, 100);
     let room = |scheduler: &Scheduler, priority| room(scheduler, 0, priority);
