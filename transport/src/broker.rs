@@ -72,6 +72,11 @@ impl Broker {
         topology::declare(&self.inner.link, &Declaration::Pool(pool.clone())).await
     }
 
+    /// Declares a pool's queues for the affinity slots. Needs [`Broker::declare_base`] once before. Cancelling leaves a part declared.
+    pub async fn declare_slots(&self, pool: &PoolName) -> Result<(), DeclareError> {
+        topology::declare(&self.inner.link, &Declaration::Slots(pool.clone())).await
+    }
+
     /// Declares a client's reply queue as [`Options::reply_queue`] says. Needs the exchange of replies, which workers
     /// declare. Cancelling is harmless.
     pub async fn declare_reply_queue(&self, client: &ClientName) -> Result<(), DeclareError> {
@@ -124,13 +129,20 @@ impl Broker {
 
     /// Consumes from a queue until stopped, through outages. `prefetch` bounds the unsettled deliveries; 0 counts as 1.
     pub fn consume(&self, queue: String, prefetch: u16) -> Consumer {
-        Consumer::start(self.inner.link.clone(), queue, prefetch, Start::Queue)
+        Consumer::start(self.inner.link.clone(), queue, prefetch, Start::Queue { priority: 0 })
     }
 
     /// Consumes from a queue like [`Broker::consume`], and calls `pass` with each item as it comes: without a channel between, a delivery
-    /// costs one task less. `pass` must not block.
-    pub fn subscribe(&self, queue: String, prefetch: u16, pass: impl FnMut(Incoming) + Send + 'static) -> Subscription {
-        Subscription::start(self.inner.link.clone(), queue, prefetch, Start::Queue, Box::new(pass))
+    /// costs one task less. `pass` must not block. Of several subscribers the broker prefers the one with the highest `priority` until its
+    /// prefetch is used up; 0 is the priority of all others.
+    pub fn subscribe(
+        &self,
+        queue: String,
+        prefetch: u16,
+        priority: u16,
+        pass: impl FnMut(Incoming) + Send + 'static,
+    ) -> Subscription {
+        Subscription::start(self.inner.link.clone(), queue, prefetch, Start::Queue { priority }, Box::new(pass))
     }
 
     /// Reads a stream from its first retained message. After an interruption it continues behind the last message that it read, or starts

@@ -34,8 +34,8 @@ pub struct Subscription {
 /// Where a subscription begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// At the head of a queue.
-    Queue,
+    /// At the head of a queue, before the subscribers with a lower priority.
+    Queue { priority: u16 },
     /// At the first message that a stream still has; after an interruption, behind the last message that was read.
     Stream,
 }
@@ -82,7 +82,7 @@ impl Consumer {
             match self.incoming.recv().await? {
                 // It arrived before an outage and will be redelivered, so handing it out would run its job twice. A stream does not redeliver a
                 // message.
-                Incoming::Delivery(delivery) if self.from == Start::Queue && !delivery.acker.is_live() => {}
+                Incoming::Delivery(delivery) if self.from != Start::Stream && !delivery.acker.is_live() => {}
                 incoming => return Some(incoming),
             }
         }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpufleet_schema::{ClassKey, ClientName, PoolName, Priority, topology as names};
+use gpufleet_schema::{ClassKey, ClientName, PoolName, Priority, Slot, topology as names};
 use lapin::{
     Channel, ExchangeKind,
     options::{BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions},
@@ -42,6 +42,8 @@ pub(crate) enum Declaration {
     /// The part of the base that the recorder reads and writes.
     Ledger,
     Pool(PoolName),
+    /// A pool's queues for jobs with large inputs.
+    Slots(PoolName),
     Replies(ClientName),
     /// A pool's queues for jobs that are forwarded to a device class.
     Forwarded(PoolName, ClassKey),
@@ -64,7 +66,8 @@ impl Declaration {
     pub(crate) fn of_queue(queue: &str) -> Option<Self> {
         let below = |prefix: &str| queue.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('.'));
         if let Some(key) = below(names::TASKS) {
-            return names::parse_task_key(key).map(|(pool, _)| Self::Pool(pool));
+            let slots = names::parse_slot_key(key).map(|(pool, ..)| Self::Slots(pool));
+            return slots.or_else(|| names::parse_task_key(key).map(|(pool, _)| Self::Pool(pool)));
         }
         if let Some(client) = below(names::REPLIES) {
             return client.parse().ok().map(Self::Replies);
@@ -85,6 +88,7 @@ impl Declaration {
             Self::Base => "exchanges and shared queues".to_owned(),
             Self::Ledger => "exchanges and queues of the ledger".to_owned(),
             Self::Pool(pool) => format!("pool {pool}"),
+            Self::Slots(pool) => format!("affinity slots of pool {pool}"),
             Self::Replies(client) => format!("reply queue of {client}"),
             Self::Forwarded(pool, class) => format!("queues of pool {pool} for device class {class}"),
         }
@@ -98,6 +102,7 @@ impl Declaration {
             Self::Pool(pool) => {
                 Priority::ALL.into_iter().flat_map(|priority| task_queue(pool, priority, kind)).collect()
             }
+            Self::Slots(pool) => Slot::all().flat_map(|slot| slot_queues(pool, slot, kind)).collect(),
             Self::Replies(client) => reply_queue(client, options.reply_queue),
             Self::Forwarded(pool, class) => forwarded::steps(pool, *class, kind),
         }
@@ -115,7 +120,7 @@ impl Declaration {
         match self {
             Self::Base => queue == names::CONTROL_QUEUE || Self::Ledger.has_subscriber(queue),
             Self::Ledger => queue == names::LEDGER_QUEUE || queue == names::DROPPED_QUEUE,
-            Self::Pool(_) | Self::Replies(_) | Self::Forwarded(..) => true,
+            Self::Pool(_) | Self::Slots(_) | Self::Replies(_) | Self::Forwarded(..) => true,
         }
     }
 }
@@ -296,11 +301,21 @@ fn ledger() -> Vec<Step> {
 }
 
 fn task_queue(pool: &PoolName, priority: Priority, kind: QueueKind) -> [Step; 2] {
-    let arguments = match kind {
+    bound(names::task_queue(pool, priority), of_tasks(kind), names::TASKS, names::task_key(pool, priority))
+}
+
+fn slot_queues(pool: &PoolName, slot: Slot, kind: QueueKind) -> impl Iterator<Item = Step> {
+    Priority::ALL.into_iter().flat_map(move |priority| {
+        let (queue, key) = (names::slot_queue(pool, slot, priority), names::slot_key(pool, slot, priority));
+        bound(queue, of_tasks(kind), names::TASKS, key)
+    })
+}
+
+fn of_tasks(kind: QueueKind) -> FieldTable {
+    match kind {
         QueueKind::Quorum => quorum_that_buries([]),
         QueueKind::Classic => table(dead_letters()),
-    };
-    bound(names::task_queue(pool, priority), arguments, names::TASKS, names::task_key(pool, priority))
+    }
 }
 
 fn reply_queue(client: &ClientName, queue: ReplyQueue) -> Vec<Step> {
@@ -424,6 +439,7 @@ mod tests {
             Declaration::Base,
             Declaration::Ledger,
             Declaration::Pool("team-a".parse().unwrap()),
+            Declaration::Slots("team-a".parse().unwrap()),
             Declaration::Replies("anna_1".parse().unwrap()),
             Declaration::Forwarded("team-a".parse().unwrap(), "0123456789abcdef".parse().unwrap()),
         ];

@@ -11,7 +11,7 @@ mod value;
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
-use gpufleet_schema::{Priority, PublicKey, WorkerName, bounds::MESSAGE_BYTES_MAX};
+use gpufleet_schema::{Priority, PublicKey, WorkerName, affinity::SLOTS, bounds::MESSAGE_BYTES_MAX};
 use gpufleet_transport::{BlobLocation, BrokerUrl, InvalidBlobLocation, QueueKind};
 
 pub use self::{
@@ -113,6 +113,7 @@ pub struct Options {
     ///   time-max=TIME      longest time limit a job may ask for; a job that asks for more fails
     ///   queue-default=TIME queue limit of a job that sets none [default: unlimited]
     ///   queue-max=TIME     longest queue limit a job may ask for; a job that asks for more fails
+    ///   affinity           prefer workers that have a job's largest input on a device; give it to all workers of the pool
     ///
     /// In GPUFLEET_POOLS, separate several pools with spaces.
     #[arg(
@@ -336,7 +337,7 @@ pub enum ConfigError {
     #[error("{0}; correct --blobs or GPUFLEET_BLOBS")]
     Blobs(#[from] InvalidBlobLocation),
     #[error(
-        "--prefetch-bytes {given} is too small for {queues} queues (two for each pool and priority); give at least {least}"
+        "--prefetch-bytes {given} is too small for {queues} queues (for each pool and priority two, and {SLOTS} more with affinity); give at least {least}"
     )]
     PrefetchBytes { given: ByteSize, queues: usize, least: ByteSize },
 }
@@ -347,7 +348,7 @@ impl TryFrom<Options> for Config {
     fn try_from(options: Options) -> Result<Self, ConfigError> {
         pool::check(&options.pools)?;
         let trusted_keys = keys::read(&options.trusted_keys, &options.pools)?;
-        let prefetch_bytes = prefetch_bytes(options.prefetch_bytes, options.pools.len())?;
+        let prefetch_bytes = prefetch_bytes(options.prefetch_bytes, &options.pools)?;
         let host = host_name();
         let name = options.name.unwrap_or_else(|| default_name(&host));
         Ok(Self {
@@ -383,8 +384,9 @@ impl TryFrom<Options> for Config {
 
 /// One message of each queue is always asked for, and each may be as large as messages get. The devices are not known yet; most workers
 /// have devices of one class.
-fn prefetch_bytes(given: Option<ByteSize>, pools: usize) -> Result<u64, ConfigError> {
-    let queues = 2 * pools * Priority::ALL.len();
+fn prefetch_bytes(given: Option<ByteSize>, pools: &[PoolSpec]) -> Result<u64, ConfigError> {
+    let of_priority = |pool: &PoolSpec| if pool.affinity { 2 + usize::from(SLOTS) } else { 2 };
+    let queues = pools.iter().map(of_priority).sum::<usize>() * Priority::ALL.len();
     let least = (queues * MESSAGE_BYTES_MAX) as u64;
     match given {
         None => Ok(PREFETCH_BYTES_DEFAULT.max(2 * least)),

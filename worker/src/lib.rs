@@ -4,6 +4,7 @@
 //! may die alone; a short-lived compiler child runs NVRTC; two more children list the devices and read their sensors. A
 //! user can run it to test a device (`selftest`) or to compile a file as a worker would (`compile`).
 
+mod affinity;
 mod blobs;
 pub mod command;
 pub mod compiler;

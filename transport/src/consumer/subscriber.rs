@@ -6,7 +6,7 @@ use futures::{FutureExt, StreamExt, stream::Fuse};
 use lapin::{
     Channel,
     options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
-    types::FieldTable,
+    types::{AMQPValue, FieldTable},
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -32,6 +32,8 @@ const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(10);
 const REPEAT_DEADLINE: Duration = Duration::from_secs(5);
 /// A subscription that lasted this long starts the backoff over when it breaks.
 const STEADY: Duration = Duration::from_secs(10);
+/// The argument of a subscription with its priority among the queue's subscribers.
+const PRIORITY: &str = "x-priority";
 
 #[derive(Debug)]
 pub(super) enum Command {
@@ -265,8 +267,14 @@ impl Subscriber {
 
     fn arguments(&self) -> FieldTable {
         let mut arguments = FieldTable::default();
-        if self.from == Start::Stream {
-            arguments.insert(STREAM_OFFSET.into(), position::argument(self.last.as_ref()));
+        match self.from {
+            Start::Queue { priority: 0 } => {}
+            Start::Queue { priority } => {
+                arguments.insert(PRIORITY.into(), AMQPValue::LongInt(priority.into()));
+            }
+            Start::Stream => {
+                arguments.insert(STREAM_OFFSET.into(), position::argument(self.last.as_ref()));
+            }
         }
         arguments
     }

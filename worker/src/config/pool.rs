@@ -17,6 +17,8 @@ pub struct PoolSpec {
     pub guarantee: PoolGuarantee,
     pub allow: Allow,
     pub times: TimeAllowances,
+    /// Whether jobs with large inputs have queues of their own ([`gpufleet_schema::affinity`]).
+    pub affinity: bool,
 }
 
 /// Why a `--pool` is invalid.
@@ -24,7 +26,7 @@ pub struct PoolSpec {
 pub enum PoolSpecError {
     #[error("{0}")]
     Name(String),
-    #[error("{0:?} is not a pool setting; use weight=N, memory=N%, allow=catalog|signed|source, {TIMES}")]
+    #[error("{0:?} is not a pool setting; use weight=N, memory=N%, allow=catalog|signed|source, affinity, {TIMES}")]
     Option(String),
     #[error("weight={0}: expected a whole number from 1 to {WEIGHT_MAX}")]
     Weight(String),
@@ -60,6 +62,7 @@ impl FromStr for PoolSpec {
         let name = name.parse().map_err(|error| PoolSpecError::Name(format!("{error}")))?;
         let (mut guarantee, mut allow, mut times) =
             (PoolGuarantee::default(), Allow::default(), TimeAllowances::default());
+        let mut affinity = false;
         for option in options.into_iter().flat_map(|options| options.split(',')) {
             match option.split_once('=') {
                 Some(("weight", value)) => guarantee.weight = weight(value)?,
@@ -69,6 +72,7 @@ impl FromStr for PoolSpec {
                 Some(("time-max", value)) => times.run.max = Some(time(option, value)?),
                 Some(("queue-default", value)) => times.queue.default = Some(time(option, value)?),
                 Some(("queue-max", value)) => times.queue.max = Some(time(option, value)?),
+                None if option == "affinity" => affinity = true,
                 _ => return Err(PoolSpecError::Option(option.to_owned())),
             }
         }
@@ -77,7 +81,7 @@ impl FromStr for PoolSpec {
                 return Err(PoolSpecError::Default(name));
             }
         }
-        Ok(Self { name, guarantee, allow, times })
+        Ok(Self { name, guarantee, allow, times, affinity })
     }
 }
 
@@ -128,6 +132,7 @@ mod tests {
         assert_eq!(spec("team-a:memory=50%,weight=3").unwrap().guarantee, guarantee);
         assert_eq!(spec("team-a:weight=3,allow=signed").unwrap().allow, Allow::Signed);
         assert_eq!(spec("team-a").unwrap().allow, Allow::Source);
+        assert_eq!(["team-a:weight=3,affinity", "team-a"].map(|text| spec(text).unwrap().affinity), [true, false]);
         assert_eq!(spec("team-a:memory=12.5%").unwrap().guarantee, PoolGuarantee { weight: 1, memory_permille: 125 });
     }
 
@@ -147,8 +152,9 @@ mod tests {
             ("a:memory=50", "memory=50%"),
             ("a:memory=101%", "0.1% to 100%"),
             ("a:memory=NaN%", "0.1% to 100%"),
-            ("a:colour=red", "weight=N, memory=N%, allow=catalog|signed|source, time-default"),
-            ("a:", "weight=N, memory=N%, allow=catalog|signed|source, time-default"),
+            ("a:colour=red", "weight=N, memory=N%, allow=catalog|signed|source, affinity, time-default"),
+            ("a:", "weight=N, memory=N%, allow=catalog|signed|source, affinity, time-default"),
+            ("a:affinity=8", "affinity=8"),
             ("a:time-max=long", "time-max=long: expected a time"),
             ("a:queue-max=0s", "queue-max=0s: expected a time"),
             ("a:time-max=1m,time-default=2m", "time-default is longer than time-max"),

@@ -29,6 +29,8 @@ pub(super) struct Credit {
 pub(crate) struct ServedQueue {
     pub(crate) pool: PoolId,
     pub(crate) priority: Priority,
+    /// The broker prefers one of the workers that consume it, as long as that one has prefetch left.
+    pub(crate) has_favourite: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -103,6 +105,11 @@ impl Credit {
     pub(super) fn hoard(&self, queue: usize, prefetch: u16) -> Option<(PoolId, Priority)> {
         let (served, tally) = self.queues[queue];
         is_hoard(tally.messages, prefetch).then_some((served.pool, served.priority))
+    }
+
+    /// Whether the queue's jobs may wait here although other workers are idle.
+    pub(super) fn has_favourite(&self, queue: usize) -> bool {
+        self.queues[queue].0.has_favourite
     }
 
     pub(super) fn messages_of(&self, pool: PoolId) -> u32 {

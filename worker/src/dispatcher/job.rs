@@ -80,6 +80,11 @@ impl Job {
         }
     }
 
+    /// Whether it waits until other jobs leave a device.
+    pub(super) fn awaits_slot(&self) -> bool {
+        matches!(self.state, State::Queued(..))
+    }
+
     pub(super) fn awaits_orders(&self) -> bool {
         matches!(self.state, State::AwaitsOrders(_))
     }

@@ -25,7 +25,7 @@ use super::{
     Decoded, Dispatcher, Effect, JobNo, Letter, MessageNo, PublishFailure, Settlement,
     job::Job,
     output_room::{OutputRoom, PORTION_BYTES},
-    spreading::Started,
+    spreading::Watched,
     timers::Timer,
 };
 use crate::disposition::Disposition;
@@ -58,7 +58,9 @@ pub(super) struct Message {
     counts_as_settling: bool,
     /// The portion is to be answered although it is small and other jobs run.
     hurries: bool,
-    pub(super) started: Option<Started>,
+    /// Its jobs leave as messages of their own: back in its queue, the message would come to this worker again.
+    pub(super) spreads: bool,
+    pub(super) watched: Option<Watched>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +95,8 @@ impl Message {
             recording: 0,
             counts_as_settling: false,
             hurries: false,
-            started: None,
+            spreads: false,
+            watched: None,
         }
     }
 
@@ -178,6 +181,7 @@ impl Dispatcher {
         let queue = message.letter.queue;
         self.credit.decoded(queue, jobs.len(), body_bytes);
         self.begin_jobs(no, jobs);
+        self.watch_line(no);
     }
 
     /// Answers a message that can't be run, and keeps it with the reason in the dead-letter queue.
@@ -278,7 +282,8 @@ impl Dispatcher {
 
     fn answer(&mut self, no: MessageNo) {
         let message = self.message_mut(no);
-        let untouched = message.portion.len() == message.jobs.len()
+        let untouched = !message.spreads
+            && message.portion.len() == message.jobs.len()
             && message.is_all(|disposition| *disposition == Disposition::HandBack);
         if untouched && message.letter.delivery_count < HAND_BACKS_MAX {
             return self.settle(no, Settlement::Requeue);

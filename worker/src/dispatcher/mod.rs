@@ -183,7 +183,7 @@ impl Dispatcher {
         match timer {
             timers::Timer::Expiry(job) => self.expire(job),
             timers::Timer::Requeue(message) => self.settle(message, Settlement::Requeue),
-            timers::Timer::List(message) => self.check_list(message),
+            timers::Timer::Watched(message) => self.check_message(message),
             timers::Timer::Orders => self.orders_are_late(),
         }
     }

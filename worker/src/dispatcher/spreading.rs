@@ -3,6 +3,9 @@
 //! Producers pack brief jobs into one message. If the jobs run long instead, one worker holds the whole list. When the list has run for a
 //! while, the worker answers the jobs that have ended, and asks the broker whether the queue is empty although other workers consume it. If
 //! so, the jobs that have not started leave the list as messages of their own.
+//!
+//! The same is done with jobs of an affinity slot that wait for a slot on a device. Their worker gets them although others may be idle, because
+//! it probably has their input. They leave to the pool's queue, where all workers are equal.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +18,11 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// A job that takes less is not worth a message of its own.
 const LONG_JOB: Duration = Duration::from_millis(5);
 
-/// A list, from its first start on.
+/// A message whose jobs may leave it: a list from its first start on, a message of an affinity slot from its arrival on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Started {
-    at: Instant,
+pub(super) struct Watched {
+    since: Instant,
+    has_started: bool,
     next_check: Instant,
 }
 
@@ -27,44 +31,62 @@ impl Message {
         (0..self.jobs.len()).filter(|index| self.jobs[*index].is_before_start()).collect()
     }
 
+    /// Whether it has started, or a job of it waits in line. A job that is being prepared would have to be prepared elsewhere too.
+    fn has_line(&self) -> bool {
+        self.watched.is_some_and(|watched| watched.has_started) || self.jobs.iter().any(Job::awaits_slot)
+    }
+
     /// The time that one of its jobs takes, by its pace so far.
     fn per_job(&self, now: Instant) -> Duration {
-        let Some(Started { at, .. }) = self.started else { return Duration::ZERO };
+        let Some(Watched { since, .. }) = self.watched else { return Duration::ZERO };
         let ended = self.jobs.iter().filter_map(Job::disposition).count().max(1) as u32;
-        now.saturating_duration_since(at) / ended
+        now.saturating_duration_since(since) / ended
     }
 }
 
 impl Dispatcher {
+    /// The jobs of a message begin to wait. In an affinity slot they do so only until other workers are idle.
+    pub(super) fn watch_line(&mut self, no: MessageNo) {
+        if self.credit.has_favourite(self.message(no).letter.queue) {
+            self.check_later(no, Watched { since: self.now, has_started: false, next_check: self.now + INTERVAL });
+        }
+    }
+
     /// A job starts. The first start of a list begins its checks.
     pub(super) fn watch_list(&mut self, no: MessageNo) {
         let message = self.message(no);
-        if message.started.is_none() && message.jobs.len() > 1 {
-            self.check_later(no, self.now);
+        if message.watched.is_some_and(|watched| watched.has_started) {
+            return;
+        }
+        if message.jobs.len() > 1 {
+            self.check_later(no, Watched { since: self.now, has_started: true, next_check: self.now + INTERVAL });
+        } else if let Some(watched) = self.message_mut(no).watched.take() {
+            self.timers.clear(watched.next_check, Timer::Watched(no));
         }
     }
 
-    fn check_later(&mut self, no: MessageNo, first_start: Instant) {
-        let next_check = self.now + INTERVAL;
-        self.message_mut(no).started = Some(Started { at: first_start, next_check });
-        self.timers.set(next_check, Timer::List(no));
+    fn check_later(&mut self, no: MessageNo, watched: Watched) {
+        if let Some(before) = self.message_mut(no).watched.replace(watched) {
+            self.timers.clear(before.next_check, Timer::Watched(no));
+        }
+        self.timers.set(watched.next_check, Timer::Watched(no));
     }
 
-    /// The list is settled.
+    /// The message is settled.
     pub(super) fn end_checks(&mut self, no: MessageNo, message: &Message) {
-        if let Some(Started { next_check, .. }) = message.started {
-            self.timers.clear(next_check, Timer::List(no));
+        if let Some(watched) = message.watched {
+            self.timers.clear(watched.next_check, Timer::Watched(no));
         }
     }
 
-    /// Answers what has ended if the jobs are long, and asks whether other workers are idle if the rest of the list is long too.
-    pub(super) fn check_list(&mut self, no: MessageNo) {
+    /// Answers what has ended if the jobs are long, and asks whether other workers are idle if the rest of the message is long too.
+    pub(super) fn check_message(&mut self, no: MessageNo) {
         let message = self.message(no);
         if !message.can_spread() || message.has_ended() {
             return;
         }
         let per_job = message.per_job(self.now);
-        if per_job < LONG_JOB {
+        if per_job < LONG_JOB || !message.has_line() {
             return self.check_again(no);
         }
         let (rest, queue) = (per_job * message.unstarted().len() as u32, message.letter.queue);
@@ -76,8 +98,11 @@ impl Dispatcher {
     }
 
     fn check_again(&mut self, no: MessageNo) {
-        let started = self.message(no).started.expect("a list is checked after its first start");
-        self.check_later(no, started.at);
+        let Some(watched) = self.message(no).watched else { return };
+        // Each check is a query to the broker, and a job may wait for minutes until it starts.
+        let waited = self.now.saturating_duration_since(watched.since);
+        let pause = if watched.has_started { INTERVAL } else { INTERVAL.max(waited) };
+        self.check_later(no, Watched { next_check: self.now + pause, ..watched });
     }
 
     /// The broker has answered whether other workers are idle.
@@ -90,8 +115,9 @@ impl Dispatcher {
         info!(
             message_id = message.letter.key.id,
             jobs = unstarted.len(),
-            "other workers idle, jobs of a long list handed back"
+            "other workers idle, waiting jobs handed back"
         );
+        self.message_mut(no).spreads = true;
         for index in unstarted {
             self.hand_back(JobNo { message: no, index });
         }

@@ -21,6 +21,9 @@ use crate::{
 const FIRST: MessageNo = MessageNo(1);
 const NONE: [usize; 0] = [];
 const SECOND: MessageNo = MessageNo(2);
+/// The queues: a pool's own, and that of an affinity slot.
+const POOL: usize = 0;
+const SLOT: usize = 1;
 
 /// A dispatcher with one device, whose outputs can be asked for.
 struct Desk {
@@ -47,7 +50,8 @@ impl Desk {
         desk.tell(Input::Devices(Change::Device { device: DeviceId(0), slots, bytes: 100 }));
         desk.tell(Input::Devices(Change::ExecutorUp(DeviceId(0), PoolId(0))));
         let limits = PrefetchLimits { messages_max: 8, bytes_max: 1 << 20, message_bytes_max: 1 };
-        desk.dispatcher.serve(limits, vec![ServedQueue { pool: PoolId(0), priority: Priority::Normal }]);
+        let queue = |has_favourite| ServedQueue { pool: PoolId(0), priority: Priority::Normal, has_favourite };
+        desk.dispatcher.serve(limits, vec![queue(false), queue(true)]);
         desk
     }
 
@@ -65,8 +69,12 @@ impl Desk {
     }
 
     fn deliver(&mut self, message: MessageNo, id: &str, redelivered: bool) {
+        self.deliver_from(POOL, message, id, redelivered);
+    }
+
+    fn deliver_from(&mut self, queue: usize, message: MessageNo, id: &str, redelivered: bool) {
         let letter = Letter {
-            queue: 0,
+            queue,
             key: MessageKey::of(Some(id), b"body"),
             digest: redelivered.then(|| digest(id, b"body")),
             redelivered,
@@ -81,7 +89,11 @@ impl Desk {
 
     /// A message with these jobs, delivered and decoded.
     fn take(&mut self, message: MessageNo, jobs: Vec<NewJob>) {
-        self.deliver(message, &message.0.to_string(), false);
+        self.take_from(POOL, message, jobs);
+    }
+
+    fn take_from(&mut self, queue: usize, message: MessageNo, jobs: Vec<NewJob>) {
+        self.deliver_from(queue, message, &message.0.to_string(), false);
         let decoded = Decoded { is_list: jobs.len() > 1, body_bytes: 4, jobs };
         self.tell(Input::Decoded(message, decoded));
     }
@@ -249,6 +261,57 @@ fn a_long_list_is_handed_back_once_other_workers_are_idle() {
     assert_eq!(desk.settled(), [Settlement::SentOn]);
     desk.tell(Input::Settled { message: FIRST, unreached: None });
     assert!(desk.dispatcher.is_unused());
+}
+
+#[test]
+fn a_job_of_an_affinity_slot_waits_until_other_workers_are_idle() {
+    let mut desk = Desk::new(1);
+    desk.take_from(SLOT, FIRST, vec![job()]);
+    desk.take_from(SLOT, SECOND, vec![job()]);
+    assert_eq!(desk.started(), [0], "the first one");
+    // The pauses double, because a long job may make it wait for minutes.
+    for pause in [100, 100, 200, 400] {
+        desk.pass(Duration::from_millis(pause - 1));
+        assert_eq!(desk.looks_for_idle(), 0);
+        desk.pass(Duration::from_millis(1));
+        assert_eq!(desk.looks_for_idle(), 1, "the first one runs");
+        desk.tell(Input::Looked { message: SECOND, others_idle: pause == 400 });
+    }
+    assert_eq!(desk.answered(), [[(0, Disposition::HandBack)]], "it is published as a new message");
+    desk.tell(Input::Answered(SECOND, Ok(())));
+    desk.tell(Input::Recorded(SECOND, Ok(())));
+    assert_eq!(desk.settled(), [Settlement::SentOn]);
+}
+
+#[test]
+fn a_job_of_an_affinity_slot_that_has_started_stays() {
+    let mut desk = Desk::new(1);
+    desk.take_from(SLOT, FIRST, vec![job()]);
+    desk.take_from(SLOT, SECOND, vec![job()]);
+    desk.pass(Duration::from_millis(100));
+    assert_eq!(desk.looks_for_idle(), 1);
+    desk.end(first_of(FIRST), Ending::Succeeded, 0);
+    desk.tell(Input::Looked { message: SECOND, others_idle: true });
+    desk.pass(Duration::from_secs(10));
+    assert_eq!(desk.looks_for_idle(), 0);
+    assert_eq!(desk.answered().len(), 1, "that of the first one");
+}
+
+#[test]
+fn a_job_of_an_affinity_slot_that_is_being_prepared_stays() {
+    let mut desk = Desk::new(1);
+    desk.take_from(SLOT, FIRST, vec![NewJob { preparation: Preparation::Underway, ..job() }]);
+    desk.pass(Duration::from_secs(10));
+    assert_eq!(desk.looks_for_idle(), 0, "it would have to be prepared again");
+}
+
+#[test]
+fn a_job_of_the_pools_own_queue_is_not_handed_back() {
+    let mut desk = Desk::new(1);
+    desk.take(FIRST, vec![job()]);
+    desk.take(SECOND, vec![job()]);
+    desk.pass(Duration::from_secs(10));
+    assert_eq!(desk.looks_for_idle(), 0);
 }
 
 #[test]

@@ -11,8 +11,8 @@ pub(super) enum Timer {
     Expiry(JobNo),
     /// A message whose outcome was not confirmed is requeued.
     Requeue(MessageNo),
-    /// A list that has started is checked.
-    List(MessageNo),
+    /// A message whose jobs may leave it is checked.
+    Watched(MessageNo),
     /// No order has come for a while.
     Orders,
 }
@@ -49,7 +49,7 @@ impl Timers {
                 messages.push(*message);
                 false
             }
-            Timer::Expiry(_) | Timer::List(_) | Timer::Orders => true,
+            Timer::Expiry(_) | Timer::Watched(_) | Timer::Orders => true,
         });
         messages
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gpufleet_schema::{
-    ClassKey, PoolName, Priority,
-    topology::{forwarded_queue, task_queue},
+    ClassKey, PoolName, Priority, Slot,
+    topology::{forwarded_queue, slot_queue, task_queue},
 };
 use gpufleet_transport::{Acker, Incoming, Subscription};
 use tokio::sync::watch;
@@ -16,7 +16,7 @@ use super::{
     envelope::Envelope,
     handle::{DispatcherHandle, Mail},
 };
-use crate::{config::PoolSpec, dispatcher::Input, scheduler::PoolId};
+use crate::{affinity, config::PoolSpec, dispatcher::Input, scheduler::PoolId};
 
 /// A task queue that this worker consumes.
 #[derive(Debug, Clone)]
@@ -26,32 +26,50 @@ pub(super) struct TaskQueue {
     pub(super) id: PoolId,
     pub(super) pool: PoolName,
     pub(super) priority: Priority,
-    /// The device class, if it is a queue of forwarded jobs.
-    pub(super) class: Option<ClassKey>,
+    pub(super) route: Route,
+}
+
+/// How jobs get into a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    /// Producers and retries send them to the pool.
+    Pool,
+    /// Producers send them to the workers that probably have their largest input.
+    Slot(Slot),
+    /// Workers forward them to a device class.
+    Class(ClassKey),
+}
+
+impl Route {
+    fn is_of(self, pool: &PoolSpec) -> bool {
+        pool.affinity || !matches!(self, Self::Slot(_))
+    }
 }
 
 /// The queues that a worker with devices of these classes consumes: the pools' own come first.
 pub(super) fn task_queues(pools: &[PoolSpec], classes: &[ClassKey]) -> Vec<TaskQueue> {
-    let of_classes = [None].into_iter().chain(classes.iter().copied().map(Some));
-    let all = of_classes.flat_map(|class| {
-        let pools = (0..).map(PoolId).zip(pools);
-        pools.flat_map(move |(id, pool)| Priority::ALL.map(|priority| (class, id, pool, priority)))
+    let slots = Slot::all().map(Route::Slot);
+    let routes = [Route::Pool].into_iter().chain(slots).chain(classes.iter().copied().map(Route::Class));
+    let all = routes.flat_map(|route| {
+        let pools = (0..).map(PoolId).zip(pools).filter(move |(_, pool)| route.is_of(pool));
+        pools.flat_map(move |(id, pool)| Priority::ALL.map(|priority| (route, id, pool, priority)))
     });
-    let queue = |(index, (class, id, pool, priority)): (usize, (_, _, &PoolSpec, _))| TaskQueue {
+    let queue = |(index, (route, id, pool, priority)): (usize, (_, _, &PoolSpec, _))| TaskQueue {
         index,
         id,
         pool: pool.name.clone(),
         priority,
-        class,
+        route,
     };
     all.enumerate().map(queue).collect()
 }
 
 impl TaskQueue {
     pub(super) fn name(&self) -> String {
-        match self.class {
-            None => task_queue(&self.pool, self.priority),
-            Some(class) => forwarded_queue(&self.pool, class, self.priority),
+        match self.route {
+            Route::Pool => task_queue(&self.pool, self.priority),
+            Route::Slot(slot) => slot_queue(&self.pool, slot, self.priority),
+            Route::Class(class) => forwarded_queue(&self.pool, class, self.priority),
         }
     }
 }
@@ -73,6 +91,14 @@ impl TaskQueue {
 }
 
 impl Supervisor {
+    /// The priority of this worker among the consumers of the queue: workers take turns, except at the queues of affinity slots.
+    pub(super) fn consumer_priority(&self, queue: &TaskQueue) -> u16 {
+        match queue.route {
+            Route::Slot(slot) => affinity::priority(&self.config.name, self.devices.len(), &queue.pool, slot),
+            Route::Pool | Route::Class(_) => 0,
+        }
+    }
+
     /// Whether other workers that consume the queue are idle: then it is empty. `delivery` is one of this worker from the queue.
     pub(super) async fn are_others_idle(&self, queue: &str, delivery: &Acker) -> bool {
         let before = delivery.consumers();

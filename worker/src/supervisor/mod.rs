@@ -58,7 +58,7 @@ use self::{
     footprints::Footprints,
     gathered_replies::GatheredReplies,
     handle::{DispatcherHandle, Mail},
-    intake::{TaskQueue, task_queues},
+    intake::{Route, TaskQueue, task_queues},
     orders::OrderLog,
     ready::ReadyFile,
     shell::Shell,
@@ -211,7 +211,7 @@ impl Supervisor {
         }
         // The announcement reaches the log a moment later.
         self.orders.roster().hear(self.announcement(), 0);
-        let task_queues = queues.iter().filter(|queue| queue.class.is_none()).cloned().collect();
+        let task_queues = queues.iter().filter(|queue| queue.route == Route::Pool).cloned().collect();
         let (intakes, subscribed) = self.open_intakes(queues, prefetch);
         let announcing = tokio::spawn(announcing::announce(Arc::clone(&self)));
         let collecting = stranded::collect(Arc::clone(&self), task_queues);
@@ -265,9 +265,12 @@ impl Supervisor {
         for (queue, mut prefetch) in queues.into_iter().zip(prefetch) {
             let first = *prefetch.borrow_and_update();
             let (dispatcher, index) = (Arc::clone(&self.dispatcher), queue.index);
-            let stop = queue.class.map_or_else(|| self.leaving.clone(), |class| self.end_of_class(class));
-            let pass = queue.clone().pass_to(Arc::clone(&dispatcher));
-            let subscription = self.broker.subscribe(queue.name(), first, pass);
+            let stop = match queue.route {
+                Route::Class(class) => self.end_of_class(class),
+                Route::Pool | Route::Slot(_) => self.leaving.clone(),
+            };
+            let (name, priority) = (queue.name(), self.consumer_priority(&queue));
+            let subscription = self.broker.subscribe(name, first, priority, queue.pass_to(Arc::clone(&dispatcher)));
             subscribed.push(subscription.status());
             intakes.push(tokio::spawn(intake::attend(dispatcher, subscription, index, prefetch, stop)));
         }
@@ -288,7 +291,11 @@ impl Supervisor {
             bytes_max: self.config.prefetch_bytes,
             message_bytes_max: MESSAGE_BYTES_MAX as u64,
         };
-        let served = queues.iter().map(|queue| ServedQueue { pool: queue.id, priority: queue.priority });
+        let served = queues.iter().map(|queue| ServedQueue {
+            pool: queue.id,
+            priority: queue.priority,
+            has_favourite: matches!(queue.route, Route::Slot(_)),
+        });
         dispatcher.serve(limits, served.collect())
     }
 

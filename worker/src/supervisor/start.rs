@@ -158,6 +158,9 @@ async fn connect(config: &Config, classes: &[ClassKey]) -> Result<Broker, Worker
     broker.declare_base().await?;
     for pool in &config.pools {
         broker.declare_pool(&pool.name).await?;
+        if pool.affinity {
+            broker.declare_slots(&pool.name).await?;
+        }
         for class in classes {
             broker.declare_forwarded(&pool.name, *class).await?;
         }
