@@ -21,6 +21,7 @@ pub struct FleetBuilder {
     connect_deadline: Duration,
     confirm_deadline: Duration,
     user_id: bool,
+    affinity: bool,
     blobs: Option<Result<BlobLocation, InvalidBlobLocation>>,
     #[cfg(feature = "ledger")]
     ledger: Option<String>,
@@ -35,6 +36,7 @@ impl Default for FleetBuilder {
             connect_deadline: Options::CONNECT_DEADLINE_DEFAULT,
             confirm_deadline: Options::CONFIRM_DEADLINE_DEFAULT,
             user_id: true,
+            affinity: false,
             blobs: None,
             #[cfg(feature = "ledger")]
             ledger: None,
@@ -108,6 +110,16 @@ impl FleetBuilder {
         self
     }
 
+    /// Whether jobs prefer a worker that has their largest input on a device, if that input is in the blob store; by
+    /// default they don't. The workers of their pools must offer it (`--pool POOL:affinity`), otherwise such a job is
+    /// refused ([`SubmitError::NoSlots`](crate::SubmitError::NoSlots)). It pays off if many jobs share inputs that do not
+    /// all fit on one device.
+    #[must_use]
+    pub fn affinity(mut self, preferred: bool) -> Self {
+        self.affinity = preferred;
+        self
+    }
+
     /// The blob store, which the client shares with the workers: a folder, or a bucket as in
     /// `s3://bucket/prefix?endpoint=https://minio.example:9000`. Inputs and outputs of 1 MiB or more then go through the
     /// store, and messages carry only their digests. Without a store, a job with its inputs must fit into one message of
@@ -168,6 +180,7 @@ impl FleetBuilder {
             reporter,
             wait_deadline: self.wait_deadline,
             user_id: self.user_id,
+            affinity: self.affinity,
             blobs,
             #[cfg(feature = "ledger")]
             ledger,

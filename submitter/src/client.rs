@@ -2,7 +2,9 @@
 
 use std::{io::Write, sync::Arc};
 
-use gpufleet_schema::{ClientName, PoolName, Priority, topology};
+use std::{io::Write, sync::Arc};
+
+use gpufleet_schema::{ClientName, PoolName, Priority, Slot, topology};
 use gpufleet_transport::{BlobStore, State};
 
 use crate::{
@@ -94,15 +96,19 @@ impl Fleet {
     }
 
     /// The messages that wait in a pool and the workers that serve it. Both are 0 if no worker has served the pool yet.
-    /// Jobs that wait in a queue of one device class are not counted. Cancelling the future is harmless.
+    /// Jobs that wait in a queue of one device class are not counted, nor are those in affinity slots unless the client
+    /// uses them. Cancelling the future is harmless.
     pub async fn pool_depth(&self, pool: &PoolName) -> Result<PoolDepth, PoolError> {
         let mut sum = PoolDepth::default();
+        let slots = Slot::all().filter(|_| self.connection.uses_affinity());
         for priority in Priority::ALL {
-            let queue = self.connection.broker().queue_depth(&topology::task_queue(pool, priority)).await?;
-            if let Some(depth) = queue {
-                sum.messages += u64::from(depth.messages);
-                // A worker consumes from each of the pool's queues.
-                sum.consumers = sum.consumers.max(depth.consumers);
+            let slots = slots.clone().map(|slot| topology::slot_queue(pool, slot, priority));
+            for queue in [topology::task_queue(pool, priority)].into_iter().chain(slots) {
+                if let Some(depth) = self.connection.broker().queue_depth(&queue).await? {
+                    sum.messages += u64::from(depth.messages);
+                    // A worker consumes from each of the pool's queues.
+                    sum.consumers = sum.consumers.max(depth.consumers);
+                }
             }
         }
         Ok(sum)

@@ -42,6 +42,7 @@ pub(crate) struct Connection {
     pub(crate) reporter: Reporter,
     pub(crate) wait_deadline: Duration,
     pub(crate) user_id: bool,
+    pub(crate) affinity: bool,
     pub(crate) blobs: Option<BlobStore>,
     #[cfg(feature = "ledger")]
     pub(crate) ledger: Option<ClientLedger>,
@@ -61,6 +62,11 @@ impl Connection {
     /// The `user-id` of messages, which the broker checks.
     pub(crate) fn user_id(&self) -> Option<String> {
         self.user_id.then(|| self.broker.url().user().to_owned())
+    }
+
+    /// Whether jobs with large inputs go to the affinity slots of their pool.
+    pub(crate) fn uses_affinity(&self) -> bool {
+        self.affinity
     }
 
     pub(crate) fn blobs(&self) -> Option<&BlobStore> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gpufleet_schema::{ClientName, JobId, PoolName, Priority, TooLarge, id::InvalidId};
 use gpufleet_transport::{BlobError, DeclareError, InvalidBlobLocation, InvalidBrokerUrl, PublishError, QueueError};
 
-use crate::InvalidJob;
+use crate::{InvalidJob, submission::Destination};
 
 /// Why a client could not connect to the fleet.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +65,10 @@ pub enum SubmitError {
     /// deleted, and the worker declares it again.
     #[error("pool {pool} has no queue for priority {priority}: no worker has ever served it, or its queue was deleted")]
     NoQueue { pool: PoolName, priority: Priority },
+    /// The client prefers workers that have a job's largest input ([`FleetBuilder::affinity`](crate::FleetBuilder::affinity)), but
+    /// no worker of the pool has ever offered that.
+    #[error("pool {pool} has no affinity slots: none of its workers was started with --pool {pool}:affinity")]
+    NoSlots { pool: PoolName },
     /// The broker refused the job. The queue has room again when workers have taken jobs from it: see
     /// [`SubmitError::retry_after`].
     #[error(
@@ -115,10 +119,12 @@ impl SubmitError {
         }
     }
 
-    pub(crate) fn of_publish(error: PublishError, job_id: JobId, pool: &PoolName, priority: Priority) -> Self {
+    pub(crate) fn of_publish(error: PublishError, job_id: JobId, destination: &Destination) -> Self {
+        let Destination { pool, priority, slot } = destination.clone();
         match error {
-            PublishError::Unroutable { .. } => Self::NoQueue { pool: pool.clone(), priority },
-            PublishError::Nacked { .. } => Self::Refused { pool: pool.clone(), priority },
+            PublishError::Unroutable { .. } if slot.is_some() => Self::NoSlots { pool },
+            PublishError::Unroutable { .. } => Self::NoQueue { pool, priority },
+            PublishError::Nacked { .. } => Self::Refused { pool, priority },
             source @ PublishError::Unknown { .. } => Self::Unknown { job_id, source },
             PublishError::TooLarge { bytes, .. } => Self::TooLarge { job_id, problem: TooLarge::message(bytes as u64) },
             other => Self::Publish(other),

@@ -100,7 +100,7 @@ mod tests {
     use crate::packing::{PACKED_RUN_US_MAX, PACKED_TASKS_MAX};
 
     fn queue() -> Destination {
-        ("default".parse().unwrap(), Priority::Normal)
+        Destination { pool: "default".parse().unwrap(), priority: Priority::Normal, slot: None }
     }
 
     fn members(packet: Option<Packet<u32>>) -> Option<Vec<u32>> {
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn queues_do_not_wait_for_each_other() {
         let jobs = Gatherings::default();
-        let high = ("default".parse().unwrap(), Priority::High);
+        let high = Destination { priority: Priority::High, ..queue() };
         jobs.add(&queue(), vec![0], 1, 0).unwrap();
         assert_eq!(members(jobs.add(&high, vec![0], 1, 1)), Some(vec![1]));
     }

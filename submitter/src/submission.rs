@@ -9,8 +9,8 @@ use std::{
 
 use futures::{StreamExt, future::join_all, stream};
 use gpufleet_schema::{
-    Batch, Encoding, MessageId, PoolName, Priority, Submitted, TooLarge, bounds::MESSAGE_BYTES_MAX, event::JobInfo,
-    topology,
+    Batch, Encoding, MessageId, PoolName, Priority, Slot, Submitted, TooLarge, bounds::MESSAGE_BYTES_MAX,
+    event::JobInfo, topology,
 };
 use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
 use tokio::sync::oneshot;
@@ -53,8 +53,23 @@ pub(crate) struct Member {
 pub(crate) type Gathered = (oneshot::Sender<Outcome>, Member);
 
 type Outcome = Result<JobHandle, SubmitError>;
-/// The queue of a pool and a priority.
-pub(crate) type Destination = (PoolName, Priority);
+/// A queue of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Destination {
+    pub(crate) pool: PoolName,
+    pub(crate) priority: Priority,
+    /// The affinity slot, if the client uses them and the job has a large input.
+    pub(crate) slot: Option<Slot>,
+}
+
+impl Destination {
+    fn routing_key(&self) -> String {
+        match self.slot {
+            Some(slot) => topology::slot_key(&self.pool, slot, self.priority),
+            None => topology::task_key(&self.pool, self.priority),
+        }
+    }
+}
 
 impl Submission {
     /// Checks and encodes a job. The time of submission is taken after the reply queue is declared and large arrays are
@@ -95,8 +110,10 @@ impl Submission {
             Some(_) => Some(PACKED_RUN_US_MAX),
             None => kind.and_then(|kind| inbox.run_times().expected_us(kind)),
         };
+        let slot = if connection.uses_affinity() { Slot::of(task) } else { None };
         let awaited = inbox.expect(job_id, kind).ok_or(SubmitError::AlreadySubmitted { job_id })?;
-        Ok(Self { body, member: Member { info, awaited, started }, destination: (pool, priority), run_us })
+        let destination = Destination { pool, priority, slot };
+        Ok(Self { body, member: Member { info, awaited, started }, destination, run_us })
     }
 
     /// Short jobs share messages. Every other job has its own message.
@@ -191,7 +208,7 @@ impl<I: Iterator<Item = Job>> Packing<I> {
 /// Publishes one message. All of its jobs have the same outcome.
 async fn send_packet<T>(
     connection: &Arc<Connection>,
-    (pool, priority): &Destination,
+    destination: &Destination,
     packet: Packet<(T, Member)>,
 ) -> Vec<(T, Outcome)> {
     let (body, members) = packet.into_message();
@@ -201,7 +218,7 @@ async fn send_packet<T>(
     };
     let message = Message {
         exchange: topology::TASKS,
-        routing_key: topology::task_key(pool, *priority),
+        routing_key: destination.routing_key(),
         body,
         properties: Properties {
             message_id: Some(message_id),
@@ -223,7 +240,7 @@ async fn send_packet<T>(
             members.into_iter().map(|(caller, member)| (caller, Ok(member.into_handle(connection)))).collect()
         }
         Err(error) => {
-            let refused = |member: &Member| SubmitError::of_publish(error.clone(), member.info.job_id, pool, *priority);
+            let refused = |member: &Member| SubmitError::of_publish(error.clone(), member.info.job_id, destination);
             members.into_iter().map(|(caller, member)| (caller, Err(refused(&member)))).collect()
         }
     }

@@ -12,6 +12,8 @@ pub const POOL: &str = "GPUFLEET_POOL";
 pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
 /// If true, jobs are sent without the name of the broker's user.
 pub const NO_USER_ID: &str = "GPUFLEET_NO_USER_ID";
+/// If true, jobs prefer workers that have their largest input.
+pub const AFFINITY: &str = "GPUFLEET_AFFINITY";
 /// The folder of the local fleet.
 pub const LOCAL_DIR: &str = "GPUFLEET_LOCAL_DIR";
 /// The log filter for stderr. Without it, nothing is logged.
@@ -28,6 +30,7 @@ Environment:
   GPUFLEET_DATABASE_URL  URL of the ledger's database (--database-url)
   GPUFLEET_BLOBS         blob store: a folder or s3://BUCKET/PREFIX (--blobs)
   GPUFLEET_POOL          pool to run jobs in (--pool)
+  GPUFLEET_AFFINITY      true: prefer workers that have a job's largest input (submit --affinity)
   GPUFLEET_NO_USER_ID    true: send jobs without the broker user's name (--no-user-id)
   GPUFLEET_QUEUE_KIND    kind of the local fleet's task queues (local up --queue-kind)
   GPUFLEET_LOCAL_DIR     folder of the local fleet (local --dir)
@@ -40,7 +43,7 @@ mod tests {
 
     #[test]
     fn the_table_lists_every_variable_of_ours() {
-        for name in [AMQP_URL, QUEUE_KIND, NO_USER_ID, BLOBS, DATABASE_URL, POOL, LOCAL_DIR, LOG, NO_COLOR] {
+        for name in [AMQP_URL, QUEUE_KIND, NO_USER_ID, AFFINITY, BLOBS, DATABASE_URL, POOL, LOCAL_DIR, LOG, NO_COLOR] {
             assert!(TABLE.contains(&format!("\n  {name} ")), "{name}");
         }
     }

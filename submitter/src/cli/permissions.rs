@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::{Args, ValueEnum};
 use gpufleet::schema::{
     ClientName, PoolName,
+    affinity::SLOTS,
     topology::{
         CONTROL_CLIENT, CONTROL_OPERATOR, CONTROL_QUEUE, CONTROL_WORKER, DEAD, DROPPED_EXCHANGE, EVENTS_CLIENT,
         EVENTS_WORKER, FORWARDED, LEDGER_QUEUE, REPLIES, RETRY_LADDER, TASKS, UNCLAIMED_EXCHANGE,
@@ -228,8 +229,9 @@ fn some(pools: &[PoolName], role: Role) -> Result<String, Complaint> {
     }
 }
 
+/// The routing keys of the pools' tasks, with and without an affinity slot.
 fn keys_of(pools: &str) -> String {
-    format!("{pools}\\.{PRIORITIES}")
+    format!("{pools}(\\.[0-{}])?\\.{PRIORITIES}", SLOTS - 1)
 }
 
 fn forwarded_keys_of(pools: &str) -> String {

@@ -39,7 +39,7 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
     let blobs = connection::blobs(&options.blobs, &options.producer.broker)?;
     let plan = planned(&options, blobs.is_some()).await?;
     let deadline = Deadline::after(options.timeout);
-    let mut builder = Fleet::builder();
+    let mut builder = Fleet::builder().affinity(options.affinity);
     if let Some(location) = blobs {
         builder = builder.blobs(location);
     }
@@ -236,6 +236,9 @@ fn refused(error: &SubmitError, plan: &Plan) -> Complaint {
         SubmitError::Encode { .. } | SubmitError::AlreadySubmitted { .. } => told(Exit::Internal),
         SubmitError::NoQueue { pool, .. } => told(Exit::Broker).hint(format!(
             "check the pool's name (`gpufleet workers` lists the pools in service), or start a worker: gpufleet-worker run --pool {pool}"
+        )),
+        SubmitError::NoSlots { pool } => told(Exit::Broker).hint(format!(
+            "submit without --affinity, or start the workers of the pool with --pool {pool}:affinity"
         )),
         SubmitError::Refused { .. } => {
             told(Exit::Broker).hint("check with `gpufleet workers` that workers serve the pool, and submit again once they have caught up")

@@ -108,6 +108,10 @@ pub struct Options {
     /// Run only on a device whose name contains this text, such as H200
     #[arg(long, value_name = "NAME", help_heading = "Job")]
     pub device: Option<String>,
+    /// Prefer a worker that has the largest input on a device, if that input is in the blob store. The workers of the pool
+    /// must offer it: gpufleet-worker run --pool POOL:affinity
+    #[arg(long, env = environment::AFFINITY, help_heading = "Job")]
+    pub affinity: bool,
 
     /// Wait for the result (the default)
     #[arg(long, conflicts_with = "detach", help_heading = "Waiting")]
