@@ -2,8 +2,6 @@
 
 use std::{io::Write, sync::Arc};
 
-use std::{io::Write, sync::Arc};
-
 use gpufleet_schema::{ClientName, PoolName, Priority, Slot, topology};
 use gpufleet_transport::{BlobStore, State};
 

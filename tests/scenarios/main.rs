@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod affinity;
 mod attaching;
 mod awkward_headers;
 mod broker_lost;

@@ -56,7 +56,7 @@ impl Confined {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let pools = ["--pool", "team-a", "--pool", "team-b"];
+        let pools = ["--pool", "team-a:affinity", "--pool", "team-b"];
         let broker = url(&ground, &vhost, "walt");
         let arguments = [&["--amqp-url", broker.as_str()], &pools[..]].concat();
         let worker = ground.worker_with(&arguments).await;
@@ -188,6 +188,10 @@ async fn a_producer_reaches_no_other_pool_and_no_other_clients_replies() {
     };
     forbidden(broker.publish(message(REPLIES, bert.client().as_str())).await);
     forbidden(broker.publish(message(TASKS, "team-a-more.normal")).await);
+    broker.publish(message(TASKS, "team-a.7.normal")).await.unwrap();
+    for slot in ["team-b.7.normal", "team-a.8.normal"] {
+        forbidden(broker.publish(message(TASKS, slot)).await);
+    }
     forbidden(broker.publish(message("", &reply_queue(bert.client()))).await);
     let strange: ClientName = format!("{}-x", confined.user("bert")).parse().unwrap();
     let error = broker.declare_reply_queue(&strange).await.unwrap_err();

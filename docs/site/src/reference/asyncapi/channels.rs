@@ -6,9 +6,13 @@ use serde_json::{Value, json};
 use super::{BINDING, object};
 
 /// The words that addresses contain.
-const PARAMETERS: [(&str, &str); 3] = [
+const PARAMETERS: [(&str, &str); 4] = [
     ("pool", "The pool that runs the job: letters, digits, `-` and `_`."),
     ("client", "A name that no other producer uses: letters, digits, `-` and `_`."),
+    (
+        "slot",
+        "A digit from 0 to 7: the last byte of the SHA-256 digest of the job's largest input from the blob store, modulo 8.",
+    ),
     ("deviceClass", "16 hexadecimal digits that name a class of equal devices."),
 ];
 
@@ -28,6 +32,8 @@ pub fn all() -> Value {
 /// What a producer in another language meets.
 fn producers() -> Vec<(String, Value)> {
     let queue_of_pool = format!("{}.{{pool}}.{{priority}}", names::TASKS);
+    let slot = "{pool}.{slot}.{priority}";
+    let queue_of_slot = format!("{}.{slot}", names::TASKS);
     let queue_of_client = format!("{}.{{client}}", names::REPLIES);
     vec![
         exchange("tasks", names::TASKS, "topic", "{pool}.{priority}", TASKS, "Tasks on their way to a pool."),
@@ -36,6 +42,21 @@ fn producers() -> Vec<(String, Value)> {
             &queue_of_pool,
             TASKS,
             "Tasks of one pool and priority. The pool's workers declare and consume it.",
+        ),
+        exchange(
+            "slotTasks",
+            names::TASKS,
+            "topic",
+            slot,
+            TASKS,
+            "Tasks on their way to the worker that probably has their largest input. Optional for producers; only a pool whose workers offer \
+             affinity has queues for them.",
+        ),
+        queue(
+            "slotQueue",
+            &queue_of_slot,
+            TASKS,
+            "Tasks of one pool, affinity slot and priority. All workers of the pool that offer affinity consume it, one of them first.",
         ),
         exchange("replies", names::REPLIES, "topic", "{client}", REPLIES, "Replies on their way to the client."),
         queue(
