@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod affinity;
 mod arrays;
 mod bare;
 mod bucket;
@@ -54,6 +55,8 @@ enum Command {
     Bucket(bucket::Options),
     /// Jobs that share one large input, with and without resident inputs
     Inputs(inputs::Options),
+    /// Jobs over several large inputs on several workers, with and without affinity slots
+    Affinity(affinity::Options),
     /// The same small job through gpufleet, Celery, Ray and Slurm: latency, throughput, a killed worker, history, memory
     Comparison(comparison::Options),
     /// Tiny jobs that keep their outputs in the ledger, next to the same jobs that do not
@@ -75,6 +78,7 @@ async fn main() -> ExitCode {
         Command::Arrays(options) => Box::pin(arrays::run(&options)).await,
         Command::Bucket(options) => bucket::run(&options).await,
         Command::Inputs(options) => Box::pin(inputs::run(&options)).await,
+        Command::Affinity(options) => Box::pin(affinity::run(&options)).await,
         Command::Comparison(options) => Box::pin(comparison::run(&options)).await,
         Command::Keeping(options) => Box::pin(keeping::run(&options)).await,
         Command::Pruning(options) => Box::pin(pruning::run(&options)).await,

@@ -63,6 +63,8 @@ enum Command {
     BenchSharing(bench::Options),
     /// The same for jobs that share one large input
     BenchInputs(bench::Options),
+    /// The same for jobs that prefer the worker that has their input
+    BenchAffinity(bench::Options),
     /// Install Celery, Ray and Slurm, build with optimisation, and measure gpufleet beside them
     BenchComparison(bench::Options),
     /// Build with optimisation and measure the emulated device beside plain Rust; arguments go to the benchmark
@@ -88,6 +90,7 @@ async fn main() -> ExitCode {
         Command::BenchOverhead(options) => bench::run("overhead", &[Part::Services], &options).await,
         Command::BenchSharing(options) => bench::run("sharing", &[Part::Services], &options).await,
         Command::BenchInputs(options) => bench::run("inputs", &[Part::Services], &options).await,
+        Command::BenchAffinity(options) => bench::run("affinity", &[Part::Services], &options).await,
         Command::BenchComparison(options) => bench_comparison::run(&options).await,
         Command::BenchEmulator(options) => bench_emulator::run(&options).await,
     };
