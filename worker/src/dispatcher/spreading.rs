@@ -15,6 +15,9 @@ use super::{Dispatcher, Effect, JobNo, MessageNo, job::Job, message::Message, ti
 
 /// The time between two checks. A list that is about to end by then is left alone.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// The time for which a job of an affinity slot waits for its worker. A worker prefetches some tens of milliseconds of work, so only a job
+/// behind long ones waits for so long. To bring its input elsewhere then costs less than to wait for them.
+const LINE_PATIENCE: Duration = Duration::from_secs(1);
 /// A job that takes less is not worth a message of its own.
 const LONG_JOB: Duration = Duration::from_millis(5);
 
@@ -48,7 +51,8 @@ impl Dispatcher {
     /// The jobs of a message begin to wait. In an affinity slot they do so only until other workers are idle.
     pub(super) fn watch_line(&mut self, no: MessageNo) {
         if self.credit.has_favourite(self.message(no).letter.queue) {
-            self.check_later(no, Watched { since: self.now, has_started: false, next_check: self.now + INTERVAL });
+            let next_check = self.now + LINE_PATIENCE;
+            self.check_later(no, Watched { since: self.now, has_started: false, next_check });
         }
     }
 
@@ -101,7 +105,7 @@ impl Dispatcher {
         let Some(watched) = self.message(no).watched else { return };
         // Each check is a query to the broker, and a job may wait for minutes until it starts.
         let waited = self.now.saturating_duration_since(watched.since);
-        let pause = if watched.has_started { INTERVAL } else { INTERVAL.max(waited) };
+        let pause = if watched.has_started { INTERVAL } else { waited };
         self.check_later(no, Watched { next_check: self.now + pause, ..watched });
     }
 

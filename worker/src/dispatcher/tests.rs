@@ -270,12 +270,12 @@ fn a_job_of_an_affinity_slot_waits_until_other_workers_are_idle() {
     desk.take_from(SLOT, SECOND, vec![job()]);
     assert_eq!(desk.started(), [0], "the first one");
     // The pauses double, because a long job may make it wait for minutes.
-    for pause in [100, 100, 200, 400] {
-        desk.pass(Duration::from_millis(pause - 1));
+    for pause in [1, 1, 2, 4] {
+        desk.pass(Duration::from_millis(1000 * pause - 1));
         assert_eq!(desk.looks_for_idle(), 0);
         desk.pass(Duration::from_millis(1));
         assert_eq!(desk.looks_for_idle(), 1, "the first one runs");
-        desk.tell(Input::Looked { message: SECOND, others_idle: pause == 400 });
+        desk.tell(Input::Looked { message: SECOND, others_idle: pause == 4 });
     }
     assert_eq!(desk.answered(), [[(0, Disposition::HandBack)]], "it is published as a new message");
     desk.tell(Input::Answered(SECOND, Ok(())));
@@ -288,7 +288,7 @@ fn a_job_of_an_affinity_slot_that_has_started_stays() {
     let mut desk = Desk::new(1);
     desk.take_from(SLOT, FIRST, vec![job()]);
     desk.take_from(SLOT, SECOND, vec![job()]);
-    desk.pass(Duration::from_millis(100));
+    desk.pass(Duration::from_secs(1));
     assert_eq!(desk.looks_for_idle(), 1);
     desk.end(first_of(FIRST), Ending::Succeeded, 0);
     desk.tell(Input::Looked { message: SECOND, others_idle: true });
