@@ -18,8 +18,7 @@ use gpufleet_tests::{Chance, kernels};
 use tokio::time::timeout;
 
 use crate::{
-    machine::{self, Machine},
-    programs,
+    machine,
     stats::Spread,
     table::{spread, table},
 };
@@ -62,11 +61,7 @@ struct Round {
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    machine::warn_unless_optimised();
-    programs::build()?;
-    let load_before = machine::load();
-    let services = Services::ephemeral().await?;
-    let machine = Machine::look(machine::broker_version(&services).await?, load_before);
+    let (services, machine) = machine::with_services().await?;
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for round in 0..options.repeat {
         eprintln!("round {} of {} …", round + 1, options.repeat);
