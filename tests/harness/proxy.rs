@@ -1,8 +1,9 @@
-//! A TCP proxy between a process of the fleet and the broker, which causes network faults: delay, silence on
+//! A TCP proxy between a process of the fleet and the broker or another server, which causes network faults: delay, silence on
 //! connections that stay open (half-open links), and connections that break at once or after a number of bytes.
 
 use std::{
     io,
+    net::SocketAddr,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicI64, Ordering},
@@ -83,11 +84,20 @@ impl Proxy {
     async fn start(amqp_url: &str) -> Self {
         let (login, place) = amqp_url.split_once('@').unwrap();
         let (broker, vhost) = place.split_once('/').unwrap();
+        Self::before(broker, |address| format!("{login}@{address}/{vhost}")).await
+    }
+
+    /// A proxy to a server over HTTP.
+    pub async fn http(server: SocketAddr) -> Self {
+        Self::before(&server.to_string(), |address| format!("http://{address}")).await
+    }
+
+    async fn before(server: &str, url: impl FnOnce(SocketAddr) -> String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("{login}@{}/{vhost}", listener.local_addr().unwrap());
+        let url = url(listener.local_addr().unwrap());
         let conditions = Arc::new(watch::Sender::new(Conditions::default()));
         let budget = Arc::new(AtomicI64::new(i64::MAX));
-        let listening = tokio::spawn(listen(listener, broker.to_owned(), Arc::clone(&conditions), Arc::clone(&budget)));
+        let listening = tokio::spawn(listen(listener, server.to_owned(), Arc::clone(&conditions), Arc::clone(&budget)));
         Self { url, conditions, budget, listening: listening.abort_handle() }
     }
 

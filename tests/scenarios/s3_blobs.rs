@@ -3,10 +3,10 @@
 
 use std::{fs, path::Path};
 
-use gpufleet::{BlobLocation, Fleet};
+use gpufleet::{BlobLocation, Fleet, JobError};
 use gpufleet_local_s3::Server;
-use gpufleet_schema::{AttemptState, bounds::BLOB_BYTES_MIN};
-use gpufleet_tests::{Ended, Ground, Producer, WAIT, gpufleet_command, kernels, poll_until};
+use gpufleet_schema::{AttemptState, Dtype, JobState, Selection, bounds::BLOB_BYTES_MIN};
+use gpufleet_tests::{Ended, Ground, Producer, Proxy, Silence, WAIT, busy, gpufleet_command, kernels, poll_until};
 use tempfile::TempDir;
 
 /// Floats in several parts of an upload, and more than fit into a message.
@@ -23,14 +23,16 @@ struct Scene {
 
 impl Scene {
     async fn new(label: &str) -> Self {
-        let scratch = tempfile::tempdir().unwrap();
-        let objects = scratch.path().join("objects");
-        fs::create_dir(&objects).unwrap();
-        let server = Server::start(&objects).unwrap();
-        server.create_bucket(BUCKET).unwrap();
+        let (scratch, server) = server();
+        let store = store(&server);
+        Self::with_store(label, scratch, server, &store).await
+    }
+
+    /// The workers use this location of the store.
+    async fn with_store(label: &str, scratch: TempDir, server: Server, store: &str) -> Self {
         let (key, cache) = (server.credentials(), scratch.path().join("cache"));
         let environment = [
-            ("GPUFLEET_BLOBS", &*store(&server)),
+            ("GPUFLEET_BLOBS", store),
             ("GPUFLEET_BLOB_CACHE", cache.to_str().unwrap()),
             ("AWS_ACCESS_KEY_ID", &key.access_key_id),
             ("AWS_SECRET_ACCESS_KEY", &key.secret_access_key),
@@ -77,8 +79,22 @@ impl Scene {
     }
 }
 
+/// A server with a bucket, in a folder.
+fn server() -> (TempDir, Server) {
+    let scratch = tempfile::tempdir().unwrap();
+    let objects = scratch.path().join("objects");
+    fs::create_dir(&objects).unwrap();
+    let server = Server::start(&objects).unwrap();
+    server.create_bucket(BUCKET).unwrap();
+    (scratch, server)
+}
+
 fn store(server: &Server) -> String {
-    format!("s3://{BUCKET}/some/prefix?endpoint={}", server.endpoint())
+    store_at(&server.endpoint())
+}
+
+fn store_at(endpoint: &str) -> String {
+    format!("s3://{BUCKET}/some/prefix?endpoint={endpoint}")
 }
 
 fn floats(count: u32) -> Vec<f32> {
@@ -128,6 +144,35 @@ async fn a_job_waits_for_a_server_that_is_away() {
     let secret = &scene.server.credentials().secret_access_key;
     assert!(failure.message.contains("Connection refused") && !failure.message.contains(secret), "{failure:?}");
     scene.ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_output_that_waits_for_a_silent_server_delays_no_job_and_can_be_cancelled() {
+    /// More than is staged.
+    const BYTES: u64 = 96 << 20;
+    let (scratch, server) = server();
+    let proxy = Proxy::http(server.address()).await;
+    let scene = Scene::with_store("s3-silent", scratch, server, &store_at(proxy.url())).await;
+    let worker = scene.ground.worker().await;
+    let fleet = scene.client().await;
+    fleet.submit(busy::for_millis(1)).await.unwrap().wait(WAIT).await.unwrap();
+    let executors = worker.executors();
+    proxy.silence(Silence::All);
+    let large = || busy::for_millis(0).zeros("large", Dtype::U8, [BYTES]).output("large");
+    let mut unwanted = fleet.submit(large()).await.unwrap();
+    scene.ground.poll_job("running", unwanted.id(), |job| job.state == JobState::Running).await;
+    fleet.submit(busy::for_millis(1)).await.unwrap().wait(WAIT).await.unwrap();
+    fleet.cancel(Selection { jobs: vec![unwanted.id()], ..Selection::default() }, None).await.unwrap();
+    match unwanted.wait(WAIT).await.unwrap_err() {
+        JobError::Failed(failed) => assert_eq!(failed.state, AttemptState::Cancelled),
+        other => panic!("{other}"),
+    }
+    assert_eq!(worker.executors(), executors, "the job is released, and its executor works on");
+    proxy.clear();
+    let mut wanted = fleet.submit(large()).await.unwrap();
+    let outputs = wanted.wait(WAIT).await.unwrap().outputs;
+    assert!(outputs.iter().any(|(name, array)| name == "large" && array.bytes().len() as u64 == BYTES));
+    scene.ground.check_history(4).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
