@@ -1,5 +1,5 @@
 use gpufleet_schema::{
-    Batch, Program, Task,
+    Batch, Priority, Program, Task,
     bounds::{LABELS_MAX, MESSAGE_BYTES_MAX},
     topology::{HEADER_BODY_BYTES, TYPE_EVENTS},
 };
@@ -53,7 +53,10 @@ fn the_origin_of_a_letter_is_its_task_queue_and_not_a_retry_queue() {
         (letter.origin.as_str(), letter.reason.as_str()),
         (task_queue, "dead-lettered by the broker: delivery_limit")
     );
-    assert!(letter.destination().is_some());
+    let destination = ("default".parse().unwrap(), Priority::Low);
+    assert_eq!(letter.destination(), Some(destination.clone()));
+    let of_slot = DeadLetter::read(&properties(), &[death("gpufleet.v1.tasks.default.7.low", "delivery_limit")], &[]);
+    assert_eq!(of_slot.destination(), Some(destination), "it returns to the pool's own queue");
     let elsewhere = DeadLetter::read(&properties(), &deaths[1..], &[]);
     assert_eq!((elsewhere.origin.as_str(), elsewhere.destination()), ("gpufleet.v1.retry.1", None));
 }
