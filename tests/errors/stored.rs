@@ -14,6 +14,8 @@ const MISSING: &str =
     "$ gpufleet submit saxpy --arg a=2 --in x=big.npy --zeros y=f32[262144] --pool stored --blobs elsewhere\n";
 /// The task file names a blob whose file in the store has other bytes.
 const DAMAGED: &str = "$ gpufleet submit -f damaged.json\n";
+/// No worker of the pool offers affinity.
+const SLOTLESS: &str = "$ gpufleet submit saxpy --arg a=2 --in x=big.npy --zeros y=f32[262144] --pool stored --blobs elsewhere --affinity\n";
 /// The store of the worker was deleted.
 const UNPLUGGED: &str = "$ gpufleet submit saxpy --arg a=2 --in x=big.npy --zeros y=f32[262144] --pool unplugged \
     --blobs elsewhere --queue-limit 5s\n";
@@ -27,7 +29,7 @@ pub async fn run(folder: &Path, masks: Masks) -> String {
         (["--pool", "stored", "--blobs", &store], ["--pool", "unplugged", "--blobs", &unplugged]);
     let _workers = join!(ground.worker_with(&stored), ground.worker_with(&unplugged_pool));
     fs::remove_dir(&unplugged).unwrap();
-    let (locked, missing, damaged, unplugged) =
-        join!(stage.run(LOCKED), stage.run(MISSING), stage.run(DAMAGED), stage.run(UNPLUGGED));
-    [locked, missing, damaged, unplugged].concat()
+    let (locked, missing, damaged, slotless, unplugged) =
+        join!(stage.run(LOCKED), stage.run(MISSING), stage.run(DAMAGED), stage.run(SLOTLESS), stage.run(UNPLUGGED));
+    [locked, missing, damaged, slotless, unplugged].concat()
 }
