@@ -6,6 +6,7 @@
 
 use std::{
     io,
+    pin::pin,
     sync::{
         Arc, LazyLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -27,7 +28,7 @@ pub(super) const AT_ONCE: usize = 16;
 pub(super) const STALL: Duration = Duration::from_secs(30);
 /// The slowest usable store; a longer transfer gets more time at this rate.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
-/// How long a step waits for a permit: longer than it takes to recognise a hanging store.
+/// How long a step waits for a permit while no other step makes progress: longer than it takes to recognise a hanging store.
 pub(super) const PLACE_DEADLINE: Duration = Duration::from_secs(120);
 /// At the slowest usable rate, the four parts that move at once take 32 s.
 const UPLOAD_STALL: Duration = Duration::from_secs(30 + 32);
@@ -86,16 +87,19 @@ pub(super) struct Progress {
     moved: AtomicU64,
     expected: AtomicU64,
     given_up: AtomicBool,
+    /// The bytes of all steps.
+    all: Arc<AtomicU64>,
 }
 
 impl Progress {
-    pub(super) fn expecting(bytes: u64) -> Self {
-        Self { expected: bytes.into(), ..Self::default() }
+    fn expecting(bytes: u64, all: &Arc<AtomicU64>) -> Self {
+        Self { expected: bytes.into(), all: Arc::clone(all), ..Self::default() }
     }
 
     /// Records a processed piece; fails once the caller has given up.
     pub(super) fn moved(&self, bytes: usize) -> io::Result<()> {
         self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.all.fetch_add(bytes as u64, Ordering::Relaxed);
         if self.given_up.load(Ordering::Relaxed) { Err(io::Error::other("the caller gave up")) } else { Ok(()) }
     }
 
@@ -132,6 +136,8 @@ impl Drop for GiveUpOnDrop {
 pub(super) struct Steps {
     looks: Arc<Semaphore>,
     transfers: Arc<Semaphore>,
+    /// The bytes that all steps have processed, as in [`Progress`].
+    moved: Arc<AtomicU64>,
     /// Replaces the times without progress, in tests.
     stall: Option<Duration>,
 }
@@ -139,7 +145,7 @@ pub(super) struct Steps {
 impl Steps {
     pub(super) fn new() -> Self {
         let places = || Arc::new(Semaphore::new(AT_ONCE));
-        Self { looks: places(), transfers: places(), stall: None }
+        Self { looks: places(), transfers: places(), moved: Arc::default(), stall: None }
     }
 
     #[cfg(test)]
@@ -154,7 +160,7 @@ impl Steps {
         work: impl FnOnce(&Progress) -> io::Result<T> + Send + 'static,
     ) -> Result<T, Stopped> {
         let place = self.place(kind).await?;
-        let progress = Arc::new(Progress::expecting(kind.bytes()));
+        let progress = Arc::new(Progress::expecting(kind.bytes(), &self.moved));
         let guard = GiveUpOnDrop(Arc::clone(&progress));
         let (done, doing) = oneshot::channel();
         // A thread of its own, because a hanging runtime thread would keep the process from exiting.
@@ -176,7 +182,7 @@ impl Steps {
         W: FnOnce(Arc<Progress>) -> F,
     {
         let place = self.place(kind).await?;
-        let progress = Arc::new(Progress::expecting(kind.bytes()));
+        let progress = Arc::new(Progress::expecting(kind.bytes(), &self.moved));
         let guard = GiveUpOnDrop(Arc::clone(&progress));
         let (done, doing) = oneshot::channel();
         let working = work(progress);
@@ -195,8 +201,17 @@ impl Steps {
             Kind::Look => &self.looks,
             Kind::Transfer { .. } | Kind::Upload { .. } | Kind::Walk => &self.transfers,
         };
-        let place = timeout(PLACE_DEADLINE, Arc::clone(places).acquire_owned()).await;
-        Ok(place.map_err(|_| Stopped::Timeout(PLACE_DEADLINE))?.expect("the semaphore is never closed"))
+        let started = Instant::now();
+        let mut acquiring = pin!(Arc::clone(places).acquire_owned());
+        loop {
+            let seen = self.moved.load(Ordering::Relaxed);
+            match timeout(PLACE_DEADLINE, &mut acquiring).await {
+                Ok(place) => return Ok(place.expect("the semaphore is never closed")),
+                // The store is busy with large transfers, and not hanging.
+                Err(_) if self.moved.load(Ordering::Relaxed) != seen => {}
+                Err(_) => return Err(Stopped::Timeout(started.elapsed())),
+            }
+        }
     }
 }
 
