@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpufleet_schema::{ClassKey, ClientName, PoolName, Priority, Slot, topology as names};
+use gpufleet_schema::{ClassKey, ClientName, PoolName, topology as names};
 use lapin::{
     Channel, ExchangeKind,
     options::{BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions},
@@ -18,6 +18,7 @@ use crate::{
 
 mod forwarded;
 mod mismatch;
+mod tasks;
 
 /// The result of a passive declare of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,10 +100,8 @@ impl Declaration {
         match self {
             Self::Base => base(),
             Self::Ledger => ledger(),
-            Self::Pool(pool) => {
-                Priority::ALL.into_iter().flat_map(|priority| task_queue(pool, priority, kind)).collect()
-            }
-            Self::Slots(pool) => Slot::all().flat_map(|slot| slot_queues(pool, slot, kind)).collect(),
+            Self::Pool(pool) => tasks::of_pool(pool, kind),
+            Self::Slots(pool) => tasks::of_slots(pool, kind),
             Self::Replies(client) => reply_queue(client, options.reply_queue),
             Self::Forwarded(pool, class) => forwarded::steps(pool, *class, kind),
         }
@@ -300,24 +299,6 @@ fn ledger() -> Vec<Step> {
     steps
 }
 
-fn task_queue(pool: &PoolName, priority: Priority, kind: QueueKind) -> [Step; 2] {
-    bound(names::task_queue(pool, priority), of_tasks(kind), names::TASKS, names::task_key(pool, priority))
-}
-
-fn slot_queues(pool: &PoolName, slot: Slot, kind: QueueKind) -> impl Iterator<Item = Step> {
-    Priority::ALL.into_iter().flat_map(move |priority| {
-        let (queue, key) = (names::slot_queue(pool, slot, priority), names::slot_key(pool, slot, priority));
-        bound(queue, of_tasks(kind), names::TASKS, key)
-    })
-}
-
-fn of_tasks(kind: QueueKind) -> FieldTable {
-    match kind {
-        QueueKind::Quorum => quorum_that_buries([]),
-        QueueKind::Classic => table(dead_letters()),
-    }
-}
-
 fn reply_queue(client: &ClientName, queue: ReplyQueue) -> Vec<Step> {
     let arguments = match queue {
         ReplyQueue::Brief => table([("x-expires", AMQPValue::LongUInt(names::REPLY_QUEUE_EXPIRES_MS))]),
@@ -468,15 +449,5 @@ mod tests {
         }
         assert_eq!(Declaration::of_queue("someone.elses"), None);
         assert_eq!(Declaration::of_queue("gpufleet.v1.tasks.nonsense"), None);
-    }
-
-    #[test]
-    fn classic_task_queues_have_no_arguments_of_quorum_queues() {
-        let pool = PoolName::default();
-        let [queue, _] = task_queue(&pool, Priority::Normal, QueueKind::Classic);
-        let Action::Queue { arguments, .. } = queue.action else { panic!("a queue comes first") };
-        for name in ["x-queue-type", "x-overflow", "x-dead-letter-strategy", "x-delivery-limit"] {
-            assert!(!arguments.inner().contains_key(name), "{name}");
-        }
     }
 }
