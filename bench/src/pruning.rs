@@ -11,7 +11,8 @@ use futures::future::try_join_all;
 use gpufleet::{Array, Fleet, Job};
 use gpufleet_ledger::{Ledger, MarkError, PruneError, prune_blobs};
 use gpufleet_local::{Cuda, Lines, LocalFleet};
-use gpufleet_transport::BlobStore;
+use gpufleet_local_s3::Server;
+use gpufleet_transport::{BlobLocation, BlobStore};
 use tokio::time::{Instant, sleep};
 
 use crate::programs;
@@ -22,18 +23,39 @@ const FLOATS: usize = 1 << 18;
 const UNUSED_FOR: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 const KEPT: Duration = Duration::from_secs(10);
+const BUCKET: &str = "bench";
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// How long to run
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     minutes: u64,
+    /// The store
+    #[arg(long, value_enum, default_value_t = StoreKind::Folder)]
+    store: StoreKind,
     /// Producers
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     producers: u32,
     /// The worker's device: emulated, auto, system, or a driver library's path
     #[arg(long, default_value = "emulated")]
     cuda: Cuda,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum StoreKind {
+    Folder,
+    Bucket,
+}
+
+/// A store of this benchmark.
+struct Store {
+    /// For this program, with the key.
+    location: BlobLocation,
+    /// For the workers.
+    environment: Vec<(&'static str, String)>,
+    /// Answers for the bucket until it is dropped.
+    _server: Option<Server>,
+    _folder: tempfile::TempDir,
 }
 
 #[derive(Debug, Default)]
@@ -45,16 +67,16 @@ struct Counts {
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
     programs::build()?;
-    let folder = tempfile::tempdir().context("make a folder for blobs")?;
-    let path = folder.path().to_str().context("the folder's name is not UTF-8")?;
+    let place = Store::start(options.store)?;
     let builder = LocalFleet::builder().label("bench").workers(1).cuda(options.cuda.clone());
-    let fleet = builder.worker_env("GPUFLEET_BLOBS", path).start_with(&Lines).await?;
+    let builder = place.environment.iter().fold(builder, |builder, (name, value)| builder.worker_env(*name, value));
+    let fleet = builder.start_with(&Lines).await?;
     let counts = Counts::default();
     let until = Instant::now() + Duration::from_secs(60 * options.minutes);
     let worked = async {
-        let store = BlobStore::open(folder.path()).await?;
+        let store = BlobStore::open(place.location.clone()).await?;
         let ledger = Ledger::connect(fleet.endpoints().database_url.parse()?).await?;
-        let producers = (0..options.producers).map(|number| produce(&fleet, folder.path(), number, until, &counts));
+        let producers = (0..options.producers).map(|number| produce(&fleet, &place.location, number, until, &counts));
         tokio::try_join!(try_join_all(producers), prune(&ledger, &store, until, &counts))
     };
     let worked = Box::pin(worked).await;
@@ -72,16 +94,44 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
+impl Store {
+    fn start(kind: StoreKind) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir().context("make a folder for blobs")?;
+        let path = folder.path();
+        Ok(match kind {
+            StoreKind::Folder => {
+                let text = path.to_str().context("the folder's name is not UTF-8")?.to_owned();
+                let environment = vec![("GPUFLEET_BLOBS", text)];
+                Self { location: path.into(), environment, _server: None, _folder: folder }
+            }
+            StoreKind::Bucket => {
+                let server = Server::start(path)?;
+                server.create_bucket(BUCKET)?;
+                let url = format!("s3://{BUCKET}?endpoint={}", server.endpoint());
+                let (id, secret) = (&server.credentials().access_key_id, &server.credentials().secret_access_key);
+                let location = url.parse::<BlobLocation>()?.with_credentials(id, secret);
+                let environment = vec![
+                    ("GPUFLEET_BLOBS", url),
+                    ("AWS_ACCESS_KEY_ID", id.clone()),
+                    ("AWS_SECRET_ACCESS_KEY", secret.clone()),
+                ];
+                Self { location, environment, _server: Some(server), _folder: folder }
+            }
+        })
+    }
+}
+
 /// Submits jobs in pairs: the second takes the kept output of the first.
 async fn produce(
     fleet: &LocalFleet,
-    folder: &std::path::Path,
+    location: &BlobLocation,
     producer: u32,
     until: Instant,
     counts: &Counts,
 ) -> anyhow::Result<()> {
     let endpoints = fleet.endpoints();
-    let client = Fleet::builder().blobs(folder).ledger(&endpoints.database_url).connect(&endpoints.amqp_url).await?;
+    let client =
+        Fleet::builder().blobs(location.clone()).ledger(&endpoints.database_url).connect(&endpoints.amqp_url).await?;
     for number in 0_u32.. {
         if Instant::now() >= until {
             break;

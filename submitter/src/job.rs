@@ -1,16 +1,18 @@
 //! The description of a job.
 
+mod buffers;
+mod launches;
+
 use std::{borrow::Cow, time::Duration};
 
 use gpufleet_kernels::ResolveError;
 use gpufleet_schema::{
-    Arg, Block, Buffer, Data, Dtype, Grid, Inline, Invalid, JobId, Launch, Number, PoolName, Priority, Program,
-    SigningKey, Task,
+    Buffer, Data, Inline, Invalid, JobId, Launch, Number, PoolName, Priority, Program, SigningKey, Task,
 };
 
+use crate::ArrayFile;
 #[cfg(feature = "ledger")]
 use crate::chain::{self, InputError};
-use crate::{Array, ArrayFile, Element, StoredArray, claims};
 
 /// The description of a job: a catalog kernel, or a program of your own with its launches.
 ///
@@ -181,197 +183,6 @@ impl Job {
         self
     }
 
-    /// A one-dimensional input buffer with these elements.
-    #[must_use]
-    pub fn input<T: Element>(self, name: impl Into<String>, elements: &[T]) -> Self {
-        self.input_array(name, Array::from_slice(elements))
-    }
-
-    /// An input buffer with the array's elements and shape.
-    #[must_use]
-    pub fn input_array(self, name: impl Into<String>, array: Array) -> Self {
-        self.buffer(array.into_buffer(name.into()))
-    }
-
-    /// An input buffer of several dimensions, slowest first. The elements are in C order and must fill the shape.
-    #[must_use]
-    pub fn input_shaped<T: Element>(self, name: impl Into<String>, shape: impl Into<Vec<u64>>, elements: &[T]) -> Self {
-        let data = Data::Inline(Inline::from(T::to_bytes(elements)));
-        self.buffer(Buffer { name: name.into(), dtype: T::DTYPE, shape: shape.into(), data })
-    }
-
-    /// An input buffer whose contents are in a file. A client with a blob store stores the file with little memory, however
-    /// large it is; another client sends its contents in the message.
-    #[must_use]
-    pub fn input_file(self, name: impl Into<String>, file: ArrayFile) -> Self {
-        let (index, data) = (self.task.buffers.len(), Data::Zeros);
-        let buffer = Buffer { name: name.into(), dtype: file.dtype(), shape: file.shape().to_vec(), data };
-        self.buffer(buffer).contents(index, file)
-    }
-
-    /// Takes the contents of an existing buffer from a file. Until the job is submitted, the buffer names a placeholder.
-    pub(crate) fn contents(mut self, index: usize, file: ArrayFile) -> Self {
-        self.task.buffers[index].data = Data::Blob(claims::pending());
-        self.files.push((index, file));
-        self
-    }
-
-    pub(crate) fn take_files(&mut self) -> Vec<(usize, ArrayFile)> {
-        std::mem::take(&mut self.files)
-    }
-
-    /// An input buffer whose contents are in the blob store.
-    #[must_use]
-    pub fn input_stored(self, name: impl Into<String>, array: &StoredArray) -> Self {
-        self.buffer(array.to_buffer(name.into()))
-    }
-
-    /// An input buffer whose contents are a kept output of another job of the same pool, which must have succeeded. The
-    /// client that submits the job looks the output up in its ledger
-    /// ([`FleetBuilder::ledger`](crate::FleetBuilder::ledger)); the dtype and the shape must be those of the output.
-    #[cfg(feature = "ledger")]
-    #[must_use]
-    pub fn input_from(
-        self,
-        name: impl Into<String>,
-        dtype: Dtype,
-        shape: impl Into<Vec<u64>>,
-        job: JobId,
-        output: impl Into<String>,
-    ) -> Self {
-        self.buffer(Buffer::output_of(name, dtype, shape, job, output))
-    }
-
-    /// A buffer that starts as zeros. The message does not carry them.
-    #[must_use]
-    pub fn zeros(self, name: impl Into<String>, dtype: Dtype, shape: impl Into<Vec<u64>>) -> Self {
-        self.buffer(Buffer { name: name.into(), dtype, shape: shape.into(), data: Data::Zeros })
-    }
-
-    /// A buffer whose elements all start with one value. The message carries it once.
-    #[must_use]
-    pub fn fill<T: Element>(self, name: impl Into<String>, shape: impl Into<Vec<u64>>, value: T) -> Self {
-        self.buffer(Buffer {
-            name: name.into(),
-            dtype: T::DTYPE,
-            shape: shape.into(),
-            data: Data::Fill(value.number()),
-        })
-    }
-
-    /// A buffer in the form of the wire format.
-    #[must_use]
-    pub fn buffer(mut self, buffer: Buffer<'static>) -> Self {
-        self.task.buffers.push(buffer);
-        self
-    }
-
-    /// Returns a buffer in the reply. If no buffer is named, a catalog kernel returns all of its outputs.
-    #[must_use]
-    pub fn output(mut self, name: impl Into<String>) -> Self {
-        self.task.outputs.push(name.into());
-        self
-    }
-
-    /// Starts the description of a launch. `entry` is a kernel's symbol, or in CUDA C++ also a name expression such as
-    /// `kernel<float>` or `::kernel`. The following calls for grid, block and arguments belong to this launch, up to
-    /// the next `entry`.
-    #[must_use]
-    pub fn entry(mut self, entry: impl Into<String>) -> Self {
-        self.launches.push(Draft { launch: Launch::new(entry, Grid::Blocks(vec![1])), has_grid: false });
-        self
-    }
-
-    /// Launches enough blocks for at least this many threads in x, y and z.
-    #[must_use]
-    pub fn cover(self, threads: impl Into<Vec<u64>>) -> Self {
-        self.grid(Grid::Cover(threads.into()))
-    }
-
-    /// Launches this many blocks in x, y and z.
-    #[must_use]
-    pub fn blocks(self, blocks: impl Into<Vec<u32>>) -> Self {
-        self.grid(Grid::Blocks(blocks.into()))
-    }
-
-    /// The grid of the launch, in either form.
-    #[must_use]
-    pub fn grid(self, grid: Grid) -> Self {
-        self.draft("grid", |draft| {
-            draft.launch.grid = grid;
-            draft.has_grid = true;
-        })
-    }
-
-    /// Threads of one block in x, y and z. By default the driver's occupancy calculator chooses them.
-    #[must_use]
-    pub fn block(self, threads: impl Into<Vec<u32>>) -> Self {
-        let threads = threads.into();
-        self.draft("block", |draft| draft.launch.block = Block::Threads(threads))
-    }
-
-    /// Dynamic shared memory of one block, in bytes.
-    #[must_use]
-    pub fn shared_bytes(self, bytes: u32) -> Self {
-        self.draft("shared_bytes", |draft| draft.launch.shared_bytes = bytes)
-    }
-
-    /// Makes the launch cooperative: all blocks run at once, so that they can wait for each other
-    /// (`cooperative_groups::this_grid().sync()`). The job fails if the device can't run all blocks at once.
-    #[must_use]
-    pub fn cooperative(self) -> Self {
-        self.draft("cooperative", |draft| draft.launch.cooperative = true)
-    }
-
-    /// Blocks of one cluster in x, y and z. Clusters need a device of compute capability 9.0 or higher, and a grid of
-    /// whole clusters.
-    #[must_use]
-    pub fn cluster(self, blocks: impl Into<Vec<u32>>) -> Self {
-        let blocks = blocks.into();
-        self.draft("cluster", |draft| draft.launch.cluster = blocks)
-    }
-
-    /// Runs the launch this many times in a row.
-    #[must_use]
-    pub fn repeat(self, times: u32) -> Self {
-        self.draft("repeat", |draft| draft.launch.repeat = times)
-    }
-
-    /// The next kernel parameter: the address of a buffer.
-    #[must_use]
-    pub fn arg_buffer(self, name: impl Into<String>) -> Self {
-        let arg = Arg::Buffer(name.into());
-        self.draft("args", |draft| draft.launch.args.push(arg))
-    }
-
-    /// The next kernel parameter: the address of one element of a buffer, by its index.
-    #[must_use]
-    pub fn arg_buffer_at(self, name: impl Into<String>, element: u64) -> Self {
-        let name = name.into();
-        let arg = if element == 0 { Arg::Buffer(name) } else { Arg::BufferAt { name, offset: element } };
-        self.draft("args", |draft| draft.launch.args.push(arg))
-    }
-
-    /// The next kernel parameter: a structure by value. `bytes` has the device's layout (little endian, with padding),
-    /// and `align` is the structure's alignment in bytes.
-    #[must_use]
-    pub fn arg_bytes(self, bytes: impl Into<Vec<u8>>, align: u32) -> Self {
-        let bytes = bytes.into();
-        self.draft("args", |draft| draft.launch.args.push(Arg::Bytes { bytes, align }))
-    }
-
-    /// The next kernel parameter: a scalar of the type `T`.
-    #[must_use]
-    pub fn arg<T: Element>(self, value: T) -> Self {
-        self.arg_scalar(T::DTYPE, value.number())
-    }
-
-    /// The next kernel parameter: a scalar whose type is only known at run time.
-    #[must_use]
-    pub fn arg_scalar(self, dtype: Dtype, number: Number) -> Self {
-        self.draft("args", |draft| draft.launch.args.push(Arg::Scalar(dtype, number)))
-    }
-
     /// The time limit of one attempt on the device, in whole milliseconds. The worker stops a job that runs longer, and
     /// it fails.
     #[must_use]
@@ -451,14 +262,6 @@ impl Job {
     #[cfg(feature = "ledger")]
     pub(crate) fn is_chained(&self) -> bool {
         self.task.buffers.iter().any(chain::is_chained)
-    }
-
-    fn draft(mut self, what: &str, change: impl FnOnce(&mut Draft)) -> Self {
-        match self.launches.last_mut() {
-            Some(draft) => change(draft),
-            None => self.reject("launches", format!("{what} belongs to a launch; call entry() first")),
-        }
-        self
     }
 
     /// Keeps only the first problem, because later ones often follow from it.

@@ -1,3 +1,5 @@
+use gpufleet_schema::{Arg, Block, Dtype, Grid};
+
 use super::*;
 
 fn problem(job: Job) -> String {

@@ -1,0 +1,102 @@
+//! The buffers of a job: its inputs and outputs.
+
+#[cfg(feature = "ledger")]
+use gpufleet_schema::JobId;
+use gpufleet_schema::{Buffer, Data, Dtype, Inline};
+
+use super::Job;
+use crate::{Array, ArrayFile, Element, StoredArray, claims};
+
+impl Job {
+    /// A one-dimensional input buffer with these elements.
+    #[must_use]
+    pub fn input<T: Element>(self, name: impl Into<String>, elements: &[T]) -> Self {
+        self.input_array(name, Array::from_slice(elements))
+    }
+
+    /// An input buffer with the array's elements and shape.
+    #[must_use]
+    pub fn input_array(self, name: impl Into<String>, array: Array) -> Self {
+        self.buffer(array.into_buffer(name.into()))
+    }
+
+    /// An input buffer of several dimensions, slowest first. The elements are in C order and must fill the shape.
+    #[must_use]
+    pub fn input_shaped<T: Element>(self, name: impl Into<String>, shape: impl Into<Vec<u64>>, elements: &[T]) -> Self {
+        let data = Data::Inline(Inline::from(T::to_bytes(elements)));
+        self.buffer(Buffer { name: name.into(), dtype: T::DTYPE, shape: shape.into(), data })
+    }
+
+    /// An input buffer whose contents are in a file. A client with a blob store stores the file with little memory, however
+    /// large it is; another client sends its contents in the message.
+    #[must_use]
+    pub fn input_file(self, name: impl Into<String>, file: ArrayFile) -> Self {
+        let (index, data) = (self.task.buffers.len(), Data::Zeros);
+        let buffer = Buffer { name: name.into(), dtype: file.dtype(), shape: file.shape().to_vec(), data };
+        self.buffer(buffer).contents(index, file)
+    }
+
+    /// Takes the contents of an existing buffer from a file. Until the job is submitted, the buffer names a placeholder.
+    pub(crate) fn contents(mut self, index: usize, file: ArrayFile) -> Self {
+        self.task.buffers[index].data = Data::Blob(claims::pending());
+        self.files.push((index, file));
+        self
+    }
+
+    pub(crate) fn take_files(&mut self) -> Vec<(usize, ArrayFile)> {
+        std::mem::take(&mut self.files)
+    }
+
+    /// An input buffer whose contents are in the blob store.
+    #[must_use]
+    pub fn input_stored(self, name: impl Into<String>, array: &StoredArray) -> Self {
+        self.buffer(array.to_buffer(name.into()))
+    }
+
+    /// An input buffer whose contents are a kept output of another job of the same pool, which must have succeeded. The
+    /// client that submits the job looks the output up in its ledger
+    /// ([`FleetBuilder::ledger`](crate::FleetBuilder::ledger)); the dtype and the shape must be those of the output.
+    #[cfg(feature = "ledger")]
+    #[must_use]
+    pub fn input_from(
+        self,
+        name: impl Into<String>,
+        dtype: Dtype,
+        shape: impl Into<Vec<u64>>,
+        job: JobId,
+        output: impl Into<String>,
+    ) -> Self {
+        self.buffer(Buffer::output_of(name, dtype, shape, job, output))
+    }
+
+    /// A buffer that starts as zeros. The message does not carry them.
+    #[must_use]
+    pub fn zeros(self, name: impl Into<String>, dtype: Dtype, shape: impl Into<Vec<u64>>) -> Self {
+        self.buffer(Buffer { name: name.into(), dtype, shape: shape.into(), data: Data::Zeros })
+    }
+
+    /// A buffer whose elements all start with one value. The message carries it once.
+    #[must_use]
+    pub fn fill<T: Element>(self, name: impl Into<String>, shape: impl Into<Vec<u64>>, value: T) -> Self {
+        self.buffer(Buffer {
+            name: name.into(),
+            dtype: T::DTYPE,
+            shape: shape.into(),
+            data: Data::Fill(value.number()),
+        })
+    }
+
+    /// A buffer in the form of the wire format.
+    #[must_use]
+    pub fn buffer(mut self, buffer: Buffer<'static>) -> Self {
+        self.task.buffers.push(buffer);
+        self
+    }
+
+    /// Returns a buffer in the reply. If no buffer is named, a catalog kernel returns all of its outputs.
+    #[must_use]
+    pub fn output(mut self, name: impl Into<String>) -> Self {
+        self.task.outputs.push(name.into());
+        self
+    }
+}
