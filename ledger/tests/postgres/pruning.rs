@@ -205,5 +205,6 @@ async fn one_of_two_scheduled_pruners_prunes_a_store() {
     for pruner in pruners {
         pruner.await.unwrap();
     }
-    assert_eq!(fs::read_dir(scene.folder.path()).unwrap().count(), 0);
+    // A pruner that was stopped while it looked at the clock of the store removes the file that it wrote for that, on a thread of its own.
+    poll("the folder is empty", async || fs::read_dir(scene.folder.path()).unwrap().count() == 0).await;
 }
