@@ -11,7 +11,7 @@ use super::{
     proxy::{Fault, Proxy},
     stage::{BUCKET, Stage, location},
 };
-use crate::blobs::{Backend, BlobError, BlobLocation, BlobStore, objects::Objects, step::Steps};
+use crate::blobs::{Backend, BlobError, BlobLocation, BlobSource, BlobStore, objects::Objects, step::Steps};
 
 const LARGE: usize = (17 << 20) + 1;
 const SECRET: &str = "canary-of-a-secret";
@@ -171,10 +171,44 @@ async fn a_failed_or_cancelled_upload_leaves_no_blob() {
     let changing = Changing(std::sync::atomic::AtomicUsize::new(0));
     let error = scene.store.put_shared(changing).await.unwrap_err();
     assert!(error.to_string().contains("changed while the store wrote them"), "{error}");
-    let put = scene.store.put(array(LARGE));
-    assert!(tokio::time::timeout(Duration::from_millis(150), put).await.is_err());
+    // Cancelled while the last part is read.
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (release, released) = std::sync::mpsc::channel();
+    let mut put = Box::pin(scene.store.put_from(Held { bytes: array(LARGE), passes: 0, tell, released }));
+    tokio::select! {
+        put = &mut put => panic!("stored without its last part: {:?}", put.map(|(digest, _)| digest)),
+        reached = told.recv() => reached.unwrap(),
+    }
+    drop(put);
+    release.send(()).unwrap();
     let digest = BlobDigest::of(&array(LARGE));
     assert!(matches!(scene.store.check(digest, LARGE as u64).await, Err(BlobError::Missing { .. })));
+}
+
+/// Bytes whose last part is not read before the test says so.
+struct Held {
+    bytes: Vec<u8>,
+    passes: usize,
+    tell: tokio::sync::mpsc::UnboundedSender<()>,
+    released: std::sync::mpsc::Receiver<()>,
+}
+
+impl BlobSource for Held {
+    fn length(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_at(&mut self, into: &mut [u8], offset: u64) -> std::io::Result<()> {
+        // The first pass names the blob, the second stores it.
+        self.passes += usize::from(offset == 0);
+        if self.passes == 2 && offset + into.len() as u64 == self.length() {
+            self.tell.send(()).unwrap();
+            self.released.recv().unwrap();
+        }
+        let start = offset as usize;
+        into.copy_from_slice(&self.bytes[start..start + into.len()]);
+        Ok(())
+    }
 }
 
 struct Changing(std::sync::atomic::AtomicUsize);
