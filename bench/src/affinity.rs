@@ -1,29 +1,19 @@
 //! `gpufleet-bench affinity`: jobs over several large inputs that do not all fit on one device, on a fleet of several workers, with and without
 //! affinity slots. Each round has fleets of its own, and both see the same jobs in the same order.
 
-use std::{
-    path::Path,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{path::Path, sync::Arc, time::Instant};
 
-use anyhow::{Context as _, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use gpufleet::{
-    Array, Job, StoredArray,
-    schema::{Dtype, Timings},
-};
-use gpufleet_local::{Cuda, Lines, LocalFleet, Services};
-use gpufleet_tests::{Chance, kernels};
-use tokio::time::timeout;
+use gpufleet::schema::{PoolName, Timings};
+use gpufleet_local::{Cuda, LocalFleet, Services};
+use gpufleet_tests::Chance;
 
 use crate::{
-    machine,
+    ground,
+    shared_input::{double, store},
     stats::Spread,
     table::{spread, table},
 };
-
-const JOB_DEADLINE: Duration = Duration::from_secs(300);
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
@@ -61,7 +51,7 @@ struct Round {
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    let (services, machine) = machine::with_services().await?;
+    let (services, machine) = ground::services().await?;
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for round in 0..options.repeat {
         eprintln!("round {} of {} …", round + 1, options.repeat);
@@ -88,18 +78,14 @@ async fn on_fleet(options: &Options, services: &Arc<Services>, affinity: bool, r
     let folder = tempfile::tempdir()?;
     let pool = if affinity { "hot:affinity" } else { "hot" };
     let room = format!("{}MiB", u32::from(options.resident) * options.mib);
-    let fleet = LocalFleet::builder()
+    let builder = LocalFleet::builder()
         .label("bench")
         .workers(options.workers)
         .cuda(options.cuda.clone())
         .blobs(folder.path())
         .worker_args(["--pool", pool, "--resident-inputs", room.as_str()]);
-    let fleet = fleet.on(services).start_with(&Lines).await?;
-    let measured = measure(options, &fleet, folder.path(), affinity, round).await;
-    let stopped = fleet.stop().await;
-    let measured = measured?;
-    stopped.context("stop the fleet")?;
-    Ok(measured)
+    ground::on_fleet(services, builder, async |fleet| measure(options, fleet, folder.path(), affinity, round).await)
+        .await
 }
 
 async fn measure(
@@ -111,20 +97,21 @@ async fn measure(
 ) -> anyhow::Result<Round> {
     let builder = gpufleet::Fleet::builder().blobs(blobs).affinity(affinity);
     let client = builder.connect(&fleet.endpoints().amqp_url).await?;
+    let pool: PoolName = "hot".parse()?;
     let mut inputs = Vec::new();
-    for first in 0..options.inputs {
-        let values = vec![f32::from(first); (options.mib as usize) << 18];
-        inputs.push(client.store(Array::from_slice(&values)).await?);
+    for value in (0..options.inputs).map(f32::from) {
+        inputs.push((store(&client, options.mib, value).await?, value));
     }
     let mut chance = Chance::of_seed(round.into());
-    let choices: Vec<u8> = (0..options.jobs).map(|_| chance.between(0, u64::from(options.inputs) - 1) as u8).collect();
+    let mut choose = || &inputs[chance.between(0, u64::from(options.inputs) - 1) as usize];
+    let chosen: Vec<_> = (0..options.jobs).map(|_| choose()).collect();
     // As in a fleet that has run for a while: each input is on some device when the clock starts.
-    for choice in 0..options.inputs {
-        one(&client, &inputs[usize::from(choice)], 2.0 * f32::from(choice)).await?;
+    for (input, value) in &inputs {
+        double(&client, pool.clone(), input, *value).await?;
     }
     let started = Instant::now();
-    let timings: Vec<Timings> = stream::iter(choices)
-        .map(|choice| one(&client, &inputs[usize::from(choice)], 2.0 * f32::from(choice)))
+    let timings: Vec<Timings> = stream::iter(chosen)
+        .map(|(input, value)| double(&client, pool.clone(), input, *value))
         .buffer_unordered(options.in_flight as usize)
         .try_collect()
         .await?;
@@ -134,35 +121,12 @@ async fn measure(
     Ok(Round { seconds, resident: resident as f64 / f64::from(options.jobs) })
 }
 
-/// Doubles the first element of the input, so that the way of the input to the kernel is what is measured.
-async fn one(client: &gpufleet::Fleet, input: &StoredArray, expected: f32) -> anyhow::Result<Timings> {
-    let job = Job::ptx(kernels::DOUBLES)
-        .pool("hot".parse()?)
-        .input_stored("x", input)
-        .zeros("y", Dtype::F32, [1])
-        .entry("doubles")
-        .cover([1])
-        .arg_buffer("x")
-        .arg_buffer("y")
-        .arg(1_u32)
-        .output("y");
-    let answer = async { anyhow::Ok(client.submit(job).await?.await?) };
-    let result = timeout(JOB_DEADLINE, answer).await.context("a job was not answered in time")??;
-    let found: Vec<f32> = result.output("y")?;
-    ensure!(found == [expected], "the answer is {found:?} in place of {expected}");
-    Ok(result.timings)
-}
-
 fn print(with: &[Round], without: &[Round]) {
-    let seconds = |rounds: &[Round]| spread(&spread_of(rounds.iter().map(|round| round.seconds)), 1);
-    let resident = |rounds: &[Round]| spread(&spread_of(rounds.iter().map(|round| 100.0 * round.resident)), 0);
+    let seconds = |rounds: &[Round]| spread(&Spread::of_rounds(rounds.iter().map(|round| round.seconds)), 1);
+    let resident = |rounds: &[Round]| spread(&Spread::of_rounds(rounds.iter().map(|round| 100.0 * round.resident)), 0);
     let mut table = table(["fleet", "seconds", "% of jobs whose input was resident"]);
     table.add_row(["affinity".to_owned(), seconds(with), resident(with)]);
     table.add_row(["none".to_owned(), seconds(without), resident(without)]);
     let ratios = with.iter().zip(without).map(|(with, without)| with.seconds / without.seconds);
-    println!("\n{table}\n\ntime with affinity / without: {}", spread(&spread_of(ratios), 2));
-}
-
-fn spread_of(figures: impl IntoIterator<Item = f64>) -> Spread {
-    Spread::of(figures).expect("there is a round")
+    println!("\n{table}\n\ntime with affinity / without: {}", spread(&Spread::of_rounds(ratios), 2));
 }

@@ -2,6 +2,7 @@
 //! broker with messages of the same size.
 
 use std::{
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -9,13 +10,13 @@ use std::{
 use anyhow::{Context as _, ensure};
 use futures::{TryStreamExt as _, stream};
 use gpufleet::{Fleet, Job, schema::Dtype};
-use gpufleet_local::{Cuda, Lines, LocalFleet, Services};
+use gpufleet_local::{Cuda, LocalFleet, Services};
 use gpufleet_tests::kernels;
 use tokio::time::timeout;
 
 use crate::{
     bare::BareLoop,
-    machine,
+    ground,
     stats::Spread,
     table::{spread, table},
 };
@@ -51,7 +52,7 @@ struct Round {
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    let (services, machine) = machine::with_services().await?;
+    let (services, machine) = ground::services().await?;
     println!(
         "{}\nworker on {:?}, 1 MiB to each job and back, {} jobs a turn, {} in flight; medians of {} rounds, with the lowest and highest in parentheses",
         machine.line(),
@@ -67,23 +68,20 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 async fn on_fleet(options: &Options, services: &Arc<Services>) -> anyhow::Result<Vec<Round>> {
     let folder = tempfile::tempdir()?;
     let builder = LocalFleet::builder().label("bench").workers(1).cuda(options.cuda.clone()).blobs(folder.path());
-    let fleet = builder.on(services).start_with(&Lines).await?;
+    let measured = ground::on_fleet(services, builder, async |fleet| measure(options, fleet, folder.path()).await);
+    Box::pin(measured).await
+}
+
+async fn measure(options: &Options, fleet: &LocalFleet, blobs: &Path) -> anyhow::Result<Vec<Round>> {
     let amqp_url = &fleet.endpoints().amqp_url;
-    let measured = async {
-        let bare = BareLoop::start(amqp_url, options.in_flight).await?;
-        let inline = Fleet::connect(amqp_url).await?;
-        let stored = Fleet::builder().blobs(folder.path()).connect(amqp_url).await?;
-        let rounds = rounds(options, &bare, &inline, &stored).await?;
-        inline.close().await;
-        stored.close().await;
-        bare.close().await?;
-        anyhow::Ok(rounds)
-    };
-    let measured = Box::pin(measured).await;
-    let stopped = fleet.stop().await;
-    let measured = measured?;
-    stopped.context("stop the fleet")?;
-    Ok(measured)
+    let bare = BareLoop::start(amqp_url, options.in_flight).await?;
+    let inline = Fleet::connect(amqp_url).await?;
+    let stored = Fleet::builder().blobs(blobs).connect(amqp_url).await?;
+    let rounds = rounds(options, &bare, &inline, &stored).await?;
+    inline.close().await;
+    stored.close().await;
+    bare.close().await?;
+    Ok(rounds)
 }
 
 async fn rounds(options: &Options, bare: &BareLoop, inline: &Fleet, stored: &Fleet) -> anyhow::Result<Vec<Round>> {
@@ -135,7 +133,7 @@ async fn there_and_back(client: &Fleet, array: Vec<f32>) -> anyhow::Result<()> {
 }
 
 fn print(rounds: &[Round]) {
-    let of = |figure: fn(&Round) -> f64| Spread::of(rounds.iter().map(figure)).expect("there is a round");
+    let of = |figure: fn(&Round) -> f64| Spread::of_rounds(rounds.iter().map(figure));
     let inline_of_bare = of(|round| round.inline / round.bare);
     let stored_of_inline = of(|round| round.stored / round.inline);
     let mut table = table(["loop", "jobs/s", "ratio", "bar"]);

@@ -121,9 +121,7 @@ fn print(rounds: &[Round]) {
     let mut table = table(["MiB/s", "curl", "gpufleet", "ratio", "bar"]);
     for (name, part) in [("to the bucket", (|round| round.put) as fn(&Round) -> Rates), ("from it", |round| round.get)]
     {
-        let of = |figure: fn(Rates) -> f64| {
-            Spread::of(rounds.iter().map(|round| figure(part(round)))).expect("there is a round")
-        };
+        let of = |figure: fn(Rates) -> f64| Spread::of_rounds(rounds.iter().map(|round| figure(part(round))));
         let ratio = of(|rates| rates.gpufleet / rates.curl);
         let verdict = if ratio.median >= OF_CURL_MIN { "reached" } else { "missed" };
         table.add_row([

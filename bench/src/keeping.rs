@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use gpufleet::{Fleet, Job, ResultError, schema::JobId};
-use gpufleet_local::{Cuda, Lines, LocalFleet};
+use gpufleet_local::{Cuda, LocalFleet};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    machine, saxpy,
+    ground, saxpy,
     stats::Spread,
     table::{spread, table},
 };
@@ -41,9 +41,7 @@ struct Turn {
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    let (services, machine) = machine::with_services().await?;
-    let builder = LocalFleet::builder().label("bench").workers(1).cuda(options.cuda.clone());
-    let fleet = builder.on(&services).start_with(&Lines).await?;
+    let (services, machine) = ground::services().await?;
     println!(
         "{}\nworker on {:?}, {} jobs a turn; medians of {} rounds, with the lowest and highest in parentheses",
         machine.line(),
@@ -51,10 +49,9 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         options.jobs,
         options.repeat
     );
-    let measured = Box::pin(measure(options, &fleet)).await;
-    let stopped = fleet.stop().await;
-    let (plain, kept) = measured?;
-    stopped.context("stop the fleet")?;
+    let builder = LocalFleet::builder().label("bench").workers(1).cuda(options.cuda.clone());
+    let measured = ground::on_fleet(&services, builder, async |fleet| measure(options, fleet).await);
+    let (plain, kept) = Box::pin(measured).await?;
     print(&plain, &kept);
     Ok(())
 }
@@ -102,9 +99,9 @@ async fn is_recorded(client: &Fleet, job_id: JobId) -> anyhow::Result<bool> {
 fn print(plain: &[Turn], kept: &[Turn]) {
     let mut table = table(["µs for each job", "without", "with --keep", "ratio"]);
     let mut row = |name: &str, part: fn(&Turn) -> f64| {
-        let figure = |turns: &[Turn]| Spread::of(turns.iter().map(part)).expect("there is a round");
+        let figure = |turns: &[Turn]| Spread::of_rounds(turns.iter().map(part));
         let ratios = plain.iter().zip(kept).map(|(plain, kept)| part(kept) / part(plain));
-        let ratio = Spread::of(ratios).expect("there is a round");
+        let ratio = Spread::of_rounds(ratios);
         table.add_row([name.to_owned(), spread(&figure(plain), 1), spread(&figure(kept), 1), spread(&ratio, 2)]);
         ratio.median
     };

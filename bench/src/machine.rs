@@ -1,11 +1,9 @@
 //! What has to stand beside a figure for it to mean anything.
 
-use std::{fs, sync::Arc};
+use std::fs;
 
 use gpufleet_local::Services;
 use serde::Serialize;
-
-use crate::programs;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Machine {
@@ -36,15 +34,6 @@ impl Machine {
         let Self { cores, cpu, kernel, broker, load_before, .. } = self;
         format!("{cores} cores, {cpu}, Linux {kernel}, {broker}, {build}, load before {load_before:.1}")
     }
-}
-
-/// Starts a broker and a database for a benchmark, on a machine that was looked at before.
-pub async fn with_services() -> anyhow::Result<(Arc<Services>, Machine)> {
-    programs::build()?;
-    let load_before = load();
-    let services = Services::ephemeral().await?;
-    let machine = Machine::look(broker_version(&services).await?, load_before);
-    Ok((services, machine))
 }
 
 /// The load average of the last minute.

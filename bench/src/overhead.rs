@@ -19,13 +19,13 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use gpufleet::schema::Timings;
-use gpufleet_local::{Cuda, Lines, Services};
+use gpufleet_local::{Cuda, LocalFleet, Services};
 use tokio::time::{sleep, timeout};
 
 use crate::{
     cores::{self, Split},
     cpu::{Part, Parts},
-    machine, saxpy,
+    ground, saxpy,
     stats::{Spread, percentile},
     table::{spread, table},
 };
@@ -63,7 +63,7 @@ struct Round {
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    let (services, machine) = machine::with_services().await?;
+    let (services, machine) = ground::services().await?;
     println!(
         "{}\nworker on {:?}, {} jobs a round, one at a time; medians of {} rounds, with the lowest and highest in parentheses",
         machine.line(),
@@ -82,28 +82,25 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures on a fleet of its own.
 async fn on_fleet(options: &Options, services: &Arc<Services>, split: Option<&Split>) -> anyhow::Result<Vec<Round>> {
-    let builder = gpufleet_local::LocalFleet::builder()
+    let builder = LocalFleet::builder()
         .label("bench")
         .workers(0)
         .cuda(options.cuda.clone())
         .worker_env("RUST_LOG", LOG_DIRECTIVE);
-    let fleet = builder.on(services).start_with(&Lines).await?;
-    match split {
-        Some(split) => add_worker_apart(split, &fleet).await?,
-        None => drop(fleet.add_worker().await?),
-    }
-    let measured = Box::pin(measure(options, &fleet)).await;
-    let stopped = fleet.stop().await;
-    let measured = measured?;
-    stopped.context("stop the fleet")?;
-    Ok(measured)
+    let measured = ground::on_fleet(services, builder, async |fleet| {
+        match split {
+            Some(split) => add_worker_apart(split, fleet).await?,
+            None => drop(fleet.add_worker().await?),
+        }
+        measure(options, fleet).await
+    });
+    Box::pin(measured).await
 }
 
 /// Starts the worker on its cores, by which it sizes itself, and moves everything else that this program has started, and this program, to
 /// the others.
-async fn add_worker_apart(split: &Split, fleet: &gpufleet_local::LocalFleet) -> anyhow::Result<()> {
+async fn add_worker_apart(split: &Split, fleet: &LocalFleet) -> anyhow::Result<()> {
     let me = std::process::id();
     let everybody = Parts::default().with(Part::Client, [me]).pids();
     cores::keep(&everybody, &split.others)?;
@@ -112,7 +109,7 @@ async fn add_worker_apart(split: &Split, fleet: &gpufleet_local::LocalFleet) -> 
     cores::keep(&[me], &split.others)
 }
 
-async fn measure(options: &Options, fleet: &gpufleet_local::LocalFleet) -> anyhow::Result<Vec<Round>> {
+async fn measure(options: &Options, fleet: &LocalFleet) -> anyhow::Result<Vec<Round>> {
     let client = gpufleet::Fleet::connect(&fleet.endpoints().amqp_url).await.context("connect to the fleet")?;
     let log = fleet.worker(0).process().log();
     eprintln!("warm up …");
@@ -189,7 +186,7 @@ fn print(cores: &str, rounds: &[Round]) {
     let mut row = |name: &str, part: fn(&Round) -> &[Duration]| {
         let figure = |percent| {
             let figures = rounds.iter().map(|round| percentile(part(round), percent).as_secs_f64() * 1e6);
-            spread(&Spread::of(figures).expect("there is a round"), 0)
+            spread(&Spread::of_rounds(figures), 0)
         };
         table.add_row([name.to_owned(), figure(50.0), figure(99.0)]);
     };

@@ -8,19 +8,10 @@ mod guarantee;
 mod scaling;
 mod weights;
 
-use std::sync::Arc;
-
-use anyhow::{Context as _, ensure};
 use comfy_table::{Cell, CellAlignment};
-use gpufleet_local::{Lines, LocalFleet, LocalFleetBuilder, Services};
 use serde::Serialize;
 
-use crate::{
-    machine::{self, Machine},
-    round_trips::Format,
-    stats::Spread,
-    table,
-};
+use crate::{ground, machine::Machine, round_trips::Format, stats::Spread, table};
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
@@ -64,7 +55,7 @@ pub struct Line {
 
 impl Line {
     fn of(what: impl Into<String>, unit: &'static str, figures: &[f64]) -> Self {
-        let spread = Spread::of(figures.iter().copied()).expect("there is a round at least");
+        let spread = Spread::of_rounds(figures.iter().copied());
         Self { what: what.into(), unit, spread, aim: None }
     }
 
@@ -74,7 +65,7 @@ impl Line {
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    let (services, machine) = machine::with_services().await?;
+    let (services, machine) = ground::services().await?;
     let mut lines = Vec::new();
     for subject in &options.subjects {
         eprintln!("{subject:?} …");
@@ -104,19 +95,4 @@ fn render(report: &SharingReport) -> String {
         report.machine.line(),
         report.rounds
     )
-}
-
-/// Runs `measure` on a fleet of its own and ends that.
-async fn on_fleet<T>(
-    services: &Arc<Services>,
-    builder: LocalFleetBuilder,
-    measure: impl AsyncFnOnce(&LocalFleet) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    let fleet = builder.on(services).start_with(&Lines).await?;
-    let measured = measure(&fleet).await;
-    let stopped = fleet.stop().await.context("stop the fleet");
-    let measured = measured?;
-    let forced = stopped?;
-    ensure!(forced.is_empty(), "these did not stop by themselves: {}", forced.join(", "));
-    Ok(measured)
 }

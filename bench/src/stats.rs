@@ -44,6 +44,14 @@ impl Spread {
         Some(Self { median, min, max })
     }
 
+    /// Of the rounds of a benchmark, which has at least one.
+    ///
+    /// # Panics
+    /// Without rounds.
+    pub fn of_rounds(figures: impl IntoIterator<Item = f64>) -> Self {
+        Self::of(figures).expect("a benchmark has a round")
+    }
+
     /// How far the rounds lie apart, as a share of the median.
     pub fn relative(&self) -> f64 {
         (self.max - self.min) / self.median

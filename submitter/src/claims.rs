@@ -15,11 +15,7 @@ use crate::{ArrayFile, InvalidJob, SubmitError};
 const STORED_AT_ONCE: usize = 2;
 
 /// The digest of an array that is not stored yet.
-pub(crate) fn pending() -> BlobDigest {
-    *PENDING
-}
-
-static PENDING: LazyLock<BlobDigest> = LazyLock::new(|| BlobDigest::of(&[]));
+pub(crate) static PENDING: LazyLock<BlobDigest> = LazyLock::new(|| BlobDigest::of(&[]));
 
 /// An array to store.
 enum Large {

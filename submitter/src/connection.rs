@@ -11,7 +11,7 @@ use tokio::{sync::OnceCell, task::AbortHandle, time::sleep};
 use tracing::{debug, warn};
 
 use crate::{
-    ConnectError, JobError, JobResult, Output, gathering::Gatherings, inbox::Inbox, submission::Gathered,
+    ConnectError, JobError, JobResult, UnreadOutput, gathering::Gatherings, inbox::Inbox, submission::Gathered,
     unreported::Reporter,
 };
 #[cfg(feature = "ledger")]
@@ -106,7 +106,11 @@ impl Connection {
     }
 
     /// The result of a job from the ledger, once its reply is late. Waits for ever without a ledger.
-    pub(crate) async fn recorded_result(&self, job_id: JobId, since: Instant) -> Result<JobResult<Output>, JobError> {
+    pub(crate) async fn recorded_result(
+        &self,
+        job_id: JobId,
+        since: Instant,
+    ) -> Result<JobResult<UnreadOutput>, JobError> {
         #[cfg(feature = "ledger")]
         return Box::pin(recorded::result(job_id, self, since)).await;
         #[cfg(not(feature = "ledger"))]

@@ -10,7 +10,7 @@ use std::{
 use gpufleet_schema::{AttemptState, Failure, JobId, PrintfOutput, RanOn, Timings};
 
 use crate::{
-    Array, ArrayError, Element, Output, connection::Connection, inbox::PendingReply, output,
+    Array, ArrayError, Element, UnreadOutput, connection::Connection, inbox::PendingReply, output,
     pending_result::PendingResult,
 };
 
@@ -27,7 +27,7 @@ pub struct JobHandle {
     connection: Arc<Connection>,
 }
 
-/// The outputs of a job that succeeded, and what the worker measured. `O` is [`Output`] for outputs that may still be in the
+/// The outputs of a job that succeeded, and what the worker measured. `O` is [`UnreadOutput`] for outputs that may still be in the
 /// blob store ([`JobHandle::wait_unread`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobResult<O = Array> {
@@ -140,7 +140,7 @@ impl JobHandle {
     ///
     /// They stay in the store until `gpufleet blobs prune` deletes them: two days after the job, unless it
     /// [keeps](crate::Job::keep) its outputs longer.
-    pub async fn wait_unread(&mut self, deadline: Duration) -> Result<JobResult<Output>, JobError> {
+    pub async fn wait_unread(&mut self, deadline: Duration) -> Result<JobResult<UnreadOutput>, JobError> {
         let job_id = self.id();
         let unread = async {
             match self.recorded(async |result| Ok(result)).await? {
@@ -165,7 +165,7 @@ impl JobHandle {
     /// The result that the ledger has of a job that was submitted earlier, after `read`. None if the reply has arrived.
     async fn recorded<T>(
         &mut self,
-        read: impl AsyncFnOnce(JobResult<Output>) -> Result<T, JobError>,
+        read: impl AsyncFnOnce(JobResult<UnreadOutput>) -> Result<T, JobError>,
     ) -> Result<Option<T>, JobError> {
         if !self.is_attached {
             return Ok(None);

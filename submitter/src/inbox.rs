@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
 use crate::{
-    output::{self, Output},
+    output::{self, UnreadOutput},
     run_times::{JobKind, RunTimes},
     unread::{Settle, Unread},
     unreported::Unreported,
@@ -31,7 +31,7 @@ pub(crate) struct ArrivedReply {
     /// The reply without its outputs.
     pub(crate) reply: Reply<'static>,
     /// The checked outputs, or why they are invalid.
-    pub(crate) outputs: Result<Vec<(String, Output)>, String>,
+    pub(crate) outputs: Result<Vec<(String, UnreadOutput)>, String>,
     pub(crate) at: Instant,
 }
 
@@ -303,7 +303,7 @@ mod tests {
     /// The bytes of the first output.
     fn bytes(arrived: ArrivedReply) -> Vec<u8> {
         match arrived.outputs.unwrap().remove(0) {
-            (_, crate::Output::Array(array)) => array.into_bytes(),
+            (_, UnreadOutput::Array(array)) => array.into_bytes(),
             other => panic!("{other:?} is not an array"),
         }
     }

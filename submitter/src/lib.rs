@@ -76,7 +76,7 @@ pub use job::{CheckedJob, InvalidJob, Job};
 #[cfg(feature = "ledger")]
 pub use kept::{KeptOutput, KeptResult, ResultError};
 pub use orders::CancelScope;
-pub use output::Output;
+pub use output::UnreadOutput;
 pub use stored::{StoreError, StoredArray};
 
 /// Compiles the Rust examples of the README and of the guides.

@@ -2,19 +2,19 @@
 //!
 //! A reply is untrusted, so its shapes are compared with the bounds before any array is read.
 
-use gpufleet_schema::{self as schema, Dtype, OutputData, Size, bounds::BLOBS_BYTES_MAX};
+use gpufleet_schema::{Dtype, Output, OutputData, Size, bounds::BLOBS_BYTES_MAX};
 use gpufleet_transport::{BlobError, BlobStore};
 
 use crate::{Array, JobError, JobResult, StoredArray};
 
 /// An output of a job, as its reply has it: an array, or the name of a large one in the blob store.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Output {
+pub enum UnreadOutput {
     Array(Array),
     Stored(StoredArray),
 }
 
-impl Output {
+impl UnreadOutput {
     pub fn dtype(&self) -> Dtype {
         match self {
             Self::Array(array) => array.dtype(),
@@ -31,7 +31,7 @@ impl Output {
     }
 
     /// Copies an output out of the reply, which may borrow from the message.
-    fn of(output: schema::Output<'_>) -> Result<Self, String> {
+    fn of(output: Output<'_>) -> Result<Self, String> {
         let data = match output.data {
             OutputData::Inline(data) => data,
             OutputData::Blob(digest) => {
@@ -52,18 +52,18 @@ impl Output {
 }
 
 /// All outputs of a reply, or why they are invalid.
-pub(crate) fn checked(outputs: Vec<schema::Output<'_>>) -> Result<Vec<(String, Output)>, String> {
+pub(crate) fn checked(outputs: Vec<Output<'_>>) -> Result<Vec<(String, UnreadOutput)>, String> {
     let mut all = Vec::new();
     for output in outputs {
         let name = output.name.clone();
-        let output = Output::of(output).map_err(|problem| format!("output {name:?}: {problem}"))?;
+        let output = UnreadOutput::of(output).map_err(|problem| format!("output {name:?}: {problem}"))?;
         all.push((name, output));
     }
     Ok(all)
 }
 
 /// Refuses outputs in the store that are together too large to be read into memory.
-pub(crate) fn check_readable(outputs: &[(String, Output)]) -> Result<(), String> {
+pub(crate) fn check_readable(outputs: &[(String, UnreadOutput)]) -> Result<(), String> {
     match outputs.iter().map(|(_, output)| output.stored_bytes()).fold(0, u64::saturating_add) {
         0..=BLOBS_BYTES_MAX => Ok(()),
         bytes => Err(format!(
@@ -76,14 +76,17 @@ pub(crate) fn check_readable(outputs: &[(String, Output)]) -> Result<(), String>
 }
 
 /// Reads all outputs of a result that are in the store.
-pub(crate) async fn read_all(result: JobResult<Output>, store: Option<&BlobStore>) -> Result<JobResult, JobError> {
+pub(crate) async fn read_all(
+    result: JobResult<UnreadOutput>,
+    store: Option<&BlobStore>,
+) -> Result<JobResult, JobError> {
     let JobResult { job_id, state, attempt, timings, ran_on, printf_output, round_trip, outputs } = result;
     check_readable(&outputs).map_err(|problem| JobError::Unavailable { job_id, problem })?;
     let mut read = Vec::with_capacity(outputs.len());
     for (name, output) in outputs {
         let array = match output {
-            Output::Array(array) => array,
-            Output::Stored(stored) => self::read(name.clone(), stored, store.cloned())
+            UnreadOutput::Array(array) => array,
+            UnreadOutput::Stored(stored) => self::read(name.clone(), stored, store.cloned())
                 .await
                 .map_err(|problem| JobError::Unavailable { job_id, problem })?,
         };

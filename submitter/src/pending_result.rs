@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::{
     Array, FailedJob, JobError, JobResult,
     inbox::{ArrivedReply, PendingReply},
-    output::{self, Output},
+    output::{self, UnreadOutput},
 };
 
 /// The result of one job, before it is complete.
@@ -70,7 +70,7 @@ impl PendingResult {
     }
 
     /// Waits for the reply without a deadline, and leaves large outputs in the blob store. Cancelling the future loses nothing.
-    pub(crate) async fn unread(&mut self) -> Result<JobResult<Output>, JobError> {
+    pub(crate) async fn unread(&mut self) -> Result<JobResult<UnreadOutput>, JobError> {
         let job_id = self.job_id();
         self.arrive().await?;
         self.awaited.take().await;
@@ -84,19 +84,19 @@ impl PendingResult {
         let Some(outputs) = arrived.and_then(|arrived| arrived.outputs.as_mut().ok()) else { return Ok(()) };
         output::check_readable(outputs)?;
         for (name, output) in outputs {
-            let Output::Stored(stored) = output else { continue };
+            let UnreadOutput::Stored(stored) = output else { continue };
             if self.reading.is_empty() {
                 self.reading.spawn(output::read(name.clone(), stored.clone(), store.cloned()));
             }
             let read = self.reading.join_next().await.expect("a read was started above or by an earlier call");
-            *output = Output::Array(read.expect("a read neither panics nor is aborted before this is dropped")?);
+            *output = UnreadOutput::Array(read.expect("a read neither panics nor is aborted before this is dropped")?);
         }
         Ok(())
     }
 }
 
 /// The outcome of a reply.
-fn outcome(job_id: JobId, arrived: ArrivedReply, submitted: Instant) -> Result<JobResult<Output>, JobError> {
+fn outcome(job_id: JobId, arrived: ArrivedReply, submitted: Instant) -> Result<JobResult<UnreadOutput>, JobError> {
     let ArrivedReply { reply, outputs, at } = arrived;
     let round_trip = at.duration_since(submitted);
     if reply.state != AttemptState::Succeeded {

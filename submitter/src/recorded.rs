@@ -9,7 +9,7 @@ use tokio::{sync::OnceCell, time::sleep};
 use tracing::warn;
 
 use crate::{
-    FailedJob, Fleet, JobError, JobResult, Output, StoredArray,
+    FailedJob, Fleet, JobError, JobResult, StoredArray, UnreadOutput,
     connection::Connection,
     kept::{KeptResult, ResultError},
 };
@@ -59,7 +59,7 @@ pub(crate) async fn result(
     job_id: JobId,
     connection: &Connection,
     since: Instant,
-) -> Result<JobResult<Output>, JobError> {
+) -> Result<JobResult<UnreadOutput>, JobError> {
     let Some(ledger) = connection.ledger() else { return std::future::pending().await };
     let detail = ended(ledger, job_id).await?;
     sleep(REPLY_WITHIN).await;
@@ -93,7 +93,7 @@ async fn outcome(
     ledger: &Ledger,
     store: Option<&BlobStore>,
     since: Instant,
-) -> Result<JobResult<Output>, JobError> {
+) -> Result<JobResult<UnreadOutput>, JobError> {
     let job_id = detail.job.job_id;
     let decisive = detail.attempts.iter().find(|attempt| Some(attempt.attempt) == detail.job.attempt).cloned();
     let Some(decisive) = decisive else {
@@ -113,9 +113,9 @@ async fn outcome(
     for output in &kept.outputs {
         let found = match output.digest() {
             Some(digest) => StoredArray::new(digest, output.dtype(), output.shape().to_vec())
-                .map(Output::Stored)
+                .map(UnreadOutput::Stored)
                 .map_err(|error| unavailable(job_id, &error))?,
-            None => output.read().await.map(Output::Array).map_err(|error| unavailable(job_id, &error))?,
+            None => output.read().await.map(UnreadOutput::Array).map_err(|error| unavailable(job_id, &error))?,
         };
         outputs.push((output.name().to_owned(), found));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpufleet::Job;
+use gpufleet::{Job, StoredArray};
 use gpufleet_schema::{Buffer, Data, Dtype, Inline, Program, Task};
 
 pub const DOUBLES: &str = include_str!("ptx/doubles.ptx");
@@ -15,6 +15,19 @@ pub fn doubles(x: &[f32]) -> Job {
     let n = x.len() as u32;
     Job::ptx(DOUBLES)
         .input("x", x)
+        .zeros("y", Dtype::F32, [u64::from(n)])
+        .entry("doubles")
+        .cover([u64::from(n)])
+        .arg_buffer("x")
+        .arg_buffer("y")
+        .arg(n)
+        .output("y")
+}
+
+/// The same for the first `n` elements of a stored array, so that `n` numbers return, however large the array is.
+pub fn doubles_stored(x: &StoredArray, n: u32) -> Job {
+    Job::ptx(DOUBLES)
+        .input_stored("x", x)
         .zeros("y", Dtype::F32, [u64::from(n)])
         .entry("doubles")
         .cover([u64::from(n)])

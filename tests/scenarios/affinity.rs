@@ -8,7 +8,7 @@ use std::{
 
 use futures::future::join_all;
 use gpufleet::{Array, Fleet, FleetBuilder, Job, JobResult, StoredArray, SubmitError};
-use gpufleet_schema::{Dtype, PoolName};
+use gpufleet_schema::PoolName;
 use gpufleet_tests::{Ground, METRICS, Producer, TestWorker, WAIT, busy, kernels, poll_until};
 use tempfile::TempDir;
 
@@ -60,16 +60,7 @@ fn pool() -> PoolName {
 }
 
 fn doubles_of(x: &StoredArray) -> Job {
-    Job::ptx(kernels::DOUBLES)
-        .pool(pool())
-        .input_stored("x", x)
-        .zeros("y", Dtype::F32, [1])
-        .entry("doubles")
-        .cover([1])
-        .arg_buffer("x")
-        .arg_buffer("y")
-        .arg(1_u32)
-        .output("y")
+    kernels::doubles_stored(x, 1).pool(pool())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use std::fs;
 
 use futures::future::join_all;
 use gpufleet::{Array, Fleet, Job, StoredArray};
-use gpufleet_schema::{Dtype, JobId, JobState, Selection};
+use gpufleet_schema::{JobId, JobState, Selection};
 use gpufleet_tests::{Ground, METRICS, Producer, TestWorker, WAIT, kernels};
 use tempfile::TempDir;
 
@@ -82,17 +82,9 @@ fn floats(first: f32) -> Vec<f32> {
     (0..FLOATS).map(|index| first + index as f32).collect()
 }
 
-/// The sum of the first two elements of `x`, and the first doubled: only eight bytes come back.
+/// The first two elements of `x` doubled: only eight bytes come back.
 fn doubles_of(x: &StoredArray) -> Job {
-    Job::ptx(kernels::DOUBLES)
-        .input_stored("x", x)
-        .zeros("y", Dtype::F32, [2])
-        .entry("doubles")
-        .cover([2])
-        .arg_buffer("x")
-        .arg_buffer("y")
-        .arg(2_u32)
-        .output("y")
+    kernels::doubles_stored(x, 2)
 }
 
 /// `y = x + y` with `y` stored, which the kernel overwrites in place.

@@ -10,9 +10,8 @@ use tokio::time::sleep;
 use super::{
     Line, Options,
     flow::{Answer, Flow},
-    on_fleet,
 };
-use crate::{sleepers::Sleeper, stats::Run};
+use crate::{ground::on_fleet, sleepers::Sleeper, stats::Run};
 
 /// The emulated device's memory. Small, because it has to be zeroed for each job.
 const MEMORY: &str = "64MiB";

@@ -11,8 +11,8 @@ use gpufleet::{Fleet as Client, schema::PoolName};
 use gpufleet_local::{LocalFleet, Services};
 use tokio::time::timeout;
 
-use super::{Line, Options, on_fleet};
-use crate::sleepers::Sleeper;
+use super::{Line, Options};
+use crate::{ground::on_fleet, sleepers::Sleeper};
 
 /// Long enough that the way to the worker is no matter for two cores that all share.
 const JOB_MS: u64 = 50;

@@ -13,9 +13,8 @@ use tokio::time::sleep;
 use super::{
     Line, Options,
     flow::{Answer, Flow},
-    on_fleet,
 };
-use crate::sleepers::Sleeper;
+use crate::{ground::on_fleet, sleepers::Sleeper};
 
 /// Jobs of different lengths, so that a share of jobs would be another than a share of time.
 const HEAVY_MS: u64 = 9;

@@ -263,7 +263,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 /// An array that is read in pieces.
-pub trait Source {
+pub trait ArraySource {
     fn dtype(&self) -> Dtype;
     fn shape(&self) -> &[u64];
     async fn read(&self) -> Result<Array, Complaint>;
@@ -271,7 +271,7 @@ pub trait Source {
 }
 
 /// Writes an array to a file, which appears whole or not at all. Only a picture takes more than a little memory.
-pub async fn save(path: &Path, source: &impl Source) -> Result<Remark, Complaint> {
+pub async fn save(path: &Path, source: &impl ArraySource) -> Result<Remark, Complaint> {
     if Kind::of(path) == Kind::Png {
         return write(path, &source.read().await?);
     }

@@ -8,7 +8,7 @@ use super::{
     complaint::Complaint,
     connection,
     exit::Exit,
-    files::{PartialFile, Source},
+    files::{ArraySource, PartialFile},
 };
 
 /// The outputs that a job still keeps.
@@ -16,7 +16,7 @@ pub fn result(detail: JobDetail, ledger: &Ledger, store: Option<&BlobStore>) -> 
     KeptResult::of(detail, ledger, store).map_err(|error| complaint(&error))
 }
 
-impl Source for KeptOutput {
+impl ArraySource for KeptOutput {
     fn dtype(&self) -> Dtype {
         self.dtype()
     }

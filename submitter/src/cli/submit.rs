@@ -4,7 +4,7 @@ use std::{pin::pin, time::Duration};
 
 use futures::FutureExt as _;
 use gpufleet::{
-    Fleet, Job, JobError, JobHandle, JobResult, Output, PoolDepth, SubmitError,
+    Fleet, Job, JobError, JobHandle, JobResult, PoolDepth, SubmitError, UnreadOutput,
     schema::{JobId, PoolName},
 };
 
@@ -119,7 +119,7 @@ async fn confirmed(fleet: &Fleet, job: Job, spinner: &Spinner) -> Result<JobHand
 
 /// A job that succeeded, and what became of its outputs.
 struct Completed {
-    result: JobResult<Output>,
+    result: JobResult<UnreadOutput>,
     written: Vec<Written>,
     lost: Option<Complaint>,
 }
@@ -145,7 +145,7 @@ async fn wait(
     pool: &PoolName,
     handle: &mut JobHandle,
     deadline: &Deadline,
-) -> Result<JobResult<Output>, JobError> {
+) -> Result<JobResult<UnreadOutput>, JobError> {
     /// A worker answers a small job sooner, and then the check is not worth its cost.
     const ASK_AFTER: Duration = Duration::from_millis(500);
     let spinner = Spinner::new(format!("waiting for job {}", handle.id()));

@@ -5,7 +5,7 @@ use gpufleet_schema::JobId;
 use gpufleet_schema::{Buffer, Data, Dtype, Inline};
 
 use super::Job;
-use crate::{Array, ArrayFile, Element, StoredArray, claims};
+use crate::{Array, ArrayFile, Element, StoredArray, claims::PENDING};
 
 impl Job {
     /// A one-dimensional input buffer with these elements.
@@ -38,7 +38,7 @@ impl Job {
 
     /// Takes the contents of an existing buffer from a file. Until the job is submitted, the buffer names a placeholder.
     pub(crate) fn contents(mut self, index: usize, file: ArrayFile) -> Self {
-        self.task.buffers[index].data = Data::Blob(claims::pending());
+        self.task.buffers[index].data = Data::Blob(*PENDING);
         self.files.push((index, file));
         self
     }

@@ -101,9 +101,9 @@ async fn a_wait_that_does_not_read_leaves_the_outputs_in_the_store() {
     // The blob is not even there.
     scene.answer(vec![y(), inline("z", &[9])]);
     let result = scene.pending.unread().await.unwrap();
-    let crate::Output::Stored(found) = result.array("y").unwrap() else { panic!("{result:?}") };
+    let crate::UnreadOutput::Stored(found) = result.array("y").unwrap() else { panic!("{result:?}") };
     assert_eq!((found.digest(), found.shape()), (BlobDigest::of(&Y), &[2, 2][..]));
-    let crate::Output::Array(z) = result.array("z").unwrap() else { panic!("{result:?}") };
+    let crate::UnreadOutput::Array(z) = result.array("z").unwrap() else { panic!("{result:?}") };
     assert_eq!(z.bytes(), [9]);
 }
 

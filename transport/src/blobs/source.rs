@@ -20,7 +20,7 @@ pub trait BlobSource: Send + 'static {
 /// A small blob is read once, into memory of this process. So it is hashed once, because there it can't change.
 pub(super) const READ_ONCE_BYTES_MAX: u64 = 4 << 20;
 
-/// Bytes that nobody else can change.
+/// Bytes in memory of this process alone, which do not change.
 pub(super) struct Owned(pub(super) Vec<u8>);
 
 impl Owned {

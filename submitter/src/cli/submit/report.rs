@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use gpufleet::{
-    FailedJob, JobResult, Output,
+    FailedJob, JobResult, UnreadOutput,
     schema::{Failure, JobId, PrintfOutput, RanOn, Timings},
 };
 use serde::Serialize;
@@ -47,7 +47,7 @@ pub struct Written {
 }
 
 impl<'a> Report<'a> {
-    fn of_result(result: &'a JobResult<Output>, outputs: Vec<Written>) -> Self {
+    fn of_result(result: &'a JobResult<UnreadOutput>, outputs: Vec<Written>) -> Self {
         Self {
             state: Some(result.state.name()),
             attempt: Some(result.attempt),
@@ -91,7 +91,7 @@ impl<'a> Report<'a> {
 
 impl Written {
     /// An output that is not in a file.
-    pub fn of(name: &str, output: &Output) -> Self {
+    pub fn of(name: &str, output: &UnreadOutput) -> Self {
         Self {
             name: name.to_owned(),
             dtype: output.dtype().name(),
@@ -131,7 +131,7 @@ pub fn unfinished(job_id: JobId, format: Format) -> Result<(), Complaint> {
 }
 
 /// Reports a job that succeeded, with the files of its outputs.
-pub fn succeeded(result: &JobResult<Output>, written: Vec<Written>, format: Format) -> Result<(), Complaint> {
+pub fn succeeded(result: &JobResult<UnreadOutput>, written: Vec<Written>, format: Format) -> Result<(), Complaint> {
     match format {
         Format::Table => output::emit(&describe(result, &written)),
         Format::Json => output::emit_json(&Report::of_result(result, written)),
@@ -146,7 +146,7 @@ pub fn failed(failed: &FailedJob, format: Format) -> Result<(), Complaint> {
     }
 }
 
-fn describe(result: &JobResult<Output>, written: &[Written]) -> String {
+fn describe(result: &JobResult<UnreadOutput>, written: &[Written]) -> String {
     let place = result.ran_on.as_ref().map_or_else(String::new, |ran_on| {
         format!(
             " on {}, device {}: {}",
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::cli::json;
 
-    fn result() -> JobResult<Output> {
+    fn result() -> JobResult<UnreadOutput> {
         JobResult {
             job_id: "01990f3e-0000-7000-8000-000000000001".parse().unwrap(),
             state: AttemptState::Succeeded,
@@ -201,7 +201,7 @@ mod tests {
             }),
             printf_output: Some(PrintfOutput { text: "x=1.5\nx=2\n".to_owned(), dropped_bytes: 70_000 }),
             round_trip: Duration::from_micros(4_200),
-            outputs: vec![("y".to_owned(), Output::Array(Array::from_slice(&[1.0_f32, 2.0])))],
+            outputs: vec![("y".to_owned(), UnreadOutput::Array(Array::from_slice(&[1.0_f32, 2.0])))],
         }
     }
 

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use gpufleet::{Array, Fleet, JobResult, Output, StoreError, StoredArray, schema::Dtype};
+use gpufleet::{Array, Fleet, JobResult, StoreError, StoredArray, UnreadOutput, schema::Dtype};
 
 use super::report::Written;
 use crate::cli::{
     complaint::Complaint,
     connection,
     exit::Exit,
-    files::{self, PartialFile, Source},
+    files::{self, ArraySource, PartialFile},
 };
 
 /// An output in the blob store.
@@ -21,7 +21,7 @@ struct Stored<'a> {
 /// Writes each output that has a file. Returns all outputs, and the first complaint.
 pub async fn save_all(
     fleet: &Fleet,
-    result: &JobResult<Output>,
+    result: &JobResult<UnreadOutput>,
     saves: &BTreeMap<String, PathBuf>,
 ) -> (Vec<Written>, Option<Complaint>) {
     let mut all = Vec::new();
@@ -39,14 +39,14 @@ pub async fn save_all(
     (all, lost)
 }
 
-async fn save(fleet: &Fleet, output: &Output, path: &std::path::Path) -> Result<files::Remark, Complaint> {
+async fn save(fleet: &Fleet, output: &UnreadOutput, path: &std::path::Path) -> Result<files::Remark, Complaint> {
     match output {
-        Output::Array(array) => files::write(path, array),
-        Output::Stored(array) => files::save(path, &Stored { fleet, array }).await,
+        UnreadOutput::Array(array) => files::write(path, array),
+        UnreadOutput::Stored(array) => files::save(path, &Stored { fleet, array }).await,
     }
 }
 
-impl Source for Stored<'_> {
+impl ArraySource for Stored<'_> {
     fn dtype(&self) -> Dtype {
         self.array.dtype()
     }

@@ -1,6 +1,15 @@
 //! What every kind of store does.
 
-use std::{collections::HashSet, fs::File, io::Read as _, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    fs::File,
+    io::Read as _,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::future::join_all;
 use gpufleet_schema::{BlobDigest, bounds::BLOBS_BYTES_MAX};
@@ -39,6 +48,7 @@ suite! { folder memory s3: {
     blobs_are_listed_and_removed
     a_file_is_stored_and_written_to_another_file
     a_copy_of_a_damaged_blob_or_to_a_full_disk_fails
+    bytes_that_change_are_never_stored_under_a_wrong_name
     the_write_check_succeeds
 } }
 
@@ -189,6 +199,33 @@ async fn a_copy_of_a_damaged_blob_or_to_a_full_disk_fails(stage: Stage) {
     assert!(matches!(store.read_to(digest, 3, Vec::new()).await, Err(BlobError::Length { found: 300_000, .. })));
     stage.overwrite(digest, &vec![1; 300_000]).await;
     assert!(matches!(store.read_to(digest, 300_000, Vec::new()).await, Err(BlobError::Damaged { .. })));
+}
+
+/// Memory that another process changes all the time.
+struct Changing {
+    states: [Vec<u8>; 2],
+    reads: AtomicUsize,
+}
+
+impl AsRef<[u8]> for Changing {
+    fn as_ref(&self) -> &[u8] {
+        // Three in a row are alike, so that no pass over the bytes meets the states in the order of another one.
+        &self.states[self.reads.fetch_add(1, Ordering::Relaxed) / 3 % 2]
+    }
+}
+
+async fn bytes_that_change_are_never_stored_under_a_wrong_name(Stage { store, .. }: Stage) {
+    for length in [300_000, LARGE] {
+        let changing = Changing { states: [array(length), vec![7; length]], reads: AtomicUsize::new(0) };
+        match store.put_shared(changing).await {
+            // A small blob is what it was when it was read.
+            Ok(digest) => drop(store.read(digest, length as u64).await.unwrap()),
+            Err(error) => assert!(error.to_string().contains("changed while the store wrote them"), "{error}"),
+        }
+        for blob in store.list().await.unwrap() {
+            store.read(blob.digest, blob.bytes).await.unwrap();
+        }
+    }
 }
 
 async fn the_write_check_succeeds(Stage { store, .. }: Stage) {

@@ -1,0 +1,35 @@
+//! The broker, the database and the fleets on which benchmarks run.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use gpufleet_local::{Lines, LocalFleet, LocalFleetBuilder, Services};
+
+use crate::{
+    machine::{self, Machine},
+    programs,
+};
+
+/// Starts a broker and a database, on a machine that was looked at before.
+pub async fn services() -> anyhow::Result<(Arc<Services>, Machine)> {
+    programs::build()?;
+    let load_before = machine::load();
+    let services = Services::ephemeral().await?;
+    let machine = Machine::look(machine::broker_version(&services).await?, load_before);
+    Ok((services, machine))
+}
+
+/// Runs `measure` on a fleet of its own and ends that.
+pub async fn on_fleet<T>(
+    services: &Arc<Services>,
+    builder: LocalFleetBuilder,
+    measure: impl AsyncFnOnce(&LocalFleet) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let fleet = builder.on(services).start_with(&Lines).await?;
+    let measured = measure(&fleet).await;
+    let stopped = fleet.stop().await.context("stop the fleet");
+    let measured = measured?;
+    let forced = stopped?;
+    ensure!(forced.is_empty(), "these did not stop by themselves: {}", forced.join(", "));
+    Ok(measured)
+}

@@ -1,0 +1,28 @@
+//! Jobs over an input in the blob store.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use gpufleet::{
+    Array, Fleet, StoredArray,
+    schema::{PoolName, Timings},
+};
+use gpufleet_tests::kernels;
+use tokio::time::timeout;
+
+const JOB_DEADLINE: Duration = Duration::from_secs(300);
+
+/// Stores an array of this size whose elements have this value.
+pub async fn store(client: &Fleet, mib: u32, value: f32) -> anyhow::Result<StoredArray> {
+    let values = vec![value; (mib as usize) << 18];
+    Ok(client.store(Array::from_slice(&values)).await?)
+}
+
+/// Doubles the first element of the input, so that the way of the input to the kernel is what is measured.
+pub async fn double(client: &Fleet, pool: PoolName, input: &StoredArray, value: f32) -> anyhow::Result<Timings> {
+    let answer = async { anyhow::Ok(client.submit(kernels::doubles_stored(input, 1).pool(pool)).await?.await?) };
+    let result = timeout(JOB_DEADLINE, answer).await.context("a job was not answered in time")??;
+    let found: Vec<f32> = result.output("y")?;
+    ensure!(found == [2.0 * value], "the answer is {found:?} in place of {}", 2.0 * value);
+    Ok(result.timings)
+}
