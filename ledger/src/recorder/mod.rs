@@ -175,8 +175,13 @@ impl Recorder {
     }
 
     async fn consume(&mut self, consumer: &mut Consumer) -> Result<Pause, RecorderError> {
-        let mut upkeep_at = Instant::now() + upkeep::FIRST;
+        let mut upkeep_at = Instant::now() + upkeep::PAUSE;
+        let mut look_at = upkeep_at;
         loop {
+            if Instant::now() >= look_at {
+                let pause = if self.note_caught_up().await { upkeep::INTERVAL } else { upkeep::PAUSE };
+                look_at = Instant::now() + pause;
+            }
             if Instant::now() >= upkeep_at {
                 self.upkeep().await;
                 upkeep_at = Instant::now() + upkeep::INTERVAL;
@@ -193,7 +198,7 @@ impl Recorder {
                 biased;
                 () = self.stop.cancelled() => return Ok(Pause::Stopped),
                 incoming = consumer.next() => incoming.ok_or(RecorderError::BrokerClosed)?,
-                () = sleep_until(upkeep_at) => continue,
+                () = sleep_until(upkeep_at.min(look_at)) => continue,
             };
             let batch = gather(incoming, consumer, &self.stop).await;
             if batch.interrupted {
@@ -205,8 +210,8 @@ impl Recorder {
         }
     }
 
-    /// An error is only logged, because the next interval tries again.
-    async fn upkeep(&mut self) {
+    /// Notes that all events are recorded, if so. Returns whether it did.
+    async fn note_caught_up(&mut self) -> bool {
         // The messages that the recorders hold don't count. They are recorded soon, or return to the queue.
         let is_empty = match self.broker.queue_depth(LEDGER_QUEUE).await {
             Ok(depth) => depth.is_some_and(|depth| depth.messages == 0),
@@ -215,7 +220,19 @@ impl Recorder {
                 false
             }
         };
-        if let Err(problem) = self.store.upkeep(is_empty.then_some(Duration::ZERO)).await {
+        if !is_empty {
+            return false;
+        }
+        let noted = self.store.note_caught_up(Duration::ZERO).await;
+        if let Err(problem) = &noted {
+            warn!(problem = chain(problem), "failed to note that all events are recorded");
+        }
+        noted.is_ok()
+    }
+
+    /// An error is only logged, because the next interval tries again.
+    async fn upkeep(&mut self) {
+        if let Err(problem) = self.store.upkeep().await {
             warn!(problem = chain(&problem), "upkeep of the tables failed");
         }
     }

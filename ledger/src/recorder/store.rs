@@ -60,12 +60,14 @@ impl Store {
         Ok(rejected)
     }
 
-    /// Frees the bytes of kept outputs that have expired and forgets inputs of jobs that ended long ago, or many of them, and notes that all
-    /// events published up to `caught_up` ago are recorded. Cancelling leaves some for the next time.
-    pub async fn upkeep(&mut self, caught_up: Option<Duration>) -> Result<(), LedgerError> {
-        if let Some(ago) = caught_up {
-            self.run(&NoteCaughtUp(ago)).await?;
-        }
+    /// Notes that all events published up to this long ago are recorded.
+    pub async fn note_caught_up(&mut self, ago: Duration) -> Result<(), LedgerError> {
+        self.run(&NoteCaughtUp(ago)).await
+    }
+
+    /// Frees the bytes of kept outputs that have expired and forgets inputs of jobs that ended long ago, or many of them. Cancelling leaves
+    /// some for the next time.
+    pub async fn upkeep(&mut self) -> Result<(), LedgerError> {
         self.repeat(&FreeExpired).await?;
         self.repeat(&ForgetInputs).await
     }

@@ -8,8 +8,8 @@ use sqlx::PgConnection;
 use crate::{BLOB_GRACE, tx::Transaction};
 
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
-/// The first time, soon after the start, so that the blobs of a new fleet can be pruned.
-pub(super) const FIRST: Duration = Duration::from_secs(1);
+/// The pause after the start, and after a look at the queue that found events: soon, so that the blobs of a new fleet can be pruned.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// Rows of one transaction, so that the recorder soon records events again.
 const ROWS_MAX: i64 = 1000;
 /// Transactions of one kind in a row. What is left waits for the next time.

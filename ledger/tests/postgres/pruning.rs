@@ -60,7 +60,7 @@ impl Scene {
     }
 
     async fn caught_up(&mut self, ago: Duration) {
-        self.recorder.upkeep(Some(ago)).await.unwrap();
+        self.recorder.note_caught_up(ago).await.unwrap();
     }
 
     async fn prune(&self) -> Result<u64, PruneError> {
@@ -177,7 +177,7 @@ async fn the_inputs_of_a_job_have_ended_whichever_event_comes_first() {
     assert_eq!(scene.database.execute("select count(*) from job_inputs where ended_at is null").await.trim(), "0");
     assert_eq!(scene.database.execute("select count(*) from job_inputs").await.trim(), "2");
     scene.end_inputs(&jobs[0], "49 hours").await;
-    scene.caught_up(Duration::ZERO).await;
+    scene.recorder.upkeep().await.unwrap();
     assert_eq!(scene.database.execute("select count(*) from job_inputs").await.trim(), "1", "one is forgotten");
 }
 

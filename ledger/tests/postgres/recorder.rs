@@ -222,7 +222,7 @@ async fn an_output_can_be_read_until_it_expires_and_its_bytes_are_freed() {
         assert_eq!(detail.outputs[0].expires_at.timestamp_millis(), AT + 6);
         assert_eq!(ledger.output_bytes(expired, "y").await.unwrap(), None);
         assert_eq!(ledger.output_bytes(live, "y").await.unwrap(), Some(vec![7]));
-        store.upkeep(None).await.unwrap();
+        store.upkeep().await.unwrap();
     }
     assert_eq!(with_bytes().await.trim(), "1");
 }

@@ -9,6 +9,7 @@ use gpufleet_schema::{
     topology::{DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE},
 };
 use gpufleet_transport::{BrokerUrl, Consumer, Delivery, Incoming};
+use sqlx::{Connection as _, Executor as _, PgConnection};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -157,6 +158,28 @@ async fn after_an_outage_of_the_database_the_record_is_complete() {
     ground.poll_recorded(&ledger, jobs).await;
     assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
     assert_eq!(ground.waiting_messages().await, 0);
+}
+
+/// Longer than a recorder waits between two looks at a queue that was not empty, and shorter than between others.
+const NOTED_WITHIN: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_recorder_with_events_to_record_notes_soon_afterwards_that_it_has_caught_up() {
+    let (ground, postgres) = Ground::with_own_database().await;
+    let mut other = PgConnection::connect(&ground.database_url).await.unwrap();
+    let mut lock = other.begin().await.unwrap();
+    lock.execute("lock table jobs in access exclusive mode").await.unwrap();
+    // More than one recorder holds.
+    let jobs = ground.publish_jobs(200, 1).await.len();
+    let recorder = ground.record().await;
+    // Its first look at the queue is due by then, and finds events.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    lock.rollback().await.unwrap();
+    let caught_up = "select count(*) from recorder_progress";
+    let noted = poll("it has caught up", async || postgres.psql("ledger", caught_up).await.unwrap().trim() == "1");
+    tokio::time::timeout(NOTED_WITHIN, noted).await.expect("it looks again soon");
+    ground.poll_recorded(&ground.ledger().await, jobs).await;
+    assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
 }
 
 #[tokio::test]
