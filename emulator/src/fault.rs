@@ -134,7 +134,8 @@ pub fn is_use_after_free(memory: &Memory, address: u64) -> bool {
     memory.find(address).is_none() && memory.freed(address).is_some()
 }
 
-fn describe_nearest(Nearest { base, bytes: size, is_host }: Nearest, address: u64, bytes: u64) -> String {
+fn describe_nearest(nearest: Nearest, address: u64, bytes: u64) -> String {
+    let Nearest { base, bytes: size, is_host, is_protected } = nearest;
     let noun = if is_host { "range of host memory" } else { "allocation" };
     let name = format!("the {size}-byte {noun} at {base:#x}");
     if address < base {
@@ -148,6 +149,7 @@ fn describe_nearest(Nearest { base, bytes: size, is_host }: Nearest, address: u6
         };
     }
     match (offset + bytes).saturating_sub(size) {
+        0 if is_protected => format!("{offset} bytes into {name}, which is read-only"),
         0 => format!("{offset} bytes into {name}"),
         surplus => format!("{offset} bytes into {name}, with {surplus} bytes past its end"),
     }

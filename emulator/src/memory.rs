@@ -15,6 +15,7 @@ mod shadow;
 use std::collections::BTreeMap;
 use std::io;
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use self::arena::Arena;
@@ -40,6 +41,8 @@ pub struct Memory {
     arena: Mutex<Arena>,
     /// Every range that may be accessed: allocations and mapped host memory, by start address.
     live: RwLock<BTreeMap<u64, Range>>,
+    /// How many of them are protected, so that a write by the host rarely looks for protection.
+    protected: AtomicUsize,
     freed: Mutex<Freed>,
     checks: Checks,
     shadow: Option<Shadow>,
@@ -77,6 +80,7 @@ pub struct Nearest {
     pub bytes: u64,
     /// Mapped host memory, and no allocation.
     pub is_host: bool,
+    pub is_protected: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +89,8 @@ struct Range {
     /// What the arena gave for it, with the gap behind.
     room: u64,
     owner: Owner,
+    /// Kernels may only read it.
+    is_protected: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +126,7 @@ impl Memory {
             capacity,
             arena: Mutex::new(Arena::new(base, reserved, capacity)),
             live: RwLock::new(BTreeMap::new()),
+            protected: AtomicUsize::new(0),
             freed: Mutex::default(),
             checks,
             shadow: None,
@@ -157,14 +164,14 @@ impl Memory {
         let room = bytes.max(1).next_multiple_of(ALLOCATION_ALIGN);
         let (start, room) = arena.take(room).ok_or(out)?;
         arena.used += bytes;
-        self.write_live().insert(start, Range { bytes, room, owner: Owner::Arena });
+        self.write_live().insert(start, Range { bytes, room, owner: Owner::Arena, is_protected: false });
         Ok(start)
     }
 
     /// Gives an allocation back; its pages return to the host and read as zero when used again.
     pub fn free(&self, address: u64) -> Result<(), NotAllocated> {
         let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
-        let Range { bytes, room, .. } = {
+        let Range { bytes, room, is_protected, .. } = {
             let mut live = self.write_live();
             match live.get(&address).copied() {
                 Some(range) if range.owner == Owner::Arena => {
@@ -174,6 +181,7 @@ impl Memory {
                 _ => return Err(NotAllocated { address }),
             }
         };
+        self.protected.fetch_sub(is_protected.into(), Ordering::Relaxed);
         release_pages(address, room);
         if let Some(shadow) = &self.shadow {
             shadow.clear(address, room);
@@ -197,10 +205,44 @@ impl Memory {
         (address - base < range.bytes).then_some((base, range.bytes))
     }
 
+    /// The range that holds `address`, if a kernel may access it there.
+    pub fn find_for_kernel(&self, address: u64, writes: bool) -> Option<(u64, u64)> {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        let (&base, range) = live.range(..=address).next_back()?;
+        (address - base < range.bytes && !(writes && range.is_protected)).then_some((base, range.bytes))
+    }
+
+    /// Makes an allocation read-only for kernels that start from now on, until the host writes to it or frees it.
+    pub fn protect(&self, address: u64) -> Result<(), NotAllocated> {
+        let mut live = self.write_live();
+        let range = live.get_mut(&address).filter(|range| range.owner == Owner::Arena);
+        let range = range.ok_or(NotAllocated { address })?;
+        self.protected.fetch_add((!range.is_protected).into(), Ordering::Relaxed);
+        range.is_protected = true;
+        Ok(())
+    }
+
+    /// Ends the protection of the range that the host is about to write to.
+    fn unprotect(&self, address: u64) {
+        if self.protected.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut live = self.write_live();
+        let range = live.range_mut(..=address).next_back().map(|(_, range)| range);
+        if let Some(range) = range.filter(|range| range.is_protected) {
+            range.is_protected = false;
+            self.protected.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// The range that holds `address` or is nearest to it, for reports.
     pub fn nearest(&self, address: u64) -> Option<Nearest> {
-        let nearest =
-            |(&base, range): (&u64, &Range)| Nearest { base, bytes: range.bytes, is_host: range.owner == Owner::Host };
+        let nearest = |(&base, range): (&u64, &Range)| Nearest {
+            base,
+            bytes: range.bytes,
+            is_host: range.owner == Owner::Host,
+            is_protected: range.is_protected,
+        };
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         let below = live.range(..=address).next_back().map(nearest);
         let above = live.range(address..).next().map(nearest);
@@ -222,7 +264,7 @@ impl Memory {
         if overlaps || bytes == 0 {
             return false;
         }
-        live.insert(start, Range { bytes, room: 0, owner: Owner::Host });
+        live.insert(start, Range { bytes, room: 0, owner: Owner::Host, is_protected: false });
         true
     }
 
@@ -254,6 +296,7 @@ impl Memory {
     /// `source` is readable for `bytes`.
     pub unsafe fn copy_in(&self, target: u64, source: *const u8, bytes: u64) -> Result<(), BadAddress> {
         self.check(target, bytes)?;
+        self.unprotect(target);
         // SAFETY: the target was just checked, the caller vouches for the source, and `copy` allows overlap.
         unsafe { ptr::copy(source, target as *mut u8, bytes as usize) };
         self.note_written(target, bytes);
@@ -275,6 +318,7 @@ impl Memory {
     pub fn copy_within(&self, target: u64, source: u64, bytes: u64) -> Result<(), BadAddress> {
         self.check(source, bytes)?;
         self.check(target, bytes)?;
+        self.unprotect(target);
         // SAFETY: both ranges were just checked.
         unsafe { ptr::copy(source as *const u8, target as *mut u8, bytes as usize) };
         if let Some(shadow) = &self.shadow {
@@ -302,6 +346,7 @@ impl Memory {
         let size = size_of::<T>() as u64;
         let bytes = count.checked_mul(size).ok_or_else(|| self.bad(target, u64::MAX))?;
         self.check(target, bytes)?;
+        self.unprotect(target);
         self.note_written(target, bytes);
         for index in 0..count {
             // SAFETY: the whole range was just checked.

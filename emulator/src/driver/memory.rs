@@ -107,6 +107,15 @@ pub fn free_async(address: u64, stream: Handle) -> Answer {
     context.enqueue(&stream, Job { after: Vec::new(), brief: true, work }).map(drop)
 }
 
+/// Makes an allocation read-only for kernels until the host writes to it.
+pub fn protect(address: u64) -> Answer {
+    let driver = driver()?;
+    if !driver.settings.protects {
+        return Err(Status::NotSupported);
+    }
+    owner(address)?.memory.protect(address).map_err(|_| Status::InvalidValue)
+}
+
 /// Free and total bytes of the current device.
 pub fn info() -> Answer<(usize, usize)> {
     let context = current::context()?;

@@ -32,6 +32,9 @@ pub const FAULTS: &str = "GPUFLEET_EMULATOR_FAULTS";
 /// `CUDA_ERROR_LAUNCH_FAILED`.
 pub const CHECKS: &str = "GPUFLEET_EMULATOR_CHECKS";
 
+/// Whether memory can be made read-only for kernels, `on` by default. `off` is how a GPU behaves.
+pub const PROTECTION: &str = "GPUFLEET_EMULATOR_PROTECTION";
+
 /// More devices than any machine has. A larger number is probably a typing mistake.
 const DEVICES_MAX: u32 = 64;
 /// Less than this leaves no room for a module's globals beside the data.
@@ -58,6 +61,7 @@ pub struct Settings {
     pub threads: usize,
     pub instructions_max: Option<u64>,
     pub checks: Checks,
+    pub protects: bool,
     pub faults: Vec<Rule>,
 }
 
@@ -92,6 +96,7 @@ impl Settings {
             threads: setting(&lookup, THREADS, cores, |text| whole(text, 1, THREADS_MAX))? as usize,
             instructions_max: setting(&lookup, INSTRUCTIONS_MAX, None, |text| instructions(text).map(Some))?,
             checks: setting(&lookup, CHECKS, Checks::default(), checks)?,
+            protects: setting(&lookup, PROTECTION, true, on_or_off)?,
             faults: setting(&lookup, FAULTS, Vec::new(), faults::rules)?,
         })
     }
@@ -133,6 +138,14 @@ fn checks(text: &str) -> Result<Checks, String> {
     Checks::parse(text).map_err(|error| format!("expected {}, separated by commas: {error}", NAMES.join(" or ")))
 }
 
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("expected on or off".to_owned()),
+    }
+}
+
 fn compute_capability(text: &str) -> Result<ComputeCapability, String> {
     let parsed = text
         .split_once('.')
@@ -151,7 +164,7 @@ impl Default for Settings {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHECKS, COMPUTE_CAPABILITY, DEVICES, FAULTS, INSTRUCTIONS_MAX, MEMORY, Settings, THREADS};
+    use super::{CHECKS, COMPUTE_CAPABILITY, DEVICES, FAULTS, INSTRUCTIONS_MAX, MEMORY, PROTECTION, Settings, THREADS};
     use crate::module::ComputeCapability;
 
     fn read(pairs: &[(&'static str, &str)]) -> Result<Settings, String> {
@@ -183,6 +196,12 @@ mod tests {
     }
 
     #[test]
+    fn memory_can_be_protected_unless_that_is_off() {
+        assert!(read(&[]).unwrap().protects);
+        assert!(!read(&[(PROTECTION, "off")]).unwrap().protects);
+    }
+
+    #[test]
     fn a_malformed_value_is_named_with_what_was_expected() {
         for (name, value) in [
             (DEVICES, "0"),
@@ -195,6 +214,7 @@ mod tests {
             (THREADS, ""),
             (CHECKS, "race"),
             (CHECKS, "races,"),
+            (PROTECTION, "yes"),
             (INSTRUCTIONS_MAX, "0"),
             (FAULTS, "sometimes"),
             (INSTRUCTIONS_MAX, "1e9"),

@@ -1,13 +1,13 @@
-//! What a GPU's driver has not: the report of a fault, what kernels printed, and this library's version. Programs
-//! look these up by name, and find them only when the emulator is what they loaded.
+//! What a GPU's driver has not: the report of a fault, what kernels printed, read-only memory, and this library's version.
+//! Programs look these up by name, and find them only when the emulator is what they loaded.
 
 use std::{
     ffi::{CStr, c_char},
     panic,
 };
 
-use super::call::TextRoom;
-use crate::driver::{device::DeviceFault, driver};
+use super::call::{TextRoom, boundary};
+use crate::driver::{device::DeviceFault, driver, memory};
 
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
     Ok(version) => version,
@@ -53,6 +53,15 @@ extern "C" fn gpufleet_emulator_printf(text: TextRoom, room: usize) -> usize {
         Ok(_) => taken.len(),
         Err(_) => 0,
     }
+}
+
+/// Makes the allocation that starts at an address read-only for kernels: one that writes there ends with
+/// `CUDA_ERROR_ILLEGAL_ADDRESS`. Copies and fills by the host are not affected, and make it writable again.
+///
+/// `CUresult gpufleet_emulator_protect(CUdeviceptr address)`
+#[unsafe(no_mangle)]
+extern "C" fn gpufleet_emulator_protect(address: u64) -> i32 {
+    boundary("gpufleet_emulator_protect", || memory::protect(address))
 }
 
 /// The version of this library, as text that is never freed.

@@ -23,6 +23,12 @@ pub fn reach(m: &mut Modifiers) -> Reach {
 }
 
 impl<'a> Emitter<'a, '_> {
+    /// Where an instruction writes, or reads and writes.
+    pub fn target_address(&mut self, operand: &Operand<'a>, reach: Reach) -> Lowered<Address> {
+        Ok(Address { writes: true, ..self.address(operand, reach)? })
+    }
+
+    /// Where an instruction reads.
     pub fn address(&mut self, operand: &Operand<'a>, reach: Reach) -> Lowered<Address> {
         let Operand::Address(base, offset) = operand else { return Err(self.syntax("expected an address")) };
         let cache = *self.accesses;
@@ -40,7 +46,7 @@ impl<'a> Emitter<'a, '_> {
                 }
             },
         };
-        Ok(Address { slot, wide, index: None, offset, reach, cache })
+        Ok(Address { slot, wide, index: None, offset, reach, writes: false, cache })
     }
 
     /// A variable named in an address lies in the space that the instruction names.

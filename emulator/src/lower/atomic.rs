@@ -34,7 +34,7 @@ impl<'a> Emitter<'a, '_> {
         if form.has_policy {
             self.source(&operands[wanted - 1], Type::B64)?;
         }
-        let address = self.address(&operands[first], form.reach)?;
+        let address = self.target_address(&operands[first], form.reach)?;
         let (b, c) = (&operands[first + 1], &operands[first + 1 + swap]);
         let (b, c) = (self.atomic_sources(b, &form)?, self.atomic_sources(c, &form)?);
         let d = if reduction { [NO_SLOT; ELEMENTS_MAX] } else { self.atomic_targets(&operands[0], &form)? };

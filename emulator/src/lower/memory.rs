@@ -120,7 +120,7 @@ impl<'a> Emitter<'a, '_> {
         if reach == Reach::Param {
             return Err(self.unsupported());
         }
-        let address = self.address(&operands[0], reach)?;
+        let address = self.target_address(&operands[0], reach)?;
         if quad && !plain {
             let slots = self.quad(&operands[1])?;
             self.strong_quad(AtomicFunction::Store, address, slots);

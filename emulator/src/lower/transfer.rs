@@ -45,7 +45,7 @@ impl<'a> Emitter<'a, '_> {
             Operand::Integer(bytes @ (4 | 8 | 16)) if cache == "ca" || bytes == 16 => bytes as u32,
             _ => return Err(self.unsupported()),
         };
-        let target = self.address(&operands[0], Reach::Shared)?;
+        let target = self.target_address(&operands[0], Reach::Shared)?;
         let source = self.address(&operands[1], Reach::Global)?;
         let part = match operands.get(3) {
             Some(operand) if self.is_predicate(operand) => {

@@ -43,6 +43,24 @@ fn host_memory_is_reachable_only_while_mapped() {
 }
 
 #[test]
+fn kernels_only_read_protected_memory_until_the_host_writes_to_it() {
+    let memory = Memory::new(1 << 20).unwrap();
+    let (address, other) = (memory.alloc(64).unwrap(), memory.alloc(64).unwrap());
+    memory.protect(address).unwrap();
+    assert_eq!(memory.find_for_kernel(address + 8, true), None);
+    assert_eq!(memory.find_for_kernel(address + 8, false), Some((address, 64)));
+    assert_eq!(memory.find_for_kernel(other, true), Some((other, 64)));
+    memory.fill8(other, 1, 64).unwrap();
+    assert_eq!(memory.find_for_kernel(address, true), None, "another range was written");
+    memory.copy_within(address, other, 8).unwrap();
+    assert_eq!(memory.find_for_kernel(address, true), Some((address, 64)));
+    assert!(memory.protect(address + 8).is_err());
+    memory.protect(address).unwrap();
+    memory.free(address).unwrap();
+    assert!(memory.protect(address).is_err());
+}
+
+#[test]
 fn a_bad_range_is_told_with_the_allocation_around_it() {
     let memory = Memory::new(1 << 20).unwrap();
     let address = memory.alloc(100).unwrap();

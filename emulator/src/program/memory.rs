@@ -35,6 +35,8 @@ pub struct Address {
     pub index: Option<Index>,
     pub offset: i64,
     pub reach: Reach,
+    /// Whether the instruction writes there.
+    pub writes: bool,
     /// Index of this instruction's cache.
     pub cache: u32,
 }

@@ -95,7 +95,7 @@ impl Arguments<'_> {
 
 /// A value of 4 or 8 bytes at a generic address.
 fn read(address: u64, bytes: u64, lane: usize, view: &View, local: Local) -> Result<u64, Refused> {
-    let host = host_address(address, Reach::Generic, bytes, lane, view, local)?;
+    let host = host_address(address, Reach::Generic, false, bytes, lane, view, local)?;
     // SAFETY: the address was just checked for these bytes.
     Ok(unsafe {
         if bytes == 8 { (host as *const u64).read_unaligned() } else { (host as *const u32).read_unaligned().into() }
@@ -106,7 +106,7 @@ fn read(address: u64, bytes: u64, lane: usize, view: &View, local: Local) -> Res
 fn read_text(address: u64, lane: usize, view: &View, local: Local) -> Result<Vec<u8>, Refused> {
     let mut text = Vec::new();
     for offset in 0..TEXT_BYTES_MAX {
-        let host = host_address(address.wrapping_add(offset), Reach::Generic, 1, lane, view, local)?;
+        let host = host_address(address.wrapping_add(offset), Reach::Generic, false, 1, lane, view, local)?;
         // SAFETY: the address was just checked for one byte.
         match unsafe { *(host as *const u8) } {
             0 => break,

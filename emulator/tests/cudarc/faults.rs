@@ -13,10 +13,12 @@ use crate::{
     programs::{FOREVER, STORE},
 };
 
+const INVALID_VALUE: i32 = 1;
 const ILLEGAL_ADDRESS: i32 = 700;
 const LAUNCH_FAILED: i32 = 719;
 const NOT_READY: i32 = 600;
 const LAUNCH_TIMEOUT: i32 = 702;
+const NOT_SUPPORTED: i32 = 801;
 
 pub fn fault_report() -> String {
     told(b"gpufleet_emulator_fault_report")
@@ -65,6 +67,65 @@ fn an_illegal_access_sticks_until_the_process_ends() {
     assert!(report.contains("store") && report.contains("thread (16, 0, 0)"), "{report}");
     assert!(report.contains("64-byte allocation"), "{report}");
     assert_eq!(fault_kernel(), "store");
+}
+
+/// Adds one to a number, by a store or by an atomic.
+const WRITERS: &str = ".version 8.0\n.target sm_80\n.address_size 64\n\
+    .visible .entry stores(.param .u64 x) {\n.reg .b64 %rd<2>;\n.reg .b32 %r<3>;\nld.param.u64 %rd1, [x];\n\
+    ld.global.u32 %r1, [%rd1];\nadd.u32 %r2, %r1, 1;\nst.global.u32 [%rd1], %r2;\nret;\n}\n\
+    .visible .entry adds(.param .u64 x) {\n.reg .b64 %rd<2>;\nld.param.u64 %rd1, [x];\n\
+    red.global.add.u32 [%rd1], 1;\nret;\n}\n";
+
+#[test]
+fn kernels_only_read_protected_memory() {
+    const TEST: &str = "faults::kernels_only_read_protected_memory";
+    if !is_child() {
+        for kernel in ["stores", "adds"] {
+            assert_passed(&in_child(TEST, &[("WRITER", kernel)]));
+        }
+        return assert_passed(&in_child(TEST, &[("WRITER", "none"), ("GPUFLEET_EMULATOR_PROTECTION", "off")]));
+    }
+    type Protect = unsafe extern "C" fn(sys::CUdeviceptr) -> i32;
+    // SAFETY: the library documents this signature.
+    let protect: Symbol<Protect> = unsafe { library().get(b"gpufleet_emulator_protect") }.unwrap();
+    let context = context();
+    // SAFETY: the memory has room for what is copied, and the function takes any number.
+    let address = unsafe {
+        let address = result::malloc_sync(64).unwrap();
+        result::memset_d8_sync(address, 7, 64).unwrap();
+        address
+    };
+    let kernel = std::env::var("WRITER").unwrap();
+    if kernel == "none" {
+        // SAFETY: as above.
+        return assert_eq!(unsafe { protect(address) }, NOT_SUPPORTED);
+    }
+    let (module, stream) = (context.load_module(Ptx::from_src(WRITERS)).unwrap(), context.new_stream().unwrap());
+    let function = module.load_function(&kernel).unwrap();
+    let mut argument = address;
+    let mut run = || {
+        let mut arguments = [std::ptr::from_mut(&mut argument).cast::<c_void>()];
+        // SAFETY: the kernel takes one address, of memory that is there.
+        unsafe {
+            result::launch_kernel(function.cu_function(), (1, 1, 1), (1, 1, 1), 0, stream.cu_stream(), &mut arguments)
+                .unwrap();
+            result::stream::synchronize(stream.cu_stream())
+        }
+    };
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!((protect(address), protect(address + 8)), (0, INVALID_VALUE));
+        result::memset_d8_sync(address, 8, 64).unwrap();
+        assert_eq!(code(run()), 0, "the host has written to it since");
+        assert_eq!(protect(address), 0);
+    }
+    assert_eq!(code(run()), ILLEGAL_ADDRESS);
+    let report = fault_report();
+    assert!(
+        report.contains("0 bytes into the 64-byte allocation") && report.contains("which is read-only"),
+        "{report}"
+    );
+    assert_eq!(fault_kernel(), kernel);
 }
 
 /// A counter that nobody has set to zero, as CUDA C with line information.

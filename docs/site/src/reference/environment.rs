@@ -48,7 +48,7 @@ const PROGRAMS: [Variable; 9] = [
     ("USER", "`gpufleet`: who cancelled a job or drained a worker, for people to read. `LOGNAME` if it is unset."),
 ];
 
-const EMULATED: [Variable; 8] = [
+const EMULATED: [Variable; 9] = [
     ("GPUFLEET_EMULATOR_DEVICES", "Number of devices, 1 to 64. Default: 1."),
     ("GPUFLEET_EMULATOR_MEMORY", "Memory of each device, as in `512MiB`; from 1 MiB to 1024 GiB. Default: 2 GiB."),
     (
@@ -65,6 +65,7 @@ const EMULATED: [Variable; 8] = [
         "GPUFLEET_EMULATOR_CHECKS",
         "Extra checks, separated by commas: `races` in shared memory, `uninitialised` reads. Unset: none.",
     ),
+    ("GPUFLEET_EMULATOR_PROTECTION", "`off`: memory can't be made read-only for kernels, as on a GPU. Default: `on`."),
     (
         "GPUFLEET_EMULATOR_FAULTS",
         "Faults to inject, as in `launch:7=illegal-address,alloc:3=out-of-memory`. Unset: none.",

@@ -36,7 +36,7 @@ impl<'a> Emitter<'a, '_> {
         let (registers, place) = if loads { (&operands[0], &operands[1]) } else { (&operands[1], &operands[0]) };
         let layout = Emitter::wmma_layout(role, shape, element);
         let fragment = self.fragment(registers, loads, element, layout)?;
-        let address = self.address(place, reach)?;
+        let address = if loads { self.address(place, reach)? } else { self.target_address(place, reach)? };
         let stride = match operands.get(2) {
             Some(stride) => Some(self.source(stride, Type::U32)?),
             None => None,
@@ -68,7 +68,8 @@ impl<'a> Emitter<'a, '_> {
         self.arity(operands, 2..=2)?;
         let (registers, place) = if loads { (&operands[0], &operands[1]) } else { (&operands[1], &operands[0]) };
         let slots = self.vector(registers, loads, count, Type::B32)?;
-        let rows = Box::new(Rows { address: self.address(place, reach)?, slots, transposed });
+        let address = if loads { self.address(place, reach)? } else { self.target_address(place, reach)? };
+        let rows = Box::new(Rows { address, slots, transposed });
         let matrix = if loads { Matrix::LoadRows(rows) } else { Matrix::StoreRows(rows) };
         self.push(Op::Matrix(matrix));
         Ok(())

@@ -3,7 +3,7 @@
 use super::reach::{Local, Refused, View, addresses, host_address, portable, space_of};
 use crate::fault::FaultKind;
 use crate::ops::lanes::{FULL, LANES, load_mask};
-use crate::program::memory::{Address, Part, Reach};
+use crate::program::memory::{Address, Part};
 
 /// The bytes that each lane accesses.
 pub type Lengths = [u32; LANES];
@@ -66,20 +66,20 @@ pub unsafe fn resolve_parts(
         }
         addresses::<false>(found, address, frame, reading);
     }
-    one_by_one(found, address.reach, bytes, lengths, view, local)
+    one_by_one(found, address, bytes, lengths, view, local)
 }
 
 /// Each lane for itself, from its address to where that lies on the host.
 #[cold]
 fn one_by_one(
     found: &mut [u64; LANES],
-    reach: Reach,
+    address: &Address,
     bytes: u32,
     lengths: &Lengths,
     view: &View,
     local: Local,
 ) -> Result<(), Refused> {
-    let bytes = u64::from(bytes);
+    let (bytes, reach, writes) = (u64::from(bytes), address.reach, address.writes);
     let reading = (0..LANES).filter(|lane| lengths[*lane] > 0);
     if let Some(lane) = reading.clone().find(|lane| !found[*lane].is_multiple_of(bytes)) {
         let (address, space) = (found[lane], space_of(reach, found[lane]));
@@ -88,7 +88,7 @@ fn one_by_one(
     }
     for lane in reading {
         let length = lengths[lane];
-        found[lane] = host_address(found[lane], reach, length.into(), lane, view, local)
+        found[lane] = host_address(found[lane], reach, writes, length.into(), lane, view, local)
             .map_err(|refused| Refused { among: lanes(lengths, |other| other == length), ..refused })?;
     }
     Ok(())

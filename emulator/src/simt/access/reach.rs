@@ -245,9 +245,9 @@ fn slow(found: &mut [u64; LANES], address: &Address, bytes: u64, view: &mut View
     for (lane, one) in found.iter_mut().enumerate() {
         // The lanes of a warp mostly reach the same allocation: it is looked up once.
         if !range.holds(*one, bytes) {
-            let host = host_address(*one, reach, bytes, lane, view, local)?;
+            let host = host_address(*one, reach, address.writes, bytes, lane, view, local)?;
             range = match space_of(reach, *one) {
-                "global" => global_range(*one, bytes, view.memory).unwrap_or_default(),
+                "global" => global_range(*one, address.writes, bytes, view.memory).unwrap_or_default(),
                 "shared" if reach == Reach::Generic => {
                     Range { start: SHARED_WINDOW, bytes: view.shared_bytes, host: view.shared as u64 }
                 }
@@ -341,8 +341,8 @@ pub fn space_of(reach: Reach, address: u64) -> &'static str {
     }
 }
 
-fn global_range(address: u64, bytes: u64, memory: &Memory) -> Option<Range> {
-    let (base, size) = memory.find(address)?;
+fn global_range(address: u64, writes: bool, bytes: u64, memory: &Memory) -> Option<Range> {
+    let (base, size) = memory.find_for_kernel(address, writes)?;
     (address.checked_add(bytes)? <= base + size).then_some(Range { start: base, bytes: size, host: base })
 }
 
@@ -350,6 +350,7 @@ fn global_range(address: u64, bytes: u64, memory: &Memory) -> Option<Range> {
 pub fn host_address(
     address: u64,
     reach: Reach,
+    writes: bool,
     bytes: u64,
     lane: usize,
     view: &View,
@@ -362,7 +363,7 @@ pub fn host_address(
         "shared" if within(view.shared_bytes) => Ok(view.shared as u64 + offset),
         "local" if within(local.lane_bytes) => Ok(local.start as u64 + lane as u64 * local.lane_bytes + offset),
         "parameter" if within(view.params.len() as u64) => Ok(view.params.as_ptr() as u64 + offset),
-        "global" if global_range(address, bytes, view.memory).is_some() => Ok(address),
+        "global" if global_range(address, writes, bytes, view.memory).is_some() => Ok(address),
         _ => Err(Refused { lane, address, bytes, space, kind: FaultKind::IllegalAddress, among: FULL }),
     }
 }

@@ -152,13 +152,13 @@ fn lines(
     }
     let whole = step * u64::from(transfer.lines - 1) + bytes;
     let by = |number: u32| u64::from(number) * step;
-    match host_address(start, reach, whole, 0, view, local) {
+    match host_address(start, reach, writes, whole, 0, view, local) {
         Ok(first) => Ok(std::array::from_fn(|number| first + by(number as u32))),
         Err(whole) => {
             // The report is to name the first line that is out of reach, where it is one that is.
             for number in 0..transfer.lines {
                 let address = start.checked_add(by(number)).ok_or(refused(start, FaultKind::IllegalAddress))?;
-                host_address(address, reach, bytes, 0, view, local)?;
+                host_address(address, reach, writes, bytes, 0, view, local)?;
             }
             Err(whole.into())
         }

@@ -155,7 +155,7 @@ impl Warp {
         if refused.kind == FaultKind::MisalignedAddress {
             return (!at.is_multiple_of(refused.bytes)).then_some(Refused { lane, address: at, ..*refused });
         }
-        host_address(at, address.reach, refused.bytes, lane, &cx.view, self.local()).err()
+        host_address(at, address.reach, address.writes, refused.bytes, lane, &cx.view, self.local()).err()
     }
 
     fn lane_address(&mut self, address: &Address, lane: usize, group: &Group) -> u64 {
