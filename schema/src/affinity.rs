@@ -55,7 +55,7 @@ mod tests {
     use crate::{Buffer, Data, Dtype, Program};
 
     fn buffer(length: u64, data: Data<'static>) -> Buffer<'static> {
-        Buffer { name: "x".to_owned(), dtype: Dtype::U8, shape: vec![length], data }
+        Buffer::new("x", Dtype::U8, vec![length], data)
     }
 
     #[test]

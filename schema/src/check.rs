@@ -161,10 +161,25 @@ impl Task<'_> {
                 return invalid(format!("buffers[{index}].name"), format!("two buffers are named {:?}", buffer.name));
             }
             buffer.check()?;
+            self.check_share(buffer)?;
         }
         match self.device_bytes() {
             Some(0..=BUFFER_BYTES_MAX) => Ok(()),
             _ => invalid("buffers", format!("the buffers exceed {BUFFER_BYTES_MAX} bytes in total")),
+        }
+    }
+
+    fn check_share(&self, buffer: &Buffer<'_>) -> Result<(), Invalid> {
+        let field = || format!("buffers.{}.share", buffer.name);
+        match buffer.data {
+            _ if !buffer.share => Ok(()),
+            Data::Zeros | Data::Fill(_) => {
+                invalid(field(), "only an input can be shared; give the buffer data, or remove this")
+            }
+            Data::Inline(_) | Data::Blob(_) | Data::Output(_) if self.outputs.contains(&buffer.name) => {
+                invalid(field(), "an output can't be shared, because the kernels write to it; remove this")
+            }
+            Data::Inline(_) | Data::Blob(_) | Data::Output(_) => Ok(()),
         }
     }
 

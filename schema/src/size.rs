@@ -92,11 +92,13 @@ mod tests {
 
     #[test]
     fn the_error_of_an_oversized_task_names_its_largest_buffers() {
-        let buffer = |name: &str, mib: u64, inline: bool| Buffer {
-            name: name.to_owned(),
-            dtype: Dtype::U8,
-            shape: vec![mib << 20],
-            data: if inline { Data::Inline(Inline::from(vec![0; (mib << 20) as usize])) } else { Data::Zeros },
+        let buffer = |name: &str, mib: u64, inline: bool| {
+            Buffer::new(
+                name,
+                Dtype::U8,
+                vec![mib << 20],
+                if inline { Data::Inline(Inline::from(vec![0; (mib << 20) as usize])) } else { Data::Zeros },
+            )
         };
         let mut task = Task::new(Program::Catalog("saxpy".to_owned()));
         assert_eq!(

@@ -113,6 +113,10 @@ pub struct Buffer<'a> {
     pub shape: Vec<u64>,
     #[serde(default, borrow)]
     pub data: Data<'a>,
+    /// The kernels only read this input. If it is a blob, the worker may give them the device memory that it keeps for all
+    /// jobs of the pool that use the blob, instead of a copy. A job whose kernels write there fails.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub share: bool,
 }
 
 /// The initial contents of a buffer.
@@ -289,8 +293,14 @@ impl Buffer<'static> {
         job: JobId,
         output: impl Into<String>,
     ) -> Self {
-        let data = Data::Output(OutputOf { job, name: output.into() });
-        Self { name: name.into(), dtype, shape: shape.into(), data }
+        Self::new(name, dtype, shape, Data::Output(OutputOf { job, name: output.into() }))
+    }
+}
+
+impl<'a> Buffer<'a> {
+    /// A buffer that the job does not share with others.
+    pub fn new(name: impl Into<String>, dtype: Dtype, shape: impl Into<Vec<u64>>, data: Data<'a>) -> Self {
+        Self { name: name.into(), dtype, shape: shape.into(), data, share: false }
     }
 }
 
@@ -314,33 +324,25 @@ impl Buffer<'_> {
     }
 
     pub fn borrowed(&self) -> Buffer<'_> {
-        Buffer {
-            name: self.name.clone(),
-            dtype: self.dtype,
-            shape: self.shape.clone(),
-            data: match &self.data {
-                Data::Zeros => Data::Zeros,
-                Data::Fill(number) => Data::Fill(*number),
-                Data::Inline(inline) => Data::Inline(inline.borrowed()),
-                Data::Blob(digest) => Data::Blob(*digest),
-                Data::Output(source) => Data::Output(source.clone()),
-            },
-        }
+        let data = match &self.data {
+            Data::Zeros => Data::Zeros,
+            Data::Fill(number) => Data::Fill(*number),
+            Data::Inline(inline) => Data::Inline(inline.borrowed()),
+            Data::Blob(digest) => Data::Blob(*digest),
+            Data::Output(source) => Data::Output(source.clone()),
+        };
+        Buffer { name: self.name.clone(), dtype: self.dtype, shape: self.shape.clone(), data, share: self.share }
     }
 
     pub fn into_owned(self) -> Buffer<'static> {
-        Buffer {
-            name: self.name,
-            dtype: self.dtype,
-            shape: self.shape,
-            data: match self.data {
-                Data::Zeros => Data::Zeros,
-                Data::Fill(number) => Data::Fill(number),
-                Data::Inline(inline) => Data::Inline(inline.into_owned()),
-                Data::Blob(digest) => Data::Blob(digest),
-                Data::Output(source) => Data::Output(source),
-            },
-        }
+        let data = match self.data {
+            Data::Zeros => Data::Zeros,
+            Data::Fill(number) => Data::Fill(number),
+            Data::Inline(inline) => Data::Inline(inline.into_owned()),
+            Data::Blob(digest) => Data::Blob(digest),
+            Data::Output(source) => Data::Output(source),
+        };
+        Buffer { name: self.name, dtype: self.dtype, shape: self.shape, data, share: self.share }
     }
 }
 

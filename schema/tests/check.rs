@@ -8,7 +8,7 @@ use gpufleet_schema::{
 
 fn good() -> Task<'static> {
     Task {
-        buffers: vec![Buffer { name: "x".into(), dtype: Dtype::F32, shape: vec![4], data: Data::Zeros }],
+        buffers: vec![Buffer::new("x", Dtype::F32, vec![4], Data::Zeros)],
         launches: vec![Launch { args: vec![Arg::Buffer("x".into())], ..Launch::new("k", Grid::Cover(vec![4])) }],
         outputs: vec!["x".into()],
         ..Task::new(Program::Ptx(".version 8.0".into()))
@@ -88,7 +88,7 @@ fn shapes_and_bytes_must_agree() {
 /// A buffer whose contents are a blob of this many bytes.
 fn blob(name: &str, bytes: u64) -> Buffer<'static> {
     let data = Data::Blob(BlobDigest::of(name.as_bytes()));
-    Buffer { name: name.into(), dtype: Dtype::F32, shape: vec![bytes / 4], data }
+    Buffer::new(name, Dtype::F32, vec![bytes / 4], data)
 }
 
 #[test]
@@ -99,6 +99,16 @@ fn a_blob_is_valid_if_its_shape_is() {
     assert_eq!((task.blob_bytes(), task.inline_bytes()), (16, 0));
     refused(|task| task.buffers[0] = blob("x", 0), "buffers.x.shape", "no elements");
     refused(|task| task.buffers[0] = blob("x", 1 << 41), "buffers.x.shape", "exceeds");
+}
+
+#[test]
+fn only_an_input_can_be_shared() {
+    let share = |buffer: Buffer<'static>| Buffer { share: true, ..buffer };
+    refused(|task| task.buffers[0] = share(blob("x", 16)), "buffers.x.share", "an output can't be shared");
+    refused(|task| task.buffers[0].share = true, "buffers.x.share", "only an input can be shared");
+    let mut task = good();
+    task.buffers.push(share(blob("shared", 16)));
+    task.check().unwrap();
 }
 
 #[test]

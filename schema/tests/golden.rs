@@ -38,7 +38,7 @@ fn little_endian(values: [f32; 3]) -> Vec<u8> {
 
 fn catalog_task() -> Task<'static> {
     let array = |values| Data::Inline(Inline::from(little_endian(values)));
-    let buffer = |name: &str, data| Buffer { name: name.into(), dtype: Dtype::F32, shape: vec![3], data };
+    let buffer = |name: &str, data| Buffer::new(name, Dtype::F32, vec![3], data);
     Task {
         job_id: id(1),
         arguments: BTreeMap::from([("a".to_owned(), Number::Float(2.5))]),
@@ -53,8 +53,8 @@ fn source_task() -> Task<'static> {
         name: Some("edges of a picture".into()),
         labels: BTreeMap::from([("team".to_owned(), "vision".to_owned())]),
         buffers: vec![
-            Buffer { name: "picture".into(), dtype: Dtype::U8, shape: vec![2, 3], data: Data::Fill(Number::Signed(7)) },
-            Buffer { name: "edges".into(), dtype: Dtype::U8, shape: vec![2, 3], data: Data::Zeros },
+            Buffer::new("picture", Dtype::U8, vec![2, 3], Data::Fill(Number::Signed(7))),
+            Buffer::new("edges", Dtype::U8, vec![2, 3], Data::Zeros),
         ],
         launches: vec![Launch {
             block: Block::Threads(vec![16, 16]),
@@ -109,7 +109,7 @@ fn launches_task() -> Task<'static> {
     ];
     Task {
         job_id: id(6),
-        buffers: vec![Buffer { name: "x".into(), dtype: Dtype::F32, shape: vec![64], data: Data::Zeros }],
+        buffers: vec![Buffer::new("x", Dtype::F32, vec![64], Data::Zeros)],
         launches: vec![
             Launch { args, ..Launch::new("shift<float, 2>", Grid::Cover(vec![48])) },
             Launch { block: Block::Threads(vec![32]), cooperative: true, ..Launch::new("all", Grid::Blocks(vec![8])) },
@@ -131,7 +131,7 @@ fn signed_task() -> Task<'static> {
 
 /// A task with one input in the blob store, which may return outputs through the store.
 fn blob_task() -> Task<'static> {
-    let buffer = |name: &str, data| Buffer { name: name.into(), dtype: Dtype::F32, shape: vec![3], data };
+    let buffer = |name: &str, data| Buffer::new(name, Dtype::F32, vec![3], data);
     Task {
         job_id: id(5),
         arguments: BTreeMap::from([("a".to_owned(), Number::Float(2.5))]),
@@ -143,6 +143,14 @@ fn blob_task() -> Task<'static> {
         large_outputs: LargeOutputs::Blob,
         ..Task::new(Program::Catalog("saxpy".into()))
     }
+}
+
+/// A task whose kernels only read an input.
+fn sharing_task() -> Task<'static> {
+    let mut task = blob_task();
+    task.buffers[0].share = true;
+    task.outputs.truncate(1);
+    task
 }
 
 /// A task whose outputs are kept for a day.
@@ -467,6 +475,7 @@ fn golden_tasks_of_version_1_decode_to_their_values() {
     check_tasks("task-signed", &Batch::One(signed_task()));
     check_tasks("task-blob", &Batch::One(blob_task()));
     check_tasks("task-keep", &Batch::One(kept_task()));
+    check_tasks("task-share", &Batch::One(sharing_task()));
     check_tasks("task-launches", &Batch::One(launches_task()));
     check_tasks("task-list", &Batch::Many(vec![catalog_task(), ptx_task()]));
 }

@@ -53,12 +53,8 @@ fn data() -> impl Strategy<Value = Data<'static>> {
 }
 
 fn buffer() -> impl Strategy<Value = Buffer<'static>> {
-    (text(), dtype(), vec(any::<u64>(), 0..4), data()).prop_map(|(name, dtype, shape, data)| Buffer {
-        name,
-        dtype,
-        shape,
-        data,
-    })
+    (text(), dtype(), vec(any::<u64>(), 0..4), data(), any::<bool>())
+        .prop_map(|(name, dtype, shape, data, share)| Buffer { share, ..Buffer::new(name, dtype, shape, data) })
 }
 
 fn program() -> impl Strategy<Value = Program<'static>> {

@@ -83,7 +83,7 @@ impl Array {
 
     /// The array as a buffer of a task.
     pub(crate) fn into_buffer(self, name: String) -> Buffer<'static> {
-        Buffer { name, dtype: self.dtype, shape: self.shape, data: Data::Inline(Inline::from(self.bytes)) }
+        Buffer::new(name, self.dtype, self.shape, Data::Inline(Inline::from(self.bytes)))
     }
 }
 

@@ -6,9 +6,7 @@ mod launches;
 use std::{borrow::Cow, time::Duration};
 
 use gpufleet_kernels::ResolveError;
-use gpufleet_schema::{
-    Buffer, Data, Inline, Invalid, JobId, Launch, Number, PoolName, Priority, Program, SigningKey, Task,
-};
+use gpufleet_schema::{Buffer, Inline, Invalid, JobId, Launch, Number, PoolName, Priority, Program, SigningKey, Task};
 
 use crate::ArrayFile;
 #[cfg(feature = "ledger")]
@@ -276,19 +274,9 @@ fn milliseconds(duration: Duration) -> u64 {
 
 /// A copy that borrows the contents of all buffers. Inputs can be large, and resolving only needs their shapes.
 fn shallow<'a>(kernel: &str, task: &'a Task<'static>) -> Task<'a> {
-    let data = |data: &'a Data<'static>| match data {
-        Data::Inline(inline) => Data::Inline(inline.borrowed()),
-        other => other.clone(),
-    };
-    let buffers = task.buffers.iter().map(|buffer| Buffer {
-        name: buffer.name.clone(),
-        dtype: buffer.dtype,
-        shape: buffer.shape.clone(),
-        data: data(&buffer.data),
-    });
     let mut copy = Task::new(Program::Catalog(kernel.to_owned()));
     copy.arguments = task.arguments.clone();
-    copy.buffers = buffers.collect();
+    copy.buffers = task.buffers.iter().map(Buffer::borrowed).collect();
     copy.launches = task.launches.clone();
     copy.outputs = task.outputs.clone();
     copy

@@ -66,7 +66,7 @@ impl StoredArray {
 
     /// The array as a buffer of a task.
     pub(crate) fn to_buffer(&self, name: String) -> Buffer<'static> {
-        Buffer { name, dtype: self.dtype, shape: self.shape.clone(), data: Data::Blob(self.digest) }
+        Buffer::new(name, self.dtype, self.shape.clone(), Data::Blob(self.digest))
     }
 }
 

@@ -39,12 +39,7 @@ pub fn doubles_stored(x: &StoredArray, n: u32) -> Job {
 
 /// The catalog's kernel as a task, for scenarios that write messages themselves.
 pub fn saxpy() -> Task<'static> {
-    let buffer = |name: &str| Buffer {
-        name: name.into(),
-        dtype: Dtype::F32,
-        shape: vec![3],
-        data: Data::Inline(Inline::from(vec![0; 12])),
-    };
+    let buffer = |name: &str| Buffer::new(name, Dtype::F32, vec![3], Data::Inline(Inline::from(vec![0; 12])));
     Task {
         arguments: BTreeMap::from([("a".to_owned(), 2.0.into())]),
         buffers: vec![buffer("x"), buffer("y")],

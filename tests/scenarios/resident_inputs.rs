@@ -3,8 +3,8 @@
 use std::fs;
 
 use futures::future::join_all;
-use gpufleet::{Array, Fleet, Job, StoredArray};
-use gpufleet_schema::{JobId, JobState, Selection};
+use gpufleet::{Array, Fleet, Job, JobError, StoredArray};
+use gpufleet_schema::{Dtype, FailureCode, JobId, JobState, Selection};
 use gpufleet_tests::{Ground, METRICS, Producer, TestWorker, WAIT, kernels};
 use tempfile::TempDir;
 
@@ -118,6 +118,57 @@ async fn a_kernel_that_overwrites_its_input_changes_only_its_own_copy() {
     let (store, device) = scene.inputs("default").await;
     assert_eq!((store, device), (2.0, 4.0), "both arrays are in the store");
     scene.ground.check_history(3).await;
+}
+
+/// Kernels that take an input as it is, and one that changes it.
+const KERNELS: &str = r#"
+extern "C" __global__ void doubles(const float *x, float *y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }
+extern "C" __global__ void spoils(float *x, float *y) { x[threadIdx.x] += 1; y[threadIdx.x] = x[threadIdx.x]; }
+"#;
+
+fn runs(entry: &str, x: &StoredArray) -> Job {
+    let job = Job::source(KERNELS).input_stored("x", x).zeros("y", Dtype::F32, [32]).output("y");
+    job.entry(entry).blocks([1]).block([32]).arg_buffer("x").arg_buffer("y")
+}
+
+/// Jobs that only read an input, jobs that copy it, and a few that write to it although they share it.
+async fn share_with_writers(label: &str, environment: &[(&str, &str)]) {
+    // A program that has killed three executors is quarantined.
+    const WRITERS: usize = 2;
+    let scene = Scene::new(label, &[], environment).await;
+    let x = scene.store(1.0).await;
+    let (mut readers, mut writers) = (Vec::new(), Vec::new());
+    for number in 0..60 {
+        match number % 30 {
+            7 => writers.push(scene.fleet.submit(runs("spoils", &x).share("x")).await.unwrap()),
+            4 | 11 | 17 | 23 => readers.push(scene.fleet.submit(runs("doubles", &x)).await.unwrap()),
+            _ => readers.push(scene.fleet.submit(runs("doubles", &x).share("x")).await.unwrap()),
+        }
+    }
+    let jobs = readers.len() + writers.len();
+    let doubled: Vec<f32> = floats(1.0)[..32].iter().map(|x| 2.0 * x).collect();
+    for mut reader in readers {
+        assert_eq!(reader.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), doubled);
+    }
+    assert_eq!(writers.len(), WRITERS);
+    for mut writer in writers {
+        let Err(JobError::Failed(failed)) = writer.wait(WAIT).await else { panic!("it wrote to a shared input") };
+        assert_eq!(failed.failure.unwrap().code, FailureCode::KernelFault);
+    }
+    // Without `share`, the same kernel changes only its own copy.
+    assert_eq!(scene.run(runs("spoils", &x)).await[..2], [2.0, 3.0]);
+    assert_eq!(scene.run(runs("doubles", &x).share("x")).await, doubled);
+    scene.ground.check_history(jobs + 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_writes_to_a_shared_input_fails_and_no_other_job_sees_it() {
+    share_with_writers("resident-shared", &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_to_a_shared_input_is_noticed_on_a_device_that_can_not_stop_it() {
+    share_with_writers("resident-unprotected", &[("GPUFLEET_EMULATOR_PROTECTION", "off")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use gpufleet_schema::{Buffer, Data, bounds::BUFFER_BYTES_MAX};
 
 use super::{Problem, ResolveError, Symbols};
-use crate::{catalog::Kernel, manifest::BufferSpec, spelling};
+use crate::{
+    catalog::Kernel,
+    manifest::{BufferSpec, Role},
+    spelling,
+};
 
 /// The task's buffers by name. Each has the dtype and the number of dimensions that the kernel requires.
 pub(super) type Given<'a> = BTreeMap<String, Buffer<'a>>;
@@ -50,6 +54,9 @@ fn check_form(spec: &BufferSpec, buffer: &Buffer<'_>) -> Result<(), ResolveError
     if !spec.role.is_given() && buffer.data != Data::Zeros {
         return fail("data", Problem::OutputHasContents);
     }
+    if buffer.share && spec.role != Role::In {
+        return fail("share", Problem::SharesWhatItWrites);
+    }
     Ok(())
 }
 
@@ -78,12 +85,12 @@ pub(super) fn complete<'a>(
         let field = format!("buffers.{}.shape", spec.name);
         let shape = shape(spec, symbols).map_err(|problem| ResolveError::new(&field, problem))?;
         let buffer = match given.remove(&spec.name) {
-            Some(buffer) if buffer.shape == shape => buffer,
+            Some(buffer) if buffer.shape == shape => Buffer { share: shares(spec, &buffer), ..buffer },
             Some(buffer) => {
                 let problem = Problem::WrongExtent { want: shape, got: buffer.shape, rule: spec.form() };
                 return Err(ResolveError::new(field, problem));
             }
-            None => Buffer { name: spec.name.clone(), dtype: spec.dtype, shape, data: Data::Zeros },
+            None => Buffer::new(spec.name.clone(), spec.dtype, shape, Data::Zeros),
         };
         match buffer.bytes().and_then(|bytes| total_bytes.checked_add(bytes)) {
             Some(total @ 0..=BUFFER_BYTES_MAX) => total_bytes = total,
@@ -95,6 +102,11 @@ pub(super) fn complete<'a>(
         Ok(buffer)
     };
     kernel.buffers.iter().map(&mut complete).collect()
+}
+
+/// The manifest says which inputs the kernel only reads, so the task need not.
+fn shares(spec: &BufferSpec, buffer: &Buffer<'_>) -> bool {
+    spec.role == Role::In && buffer.blob().is_some()
 }
 
 fn shape(spec: &BufferSpec, symbols: &Symbols) -> Result<Vec<u64>, Problem> {

@@ -42,6 +42,8 @@ pub enum Problem {
     Empty { got: Vec<u64> },
     #[error("an output starts as zeros; remove its data")]
     OutputHasContents,
+    #[error("the kernel writes to this buffer, so jobs can't share it; remove this")]
+    SharesWhatItWrites,
     #[error("{value} is {got}, but must be {relation} {want}: {because}")]
     Constraint { value: String, got: u64, relation: &'static str, want: u64, because: String },
     #[error("{form} would be {shape:?}, which exceeds {BUFFER_BYTES_MAX} bytes")]

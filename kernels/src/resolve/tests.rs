@@ -1,11 +1,11 @@
-use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Grid, Inline, Launch, Number, Program, Task};
+use gpufleet_schema::{Arg, BlobDigest, Block, Buffer, Data, Dtype, Grid, Inline, Launch, Number, Program, Task};
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
 use super::{ResolveError, resolve};
 use crate::{catalog, sample::samples};
 
 fn buffer(name: &str, dtype: Dtype, shape: &[u64]) -> Buffer<'static> {
-    Buffer { name: name.to_owned(), dtype, shape: shape.to_vec(), data: Data::Fill(Number::Signed(1)) }
+    Buffer::new(name, dtype, shape.to_vec(), Data::Fill(Number::Signed(1)))
 }
 
 fn task(kernel: &str, arguments: &[(&str, Number)], buffers: Vec<Buffer<'static>>) -> Task<'static> {
@@ -102,6 +102,17 @@ fn inline_bytes_are_passed_on_without_a_copy() {
     let plain = resolve(borrowed).unwrap();
     let Data::Inline(Inline::Bytes(kept)) = &plain.buffers[0].data else { panic!("the contents stay") };
     assert!(std::ptr::eq(kept.as_ref(), &bytes[..]));
+}
+
+#[test]
+fn blobs_that_a_kernel_only_reads_are_shared() {
+    let stored = |name: &str| Buffer { data: Data::Blob(BlobDigest::of(b"")), ..buffer(name, Dtype::F32, &[4]) };
+    let task = Task { buffers: vec![stored("x"), stored("y")], ..saxpy() };
+    let shared: Vec<bool> = resolve(task.clone()).unwrap().buffers.iter().map(|buffer| buffer.share).collect();
+    assert_eq!(shared, [true, false], "saxpy writes to y");
+    let wrong = Task { buffers: vec![stored("x"), Buffer { share: true, ..stored("y") }], ..task };
+    assert_refused(wrong, "buffers.y.share", "the kernel writes to this buffer, so jobs can't share it; remove this");
+    assert!(resolve(saxpy()).unwrap().buffers.iter().all(|buffer| !buffer.share), "there is no blob");
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Draft {
 
     pub(super) fn input<T: Element>(mut self, name: &str, shape: &[usize], values: &[T]) -> Self {
         let data = Data::Inline(Inline::from(bytes(values)));
-        self.task.buffers.push(Buffer { name: name.to_owned(), dtype: T::DTYPE, shape: extents(shape), data });
+        self.task.buffers.push(Buffer::new(name, T::DTYPE, extents(shape), data));
         self
     }
 

@@ -24,7 +24,7 @@ impl Job {
     #[must_use]
     pub fn input_shaped<T: Element>(self, name: impl Into<String>, shape: impl Into<Vec<u64>>, elements: &[T]) -> Self {
         let data = Data::Inline(Inline::from(T::to_bytes(elements)));
-        self.buffer(Buffer { name: name.into(), dtype: T::DTYPE, shape: shape.into(), data })
+        self.buffer(Buffer::new(name, T::DTYPE, shape, data))
     }
 
     /// An input buffer whose contents are in a file. A client with a blob store stores the file with little memory, however
@@ -32,7 +32,7 @@ impl Job {
     #[must_use]
     pub fn input_file(self, name: impl Into<String>, file: ArrayFile) -> Self {
         let (index, data) = (self.task.buffers.len(), Data::Zeros);
-        let buffer = Buffer { name: name.into(), dtype: file.dtype(), shape: file.shape().to_vec(), data };
+        let buffer = Buffer::new(name, file.dtype(), file.shape().to_vec(), data);
         self.buffer(buffer).contents(index, file)
     }
 
@@ -72,24 +72,31 @@ impl Job {
     /// A buffer that starts as zeros. The message does not carry them.
     #[must_use]
     pub fn zeros(self, name: impl Into<String>, dtype: Dtype, shape: impl Into<Vec<u64>>) -> Self {
-        self.buffer(Buffer { name: name.into(), dtype, shape: shape.into(), data: Data::Zeros })
+        self.buffer(Buffer::new(name, dtype, shape, Data::Zeros))
     }
 
     /// A buffer whose elements all start with one value. The message carries it once.
     #[must_use]
     pub fn fill<T: Element>(self, name: impl Into<String>, shape: impl Into<Vec<u64>>, value: T) -> Self {
-        self.buffer(Buffer {
-            name: name.into(),
-            dtype: T::DTYPE,
-            shape: shape.into(),
-            data: Data::Fill(value.number()),
-        })
+        self.buffer(Buffer::new(name, T::DTYPE, shape, Data::Fill(value.number())))
     }
 
     /// A buffer in the form of the wire format.
     #[must_use]
     pub fn buffer(mut self, buffer: Buffer<'static>) -> Self {
         self.task.buffers.push(buffer);
+        self
+    }
+
+    /// Declares that the kernels only read an input of this job. If it is in the blob store, the jobs of a pool may then use one copy
+    /// of it on a device, instead of a copy for each job; a job whose kernels write there fails. The inputs of catalog kernels need
+    /// no declaration.
+    #[must_use]
+    pub fn share(mut self, name: &str) -> Self {
+        match self.task.buffers.iter_mut().find(|buffer| buffer.name == name) {
+            Some(buffer) => buffer.share = true,
+            None => self.reject("buffers", format!("there is no buffer named {name:?} to share; add the buffer first")),
+        }
         self
     }
 

@@ -26,6 +26,7 @@ use super::{
         device::{self, Device},
         error::{CudaError, Damage},
         fault::{self, FaultOrigin},
+        guard::Guard,
         library::DriverLibrary,
         memory::{Chore, DeviceMemory, ReportError},
         pinned::PinnedSegment,
@@ -143,11 +144,12 @@ fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, 
     let bytes_max = args.memory_bytes_max.unwrap_or(u64::MAX);
     let arena = Arena::new(Sizes::of(library.is_emulator()), bytes_max, args.resident_bytes_max);
     let memory = DeviceMemory::new(arena);
+    let guard = Guard::new(&library, &device).map_err(device::refused)?;
     let report = memory.first_report().map_err(device::refused)?;
     let waits = Waits::new(outgoing);
     let printing = Printing::new(&library);
     let (transfers, outgoing) = (Transfers::default(), Arc::clone(outgoing));
-    Ok((Arc::new(Common { library, device, memory, waits, transfers, printing, outgoing }), report))
+    Ok((Arc::new(Common { library, device, memory, guard, waits, transfers, printing, outgoing }), report))
 }
 
 /// The devices that the driver shows to this process.
@@ -184,7 +186,7 @@ fn start_streams(
         let (inbox, common, outgoing) = (Arc::clone(inbox), Arc::clone(common), Arc::clone(outgoing));
         let (ready, started) = mpsc::channel();
         let thread = thread::Builder::new().name(format!("stream-{number}")).spawn(move || {
-            match common.device.bind().and_then(|()| Stream::new()) {
+            match common.device.bind().and_then(|()| Stream::new(number)) {
                 Ok(stream) => {
                     drop(ready.send(Ok(())));
                     if let Err(error) = run_stream(stream, &inbox, &common, &outgoing) {
@@ -368,7 +370,7 @@ fn nonsense(what: impl Into<String>) -> ChildError {
 fn segment_ids(run: &Run) -> impl Iterator<Item = u32> {
     let staged = run.buffers.iter().filter_map(|buffer| match buffer.contents {
         Contents::Staged(place) => Some(place.segment),
-        Contents::Zeros | Contents::Pattern(_) | Contents::Input(_) => None,
+        Contents::Zeros | Contents::Pattern(_) | Contents::Input { .. } => None,
     });
     staged.chain(run.outputs.iter().map(|output| output.place.segment))
 }

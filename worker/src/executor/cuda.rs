@@ -11,6 +11,7 @@ pub(super) mod device;
 pub(super) mod error;
 pub(super) mod fault;
 pub(super) mod geometry;
+pub(super) mod guard;
 mod job_inputs;
 mod job_outputs;
 pub(super) mod library;

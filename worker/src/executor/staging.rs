@@ -279,7 +279,7 @@ fn contents(buffer: &Buffer<'_>, offset: Option<u64>, slot: &mut StagingMemory) 
             copy(inline, buffer, slot, offset as usize)?;
             Ok(Contents::Staged(slot.place(offset)))
         }
-        Data::Blob(digest) => Ok(Contents::Input(*digest)),
+        Data::Blob(digest) => Ok(Contents::Input { digest: *digest, share: buffer.share }),
         // The check of the task has refused it already.
         Data::Output(_) => Err(invalid(format!("buffers.{}.data: the output of another job", buffer.name))),
     }

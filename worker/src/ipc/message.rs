@@ -228,7 +228,7 @@ pub struct Run {
 impl Run {
     /// Whether it has inputs from the blob store.
     pub fn has_inputs(&self) -> bool {
-        self.buffers.iter().any(|buffer| matches!(buffer.contents, Contents::Input(_)))
+        self.buffers.iter().any(|buffer| matches!(buffer.contents, Contents::Input { .. }))
     }
 }
 
@@ -245,9 +245,12 @@ pub enum Contents {
     Pattern(#[serde(with = "serde_bytes")] Vec<u8>),
     /// As many bytes as the buffer has.
     Staged(Place),
-    /// An input from the blob store. It is copied from device memory if it is resident. Otherwise the executor asks for it with
-    /// [`FromExecutor::Wants`].
-    Input(BlobDigest),
+    /// An input from the blob store. If it is resident, it is copied from device memory, or used there if the kernels only read it.
+    /// Otherwise the executor asks for it with [`FromExecutor::Wants`].
+    Input {
+        digest: BlobDigest,
+        share: bool,
+    },
 }
 
 /// A piece of a buffer, in shared memory.

@@ -26,6 +26,6 @@ pub(super) fn never_ends() -> Task<'static> {
 /// Copies this many bytes in and out, around an empty kernel.
 pub(super) fn copies(bytes: usize) -> Task<'static> {
     let data = Data::Inline(Inline::from(vec![0xa5; bytes]));
-    let buffer = Buffer { name: "bytes".to_owned(), dtype: Dtype::U8, shape: vec![bytes as u64], data };
+    let buffer = Buffer::new("bytes", Dtype::U8, vec![bytes as u64], data);
     task("nothing", 1, vec![buffer], vec!["bytes".to_owned()])
 }

@@ -80,16 +80,11 @@ pub(crate) fn ptx_task<'a>(ptx: &'a str) -> Task<'a> {
 
 pub(crate) fn floats(name: &str, values: &[f32]) -> Buffer<'static> {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Buffer {
-        name: name.to_owned(),
-        dtype: Dtype::F32,
-        shape: vec![values.len() as u64],
-        data: Data::Inline(bytes.into()),
-    }
+    Buffer::new(name, Dtype::F32, vec![values.len() as u64], Data::Inline(bytes.into()))
 }
 
 pub(crate) fn zeros(name: &str, dtype: Dtype, count: u64) -> Buffer<'static> {
-    Buffer { name: name.to_owned(), dtype, shape: vec![count], data: Data::Zeros }
+    Buffer::new(name, dtype, vec![count], Data::Zeros)
 }
 
 pub(crate) fn launch(entry: &str, threads: u64, args: Vec<Arg>) -> Launch {

@@ -15,3 +15,4 @@ mod memory;
 mod printing;
 mod running;
 mod selftest;
+mod sharing;

@@ -77,7 +77,7 @@ async fn every_dtype_can_be_filled_with_one_value() {
     for dtype in Dtype::ALL {
         let number = if dtype == Dtype::Bool { Number::Bool(true) } else { Number::Signed(5) };
         let mut task = add_one(1, 1);
-        let filled = Buffer { name: "filled".to_owned(), dtype, shape: vec![7, 3], data: Data::Fill(number) };
+        let filled = Buffer::new("filled", dtype, vec![7, 3], Data::Fill(number));
         task.buffers.push(filled);
         task.outputs = vec!["filled".to_owned()];
         let mut element = Vec::new();
@@ -87,7 +87,7 @@ async fn every_dtype_can_be_filled_with_one_value() {
     }
     let mut task = add_one(1, 1);
     let pi = Data::Fill(Number::Float(std::f64::consts::PI));
-    task.buffers.push(Buffer { name: "pi".to_owned(), dtype: Dtype::F64, shape: vec![5], data: pi });
+    task.buffers.push(Buffer::new("pi", Dtype::F64, vec![5], pi));
     task.outputs = vec!["pi".to_owned()];
     // The beginning of a long one is copied on.
     for count in [5, 4096, 4097, 30_001] {
@@ -141,10 +141,7 @@ async fn sixteen_mebibytes_go_in_and_come_back() {
     let bytes: Vec<u8> = (0..16_u32 << 20).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let mut task = ptx_task(crate::harness::PTX);
     let data = Data::Inline(bytes.clone().into());
-    task.buffers = vec![
-        Buffer { name: "big".to_owned(), dtype: Dtype::U8, shape: vec![bytes.len() as u64], data },
-        zeros("data", Dtype::U32, 1),
-    ];
+    task.buffers = vec![Buffer::new("big", Dtype::U8, vec![bytes.len() as u64], data), zeros("data", Dtype::U32, 1)];
     task.launches = vec![launch("add_one", 1, vec![buffer("data"), u32_arg(1)])];
     task.outputs = vec!["big".to_owned()];
     let outputs = succeed(&executor, &task).await;

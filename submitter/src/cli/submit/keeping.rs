@@ -106,7 +106,7 @@ mod tests {
     fn keeping(words: &[&str], bytes: u64, has_store: bool) -> Keeping {
         let words = [&["submit", "saxpy"], words].concat();
         let options = Line::try_parse_from(words).unwrap().options;
-        let buffer = Buffer { name: "y".to_owned(), dtype: Dtype::U8, shape: vec![bytes], data: Data::Zeros };
+        let buffer = Buffer::new("y", Dtype::U8, vec![bytes], Data::Zeros);
         let mut task = Task::new(Program::Ptx("x".into()));
         (task.buffers, task.outputs) = (vec![buffer], vec!["y".to_owned()]);
         Keeping::of(&options, &task, has_store)

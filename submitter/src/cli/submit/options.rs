@@ -53,6 +53,9 @@ pub struct Options {
     /// Buffer read from a file or from another job, and returned as an output. Repeatable
     #[arg(long, value_name = "NAME=FILE", help_heading = "Data", conflicts_with = "file")]
     pub inout: Vec<FileSpec>,
+    /// Input that the kernels only read, so that jobs can use one copy of it on the device. Repeatable
+    #[arg(long, value_name = "NAME", help_heading = "Data", conflicts_with = "file")]
+    pub share: Vec<String>,
     /// Buffer filled with zeros. Repeatable
     #[arg(long, value_name = "NAME=f32[1024]", help_heading = "Data", conflicts_with = "file")]
     pub zeros: Vec<ZerosSpec>,

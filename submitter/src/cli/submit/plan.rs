@@ -253,19 +253,19 @@ fn buffers(mut job: Job, options: &Options, inputs: Purpose, chained: &ChainedIn
         job = job.zeros(&zeros.name, zeros.form.dtype, zeros.form.shape.clone());
     }
     for fill in &options.fill {
-        job = job.buffer(Buffer {
-            name: fill.name.clone(),
-            dtype: fill.form.dtype,
-            shape: fill.form.shape.clone(),
-            data: Data::Fill(fill.value),
-        });
+        job = job.buffer(Buffer::new(
+            fill.name.clone(),
+            fill.form.dtype,
+            fill.form.shape.clone(),
+            Data::Fill(fill.value),
+        ));
     }
     for out in &options.out {
         if let Some(form) = &out.form {
             job = job.zeros(&out.name, form.dtype, form.shape.clone());
         }
     }
-    Ok(job)
+    Ok(options.share.iter().fold(job, |job, name| job.share(name)))
 }
 
 /// The buffers to return. A catalog kernel returns the outputs that are saved, or all of them if none is.
@@ -329,7 +329,7 @@ fn task_hint(field: &str) -> Option<String> {
             "--args takes the kernel's parameters in order: buffers by name, scalars as NAME:DTYPE=VALUE"
         }
         "launches" => "correct --cover or --grid, --block, --shared or --cluster",
-        "buffers" => "correct --in, --inout, --zeros, --fill or --out",
+        "buffers" => "correct --in, --inout, --share, --zeros, --fill or --out",
         "outputs" => "an output must be a buffer of the job; create it with --zeros NAME=f32[1024]",
         "labels" => "correct --label KEY=VALUE",
         _ => return None,

@@ -48,7 +48,7 @@ const TOP: &[&str] = &[
     "priority",
     "save",
 ];
-const BUFFER: &[&str] = &["name", "dtype", "shape", "data"];
+const BUFFER: &[&str] = &["name", "dtype", "shape", "data", "share"];
 const LAUNCH: &[&str] = &["entry", "grid", "block", "shared_bytes", "args", "repeat"];
 const LIMITS: &[&str] = &["time_limit_ms", "queue_limit_ms", "attempts_max", "memory_bytes_max"];
 const REQUIRES: &[&str] = &["compute_capability_min", "memory_bytes_min", "device"];

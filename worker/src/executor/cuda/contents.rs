@@ -9,7 +9,7 @@ use gpufleet_schema::{FailureCode, Verdict};
 use super::{
     arena::DeviceBuffer,
     error::{CudaError, called},
-    job_inputs::JobInputs,
+    job_inputs::{JobInputs, Source},
     pinned::PinnedSegment,
     stream::{StreamError, Work, failed},
 };
@@ -40,10 +40,11 @@ pub(super) fn fill(
             copy_in(stream, work.segment(*at)?, *at, plan.bytes, block.address)?;
             plan.bytes
         }
-        Contents::Input(input) => {
-            match inputs.source(*input) {
-                Some(source) => copy_resident(stream, source, plan.bytes, block)?,
-                None => inputs.check_filled(index)?,
+        Contents::Input { .. } => {
+            match inputs.source(index, plan)? {
+                Source::InPlace => return Ok(()),
+                Source::Resident(source) => copy_resident(stream, source, plan.bytes, block)?,
+                Source::Buffer => {}
             }
             plan.bytes
         }

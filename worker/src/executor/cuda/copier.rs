@@ -15,7 +15,13 @@ use super::{
     pinned::PinnedSegment,
     stream::{Common, Stream, StreamError},
 };
-use crate::ipc::{FromExecutor, message::Piece};
+use crate::{
+    executor::options::STREAMS_MAX,
+    ipc::{FromExecutor, message::Piece},
+};
+
+/// The number of its stream. The threads that run jobs have smaller ones.
+const STREAM: usize = STREAMS_MAX + 1;
 
 /// A piece, and the shared memory that has its place.
 #[derive(Debug)]
@@ -33,7 +39,7 @@ pub(crate) enum Direction {
 
 /// Copies and answers pieces until no more can come. An error means that the context is unusable.
 pub(crate) fn run(common: &Common, pieces: mpsc::Receiver<StagedPiece>) -> Result<(), CudaError> {
-    let mut stream = Stream::new()?;
+    let mut stream = Stream::new(STREAM)?;
     stream.make_events(1)?;
     for StagedPiece { piece, direction, segment } in pieces {
         let Piece { job, buffer, .. } = piece;

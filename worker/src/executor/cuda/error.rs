@@ -38,6 +38,18 @@ impl CudaError {
         Self { call, result: error.0, name: text(error.error_name()), text: text(error.error_string()) }
     }
 
+    /// What an illegal access would be if the device had noticed the write.
+    pub(super) fn shared_input_written() -> Self {
+        Self {
+            call: "check of shared inputs",
+            result: CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+            name: "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned(),
+            text: "a kernel wrote to an input that its job shares with other jobs; submit the job without `share` for the buffers that \
+                   its kernels write to"
+                .to_owned(),
+        }
+    }
+
     pub(crate) fn code(&self) -> u32 {
         self.result as u32
     }

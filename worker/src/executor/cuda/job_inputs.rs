@@ -1,7 +1,8 @@
 //! The inputs of one job from the blob store: those that are resident from earlier jobs, and those that come from the supervisor.
 //!
 //! A job asks for what is not resident once it has all its memory, and waits. The pieces go to memory in which the input stays, if there
-//! is room for it, and otherwise to the job's own buffer.
+//! is room for it, and otherwise to the job's own buffer. An input that the kernels only read needs no buffer of the job's own while the
+//! job has it in memory that stays.
 
 use std::{
     collections::HashMap,
@@ -13,82 +14,174 @@ use gpufleet_schema::{BlobDigest, FailureCode, Verdict};
 use super::{
     arena::{Allocation, DeviceBuffer, InputLease, InputMemory},
     copier::Direction,
+    error::CudaError,
+    guard::Sealed,
     preparation::LaunchPreparation,
-    stream::{StreamError, failed},
+    residents::Access,
+    stream::{Stream, StreamError, failed},
     transfers::Signal,
 };
 use crate::ipc::{
     FromExecutor,
-    message::{Contents, Run},
+    message::{BufferPlan, Contents, Run},
 };
+
+/// An input of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RunInput {
+    /// The first buffer with this input.
+    pub buffer: u32,
+    pub digest: BlobDigest,
+    pub bytes: u64,
+    /// The kernels only read it, in all buffers that have it.
+    pub share: bool,
+}
 
 /// The inputs of one job.
 #[derive(Debug, Default)]
 pub(super) struct JobInputs<'a> {
-    leases: Vec<InputLease<'a>>,
+    held: Vec<Held<'a>>,
     coming: Vec<Coming<'a>>,
     /// The buffers that have their contents.
     filled: Vec<u32>,
 }
 
+/// An input in device memory.
+#[derive(Debug)]
+enum Held<'a> {
+    Resident(InputLease<'a>),
+    /// Another job has made the same input resident in the meantime, so this copy is freed with the job.
+    Spare(RunInput, InputMemory<'a>),
+}
+
 /// An input that is not resident.
 #[derive(Debug)]
 struct Coming<'a> {
-    buffer: u32,
-    input: BlobDigest,
-    bytes: u64,
+    input: RunInput,
     /// Where it stays; without it, it goes to the buffer.
     memory: Option<InputMemory<'a>>,
 }
 
+/// What tells inputs apart: the digest, and the length, which a task can get wrong.
+type Key = (BlobDigest, u64);
+
+/// Where the contents of a buffer are.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Source {
+    /// In the memory of an input, which the job uses as its buffer.
+    InPlace,
+    Resident(DeviceBuffer),
+    /// In the buffer.
+    Buffer,
+}
+
 impl<'a> JobInputs<'a> {
-    /// Leases what is resident.
+    /// Leases what is resident, and finds memory for what is not and needs no buffer if it stays.
     pub(super) fn lease(preparation: &LaunchPreparation<'a>, run: &Run) -> Result<Self, StreamError> {
-        let wanted: Vec<_> = run.inputs().map(|(_, input, bytes)| (input, bytes)).collect();
+        let wanted = run.inputs();
         if wanted.is_empty() {
             return Ok(Self::default());
         }
         let arena = &preparation.common.memory.arena;
         let leases = arena.lease_inputs(&wanted, run.cache_bytes_max, || preparation.may_wait())?;
-        Ok(Self { leases, ..Self::default() })
+        let mut inputs = Self { held: leases.into_iter().map(Held::Resident).collect(), ..Self::default() };
+        for input in wanted.into_iter().filter(|input| input.share) {
+            if !inputs.has(input.key())
+                && let Some(memory) = input_memory(preparation, run, input.bytes)?
+            {
+                inputs.coming.push(Coming { input, memory: Some(memory) });
+            }
+        }
+        Ok(inputs)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.leases.is_empty()
+        self.held.is_empty() && self.coming.is_empty()
     }
 
-    /// Ends the leases, so that the memory of the inputs can be freed.
+    /// Gives all memory of inputs back, so that it can be freed.
     pub(super) fn give_up(&mut self) {
-        self.leases.clear();
+        self.held.clear();
+        self.coming.clear();
     }
 
-    /// The memory of an input, if it is resident.
-    pub(super) fn source(&self, input: BlobDigest) -> Option<DeviceBuffer> {
-        self.leases.iter().find(|lease| lease.input == input).map(|lease| lease.block)
+    /// The sizes of the buffers for which the job needs memory of its own.
+    pub(super) fn own_sizes(&self, run: &Run) -> Vec<u64> {
+        let own = run.buffers.iter().filter(|buffer| self.in_place(buffer).is_none());
+        own.map(|buffer| buffer.bytes).collect()
     }
 
-    /// An error unless the buffer has got its contents.
-    pub(super) fn check_filled(&self, buffer: usize) -> Result<(), StreamError> {
-        match self.filled.iter().any(|filled| *filled as usize == buffer) {
-            true => Ok(()),
-            false => failed(Verdict::Infrastructure, FailureCode::Internal, format!("buffer {buffer} has no contents")),
+    /// The memory of each buffer.
+    pub(super) fn blocks(&self, run: &Run, allocation: &Allocation<'_>) -> Vec<DeviceBuffer> {
+        let mut own = allocation.blocks.iter().copied();
+        let block = |buffer: &BufferPlan| self.in_place(buffer).or_else(|| own.next());
+        run.buffers.iter().map_while(block).collect()
+    }
+
+    /// The memory of an input that the job uses as a buffer.
+    fn in_place(&self, buffer: &BufferPlan) -> Option<DeviceBuffer> {
+        let input = buffer.input()?;
+        let held = self.held.iter().find_map(|held| held.in_place(input));
+        let coming = || self.coming.iter().find(|coming| coming.input.key() == input && coming.input.share);
+        held.or_else(|| Some(coming()?.memory.as_ref()?.block))
+    }
+
+    /// Where a buffer gets its contents.
+    pub(super) fn source(&self, index: usize, buffer: &BufferPlan) -> Result<Source, StreamError> {
+        if self.in_place(buffer).is_some() {
+            return Ok(Source::InPlace);
         }
+        if let Some(held) = self.held.iter().find(|held| Some(held.key()) == buffer.input()) {
+            return Ok(Source::Resident(held.block()));
+        }
+        match self.filled.iter().any(|filled| *filled as usize == index) {
+            true => Ok(Source::Buffer),
+            false => failed(Verdict::Infrastructure, FailureCode::Internal, format!("buffer {index} has no contents")),
+        }
+    }
+
+    /// The inputs that the kernels read in place. They must be checked when the kernels have ended.
+    pub(super) fn shared(&self) -> Vec<Sealed> {
+        self.leases().filter(|lease| lease.lent.access == Access::Shared).map(InputLease::sealed).collect()
+    }
+
+    /// The copies, among the memory of the buffers, that must be checked before the kernels start.
+    pub(super) fn copies_to_check(&self, run: &Run, blocks: &[DeviceBuffer]) -> Vec<Sealed> {
+        let copy = |(buffer, block): (&BufferPlan, &DeviceBuffer)| {
+            let lease = self.leases().find(|lease| Some(lease.key()) == buffer.input())?;
+            let is_checked = lease.lent.access == Access::CopiedAndChecked;
+            is_checked.then(|| Sealed { block: *block, ..lease.sealed() })
+        };
+        run.buffers.iter().zip(blocks).filter_map(copy).collect()
+    }
+
+    fn leases(&self) -> impl Iterator<Item = &InputLease<'a>> {
+        self.held.iter().filter_map(|held| match held {
+            Held::Resident(lease) => Some(lease),
+            Held::Spare(..) => None,
+        })
+    }
+
+    /// Whether the input is in memory that stays, or will be.
+    fn has(&self, input: Key) -> bool {
+        let will_stay = |coming: &Coming<'_>| coming.input.key() == input && coming.memory.is_some();
+        self.held.iter().any(|held| held.key() == input) || self.coming.iter().any(will_stay)
     }
 
     /// Finds memory in which the inputs that are not resident may stay.
     pub(super) fn make_room(&mut self, preparation: &LaunchPreparation<'a>, run: &Run) -> Result<(), StreamError> {
-        let common = preparation.common;
-        for (buffer, input, bytes) in run.inputs() {
-            let will_stay = |coming: &Coming<'_>| coming.input == input && coming.memory.is_some();
-            if self.source(input).is_some() || self.coming.iter().any(will_stay) {
+        for input in run.inputs() {
+            if self.has(input.key()) {
                 continue;
             }
-            let memory = common.memory.arena.input_memory(bytes, run.cache_bytes_max, || preparation.may_wait())?;
+            let memory = input_memory(preparation, run, input.bytes)?;
             if memory.is_none() {
                 // Told at once, because other jobs wait for it.
-                common.say(&FromExecutor::Input { input, bytes, is_resident: false });
+                let RunInput { digest, bytes, .. } = input;
+                preparation.common.say(&FromExecutor::Input { input: digest, bytes, is_resident: false });
             }
-            self.coming.push(Coming { buffer, input, bytes, memory });
+            // The job has a buffer of its own for it by now.
+            self.coming.push(Coming { input: RunInput { share: false, ..input }, memory });
         }
         Ok(())
     }
@@ -97,15 +190,16 @@ impl<'a> JobInputs<'a> {
     pub(super) fn arrive(
         &mut self,
         preparation: &LaunchPreparation<'a>,
-        allocation: &Allocation<'a>,
+        stream: &Stream,
+        run: &Run,
+        blocks: &[DeviceBuffer],
     ) -> Result<Duration, StreamError> {
         if self.coming.is_empty() {
             return Ok(Duration::ZERO);
         }
         let common = preparation.common;
         let started = Instant::now();
-        let targets: HashMap<u32, DeviceBuffer> =
-            self.coming.iter().map(|coming| (coming.buffer, coming.target(allocation))).collect();
+        let targets = self.targets(run, blocks);
         let buffers = targets.keys().copied().collect();
         let transfer = common.transfers.open(preparation.job, Direction::ToDevice, targets);
         common.waits.runs(preparation.job);
@@ -115,41 +209,113 @@ impl<'a> JobInputs<'a> {
         if signal == Signal::Release {
             return Err(StreamError::Released);
         }
-        self.settle(preparation);
+        self.settle(preparation, stream, run)?;
         common.tell_memory(|| preparation.may_wait())?;
         Ok(started.elapsed())
     }
 
-    /// Makes resident what has memory to stay in.
-    fn settle(&mut self, preparation: &LaunchPreparation<'a>) {
-        let common = preparation.common;
-        for Coming { buffer, input, bytes, memory } in std::mem::take(&mut self.coming) {
+    /// Where the pieces of each buffer go. An input without memory goes to each of its buffers.
+    fn targets(&self, run: &Run, blocks: &[DeviceBuffer]) -> HashMap<u32, DeviceBuffer> {
+        let mut targets = HashMap::new();
+        for Coming { input, memory } in &self.coming {
             match memory {
-                Some(memory) => {
-                    self.leases.push(common.memory.arena.keep_input(memory, input, bytes));
-                    common.say(&FromExecutor::Input { input, bytes, is_resident: true });
-                }
-                None => self.filled.push(buffer),
+                Some(memory) => drop(targets.insert(input.buffer, memory.block)),
+                None => targets.extend(run.buffers_of(input.key()).map(|buffer| (buffer, blocks[buffer as usize]))),
             }
+        }
+        targets
+    }
+
+    /// Makes resident what has memory to stay in.
+    fn settle(&mut self, preparation: &LaunchPreparation<'a>, stream: &Stream, run: &Run) -> Result<(), CudaError> {
+        let common = preparation.common;
+        for Coming { input, memory } in std::mem::take(&mut self.coming) {
+            let Some(memory) = memory else {
+                self.filled.extend(run.buffers_of(input.key()));
+                continue;
+            };
+            let RunInput { digest, bytes, .. } = input;
+            let checksum = common.guard.seal(stream, memory.block, bytes)?;
+            let kept = common.memory.arena.keep_input(memory, input, checksum);
+            self.held.push(kept.map_or_else(|memory| Held::Spare(input, memory), Held::Resident));
+            common.say(&FromExecutor::Input { input: digest, bytes, is_resident: true });
+        }
+        Ok(())
+    }
+}
+
+impl Held<'_> {
+    fn key(&self) -> Key {
+        match self {
+            Self::Resident(lease) => lease.key(),
+            Self::Spare(input, _) => input.key(),
+        }
+    }
+
+    fn block(&self) -> DeviceBuffer {
+        match self {
+            Self::Resident(lease) => lease.lent.block,
+            Self::Spare(_, memory) => memory.block,
+        }
+    }
+
+    fn in_place(&self, input: Key) -> Option<DeviceBuffer> {
+        let is_in_place = match self {
+            Self::Resident(lease) => lease.lent.access == Access::Shared,
+            Self::Spare(spare, _) => spare.share,
+        };
+        (is_in_place && self.key() == input).then(|| self.block())
+    }
+}
+
+impl RunInput {
+    fn key(&self) -> Key {
+        (self.digest, self.bytes)
+    }
+}
+
+impl BufferPlan {
+    fn input(&self) -> Option<Key> {
+        match self.contents {
+            Contents::Input { digest, .. } => Some((digest, self.bytes)),
+            Contents::Zeros | Contents::Pattern(_) | Contents::Staged(_) => None,
         }
     }
 }
 
-impl Coming<'_> {
-    fn target(&self, allocation: &Allocation<'_>) -> DeviceBuffer {
-        match &self.memory {
-            Some(memory) => memory.block,
-            None => allocation.blocks[self.buffer as usize],
-        }
+impl InputLease<'_> {
+    fn key(&self) -> Key {
+        (self.input, self.bytes)
     }
+
+    fn sealed(&self) -> Sealed {
+        Sealed { block: self.lent.block, bytes: self.bytes, checksum: self.lent.checksum }
+    }
+}
+
+fn input_memory<'a>(
+    preparation: &LaunchPreparation<'a>,
+    run: &Run,
+    bytes: u64,
+) -> Result<Option<InputMemory<'a>>, CudaError> {
+    preparation.common.memory.arena.input_memory(bytes, run.cache_bytes_max, || preparation.may_wait())
 }
 
 impl Run {
-    /// Each input of the blob store: its buffer, its digest and its length.
-    fn inputs(&self) -> impl Iterator<Item = (u32, BlobDigest, u64)> + '_ {
-        (0..).zip(&self.buffers).filter_map(|(index, buffer)| match buffer.contents {
-            Contents::Input(input) => Some((index, input, buffer.bytes)),
-            Contents::Zeros | Contents::Pattern(_) | Contents::Staged(_) => None,
-        })
+    /// The inputs from the blob store, each once.
+    fn inputs(&self) -> Vec<RunInput> {
+        let mut inputs: Vec<RunInput> = Vec::new();
+        for (buffer, plan) in (0..).zip(&self.buffers) {
+            let Contents::Input { digest, share } = plan.contents else { continue };
+            match inputs.iter_mut().find(|input| input.key() == (digest, plan.bytes)) {
+                Some(input) => input.share &= share,
+                None => inputs.push(RunInput { buffer, digest, bytes: plan.bytes, share }),
+            }
+        }
+        inputs
+    }
+
+    fn buffers_of(&self, input: Key) -> impl Iterator<Item = u32> + '_ {
+        (0..).zip(&self.buffers).filter(move |(_, plan)| plan.input() == Some(input)).map(|(buffer, _)| buffer)
     }
 }

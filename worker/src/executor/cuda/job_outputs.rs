@@ -8,7 +8,7 @@ use std::{
 use gpufleet_schema::{FailureCode, Verdict};
 
 use super::{
-    arena::{Allocation, DeviceBuffer},
+    arena::DeviceBuffer,
     copier::Direction,
     preparation::LaunchPreparation,
     stream::{StreamError, failed},
@@ -20,14 +20,14 @@ use crate::ipc::{FromExecutor, message::Run};
 pub(super) fn leave(
     preparation: &LaunchPreparation<'_>,
     run: &Run,
-    allocation: &Allocation<'_>,
+    blocks: &[DeviceBuffer],
 ) -> Result<Duration, StreamError> {
     if run.leaving.is_empty() {
         return Ok(Duration::ZERO);
     }
     let common = preparation.common;
     let started = Instant::now();
-    let transfer = common.transfers.open(preparation.job, Direction::FromDevice, sources(run, allocation)?);
+    let transfer = common.transfers.open(preparation.job, Direction::FromDevice, sources(run, blocks)?);
     common.waits.runs(preparation.job);
     common.say(&FromExecutor::Offers { job: preparation.job });
     let signal = transfer.wait();
@@ -39,8 +39,8 @@ pub(super) fn leave(
     }
 }
 
-fn sources(run: &Run, allocation: &Allocation<'_>) -> Result<HashMap<u32, DeviceBuffer>, StreamError> {
-    let source = |index: &u32| match allocation.blocks.get(*index as usize) {
+fn sources(run: &Run, blocks: &[DeviceBuffer]) -> Result<HashMap<u32, DeviceBuffer>, StreamError> {
+    let source = |index: &u32| match blocks.get(*index as usize) {
         Some(block) => Ok((*index, *block)),
         None => failed(Verdict::Infrastructure, FailureCode::Internal, format!("there is no buffer {index}")),
     };

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cudarc::driver::sys;
+use cudarc::driver::sys::{self, CUdeviceptr, CUresult};
 use libloading::Library;
 
 use crate::{
@@ -28,6 +28,7 @@ pub(crate) struct DriverLibrary {
     report: Option<FaultText>,
     kernel: Option<FaultText>,
     printed: Option<TakePrinted>,
+    protect: Option<Protect>,
 }
 
 /// A library's file, opened with the process's initial privileges, because it may be in root's home.
@@ -40,6 +41,8 @@ struct Opened {
 type FaultText = unsafe extern "C" fn(*mut c_char, usize) -> usize;
 /// Takes the output of kernels and returns its length. A GPU's driver prints it by itself.
 type TakePrinted = unsafe extern "C" fn(*mut c_char, usize) -> usize;
+/// Makes an allocation read-only for kernels until the host writes to it. Only the emulator has this function.
+pub(super) type Protect = unsafe extern "C" fn(CUdeviceptr) -> CUresult;
 
 /// The emulator's report of a fault has a few lines; a longer one is cut.
 const REPORT_BYTES_MAX: usize = 32 << 10;
@@ -69,14 +72,15 @@ impl DriverLibrary {
         let library: &'static Library = Box::leak(Box::new(library));
         check_identity(library, &name)?;
         // SAFETY: the symbols, where they are there, have these types: they are ours.
-        let (report, kernel, printed) = unsafe {
+        let (report, kernel, printed, protect) = unsafe {
             (
                 library.get::<FaultText>(b"gpufleet_emulator_fault_report\0").ok().map(|symbol| *symbol),
                 library.get::<FaultText>(b"gpufleet_emulator_fault_kernel\0").ok().map(|symbol| *symbol),
                 library.get::<TakePrinted>(b"gpufleet_emulator_printf\0").ok().map(|symbol| *symbol),
+                library.get::<Protect>(b"gpufleet_emulator_protect\0").ok().map(|symbol| *symbol),
             )
         };
-        Ok(Self { library, name, report, kernel, printed })
+        Ok(Self { library, name, report, kernel, printed, protect })
     }
 
     /// Whether this is the emulator, which alone has fault reports.
@@ -98,6 +102,12 @@ impl DriverLibrary {
         // The C library buffers an incomplete line.
         // SAFETY: null stands for all of its streams.
         unsafe { libc::fflush(std::ptr::null_mut()) };
+    }
+
+    /// The function that makes memory read-only, unless the emulator is set to lack it like a GPU. The driver must have been initialised.
+    pub(super) fn protection(&self) -> Option<Protect> {
+        // SAFETY: nothing is allocated at this address, so the call changes nothing.
+        self.protect.filter(|protect| unsafe { protect(0) } != CUresult::CUDA_ERROR_NOT_SUPPORTED)
     }
 
     /// The emulator's human-readable report of the fault, which may include text from a kernel.

@@ -25,8 +25,64 @@ struct Resident {
     block: DeviceBuffer,
     /// The length of the input, which may be less than that of its block.
     bytes: u64,
+    /// Of its contents: see [`Guard`](super::guard::Guard).
+    checksum: u64,
     /// Jobs that use it now.
     jobs: u32,
+    /// Those whose kernels read the input itself.
+    sharing: u32,
+    /// Those that copy it and don't check the copy.
+    copying: u32,
+}
+
+/// An input that has arrived.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewInput {
+    pub block: DeviceBuffer,
+    pub bytes: u64,
+    pub checksum: u64,
+    /// The kernels of the job that brought it only read it.
+    pub share: bool,
+}
+
+/// How a job uses a resident input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Its kernels read the input itself, so the input must be checked when they have ended.
+    Shared,
+    /// It copies the input while no kernel can write to it.
+    Copied,
+    /// It copies the input while kernels of other jobs read it, and perhaps write to it, so the copy must be checked.
+    CopiedAndChecked,
+}
+
+/// A resident input that is lent to a job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lent {
+    pub block: DeviceBuffer,
+    pub checksum: u64,
+    pub access: Access,
+}
+
+impl Resident {
+    /// Lends the input to one more job. No kernel may write to it while another job copies it without a check.
+    fn lend(&mut self, share: bool) -> Lent {
+        let access = match (share, self.copying, self.sharing) {
+            (true, 0, _) => Access::Shared,
+            (_, _, 0) => Access::Copied,
+            (_, _, _) => Access::CopiedAndChecked,
+        };
+        self.jobs += 1;
+        self.sharing += u32::from(access == Access::Shared);
+        self.copying += u32::from(access == Access::Copied);
+        Lent { block: self.block, checksum: self.checksum, access }
+    }
+
+    fn take_back(&mut self, access: Access) {
+        self.jobs -= 1;
+        self.sharing -= u32::from(access == Access::Shared);
+        self.copying -= u32::from(access == Access::Copied);
+    }
 }
 
 impl Default for Residents {
@@ -46,45 +102,40 @@ impl Residents {
         self.inputs.promote(&input);
     }
 
-    /// Lends the input to a job, which calls [`Residents::release`] in the end.
-    pub(super) fn lease(&mut self, input: BlobDigest, bytes: u64) -> Option<DeviceBuffer> {
+    /// Lends the input to a job, which calls [`Residents::release`] in the end. `share` if its kernels only read the input.
+    pub(super) fn lease(&mut self, input: BlobDigest, bytes: u64, share: bool) -> Option<Lent> {
         let resident = self.inputs.get_mut(&input).filter(|resident| resident.bytes == bytes)?;
-        resident.jobs += 1;
-        Some(resident.block)
+        Some(resident.lend(share))
     }
 
-    /// Adds an input and lends it to the job that brought it. Returns the lent block, and `block` if it is not needed because another job
-    /// has brought the same input in the meantime.
-    pub(super) fn insert(
-        &mut self,
-        input: BlobDigest,
-        bytes: u64,
-        block: DeviceBuffer,
-    ) -> (DeviceBuffer, Option<DeviceBuffer>) {
-        if let Some(resident) = self.inputs.get_mut(&input) {
-            resident.jobs += 1;
-            return (resident.block, Some(block));
+    /// Adds an input and lends it to the job that brought it, unless another job has brought the same input in the meantime.
+    pub(super) fn insert(&mut self, input: BlobDigest, new: NewInput) -> Option<Lent> {
+        if self.inputs.contains(&input) {
+            return None;
         }
+        let NewInput { block, bytes, checksum, share } = new;
         self.bytes += block.bytes;
-        self.inputs.put(input, Resident { block, bytes, jobs: 1 });
-        (block, None)
+        let mut resident = Resident { block, bytes, checksum, jobs: 0, sharing: 0, copying: 0 };
+        let lent = resident.lend(share);
+        self.inputs.put(input, resident);
+        Some(lent)
     }
 
-    /// Ends a job's use of a block. Returns the block if its input was evicted meanwhile and no other job uses it.
-    pub(super) fn release(&mut self, input: BlobDigest, block: DeviceBuffer) -> Option<DeviceBuffer> {
-        let address = block.address;
+    /// Ends a job's use of an input. Returns its memory if the input was evicted meanwhile and no other job uses it.
+    pub(super) fn release(&mut self, input: BlobDigest, lent: Lent) -> Option<DeviceBuffer> {
+        let address = lent.block.address;
         if let Some(resident) = self.inputs.peek_mut(&input).filter(|resident| resident.block.address == address) {
-            resident.jobs -= 1;
+            resident.take_back(lent.access);
             return None;
         }
         let resident = self.leaving.get_mut(&address)?;
-        resident.jobs -= 1;
+        resident.take_back(lent.access);
         if resident.jobs > 0 {
             return None;
         }
         self.leaving.remove(&address);
-        self.bytes -= block.bytes;
-        Some(block)
+        self.bytes -= lent.block.bytes;
+        Some(lent.block)
     }
 
     /// Evicts the input that has not been used for longest, and returns its memory. An input in use is passed over.
@@ -125,12 +176,16 @@ mod tests {
         DeviceBuffer { address, bytes: 16 }
     }
 
+    fn new(address: u64) -> NewInput {
+        NewInput { block: block(address), bytes: 10, checksum: address, share: false }
+    }
+
     /// Three inputs that no job uses, inserted in the order of their numbers.
     fn three() -> Residents {
         let mut residents = Residents::default();
         for number in 1..=3 {
-            let (lent, spare) = residents.insert(digest(number), 10, block(number.into()));
-            assert!(spare.is_none() && residents.release(digest(number), lent).is_none());
+            let lent = residents.insert(digest(number), new(number.into())).unwrap();
+            assert!(residents.release(digest(number), lent).is_none());
         }
         residents
     }
@@ -138,7 +193,7 @@ mod tests {
     #[test]
     fn the_least_recently_used_input_is_evicted_first() {
         let mut residents = three();
-        let lent = residents.lease(digest(1), 10).unwrap();
+        let lent = residents.lease(digest(1), 10, false).unwrap();
         residents.release(digest(1), lent);
         let addresses: Vec<_> = std::iter::from_fn(|| residents.evict_oldest()).map(|block| block.address).collect();
         assert_eq!(addresses, [2, 3, 1]);
@@ -149,11 +204,11 @@ mod tests {
     #[test]
     fn an_input_in_use_keeps_its_memory_until_its_last_job_ends() {
         let mut residents = three();
-        let [first, second] = [(); 2].map(|()| residents.lease(digest(1), 10).unwrap());
+        let [first, second] = [true, false].map(|share| residents.lease(digest(1), 10, share).unwrap());
         assert!(residents.evict_oldest().is_some_and(|block| block.address == 2));
         assert_eq!(residents.evict_all().len(), 1);
         assert_eq!(residents.bytes(), 16);
-        assert!(residents.lease(digest(1), 10).is_none(), "it is evicted");
+        assert!(residents.lease(digest(1), 10, false).is_none(), "it is evicted");
         assert!(residents.release(digest(1), first).is_none());
         assert_eq!(residents.release(digest(1), second).unwrap().address, 1);
         assert_eq!(residents.bytes(), 0);
@@ -162,26 +217,42 @@ mod tests {
     #[test]
     fn an_input_that_comes_again_while_its_first_copy_is_leaving_is_a_copy_of_its_own() {
         let mut residents = three();
-        let old = residents.lease(digest(1), 10).unwrap();
+        let old = residents.lease(digest(1), 10, false).unwrap();
         residents.evict_all();
-        let (new, spare) = residents.insert(digest(1), 10, block(9));
-        assert!(new.address == 9 && spare.is_none());
+        let lent = residents.insert(digest(1), new(9)).unwrap();
         assert_eq!(residents.release(digest(1), old).unwrap().address, 1);
-        assert!(residents.release(digest(1), new).is_none());
-        assert_eq!(residents.lease(digest(1), 10).unwrap().address, 9);
+        assert!(residents.release(digest(1), lent).is_none());
+        assert_eq!(residents.lease(digest(1), 10, false).unwrap().block.address, 9);
     }
 
     #[test]
-    fn of_two_jobs_that_bring_the_same_input_the_second_uses_the_copy_of_the_first() {
+    fn of_two_jobs_that_bring_the_same_input_only_the_first_makes_it_resident() {
         let mut residents = three();
-        let (lent, spare) = residents.insert(digest(1), 10, block(9));
-        assert_eq!((lent.address, spare.unwrap().address, residents.bytes()), (1, 9, 48));
+        assert!(residents.insert(digest(1), new(9)).is_none());
+        assert_eq!((residents.lease(digest(1), 10, false).unwrap().block.address, residents.bytes()), (1, 48));
     }
 
     #[test]
     fn an_input_of_another_length_is_not_lent() {
         let mut residents = three();
-        assert!(residents.lease(digest(1), 11).is_none());
-        assert!(residents.lease(digest(1), 10).is_some());
+        assert!(residents.lease(digest(1), 11, false).is_none());
+        assert!(residents.lease(digest(1), 10, false).is_some());
+    }
+
+    #[test]
+    fn jobs_share_an_input_unless_another_copies_it_without_a_check() {
+        let mut residents = three();
+        let used = |residents: &mut Residents, share| {
+            let lent = residents.lease(digest(1), 10, share).unwrap();
+            (lent.access, lent)
+        };
+        let (first, copy) = used(&mut residents, false);
+        let (second, instead) = used(&mut residents, true);
+        assert_eq!([first, second], [Access::Copied; 2]);
+        for lent in [copy, instead] {
+            residents.release(digest(1), lent);
+        }
+        let uses = [true, true, false, true].map(|share| used(&mut residents, share).0);
+        assert_eq!(uses, [Access::Shared, Access::Shared, Access::CopiedAndChecked, Access::Shared]);
     }
 }

@@ -19,11 +19,12 @@ use gpufleet_schema::{FailureCode, Timings, Verdict};
 pub(crate) use self::ending::StreamEnd;
 pub(super) use self::ending::{StreamError, failed};
 use super::{
-    arena::{Allocation, MemoryRequest},
+    arena::{Allocation, DeviceBuffer, MemoryRequest},
     checked_launch::{CheckedLaunch, check_launch},
     contents,
     device::Device,
     error::{CudaError, Damage, called},
+    guard::{Guard, SUMS},
     job_inputs::JobInputs,
     job_outputs,
     library::DriverLibrary,
@@ -36,13 +37,19 @@ use super::{
     transfers::Transfers,
     waits::Waits,
 };
-use crate::ipc::{
-    FromExecutor, frame,
-    message::{Place, Run},
+use crate::{
+    executor::options::STREAMS_MAX,
+    ipc::{
+        FromExecutor, frame,
+        message::{Place, Run},
+    },
 };
 
 /// A tiny job ends sooner than a thread can sleep and wake, so the thread polls this long before it sleeps.
 const ASKING: Duration = Duration::from_micros(200);
+
+const _: () =
+    assert!(STREAMS_MAX < SUMS, "each thread that runs jobs has a sum, and so has the one that reads the socket");
 
 /// Shared by all streams of the process.
 #[derive(Debug)]
@@ -50,6 +57,7 @@ pub(crate) struct Common {
     pub library: DriverLibrary,
     pub device: Device,
     pub memory: DeviceMemory,
+    pub guard: Guard,
     pub waits: Waits,
     pub transfers: Transfers,
     pub printing: Arc<Printing>,
@@ -88,6 +96,7 @@ impl Work {
 #[derive(Debug)]
 pub(crate) struct Stream {
     raw: CUstream,
+    number: usize,
     events: Vec<CUevent>,
     /// Recorded alternately while a job launches its kernels.
     milestones: [CUevent; 2],
@@ -109,10 +118,10 @@ impl Common {
 }
 
 impl Stream {
-    /// Creates a stream for the calling thread, on which the context must be current.
-    pub(crate) fn new() -> Result<Self, CudaError> {
+    /// Creates a stream for the calling thread, on which the context must be current. `number` tells it from the others.
+    pub(crate) fn new(number: usize) -> Result<Self, CudaError> {
         let raw = called("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
-        Ok(Self { raw, events: Vec::new(), milestones: [make_event()?, make_event()?] })
+        Ok(Self { raw, number, events: Vec::new(), milestones: [make_event()?, make_event()?] })
     }
 
     /// Runs a job to its end. An error means that the context is unusable.
@@ -172,30 +181,36 @@ impl Stream {
             let buffers = &work.run.buffers;
             launches.push(preparation.with_room(|| check_launch(preparation, module, launch, index, buffers))?);
         }
-        let sizes: Vec<u64> = work.run.buffers.iter().map(|buffer| buffer.bytes).collect();
-        timings.device_bytes_peak = sizes.iter().sum();
+        timings.device_bytes_peak = work.run.buffers.iter().map(|buffer| buffer.bytes).sum();
         let thread_bytes = launches.iter().map(|launch| launch.function.local_bytes).max().unwrap_or(0);
-        let wanted = MemoryRequest { sizes: &sizes, local: common.device.local.taken(thread_bytes) };
+        let local = common.device.local.taken(thread_bytes);
         self.make_events(launches.len() + 3)?;
         let JobMemory { allocation, inputs } = memory;
         *inputs = JobInputs::lease(preparation, &work.run)?;
-        let allocation = allocation.insert(allocate(preparation, wanted, inputs, &work.run)?);
+        let allocation = allocation.insert(allocate(preparation, local, inputs, &work.run)?);
+        let blocks = inputs.blocks(&work.run, allocation);
         inputs.make_room(preparation, &work.run)?;
         common.tell_memory(|| preparation.may_wait())?;
-        timings.fetch_us = inputs.arrive(preparation, allocation)?.as_micros() as u64;
-        match common.memory.arena.grows_at_launch(wanted.local) {
+        timings.fetch_us = inputs.arrive(preparation, self, &work.run, &blocks)?.as_micros() as u64;
+        match common.memory.arena.grows_at_launch(local) {
             true => preparation.may_wait(),
             false => common.waits.calls(preparation.job),
         }
-        let enqueued = self.enqueue(preparation, work, &launches, allocation, inputs);
+        let enqueued = self.enqueue(preparation, work, &launches, &blocks, inputs);
         if enqueued.is_ok() {
-            common.memory.arena.launched(wanted.local);
+            common.memory.arena.launched(local);
         }
-        self.end(preparation, enqueued, self.events[launches.len() + 2])?;
+        let ended = self.end(preparation, enqueued, self.events[launches.len() + 2]);
+        if !ended.as_ref().is_err_and(StreamError::is_fatal) {
+            common.waits.calls(preparation.job);
+            // A job that fails may have written to its inputs too.
+            common.guard.check(self, &inputs.shared())?;
+        }
+        ended?;
         common.waits.calls(preparation.job);
         self.read_events(launches.len(), timings)?;
         // It is no time of the job's own either.
-        timings.fetch_us += job_outputs::leave(preparation, &work.run, allocation)?.as_micros() as u64;
+        timings.fetch_us += job_outputs::leave(preparation, &work.run, &blocks)?.as_micros() as u64;
         Ok(())
     }
 
@@ -226,23 +241,24 @@ impl Stream {
         preparation: &LaunchPreparation<'_>,
         work: &Work,
         launches: &[CheckedLaunch<'_>],
-        allocation: &Allocation<'_>,
+        blocks: &[DeviceBuffer],
         inputs: &JobInputs<'_>,
     ) -> Result<(), StreamError> {
         let mut launched = 0;
         let mut events = self.events.iter();
         self.record(events.next())?;
-        for (index, block) in allocation.blocks.iter().enumerate() {
+        for (index, block) in blocks.iter().enumerate() {
             contents::fill(self.raw, work, inputs, index, *block)?;
         }
+        preparation.common.guard.check(self, &inputs.copies_to_check(&work.run, blocks))?;
         self.record(events.next())?;
         for checked in launches {
-            self.launch(preparation, checked, allocation, &mut launched)?;
+            self.launch(preparation, checked, blocks, &mut launched)?;
             self.record(events.next())?;
         }
         for output in &work.run.outputs {
             let index = output.buffer as usize;
-            let (Some(plan), Some(block)) = (work.run.buffers.get(index), allocation.blocks.get(index)) else {
+            let (Some(plan), Some(block)) = (work.run.buffers.get(index), blocks.get(index)) else {
                 return failed(Verdict::Infrastructure, FailureCode::Internal, format!("there is no buffer {index}"));
             };
             let (segment, place) = (work.segment(output.place)?, output.place);
@@ -279,6 +295,10 @@ impl Stream {
         self.raw
     }
 
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
     /// Waits for the work that was enqueued so far.
     pub(super) fn wait(&self, is_emulated: bool) -> Result<(), CudaError> {
         self.record(self.events.first())?;
@@ -305,17 +325,21 @@ impl Stream {
     }
 }
 
-/// Allocates the memory of a job. If it does not fit beside the job's resident inputs, these give way.
+/// Allocates the memory of a job. If it does not fit beside the memory of the job's inputs, that gives way.
 fn allocate<'a>(
     preparation: &LaunchPreparation<'a>,
-    wanted: MemoryRequest<'_>,
+    local: u64,
     inputs: &mut JobInputs<'a>,
     run: &Run,
 ) -> Result<Allocation<'a>, StreamError> {
-    match preparation.allocate(wanted, run.cache_bytes_max) {
+    let allocate = |inputs: &JobInputs<'_>| {
+        let sizes = inputs.own_sizes(run);
+        preparation.allocate(MemoryRequest { sizes: &sizes, local }, run.cache_bytes_max)
+    };
+    match allocate(inputs) {
         Err(error) if error.is_out_of_memory() && !inputs.is_empty() => {
             inputs.give_up();
-            preparation.allocate(wanted, run.cache_bytes_max)
+            allocate(inputs)
         }
         allocated => allocated,
     }

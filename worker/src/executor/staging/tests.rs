@@ -8,7 +8,7 @@ fn returning(sizes: &[u64], large_outputs: LargeOutputs) -> Task<'static> {
     for (number, bytes) in sizes.iter().enumerate() {
         let name = format!("y{number}");
         task.outputs.push(name.clone());
-        task.buffers.push(Buffer { name, dtype: Dtype::U8, shape: vec![*bytes], data: Data::Zeros });
+        task.buffers.push(Buffer::new(name, Dtype::U8, vec![*bytes], Data::Zeros));
     }
     task.large_outputs = large_outputs;
     task

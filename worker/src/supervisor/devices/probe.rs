@@ -49,7 +49,7 @@ fn task() -> Task<'static> {
         ..Launch::new(ENTRY, Grid::Blocks(vec![1]))
     };
     Task {
-        buffers: vec![Buffer { name: BUFFER.to_owned(), dtype: Dtype::U32, shape: vec![1], data: Data::Zeros }],
+        buffers: vec![Buffer::new(BUFFER, Dtype::U32, vec![1], Data::Zeros)],
         launches: vec![launch],
         outputs: vec![BUFFER.to_owned()],
         ..Task::new(Program::Ptx(PTX.into()))

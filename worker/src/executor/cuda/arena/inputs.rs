@@ -5,12 +5,17 @@
 use gpufleet_schema::BlobDigest;
 
 use super::{Arena, CudaError, DeviceBuffer, State};
+use crate::executor::cuda::{
+    job_inputs::RunInput,
+    residents::{Lent, NewInput},
+};
 
 /// A resident input that a job uses. Dropping it ends the use; the stream that reads the input must have ended its work.
 #[derive(Debug)]
 pub(crate) struct InputLease<'a> {
     pub input: BlobDigest,
-    pub block: DeviceBuffer,
+    pub bytes: u64,
+    pub lent: Lent,
     arena: &'a Arena,
 }
 
@@ -26,16 +31,17 @@ impl Arena {
     /// job must not take memory that belongs to others. `may_wait` is called before any driver call.
     pub(crate) fn lease_inputs(
         &self,
-        inputs: &[(BlobDigest, u64)],
+        inputs: &[RunInput],
         cache_bytes_max: u64,
         may_wait: impl FnOnce(),
     ) -> Result<Vec<InputLease<'_>>, CudaError> {
         let mut state = self.state();
-        inputs.iter().for_each(|(input, _)| state.residents.touch(*input));
+        inputs.iter().for_each(|wanted| state.residents.touch(wanted.digest));
         let surplus = state.surplus(cache_bytes_max);
-        let leased = inputs.iter().filter_map(|(input, bytes)| {
-            let block = state.residents.lease(*input, *bytes)?;
-            Some(InputLease { input: *input, block, arena: self })
+        let leased = inputs.iter().filter_map(|wanted| {
+            let RunInput { digest, bytes, share, .. } = *wanted;
+            let lent = state.residents.lease(digest, bytes, share)?;
+            Some(InputLease { input: digest, bytes, lent, arena: self })
         });
         let leased = leased.collect();
         if !surplus.is_empty() {
@@ -85,15 +91,24 @@ impl Arena {
         InputMemory { block, arena: self }
     }
 
-    /// Makes the input that was copied to this memory resident, and lends it to its job.
-    pub(crate) fn keep_input<'a>(&'a self, memory: InputMemory<'a>, input: BlobDigest, bytes: u64) -> InputLease<'a> {
+    /// Makes the input that was copied to this memory resident, and lends it to its job. Returns the memory if another job has made the
+    /// same input resident in the meantime.
+    pub(crate) fn keep_input<'a>(
+        &'a self,
+        memory: InputMemory<'a>,
+        RunInput { digest, bytes, share, .. }: RunInput,
+        checksum: u64,
+    ) -> Result<InputLease<'a>, InputMemory<'a>> {
         let mut state = self.state();
+        let new = NewInput { block: memory.block, bytes, checksum, share };
+        let Some(lent) = state.residents.insert(digest, new) else {
+            drop(state);
+            return Err(memory);
+        };
         state.arriving_bytes -= memory.block.bytes;
-        let (block, spare) = state.residents.insert(input, bytes, memory.block);
-        spare.into_iter().for_each(|spare| state.cache(spare));
         drop(state);
         std::mem::forget(memory);
-        InputLease { input, block, arena: self }
+        Ok(InputLease { input: digest, bytes, lent, arena: self })
     }
 
     /// The inputs evicted since the last call.
@@ -105,7 +120,7 @@ impl Arena {
 impl Drop for InputLease<'_> {
     fn drop(&mut self) {
         let mut state = self.arena.state();
-        if let Some(evicted) = state.residents.release(self.input, self.block) {
+        if let Some(evicted) = state.residents.release(self.input, self.lent) {
             state.cache(evicted);
         }
     }
@@ -137,9 +152,18 @@ mod tests {
         arena
     }
 
+    fn wanted(number: u8) -> RunInput {
+        RunInput { buffer: 0, digest: digest(number), bytes: 10, share: false }
+    }
+
     fn bring(arena: &Arena, number: u8) -> bool {
         let memory = arena.input_memory(10, u64::MAX, || {}).unwrap();
-        memory.map(|memory| arena.keep_input(memory, digest(number), 10)).is_some()
+        memory.is_some_and(|memory| arena.keep_input(memory, wanted(number), 0).is_ok())
+    }
+
+    fn leased(arena: &Arena, wanted: &[RunInput]) -> Vec<BlobDigest> {
+        let leases = arena.lease_inputs(wanted, u64::MAX, || {}).unwrap();
+        leases.iter().map(|lease| lease.input).collect()
     }
 
     #[test]
@@ -147,25 +171,22 @@ mod tests {
         let arena = arena(2, 100);
         let memory = arena.input_memory(10, u64::MAX, || panic!("the cache has a block")).unwrap().unwrap();
         assert_eq!((arena.usage().held, arena.usage().cached), (20, 20));
-        let lease = arena.keep_input(memory, digest(1), 10);
+        let lease = arena.keep_input(memory, wanted(1), 0).unwrap();
         assert_eq!((arena.usage().held, arena.usage().cached), (20, 20));
         drop(lease);
         assert_eq!((arena.usage().held, arena.usage().cached), (20, 20));
-        let leases = arena.lease_inputs(&[(digest(1), 10), (digest(2), 10), (digest(1), 9)], u64::MAX, || {}).unwrap();
-        assert_eq!(leases.iter().map(|lease| lease.input).collect::<Vec<_>>(), [digest(1)]);
+        let other = RunInput { bytes: 9, ..wanted(1) };
+        assert_eq!(leased(&arena, &[wanted(1), wanted(2), other]), [digest(1)]);
     }
 
     #[test]
     fn inputs_beyond_the_limit_replace_those_that_were_not_used_for_longest() {
         let arena = arena(3, 20);
         assert!(bring(&arena, 1) && bring(&arena, 2));
-        drop(arena.lease_inputs(&[(digest(1), 10)], u64::MAX, || {}).unwrap());
+        leased(&arena, &[wanted(1)]);
         assert!(bring(&arena, 3));
         assert_eq!(arena.take_evicted_inputs(), [digest(2)]);
-        let all = [1, 2, 3].map(|number| (digest(number), 10));
-        let leased: Vec<_> = arena.lease_inputs(&all, u64::MAX, || {}).unwrap();
-        assert_eq!(leased.iter().map(|lease| lease.input).collect::<Vec<_>>(), [digest(1), digest(3)]);
-        drop(leased);
+        assert_eq!(leased(&arena, &[1, 2, 3].map(wanted)), [digest(1), digest(3)]);
         assert_eq!(arena.usage().cached, 30, "the memory of the evicted input is a cached block");
     }
 
@@ -175,7 +196,7 @@ mod tests {
         assert!(arena.input_memory(21, u64::MAX, || {}).unwrap().is_none());
         assert!(arena.input_memory(10, 9, || {}).unwrap().is_none());
         assert!(bring(&arena, 1) && bring(&arena, 2));
-        let _in_use = arena.lease_inputs(&[(digest(1), 10), (digest(2), 10)], u64::MAX, || {}).unwrap();
+        let _in_use = arena.lease_inputs(&[1, 2].map(wanted), u64::MAX, || {}).unwrap();
         assert!(!bring(&arena, 3), "jobs use the others");
     }
 

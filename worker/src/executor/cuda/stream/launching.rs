@@ -8,7 +8,7 @@ use gpufleet_schema::{FailureCode, Verdict};
 use super::{Common, Stream, StreamError, failed};
 use crate::{
     executor::cuda::{
-        arena::Allocation,
+        arena::DeviceBuffer,
         checked_launch::CheckedLaunch,
         error::{CudaError, called},
         preparation::LaunchPreparation,
@@ -26,11 +26,11 @@ impl Stream {
         &self,
         preparation: &LaunchPreparation<'_>,
         checked: &CheckedLaunch<'_>,
-        allocation: &Allocation<'_>,
+        blocks: &[DeviceBuffer],
         launched: &mut u64,
     ) -> Result<(), StreamError> {
         let args = &checked.launch.args;
-        let mut values: Vec<u64> = args.iter().map(|arg| value(arg, allocation)).collect();
+        let mut values: Vec<u64> = args.iter().map(|arg| value(arg, blocks)).collect();
         let mut params: Vec<*mut c_void> =
             args.iter().zip(&mut values).map(|(arg, value)| pointer(arg, value)).collect();
         for _ in 0..checked.launch.repeat {
@@ -86,9 +86,9 @@ impl Stream {
 }
 
 /// The value of a parameter of at most eight bytes; zero for a structure.
-fn value(arg: &ArgPlan, allocation: &Allocation<'_>) -> u64 {
+fn value(arg: &ArgPlan, blocks: &[DeviceBuffer]) -> u64 {
     match arg {
-        ArgPlan::Buffer { buffer, offset } => allocation.blocks[*buffer as usize].address + offset,
+        ArgPlan::Buffer { buffer, offset } => blocks[*buffer as usize].address + offset,
         ArgPlan::Scalar { bits, .. } => *bits,
         ArgPlan::Bytes { .. } => 0,
     }
