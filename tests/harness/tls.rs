@@ -1,4 +1,4 @@
-//! A TLS proxy in front of the broker, with a certificate that only configured clients trust.
+//! A TLS proxy in front of a server, with a certificate that only configured clients trust.
 
 use std::{path::Path, sync::Arc};
 
@@ -30,6 +30,13 @@ impl Ground {
         let amqp_url = &self.endpoints().amqp_url;
         let (login, place) = amqp_url.strip_prefix("amqp://").unwrap().split_once('@').unwrap();
         let (broker, vhost) = place.split_once('/').unwrap();
+        TlsProxy::start(broker, |port| format!("amqps://{login}@localhost:{port}/{vhost}")).await
+    }
+}
+
+impl TlsProxy {
+    /// A proxy of the server at this address. `url` names it by its port.
+    pub async fn start(server: &str, url: impl FnOnce(u16) -> String) -> Self {
         let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let certificate = NamedTempFile::with_suffix(".pem").unwrap();
         std::fs::write(certificate.path(), cert.pem()).unwrap();
@@ -41,13 +48,11 @@ impl Ground {
             .with_single_cert(vec![cert.der().clone()], key)
             .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("amqps://{login}@localhost:{}/{vhost}", listener.local_addr().unwrap().port());
-        let listening = tokio::spawn(listen(listener, TlsAcceptor::from(Arc::new(config)), broker.to_owned()));
-        TlsProxy { url, certificate, listening: listening.abort_handle() }
+        let url = url(listener.local_addr().unwrap().port());
+        let listening = tokio::spawn(listen(listener, TlsAcceptor::from(Arc::new(config)), server.to_owned()));
+        Self { url, certificate, listening: listening.abort_handle() }
     }
-}
 
-impl TlsProxy {
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -64,14 +69,14 @@ impl Drop for TlsProxy {
     }
 }
 
-async fn listen(listener: TcpListener, acceptor: TlsAcceptor, broker: String) {
+async fn listen(listener: TcpListener, acceptor: TlsAcceptor, server: String) {
     while let Ok((client, _)) = listener.accept().await {
-        let (acceptor, broker) = (acceptor.clone(), broker.clone());
+        let (acceptor, server) = (acceptor.clone(), server.clone());
         tokio::spawn(async move {
             // A client that does not trust the certificate breaks the connection off.
-            if let (Ok(mut client), Ok(mut broker)) = (acceptor.accept(client).await, TcpStream::connect(broker).await)
+            if let (Ok(mut client), Ok(mut server)) = (acceptor.accept(client).await, TcpStream::connect(server).await)
             {
-                drop(copy_bidirectional(&mut client, &mut broker).await);
+                drop(copy_bidirectional(&mut client, &mut server).await);
             }
         });
     }

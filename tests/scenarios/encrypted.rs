@@ -1,9 +1,10 @@
-//! A broker behind TLS: an untrusted certificate is an error that names the cause; with a trusted one everything works
-//! as without TLS.
+//! A broker and an S3 server behind TLS: an untrusted certificate is an error that names the cause; with a trusted one
+//! everything works as without TLS.
 
 use std::fs;
 
 use gpufleet_local::Signal;
+use gpufleet_local_s3::Server;
 use gpufleet_tests::{Ended, Ground, TlsProxy, gpufleet_command};
 
 /// The file of certificate authorities that a program trusts in place of the system's.
@@ -40,4 +41,41 @@ async fn a_broker_with_an_untrusted_certificate_is_refused_with_advice() {
     for said in ["TLS", "UnknownIssuer", TRUSTED] {
         assert!(ended.stderr.contains(said), "{said}: {ended:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arrays_travel_over_tls_if_client_and_worker_trust_the_certificate_of_the_bucket() {
+    /// Enough for the blob store.
+    const FLOATS: usize = 1 << 19;
+    let scratch = tempfile::tempdir().unwrap();
+    let objects = scratch.path().join("objects");
+    fs::create_dir(&objects).unwrap();
+    let server = Server::start(&objects).unwrap();
+    server.create_bucket("arrays").unwrap();
+    let proxy = TlsProxy::start(&server.address().to_string(), |port| format!("https://localhost:{port}")).await;
+    let (store, key) = (format!("s3://arrays?endpoint={}", proxy.url()), server.credentials());
+    let of_store = [
+        ("GPUFLEET_BLOBS", store.as_str()),
+        ("AWS_ACCESS_KEY_ID", &key.access_key_id),
+        ("AWS_SECRET_ACCESS_KEY", &key.secret_access_key),
+    ];
+    let trusting = [&of_store[..], &[(TRUSTED, proxy.certificate().to_str().unwrap())]].concat();
+    let ground = Ground::with_environment("tls-bucket", &trusting).await;
+    let _worker = ground.worker().await;
+    fs::write(scratch.path().join("x.bin"), vec![0; 4 * FLOATS]).unwrap();
+    let form = format!("x.bin:f32[{FLOATS}]");
+    let (x, y) = (format!("x={form}"), format!("y={form}"));
+    let saxpy = ["submit", "saxpy", "--arg", "a=2.0", "--in", &x, "--inout", &y, "--out", "y=y.npy"];
+    let submit = async |environment: &[(&str, &str)]| {
+        let environment = [&[("GPUFLEET_AMQP_URL", ground.endpoints().amqp_url.as_str())], environment].concat();
+        gpufleet_command(scratch.path(), &environment, &saxpy).await
+    };
+    let ended = submit(&of_store).await;
+    assert_ne!(ended.code, 0, "{ended:?}");
+    assert!(ended.stderr.contains("UnknownIssuer") && ended.stderr.contains(TRUSTED), "{ended:?}");
+    let ended = submit(&trusting).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(fs::metadata(scratch.path().join("y.npy")).unwrap().len() > 4 * FLOATS as u64);
+    assert!(server.received().iter().any(|request| request.method == "PUT" && request.target.contains("sha256-")));
+    ground.check_history(1).await;
 }

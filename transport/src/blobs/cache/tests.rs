@@ -1,10 +1,12 @@
 use std::{
     io::Cursor,
+    process::Command,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
 use futures::future::join_all;
 use gpufleet_local_s3::Server;
+use rustix::process::{Resource, Rlimit};
 use tempfile::TempDir;
 
 use super::*;
@@ -150,6 +152,32 @@ async fn a_cache_that_can_not_be_written_is_passed_by() {
     let digest = small.store.put(array(1)).await.unwrap();
     small.reads_back(digest, 1).await;
     assert_eq!((small.counts(), small.cached()), ([0, 1, 0], 0));
+}
+
+/// A limit on the size of files stands for a full disk: a write fails in the middle. It is a limit of a process, so the test runs itself
+/// as a child.
+#[tokio::test]
+async fn a_cache_on_a_full_disk_is_passed_by_until_there_is_room() {
+    const CHILD: &str = "GPUFLEET_TEST_FULL_DISK";
+    const TEST: &str = "blobs::cache::tests::a_cache_on_a_full_disk_is_passed_by_until_there_is_room";
+    if std::env::var_os(CHILD).is_none() {
+        let own = std::env::current_exe().unwrap();
+        // Beyond the limit the kernel sends a signal, and if that is ignored, the write fails.
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]).arg(own).args(["--exact", TEST, "--nocapture"]);
+        let output = command.env(CHILD, "1").output().unwrap();
+        return assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let scene = Scene::new(1 << 30).await;
+    let digest = scene.store.put(array(1)).await.unwrap();
+    let unlimited = rustix::process::getrlimit(Resource::Fsize);
+    let limit = |bytes| rustix::process::setrlimit(Resource::Fsize, Rlimit { current: bytes, ..unlimited }).unwrap();
+    limit(Some(BLOB as u64 / 3));
+    scene.reads_back(digest, 1).await;
+    assert_eq!((scene.counts(), scene.cached()), ([0, 0, 1], 0));
+    limit(unlimited.current);
+    scene.reads_back(digest, 1).await;
+    assert_eq!((scene.counts(), scene.cached()), ([0, 1, 1], 1));
 }
 
 #[tokio::test]

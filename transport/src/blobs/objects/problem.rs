@@ -125,7 +125,17 @@ fn unreachable_server(error: &HttpError) -> io::Error {
     while let Some(next) = cause.source() {
         cause = next;
     }
-    io::Error::new(kind, format!("{what}: {cause}"))
+    // An I/O error does not count the error that it holds among its sources.
+    while let Some(held) = cause.downcast_ref().and_then(io::Error::get_ref) {
+        cause = held;
+    }
+    let advice = match cause.downcast_ref() {
+        Some(rustls::Error::InvalidCertificate(_)) => {
+            "; check that this machine trusts the server's certificate (system store or SSL_CERT_FILE)"
+        }
+        _ => "",
+    };
+    io::Error::new(kind, format!("{what}: {cause}{advice}"))
 }
 
 #[cfg(test)]
