@@ -12,6 +12,7 @@ mod file;
 mod folder;
 mod location;
 mod objects;
+mod part;
 mod prune;
 mod source;
 mod step;

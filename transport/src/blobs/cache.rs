@@ -19,7 +19,7 @@ mod eviction;
 use std::{
     collections::HashMap,
     fmt,
-    fs::{self, DirBuilder, File},
+    fs::{self, DirBuilder},
     io::{self, Seek, Write},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
     path::{Path, PathBuf},
@@ -35,6 +35,7 @@ use super::{
     backend::Backend,
     file::{self, Found},
     folder::Folder,
+    part::Part,
     step::{Kind, Stopped},
     write,
 };
@@ -270,47 +271,6 @@ impl BlobCache {
                 timeout @ Stopped::Timeout(_) => io::Error::other(timeout),
             })
         })
-    }
-}
-
-/// A partial file, which is removed unless it gets its name.
-struct Part {
-    file: File,
-    path: Option<PathBuf>,
-}
-
-impl Part {
-    fn create(folder: &Path) -> io::Result<Self> {
-        let path = write::part(folder);
-        Ok(Self { file: write::create(&path)?, path: Some(path) })
-    }
-
-    fn publish(mut self, name: &Path) -> io::Result<()> {
-        let path = self.path.take().expect("only this method takes the path");
-        let renamed = fs::rename(&path, name);
-        if renamed.is_err() {
-            self.path = Some(path);
-        }
-        renamed
-    }
-}
-
-impl Write for Part {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            // A partial file that can't be removed now is evicted later.
-            drop(fs::remove_file(path));
-        }
     }
 }
 

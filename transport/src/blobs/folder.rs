@@ -43,6 +43,7 @@ impl Folder {
         self.step(Kind::Transfer { bytes: bytes.length() }, move |folder, progress| {
             let digest = match bytes.length() {
                 0..=READ_ONCE_BYTES_MAX => put(folder, &mut Owned::read(&mut bytes, progress)?, progress)?,
+                _ if bytes.is_remote() => write::write_unnamed(folder, &mut bytes, progress)?,
                 _ => put(folder, &mut bytes, progress)?,
             };
             Ok((digest, bytes))

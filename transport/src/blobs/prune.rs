@@ -16,8 +16,9 @@ use gpufleet_schema::BlobDigest;
 use super::{
     BlobEntry, Pruned,
     file::{PART_PREFIX, PREFIX, digest_in, open_file, path},
+    part,
     step::Progress,
-    write::{self, part},
+    write,
 };
 
 /// The age at which a partial file is abandoned: longer than any write of one blob takes.
@@ -127,7 +128,7 @@ impl Limit {
 /// does not find it and writes it anew; a blob that was renewed or replaced before gets its name back. A reader in between finds the
 /// blob missing and tries again.
 fn removed_if_old(folder: &Path, path: &Path, limit: Limit) -> io::Result<bool> {
-    let part = part(folder);
+    let part = part::name(folder);
     match fs::rename(path, &part) {
         Ok(()) => {}
         Err(error) => return gone(&error).ok_or(error),

@@ -15,6 +15,11 @@ pub trait BlobSource: Send + 'static {
     fn may_change(&self) -> bool {
         true
     }
+
+    /// Whether the bytes are far away, so that a store should read them only once if it can.
+    fn is_remote(&self) -> bool {
+        false
+    }
 }
 
 /// A small blob is read once, into memory of this process. So it is hashed once, because there it can't change.

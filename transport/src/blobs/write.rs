@@ -5,18 +5,19 @@
 //! between; a later pruner sees the new time.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::File,
     io::{self, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
-    path::{Path, PathBuf},
+    os::unix::fs::MetadataExt as _,
+    path::Path,
     time::SystemTime,
 };
 
-use gpufleet_schema::{BlobDigest, BlobHasher, MessageId};
+use gpufleet_schema::{BlobDigest, BlobHasher};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 
 use super::{
-    file::{PART_PREFIX, PIECE_BYTES, is_whole, open, path},
+    file::{PIECE_BYTES, is_whole, open, path},
+    part::Part,
     source::{BlobSource, pieces},
     step::Progress,
 };
@@ -41,6 +42,25 @@ pub(super) fn write(
     progress: &Progress,
 ) -> io::Result<()> {
     write_renewing(folder, digest, bytes, progress, renew)
+}
+
+/// Writes a blob whose name is known only when its bytes have been read, so that they are read once. An existing blob is replaced.
+pub(super) fn write_unnamed(folder: &Path, bytes: &mut impl BlobSource, progress: &Progress) -> io::Result<BlobDigest> {
+    let mut hasher = BlobHasher::new();
+    let part = write_part(folder, bytes, Some(&mut hasher), progress)?;
+    let digest = hasher.finish();
+    match part.publish(&path(folder, digest)) {
+        // In a sticky folder only the owner can replace the blob.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            match standing(folder, digest, bytes.length(), progress, renew)? {
+                Standing::Renewed | Standing::OtherOwner => {}
+                Standing::Unfit => return Err(error),
+            }
+        }
+        published => published?,
+    }
+    File::open(folder)?.sync_all()?;
+    Ok(digest)
 }
 
 /// Sets the modification time to the present time of the file server, which a pruner compares with. The clock of this machine may
@@ -103,63 +123,52 @@ fn still_has_its_name(file: &File, folder: &Path, digest: BlobDigest) -> io::Res
     Ok((file.dev(), file.ino()) == (named.dev(), named.ino()))
 }
 
+/// Hashes what it writes if the bytes may be in memory shared with an untrusted process. Otherwise a wrong blob could replace a correct
+/// one.
 fn write_anew(folder: &Path, digest: BlobDigest, bytes: &mut impl BlobSource, progress: &Progress) -> io::Result<()> {
-    let part = part(folder);
-    let written = write_part(&part, digest, bytes, progress).and_then(|()| fs::rename(&part, path(folder, digest)));
-    if written.is_err() {
-        // A partial file that can't be removed now is pruned later.
-        drop(fs::remove_file(&part));
+    let mut hasher = bytes.may_change().then(BlobHasher::new);
+    let part = write_part(folder, bytes, hasher.as_mut(), progress)?;
+    if hasher.is_some_and(|hasher| hasher.finish() != digest) {
+        return Err(io::Error::other(CHANGED));
     }
-    written
+    part.publish(&path(folder, digest))
 }
 
-/// Writes and hashes each piece from one copy if the bytes may be in memory shared with an untrusted process. Otherwise a wrong blob could
-/// replace a correct one.
-fn write_part(part: &Path, digest: BlobDigest, bytes: &mut impl BlobSource, progress: &Progress) -> io::Result<()> {
-    let mut file = create(part)?;
-    let may_change = bytes.may_change();
-    let mut hasher = BlobHasher::new();
+/// A complete and synced file. Each piece is written and hashed from one copy, so that the hash is that of what was written.
+fn write_part(
+    folder: &Path,
+    bytes: &mut impl BlobSource,
+    mut hasher: Option<&mut BlobHasher>,
+    progress: &Progress,
+) -> io::Result<Part> {
+    let mut part = Part::create(folder)?;
     let mut own = vec![0; PIECE_BYTES];
     for range in pieces(bytes.length(), PIECE_BYTES) {
         let piece = &mut own[..(range.end - range.start) as usize];
         bytes.read_at(piece, range.start)?;
-        if may_change {
+        if let Some(hasher) = &mut hasher {
             hasher.update(piece);
         }
-        file.write_all(piece)?;
+        part.write_all(piece)?;
         progress.moved(piece.len())?;
         if range.end.is_multiple_of(SYNC_BYTES) {
-            file.sync_data()?;
+            part.file.sync_data()?;
             // Reports progress, because the sync may have taken long.
             progress.moved(1)?;
         }
     }
-    if may_change && hasher.finish() != digest {
-        return Err(io::Error::other(CHANGED));
-    }
-    file.sync_all()
+    part.file.sync_all()?;
+    Ok(part)
 }
 
 /// Checks that a file can be written, synced and removed. Returns the present time of the file server.
 pub(super) fn probe(folder: &Path) -> io::Result<SystemTime> {
-    let part = part(folder);
-    let written = create(&part).and_then(|mut file| {
-        file.write_all(PROBE)?;
-        file.sync_all()?;
-        file.metadata()?.modified()
-    });
+    let mut part = Part::create(folder)?;
+    part.write_all(PROBE)?;
+    part.file.sync_all()?;
+    let now = part.file.metadata()?.modified()?;
     // A file that can't be removed is an error too.
-    let removed = fs::remove_file(&part);
-    written.and_then(|now| removed.map(|()| now))
-}
-
-pub(super) fn create(part: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o644).open(part)
-}
-
-/// A unique name for a partial file.
-pub(super) fn part(folder: &Path) -> PathBuf {
-    folder.join(format!("{PART_PREFIX}{}", MessageId::new()))
+    part.remove().map(|()| now)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use std::{
+    fs::File,
     io::Cursor,
     process::Command,
     sync::atomic::{AtomicUsize, Ordering},

@@ -41,7 +41,7 @@ fn an_old_blob_is_removed_and_a_missing_one_counts_as_removed() {
 #[test]
 fn a_restored_blob_does_not_replace_one_stored_in_the_meantime() {
     let (folder, path) = blob(SystemTime::now());
-    let part = part(folder.path());
+    let part = part::name(folder.path());
     fs::write(&part, b"older").unwrap();
     put_back(&part, &path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"blob");

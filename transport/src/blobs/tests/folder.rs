@@ -11,7 +11,7 @@ use futures::poll;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::TempDir;
 
-use super::array;
+use super::{array, suite::Remote};
 use crate::blobs::{
     folder::Folder,
     step::{self, Kind, Progress},
@@ -241,4 +241,15 @@ async fn blobs_are_listed_and_removed_one_by_one() {
     fs::remove_dir_all(folder.path()).unwrap();
     assert!(matches!(store.remove(digest).await, Err(BlobError::Io { step: "remove a blob", .. })));
     assert!(matches!(store.list().await, Err(BlobError::Io { step: "list the blobs", .. })));
+}
+
+#[tokio::test]
+async fn a_large_array_on_a_device_is_read_once_and_leaves_nothing_if_that_fails() {
+    const BYTES: usize = 5 << 20;
+    let (folder, store) = store().await;
+    let (_, source) = store.put_from(Remote::new(array(BYTES))).await.unwrap();
+    assert_eq!(source.read, BYTES);
+    let lost = Remote { fails_at: Some(BYTES - 1), ..Remote::new(vec![7; BYTES]) };
+    assert!(store.put_from(lost).await.is_err());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     fs::File,
-    io::Read as _,
+    io::{self, Read as _},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -15,7 +15,7 @@ use futures::future::join_all;
 use gpufleet_schema::{BlobDigest, bounds::BLOBS_BYTES_MAX};
 
 use super::{array, stage::Stage};
-use crate::blobs::{BlobError, Pruned};
+use crate::blobs::{BlobError, BlobSource, Pruned};
 
 /// More than two parts of an upload, and not a whole number of them.
 const LARGE: usize = (17 << 20) + 1;
@@ -49,6 +49,7 @@ suite! { folder memory s3: {
     a_file_is_stored_and_written_to_another_file
     a_copy_of_a_damaged_blob_or_to_a_full_disk_fails
     bytes_that_change_are_never_stored_under_a_wrong_name
+    bytes_that_are_far_away_are_stored_like_others
     the_write_check_succeeds
 } }
 
@@ -226,6 +227,60 @@ async fn bytes_that_change_are_never_stored_under_a_wrong_name(Stage { store, ..
             store.read(blob.digest, blob.bytes).await.unwrap();
         }
     }
+}
+
+/// Bytes on a device.
+pub(super) struct Remote {
+    pub(super) bytes: Vec<u8>,
+    /// The number of bytes that are read before the device is lost.
+    pub(super) fails_at: Option<usize>,
+    pub(super) read: usize,
+}
+
+impl Remote {
+    pub(super) fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes, fails_at: None, read: 0 }
+    }
+}
+
+impl BlobSource for Remote {
+    fn length(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn read_at(&mut self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read += into.len();
+        if self.fails_at.is_some_and(|at| self.read > at) {
+            return Err(io::Error::other("the device is lost"));
+        }
+        into.copy_from_slice(&self.bytes[offset as usize..][..into.len()]);
+        Ok(())
+    }
+}
+
+async fn bytes_that_are_far_away_are_stored_like_others(stage: Stage) {
+    let store = &stage.store;
+    for length in [1000, LARGE] {
+        let digest = BlobDigest::of(&array(length));
+        for _ in 0..2 {
+            let (stored, _) = store.put_from(Remote::new(array(length))).await.unwrap();
+            assert_eq!(stored, digest);
+            stage.make_old(digest, Duration::from_secs(1000));
+        }
+        store.put_from(Remote::new(array(length))).await.unwrap();
+        assert!(store.read(digest, length as u64).await.unwrap() == array(length));
+        let blobs = store.list().await.unwrap();
+        let stored_at = blobs.iter().find(|blob| blob.digest == digest).unwrap().stored_at;
+        assert!(stored_at.elapsed().unwrap_or_default() < Duration::from_secs(500), "{stored_at:?}");
+    }
+    let lost = Remote { fails_at: Some(LARGE - 1), ..Remote::new(vec![7; LARGE]) };
+    let error = store.put_from(lost).await.err().unwrap();
+    assert!(error.to_string().contains("the device is lost"), "{error}");
+    assert_eq!(store.list().await.unwrap().len(), 2);
 }
 
 async fn the_write_check_succeeds(Stage { store, .. }: Stage) {

@@ -1,4 +1,4 @@
-use std::{thread, time::UNIX_EPOCH};
+use std::{fs, path::PathBuf, thread, time::UNIX_EPOCH};
 
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use tempfile::TempDir;

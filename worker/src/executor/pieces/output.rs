@@ -69,6 +69,10 @@ impl BlobSource for OutputReader {
         self.order.bytes
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     fn read_at(&mut self, mut into: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !into.is_empty() {
             self.go_to(offset)?;
