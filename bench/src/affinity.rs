@@ -10,7 +10,7 @@ use gpufleet_tests::Chance;
 
 use crate::{
     ground,
-    shared_input::{double, store},
+    shared_input::{self, doubling, store},
     stats::Spread,
     table::{spread, table},
 };
@@ -107,11 +107,11 @@ async fn measure(
     let chosen: Vec<_> = (0..options.jobs).map(|_| choose()).collect();
     // As in a fleet that has run for a while: each input is on some device when the clock starts.
     for (input, value) in &inputs {
-        double(&client, pool.clone(), input, *value).await?;
+        shared_input::run(&client, doubling(input, pool.clone()), *value).await?;
     }
     let started = Instant::now();
     let timings: Vec<Timings> = stream::iter(chosen)
-        .map(|(input, value)| double(&client, pool.clone(), input, *value))
+        .map(|(input, value)| shared_input::run(&client, doubling(input, pool.clone()), *value))
         .buffer_unordered(options.in_flight as usize)
         .try_collect()
         .await?;

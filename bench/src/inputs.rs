@@ -1,15 +1,18 @@
-//! `gpufleet-bench inputs`: jobs that share one large input, which stays on the device, beside the same jobs on a worker that keeps no
-//! input, as before there were resident inputs.
+//! `gpufleet-bench inputs`: jobs over one large input that stays on the device, with a copy for each job and without, beside the same jobs
+//! on a worker that keeps no input.
 
 use std::{path::Path, sync::Arc, time::Instant};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use gpufleet::schema::{PoolName, Timings};
+use gpufleet::{
+    Job, StoredArray,
+    schema::{PoolName, Timings},
+};
 use gpufleet_local::{Cuda, LocalFleet, Services};
 
 use crate::{
     ground,
-    shared_input::{double, store},
+    shared_input::{self, doubling, store},
     stats::Spread,
     table::{spread, table},
 };
@@ -28,12 +31,54 @@ pub struct Options {
     /// Size of the input in MiB
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     mib: u32,
-    /// Rounds, the two fleets taking turns
+    /// Rounds, in which the ways take turns
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
     /// The workers' device: emulated, auto, system, or a driver library's path
     #[arg(long, default_value = "emulated")]
     cuda: Cuda,
+}
+
+/// How the jobs get their input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Each brings it from the store.
+    Brought,
+    /// Each copies it on the device.
+    Resident,
+    /// All use the one on the device.
+    Shared,
+}
+
+const WAYS: [Way; 3] = [Way::Brought, Way::Resident, Way::Shared];
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Brought => "from the store",
+            Self::Resident => "resident",
+            Self::Shared => "resident and shared",
+        }
+    }
+
+    fn worker_arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Brought => &["--resident-inputs", "0"],
+            Self::Resident | Self::Shared => &[],
+        }
+    }
+
+    fn jobs(self, options: &Options) -> u32 {
+        match self {
+            Self::Brought => options.jobs_without,
+            Self::Resident | Self::Shared => options.jobs,
+        }
+    }
+
+    fn job(self, input: &StoredArray) -> Job {
+        let job = doubling(input, PoolName::default());
+        if self == Self::Shared { job.share("x") } else { job }
+    }
 }
 
 /// One round on one fleet.
@@ -45,11 +90,14 @@ struct Round {
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
     let (services, machine) = ground::services().await?;
-    let (mut with, mut without) = (Vec::new(), Vec::new());
+    let mut rounds = Vec::new();
     for round in 0..options.repeat {
         eprintln!("round {} of {} …", round + 1, options.repeat);
-        without.push(on_fleet(options, &services, options.jobs_without, &["--resident-inputs", "0"]).await?);
-        with.push(on_fleet(options, &services, options.jobs, &[]).await?);
+        let mut ways = Vec::with_capacity(WAYS.len());
+        for way in WAYS {
+            ways.push(on_fleet(options, &services, way).await?);
+        }
+        rounds.push(ways);
     }
     println!(
         "{}\nworker on {:?}, one input of {} MiB for all jobs, {} jobs in flight; medians of {} rounds, with the lowest and highest in parentheses",
@@ -59,31 +107,32 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         options.in_flight,
         options.repeat
     );
-    print(options, &with, &without);
+    print(options, &rounds);
     Ok(())
 }
 
-async fn on_fleet(options: &Options, services: &Arc<Services>, jobs: u32, arguments: &[&str]) -> anyhow::Result<Round> {
+async fn on_fleet(options: &Options, services: &Arc<Services>, way: Way) -> anyhow::Result<Round> {
     let folder = tempfile::tempdir()?;
     let builder = LocalFleet::builder()
         .label("bench")
         .workers(1)
         .cuda(options.cuda.clone())
         .blobs(folder.path())
-        .worker_args(arguments.iter().copied());
-    ground::on_fleet(services, builder, async |fleet| measure(options, fleet, folder.path(), jobs).await).await
+        .worker_args(way.worker_arguments().iter().copied());
+    ground::on_fleet(services, builder, async |fleet| measure(options, fleet, folder.path(), way).await).await
 }
 
-async fn measure(options: &Options, fleet: &LocalFleet, blobs: &Path, jobs: u32) -> anyhow::Result<Round> {
+async fn measure(options: &Options, fleet: &LocalFleet, blobs: &Path, way: Way) -> anyhow::Result<Round> {
     const VALUE: f32 = 21.0;
     let client = gpufleet::Fleet::builder().blobs(blobs).connect(&fleet.endpoints().amqp_url).await?;
     // Another input of the same size, so that the module is loaded and the memory is mapped when the clock starts.
     let other = store(&client, options.mib, 1.0).await?;
-    double(&client, PoolName::default(), &other, 1.0).await?;
+    shared_input::run(&client, way.job(&other), 1.0).await?;
     let input = store(&client, options.mib, VALUE).await?;
     let started = Instant::now();
+    let jobs = way.jobs(options);
     let timings: Vec<Timings> = stream::iter(0..jobs)
-        .map(|_| double(&client, PoolName::default(), &input, VALUE))
+        .map(|_| shared_input::run(&client, way.job(&input), VALUE))
         .buffer_unordered(options.in_flight as usize)
         .try_collect()
         .await?;
@@ -93,12 +142,17 @@ async fn measure(options: &Options, fleet: &LocalFleet, blobs: &Path, jobs: u32)
     Ok(Round { jobs_per_second: f64::from(jobs) / took.as_secs_f64(), fetched })
 }
 
-fn print(options: &Options, with: &[Round], without: &[Round]) {
-    let rate = |rounds: &[Round]| spread(&Spread::of_rounds(rounds.iter().map(|round| round.jobs_per_second)), 1);
-    let fetched = |rounds: &[Round]| spread(&Spread::of_rounds(rounds.iter().map(|round| round.fetched as f64)), 0);
-    let mut table = table(["worker", "jobs", "jobs/s", "jobs that read the store"]);
-    table.add_row(["resident inputs".to_owned(), options.jobs.to_string(), rate(with), fetched(with)]);
-    table.add_row(["none".to_owned(), options.jobs_without.to_string(), rate(without), fetched(without)]);
-    let ratios = with.iter().zip(without).map(|(with, without)| with.jobs_per_second / without.jobs_per_second);
-    println!("\n{table}\n\nresident / none: {}", spread(&Spread::of_rounds(ratios), 1));
+fn print(options: &Options, rounds: &[Vec<Round>]) {
+    let mut table = table(["inputs", "jobs", "jobs/s", "to without", "jobs that read the store"]);
+    for (index, way) in WAYS.iter().enumerate() {
+        let over = |of: &dyn Fn(&[Round]) -> f64| Spread::of_rounds(rounds.iter().map(|ways| of(ways)));
+        table.add_row([
+            way.name().to_owned(),
+            way.jobs(options).to_string(),
+            spread(&over(&|ways| ways[index].jobs_per_second), 1),
+            spread(&over(&|ways| ways[index].jobs_per_second / ways[0].jobs_per_second), 1),
+            spread(&over(&|ways| ways[index].fetched as f64), 0),
+        ]);
+    }
+    println!("\n{table}");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use gpufleet::{
-    Array, Fleet, StoredArray,
+    Array, Fleet, Job, StoredArray,
     schema::{PoolName, Timings},
 };
 use gpufleet_tests::kernels;
@@ -18,9 +18,14 @@ pub async fn store(client: &Fleet, mib: u32, value: f32) -> anyhow::Result<Store
     Ok(client.store(Array::from_slice(&values)).await?)
 }
 
-/// Doubles the first element of the input, so that the way of the input to the kernel is what is measured.
-pub async fn double(client: &Fleet, pool: PoolName, input: &StoredArray, value: f32) -> anyhow::Result<Timings> {
-    let answer = async { anyhow::Ok(client.submit(kernels::doubles_stored(input, 1).pool(pool)).await?.await?) };
+/// Doubles the first element of an input, so that the way of the input to the kernel is what is measured.
+pub fn doubling(input: &StoredArray, pool: PoolName) -> Job {
+    kernels::doubles_stored(input, 1).pool(pool)
+}
+
+/// Runs a [`doubling`] of an input with this value.
+pub async fn run(client: &Fleet, job: Job, value: f32) -> anyhow::Result<Timings> {
+    let answer = async { anyhow::Ok(client.submit(job).await?.await?) };
     let result = timeout(JOB_DEADLINE, answer).await.context("a job was not answered in time")??;
     let found: Vec<f32> = result.output("y")?;
     ensure!(found == [2.0 * value], "the answer is {found:?} in place of {}", 2.0 * value);
