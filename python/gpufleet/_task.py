@@ -1,0 +1,171 @@
+"""One job as plain data: what every kernel object builds, and what `_core` turns into a message."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+
+__all__ = [
+    "Argument",
+    "Buffer",
+    "Catalog",
+    "Input",
+    "Launch",
+    "Options",
+    "Pointer",
+    "Program",
+    "Ptx",
+    "Source",
+    "Stored",
+    "Task",
+    "Value",
+    "Zeros",
+    "seconds",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Input:
+    """A buffer with the caller's bytes: C-contiguous, little-endian, of a dtype of the wire."""
+
+    array: npt.NDArray[Any]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Zeros:
+    """A buffer that starts as zeros, which the message does not carry."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A buffer whose bytes are in the blob store."""
+
+    digest: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A kernel argument: the device address of an element of a buffer."""
+
+    buffer: str
+    element: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A kernel argument by value, as the device lays it out."""
+
+    data: bytes
+    align: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch. Grid and block are extents in x, y and z."""
+
+    entry: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    args: tuple[Argument, ...]
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """A kernel of the catalog. Its manifest has the launch and the shapes of the buffers."""
+
+    name: str
+    scalars: Mapping[str, int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """CUDA C++, which a worker compiles with NVRTC."""
+
+    code: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ptx:
+    """PTX as text."""
+
+    text: str
+
+
+Argument = Pointer | Value
+Buffer = Input | Zeros | Stored
+Program = Catalog | Source | Ptx
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a job is queued and what it may use. Times are in seconds."""
+
+    pool: str | None = None
+    priority: str | None = None
+    name: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    time_limit: float | None = None
+    queue_limit: float | None = None
+    keep: float | None = None
+    attempts: int | None = None
+    requires: Mapping[str, Any] = field(default_factory=dict)
+
+    def replace(self, **changes: Any) -> Options:
+        """Returns a copy with these options. Labels are added to the present ones.
+
+        >>> Options().replace(pool="team-a", time_limit="30s").time_limit
+        30.0
+        """
+        known = {option.name for option in dataclasses.fields(self)}
+        if unknown := sorted(changes.keys() - known):
+            raise TypeError(f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(known))}")
+        for name in ("time_limit", "queue_limit", "keep"):
+            if changes.get(name) is not None:
+                changes[name] = seconds(changes[name])
+        if "labels" in changes:
+            changes["labels"] = {**self.labels, **changes["labels"]}
+        return dataclasses.replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """Everything that a worker needs to run one job."""
+
+    program: Program
+    buffers: Mapping[str, Buffer]
+    launches: tuple[Launch, ...]
+    outputs: tuple[str, ...]
+    options: Options = field(default_factory=Options)
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
+
+
+def seconds(time: str | float) -> float:
+    """Reads a time: a number of seconds, or a text such as `30s`.
+
+    >>> seconds("1.5m"), seconds(2)
+    (90.0, 2.0)
+    """
+    if isinstance(time, str):
+        found = _DURATION.fullmatch(time)
+        if found is None:
+            raise ValueError(f"{time!r} is not a time; write a number with a unit, such as 500ms, 30s, 5m, 2h or 1d")
+        return float(found[1]) * _UNITS[found[2]]
+    if not time > 0:
+        raise ValueError(f"{time!r} is not a time; give a positive number of seconds")
+    return float(time)
