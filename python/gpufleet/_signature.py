@@ -29,6 +29,8 @@ class Parameter:
     is_pointer: bool = False
     is_input: bool = False
     """Whether the kernel only reads the array."""
+    is_word: bool = False
+    """Whether it is a 64-bit word of PTX, which may be an address or a number."""
 
     def __str__(self) -> str:
         return f"{self.name!r} ({self.type})"

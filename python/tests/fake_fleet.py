@@ -1,0 +1,60 @@
+"""A fleet that records tasks and answers them with a function, so that kernels can be tested without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufleet._element import numpy_dtype
+from gpufleet._task import Input, Task, Zeros
+
+Array = npt.NDArray[Any]
+T = TypeVar("T")
+
+
+def contents(task: Task) -> dict[str, Array]:
+    """The buffers as a device would have them at first."""
+    found: dict[str, Array] = {}
+    for name, buffer in task.buffers.items():
+        match buffer:
+            case Input(array):
+                found[name] = array.copy()
+            case Zeros(shape, dtype):
+                found[name] = np.zeros(shape, numpy_dtype(dtype))
+    return found
+
+
+class FakeFleet:
+    def __init__(self, run: Callable[[dict[str, Array]], None] = lambda buffers: None) -> None:
+        self.tasks: list[Task] = []
+        self.cancelled = 0
+        self._run = run
+
+    @property
+    def task(self) -> Task:
+        return self.tasks[-1]
+
+    def _submit(self, task: Task, finish: Callable[[Mapping[str, Array]], T]) -> Future[T]:
+        self.tasks.append(task)
+        buffers = contents(task)
+        self._run(buffers)
+        future: Future[T] = _Counted(self)
+        try:
+            future.set_result(finish({name: buffers[name] for name in task.outputs}))
+        except Exception as problem:
+            future.set_exception(problem)
+        return future
+
+
+class _Counted(Future[T]):
+    def __init__(self, fleet: FakeFleet) -> None:
+        super().__init__()
+        self._fleet = fleet
+
+    def cancel(self) -> bool:
+        self._fleet.cancelled += 1
+        return super().cancel()
