@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufleet._dlpack import from_dlpack
+from gpufleet._errors import InvalidJob
 from gpufleet._task import Input
 
 __all__ = ["DIMENSIONS_MAX", "Like", "Unsupported", "as_array", "as_input", "restore", "to_input", "wire_dtype"]
@@ -26,7 +27,7 @@ _PREFIX = {"b": "bool", "i": "i", "u": "u", "f": "f"}
 _SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
 
 
-class Unsupported(TypeError):
+class Unsupported(InvalidJob, TypeError):
     """A value that can not be sent as an array. The message says what to do instead."""
 
 

@@ -163,10 +163,16 @@ pub(crate) async fn send_all_gathered(connection: &Arc<Connection>) {
 
 pub(crate) async fn send_many(connection: &Arc<Connection>, jobs: impl IntoIterator<Item = Job>) -> Vec<Outcome> {
     let packing = Packing { jobs: jobs.into_iter().enumerate(), packets: HashMap::new() };
-    let steps = stream::unfold(packing, async |mut packing| Some((packing.next(connection).await?, packing)));
-    let outcomes = steps.map(async |step| match step {
-        Step::Full(destination, packet) => send_packet(connection, &destination, packet).await,
-        Step::Refused(index, error) => vec![(index, Err(error))],
+    // Each step owns the connection: with a reference, the compiler does not see that a program may spawn this.
+    let steps = stream::unfold((packing, connection.clone()), |(mut packing, connection)| async move {
+        let step = packing.next(&connection).await?;
+        Some(((step, connection.clone()), (packing, connection)))
+    });
+    let outcomes = steps.map(|(step, connection)| async move {
+        match step {
+            Step::Full(destination, packet) => send_packet(&connection, &destination, packet).await,
+            Step::Refused(index, error) => vec![(index, Err(error))],
+        }
     });
     // The buffer limits messages in flight, so jobs are taken and encoded only as fast as messages are confirmed.
     let outcomes = outcomes.buffer_unordered(MESSAGES_IN_FLIGHT_MAX).flat_map(stream::iter);

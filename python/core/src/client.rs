@@ -1,0 +1,312 @@
+//! One connection to a fleet, with the runtime that it runs on.
+
+use std::{collections::BTreeMap, mem::ManuallyDrop, sync::Arc, time::Duration};
+
+use gpufleet::{
+    AttachError, Fleet, JobHandle, StoredArray, SubmitError,
+    schema::{JobId, PoolName, Selection},
+};
+use pyo3::{Bound, PyAny, PyErr, PyRefMut, PyResult, Python, exceptions::PyRuntimeError, pyclass, pymethods};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    arrays::{self, Bytes},
+    completions::{Completions, News, Token},
+    connecting::Settings,
+    ended::Ended,
+    errors::{chain, raise, value},
+    job::Job,
+    waiting::wait,
+};
+
+/// Publishing and receiving is I/O; hashing and storing of arrays has threads of its own.
+const WORKER_THREADS: usize = 2;
+/// A future of Python waits as long as its caller likes.
+const NO_DEADLINE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// The time to ask the broker why a job waits.
+const OBSTACLE_DEADLINE: Duration = Duration::from_secs(1);
+
+/// A connection to a fleet.
+#[pyclass(frozen, module = "gpufleet._core")]
+#[derive(Debug)]
+pub struct Client {
+    /// Dropped by hand, because a forked child must leak it: its threads are those of the parent.
+    inner: ManuallyDrop<Inner>,
+    pid: u32,
+}
+
+#[derive(Debug)]
+struct Inner {
+    runtime: Runtime,
+    fleet: Fleet,
+    completions: Arc<Completions>,
+    /// Submissions that the broker has not confirmed, and orders.
+    sending: TaskTracker,
+    /// Jobs whose outcome is awaited.
+    awaiting: TaskTracker,
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if self.pid != std::process::id() {
+            return;
+        }
+        // SAFETY: this is the end of the value, so nothing uses the field afterwards.
+        let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
+        inner.completions.close();
+        drop(inner.fleet);
+        inner.runtime.shutdown_background();
+    }
+}
+
+#[pymethods]
+impl Client {
+    #[new]
+    #[pyo3(signature = (url, *, blobs=None, key=None, client=None, connect_seconds=None, confirm_seconds=None, keep_replies_seconds=None, user_id=true, affinity=false))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python function")]
+    fn new(
+        py: Python<'_>,
+        url: String,
+        blobs: Option<String>,
+        key: Option<(String, String)>,
+        client: Option<String>,
+        connect_seconds: Option<f64>,
+        confirm_seconds: Option<f64>,
+        keep_replies_seconds: Option<f64>,
+        user_id: bool,
+        affinity: bool,
+    ) -> PyResult<Self> {
+        let settings = Settings {
+            url,
+            blobs,
+            key,
+            client,
+            connect_seconds,
+            confirm_seconds,
+            keep_replies_seconds,
+            user_id,
+            affinity,
+        };
+        let runtime =
+            Builder::new_multi_thread().worker_threads(WORKER_THREADS).thread_name("gpufleet").enable_all().build()?;
+        let connected = wait(py, &runtime, Box::pin(settings.connect()))?;
+        let fleet = connected.map_err(|error| raise(py, "ConnectError", &chain(&error)))?;
+        let inner = Inner {
+            runtime,
+            fleet,
+            completions: Arc::default(),
+            sending: TaskTracker::new(),
+            awaiting: TaskTracker::new(),
+        };
+        Ok(Self { inner: ManuallyDrop::new(inner), pid: std::process::id() })
+    }
+
+    /// The process that made the connection. No other may use it.
+    #[getter]
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The client name, to which workers send the replies.
+    #[getter]
+    fn name(&self) -> String {
+        self.inner.fleet.client().to_string()
+    }
+
+    /// Sends a job without waiting for the broker. `next` tells what became of it.
+    fn submit(&self, token: Token, mut job: PyRefMut<'_, Job>) -> PyResult<()> {
+        let inner = self.inner()?;
+        let (fleet, job) = (inner.fleet.clone(), job.take()?);
+        let follow = inner.follow();
+        inner.sending.spawn_on(
+            async move {
+                let submitted = Box::pin(fleet.submit(job)).await;
+                follow.submitted([(token, submitted)]);
+            },
+            inner.runtime.handle(),
+        );
+        Ok(())
+    }
+
+    /// Sends jobs that share messages, without waiting for the broker.
+    fn submit_many(&self, tokens: Vec<Token>, jobs: Vec<PyRefMut<'_, Job>>) -> PyResult<()> {
+        let inner = self.inner()?;
+        let jobs = jobs.into_iter().map(|mut job| job.take()).collect::<PyResult<Vec<_>>>()?;
+        let (fleet, follow) = (inner.fleet.clone(), inner.follow());
+        inner.sending.spawn_on(
+            async move {
+                let submitted = Box::pin(fleet.submit_many(jobs)).await;
+                follow.submitted(tokens.into_iter().zip(submitted));
+            },
+            inner.runtime.handle(),
+        );
+        Ok(())
+    }
+
+    /// Awaits a job of an earlier program with the same client name.
+    fn attach(&self, py: Python<'_>, token: Token, job_id: &str) -> PyResult<()> {
+        let inner = self.inner()?;
+        let handle = wait(py, &inner.runtime, inner.fleet.attach(self::job_id(job_id)?))?;
+        let handle = handle.map_err(|error: AttachError| raise(py, "AttachError", &chain(&error)))?;
+        inner.runtime.block_on(async { inner.follow().confirmed([(token, handle)]) });
+        Ok(())
+    }
+
+    /// The jobs whose replies have arrived and were not taken, for a client with a name of its own.
+    fn unread(&self) -> PyResult<Vec<String>> {
+        Ok(self.inner()?.fleet.unread().iter().map(ToString::to_string).collect())
+    }
+
+    /// Waits until something has happened to jobs, and returns all of it: confirmed jobs, and jobs that have ended.
+    /// `None` once the connection is closed.
+    #[expect(clippy::type_complexity, reason = "a tuple for Python")]
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<(Vec<Token>, Vec<(Token, Bound<'py, PyAny>)>)>> {
+        let completions = self.inner()?.completions.clone();
+        let Some(News { confirmed, ended, .. }) = py.detach(|| completions.take()) else { return Ok(None) };
+        let ended = ended.into_iter().map(|(token, ended)| Ok((token, ended.into_python(py)?.into_any())));
+        Ok(Some((confirmed, ended.collect::<PyResult<_>>()?)))
+    }
+
+    /// Orders the workers to cancel jobs, by id and by labels. With `wait`, returns when the broker has the order.
+    fn cancel(
+        &self,
+        py: Python<'_>,
+        jobs: Vec<String>,
+        labels: BTreeMap<String, String>,
+        by: String,
+        wait: bool,
+    ) -> PyResult<()> {
+        let inner = self.inner()?;
+        let jobs = jobs.iter().map(|id| job_id(id)).collect::<PyResult<Vec<_>>>()?;
+        let fleet = inner.fleet.clone();
+        let order = async move { fleet.cancel(Selection { jobs, labels }, Some(by)).await };
+        let order = inner.sending.spawn_on(order, inner.runtime.handle());
+        if !wait {
+            return Ok(());
+        }
+        let given = self::wait(py, &inner.runtime, order)?.map_err(value)?;
+        given.map(drop).map_err(|error| raise(py, "CancelError", &chain(&error)))
+    }
+
+    /// Stores an array in the blob store, and returns its digest.
+    fn store(&self, py: Python<'_>, dtype: &str, shape: Vec<u64>, array: &Bound<'_, PyAny>) -> PyResult<String> {
+        let inner = self.inner()?;
+        let array = arrays::read(dtype, shape, array)?;
+        let stored = wait(py, &inner.runtime, Box::pin(inner.fleet.store(array)))?;
+        Ok(stored.map_err(|error| raise(py, "StoreFailed", &chain(&error)))?.digest().to_string())
+    }
+
+    /// Reads an array from the blob store.
+    fn read(&self, py: Python<'_>, digest: &str, dtype: &str, shape: Vec<u64>) -> PyResult<Bytes> {
+        let inner = self.inner()?;
+        let array = stored(py, digest, dtype, shape)?;
+        let read = wait(py, &inner.runtime, Box::pin(inner.fleet.read_stored(&array)))?;
+        Ok(read.map_err(|error| raise(py, "StoreFailed", &chain(&error)))?.into_bytes().into())
+    }
+
+    /// Why jobs of a pool wait, if that can be told at once.
+    fn obstacle(&self, py: Python<'_>, pool: &str) -> PyResult<Option<String>> {
+        let inner = self.inner()?;
+        let pool: PoolName = pool.parse().map_err(value)?;
+        wait(py, &inner.runtime, obstacle(&inner.fleet, &pool))
+    }
+
+    /// Waits until submissions and orders are confirmed, and closes the connection. Jobs that are still open end as
+    /// lost; they run on.
+    fn close(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        let inner = self.inner()?;
+        let deadline = Duration::try_from_secs_f64(seconds).unwrap_or(NO_DEADLINE);
+        let close = async {
+            inner.sending.close();
+            inner.awaiting.close();
+            let sent = timeout(deadline, inner.sending.wait()).await;
+            let closed = timeout(deadline, async {
+                inner.fleet.close().await;
+                inner.awaiting.wait().await;
+            });
+            (sent, closed.await).0.is_ok()
+        };
+        let waited = wait(py, &inner.runtime, Box::pin(close));
+        inner.completions.close();
+        if waited? { Ok(()) } else { Err(raise(py, "MaybeSubmitted", "the broker did not confirm all jobs in time")) }
+    }
+}
+
+impl Client {
+    fn inner(&self) -> PyResult<&Inner> {
+        if self.pid == std::process::id() {
+            return Ok(&self.inner);
+        }
+        Err(PyRuntimeError::new_err("the connection belongs to the process that forked this one"))
+    }
+}
+
+impl Inner {
+    fn follow(&self) -> Follow {
+        Follow { completions: self.completions.clone(), awaiting: self.awaiting.clone() }
+    }
+}
+
+/// Follows submitted jobs to their ends.
+struct Follow {
+    completions: Arc<Completions>,
+    awaiting: TaskTracker,
+}
+
+impl Follow {
+    fn submitted(&self, jobs: impl IntoIterator<Item = (Token, Result<JobHandle, SubmitError>)>) {
+        let mut confirmed = Vec::new();
+        for (token, submitted) in jobs {
+            match submitted {
+                Ok(handle) => confirmed.push((token, handle)),
+                Err(error) => self.completions.ended(token, Ended::Refused(Box::new(error))),
+            }
+        }
+        self.confirmed(confirmed);
+    }
+
+    fn confirmed(&self, jobs: impl IntoIterator<Item = (Token, JobHandle), IntoIter: ExactSizeIterator>) {
+        let jobs = jobs.into_iter();
+        let mut tokens = Vec::with_capacity(jobs.len());
+        let handles: Vec<_> = jobs.inspect(|(token, _)| tokens.push(*token)).collect();
+        self.completions.confirmed(tokens);
+        for (token, mut handle) in handles {
+            let completions = self.completions.clone();
+            self.awaiting.spawn(async move {
+                let result = handle.wait(NO_DEADLINE).await;
+                completions.ended(token, result.into());
+            });
+        }
+    }
+}
+
+async fn obstacle(fleet: &Fleet, pool: &PoolName) -> Option<String> {
+    let held_up = tokio::select! {
+        biased;
+        reason = fleet.held_up() => Some(reason),
+        () = std::future::ready(()) => None,
+    };
+    if held_up.is_some() {
+        return held_up;
+    }
+    let depth = timeout(OBSTACLE_DEADLINE, fleet.pool_depth(pool)).await.ok()?.ok()?;
+    match depth.consumers {
+        0 => Some(format!("no worker serves pool {pool}")),
+        _ if depth.messages > 0 => Some(format!("{} messages wait in pool {pool}", depth.messages)),
+        _ => None,
+    }
+}
+
+fn job_id(text: &str) -> PyResult<JobId> {
+    text.parse().map_err(value)
+}
+
+fn stored(py: Python<'_>, digest: &str, dtype: &str, shape: Vec<u64>) -> PyResult<StoredArray> {
+    let digest = digest.parse().map_err(value)?;
+    StoredArray::new(digest, arrays::dtype(py, dtype)?, shape)
+        .map_err(|error: gpufleet::ArrayError| -> PyErr { value(error) })
+}

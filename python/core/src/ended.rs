@@ -1,0 +1,130 @@
+//! How a job ended, in the form that Python's futures take.
+
+use gpufleet::schema::{PrintfOutput, RanOn, Timings};
+use gpufleet::{Array, FailedJob, JobError, JobResult, SubmitError};
+use pyo3::{
+    Bound, IntoPyObject, Py, PyAny, PyResult, Python, pyclass, pymethods,
+    types::{PyList, PyTuple},
+};
+
+use crate::{
+    arrays::Bytes,
+    errors::{chain, class_of},
+};
+
+#[derive(Debug)]
+pub enum Ended {
+    Succeeded(Box<JobResult>),
+    Failed(Box<FailedJob>),
+    /// The job was not submitted, or it is unknown whether it was.
+    Refused(Box<SubmitError>),
+    /// The outcome is not known here.
+    Lost(Box<JobError>),
+}
+
+/// What the worker measured, and where the job ran.
+#[pyclass(frozen, module = "gpufleet._core")]
+#[derive(Debug)]
+pub struct Report {
+    attempt: u32,
+    round_trip: f64,
+    measured: Timings,
+    device: Option<RanOn>,
+    printed: Option<PrintfOutput>,
+}
+
+impl From<Result<JobResult, JobError>> for Ended {
+    fn from(result: Result<JobResult, JobError>) -> Self {
+        match result {
+            Ok(result) => Self::Succeeded(Box::new(result)),
+            Err(JobError::Failed(failed)) => Self::Failed(failed),
+            Err(lost) => Self::Lost(Box::new(lost)),
+        }
+    }
+}
+
+impl Ended {
+    pub fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+        match self {
+            Self::Succeeded(result) => succeeded(py, *result),
+            Self::Failed(failed) => self::failed(py, *failed),
+            Self::Refused(error) => {
+                let retry_after = error.retry_after().map(|time| time.as_secs_f64());
+                ("refused", class_of(&error), chain(&*error), retry_after).into_pyobject(py)
+            }
+            Self::Lost(error) => {
+                let class = if matches!(*error, JobError::Closed { .. }) { "FleetClosed" } else { "ResultUnavailable" };
+                ("lost", class, chain(&*error)).into_pyobject(py)
+            }
+        }
+    }
+}
+
+fn succeeded(py: Python<'_>, result: JobResult) -> PyResult<Bound<'_, PyTuple>> {
+    let JobResult { attempt, timings, ran_on, printf_output, round_trip, outputs, .. } = result;
+    let round_trip = round_trip.as_secs_f64();
+    let report = Report { attempt, round_trip, measured: timings, device: ran_on, printed: printf_output };
+    let outputs = outputs.into_iter().map(|(name, array)| output(py, &name, array)).collect::<PyResult<Vec<_>>>()?;
+    ("succeeded", Py::new(py, report)?, PyList::new(py, outputs)?).into_pyobject(py)
+}
+
+/// The name, the dtype, the shape and the bytes of an output.
+fn output<'py>(py: Python<'py>, name: &str, array: Array) -> PyResult<Bound<'py, PyTuple>> {
+    let shape = PyTuple::new(py, array.shape())?;
+    (name, array.dtype().name(), shape, Bytes::from(array.into_bytes())).into_pyobject(py)
+}
+
+fn failed(py: Python<'_>, job: FailedJob) -> PyResult<Bound<'_, PyTuple>> {
+    let ended = job.ended();
+    let FailedJob { attempt, failure, timings, ran_on, printf_output, round_trip, .. } = job;
+    let round_trip = round_trip.as_secs_f64();
+    let report =
+        Py::new(py, Report { attempt, round_trip, measured: timings, device: ran_on, printed: printf_output })?;
+    let failure = failure
+        .map(|failure| (failure.verdict.name(), failure.code.name(), failure.message, failure.detail, failure.line));
+    ("failed", report, ended, failure).into_pyobject(py)
+}
+
+#[pymethods]
+impl Report {
+    #[getter]
+    fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// From the submission to the arrival of the reply, in seconds.
+    #[getter]
+    fn round_trip(&self) -> f64 {
+        self.round_trip
+    }
+
+    /// The times in microseconds, by the names of the wire format.
+    fn timings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Timings {
+            queue_us,
+            wait_us,
+            fetch_us,
+            compile_us,
+            load_us,
+            copy_in_us,
+            launches_us,
+            copy_out_us,
+            total_us,
+            device_bytes_peak,
+            module_cached,
+        } = &self.measured;
+        let times = [queue_us, wait_us, fetch_us, compile_us, load_us, copy_in_us, copy_out_us, total_us];
+        let launches = PyTuple::new(py, launches_us)?;
+        Ok((times, launches, device_bytes_peak, module_cached).into_pyobject(py)?.into_any())
+    }
+
+    /// The worker, the index and the name of the device, and whether it is the emulated one.
+    fn ran_on(&self) -> Option<(&str, u32, &str, bool)> {
+        self.device.as_ref().map(|on| (on.worker.as_str(), on.device, on.device_name.as_str(), on.emulated))
+    }
+
+    /// The text that the kernels printed.
+    fn printed(&self) -> Option<&str> {
+        self.printed.as_ref().map(|printed| printed.text.as_str())
+    }
+}

@@ -1,0 +1,38 @@
+//! The extension module `gpufleet._core`: the client of gpufleet for the Python code of the package.
+//!
+//! It holds no policy. Python describes a job with [`job::Job`], hands it to a [`client::Client`] with a token, and one
+//! Python thread takes whatever has ended from [`client::Client::next`]. So each batch of replies costs one wake-up and
+//! no tokio thread ever waits for the GIL.
+//!
+//! A client owns its runtime. In a forked child, whose threads are gone, it is leaked and never used.
+
+mod arrays;
+mod catalog;
+mod client;
+mod completions;
+mod connecting;
+mod ended;
+mod errors;
+mod job;
+mod waiting;
+
+#[pyo3::pymodule]
+mod _core {
+    use pyo3::{Bound, PyResult, types::PyModule};
+
+    #[pymodule_export]
+    use crate::{
+        arrays::Bytes,
+        catalog::{failure_codes, kernels},
+        client::Client,
+        ended::Report,
+        job::Job,
+    };
+
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // A child that another thread forks while this initialises would wait for it for ever.
+        gpufleet_kernels::catalog();
+        Ok(())
+    }
+}

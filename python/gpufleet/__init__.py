@@ -1,0 +1,107 @@
+"""Runs CUDA kernels on the GPUs of a fleet, from a machine without a GPU.
+
+>>> import numpy as np
+>>> import gpufleet as gf
+>>> with gf.Fleet() as fleet:
+...     saxpy = fleet.kernel("saxpy")
+...     saxpy(a=2.0, x=np.ones(3, np.float32), y=np.zeros(3, np.float32))
+array([2., 2., 2.], dtype=float32)
+"""
+
+from gpufleet._catalog import CatalogKernel
+from gpufleet._errors import (
+    AttachError,
+    AttemptsExhausted,
+    BlobMissing,
+    BlobUnavailable,
+    CancelError,
+    CompileError,
+    ConnectError,
+    DeviceLost,
+    ExecutorLost,
+    Failure,
+    FleetClosed,
+    ForkedError,
+    GpufleetError,
+    InternalError,
+    InvalidJob,
+    InvalidTask,
+    JobCancelled,
+    JobFailed,
+    JobTooLarge,
+    KernelFault,
+    LaunchError,
+    LoadError,
+    MalformedTask,
+    MaybeSubmitted,
+    NoQueue,
+    OutOfMemory,
+    OutputTooLarge,
+    PolicyRefused,
+    Quarantined,
+    QueueFull,
+    QueueLimitReached,
+    RequirementsNotMet,
+    ResultUnavailable,
+    StoreFailed,
+    SubmitError,
+    TimeLimitReached,
+    UnknownKernel,
+    UnsupportedVersion,
+    WaitTimeout,
+)
+from gpufleet._fleet import Fleet
+from gpufleet._future import Future, as_completed
+from gpufleet._remote import RemoteArray
+from gpufleet._report import RanOn, Timings
+from gpufleet._results import Results
+
+__all__ = [
+    "AttachError",
+    "AttemptsExhausted",
+    "BlobMissing",
+    "BlobUnavailable",
+    "CancelError",
+    "CatalogKernel",
+    "CompileError",
+    "ConnectError",
+    "DeviceLost",
+    "ExecutorLost",
+    "Failure",
+    "Fleet",
+    "FleetClosed",
+    "ForkedError",
+    "Future",
+    "GpufleetError",
+    "InternalError",
+    "InvalidJob",
+    "InvalidTask",
+    "JobCancelled",
+    "JobFailed",
+    "JobTooLarge",
+    "KernelFault",
+    "LaunchError",
+    "LoadError",
+    "MalformedTask",
+    "MaybeSubmitted",
+    "NoQueue",
+    "OutOfMemory",
+    "OutputTooLarge",
+    "PolicyRefused",
+    "Quarantined",
+    "QueueFull",
+    "QueueLimitReached",
+    "RanOn",
+    "RemoteArray",
+    "RequirementsNotMet",
+    "ResultUnavailable",
+    "Results",
+    "StoreFailed",
+    "SubmitError",
+    "TimeLimitReached",
+    "Timings",
+    "UnknownKernel",
+    "UnsupportedVersion",
+    "WaitTimeout",
+    "as_completed",
+]

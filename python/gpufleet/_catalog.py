@@ -1,0 +1,225 @@
+"""The kernels of the catalog, with signatures from their manifests."""
+
+from __future__ import annotations
+
+import inspect
+from collections import namedtuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from gpufleet import _core
+from gpufleet._arrays import as_input
+from gpufleet._kernel import Kernel, Prepared
+from gpufleet._remote import RemoteArray
+from gpufleet._task import Buffer, Catalog, Stored, Task
+from gpufleet._wire import DTYPES
+
+if TYPE_CHECKING:
+    from gpufleet._fleet import Fleet
+    from gpufleet._future import Outputs
+    from gpufleet._task import Options
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarSpec:
+    """A scalar of a kernel."""
+
+    name: str
+    dtype: str
+    default: int | float | bool | None
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSpec:
+    """A buffer of a kernel."""
+
+    name: str
+    role: Literal["in", "inout", "out", "scratch"]
+    dtype: str
+    shape: tuple[str, ...]
+    description: str | None
+
+    @property
+    def is_given(self) -> bool:
+        return self.role in ("in", "inout")
+
+    @property
+    def is_returned(self) -> bool:
+        return self.role in ("inout", "out")
+
+    @property
+    def form(self) -> str:
+        """Such as ``float32[m, k]``."""
+        return f"{DTYPES[self.dtype].name}[{', '.join(self.shape)}]"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What the catalog says about a kernel."""
+
+    name: str
+    summary: str
+    formula: str
+    scalars: tuple[ScalarSpec, ...]
+    buffers: tuple[BufferSpec, ...]
+
+    @cached_property
+    def outputs(self) -> tuple[BufferSpec, ...]:
+        return tuple(buffer for buffer in self.buffers if buffer.is_returned)
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """Scalars and then arrays; parameters with a default come last."""
+        given = [buffer for buffer in self.buffers if buffer.is_given]
+        parameters = [_scalar_parameter(scalar) for scalar in self.scalars]
+        parameters += [_parameter(buffer.name, buffer.form) for buffer in given]
+        parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
+        returned = ", ".join(buffer.form for buffer in self.outputs)
+        return inspect.Signature(parameters, return_annotation=returned)
+
+    @cached_property
+    def text(self) -> str:
+        """The signature for people."""
+        return f"{self.name}{self.signature}".replace("'", "")
+
+    @cached_property
+    def result_type(self) -> type[tuple[Any, ...]]:
+        """The named tuple of several outputs."""
+        return namedtuple(f"{self.name}_result", [buffer.name for buffer in self.outputs])
+
+
+@cache
+def manifests() -> dict[str, Manifest]:
+    """All kernels of the catalog, by name."""
+    return {
+        name: Manifest(
+            name,
+            summary,
+            formula,
+            tuple(ScalarSpec(*scalar) for scalar in scalars),
+            tuple(BufferSpec(name, role, dtype, tuple(shape), text) for name, role, dtype, shape, text in buffers),
+        )
+        for name, summary, formula, scalars, buffers in _core.kernels()
+    }
+
+
+class CatalogKernel(Kernel[Any]):
+    """A kernel of the catalog. Its result is an array, or a named tuple if the kernel has several outputs."""
+
+    def __init__(self, fleet: Fleet, name: str, options: Options) -> None:
+        super().__init__(fleet, options)
+        manifest = manifests().get(name)
+        if manifest is None:
+            close = get_close_matches(name, manifests(), 1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; the kernels are {', '.join(manifests())}"
+            raise ValueError(f"the catalog has no kernel {name!r}{hint}")
+        self._name = name
+
+    @property
+    def __name__(self) -> str:
+        return self._name
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return _documentation(self._manifest)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return self._manifest.signature
+
+    @property
+    def _manifest(self) -> Manifest:
+        return manifests()[self._name]
+
+    def __repr__(self) -> str:
+        return f"<gpufleet kernel {self._manifest.text}>"
+
+    def _prepare(self, *args: Any, **kwargs: Any) -> Prepared[Any]:
+        manifest = self._manifest
+        arguments = _bind(manifest, args, kwargs)
+        scalars = {scalar.name: arguments[scalar.name] for scalar in manifest.scalars if scalar.name in arguments}
+        buffers = {
+            spec.name: _buffer(manifest, spec, arguments[spec.name]) for spec in manifest.buffers if spec.is_given
+        }
+        numbers = {name: _number(manifest, name, value) for name, value in scalars.items()}
+        task = Task(Catalog(self._name, numbers), buffers, (), (), self._options)
+        return Prepared(task, _Finish(self._name))
+
+
+class _Finish:
+    """Makes the result of a kernel's outputs. One for each kernel, so that futures share it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, outputs: Outputs) -> Any:
+        if len(outputs) == 1:
+            return next(iter(outputs.values()))
+        return manifests()[self._name].result_type(**outputs)
+
+
+def _bind(manifest: Manifest, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by name.
+
+    Positional arguments take the parameters that are not given by name, so that `map` can fix any of them.
+    """
+    names = [name for name in manifest.signature.parameters if name not in kwargs]
+    known = manifest.signature.parameters
+    if len(args) > len(names) or any(name not in known for name in kwargs):
+        surplus = next((name for name in kwargs if name not in known), None)
+        problem = f"unexpected argument {surplus!r}" if surplus else "too many arguments"
+        raise TypeError(f"{manifest.name}: {problem}; the signature is {manifest.text}")
+    arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+    required = (name for name, parameter in known.items() if parameter.default is inspect.Parameter.empty)
+    if missing := [name for name in required if name not in arguments]:
+        raise TypeError(f"{manifest.name}: missing argument {missing[0]!r}; the signature is {manifest.text}")
+    return arguments
+
+
+def _buffer(manifest: Manifest, spec: BufferSpec, value: object) -> Buffer:
+    where = f"{manifest.name}: argument {spec.name!r}"
+    if isinstance(value, list | tuple | int | float):
+        value = np.asarray(value, dtype=DTYPES[spec.dtype])
+    try:
+        buffer = value.stored if isinstance(value, RemoteArray) else as_input(value)
+    except TypeError as problem:
+        raise TypeError(f"{where}: {problem}") from None
+    dtype = buffer.dtype
+    dimensions = len(buffer.shape) if isinstance(buffer, Stored) else buffer.array.ndim
+    if dtype != spec.dtype:
+        wanted = DTYPES[spec.dtype].name
+        raise TypeError(
+            f"{where} is {DTYPES[dtype].name}, but the kernel takes {spec.form}; convert it with .astype({wanted!r})"
+        )
+    if dimensions != len(spec.shape):
+        raise ValueError(f"{where} has {dimensions} dimensions, but the kernel takes {spec.form}")
+    return buffer
+
+
+def _number(manifest: Manifest, name: str, value: Any) -> int | float:
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        value = value.item()
+    if not isinstance(value, int | float):
+        raise TypeError(f"{manifest.name}: argument {name!r} must be a number, not {type(value).__name__}")
+    return value
+
+
+def _scalar_parameter(scalar: ScalarSpec) -> inspect.Parameter:
+    default = inspect.Parameter.empty if scalar.default is None else scalar.default
+    return _parameter(scalar.name, DTYPES[scalar.dtype].name, default)
+
+
+def _parameter(name: str, annotation: str, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
+
+
+def _documentation(manifest: Manifest) -> str:
+    specs: list[ScalarSpec | BufferSpec] = [*manifest.scalars, *manifest.buffers]
+    described = [f"{spec.name}: {spec.description}" for spec in specs if spec.description]
+    return "\n\n".join(filter(None, [manifest.summary, manifest.formula, "\n".join(described)]))

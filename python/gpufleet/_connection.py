@@ -1,0 +1,254 @@
+"""One connection of one process, and the thread that completes its futures."""
+
+from __future__ import annotations
+
+import atexit
+import getpass
+import itertools
+import os
+import socket
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gpufleet import _bridge, _errors, _future
+from gpufleet._core import Client
+from gpufleet._encode import input_bytes, job_of
+from gpufleet._errors import Failure, FleetClosed
+from gpufleet._future import Future, Outputs
+from gpufleet._settings import AFFINITY, NO_USER_ID, Place, Settings, flag
+from gpufleet._window import Window
+from gpufleet._wire import array_of
+
+if TYPE_CHECKING:
+    from gpufleet._core import _Ended
+    from gpufleet._task import Task
+
+R = TypeVar("R")
+
+CLOSE_SECONDS = 30.0
+"""The time for the broker to confirm what was sent."""
+EXIT_SECONDS = 5.0
+"""The same at the end of the program."""
+
+
+class Connection:
+    """A connection. A forked child has to make its own."""
+
+    def __init__(self, settings: Settings, place: Place) -> None:
+        self._client = Client(
+            place.url,
+            blobs=place.blobs,
+            key=place.key,
+            client=settings.client,
+            connect_seconds=settings.connect_timeout,
+            confirm_seconds=settings.confirm_timeout,
+            keep_replies_seconds=settings.keep_replies,
+            user_id=settings.user_id if settings.user_id is not None else not flag(None, NO_USER_ID),
+            affinity=flag(settings.affinity, AFFINITY),
+        )
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._tokens = itertools.count()
+        self._open = _OpenJobs()
+        # The thread must not hold this object, so that an abandoned connection is closed.
+        self._thread = threading.Thread(
+            target=_complete_futures, args=(self._client, self._open), name="gpufleet-futures", daemon=True
+        )
+        self._thread.start()
+        self._abandoned = weakref.finalize(self, _close_abandoned, self._client, self._pid)
+        self._abandoned.atexit = False
+        _connections.add(self)
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether the process that forked this one made the connection."""
+        return self._pid != os.getpid()
+
+    @property
+    def client_name(self) -> str:
+        return self._client.name
+
+    def submit(self, task: Task, finish: Callable[[Outputs], R]) -> Future[R]:
+        """Sends a job, once there is room. The future has the errors that come after the checks."""
+        self._require_open()
+        job, size = job_of(task), input_bytes(task)
+        self._open.window.enter(1, size)
+        future = Future(self, next(self._tokens), job.id, task.options.pool or "default", finish)
+        self._open.add(future, size)
+        self._client.submit(future._token, job)
+        return future
+
+    def submit_many(self, tasks: Sequence[Task], finish: Sequence[Callable[[Outputs], R]]) -> list[Future[R]]:
+        """Sends jobs that share messages."""
+        self._require_open()
+        jobs = [job_of(task) for task in tasks]
+        sizes = [input_bytes(task) for task in tasks]
+        self._open.window.enter(len(jobs), sum(sizes))
+        futures = [
+            Future(self, next(self._tokens), job.id, task.options.pool or "default", finish)
+            for task, job, finish in zip(tasks, jobs, finish, strict=True)
+        ]
+        for future, size in zip(futures, sizes, strict=True):
+            self._open.add(future, size)
+        self._client.submit_many([future._token for future in futures], jobs)
+        return futures
+
+    def attach(self, job_id: str) -> Future[Outputs]:
+        """Awaits a job of an earlier program with the same client name."""
+        self._require_open()
+        future: Future[Outputs] = Future(self, next(self._tokens), job_id, "default", dict)
+        self._open.window.enter(1, 0)
+        self._open.add(future, 0)
+        try:
+            self._client.attach(future._token, job_id)
+        except BaseException:
+            self._open.remove(future._token)
+            raise
+        return future
+
+    def unread(self) -> list[str]:
+        self._require_open()
+        return self._client.unread()
+
+    def cancel(self, jobs: Sequence[str], labels: Mapping[str, str] | None = None, *, wait: bool = True) -> None:
+        """Orders the workers to cancel jobs."""
+        self._require_open()
+        self._client.cancel(jobs, dict(labels or {}), _caller(), wait)
+
+    def forget(self, token: int) -> None:
+        """Drops the outcome of a job, if it comes."""
+        self._open.remove(token)
+
+    def open_futures(self) -> list[Future[Any]]:
+        """The futures without an outcome."""
+        return self._open.futures()
+
+    def store(self, dtype: str, shape: tuple[int, ...], array: Any) -> str:
+        self._require_open()
+        return self._client.store(dtype, shape, array)
+
+    def read(self, digest: str, dtype: str, shape: tuple[int, ...]) -> Any:
+        self._require_open()
+        return array_of(self._client.read(digest, dtype, shape), dtype, shape)
+
+    def obstacle(self, pool: str) -> str | None:
+        """Why the jobs of a pool wait."""
+        return None if self._is_closed else self._client.obstacle(pool)
+
+    def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Waits until the broker has what was sent, and closes the connection. Open futures end with `FleetClosed`."""
+        if self._is_closed or self.is_inherited:
+            return
+        self._is_closed = True
+        try:
+            self._client.close(seconds)
+        finally:
+            if threading.current_thread() is not self._thread:
+                self._thread.join()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise FleetClosed("the fleet was closed; create another Fleet")
+
+
+class _OpenJobs:
+    """The futures without an outcome, by token."""
+
+    def __init__(self) -> None:
+        self.window = Window()
+        self._futures: dict[int, Future[Any]] = {}
+        self._unconfirmed: dict[int, int] = {}
+
+    def add(self, future: Future[Any], size: int) -> None:
+        self._futures[future._token] = future
+        if size:
+            self._unconfirmed[future._token] = size
+
+    def remove(self, token: int) -> Future[Any] | None:
+        future = self._futures.pop(token, None)
+        if future is not None:
+            self.window.leave(1, self._unconfirmed.pop(token, 0))
+        return future
+
+    def confirmed(self, tokens: Sequence[int]) -> None:
+        size = sum(self._unconfirmed.pop(token, 0) for token in tokens)
+        if size:
+            self.window.leave(0, size)
+
+    def take(self, tokens: Sequence[int]) -> list[Future[Any] | None]:
+        """The futures of jobs that have ended; None for those that were cancelled."""
+        futures = [self._futures.pop(token, None) for token in tokens]
+        size = sum(self._unconfirmed.pop(token, 0) for token in tokens)
+        self.window.leave(sum(future is not None for future in futures), size)
+        return futures
+
+    def futures(self) -> list[Future[Any]]:
+        return list(self._futures.copy().values())
+
+
+def _complete_futures(client: Client, jobs: _OpenJobs) -> None:
+    """Runs in a thread of its own until the connection is closed."""
+    jobs.window.exempt = threading.get_ident()
+    while (news := client.next()) is not None:
+        _deliver(jobs, *news)
+        # It would otherwise live until the next news.
+        news = None
+    for future in jobs.futures():
+        _complete(future, ("lost", FleetClosed.__name__, f"the connection was closed before job {future.job_id} ended"))
+
+
+def _deliver(jobs: _OpenJobs, confirmed: Sequence[int], ended: Sequence[tuple[int, _Ended]]) -> None:
+    jobs.confirmed(confirmed)
+    futures = jobs.take([token for token, _ in ended])
+    for future, (_, end) in zip(futures, ended, strict=True):
+        if future is not None:
+            _complete(future, end)
+
+
+def _complete(future: Future[Any], end: _Ended) -> None:
+    match end:
+        case ("succeeded", report, outputs):
+            arrays = {name: array_of(data, dtype, shape) for name, dtype, shape, data in outputs}
+            future._complete(arrays, None, report)
+        case ("failed", report, how, failure):
+            error = _errors.failed(future.job_id, how, None if failure is None else Failure(*failure))
+            future._complete(None, error, report)
+        case ("refused", kind, message, retry_after):
+            future._complete(None, _errors.refused(kind, message, retry_after), None)
+        case ("lost", kind, message):
+            future._complete(None, _errors.lost(kind, message), None)
+
+
+def _caller() -> str:
+    """The user and host that give an order, for people."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = str(os.geteuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _close_abandoned(client: Client, pid: int) -> None:
+    if pid == os.getpid():
+        client.close(EXIT_SECONDS)
+
+
+@atexit.register
+def _close_all() -> None:
+    """A thread that waited in Rust while the interpreter ends would crash it."""
+    for connection in list(_connections):
+        connection.close(EXIT_SECONDS)
+
+
+def _reset_after_fork() -> None:
+    _future.reset_after_fork()
+    _bridge.reset_after_fork()
+    _connections.clear()
+
+
+os.register_at_fork(after_in_child=_reset_after_fork)

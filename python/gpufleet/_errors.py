@@ -1,0 +1,274 @@
+"""The exceptions of the package."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+
+class GpufleetError(Exception):
+    """The base of all exceptions of this package."""
+
+
+class ConnectError(GpufleetError, ConnectionError):
+    """The client could not connect to a fleet."""
+
+
+class FleetClosed(GpufleetError):
+    """The connection was closed before the job's outcome arrived. The job runs on."""
+
+
+class ForkedError(GpufleetError):
+    """The future belongs to the process that forked this one. Submit the job in this process, or wait in the parent."""
+
+
+class WaitTimeout(GpufleetError, TimeoutError):
+    """No outcome arrived in time. The job runs on, and a later wait can succeed."""
+
+
+class ResultUnavailable(GpufleetError):
+    """The job has an outcome, but the client can't read it, such as an output that is no longer in the blob store."""
+
+
+class AttachError(GpufleetError):
+    """The client can't wait for a job that was submitted earlier."""
+
+
+class CancelError(GpufleetError):
+    """The broker did not take an order to cancel jobs."""
+
+
+class StoreFailed(GpufleetError, OSError):
+    """An array could not be stored in the blob store or read from it."""
+
+
+class SubmitError(GpufleetError):
+    """A job was not submitted."""
+
+    retry_after: float | None = None
+    """Seconds after which submitting again may succeed. None if that would not help."""
+
+
+class InvalidJob(SubmitError, ValueError):
+    """The description of the job is invalid. Nothing was sent."""
+
+
+class JobTooLarge(SubmitError, ValueError):
+    """The job does not fit into a message, and the client has no blob store."""
+
+
+class NoQueue(SubmitError):
+    """The pool has no queue, because no worker has ever served it."""
+
+
+class QueueFull(SubmitError):
+    """The queue of the pool is full."""
+
+
+class MaybeSubmitted(SubmitError):
+    """The broker did not confirm the job. It may or may not run."""
+
+
+class Failure(NamedTuple):
+    """Why a worker ended a job without success."""
+
+    verdict: str
+    code: str
+    message: str
+    detail: str | None
+    line: int | None
+
+
+class JobFailed(GpufleetError):
+    """The job ended without success. There is a subclass for each failure code."""
+
+    code: ClassVar[str | None] = None
+    """The failure code, as in the reference of the failure codes."""
+
+    def __init__(self, message: str, job_id: str = "", failure: Failure | None = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.failure = failure
+
+    @property
+    def verdict(self) -> str | None:
+        """The party that is responsible: user, timeout, out_of_memory, device or infrastructure."""
+        return self.failure.verdict if self.failure else None
+
+    @property
+    def detail(self) -> str | None:
+        """A longer text, such as the compiler's log."""
+        return self.failure.detail if self.failure else None
+
+    @property
+    def line(self) -> int | None:
+        """The line of the source or PTX that caused the failure, if it is known."""
+        return self.failure.line if self.failure else None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.job_id, self.failure)
+
+
+class MalformedTask(JobFailed):
+    """The worker could not read the message."""
+
+    code = "malformed_task"
+
+
+class UnsupportedVersion(JobFailed):
+    """The worker does not read this version of the wire format."""
+
+    code = "unsupported_version"
+
+
+class InvalidTask(JobFailed):
+    """The worker found the description of the job invalid."""
+
+    code = "invalid_task"
+
+
+class UnknownKernel(JobFailed):
+    """The worker's catalog has no kernel of this name."""
+
+    code = "unknown_kernel"
+
+
+class RequirementsNotMet(JobFailed):
+    """No device has what the job requires."""
+
+    code = "requirements_not_met"
+
+
+class PolicyRefused(JobFailed):
+    """The pool does not run programs of this kind, or not without a trusted signature."""
+
+    code = "policy"
+
+
+class CompileError(JobFailed):
+    """NVRTC refused the CUDA C++."""
+
+    code = "compile_error"
+
+    @property
+    def diagnostics(self) -> str:
+        """The compiler's log."""
+        return self.detail or ""
+
+
+class LoadError(JobFailed):
+    """The device's driver refused the program."""
+
+    code = "load_error"
+
+
+class LaunchError(JobFailed):
+    """The driver refused the launch, such as one with too many threads."""
+
+    code = "launch_error"
+
+
+class KernelFault(JobFailed):
+    """A kernel faulted, such as by an access out of bounds."""
+
+    code = "kernel_fault"
+
+
+class Quarantined(JobFailed):
+    """The program killed executors repeatedly and is refused for a while."""
+
+    code = "quarantined"
+
+
+class TimeLimitReached(JobFailed):
+    """The job ran longer than its time limit."""
+
+    code = "time_limit"
+
+
+class QueueLimitReached(JobFailed):
+    """The job waited longer than its queue limit."""
+
+    code = "queue_limit"
+
+
+class OutOfMemory(JobFailed):
+    """The job needs more device memory than it may have."""
+
+    code = "out_of_memory"
+
+
+class OutputTooLarge(JobFailed):
+    """The outputs do not fit into a message, and the client has no blob store."""
+
+    code = "output_too_large"
+
+
+class BlobMissing(JobFailed):
+    """The blob store does not have an array of the job."""
+
+    code = "blob_missing"
+
+
+class BlobUnavailable(JobFailed):
+    """The worker can't use the blob store."""
+
+    code = "blob_unavailable"
+
+
+class ExecutorLost(JobFailed):
+    """The process that ran the job died too often."""
+
+    code = "executor_lost"
+
+
+class AttemptsExhausted(JobFailed):
+    """The job was delivered too often without an outcome."""
+
+    code = "attempts_exhausted"
+
+
+class DeviceLost(JobFailed):
+    """The device failed."""
+
+    code = "device_lost"
+
+
+class JobCancelled(JobFailed):
+    """The job was cancelled by an order."""
+
+    code = "cancelled"
+
+
+class InternalError(JobFailed):
+    """The worker failed because of a fault in gpufleet."""
+
+    code = "internal"
+
+
+_BY_CODE: dict[str | None, type[JobFailed]] = {kind.code: kind for kind in JobFailed.__subclasses__()}
+
+
+def failed(job_id: str, ended: str, failure: Failure | None) -> JobFailed:
+    """The exception for a job that ended without success. `ended` says how, such as ``failed``."""
+    reason = f": {failure.message}" if failure else ""
+    kind = _BY_CODE.get(failure.code, JobFailed) if failure else JobFailed
+    return kind(f"job {job_id} {ended}{reason}", job_id, failure)
+
+
+def refused(kind: str, message: str, retry_after: float | None) -> SubmitError | StoreFailed:
+    """The exception for a job that was not submitted."""
+    error = _NOT_SUBMITTED[kind](message)
+    if isinstance(error, SubmitError):
+        error.retry_after = retry_after
+    return error
+
+
+def lost(kind: str, message: str) -> FleetClosed | ResultUnavailable:
+    """The exception for a job whose outcome is not known here."""
+    return FleetClosed(message) if kind == FleetClosed.__name__ else ResultUnavailable(message)
+
+
+_NOT_SUBMITTED: dict[str, type[SubmitError | StoreFailed]] = {
+    kind.__name__: kind
+    for kind in (SubmitError, InvalidJob, JobTooLarge, NoQueue, QueueFull, MaybeSubmitted, StoreFailed)
+}

@@ -1,0 +1,203 @@
+"""The future of a job."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+from gpufleet import _bridge
+from gpufleet._errors import ForkedError, WaitTimeout
+from gpufleet._report import RanOn, Timings, ran_on_of, timings_of
+
+if TYPE_CHECKING:
+    from gpufleet._connection import Connection
+    from gpufleet._core import Report
+
+R = TypeVar("R")
+
+Outputs = dict[str, Any]
+"""The arrays that a job returns, by name."""
+
+_state_lock = threading.Lock()
+"""Guards the choice whether a future has a condition. Held for a few instructions only."""
+
+
+class Future(concurrent.futures.Future[R]):
+    """The result of a job that was submitted.
+
+    It can be awaited in any asyncio loop, and `concurrent.futures` and `asyncio` take it like any other future.
+    Callbacks run in the thread that completes the futures of the fleet: they should be short, and must not wait for
+    other futures.
+    """
+
+    # The base class makes a condition and two lists, which take more than a kilobyte. Most futures of a large batch end
+    # before anything waits for them, so here `__getattr__` makes these when something needs them.
+    _state: str = PENDING
+    _result: R | None = None
+    _exception: BaseException | None = None
+    _report: Report | None = None
+
+    def __init__(
+        self, connection: Connection, token: int, job_id: str, pool: str, finish: Callable[[Outputs], R]
+    ) -> None:
+        self._connection = connection
+        self._token = token
+        self._job_id = job_id
+        self._pool = pool
+        self._finish = finish
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_condition":
+            with _state_lock:
+                return self.__dict__.setdefault(name, threading.Condition())
+        if name in ("_waiters", "_done_callbacks"):
+            return self.__dict__.setdefault(name, [])
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def job_id(self) -> str:
+        """The id of the job, which `gpufleet show` and `Fleet.attach` take."""
+        return self._job_id
+
+    @property
+    def timings(self) -> Timings | None:
+        """How long each step took. None until a worker has answered."""
+        return None if self._report is None else timings_of(self._report)
+
+    @property
+    def ran_on(self) -> RanOn | None:
+        """The worker and the device that ran the job. None until a worker has answered."""
+        return None if self._report is None else ran_on_of(self._report)
+
+    @property
+    def printed(self) -> str | None:
+        """The text that the kernels printed."""
+        return None if self._report is None else self._report.printed()
+
+    def done(self) -> bool:
+        """Whether the job has ended, or the future was cancelled."""
+        return self._state in (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
+
+    def result(self, timeout: float | None = None) -> R:
+        """Waits for the result. Raises `WaitTimeout` after `timeout` seconds; the job runs on."""
+        self._require_own()
+        try:
+            return super().result(timeout)
+        except TimeoutError:
+            if self.done():
+                raise
+            self._time_out(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Waits for the outcome, and returns the exception that `result` would raise."""
+        self._require_own()
+        try:
+            return super().exception(timeout)
+        except TimeoutError:
+            if self.done():
+                raise
+            self._time_out(timeout)
+
+    def cancel(self) -> bool:
+        """Orders the workers to cancel the job. The future ends as cancelled, whatever the job does.
+
+        Returns when the broker has the order on disk, or False if the job has ended.
+        """
+        self._require_own()
+        if self.done():
+            return self.cancelled()
+        self._connection.cancel([self._job_id])
+        return self._end_cancelled()
+
+    def cancel_soon(self) -> bool:
+        """Like `cancel`, but does not wait for the broker."""
+        self._require_own()
+        if self.done():
+            return self.cancelled()
+        self._connection.cancel([self._job_id], wait=False)
+        return self._end_cancelled()
+
+    def __await__(self) -> Generator[Any, None, R]:
+        self._require_own()
+        return _bridge.wait(self)
+
+    def __repr__(self) -> str:
+        return f"<gpufleet.Future of job {self._job_id}: {self._state.lower()}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a future belongs to its process; send future.job_id, and call Fleet.attach there")
+
+    def _wait(self) -> None:
+        """Waits for the outcome, whatever it is."""
+        with contextlib.suppress(concurrent.futures.CancelledError):
+            super().exception()
+
+    def _end_cancelled(self) -> bool:
+        cancelled = super().cancel()
+        if cancelled:
+            self._connection.forget(self._token)
+            self.set_running_or_notify_cancel()
+        return cancelled
+
+    def _complete(self, outputs: Outputs | None, error: BaseException | None, report: Report | None) -> None:
+        """Ends the future, unless it was cancelled. Called by the thread that completes futures."""
+        self._report = report
+        result: R | None = None
+        if outputs is not None:
+            try:
+                result = self._finish(outputs)
+            except Exception as problem:
+                error = problem
+        with _state_lock:
+            if "_condition" not in self.__dict__:
+                # Nothing waits, and nothing can begin to wait before this lock is free.
+                self._result, self._exception, self._state = result, error, FINISHED
+                return
+        try:
+            if error is not None:
+                self.set_exception(error)
+            else:
+                self.set_result(result)  # type: ignore[arg-type]
+        except concurrent.futures.InvalidStateError:
+            if self._state not in (CANCELLED, CANCELLED_AND_NOTIFIED):
+                raise
+
+    def _require_own(self) -> None:
+        if not self._connection.is_inherited:
+            return
+        # The thread that held the condition at the fork does not exist here.
+        self.__dict__["_condition"] = threading.Condition()
+        if not self.done():
+            raise ForkedError(
+                f"job {self._job_id} was submitted by the process that forked this one, which gets the result;"
+                " submit the job in this process, or wait for it there"
+            )
+
+    def _time_out(self, timeout: float | None) -> NoReturn:
+        why = self._connection.obstacle(self._pool)
+        raise WaitTimeout(
+            f"no result for job {self._job_id} arrived within {timeout} s" + (f": {why}" if why else "")
+        ) from None
+
+
+def as_completed(futures: Iterable[Future[R]], timeout: float | None = None) -> Iterator[Future[R]]:
+    """Yields futures as they end. Raises `WaitTimeout` if not all have ended within `timeout` seconds."""
+    futures = list(futures)
+    for future in futures:
+        future._require_own()
+    try:
+        for ended in concurrent.futures.as_completed(futures, timeout):
+            yield cast("Future[R]", ended)
+    except TimeoutError as error:
+        open_count = sum(not future.done() for future in futures)
+        raise WaitTimeout(f"{open_count} of {len(futures)} jobs had no result within {timeout} s") from error
+
+
+def reset_after_fork() -> None:
+    """Another thread may have held the lock in the parent."""
+    global _state_lock
+    _state_lock = threading.Lock()

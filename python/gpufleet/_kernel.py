@@ -1,0 +1,72 @@
+"""What all kernels have in common: call, submit, map."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+
+from gpufleet._results import Results, common_length
+
+if TYPE_CHECKING:
+    from gpufleet._fleet import Fleet
+    from gpufleet._future import Future, Outputs
+    from gpufleet._task import Options, Task
+
+R = TypeVar("R")
+
+
+class Prepared(NamedTuple, Generic[R]):
+    """A job, and how its outputs become the result."""
+
+    task: Task
+    finish: Callable[[Outputs], R]
+
+
+class Kernel(ABC, Generic[R]):
+    """A kernel with a fleet and the options of its jobs. A subclass says how arguments become a task."""
+
+    def __init__(self, fleet: Fleet, options: Options) -> None:
+        self._fleet = fleet
+        self._options = options
+
+    @abstractmethod
+    def _prepare(self, *args: Any, **kwargs: Any) -> Prepared[R]:
+        """The job for these arguments. Wrong arguments raise here, so that nothing is sent."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        """Runs a job and waits for its result."""
+        return self.submit(*args, **kwargs).result()
+
+    def submit(self, *args: Any, **kwargs: Any) -> Future[R]:
+        """Submits a job and returns its future at once. Waits only while too many jobs are open."""
+        task, finish = self._prepare(*args, **kwargs)
+        return self._fleet._submit(task, finish)
+
+    def map(self, *inputs: Iterable[Any], **fixed: Any) -> Results[R]:
+        """Runs a job for each item of the inputs, like the built-in `map`, and yields the results in order.
+
+        Keyword arguments are the same for all jobs. Small jobs share messages, and jobs are sent ahead of the results
+        that the caller takes.
+        """
+        return self._many(zip(*inputs, strict=False), common_length(inputs), fixed)
+
+    def starmap(self, inputs: Iterable[Iterable[Any]], **fixed: Any) -> Results[R]:
+        """Like `map`, with each job's arguments as a tuple."""
+        return self._many(inputs, common_length([inputs]), fixed)
+
+    def options(self, **changes: Any) -> Self:
+        """A copy whose jobs have these options: pool, priority, name, labels, time_limit, queue_limit, keep, requires.
+
+        Times are seconds, or texts such as ``"30s"``. Labels are added to the present ones.
+        """
+        changed = copy.copy(self)
+        changed._options = self._options.replace(**changes)
+        return changed
+
+    def _many(self, inputs: Iterable[Iterable[Any]], length: int | None, fixed: dict[str, Any]) -> Results[R]:
+        def submit(jobs: Sequence[Prepared[R]]) -> list[Future[R]]:
+            return self._fleet._submit_many([job.task for job in jobs], [job.finish for job in jobs])
+
+        return Results((self._prepare(*each, **fixed) for each in inputs), submit, length)

@@ -1,0 +1,50 @@
+"""An array in the blob store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufleet._task import Stored
+from gpufleet._wire import DTYPES
+
+if TYPE_CHECKING:
+    from gpufleet._fleet import Fleet
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteArray:
+    """An array in the blob store, by its digest. Kernels take it in place of an array, and it can be pickled.
+
+    It stays in the store until `gpufleet blobs prune` deletes it, which is at least a day after its last use.
+    """
+
+    stored: Stored
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 digest of the elements."""
+        return self.stored.digest
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.stored.shape
+
+    @property
+    def wire_dtype(self) -> str:
+        """The dtype in messages, such as ``f32``."""
+        return self.stored.dtype
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return DTYPES[self.stored.dtype]
+
+    def get(self, fleet: Fleet) -> npt.NDArray[Any]:
+        """Reads the elements from the store."""
+        return fleet._read(self.stored)
+
+    def __repr__(self) -> str:
+        return f"<gpufleet.RemoteArray {self.dtype.name}{list(self.shape)} {self.digest[:12]}>"

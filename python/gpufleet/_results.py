@@ -1,0 +1,87 @@
+"""The results of many jobs, in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from gpufleet._encode import input_bytes
+
+if TYPE_CHECKING:
+    from gpufleet._future import Future
+    from gpufleet._kernel import Prepared
+
+R = TypeVar("R")
+
+CHUNK_JOBS = 256
+"""The most jobs that are sent at once."""
+CHUNK_BYTES = 8 << 20
+"""The bytes of inputs from which on no more jobs are sent at once."""
+AHEAD_CHUNKS = 16
+"""How many chunks are sent ahead of the results that the caller takes. It bounds the memory of inputs and results."""
+
+
+class Results(Generic[R], Iterator[R]):
+    """The results of jobs in the order of their inputs. Jobs are sent ahead of the results that the caller takes.
+
+    A job that failed raises its exception at its place, and the next call of `next` continues after it. An input that
+    is refused raises at its place too, and ends the results. `len` works if the inputs have a length.
+    """
+
+    def __init__(
+        self,
+        jobs: Iterator[Prepared[R]],
+        submit: Callable[[Sequence[Prepared[R]]], list[Future[R]]],
+        length: int | None,
+    ) -> None:
+        self._jobs = jobs
+        self._submit = submit
+        self._length = length
+        self._ahead: deque[deque[Future[R]]] = deque()
+        self._refused: Exception | None = None
+        self._send()
+
+    def __iter__(self) -> Results[R]:
+        return self
+
+    def __next__(self) -> R:
+        if len(self._ahead) < AHEAD_CHUNKS:
+            self._send()
+        while self._ahead and not self._ahead[0]:
+            self._ahead.popleft()
+        if self._ahead:
+            return self._ahead[0].popleft().result()
+        if self._refused is not None:
+            error, self._refused = self._refused, None
+            raise error
+        raise StopIteration
+
+    def __len__(self) -> int:
+        if self._length is None:
+            raise TypeError("these results have no length, because the inputs have none")
+        return self._length
+
+    def _send(self) -> None:
+        if chunk := self._chunk():
+            self._ahead.append(deque(self._submit(chunk)))
+
+    def _chunk(self) -> list[Prepared[R]]:
+        chunk: list[Prepared[R]] = []
+        size = 0
+        try:
+            for job in self._jobs:
+                chunk.append(job)
+                size += input_bytes(job.task)
+                if len(chunk) == CHUNK_JOBS or size >= CHUNK_BYTES:
+                    break
+        except Exception as error:
+            self._refused = error
+        return chunk
+
+
+def common_length(inputs: Iterable[object]) -> int | None:
+    """The length of the shortest input, if all have one."""
+    lengths = [len(each) if isinstance(each, Sized) else None for each in inputs]
+    known = [length for length in lengths if length is not None]
+    return min(known) if known and len(known) == len(lengths) else None

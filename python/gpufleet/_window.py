@@ -1,0 +1,46 @@
+"""Back-pressure: how many jobs a connection may have open."""
+
+from __future__ import annotations
+
+import threading
+
+JOBS_MAX = 100_000
+"""The most jobs without an outcome."""
+BYTES_MAX = 256 << 20
+"""The most bytes of inputs that the broker has not confirmed."""
+
+
+class Window:
+    """Jobs and bytes that are open. Callers wait while there are too many.
+
+    A single job may exceed the bytes if no other is open, because it could otherwise never be sent.
+    """
+
+    def __init__(self, jobs_max: int = JOBS_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self._jobs_max = jobs_max
+        self._bytes_max = bytes_max
+        self._jobs = 0
+        self._bytes = 0
+        self._changed = threading.Condition()
+        self.exempt: int | None = None
+        """The thread that never waits, because it is the one that makes room."""
+
+    def enter(self, jobs: int, size: int) -> None:
+        """Waits for room and takes it."""
+        with self._changed:
+            if threading.get_ident() != self.exempt:
+                self._changed.wait_for(lambda: self._has_room(jobs, size))
+            self._jobs += jobs
+            self._bytes += size
+
+    def leave(self, jobs: int, size: int) -> None:
+        """Gives room back."""
+        with self._changed:
+            self._jobs -= jobs
+            self._bytes -= size
+            self._changed.notify_all()
+
+    def _has_room(self, jobs: int, size: int) -> bool:
+        fits_jobs = self._jobs == 0 or self._jobs + jobs <= self._jobs_max
+        fits_bytes = self._bytes == 0 or self._bytes + size <= self._bytes_max
+        return fits_jobs and fits_bytes

@@ -1,0 +1,47 @@
+"""The dtypes of the wire format in NumPy's terms, and arrays that come from it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from gpufleet._core import Bytes
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "bool": np.dtype("?"),
+    "i8": np.dtype("i1"),
+    "i16": np.dtype("<i2"),
+    "i32": np.dtype("<i4"),
+    "i64": np.dtype("<i8"),
+    "u8": np.dtype("u1"),
+    "u16": np.dtype("<u2"),
+    "u32": np.dtype("<u4"),
+    "u64": np.dtype("<u8"),
+    "f16": np.dtype("<f2"),
+    # NumPy has no bfloat16. Who has the package ml_dtypes views the bits as its type.
+    "bf16": np.dtype("<u2"),
+    "f32": np.dtype("<f4"),
+    "f64": np.dtype("<f8"),
+}
+
+_NAMES = {dtype: name for name, dtype in DTYPES.items() if name != "bf16"}
+
+
+def wire_dtype(dtype: np.dtype[Any]) -> str:
+    """The name of a dtype in messages."""
+    name = _NAMES.get(dtype.newbyteorder("<"))
+    if name is None:
+        raise TypeError(f"dtype {dtype.name} can not be sent; convert the array with .astype(numpy.float32)")
+    return name
+
+
+def array_of(data: Bytes, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """A writable array over bytes that the extension module owns."""
+    if not math.prod(shape):
+        return np.empty(shape, DTYPES[dtype])
+    array: npt.NDArray[Any] = np.frombuffer(memoryview(data), DTYPES[dtype])
+    return array.reshape(shape)
