@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from gpufleet._arrays import Like, Unsupported, as_array, restore, to_input, wire_dtype
 from gpufleet._element import Element, numpy_dtype
+from gpufleet._errors import InvalidJob
+from gpufleet._remote import RemoteArray
 from gpufleet._signature import Parameter, Signature
 from gpufleet._task import Argument, Buffer, Pointer, Stored, Value, Zeros
 
@@ -24,7 +26,7 @@ Array = npt.NDArray[Any]
 _NULL = Value(bytes(8), 8)
 
 
-class ArgumentError(TypeError):
+class ArgumentError(InvalidJob, TypeError):
     """An argument does not fit the kernel's parameter. Nothing was sent."""
 
 
@@ -98,11 +100,22 @@ class Bound:
                 raise ArgumentError(f"{place} overlaps another output; pass a copy, or use .submit()")
             written.append(target)
 
-    def write_back(self, results: Sequence[Array]) -> None:
-        """Copies results into the caller's arrays."""
-        for target, result in zip(self.targets, results, strict=True):
+    def output_buffers(self) -> tuple[str, ...]:
+        """The buffers that come back, each once."""
+        return tuple(dict.fromkeys(output.buffer for output in self.outputs if output.buffer is not None))
+
+    def take(self, results: Mapping[str, Array]) -> list[Array]:
+        """The outputs in the caller's types."""
+        return [output.take(results) for output in self.outputs]
+
+    def write_back(self, results: Sequence[Array]) -> list[object]:
+        """Copies results into the caller's arrays, and returns these; new arrays where there are none."""
+        found: list[object] = []
+        for value, target, result in zip(self.values, self.targets, results, strict=True):
             if target is not None:
                 np.copyto(target, result)
+            found.append(result if target is None else value)
+        return found
 
 
 def bind(signature: Signature, args: Sequence[object]) -> Bound:
@@ -253,8 +266,7 @@ def _alignment(dtype: np.dtype[Any]) -> int:
 
 def _buffer_of(value: object) -> Stored | Zeros | Array:
     """A buffer that needs no bytes of the caller, or the caller's array."""
-    offer = getattr(value, "__gpufleet_buffer__", None)
-    buffer = value if offer is None else offer()
+    buffer = value.stored if isinstance(value, RemoteArray) else value
     return buffer if isinstance(buffer, Stored | Zeros) else as_array(buffer)
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from gpufleet._binding import bind
-from gpufleet._launching import LaunchedKernel, Submitter
+from gpufleet._complex import with_complex
+from gpufleet._launching import LaunchedKernel
 from gpufleet._signature import signature
 from gpufleet._task import Options, Source
+
+if TYPE_CHECKING:
+    from gpufleet._fleet import Fleet
 
 __all__ = ["RawKernel", "RawModule"]
 
@@ -22,10 +27,12 @@ class RawKernel(LaunchedKernel):
     """
 
     def __init__(
-        self, fleet: Submitter, code: str, name: str, options: Sequence[str] = (), *, job: Options | None = None
+        self, fleet: Fleet, code: str, name: str, options: Sequence[str] = (), *, job: Options | None = None
     ) -> None:
         found = signature(code, name, options)
-        super().__init__(fleet, Source(code, tuple(options)), name, partial(bind, found), job or Options())
+        super().__init__(
+            fleet, Source(with_complex(code), tuple(options)), name, partial(bind, found), job or Options()
+        )
 
 
 class RawModule:
@@ -37,7 +44,7 @@ class RawModule:
 
     def __init__(
         self,
-        fleet: Submitter,
+        fleet: Fleet,
         *,
         code: str,
         options: Sequence[str] = (),

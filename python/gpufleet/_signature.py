@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 from gpufleet._cpp import UNREADABLE, closing, read, split
 from gpufleet._element import Element, element_of
+from gpufleet._errors import InvalidJob
 
 __all__ = ["Parameter", "Signature", "SignatureError", "signature"]
 
 
-class SignatureError(ValueError):
+class SignatureError(InvalidJob):
     """The source does not have the kernel in a form that can be launched."""
 
 

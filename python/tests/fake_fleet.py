@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gpufleet import Fleet
 from gpufleet._element import numpy_dtype
 from gpufleet._task import Input, Task, Zeros
 
 Array = npt.NDArray[Any]
-T = TypeVar("T")
 
 
 def contents(task: Task) -> dict[str, Array]:
@@ -28,33 +28,25 @@ def contents(task: Task) -> dict[str, Array]:
     return found
 
 
-class FakeFleet:
+class FakeFleet(Fleet):
     def __init__(self, run: Callable[[dict[str, Array]], None] = lambda buffers: None) -> None:
         self.tasks: list[Task] = []
-        self.cancelled = 0
         self._run = run
 
     @property
     def task(self) -> Task:
         return self.tasks[-1]
 
-    def _submit(self, task: Task, finish: Callable[[Mapping[str, Array]], T]) -> Future[T]:
+    def _submit(self, task: Task, finish: Callable[[dict[str, Any]], Any] = dict) -> Any:
         self.tasks.append(task)
         buffers = contents(task)
         self._run(buffers)
-        future: Future[T] = _Counted(self)
+        future: Future[Any] = Future()
         try:
             future.set_result(finish({name: buffers[name] for name in task.outputs}))
         except Exception as problem:
             future.set_exception(problem)
         return future
 
-
-class _Counted(Future[T]):
-    def __init__(self, fleet: FakeFleet) -> None:
-        super().__init__()
-        self._fleet = fleet
-
-    def cancel(self) -> bool:
-        self._fleet.cancelled += 1
-        return super().cancel()
+    def _submit_many(self, tasks: Sequence[Task], finish: Any = None) -> Any:
+        return [self._submit(*each) for each in zip(tasks, finish, strict=True)]

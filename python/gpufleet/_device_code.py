@@ -1,0 +1,96 @@
+"""CUDA C++ that generated kernels share: the names of types, and how arrays are indexed."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+
+from gpufleet._complex import COMPLEX
+from gpufleet._element import Element
+from gpufleet._task import Value
+
+__all__ = ["RUNTIME", "axes", "c_type", "element", "includes", "packed_axes"]
+
+_C_TYPES = {
+    "bool": "bool",
+    "i8": "signed char",
+    "i16": "short",
+    "i32": "int",
+    "i64": "long long",
+    "u8": "unsigned char",
+    "u16": "unsigned short",
+    "u32": "unsigned int",
+    "u64": "unsigned long long",
+    "f16": "__half",
+    "bf16": "__nv_bfloat16",
+    "f32": "float",
+    "f64": "double",
+}
+_HEADERS = {"__half": "#include <cuda_fp16.h>\n", "__nv_bfloat16": "#include <cuda_bf16.h>\n"}
+
+RUNTIME = """\
+template <int N> struct _Axes {
+    long long extent[N];
+    long long stride[N];
+    __device__ long long at(long long index) const {
+        long long place = 0;
+        for (int axis = N - 1; axis > 0; --axis) {
+            place += index % extent[axis] * stride[axis];
+            index /= extent[axis];
+        }
+        return place + index * stride[0];
+    }
+};
+template <typename T, int N> struct _Raw {
+    T *_data;
+    _Axes<N> _axes;
+    enum { ndim = N };
+    __device__ T &operator[](long long index) const { return _data[index]; }
+    __device__ const long long *shape() const { return _axes.extent; }
+    __device__ long long size() const {
+        long long size = 1;
+        for (int axis = 0; axis < N; ++axis) size *= _axes.extent[axis];
+        return size;
+    }
+};
+struct _Indexer {
+    long long _size;
+    __device__ long long size() const { return _size; }
+};
+"""
+"""Arrays are sent in C order, so the strides here are those of broadcasting and of reduced axes."""
+
+
+def element(wire: str, is_complex: bool) -> Element:
+    """How one number of a dtype is laid out."""
+    return Element(wire, 2, is_complex=True) if is_complex else Element(wire)
+
+
+def c_type(wire: str, is_complex: bool) -> str:
+    """The C++ type of a dtype of the wire."""
+    name = _C_TYPES[wire]
+    return f"complex<{name}>" if is_complex else name
+
+
+def includes(types: Iterable[str]) -> str:
+    """The headers that these types need."""
+    wanted = sorted(set(types))
+    text = "".join(_HEADERS.get(name, "") for name in wanted)
+    return text + (COMPLEX if any(name.startswith("complex<") for name in wanted) else "")
+
+
+def axes(shape: Sequence[int], strides: Sequence[int]) -> tuple[Value, int]:
+    """An `_Axes` by value, and its number of axes, which is at least one."""
+    if not shape:
+        shape, strides = (1,), (0,)
+    return Value(struct.pack(f"<{2 * len(shape)}q", *shape, *strides), 8), len(shape)
+
+
+def packed_axes(shape: Sequence[int], array_shape: Sequence[int]) -> list[int]:
+    """The strides in elements by which an array in C order is broadcast to a shape."""
+    strides = [0] * len(shape)
+    step = 1
+    for axis, extent in zip(range(len(shape) - 1, -1, -1), reversed(array_shape), strict=False):
+        strides[axis] = 0 if extent == 1 else step
+        step *= extent
+    return strides

@@ -1,0 +1,169 @@
+"""What elementwise and reduction kernels share: they generate CUDA C++ from short expressions and run it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufleet._arrays import Like, to_input, wire_dtype
+from gpufleet._binding import ArgumentError, Bound, Output, scalar_of
+from gpufleet._device_code import axes, c_type, element, packed_axes
+from gpufleet._in_place import InPlaceKernel
+from gpufleet._params import Given, Param, given, parse
+from gpufleet._task import Argument, Buffer, Launch, Options, Pointer, Source, Task, Value, Zeros
+
+if TYPE_CHECKING:
+    from gpufleet._fleet import Fleet
+
+__all__ = ["Code", "GeneratedKernel", "broadcast"]
+
+Array = npt.NDArray[Any]
+
+BLOCK = 256
+BLOCKS_MAX = 1 << 16
+"""A kernel loops over what more blocks would do."""
+
+
+@dataclass(slots=True)
+class Code:
+    """A kernel in the making: its parameters in C++ with the arguments for them, and the buffers that they name."""
+
+    kernel: str
+    types: Mapping[str, np.dtype[Any]]
+    parameters: list[str] = field(default_factory=list)
+    args: list[Argument] = field(default_factory=list)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+
+    def type_of(self, param: Param) -> str:
+        """The C++ type of a parameter's elements."""
+        return self.type_named(self.types[param.type])
+
+    def types_used(self) -> list[str]:
+        return [self.type_named(dtype) for dtype in self.types.values()]
+
+    def typedefs(self) -> str:
+        """The placeholders as names of types."""
+        pairs = sorted((name, self.type_named(dtype)) for name, dtype in self.types.items() if len(name) == 1)
+        return "".join(f"typedef {type_} {name};\n" for name, type_ in pairs)
+
+    def type_named(self, dtype: np.dtype[Any]) -> str:
+        """The C++ type of a dtype."""
+        return c_type(wire_dtype(dtype), dtype.kind == "c")
+
+    def add_number(self, param: Param, value: object) -> None:
+        dtype = self.types[param.type]
+        place = f"kernel {self.kernel!r}: {param.name!r}"
+        self.parameters.append(f"const {self.type_of(param)} {param.name}")
+        self.args.append(scalar_of(place, element(wire_dtype(dtype), dtype.kind == "c"), value))
+
+    def add_array(self, param: Param, buffer: Buffer, *, is_input: bool) -> None:
+        """The address of an array, as the parameter `_x` for an array `x`."""
+        self.parameters.append(f"{'const ' if is_input else ''}{self.type_of(param)} *_{param.name}")
+        self.buffers[param.name] = buffer
+        self.args.append(Pointer(param.name))
+
+    def add_null(self, param: Param) -> None:
+        """The address of an array without elements."""
+        self.parameters.append(f"const {self.type_of(param)} *_{param.name}")
+        self.args.append(Value(bytes(8), 8))
+
+    def raw(self, param: Param, shape: Sequence[int], qualifier: str) -> str:
+        """The line that makes a raw array of an address."""
+        count = self.add_axes(f"_{param.name}_axes", shape, packed_axes(shape, shape))
+        type_ = f"_Raw<{qualifier}{self.type_of(param)}, {count}>"
+        return f"const {type_} {param.name} = {{_{param.name}, _{param.name}_axes}};"
+
+    def add_axes(self, name: str, shape: Sequence[int], strides: Sequence[int]) -> int:
+        """Extents and strides by value. Returns the number of axes."""
+        value, count = axes(shape, strides)
+        self.parameters.append(f"_Axes<{count}> {name}")
+        self.args.append(value)
+        return count
+
+    def add_size(self, name: str, size: int) -> None:
+        self.parameters.append(f"long long {name}")
+        self.args.append(scalar_of(name, element("i64", False), size))
+
+
+class GeneratedKernel(InPlaceKernel):
+    """A kernel whose loop is generated around the caller's expressions."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        in_params: str,
+        out_params: str,
+        name: str,
+        options: Sequence[str],
+        job: Options | None,
+    ) -> None:
+        super().__init__(fleet, job or Options())
+        self._inputs, self._outputs = parse(in_params), parse(out_params)
+        self._name = name
+        self._compile_options = tuple(options)
+        self._check_names()
+
+    def _check_names(self) -> None:
+        names = [param.name for param in (*self._inputs, *self._outputs)]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"kernel {self._name!r} has two parameters named {min(twice)!r}; rename one")
+        if not self._outputs:
+            raise ValueError(f"kernel {self._name!r} has no output; name one, such as 'T y'")
+        if not (self._name.isidentifier() and self._name.isascii()):
+            raise ValueError(f"{self._name!r} can not name a kernel; use letters, digits and _")
+
+    def _split(self, args: Sequence[object]) -> tuple[dict[str, Given], dict[str, Given]]:
+        """The arguments for inputs and for outputs. Outputs may be left out, all together."""
+        counts = (len(self._inputs), len(self._inputs) + len(self._outputs))
+        if len(args) not in counts:
+            raise ArgumentError(
+                f"kernel {self._name!r} takes {counts[0]} inputs, and {len(self._outputs)} outputs if you pass them;"
+                f" {len(args)} arguments were given"
+            )
+        found = {
+            param.name: given(self._name, param, value)
+            for param, value in zip((*self._inputs, *self._outputs), args, strict=False)
+        }
+        inputs = {param.name: found.pop(param.name) for param in self._inputs}
+        for name, value in found.items():
+            if value.array is None:
+                raise ArgumentError(f"kernel {self._name!r}: the output {name!r} is a number; pass an array")
+        return inputs, found
+
+    def _bind_output(self, bound: Bound, param: Param, passed: Given | None, like: Like) -> Buffer:
+        """Registers an output, and returns the buffer for it: with the caller's elements, or zeros."""
+        empty = 0 in like.shape
+        bound.outputs.append(Output(param.name, None if empty else param.name, like))
+        bound.values.append(None if passed is None else passed.value)
+        bound.targets.append(None if passed is None else passed.array)
+        if passed is not None and passed.array is not None and not empty:
+            return to_input(passed.array)
+        return Zeros(_wire_shape(like), wire_dtype(like.dtype))
+
+    def _task(self, code: Code, bound: Bound, text: str, grid: int, block: tuple[int, ...]) -> Task:
+        options = self._options if self._options.name else self._options.replace(name=self._name)
+        launch = Launch(self._name, (grid,), block, tuple(code.args))
+        return Task(Source(text, self._compile_options), code.buffers, (launch,), bound.output_buffers(), options)
+
+
+def _wire_shape(like: Like) -> tuple[int, ...]:
+    """The shape of a result in the message: flat, because only the number of elements matters there.
+
+    A buffer has at least one element, also for a result that has none.
+    """
+    elements = max(math.prod(like.shape), 1)
+    return (elements, 2) if like.dtype.kind == "c" else (elements,)
+
+
+def broadcast(kernel: str, arrays: Mapping[str, Array]) -> tuple[int, ...]:
+    """The shape to which all arrays are broadcast."""
+    try:
+        return np.broadcast_shapes(*(array.shape for array in arrays.values()))
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise ArgumentError(f"kernel {kernel!r}: the shapes do not broadcast: {shapes}") from None
