@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 import numpy.typing as npt
 
@@ -74,8 +74,9 @@ class Fleet:
     def attach(self, job_id: str) -> Future[Outputs]:
         """A future for a job that an earlier program submitted with the same `client` name.
 
-        Its result has the outputs by name. A job that the broker has no reply for never ends the future, so give
-        `result` a timeout.
+        Its result has the outputs by name. The broker keeps a reply until a program has received it, whether or not
+        that program asked its future for the result. If the broker has no reply for the job, the future never ends, so
+        give `result` a timeout.
         """
         return self._connected().attach(job_id)
 
@@ -150,16 +151,23 @@ class Fleet:
     def _default_options(self) -> Options:
         return Options(pool=os.environ.get(POOL) or None)
 
-    def _submit(self, task: Task, finish: Callable[[Outputs], R] = dict) -> Future[R]:  # type: ignore[assignment]
+    @overload
+    def _submit(self, task: Task) -> Future[Outputs]: ...
+    @overload
+    def _submit(self, task: Task, finish: Callable[[Outputs], R]) -> Future[R]: ...
+    def _submit(self, task: Task, finish: Callable[[Outputs], Any] = dict) -> Future[Any]:
         """Submits a job. `finish` makes the result of the outputs by name, in the thread that completes futures."""
         return self._connected().submit(task, finish)
 
+    @overload
+    def _submit_many(self, tasks: Sequence[Task]) -> list[Future[Outputs]]: ...
+    @overload
+    def _submit_many(self, tasks: Sequence[Task], finish: Sequence[Callable[[Outputs], R]]) -> list[Future[R]]: ...
     def _submit_many(
-        self, tasks: Sequence[Task], finish: Sequence[Callable[[Outputs], R]] | None = None
-    ) -> list[Future[R]]:
+        self, tasks: Sequence[Task], finish: Sequence[Callable[[Outputs], Any]] | None = None
+    ) -> list[Future[Any]]:
         """Submits jobs that share messages."""
-        finishes: Sequence[Callable[[Outputs], R]] = finish or [dict] * len(tasks)  # type: ignore[list-item]
-        return self._connected().submit_many(tasks, finishes)
+        return self._connected().submit_many(tasks, [dict] * len(tasks) if finish is None else finish)
 
     def _read(self, stored: Stored) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = self._connected().read(stored.digest, stored.dtype, stored.shape)

@@ -47,4 +47,4 @@ class RemoteArray:
         return fleet._read(self.stored)
 
     def __repr__(self) -> str:
-        return f"<gpufleet.RemoteArray {self.dtype.name}{list(self.shape)} {self.digest[:12]}>"
+        return f"<gpufleet.RemoteArray {self.dtype.name}{list(self.shape)} {self.digest[:19]}>"

@@ -31,11 +31,13 @@ def local_fleet() -> Iterator[Path]:
     # Postgres runs as another user if root starts it, and must be able to enter the folder.
     folder = Path(tempfile.gettempdir(), f"gpufleet-python-{os.getpid()}")
     try:
-        up = [command(), "local", "up", "--dir", folder, "--cuda", "emulated", "--workers", "2"]
+        up = [command(), "local", "up", "--dir", str(folder), "--cuda", "emulated", "--workers", "2"]
         subprocess.run(up, check=True, timeout=UP_SECONDS, stdout=sys.stderr)
         yield folder
     finally:
-        subprocess.run([command(), "local", "down", "--dir", folder], check=True, timeout=UP_SECONDS, stdout=sys.stderr)
+        subprocess.run(
+            [command(), "local", "down", "--dir", str(folder)], check=True, timeout=UP_SECONDS, stdout=sys.stderr
+        )
         shutil.rmtree(folder)
 
 

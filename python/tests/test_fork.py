@@ -123,9 +123,9 @@ def test_ctrl_c_ends_a_wait_at_once(environment: None) -> None:
                     Options(time_limit=3))
         with gf.Fleet() as fleet:
             future = fleet._submit(task)
-            print("waiting", flush=True)
             begun = time.monotonic()
             try:
+                print("waiting", flush=True)
                 future.result(timeout=30)
             except KeyboardInterrupt:
                 print("interrupted", time.monotonic() - begun < 2, future.done(), flush=True)

@@ -14,7 +14,7 @@ LARGE = np.arange(1 << 20, dtype=np.float32)
 
 def test_an_array_is_stored_once_for_many_jobs(fleet: gf.Fleet) -> None:
     stored = fleet.put(LARGE)
-    assert (stored.shape, stored.dtype) == (LARGE.shape, np.float32)
+    assert stored.shape == LARGE.shape and stored.dtype == np.float32
     assert fleet.put(LARGE) == stored
     np.testing.assert_array_equal(stored.get(fleet), LARGE)
     saxpy = fleet.kernel("saxpy")
@@ -44,6 +44,6 @@ def test_without_a_store_the_error_says_so(fleet: gf.Fleet) -> None:
 
 def test_an_array_that_is_not_in_the_store_fails_the_read(fleet: gf.Fleet) -> None:
     stored = fleet.put(LARGE)
-    missing = gf.RemoteArray(type(stored.stored)("0" * 64, (4,), "f32"))
+    missing = gf.RemoteArray(type(stored.stored)("sha256:" + "0" * 64, (4,), "f32"))
     with pytest.raises(gf.StoreFailed, match="0000"):
         missing.get(fleet)

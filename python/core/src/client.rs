@@ -9,6 +9,7 @@ use gpufleet::{
 use pyo3::{Bound, PyAny, PyErr, PyRefMut, PyResult, Python, exceptions::PyRuntimeError, pyclass, pymethods};
 use tokio::{
     runtime::{Builder, Runtime},
+    sync::{OwnedRwLockReadGuard, RwLock},
     time::timeout,
 };
 use tokio_util::task::TaskTracker;
@@ -48,6 +49,8 @@ struct Inner {
     sending: TaskTracker,
     /// Jobs whose outcome is awaited.
     awaiting: TaskTracker,
+    /// Submissions share it and an order by labels takes it alone, because such an order means the jobs before it.
+    turn: Arc<RwLock<()>>,
 }
 
 impl Drop for Client {
@@ -101,6 +104,7 @@ impl Client {
             completions: Arc::default(),
             sending: TaskTracker::new(),
             awaiting: TaskTracker::new(),
+            turn: Arc::default(),
         };
         Ok(Self { inner: ManuallyDrop::new(inner), pid: std::process::id() })
     }
@@ -121,9 +125,10 @@ impl Client {
     fn submit(&self, token: Token, mut job: PyRefMut<'_, Job>) -> PyResult<()> {
         let inner = self.inner()?;
         let (fleet, job) = (inner.fleet.clone(), job.take()?);
-        let follow = inner.follow();
+        let (follow, turn) = (inner.follow(), inner.turn());
         inner.sending.spawn_on(
             async move {
+                let _turn = turn.await;
                 let submitted = Box::pin(fleet.submit(job)).await;
                 follow.submitted([(token, submitted)]);
             },
@@ -136,9 +141,10 @@ impl Client {
     fn submit_many(&self, tokens: Vec<Token>, jobs: Vec<PyRefMut<'_, Job>>) -> PyResult<()> {
         let inner = self.inner()?;
         let jobs = jobs.into_iter().map(|mut job| job.take()).collect::<PyResult<Vec<_>>>()?;
-        let (fleet, follow) = (inner.fleet.clone(), inner.follow());
+        let (fleet, follow, turn) = (inner.fleet.clone(), inner.follow(), inner.turn());
         inner.sending.spawn_on(
             async move {
+                let _turn = turn.await;
                 let submitted = Box::pin(fleet.submit_many(jobs)).await;
                 follow.submitted(tokens.into_iter().zip(submitted));
             },
@@ -182,8 +188,11 @@ impl Client {
     ) -> PyResult<()> {
         let inner = self.inner()?;
         let jobs = jobs.iter().map(|id| job_id(id)).collect::<PyResult<Vec<_>>>()?;
-        let fleet = inner.fleet.clone();
-        let order = async move { fleet.cancel(Selection { jobs, labels }, Some(by)).await };
+        let (fleet, turn) = (inner.fleet.clone(), inner.turn.clone());
+        let order = async move {
+            let _alone = if labels.is_empty() { None } else { Some(turn.write_owned().await) };
+            fleet.cancel(Selection { jobs, labels }, Some(by)).await
+        };
         let order = inner.sending.spawn_on(order, inner.runtime.handle());
         if !wait {
             return Ok(());
@@ -246,6 +255,17 @@ impl Client {
 }
 
 impl Inner {
+    /// The turn of a submission. It comes before any order that is given after this call.
+    fn turn(&self) -> impl Future<Output = OwnedRwLockReadGuard<()>> + Send + 'static {
+        let (turn, mine) = (self.turn.clone(), self.turn.clone().try_read_owned());
+        async move {
+            match mine {
+                Ok(mine) => mine,
+                Err(_) => turn.read_owned().await,
+            }
+        }
+    }
+
     fn follow(&self) -> Follow {
         Follow { completions: self.completions.clone(), awaiting: self.awaiting.clone() }
     }
