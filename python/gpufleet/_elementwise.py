@@ -104,7 +104,7 @@ class ElementwiseKernel(GeneratedKernel):
         return shape
 
     def _add_input(self, code: Code, param: Param, found: Given, shape: tuple[int, ...]) -> str:
-        """Adds an input, and returns the line that reads it in the loop."""
+        """Adds an input, and returns the line that reads it in the loop, if it takes one."""
         type_, array = code.type_of(param), found.array
         if array is None:
             code.add_number(param, found.value)
@@ -115,7 +115,8 @@ class ElementwiseKernel(GeneratedKernel):
         else:
             code.add_array(param, to_input(array), is_input=True)
         if param.is_raw:
-            return code.raw(param, array.shape, "const ")
+            code.add_raw(param, array.shape, is_input=True)
+            return ""
         if array.shape == shape:
             return f"const {type_} {param.name} = _{param.name}[i];"
         code.add_axes(f"_{param.name}_axes", shape, packed_axes(shape, array.shape))
@@ -124,16 +125,19 @@ class ElementwiseKernel(GeneratedKernel):
     def _add_output(self, code: Code, param: Param, buffer: Buffer, like: Like) -> str:
         code.add_array(param, buffer, is_input=False)
         if param.is_raw:
-            return code.raw(param, like.shape, "")
+            code.add_raw(param, like.shape, is_input=False)
+            return ""
         return f"{code.type_of(param)} &{param.name} = _{param.name}[i];"
 
     def _text(self, code: Code, loads: Sequence[str]) -> str:
         body = "\n        ".join(line for line in loads if line)
+        raws = "\n    ".join(code.raws)
         return (
             f"{includes(code.types_used())}{RUNTIME}{code.typedefs()}{self._preamble}\n"
             f'extern "C" __global__ void {self._name}({", ".join(code.parameters)}) {{\n'
             "    const _Indexer _ind = {_size};\n"
             "    const long long n = _size;\n"
+            f"    {raws}\n"
             f"    {self._loop_prep};\n"
             "    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n;"
             " i += (long long)gridDim.x * blockDim.x) {\n"

@@ -44,7 +44,8 @@ def _program(program: Program) -> Job:
 def _add_buffer(job: Job, name: str, buffer: Buffer) -> None:
     match buffer:
         case Input(array, dtype):
-            job.input(name, dtype, array.shape, array)
+            # The buffer protocol has no shape for an array without dimensions.
+            job.input(name, dtype, array.shape, array.reshape(-1))
         case Zeros(shape, dtype):
             job.zeros(name, dtype, shape)
         case Stored(digest, shape, dtype):

@@ -38,6 +38,8 @@ class Code:
     parameters: list[str] = field(default_factory=list)
     args: list[Argument] = field(default_factory=list)
     buffers: dict[str, Buffer] = field(default_factory=dict)
+    raws: list[str] = field(default_factory=list)
+    """The lines that make raw arrays of addresses."""
 
     def type_of(self, param: Param) -> str:
         """The C++ type of a parameter's elements."""
@@ -72,11 +74,11 @@ class Code:
         self.parameters.append(f"const {self.type_of(param)} *_{param.name}")
         self.args.append(Value(bytes(8), 8))
 
-    def raw(self, param: Param, shape: Sequence[int], qualifier: str) -> str:
-        """The line that makes a raw array of an address."""
+    def add_raw(self, param: Param, shape: Sequence[int], *, is_input: bool) -> None:
+        """Makes a raw array of the address that was added for it."""
         count = self.add_axes(f"_{param.name}_axes", shape, packed_axes(shape, shape))
-        type_ = f"_Raw<{qualifier}{self.type_of(param)}, {count}>"
-        return f"const {type_} {param.name} = {{_{param.name}, _{param.name}_axes}};"
+        type_ = f"_Raw<{'const ' if is_input else ''}{self.type_of(param)}, {count}>"
+        self.raws.append(f"const {type_} {param.name} = {{_{param.name}, _{param.name}_axes}};")
 
     def add_axes(self, name: str, shape: Sequence[int], strides: Sequence[int]) -> int:
         """Extents and strides by value. Returns the number of axes."""

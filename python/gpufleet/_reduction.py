@@ -144,7 +144,7 @@ class ReductionKernel(GeneratedKernel):
             raise ArgumentError(f"kernel {self._name!r}: axis {axis!r} is invalid: {problem}") from None
 
     def _add_input(self, code: Code, param: Param, found: Given, shape: _Shape) -> str:
-        """Adds an input, and returns the line that reads it for the output `_o` and the element `_j`."""
+        """Adds an input, and returns the line that reads it for the output `_o` and its element `_j`."""
         array = found.array
         if array is None:
             code.add_number(param, found.value)
@@ -154,7 +154,8 @@ class ReductionKernel(GeneratedKernel):
         else:
             code.add_array(param, to_input(array), is_input=True)
         if param.is_raw:
-            return code.raw(param, array.shape, "const ")
+            code.add_raw(param, array.shape, is_input=True)
+            return ""
         strides = packed_axes(shape.whole, array.shape)
         return f"const {code.type_of(param)} {param.name} = _{param.name}[{_place(code, param.name, shape, strides)}];"
 
@@ -169,7 +170,8 @@ class ReductionKernel(GeneratedKernel):
             like = Like.of(passed.array)
         code.add_array(param, self._bind_output(bound, param, passed, like), is_input=False)
         if param.is_raw:
-            return code.raw(param, like.shape, "")
+            code.add_raw(param, like.shape, is_input=False)
+            return ""
         return f"{code.type_of(param)} &{param.name} = _{param.name}[_o];"
 
     def _add_shape(self, code: Code, shape: _Shape) -> None:
@@ -181,7 +183,8 @@ class ReductionKernel(GeneratedKernel):
     def _text(self, code: Code, loads: Sequence[str], stores: Sequence[str], rows: int, width: int) -> str:
         index = "const long long i = _i_kept.at(_o) + _i_reduced.at(_j);" if _INDEX.search(self._map) else ""
         load = "\n            ".join(line for line in (index, *loads) if line)
-        store = "\n        ".join(stores)
+        store = "\n            ".join(line for line in stores if line)
+        raws = "\n    ".join(code.raws)
         type_ = self._value_type(code)
         return f"""\
 {includes([*code.types_used(), type_])}{RUNTIME}{code.typedefs()}{self._preamble}
@@ -191,6 +194,7 @@ extern "C" __global__ void {self._name}({", ".join(code.parameters)}) {{
     _Value *_row = reinterpret_cast<_Value *>(_bytes) + threadIdx.y * {width};
     const int _lane = threadIdx.x;
     const int _lanes = _length < {width} ? (int)_length : {width};
+    {raws}
     const long long _step = (long long)gridDim.x * {rows};
     for (long long _first = (long long)blockIdx.x * {rows}; _first < _outputs; _first += _step) {{
         const long long _o = _first + threadIdx.y;
