@@ -1,5 +1,5 @@
-//! Finds and installs the packages that a fresh Debian or Ubuntu machine lacks: RabbitMQ, Postgres, NVRTC, and Python's
-//! `pika` for the tests.
+//! Finds and installs the packages that a fresh Debian or Ubuntu machine lacks: RabbitMQ, Postgres, NVRTC, and for the
+//! tests Python's `pika` and the tools of the Python package.
 //!
 //! The checks look at files only, so a second run takes milliseconds. Python packages go into gpufleet's folder in the
 //! user's cache. They are installed beside that folder and then renamed, so that the next run repairs an interrupted
@@ -17,6 +17,7 @@ use std::{
 use crate::{programs, progress::Progress};
 
 mod apt;
+mod environment;
 mod python;
 
 /// A group of packages that the project needs.
@@ -28,6 +29,8 @@ pub enum Part {
     Compiler,
     /// An AMQP client for Python, for tests of the wire contract.
     Pika,
+    /// The tools that build and test the Python package, in a virtual environment.
+    PythonTools,
     /// `ptxas`, for checking case files. It is large, and only one command needs it.
     Assembler,
     /// Celery and Ray, for the comparison with them.
@@ -59,7 +62,7 @@ pub enum SetupError {
 
 impl Part {
     /// The parts that a machine needs to build, run and test.
-    pub const ALL: [Self; 3] = [Self::Services, Self::Compiler, Self::Pika];
+    pub const ALL: [Self; 4] = [Self::Services, Self::Compiler, Self::Pika, Self::PythonTools];
 
     /// Whether the part is installed. Looks at files only.
     pub fn is_installed(self) -> bool {
@@ -67,6 +70,7 @@ impl Part {
             Self::Services => apt::missing_services().is_empty(),
             Self::Compiler => python::COMPILER.is_installed(),
             Self::Pika => python::PIKA.is_installed(),
+            Self::PythonTools => environment::is_installed(),
             Self::Assembler => python::ASSEMBLER.is_installed(),
             Self::Comparison => python::COMPARISON.is_installed(),
             Self::Slurm => apt::missing_slurm().is_empty(),
@@ -78,6 +82,7 @@ impl Part {
             Self::Services => apt::install(&apt::missing_services(), progress),
             Self::Compiler => python::COMPILER.install(progress),
             Self::Pika => python::PIKA.install(progress),
+            Self::PythonTools => environment::install(progress),
             Self::Assembler => python::ASSEMBLER.install(progress),
             Self::Comparison => python::COMPARISON.install(progress),
             Self::Slurm => apt::install(&apt::missing_slurm(), progress),
@@ -110,6 +115,11 @@ pub fn pika_folder() -> Result<PathBuf, SetupError> {
 /// The folder for `PYTHONPATH` where Celery and Ray are.
 pub fn comparison_folder() -> Result<PathBuf, SetupError> {
     python::COMPARISON.folder()
+}
+
+/// The interpreter of the virtual environment in which the Python package is built and tested.
+pub fn python_environment() -> Result<PathBuf, SetupError> {
+    environment::interpreter()
 }
 
 /// The path of `ptxas`.

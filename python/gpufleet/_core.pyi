@@ -5,6 +5,8 @@ from typing import Any, Literal, final
 
 import numpy.typing as npt
 
+__all__ = ["Bytes", "Client", "Job", "Report", "failure_codes", "kernels"]
+
 _Output = tuple[str, str, tuple[int, ...], Bytes]
 _Failure = tuple[str, str, str, str | None, int | None]
 _Ended = (

@@ -15,10 +15,12 @@ mod fuzz;
 mod interrupt;
 mod kernels;
 mod ptx_cases;
+mod python;
 mod setup;
 mod sqlx;
 mod terminal;
 mod test;
+mod wheel;
 mod workspace;
 
 #[derive(Debug, Parser)]
@@ -35,12 +37,16 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Install what this machine lacks: RabbitMQ, Postgres, NVRTC, and Python's pika for the tests
+    /// Install what this machine lacks: RabbitMQ, Postgres, NVRTC, and for the tests Python's pika and the tools of the package
     Setup,
     /// Set up, build, and run three jobs on a private fleet: saxpy, an edge filter in CUDA C, a Mandelbrot picture
     Demo(demo::Options),
     /// Set up, build, and run the whole test suite
     Test(test::Options),
+    /// Build the Python package and run its tests, on a private fleet, and its type checks; arguments go to pytest
+    Python(python::Options),
+    /// Build the wheel and the source distribution of the Python package into target/wheels
+    Wheel,
     /// Look for PTX texts that the emulator does not stand, with libFuzzer
     Fuzz(fuzz::Options),
     /// What continuous integration runs: format, clippy, tests, whether the catalog's PTX and the ledger's queries are up to date
@@ -77,6 +83,8 @@ async fn main() -> ExitCode {
         Command::Setup => setup::run(),
         Command::Demo(options) => Box::pin(demo::run(&options)).await,
         Command::Test(options) => test::run(&options).await,
+        Command::Python(options) => python::run(&options).await,
+        Command::Wheel => wheel::run().await,
         Command::Fuzz(options) => fuzz::run(&options).await,
         Command::Ci => ci::run().await,
         Command::Docs(options) => docs::run(&options).await,

@@ -8,7 +8,7 @@ use crate::terminal::Terminal;
 pub fn run() -> anyhow::Result<()> {
     let installed = ensure(&Part::ALL, &Terminal::new())?;
     if installed.is_empty() {
-        eprintln!("Everything is there: RabbitMQ, Postgres, NVRTC, pika.");
+        eprintln!("Everything is there: RabbitMQ, Postgres, NVRTC, pika, the tools of the Python package.");
     }
     Ok(())
 }

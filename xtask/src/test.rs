@@ -15,6 +15,7 @@ use tokio::process::Command;
 
 use crate::{
     interrupt::Interrupted,
+    python::Package,
     setup,
     terminal::Terminal,
     workspace::{self, cargo},
@@ -45,10 +46,12 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     // With the same selection as the tests, so that nothing is built twice: the scenarios run these programs.
     terminal.heading("build everything");
     workspace::run(cargo(["build", "--workspace", "--all-targets"])).await?;
+    // With arguments, which select tests of cargo, the Python package is left out.
+    let package = if options.arguments.is_empty() { Some(Package::build().await?) } else { None };
     terminal.heading("run all tests");
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let run = format!("{}-{}", std::process::id(), now.as_nanos());
-    let result = options.run_tests(&run).await;
+    let result = options.run_tests(&run, package).await;
     let left = clean_up(&run).await;
     if let Err(error) = result {
         if error.is::<Interrupted>() {
@@ -66,12 +69,12 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 impl Options {
-    async fn run_tests(&self, run: &str) -> anyhow::Result<()> {
-        if !self.arguments.is_empty() {
+    async fn run_tests(&self, run: &str, package: Option<Package>) -> anyhow::Result<()> {
+        let Some(package) = package else {
             let mut command = cargo(["test", "--workspace"]);
             command.args(&self.arguments);
             return workspace::run(self.prepared(command, run)?).await;
-        }
+        };
         let (scenarios, others): (Vec<_>, Vec<_>) =
             TestProgram::build_all()?.into_iter().partition(|program| program.target == SCENARIOS);
         ensure!(scenarios.len() == 1, "{} test programs are called {SCENARIOS}", scenarios.len());
@@ -79,7 +82,11 @@ impl Options {
             for program in &others {
                 run_captured(self.prepared(program.command(), run)?).await?;
             }
-            run_captured(self.prepared(cargo(["test", "--workspace", "--doc"]), run)?).await
+            run_captured(self.prepared(cargo(["test", "--workspace", "--doc"]), run)?).await?;
+            for check in package.checks()? {
+                run_captured(self.prepared(check, run)?).await?;
+            }
+            anyhow::Ok(())
         };
         let scenarios = workspace::run(self.prepared(scenarios[0].command(), run)?);
         let (scenarios, others) = tokio::join!(scenarios, beside);

@@ -95,14 +95,12 @@ impl Collection {
 
     pub(super) fn install(&self, progress: &dyn Progress) -> Result<(), SetupError> {
         let (folder, partial, old) = (self.folder()?, self.beside("partial")?, self.beside("old")?);
-        let python = python_with_pip(progress)?;
+        let python = with_pip(progress)?;
         remove(&partial)?;
         remove(&old)?;
         fs::create_dir_all(&partial).map_err(failed("create", &partial))?;
-        let mut command = Command::new(&python);
+        let mut command = pip(&python);
         command.args([
-            "-m",
-            "pip",
             "install",
             "--no-deps",
             "--no-input",
@@ -111,12 +109,6 @@ impl Collection {
             "--target",
         ]);
         command.arg(&partial).args(self.packages);
-        // These settings of a developer would install the packages elsewhere.
-        for name in ["PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PIP_REQUIRE_VIRTUALENV", "PYTHONPATH", "PYTHONHOME"] {
-            command.env_remove(name);
-        }
-        // pip warns about installing as root, but this folder can't break system packages.
-        command.env("PIP_ROOT_USER_ACTION", "ignore");
         let what = format!("install {} with pip", self.title);
         progress.step(&what, || run(command, "pip install", progress))?;
         let marker = partial.join(MARKER);
@@ -137,7 +129,20 @@ impl Collection {
     }
 }
 
-fn python_with_pip(progress: &dyn Progress) -> Result<PathBuf, SetupError> {
+/// pip of an interpreter.
+pub(super) fn pip(python: &Path) -> Command {
+    let mut command = Command::new(python);
+    command.args(["-m", "pip"]);
+    // These settings of a developer would install the packages elsewhere.
+    for name in ["PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PIP_REQUIRE_VIRTUALENV", "PYTHONPATH", "PYTHONHOME"] {
+        command.env_remove(name);
+    }
+    // pip warns about installing as root, but our folders can't break system packages.
+    command.env("PIP_ROOT_USER_ACTION", "ignore");
+    command
+}
+
+pub(super) fn with_pip(progress: &dyn Progress) -> Result<PathBuf, SetupError> {
     if let Some(python) = found_pip() {
         return Ok(python);
     }
@@ -152,7 +157,7 @@ fn found_pip() -> Option<PathBuf> {
     ["python3", "/usr/bin/python3"].into_iter().map(PathBuf::from).find(has_pip)
 }
 
-fn remove(folder: &Path) -> Result<(), SetupError> {
+pub(super) fn remove(folder: &Path) -> Result<(), SetupError> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", folder)(error)),
         _ => Ok(()),
