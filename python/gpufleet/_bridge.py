@@ -21,7 +21,7 @@ def wait(future: Future[R]) -> Generator[Any, None, R]:
     """Waits in the running loop. Cancelling the wait cancels the job; `asyncio.shield` prevents that."""
     if not future.done():
         loop = asyncio.get_running_loop()
-        bridge = _bridges.setdefault(loop, _Bridge()) if loop not in _bridges else _bridges[loop]
+        bridge = _bridges.get(loop) or _bridges.setdefault(loop, _Bridge())
         try:
             yield from bridge.arrival(future, loop).__await__()
         except asyncio.CancelledError:

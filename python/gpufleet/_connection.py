@@ -72,40 +72,26 @@ class Connection:
 
     def submit(self, task: Task, finish: Callable[[Outputs], R]) -> Future[R]:
         """Sends a job, once there is room. The future has the errors that come after the checks."""
-        self._require_open()
-        job, size = job_of(task), input_bytes(task)
-        self._open.window.enter(1, size)
+        job = job_of(task)
         future = Future(self, next(self._tokens), job.id, task.options.pool or "default", finish)
-        self._open.add(future, size)
-        self._client.submit(future._token, job)
+        self._begin([future], [input_bytes(task)], lambda: self._client.submit(future._token, job))
         return future
 
     def submit_many(self, tasks: Sequence[Task], finish: Sequence[Callable[[Outputs], R]]) -> list[Future[R]]:
         """Sends jobs that share messages."""
-        self._require_open()
         jobs = [job_of(task) for task in tasks]
-        sizes = [input_bytes(task) for task in tasks]
-        self._open.window.enter(len(jobs), sum(sizes))
         futures = [
             Future(self, next(self._tokens), job.id, task.options.pool or "default", finish)
             for task, job, finish in zip(tasks, jobs, finish, strict=True)
         ]
-        for future, size in zip(futures, sizes, strict=True):
-            self._open.add(future, size)
-        self._client.submit_many([future._token for future in futures], jobs)
+        tokens = [future._token for future in futures]
+        self._begin(futures, [input_bytes(task) for task in tasks], lambda: self._client.submit_many(tokens, jobs))
         return futures
 
     def attach(self, job_id: str) -> Future[Outputs]:
         """Awaits a job of an earlier program with the same client name."""
-        self._require_open()
         future: Future[Outputs] = Future(self, next(self._tokens), job_id, "default", dict)
-        self._open.window.enter(1, 0)
-        self._open.add(future, 0)
-        try:
-            self._client.attach(future._token, job_id)
-        except BaseException:
-            self._open.remove(future._token)
-            raise
+        self._begin([future], [0], lambda: self._client.attach(future._token, job_id))
         return future
 
     def unread(self) -> list[str]:
@@ -148,6 +134,19 @@ class Connection:
             if threading.current_thread() is not self._thread:
                 self._thread.join()
 
+    def _begin(self, futures: Sequence[Future[Any]], sizes: Sequence[int], send: Callable[[], None]) -> None:
+        """Waits for room, registers the futures and sends their jobs, in this order: an outcome may come at once."""
+        self._require_open()
+        self._open.add(futures, sizes)
+        try:
+            # `close` ends every future that was added before this look, and a later one sees here that it is closed.
+            self._require_open()
+            send()
+        except BaseException:
+            for future in futures:
+                self._open.remove(future._token)
+            raise
+
     def _require_open(self) -> None:
         if self._is_closed:
             raise FleetClosed("the fleet was closed; create another Fleet")
@@ -161,10 +160,13 @@ class _OpenJobs:
         self._futures: dict[int, Future[Any]] = {}
         self._unconfirmed: dict[int, int] = {}
 
-    def add(self, future: Future[Any], size: int) -> None:
-        self._futures[future._token] = future
-        if size:
-            self._unconfirmed[future._token] = size
+    def add(self, futures: Sequence[Future[Any]], sizes: Sequence[int]) -> None:
+        """Waits for room."""
+        self.window.enter(len(futures), sum(sizes))
+        for future, size in zip(futures, sizes, strict=True):
+            self._futures[future._token] = future
+            if size:
+                self._unconfirmed[future._token] = size
 
     def remove(self, token: int) -> Future[Any] | None:
         future = self._futures.pop(token, None)
@@ -195,16 +197,22 @@ def _complete_futures(client: Client, jobs: _OpenJobs) -> None:
         _deliver(jobs, *news)
         # It would otherwise live until the next news.
         news = None
-    for future in jobs.futures():
-        _complete(future, ("lost", FleetClosed.__name__, f"the connection was closed before job {future.job_id} ended"))
+    for future in jobs.take([future._token for future in jobs.futures()]):
+        if future is not None:
+            _complete(future, ("lost", FleetClosed.__name__, f"the fleet was closed before job {future.job_id} ended"))
 
 
 def _deliver(jobs: _OpenJobs, confirmed: Sequence[int], ended: Sequence[tuple[int, _Ended]]) -> None:
     jobs.confirmed(confirmed)
     futures = jobs.take([token for token, _ in ended])
     for future, (_, end) in zip(futures, ended, strict=True):
-        if future is not None:
+        if future is None:
+            continue
+        try:
             _complete(future, end)
+        except Exception as problem:
+            # The other futures must not wait for ever.
+            future._complete(None, problem, None)
 
 
 def _complete(future: Future[Any], end: _Ended) -> None:

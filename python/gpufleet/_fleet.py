@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gpufleet._arrays import as_input
 from gpufleet._catalog import CatalogKernel
 from gpufleet._connection import CLOSE_SECONDS, Connection
-from gpufleet._errors import FleetClosed
+from gpufleet._errors import CancelError, FleetClosed
 from gpufleet._future import Future, Outputs
 from gpufleet._remote import RemoteArray
 from gpufleet._settings import POOL, Settings, place_of, redacted
@@ -106,11 +106,11 @@ class Fleet:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        connection = self._connection
-        if isinstance(error, Exception) and connection is not None and not connection.is_inherited:
-            jobs = [future.job_id for future in connection.open_futures()]
-            if jobs:
-                connection.cancel(jobs)
+        if isinstance(error, Exception):
+            try:
+                self._cancel_open()
+            except CancelError as problem:
+                error.add_note(f"the open jobs of the fleet were not cancelled: {problem}")
         self.close(wait=error is None)
 
     def __repr__(self) -> str:
@@ -147,6 +147,13 @@ class Fleet:
             if self._connection is None or self._connection.is_inherited:
                 self._connection = Connection(self._settings, self._place)
             return self._connection
+
+    def _cancel_open(self) -> None:
+        connection = self._connection
+        if connection is not None and not connection.is_inherited and (open_ := connection.open_futures()):
+            connection.cancel([future.job_id for future in open_])
+            for future in open_:
+                future._end_cancelled()
 
     def _default_options(self) -> Options:
         return Options(pool=os.environ.get(POOL) or None)

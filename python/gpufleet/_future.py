@@ -22,6 +22,9 @@ R = TypeVar("R")
 Outputs = dict[str, Any]
 """The arrays that a job returns, by name."""
 
+OBSTACLE_SECONDS = 1.0
+"""The shortest timeout after which the error says why the job waits."""
+
 _state_lock = threading.Lock()
 """Guards the choice whether a future has a condition. Held for a few instructions only."""
 
@@ -178,7 +181,8 @@ class Future(concurrent.futures.Future[R]):
             )
 
     def _time_out(self, timeout: float | None) -> NoReturn:
-        why = self._connection.obstacle(self._pool)
+        # Who polls with short timeouts should not ask the broker each time.
+        why = self._connection.obstacle(self._pool) if timeout is not None and timeout >= OBSTACLE_SECONDS else None
         raise WaitTimeout(
             f"no result for job {self._job_id} arrived within {timeout} s" + (f": {why}" if why else "")
         ) from None

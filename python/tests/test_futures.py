@@ -135,8 +135,7 @@ def test_an_exception_in_the_block_cancels_what_is_open(environment: None) -> No
     with pytest.raises(ZeroDivisionError), gf.Fleet() as fleet:
         future = spinning(fleet)
         raise ZeroDivisionError
-    error = future.exception(timeout=1)
-    assert isinstance(error, gf.FleetClosed | gf.JobCancelled)
+    assert future.cancelled()
 
 
 def test_leaving_the_block_waits_for_open_futures(environment: None) -> None:
@@ -177,6 +176,29 @@ def test_a_kernel_that_faults_has_its_class(fleet: gf.Fleet) -> None:
 def test_a_job_that_runs_too_long_has_its_class(fleet: gf.Fleet) -> None:
     future = fleet._submit(task(SPIN, "spin", time_limit="300ms"))
     assert isinstance(future.exception(timeout=60), gf.TimeLimitReached)
+
+
+def test_a_closed_fleet_ends_every_wait_for_room(environment: None) -> None:
+    fleet = gf.Fleet()
+    fleet._connected()._open.window._jobs_max = 1
+    fleet._submit(task(SPIN, "spin", time_limit="2s"))
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        second = thread.submit(fleet.kernel("saxpy").submit, 1.0, X, X)
+        with pytest.raises(TimeoutError):
+            second.result(timeout=0.1)
+        fleet.close()
+        with pytest.raises(gf.FleetClosed):
+            second.result(timeout=30)
+
+
+def test_a_timeout_says_why_jobs_wait(fleet: gf.Fleet) -> None:
+    assert fleet._connected().obstacle("default") is None
+    assert fleet._connected().obstacle(UNSERVED) == f"no worker serves pool {UNSERVED}"
+    future = spinning(fleet)
+    future._pool = UNSERVED
+    with pytest.raises(gf.WaitTimeout, match=f"arrived within 1 s: no worker serves pool {UNSERVED}"):
+        future.result(timeout=1)
+    future.cancel()
 
 
 def test_a_pool_without_workers_has_its_class(fleet: gf.Fleet) -> None:
