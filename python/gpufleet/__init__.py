@@ -9,6 +9,7 @@ array([2., 2., 2.], dtype=float32)
 """
 
 from gpufleet._catalog import CatalogKernel
+from gpufleet._diagnostics import Diagnostic
 from gpufleet._errors import (
     AttachError,
     AttemptsExhausted,
@@ -66,6 +67,7 @@ __all__ = [
     "CompileError",
     "ConnectError",
     "DeviceLost",
+    "Diagnostic",
     "ExecutorLost",
     "Failure",
     "Fleet",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
+from gpufleet._diagnostics import Diagnostic, parse
+
 
 class GpufleetError(Exception):
     """The base of all exceptions of this package."""
@@ -150,9 +152,9 @@ class CompileError(JobFailed):
     code = "compile_error"
 
     @property
-    def diagnostics(self) -> str:
-        """The compiler's log."""
-        return self.detail or ""
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """The messages of the compiler, each with its line and column."""
+        return parse(self.detail or "")
 
 
 class LoadError(JobFailed):

@@ -155,6 +155,8 @@ class Future(concurrent.futures.Future[R]):
                 result = self._finish(outputs)
             except Exception as problem:
                 error = problem
+        elif error is not None and (explain := getattr(self._finish, "explain", None)):
+            explain(error)
         with _state_lock:
             if "_condition" not in self.__dict__:
                 # Nothing waits, and nothing can begin to wait before this lock is free.

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gpufleet._binding import Bound
+from gpufleet._binding import Bound, Output
+from gpufleet._diagnostics import Origin, render
+from gpufleet._errors import CompileError
 from gpufleet._kernel import Kernel, Prepared
 from gpufleet._task import Task
 
@@ -19,6 +21,8 @@ class InPlaceKernel(Kernel[Any]):
     """A call writes into the caller's arrays. `.submit` and `.map` never change an argument and return new arrays."""
 
     _name: str
+    _origin: Origin | None = None
+    """Where the caller wrote the code."""
 
     @property
     def name(self) -> str:
@@ -38,12 +42,7 @@ class InPlaceKernel(Kernel[Any]):
 
     def _prepare(self, *args: Any, **kwargs: Any) -> Prepared[Any]:
         task, bound = self._bind(*args, **kwargs)
-        outputs, packed = bound.outputs, self._packed
-
-        def finish(results: Mapping[str, npt.NDArray[Any]]) -> Any:
-            return packed([output.name for output in outputs], [output.take(results) for output in outputs])
-
-        return Prepared(task, finish)
+        return Prepared(task, _Packed(self, bound.outputs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs a job, waits, and writes its outputs into the arrays that were passed for them.
@@ -52,5 +51,37 @@ class InPlaceKernel(Kernel[Any]):
         """
         task, bound = self._bind(*args, **kwargs)
         bound.check_targets()
-        values = bound.write_back(self._fleet._submit(task, lambda results: bound.take(results)).result())
+        values = bound.write_back(self._fleet._submit(task, _Finish(self, bound.outputs)).result())
         return self._packed([output.name for output in bound.outputs], values)
+
+    def _explain(self, error: BaseException) -> None:
+        """Adds the places of compile errors in the caller's own file."""
+        if isinstance(error, CompileError):
+            for diagnostic in error.diagnostics:
+                if diagnostic.is_error:
+                    error.add_note(render(diagnostic, self._origin))
+
+
+class _Finish:
+    """Makes the caller's arrays of the outputs of a job."""
+
+    __slots__ = ("_kernel", "_outputs")
+
+    def __init__(self, kernel: InPlaceKernel, outputs: Sequence[Output]) -> None:
+        self._kernel = kernel
+        self._outputs = outputs
+
+    def __call__(self, results: Mapping[str, npt.NDArray[Any]]) -> Any:
+        return [output.take(results) for output in self._outputs]
+
+    def explain(self, error: BaseException) -> None:
+        self._kernel._explain(error)
+
+
+class _Packed(_Finish):
+    """Makes the result of the outputs of a job."""
+
+    __slots__ = ()
+
+    def __call__(self, results: Mapping[str, npt.NDArray[Any]]) -> Any:
+        return self._kernel._packed([output.name for output in self._outputs], super().__call__(results))

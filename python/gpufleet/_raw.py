@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpufleet._binding import bind
 from gpufleet._complex import with_complex
+from gpufleet._diagnostics import origin_of
 from gpufleet._launching import LaunchedKernel
 from gpufleet._signature import signature
 from gpufleet._task import Options, Source
@@ -33,6 +34,7 @@ class RawKernel(LaunchedKernel):
         super().__init__(
             fleet, Source(with_complex(code), tuple(options)), name, partial(bind, found), job or Options()
         )
+        self._origin = origin_of(code)
 
 
 class RawModule:

@@ -162,7 +162,8 @@ def test_a_failed_compilation_has_its_class_and_its_log(fleet: gf.Fleet) -> None
         future.result(timeout=60)
     error = caught.value
     assert (error.code, error.verdict, error.line, error.job_id) == ("compile_error", "user", 1, future.job_id)
-    assert "undeclared" in error.diagnostics
+    (diagnostic,) = error.diagnostics
+    assert (diagnostic.message, diagnostic.column) == ('identifier "undeclared" is undefined', code.index("undeclared"))
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is gf.CompileError and str(copy) == str(error) and copy.failure == error.failure
 

@@ -1,0 +1,152 @@
+"""What a compiler says about CUDA C++, and where that code is in the caller's Python file or notebook cell."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+__all__ = ["Diagnostic", "Origin", "origin_of", "parse", "render"]
+
+CODE_FILE = "kernel.cu"
+"""The name by which the compiler knows the caller's code."""
+FRAMES_MAX = 16
+_EXPRESSIONS_FILE = "__nv_name_map"
+_EXPRESSION_LINE = "#pragma nv_mangled_name "
+
+_HEAD = re.compile(
+    r"(?:(?P<file>[^()\n]+)\((?P<line>\d+)\)|(?P<end>At end of source)): "
+    r"(?P<severity>(?:catastrophic )?error|warning|note|remark)(?: #(?P<number>\d+)-D)?: (?P<message>.*)"
+)
+_QUOTED = re.compile(r'"([^"]+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One message of the compiler."""
+
+    severity: str
+    """error, catastrophic error, warning, note or remark."""
+    message: str
+    file: str | None = None
+    """`kernel.cu` for the caller's code, otherwise a header."""
+    line: int | None = None
+    source: str | None = None
+    """The line of code, without its indentation."""
+    column: int | None = None
+    """Where the problem is in `source`, from 0."""
+    details: tuple[str, ...] = ()
+    """Further lines, such as the instantiation of a template."""
+
+    @property
+    def is_error(self) -> bool:
+        return self.severity.endswith("error")
+
+    @property
+    def width(self) -> int:
+        """How many characters are marked: the name that the message quotes, if the code has it there."""
+        if self.source is None or self.column is None:
+            return 0
+        rest = self.source[self.column :]
+        return next((len(name) for name in _QUOTED.findall(self.message) if rest.startswith(name)), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the text of a program begins in a Python file or a notebook's cell."""
+
+    file: str
+    line: int
+
+
+def parse(log: str) -> tuple[Diagnostic, ...]:
+    """Reads a log of NVRTC.
+
+    >>> (found,) = parse('kernel.cu(2): error: identifier "z" is undefined\\n      y = z;\\n          ^\\n')
+    >>> found.line, found.message, found.source, found.column
+    (2, 'identifier "z" is undefined', 'y = z;', 4)
+    """
+    lines = log.splitlines()
+    heads = [index for index, line in enumerate(lines) if _HEAD.match(line)]
+    ends = [*heads, len(lines)][1:]
+    return tuple(_diagnostic(lines[head], _body(lines[head + 1 : end])) for head, end in zip(heads, ends, strict=True))
+
+
+def _body(lines: Iterable[str]) -> list[str]:
+    """The lines that belong to a message: those up to an empty one."""
+    body: list[str] = []
+    for line in lines:
+        if not line.strip():
+            break
+        body.append(line)
+    return body
+
+
+def _diagnostic(head: str, body: list[str]) -> Diagnostic:
+    found = _HEAD.match(head)
+    assert found, "the caller has matched the line"
+    severity, message, file = found["severity"], found["message"], found["file"]
+    line = None if found["line"] is None else int(found["line"])
+    mark = next((index for index, text in enumerate(body) if text.strip() == "^"), 0)
+    if mark == 0:
+        return Diagnostic(severity, message, file, line, details=tuple(text.strip() for text in body))
+    source = body[mark - 1]
+    column = max(body[mark].index("^") - (len(source) - len(source.lstrip())), 0)
+    details = tuple(text.strip() for text in body[mark + 1 :])
+    source = source.strip()
+    if file == _EXPRESSIONS_FILE:
+        # The code is the name of a kernel, which the caller gave.
+        file, line = None, None
+        column = max(column - len(_EXPRESSION_LINE), 0)
+        source = source.removeprefix(_EXPRESSION_LINE)
+    return Diagnostic(severity, message, file, line, source, column, details)
+
+
+def render(diagnostic: Diagnostic, origin: Origin | None) -> str:
+    """The message as Python shows its own syntax errors, with the place in the caller's file."""
+    return "\n".join(_rendered(diagnostic, origin))
+
+
+def _rendered(diagnostic: Diagnostic, origin: Origin | None) -> Iterator[str]:
+    file, line = diagnostic.file, diagnostic.line
+    if origin is not None and file == CODE_FILE and line is not None:
+        file, line = origin.file, origin.line + line - 1
+    if file is not None:
+        yield f'  File "{file}", line {line}'
+    if diagnostic.source is not None and diagnostic.column is not None:
+        before = diagnostic.source[: diagnostic.column]
+        yield f"    {diagnostic.source}"
+        # A tab before the mark is kept, so that both lines have the same width.
+        yield f"    {''.join(c if c == chr(9) else ' ' for c in before)}{'^' * diagnostic.width}"
+    yield f"  {diagnostic.severity}: {diagnostic.message}"
+    for detail in diagnostic.details:
+        yield f"    {detail}"
+
+
+def origin_of(code: str) -> Origin | None:
+    """Finds the code in the files of the functions that call this package; notebooks register their cells as files."""
+    frame = sys._getframe(1)
+    seen: set[str] = set()
+    for _ in range(FRAMES_MAX):
+        file = frame.f_code.co_filename
+        is_own = str(frame.f_globals.get("__name__", "")).startswith("gpufleet.")
+        if not is_own and file not in seen:
+            seen.add(file)
+            text = "".join(linecache.getlines(file, frame.f_globals))
+            if found := _line_in(text, code, frame.f_lineno):
+                return Origin(file, found)
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return None
+
+
+def _line_in(text: str, code: str, call: int) -> int | None:
+    """The line at which the code begins; if it is there more than once, the last one before the call."""
+    for form in (code, code.replace("\\", "\\\\")):
+        lines = [text.count("\n", 0, found.start()) + 1 for found in re.finditer(re.escape(form), text)]
+        if lines:
+            return max((line for line in lines if line <= call), default=lines[0])
+    return None

@@ -1,0 +1,3 @@
+#include "missing.h"
+extern "C" __global__ void k(float *y) {
+}

@@ -1,0 +1,4 @@
+extern "C" __global__ void k(float *y) {
+    y[0] = 1
+    y[1] = 2;
+}
