@@ -4,7 +4,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Output, Stdio},
     time::Duration,
 };
 
@@ -17,12 +17,13 @@ use gpufleet_tests::{Ground, WAIT, dead_letters, memory_bytes};
 use tokio::process::Command;
 
 const PRODUCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/producer.py");
+const PUBLISH_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/publish_file.py");
 const DAMAGED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/damaged.py");
 const GOLDEN_ID: &str = "0190a5b8-7c00-7000-8000-000000000001";
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../schema/golden/v1");
 
-/// Runs a Python program with pika, and returns what it prints.
-async fn python(ground: &Ground, deadline: Duration, arguments: &[&str]) -> String {
+/// Runs a Python program with pika.
+async fn run(ground: &Ground, deadline: Duration, arguments: &[&str]) -> Output {
     let output = Command::new("python3")
         .args(arguments)
         .env("GPUFLEET_AMQP_URL", &ground.endpoints().amqp_url)
@@ -31,15 +32,20 @@ async fn python(ground: &Ground, deadline: Duration, arguments: &[&str]) -> Stri
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = tokio::time::timeout(deadline, output).await.expect("the producer ends").unwrap();
+    tokio::time::timeout(deadline, output).await.expect("the producer ends").unwrap()
+}
+
+/// Runs a Python program with pika, and returns what it prints.
+async fn python(ground: &Ground, deadline: Duration, arguments: &[&str]) -> String {
+    let output = run(ground, deadline, arguments).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs the Python producer: it publishes the file's bytes under the content type and prints the reply's content type
-/// and body, in hexadecimal.
+/// Publishes the file's bytes under the content type, and returns the reply's content type and body.
 async fn ask(ground: &Ground, task: &Path, content_type: &str, job_id: JobId) -> (String, Vec<u8>) {
-    let text = python(ground, WAIT, &[PRODUCER, task.to_str().unwrap(), content_type, &job_id.to_string()]).await;
+    let arguments = [PUBLISH_FILE, task.to_str().unwrap(), content_type, &job_id.to_string()];
+    let text = python(ground, WAIT, &arguments).await;
     let (content_type, body) = text.trim().split_once(' ').expect("a content type and a body");
     let bytes = (0..body.len()).step_by(2).map(|at| u8::from_str_radix(&body[at..at + 2], 16).unwrap());
     (content_type.to_owned(), bytes.collect())
@@ -62,6 +68,23 @@ fn with_an_id_of_its_own(file: &str, folder: &Path) -> (JobId, PathBuf) {
     let path = folder.join(file);
     fs::write(&path, body).unwrap();
     (job_id, path)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_for_other_languages_prints_the_result_or_says_what_failed() {
+    let ground = Ground::shared("pika-example").await;
+    let _worker = ground.worker().await;
+    assert_eq!(python(&ground, WAIT, &[PRODUCER, "2", "1,2,3", "10,20,30"]).await, "[12.0, 24.0, 36.0]\n");
+    let refused = async |arguments: &[&str]| {
+        let output = run(&ground, WAIT, arguments).await;
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let unequal = refused(&[PRODUCER, "2", "1,2,3", "10"]).await;
+    assert!(unequal.contains("ended as failed: invalid_task: ") && unequal.contains("sets n to"), "{unequal}");
+    let unserved = refused(&[PRODUCER, "2", "1", "1", "unserved"]).await;
+    assert_eq!(unserved, "pool unserved has no queue: no worker has ever served it\n");
+    ground.check_history(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
