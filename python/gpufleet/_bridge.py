@@ -1,8 +1,12 @@
-"""Awaits futures in asyncio. All futures that end at once wake a loop once, because waking a loop is expensive."""
+"""Awaits futures in asyncio. All futures that end at once wake a loop once, because waking a loop is expensive.
+
+Imported by the first `await`, because asyncio takes as long to import as the rest of the package.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import deque
 from collections.abc import Generator
@@ -64,6 +68,5 @@ class _Bridge:
                 arrival.set_result(None)
 
 
-def reset_after_fork() -> None:
-    """The loops of the parent do not run here."""
-    _bridges.clear()
+# The loops of the parent do not run in a child.
+os.register_at_fork(after_in_child=_bridges.clear)

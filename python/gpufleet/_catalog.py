@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from gpufleet._task import Options
 
 
+_NUMBERS = (int, float)
+_PLAIN = (list, tuple, *_NUMBERS)
+"""Values without a dtype of their own."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScalarSpec:
     """A scalar of a kernel."""
@@ -70,18 +75,31 @@ class Manifest:
     buffers: tuple[BufferSpec, ...]
 
     @cached_property
+    def given(self) -> tuple[BufferSpec, ...]:
+        return tuple(buffer for buffer in self.buffers if buffer.is_given)
+
+    @cached_property
     def outputs(self) -> tuple[BufferSpec, ...]:
         return tuple(buffer for buffer in self.buffers if buffer.is_returned)
 
     @cached_property
     def signature(self) -> inspect.Signature:
         """Scalars and then arrays; parameters with a default come last."""
-        given = [buffer for buffer in self.buffers if buffer.is_given]
         parameters = [_scalar_parameter(scalar) for scalar in self.scalars]
-        parameters += [_parameter(buffer.name, buffer.form) for buffer in given]
+        parameters += [_parameter(buffer.name, buffer.form) for buffer in self.given]
         parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
         returned = ", ".join(buffer.form for buffer in self.outputs)
         return inspect.Signature(parameters, return_annotation=returned)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The parameters, in order."""
+        return tuple(self.signature.parameters)
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        parameters = self.signature.parameters.items()
+        return frozenset(name for name, parameter in parameters if parameter.default is inspect.Parameter.empty)
 
     @cached_property
     def text(self) -> str:
@@ -143,11 +161,12 @@ class CatalogKernel(Kernel[Any]):
     def _prepare(self, *args: Any, **kwargs: Any) -> Prepared[Any]:
         manifest = self._manifest
         arguments = _bind(manifest, args, kwargs)
-        scalars = {scalar.name: arguments[scalar.name] for scalar in manifest.scalars if scalar.name in arguments}
-        buffers = {
-            spec.name: _buffer(manifest, spec, arguments[spec.name]) for spec in manifest.buffers if spec.is_given
+        numbers = {
+            scalar.name: _number(manifest, scalar.name, arguments[scalar.name])
+            for scalar in manifest.scalars
+            if scalar.name in arguments
         }
-        numbers = {name: _number(manifest, name, value) for name, value in scalars.items()}
+        buffers = {spec.name: _buffer(manifest, spec, arguments[spec.name]) for spec in manifest.given}
         task = Task(Catalog(self._name, numbers), buffers, (), (), self._options)
         return Prepared(task, _Finish(self._name))
 
@@ -169,22 +188,21 @@ def _bind(manifest: Manifest, args: Sequence[Any], kwargs: dict[str, Any]) -> di
 
     Positional arguments take the parameters that are not given by name, so that `map` can fix any of them.
     """
-    names = [name for name in manifest.signature.parameters if name not in kwargs]
-    known = manifest.signature.parameters
-    if len(args) > len(names) or any(name not in known for name in kwargs):
-        surplus = next((name for name in kwargs if name not in known), None)
-        problem = f"unexpected argument {surplus!r}" if surplus else "too many arguments"
-        raise TypeError(f"{manifest.name}: {problem}; the signature is {manifest.text}")
-    arguments = {**dict(zip(names, args, strict=False)), **kwargs}
-    required = (name for name, parameter in known.items() if parameter.default is inspect.Parameter.empty)
-    if missing := [name for name in required if name not in arguments]:
-        raise TypeError(f"{manifest.name}: missing argument {missing[0]!r}; the signature is {manifest.text}")
-    return arguments
+    free = [name for name in manifest.names if name not in kwargs] if kwargs else manifest.names
+    arguments = {**dict(zip(free, args, strict=False)), **kwargs}
+    if len(args) <= len(free) and manifest.required <= arguments.keys() <= set(manifest.names):
+        return arguments
+    problem = "too many arguments"
+    if surplus := [name for name in kwargs if name not in manifest.names]:
+        problem = f"unexpected argument {surplus[0]!r}"
+    elif missing := [name for name in manifest.names if name in manifest.required - arguments.keys()]:
+        problem = f"missing argument {missing[0]!r}"
+    raise TypeError(f"{manifest.name}: {problem}; the signature is {manifest.text}")
 
 
 def _buffer(manifest: Manifest, spec: BufferSpec, value: object) -> Buffer:
     where = f"{manifest.name}: argument {spec.name!r}"
-    if isinstance(value, list | tuple | int | float):
+    if isinstance(value, _PLAIN):
         value = np.asarray(value, dtype=DTYPES[spec.dtype])
     try:
         buffer = value.stored if isinstance(value, RemoteArray) else as_input(value)
@@ -205,7 +223,7 @@ def _buffer(manifest: Manifest, spec: BufferSpec, value: object) -> Buffer:
 def _number(manifest: Manifest, name: str, value: Any) -> int | float:
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         value = value.item()
-    if not isinstance(value, int | float):
+    if not isinstance(value, _NUMBERS):
         raise TypeError(f"{manifest.name}: argument {name!r} must be a number, not {type(value).__name__}")
     return value
 

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpufleet import _bridge, _errors, _future
+from gpufleet import _errors, _future
 from gpufleet._core import Client
 from gpufleet._encode import input_bytes, job_of
 from gpufleet._errors import Failure, FleetClosed
@@ -255,7 +255,6 @@ def _close_all() -> None:
 
 def _reset_after_fork() -> None:
     _future.reset_after_fork()
-    _bridge.reset_after_fork()
     _connections.clear()
 
 

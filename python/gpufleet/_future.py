@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from gpufleet import _bridge
 from gpufleet._errors import ForkedError, WaitTimeout
 from gpufleet._report import RanOn, Timings, ran_on_of, timings_of
 
@@ -87,6 +86,9 @@ class Future(concurrent.futures.Future[R]):
 
     def result(self, timeout: float | None = None) -> R:
         """Waits for the result. Raises `WaitTimeout` after `timeout` seconds; the job runs on."""
+        if self._state == FINISHED and self._exception is None:
+            # Without the condition, which would have to be made.
+            return cast("R", self._result)
         self._require_own()
         try:
             return super().result(timeout)
@@ -125,6 +127,8 @@ class Future(concurrent.futures.Future[R]):
         return self._end_cancelled()
 
     def __await__(self) -> Generator[Any, None, R]:
+        from gpufleet import _bridge  # noqa: PLC0415
+
         self._require_own()
         return _bridge.wait(self)
 
