@@ -134,7 +134,7 @@ class ElementwiseKernel(GeneratedKernel):
         raws = "\n    ".join(code.raws)
         return (
             f"{includes(code.types_used())}{RUNTIME}{code.typedefs()}{self._preamble}\n"
-            f'extern "C" __global__ void {self._name}({", ".join(code.parameters)}) {{\n'
+            f'extern "C" __global__ void {self._entry}({", ".join(code.parameters)}) {{\n'
             "    const _Indexer _ind = {_size};\n"
             "    const long long n = _size;\n"
             f"    {raws}\n"

@@ -110,6 +110,11 @@ class GeneratedKernel(InPlaceKernel):
         self._compile_options = tuple(options)
         self._check_names()
 
+    @property
+    def _entry(self) -> str:
+        """Differs from the kernel's name, which may be that of a function of CUDA's, such as `norm`."""
+        return f"{self._name}_kernel"
+
     def _check_names(self) -> None:
         names = [param.name for param in (*self._inputs, *self._outputs)]
         if twice := {name for name in names if names.count(name) > 1}:
@@ -149,7 +154,7 @@ class GeneratedKernel(InPlaceKernel):
 
     def _task(self, code: Code, bound: Bound, text: str, grid: int, block: tuple[int, ...]) -> Task:
         options = self._options if self._options.name else self._options.replace(name=self._name)
-        launch = Launch(self._name, (grid,), block, tuple(code.args))
+        launch = Launch(self._entry, (grid,), block, tuple(code.args))
         return Task(Source(text, self._compile_options), code.buffers, (launch,), bound.output_buffers(), options)
 
 

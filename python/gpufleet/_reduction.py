@@ -189,7 +189,7 @@ class ReductionKernel(GeneratedKernel):
         return f"""\
 {includes([*code.types_used(), type_])}{RUNTIME}{code.typedefs()}{self._preamble}
 typedef {type_} _Value;
-extern "C" __global__ void {self._name}({", ".join(code.parameters)}) {{
+extern "C" __global__ void {self._entry}({", ".join(code.parameters)}) {{
     __shared__ __align__(16) unsigned char _bytes[{rows * width} * sizeof(_Value)];
     _Value *_row = reinterpret_cast<_Value *>(_bytes) + threadIdx.y * {width};
     const int _lane = threadIdx.x;

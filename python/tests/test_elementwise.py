@@ -30,7 +30,7 @@ def test_equal_shapes_need_no_strides() -> None:
     program, (launch,) = fleet.task.program, fleet.task.launches
     assert isinstance(program, Source)
     assert "typedef float T;" in program.code and "_x_axes" not in program.code
-    assert (launch.entry, launch.grid, launch.block) == ("add", (1,), (256,))
+    assert (launch.entry, launch.grid, launch.block) == ("add_kernel", (1,), (256,))
     assert launch.args[:3] == (Pointer("x"), Pointer("y"), Pointer("z"))
     sent = fleet.task.buffers["x"]
     assert isinstance(sent, Input) and np.shares_memory(sent.array, x)

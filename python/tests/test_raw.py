@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from fake_fleet import FakeFleet
 
+import gpufleet as gf
 from gpufleet import RemoteArray
 from gpufleet._binding import ArgumentError
 from gpufleet._raw import RawKernel, RawModule
@@ -347,3 +349,12 @@ def test_a_module_returns_the_instances_of_its_templates() -> None:
         module.get_function("fx3<float>")(1, 10, (np.zeros(10), 10))
     with pytest.raises(ValueError, match="'fx3<int>' is not in name_expressions, which has fx3<float>, fx3<double>"):
         module.get_function("fx3<int>")
+
+
+def test_kernels_can_be_pickled(environment: None) -> None:
+    with gf.Fleet() as fleet:
+        x, y = f32(6), np.zeros(6, np.float32)
+        raw = pickle.loads(pickle.dumps(fleet.RawKernel(ADD, "my_add").options(labels={"a": "b"})))
+        assert raw.submit(1, 6, (x, x, y)).result().tolist() == (x + x).tolist()
+        generated = pickle.loads(pickle.dumps(fleet.ElementwiseKernel("T x", "T y", "y = x * 2", "twice")))
+        assert generated(x).tolist() == (x * 2).tolist()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 
+import numpy as np
 import pytest
 
+import gpufleet as gf
 from gpufleet._element import Element
-from gpufleet._signature import Signature, SignatureError, signature
+from gpufleet._signature import Parameter, Signature, SignatureError, signature
+from gpufleet._task import Zeros
+from gpufleet._wire import DTYPES
 
 C = 'extern "C" __global__ void k'
 
@@ -60,7 +64,7 @@ READ = {
         ["a: u64", "b: i16", "c: u64", "d: i32"],
     ),
     "fixed widths": (
-        f"{C}(int8_t a, std::uint16_t b, cuda::std::int32_t c, uint64_t* d, size_t e) {{}}",
+        f"{C}(int8_t a, cuda::std::uint16_t b, cuda::std::int32_t c, uint64_t* d, size_t e) {{}}",
         ["a: i8", "b: u16", "c: i32", "d: <> u64", "e: u64"],
     ),
     "half and bfloat16": (
@@ -69,7 +73,7 @@ READ = {
     ),
     "vectors": (f"{C}(const float4* x, float3 a, uchar4* y) {{}}", ["x: > f32x4", "a: f32x3", "y: <> u8x4"]),
     "complex": (
-        f"{C}(const cuFloatComplex* x, cuda::std::complex<double>* y, thrust::complex<float> a) {{}}",
+        f"{C}(const cuFloatComplex* x, cuda::std::complex<double>* y, cuda::std::complex<float> a) {{}}",
         ["x: > f32x2", "y: <> f64x2", "a: f32x2"],
     ),
     "void pointers": (f"{C}(const void* x, void* y) {{}}", ["x: > ?", "y: <> ?"]),
@@ -137,6 +141,14 @@ def test_a_template_takes_its_types_from_the_name_expression() -> None:
     assert read(TEMPLATE, "fx3<Custom>") == ["arr: <> ?", "in: > ?", "a: ?", "n: i32"]
 
 
+def test_namespaces_of_other_libraries_do_not_matter() -> None:
+    code = (
+        f"{C}(std::int16_t n, const complex<float>* x, thrust::complex<double>* y, std::complex<float> a,"
+        " cuDoubleComplex b) {}"
+    )
+    assert read(code) == ["n: i16", "x: > f32x2", "y: <> f64x2", "a: f32x2", "b: f64x2"]
+
+
 def test_a_name_expression_reaches_mangled_kernels() -> None:
     assert read("__global__ void k(float* x) {}", "::k") == ["x: <> f32"]
     assert read("namespace a { namespace { __global__ void k(float* x) {} } }", "a::k") == ["x: <> f32"]
@@ -189,3 +201,33 @@ def test_damaged_text_is_no_crash() -> None:
     for piece in ["", "{", "}}}", "#define", f"{C}(", f"{C}(int n,) {{}}", f"{C}(*) {{}}", f"{C}(const) {{}}", *pieces]:
         with contextlib.suppress(SignatureError):
             assert isinstance(signature(piece, "k"), Signature)
+
+
+HEADERS = {
+    "half": "cuda_fp16.h",
+    "bfloat16": "cuda_bf16.h",
+    "cuFloatComplex": "cuComplex.h",
+    "int32_t": "cuda/std/cstdint",
+    "complex<": "cuda/std/complex",
+}
+"""What a type in the code needs."""
+
+
+def argument(parameter: Parameter) -> object:
+    """An argument of the type that was read, so that the worker compares it with the compiled kernel."""
+    element = parameter.element
+    if element is None:
+        return np.zeros(12, np.float32) if parameter.is_pointer else np.zeros(1, "f4,i4")[0]
+    if parameter.is_pointer:
+        return Zeros((12, element.count), element.wire)
+    return 0 if element.count == 1 else np.zeros(element.count, DTYPES[element.wire])
+
+
+@pytest.mark.parametrize("case", READ)
+def test_the_compiled_kernel_has_this_signature(fleet: gf.Fleet, case: str) -> None:
+    code, _ = READ[case]
+    headers = "".join(f"#include <{header}>\n" for word, header in HEADERS.items() if word in code)
+    kernel = fleet.RawKernel(headers + code, "k")
+    parameters = signature(code, "k").parameters
+    assert parameters is not None
+    kernel.submit(1, 1, [argument(parameter) for parameter in parameters]).result(timeout=60)
