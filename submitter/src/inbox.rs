@@ -25,7 +25,7 @@ use crate::{
     unreported::Unreported,
 };
 
-/// A reply that has arrived.
+/// A reply that has arrived. In a box, because a client can wait for very many.
 #[derive(Debug)]
 pub(crate) struct ArrivedReply {
     /// The reply without its outputs.
@@ -50,14 +50,14 @@ pub struct Counts {
 #[derive(Debug)]
 pub(crate) struct PendingReply {
     job_id: JobId,
-    arrival: oneshot::Receiver<ArrivedReply>,
+    arrival: oneshot::Receiver<Box<ArrivedReply>>,
     inbox: Arc<Inbox>,
 }
 
 /// The sender of a [`PendingReply`].
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    sender: oneshot::Sender<ArrivedReply>,
+    sender: oneshot::Sender<Box<ArrivedReply>>,
     /// The kind of job whose run time the reply shows.
     kind: Option<JobKind>,
 }
@@ -79,7 +79,7 @@ pub(crate) struct Inbox {
 pub(crate) struct SingleReply {
     job_id: JobId,
     /// The handle that gets it once the inbox holds its delivery, so that the program can have it acknowledged.
-    handoff: Option<(Waiter, ArrivedReply)>,
+    handoff: Option<(Waiter, Box<ArrivedReply>)>,
 }
 
 impl Inbox {
@@ -142,7 +142,7 @@ impl Inbox {
         Ok(single)
     }
 
-    fn hand(&self, handoff: Option<(Waiter, ArrivedReply)>) {
+    fn hand(&self, handoff: Option<(Waiter, Box<ArrivedReply>)>) {
         self.count(handoff.is_some_and(|(waiter, reply)| waiter.sender.send(reply).is_ok()));
     }
 
@@ -247,7 +247,7 @@ impl PendingReply {
 
     /// The reply, or `None` if no reply can arrive any more; that includes a reply that was returned before. Cancelling
     /// the future loses nothing.
-    pub(crate) async fn next(&mut self) -> Option<ArrivedReply> {
+    pub(crate) async fn next(&mut self) -> Option<Box<ArrivedReply>> {
         if self.arrival.is_terminated() { None } else { (&mut self.arrival).await.ok() }
     }
 
@@ -274,9 +274,9 @@ impl Drop for PendingReply {
     }
 }
 
-fn arrived(mut reply: Reply<'_>, at: Instant) -> ArrivedReply {
+fn arrived(mut reply: Reply<'_>, at: Instant) -> Box<ArrivedReply> {
     let outputs = output::checked(std::mem::take(&mut reply.outputs));
-    ArrivedReply { reply: reply.into_owned(), outputs, at }
+    Box::new(ArrivedReply { reply: reply.into_owned(), outputs, at })
 }
 
 #[cfg(test)]
@@ -301,7 +301,7 @@ mod tests {
     }
 
     /// The bytes of the first output.
-    fn bytes(arrived: ArrivedReply) -> Vec<u8> {
+    fn bytes(arrived: Box<ArrivedReply>) -> Vec<u8> {
         match arrived.outputs.unwrap().remove(0) {
             (_, UnreadOutput::Array(array)) => array.into_bytes(),
             other => panic!("{other:?} is not an array"),

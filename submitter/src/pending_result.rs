@@ -23,7 +23,7 @@ pub(crate) struct PendingResult {
     awaited: PendingReply,
     submitted: Instant,
     /// The reply, from its arrival until `result` returns the result.
-    arrived: Option<ArrivedReply>,
+    arrived: Option<Box<ArrivedReply>>,
     /// The task that reads the first missing output. Dropping this aborts it.
     reading: JoinSet<Result<Array, String>>,
 }
@@ -96,8 +96,8 @@ impl PendingResult {
 }
 
 /// The outcome of a reply.
-fn outcome(job_id: JobId, arrived: ArrivedReply, submitted: Instant) -> Result<JobResult<UnreadOutput>, JobError> {
-    let ArrivedReply { reply, outputs, at } = arrived;
+fn outcome(job_id: JobId, arrived: Box<ArrivedReply>, submitted: Instant) -> Result<JobResult<UnreadOutput>, JobError> {
+    let ArrivedReply { reply, outputs, at } = *arrived;
     let round_trip = at.duration_since(submitted);
     if reply.state != AttemptState::Succeeded {
         return Err(JobError::Failed(Box::new(FailedJob {

@@ -9,7 +9,7 @@ use gpufleet::{
 use pyo3::{Bound, PyAny, PyErr, PyRefMut, PyResult, Python, exceptions::PyRuntimeError, pyclass, pymethods};
 use tokio::{
     runtime::{Builder, Runtime},
-    sync::{OwnedRwLockReadGuard, RwLock},
+    sync::{OwnedRwLockReadGuard, RwLock, Semaphore},
     time::timeout,
 };
 use tokio_util::task::TaskTracker;
@@ -26,6 +26,8 @@ use crate::{
 
 /// Publishing and receiving is I/O; hashing and storing of arrays has threads of its own.
 const WORKER_THREADS: usize = 2;
+/// Enough to fill the messages that can be unconfirmed at once.
+const SUBMITTING_MAX: usize = 2048;
 /// A future of Python waits as long as its caller likes.
 const NO_DEADLINE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The time to ask the broker why a job waits.
@@ -51,6 +53,8 @@ struct Inner {
     awaiting: TaskTracker,
     /// Submissions share it and an order by labels takes it alone, because such an order means the jobs before it.
     turn: Arc<RwLock<()>>,
+    /// Bounds the submissions at work, each of which takes 4 KiB. The others wait as descriptions.
+    submitting: Arc<Semaphore>,
 }
 
 impl Drop for Client {
@@ -105,6 +109,7 @@ impl Client {
             sending: TaskTracker::new(),
             awaiting: TaskTracker::new(),
             turn: Arc::default(),
+            submitting: Arc::new(Semaphore::new(SUBMITTING_MAX)),
         };
         Ok(Self { inner: ManuallyDrop::new(inner), pid: std::process::id() })
     }
@@ -125,10 +130,12 @@ impl Client {
     fn submit(&self, token: Token, mut job: PyRefMut<'_, Job>) -> PyResult<()> {
         let inner = self.inner()?;
         let (fleet, job) = (inner.fleet.clone(), job.take()?);
-        let (follow, turn) = (inner.follow(), inner.turn());
+        let (follow, turn, submitting) = (inner.follow(), inner.turn(), inner.submitting.clone());
         inner.sending.spawn_on(
             async move {
                 let _turn = turn.await;
+                // Never closed, so an error can't be.
+                let _room = submitting.acquire().await;
                 let submitted = Box::pin(fleet.submit(job)).await;
                 follow.submitted([(token, submitted)]);
             },
@@ -297,7 +304,10 @@ impl Follow {
         for (token, mut handle) in handles {
             let completions = self.completions.clone();
             self.awaiting.spawn(async move {
-                let result = handle.wait(NO_DEADLINE).await;
+                let result = match handle.arrived().await {
+                    Ok(()) => Box::pin(handle.wait(NO_DEADLINE)).await,
+                    Err(closed) => Err(closed),
+                };
                 completions.ended(token, result.into());
             });
         }
