@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,28 +27,66 @@ def command() -> str:
     return found
 
 
-@pytest.fixture(scope="session")
-def local_fleet() -> Iterator[Path]:
-    """The folder of a running local fleet."""
-    # Postgres runs as another user if root starts it, and must be able to enter the folder.
-    folder = Path(tempfile.gettempdir(), f"gpufleet-python-{os.getpid()}")
+class LocalFleet:
+    """A fleet of `gpufleet local` in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def up(self) -> None:
+        """Starts whatever does not run."""
+        self._run("up", "--cuda", "emulated", "--workers", "2")
+
+    def down(self) -> None:
+        self._run("down")
+
+    def kill(self, process: str) -> None:
+        status = json.loads(self._run("status", "-o", "json"))
+        os.kill(next(each["pid"] for each in status["processes"] if each["name"] == process), signal.SIGKILL)
+
+    def _run(self, *arguments: str) -> str:
+        run = [command(), "local", *arguments, "--dir", str(self.folder)]
+        return subprocess.run(run, check=True, timeout=UP_SECONDS, stdout=subprocess.PIPE, text=True).stdout
+
+
+@contextmanager
+def running_fleet(name: str) -> Iterator[LocalFleet]:
+    # Not in pytest's folder: Postgres runs as another user if root starts it, and must be able to enter.
+    fleet = LocalFleet(Path(tempfile.gettempdir(), f"gpufleet-python-{name}-{os.getpid()}"))
     try:
-        up = [command(), "local", "up", "--dir", str(folder), "--cuda", "emulated", "--workers", "2"]
-        subprocess.run(up, check=True, timeout=UP_SECONDS, stdout=sys.stderr)
-        yield folder
+        fleet.up()
+        yield fleet
     finally:
-        subprocess.run(
-            [command(), "local", "down", "--dir", str(folder)], check=True, timeout=UP_SECONDS, stdout=sys.stderr
-        )
-        shutil.rmtree(folder)
+        fleet.down()
+        shutil.rmtree(fleet.folder)
+
+
+@pytest.fixture(scope="session")
+def local_fleet() -> Iterator[LocalFleet]:
+    """The fleet of the session. Tests do not break it."""
+    with running_fleet("session") as fleet:
+        yield fleet
 
 
 @pytest.fixture
-def environment(local_fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the local fleet the default one, also for child processes."""
+def own_fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalFleet]:
+    """A fleet of the test's own, which it may break."""
+    with running_fleet("own") as fleet:
+        make_default(fleet, monkeypatch)
+        yield fleet
+
+
+def make_default(fleet: LocalFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes a fleet the default one, also for child processes."""
     for name in [name for name in os.environ if name.startswith("GPUFLEET_") and name != "GPUFLEET_BIN_DIR"]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("GPUFLEET_LOCAL_DIR", str(local_fleet))
+    monkeypatch.setenv("GPUFLEET_LOCAL_DIR", str(fleet.folder))
+
+
+@pytest.fixture
+def environment(local_fleet: LocalFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the fleet of the session the default one."""
+    make_default(local_fleet, monkeypatch)
 
 
 @pytest.fixture

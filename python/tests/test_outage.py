@@ -1,0 +1,23 @@
+"""What futures see of an outage of the broker."""
+
+from __future__ import annotations
+
+import numpy as np
+from conftest import LocalFleet
+
+import gpufleet as gf
+
+X = np.arange(4, dtype=np.float32)
+JOBS = 500
+
+
+def test_every_future_has_its_result_though_the_broker_is_killed(own_fleet: LocalFleet) -> None:
+    with gf.Fleet(confirm_timeout=120) as fleet:
+        saxpy = fleet.kernel("saxpy")
+        futures = [saxpy.submit(float(a), X, X) for a in range(JOBS)]
+        futures[0].result(timeout=60)
+        own_fleet.kill("broker")
+        futures += [saxpy.submit(float(a), X, X) for a in range(JOBS, 2 * JOBS)]
+        own_fleet.up()
+        for a, future in enumerate(futures):
+            np.testing.assert_array_equal(future.result(timeout=120), (a + 1) * X)
