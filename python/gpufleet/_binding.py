@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufleet._arrays import Like, Unsupported, as_array, restore, to_input, wire_dtype
-from gpufleet._element import Element, numpy_dtype
+from gpufleet._element import Element
 from gpufleet._errors import InvalidJob
 from gpufleet._remote import RemoteArray
 from gpufleet._signature import Parameter, Signature
 from gpufleet._task import Argument, Buffer, Pointer, Stored, Value, Zeros
+from gpufleet._wire import DTYPES
 
 __all__ = ["ArgumentError", "Bound", "Output", "bind", "scalar_of"]
 
@@ -167,7 +168,7 @@ def _bind_pointer(bound: Bound, place: str, parameter: Parameter, value: object)
 def _check_dtype(place: str, element: Element, dtype: np.dtype[Any], wire: str) -> None:
     if element.takes(dtype, wire):
         return
-    wanted = numpy_dtype(element.wire).name if element.wire != "bf16" else "bfloat16"
+    wanted = DTYPES[element.wire].name if element.wire != "bf16" else "bfloat16"
     if dtype.kind == "c" and element.wire == wire:
         advice = f"pass array.view(numpy.{wanted})"
     else:
@@ -233,7 +234,7 @@ def _numpy_scalar(place: str, element: Element | None, value: Array) -> Value:
         fits = _takes(element, value.dtype) and value.size == count
         has = f"{value.size} of {value.dtype.name}" if value.size != 1 else value.dtype.name
     if not fits:
-        wanted = numpy_dtype(element.wire).name if element.wire != "bf16" else "bfloat16"
+        wanted = DTYPES[element.wire].name if element.wire != "bf16" else "bfloat16"
         many = f"{element.count} of " if element.count > 1 else ""
         advice = f"numpy.{wanted}(value)" if not many else f"an array of {element.count} numpy.{wanted}"
         raise ArgumentError(f"{place} takes {many}{wanted}, but got {has}; pass {advice}")
@@ -272,7 +273,7 @@ def _buffer_of(value: object) -> Stored | Zeros | Array:
 
 def _like(buffer: Stored | Zeros | Array) -> Like:
     if isinstance(buffer, Stored | Zeros):
-        return Like(numpy_dtype(buffer.dtype), buffer.shape)
+        return Like(DTYPES[buffer.dtype], buffer.shape)
     return Like.of(buffer)
 
 

@@ -68,7 +68,7 @@ def _bfloat16_bits(capsule: object) -> _Bits | None:
 
 def _bfloat16() -> np.dtype[Any]:
     try:
-        import ml_dtypes
+        import ml_dtypes  # noqa: PLC0415
     except ImportError as problem:
         raise TypeError("NumPy has no bfloat16 of its own; install the package ml_dtypes") from problem
     dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)

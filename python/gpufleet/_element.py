@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,28 +11,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Element", "element_of", "numpy_dtype"]
+from gpufleet._wire import DTYPES
 
-_NUMPY = {
-    "bool": "?",
-    "i8": "i1",
-    "i16": "i2",
-    "i32": "i4",
-    "i64": "i8",
-    "u8": "u1",
-    "u16": "u2",
-    "u32": "u4",
-    "u64": "u8",
-    "f16": "f2",
-    "f32": "f4",
-    "f64": "f8",
-    "bf16": "u2",
-}
-
-
-def numpy_dtype(wire: str) -> np.dtype[Any]:
-    """The NumPy dtype with the bytes of a dtype of the wire; bfloat16 has those of uint16."""
-    return np.dtype(_NUMPY[wire]).newbyteorder("<")
+__all__ = ["Element", "element_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +27,12 @@ class Element:
 
     @property
     def size(self) -> int:
-        return numpy_dtype(self.wire).itemsize * self.count
+        return DTYPES[self.wire].itemsize * self.count
 
     @property
     def align(self) -> int:
         """CUDA aligns vectors of two and four to their size, up to 16 bytes, and vectors of three like one number."""
-        number = numpy_dtype(self.wire).itemsize
+        number = DTYPES[self.wire].itemsize
         return number if self.count == 3 else min(self.size, 16)
 
     def takes(self, dtype: np.dtype[Any], wire: str) -> bool:
@@ -68,29 +50,28 @@ class Element:
         if isinstance(number, complex):
             raise ValueError("a real number")
         if self.wire == "bool":
-            return _pack_integer("?", number, 0, 1)
+            return _pack_integer(DTYPES["bool"], number, 0, 1)
         if self.wire[0] in "iu":
             bits = int(self.wire[1:])
             low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if self.wire[0] == "i" else (0, (1 << bits) - 1)
-            return _pack_integer(_NUMPY[self.wire], number, low, high)
+            return _pack_integer(DTYPES[self.wire], number, low, high)
         return _pack_float(self.wire, number)
 
 
-def _pack_integer(dtype: str, number: float, low: int, high: int) -> bytes:
+def _pack_integer(dtype: np.dtype[Any], number: float, low: int, high: int) -> bytes:
     if not isinstance(number, int):
         raise ValueError("a whole number; convert it with int()")
     if not low <= number <= high:
         raise ValueError(f"a number from {low} to {high}")
-    return np.array(number, np.dtype(dtype).newbyteorder("<")).tobytes()
+    return np.array(number, dtype).tobytes()
 
 
 def _pack_float(wire: str, number: float) -> bytes:
     try:
         if wire == "bf16":
             (word,) = struct.unpack("<I", struct.pack("<f", number))
-            is_nan = number != number
             # Rounds to the nearest, ties to even, as devices do. A NaN keeps its upper half.
-            word += 0 if is_nan else 0x7FFF + (word >> 16 & 1)
+            word += 0 if math.isnan(number) else 0x7FFF + (word >> 16 & 1)
             return struct.pack("<H", word >> 16)
         return struct.pack({"f16": "<e", "f32": "<f", "f64": "<d"}[wire], number)
     except OverflowError:

@@ -65,9 +65,8 @@ class ElementwiseKernel(GeneratedKernel):
         inputs, outputs = self._split(args)
         types = resolve(self._name, (*self._inputs, *self._outputs), outputs, inputs)
         shape = self._shape(inputs, outputs, size)
-        code, bound, loads = Code(self._name, types), Bound(self._name), []
-        for param in self._inputs:
-            loads.append(self._add_input(code, param, inputs[param.name], shape))
+        code, bound = Code(self._name, types), Bound(self._name)
+        loads = [self._add_input(code, param, inputs[param.name], shape) for param in self._inputs]
         for param in self._outputs:
             passed = outputs.get(param.name)
             like = Like(types[param.type], shape) if passed is None or passed.array is None else Like.of(passed.array)

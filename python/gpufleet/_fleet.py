@@ -15,6 +15,7 @@ from gpufleet._catalog import CatalogKernel
 from gpufleet._connection import CLOSE_SECONDS, Connection
 from gpufleet._errors import CancelError, FleetClosed
 from gpufleet._future import Future, Outputs
+from gpufleet._kernels import KernelFactories
 from gpufleet._remote import RemoteArray
 from gpufleet._settings import POOL, Settings, place_of, redacted
 from gpufleet._task import Options, Stored, Task
@@ -22,7 +23,7 @@ from gpufleet._task import Options, Stored, Task
 R = TypeVar("R")
 
 
-class Fleet:
+class Fleet(KernelFactories):
     """A connection to a fleet.
 
     `url` is an AMQP URL such as ``amqp://user:password@host:5672/vhost``. Without it, the fleet is that of the

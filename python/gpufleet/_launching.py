@@ -30,12 +30,14 @@ class LaunchedKernel(InPlaceKernel):
         self,
         fleet: Fleet,
         program: Program,
+        entry: str,
         name: str,
         bind: Callable[[Sequence[object]], Bound],
         options: Options,
     ) -> None:
         super().__init__(fleet, options)
         self._program = program
+        self._entry = entry
         self._name = name
         self._bind_args = bind
 
@@ -48,7 +50,7 @@ class LaunchedKernel(InPlaceKernel):
 
     def _bind(self, grid: Extents, block: Extents, args: Sequence[object], shared_mem: int = 0) -> tuple[Task, Bound]:
         bound = self._bind_args(args)
-        launch = Launch(self._name, extents("grid", grid), extents("block", block), tuple(bound.args), shared_mem)
+        launch = Launch(self._entry, extents("grid", grid), extents("block", block), tuple(bound.args), shared_mem)
         options = self._options if self._options.name else self._options.replace(name=self._name)
         return Task(self._program, bound.buffers, (launch,), bound.output_buffers(), options), bound
 

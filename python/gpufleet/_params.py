@@ -77,7 +77,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
     """The dtype with a name of NumPy's; bfloat16 is that of the package ml_dtypes."""
     try:
         if name == "bfloat16":
-            import ml_dtypes
+            import ml_dtypes  # noqa: PLC0415
 
             dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         else:

@@ -42,7 +42,7 @@ class PtxKernel(LaunchedKernel):
         job: Options | None = None,
     ) -> None:
         found = ptx_signature(text, entry, outputs)
-        super().__init__(fleet, Ptx(text), entry, partial(bind, found), job or Options())
+        super().__init__(fleet, Ptx(text), entry, entry, partial(bind, found), job or Options())
 
 
 def ptx_signature(text: str, entry: str, outputs: Sequence[int] | None = None) -> Signature:
@@ -69,7 +69,7 @@ def ptx_signature(text: str, entry: str, outputs: Sequence[int] | None = None) -
 def _parameter(index: int, words: Sequence[str]) -> Parameter:
     spelled = " ".join(word for word in words[:-1] if word != ".param")
     found = _TYPE.search(spelled)
-    if found is None or "[" in words[-1] or found[1] == "b" and found[2] != "64":
+    if found is None or "[" in words[-1] or (found[1] == "b" and found[2] != "64"):
         # Untyped bits and structures have the layout that the compiler chose.
         return Parameter(f"arg{index}", spelled, None)
     element = Element(f"{_WIRE[found[1]]}{found[2]}")

@@ -32,7 +32,7 @@ class RawKernel(LaunchedKernel):
     ) -> None:
         found = signature(code, name, options)
         super().__init__(
-            fleet, Source(with_complex(code), tuple(options)), name, partial(bind, found), job or Options()
+            fleet, Source(with_complex(code), tuple(options)), name, name, partial(bind, found), job or Options()
         )
         self._origin = origin_of(code)
 

@@ -22,21 +22,11 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "u32": np.dtype("<u4"),
     "u64": np.dtype("<u8"),
     "f16": np.dtype("<f2"),
-    # NumPy has no bfloat16. Who has the package ml_dtypes views the bits as its type.
+    # NumPy has no bfloat16. The package ml_dtypes has one with the same bits.
     "bf16": np.dtype("<u2"),
     "f32": np.dtype("<f4"),
     "f64": np.dtype("<f8"),
 }
-
-_NAMES = {dtype: name for name, dtype in DTYPES.items() if name != "bf16"}
-
-
-def wire_dtype(dtype: np.dtype[Any]) -> str:
-    """The name of a dtype in messages."""
-    name = _NAMES.get(dtype.newbyteorder("<"))
-    if name is None:
-        raise TypeError(f"dtype {dtype.name} can not be sent; convert the array with .astype(numpy.float32)")
-    return name
 
 
 def array_of(data: Bytes, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufleet import Fleet
-from gpufleet._element import numpy_dtype
 from gpufleet._task import Input, Task, Zeros
+from gpufleet._wire import DTYPES
 
 Array = npt.NDArray[Any]
 
@@ -24,7 +24,7 @@ def contents(task: Task) -> dict[str, Array]:
             case Input(array):
                 found[name] = array.copy()
             case Zeros(shape, dtype):
-                found[name] = np.zeros(shape, numpy_dtype(dtype))
+                found[name] = np.zeros(shape, DTYPES[dtype])
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import array
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -121,7 +121,7 @@ def test_a_writable_result_is_not_copied() -> None:
 
 
 class OnDevice:
-    __cuda_array_interface__: dict[str, Any] = {}
+    __cuda_array_interface__: ClassVar[dict[str, Any]] = {}
 
 
 @pytest.mark.parametrize("value", [OnDevice(), Tensor(np.zeros(2), device=2)])

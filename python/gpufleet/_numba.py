@@ -1,0 +1,173 @@
+"""Kernels in Python, which numba-cuda compiles to PTX on the producer. It needs no GPU for that."""
+
+from __future__ import annotations
+
+import inspect
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpufleet._arrays import Unsupported, as_array, wire_dtype
+from gpufleet._binding import ArgumentError, Bound, scalar_of
+from gpufleet._element import Element
+from gpufleet._errors import InvalidJob
+from gpufleet._launching import LaunchedKernel
+from gpufleet._signature import Parameter
+from gpufleet._task import Options, Ptx, Value
+
+if TYPE_CHECKING:
+    from gpufleet._fleet import Fleet
+
+__all__ = ["NumbaKernel"]
+
+CAPABILITY = (7, 5)
+"""The device that code is made for. Newer ones run it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """A parameter: an array with so many dimensions, or a number if that is `None`."""
+
+    parameter: Parameter
+    dtype: np.dtype[Any]
+    ndim: int | None
+
+
+class NumbaKernel(LaunchedKernel):
+    """A Python function that runs as a kernel: `kernel(grid, block, args)`.
+
+    `signature` has Numba's types, such as `"f4, f4[::1], f4[::1]"`. Every array comes back unless `outputs` has the
+    indices of the arguments that do. Arrays are sent in C order.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        function: Callable[..., object],
+        signature: str,
+        *,
+        outputs: Sequence[int] | None = None,
+        capability: tuple[int, int] = CAPABILITY,
+        fastmath: bool = False,
+        job: Options | None = None,
+    ) -> None:
+        plain = getattr(function, "py_func", function)
+        name = plain.__name__
+        types = _types(name, signature)
+        slots = _slots(name, plain, types, outputs)
+        ptx, entry = _compiled(plain, types, capability, fastmath)
+        super().__init__(fleet, Ptx(ptx), entry, name, partial(_bind, name, slots), job or Options())
+
+
+def _types(name: str, signature: str) -> Sequence[Any]:
+    """Numba's types for the parameters."""
+    try:
+        from numba.cuda.core import sigutils  # noqa: PLC0415
+    except ImportError as problem:
+        raise ImportError("kernels in Python need the package numba-cuda; install gpufleet[numba]") from problem
+    try:
+        # A comma makes a tuple of one type.
+        types, _ = sigutils.normalize_signature(signature if "(" in signature else f"({signature.rstrip(', ')},)")
+    except Exception as problem:
+        raise InvalidJob(
+            f"kernel {name!r}: {signature!r} is not a signature of Numba types, such as 'f4, f4[::1]': {problem}"
+        ) from problem
+    found: Sequence[Any] = types
+    return found
+
+
+def _compiled(
+    function: Callable[..., object], types: Sequence[Any], capability: tuple[int, int], fastmath: bool
+) -> tuple[str, str]:
+    """The PTX and the name of its entry."""
+    from numba import cuda  # noqa: PLC0415
+    from numba.cuda.cudadrv.error import CudaSupportError  # noqa: PLC0415
+
+    try:
+        ptx, _ = cuda.compile_ptx(function, tuple(types), cc=capability, fastmath=fastmath)
+    except CudaSupportError as problem:
+        raise InvalidJob(
+            f"kernel {function.__name__!r} calls a device function, which Numba compiles only where there is a"
+            ' GPU; declare that function with @cuda.jit(device=True, inline="always")'
+        ) from problem
+    found = next(line for line in ptx.splitlines() if ".entry" in line)
+    return ptx, found.split(".entry")[1].strip(" (")
+
+
+def _slots(
+    name: str, function: Callable[..., object], types: Sequence[Any], outputs: Sequence[int] | None
+) -> list[_Slot]:
+    names = list(inspect.signature(function).parameters)
+    if len(names) != len(types):
+        raise InvalidJob(f"kernel {name!r} has {len(names)} parameters, but the signature has {len(types)}")
+    pairs = enumerate(zip(names, types, strict=True))
+    slots = [_slot(each, type_, outputs is None or index in outputs) for index, (each, type_) in pairs]
+    for index in outputs or ():
+        if not (0 <= index < len(slots) and slots[index].ndim is not None):
+            raise InvalidJob(f"kernel {name!r}: outputs: argument {index} is not an array")
+    return slots
+
+
+def _slot(name: str, type_: Any, is_output: bool) -> _Slot:
+    ndim: int | None = getattr(type_, "ndim", None)
+    if getattr(type_, "layout", "C") == "F":
+        raise InvalidJob(
+            f"{name!r}: arrays are sent in C order, but {type_} is in Fortran order; write [:, ::1] or [:, :]"
+        )
+    number = type_ if ndim is None else type_.dtype
+    try:
+        dtype = np.dtype("bool" if str(number) in ("bool", "boolean") else str(number))
+        wire = wire_dtype(dtype)
+    except TypeError as problem:
+        raise InvalidJob(f"{name!r} has the type {type_}, which is no number or array of numbers") from problem
+    element = Element(wire, 2, is_complex=True) if dtype.kind == "c" else Element(wire)
+    is_input = ndim is not None and (not is_output or not getattr(type_, "mutable", True))
+    return _Slot(Parameter(name, str(type_), element, ndim is not None, is_input), dtype, ndim)
+
+
+def _bind(name: str, slots: Sequence[_Slot], args: Sequence[object]) -> Bound:
+    if not isinstance(args, tuple | list) or len(args) != len(slots):
+        names = ", ".join(slot.parameter.name for slot in slots)
+        raise ArgumentError(f"kernel {name!r} takes a tuple of {len(slots)} arguments ({names})")
+    bound = Bound(name)
+    for index, (slot, value) in enumerate(zip(slots, args, strict=True)):
+        place = f"kernel {name!r}, argument {index + 1}: parameter {slot.parameter}"
+        if slot.ndim is None:
+            number = scalar_of(place, slot.parameter.element, value)
+            # Numba passes a complex number as two parameters.
+            size = slot.dtype.alignment
+            bound.args += [Value(number.data[at : at + size], size) for at in range(0, len(number.data), size)]
+        else:
+            _add_array(bound, place, slot, value)
+    return bound
+
+
+def _add_array(bound: Bound, place: str, slot: _Slot, value: object) -> None:
+    """An array is seven parameters: two null pointers, items, bytes of an item, address, extents and strides."""
+    try:
+        array = as_array(value)
+    except Unsupported as problem:
+        raise ArgumentError(f"{place} takes an array: {problem}") from problem
+    if array.dtype.newbyteorder("=") != slot.dtype:
+        raise ArgumentError(
+            f"{place} takes {slot.dtype.name}, but the array has {array.dtype.name}; pass array.astype"
+            f"(numpy.{slot.dtype.name})"
+        )
+    if array.ndim != slot.ndim:
+        raise ArgumentError(f"{place} takes {slot.ndim} dimensions, but the array has {array.ndim}; reshape it")
+    itemsize = slot.dtype.itemsize
+    strides = [itemsize] * array.ndim
+    for axis in range(array.ndim - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * array.shape[axis + 1]
+    words = [0, 0, array.size, itemsize]
+    bound.args += [_word(word) for word in words]
+    bound.add_array(slot.parameter, value, array)
+    bound.args += [_word(word) for word in (*array.shape, *strides)]
+
+
+def _word(value: int) -> Value:
+    return Value(struct.pack("<q", value), 8)
