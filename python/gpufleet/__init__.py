@@ -10,6 +10,7 @@ array([2., 2., 2.], dtype=float32)
 
 from gpufleet._catalog import CatalogKernel
 from gpufleet._diagnostics import Diagnostic
+from gpufleet._elementwise import ElementwiseKernel
 from gpufleet._errors import (
     AttachError,
     AttemptsExhausted,
@@ -53,6 +54,10 @@ from gpufleet._errors import (
 )
 from gpufleet._fleet import Fleet
 from gpufleet._future import Future, as_completed
+from gpufleet._numba import NumbaKernel
+from gpufleet._ptx import PtxKernel
+from gpufleet._raw import RawKernel, RawModule
+from gpufleet._reduction import ReductionKernel
 from gpufleet._remote import RemoteArray
 from gpufleet._report import RanOn, Timings
 from gpufleet._results import Results
@@ -68,6 +73,7 @@ __all__ = [
     "ConnectError",
     "DeviceLost",
     "Diagnostic",
+    "ElementwiseKernel",
     "ExecutorLost",
     "Failure",
     "Fleet",
@@ -87,13 +93,18 @@ __all__ = [
     "MalformedTask",
     "MaybeSubmitted",
     "NoQueue",
+    "NumbaKernel",
     "OutOfMemory",
     "OutputTooLarge",
     "PolicyRefused",
+    "PtxKernel",
     "Quarantined",
     "QueueFull",
     "QueueLimitReached",
     "RanOn",
+    "RawKernel",
+    "RawModule",
+    "ReductionKernel",
     "RemoteArray",
     "RequirementsNotMet",
     "ResultUnavailable",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from gpufleet._signature import Parameter, Signature
 from gpufleet._task import Argument, Buffer, Pointer, Stored, Value, Zeros
 from gpufleet._wire import DTYPES
 
-__all__ = ["ArgumentError", "Bound", "Output", "bind", "scalar_of"]
+__all__ = ["ArgumentError", "Bound", "Output", "bind", "only_read", "scalar_of"]
 
 Array = npt.NDArray[Any]
 _NULL = Value(bytes(8), 8)
@@ -80,7 +80,8 @@ class Bound:
     def _name_of(self, name: str, array: Array | None) -> str:
         if array is None:
             return name
-        place = (array.ctypes.data, array.shape, array.strides, array.dtype)
+        # `array.ctypes.data` has the address too, and takes much longer.
+        place = (array.__array_interface__["data"], array.shape, array.strides, array.dtype)
         return self._known.setdefault(place, name)
 
     def check_targets(self) -> None:
@@ -119,6 +120,11 @@ class Bound:
         return found
 
 
+def only_read(buffers: Mapping[str, Buffer], outputs: Sequence[str]) -> tuple[str, ...]:
+    """The inputs among the buffers of a kernel whose parameters say what it writes to."""
+    return tuple(name for name, buffer in buffers.items() if name not in outputs and not isinstance(buffer, Zeros))
+
+
 def bind(signature: Signature, args: Sequence[object]) -> Bound:
     """Matches arguments and parameters. Raises `ArgumentError`."""
     bound = Bound(signature.entry)
@@ -128,12 +134,23 @@ def bind(signature: Signature, args: Sequence[object]) -> Bound:
         return bound
     _check_count(signature, signature.parameters, args)
     for index, (parameter, value) in enumerate(zip(signature.parameters, args, strict=True)):
-        place = f"kernel {signature.entry!r}, argument {index + 1}: parameter {parameter}"
+        place = _Place(signature.entry, index + 1, parameter)
         if parameter.is_pointer or (parameter.is_word and not isinstance(value, int | np.integer)):
             _bind_pointer(bound, place, parameter, value)
         else:
             bound.args.append(scalar_of(place, parameter.element, value))
     return bound
+
+
+class _Place(NamedTuple):
+    """Where an argument belongs, as errors say it."""
+
+    kernel: str
+    number: int
+    parameter: Parameter
+
+    def __str__(self) -> str:
+        return f"kernel {self.kernel!r}, argument {self.number}: parameter {self.parameter}"
 
 
 def _check_count(signature: Signature, parameters: Sequence[Parameter], args: Sequence[object]) -> None:
@@ -148,7 +165,7 @@ def _check_count(signature: Signature, parameters: Sequence[Parameter], args: Se
         )
 
 
-def _bind_pointer(bound: Bound, place: str, parameter: Parameter, value: object) -> None:
+def _bind_pointer(bound: Bound, place: object, parameter: Parameter, value: object) -> None:
     if value is None:
         bound.args.append(_NULL)
         return
@@ -165,7 +182,7 @@ def _bind_pointer(bound: Bound, place: str, parameter: Parameter, value: object)
     bound.add_array(parameter, value, buffer)
 
 
-def _check_dtype(place: str, element: Element, dtype: np.dtype[Any], wire: str) -> None:
+def _check_dtype(place: object, element: Element, dtype: np.dtype[Any], wire: str) -> None:
     if element.takes(dtype, wire):
         return
     wanted = DTYPES[element.wire].name if element.wire != "bf16" else "bfloat16"
@@ -176,7 +193,7 @@ def _check_dtype(place: str, element: Element, dtype: np.dtype[Any], wire: str) 
     raise ArgumentError(f"{place} takes {wanted}, but the array has {dtype.name}; {advice}")
 
 
-def _check_length(place: str, element: Element, like: Like) -> None:
+def _check_length(place: object, element: Element, like: Like) -> None:
     count = 1 if like.dtype.kind == "c" else element.count
     if math.prod(like.shape) % count:
         raise ArgumentError(
@@ -204,7 +221,7 @@ def _bind_untyped(bound: Bound, signature: Signature, index: int, value: object)
     bound.add_array(parameter, value, buffer)
 
 
-def scalar_of(place: str, element: Element | None, value: object) -> Value:
+def scalar_of(place: object, element: Element | None, value: object) -> Value:
     """A kernel argument by value. Python numbers take the parameter's type; NumPy's must have it."""
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and element is not None):
         return _numpy_scalar(place, element, np.asarray(value))
@@ -222,7 +239,7 @@ def scalar_of(place: str, element: Element | None, value: object) -> Value:
         raise ArgumentError(f"{place} takes {problem}, but got {value!r}") from None
 
 
-def _numpy_scalar(place: str, element: Element | None, value: Array) -> Value:
+def _numpy_scalar(place: object, element: Element | None, value: Array) -> Value:
     data = value.astype(value.dtype.newbyteorder("<"), order="C").tobytes()
     if element is None:
         _refuse_objects(place, value)
@@ -248,7 +265,7 @@ def _takes(element: Element, dtype: np.dtype[Any]) -> bool:
         return False
 
 
-def _refuse_objects(place: str, value: Array) -> None:
+def _refuse_objects(place: object, value: Array) -> None:
     if value.dtype.hasobject or not value.dtype.itemsize:
         raise ArgumentError(f"{place}: a NumPy scalar of {value.dtype} has no bytes that a kernel can read")
 

@@ -18,6 +18,8 @@ def job_of(task: Task) -> Job:
         _add_launch(job, launch)
     for name in task.outputs:
         job.output(name)
+    for name in task.shared:
+        job.share(name)
     _set_options(job, task.options)
     job.check()
     return job

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpufleet._arrays import Like, to_input, wire_dtype
-from gpufleet._binding import ArgumentError, Bound, Output, scalar_of
+from gpufleet._binding import ArgumentError, Bound, Output, only_read, scalar_of
 from gpufleet._device_code import axes, c_type, element, packed_axes
 from gpufleet._in_place import InPlaceKernel
 from gpufleet._params import Given, Param, given, parse
@@ -104,7 +104,8 @@ class GeneratedKernel(InPlaceKernel):
         options: Sequence[str],
         job: Options | None,
     ) -> None:
-        super().__init__(fleet, job or Options())
+        job = job or Options()
+        super().__init__(fleet, job if job.name else job.replace(name=name))
         self._inputs, self._outputs = parse(in_params), parse(out_params)
         self._name = name
         self._compile_options = tuple(options)
@@ -153,9 +154,10 @@ class GeneratedKernel(InPlaceKernel):
         return Zeros(_wire_shape(like), wire_dtype(like.dtype))
 
     def _task(self, code: Code, bound: Bound, text: str, grid: int, block: tuple[int, ...]) -> Task:
-        options = self._options if self._options.name else self._options.replace(name=self._name)
         launch = Launch(self._entry, (grid,), block, tuple(code.args))
-        return Task(Source(text, self._compile_options), code.buffers, (launch,), bound.output_buffers(), options)
+        outputs = bound.output_buffers()
+        shared = only_read(code.buffers, outputs)
+        return Task(Source(text, self._compile_options), code.buffers, (launch,), outputs, self._options, shared)
 
 
 def _wire_shape(like: Like) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpufleet._binding import ArgumentError, Bound
+from gpufleet._binding import ArgumentError, Bound, only_read
 from gpufleet._in_place import InPlaceKernel
 from gpufleet._results import Results, common_length
 from gpufleet._task import Launch, Options, Program, Task
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LaunchedKernel"]
 
-Extents = int | Sequence[int]
+Extents = int | tuple[int, ...] | list[int]
 
 
 class LaunchedKernel(InPlaceKernel):
@@ -35,7 +35,7 @@ class LaunchedKernel(InPlaceKernel):
         bind: Callable[[Sequence[object]], Bound],
         options: Options,
     ) -> None:
-        super().__init__(fleet, options)
+        super().__init__(fleet, options if options.name else options.replace(name=name))
         self._program = program
         self._entry = entry
         self._name = name
@@ -51,8 +51,9 @@ class LaunchedKernel(InPlaceKernel):
     def _bind(self, grid: Extents, block: Extents, args: Sequence[object], shared_mem: int = 0) -> tuple[Task, Bound]:
         bound = self._bind_args(args)
         launch = Launch(self._entry, extents("grid", grid), extents("block", block), tuple(bound.args), shared_mem)
-        options = self._options if self._options.name else self._options.replace(name=self._name)
-        return Task(self._program, bound.buffers, (launch,), bound.output_buffers(), options), bound
+        outputs = bound.output_buffers()
+        shared = only_read(bound.buffers, outputs)
+        return Task(self._program, bound.buffers, (launch,), outputs, self._options, shared), bound
 
     def _packed(self, names: Sequence[str], values: Sequence[Any]) -> Any:
         if len(values) <= 1:
@@ -63,7 +64,7 @@ class LaunchedKernel(InPlaceKernel):
 def extents(what: str, value: Extents) -> tuple[int, ...]:
     """One to three extents. A number stands for one."""
     try:
-        found = tuple(int(extent) for extent in (value if isinstance(value, Sequence) else (value,)))
+        found = tuple(map(int, value if isinstance(value, tuple | list) else (value,)))
     except (TypeError, ValueError):
         found = ()
     if not 1 <= len(found) <= 3 or min(found) < 1:

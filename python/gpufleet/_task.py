@@ -149,6 +149,8 @@ class Task:
     launches: tuple[Launch, ...]
     outputs: tuple[str, ...]
     options: Options = field(default_factory=Options)
+    shared: tuple[str, ...] = ()
+    """Inputs that the kernels only read, which a device need not copy for each job."""
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -45,7 +45,7 @@ def test_cupys_first_example_is_sent_as_it_is_called() -> None:
     assert out is y
     assert (y == x1 + x2).all()
     assert fleet.task.program == Source(ADD)
-    assert fleet.task.outputs == ("y",)
+    assert (fleet.task.outputs, fleet.task.shared) == (("y",), ("x1", "x2"))
     assert fleet.task.options.name == "my_add"
     (launch,) = fleet.task.launches
     assert (launch.entry, launch.grid, launch.block, launch.shared_bytes) == ("my_add", (5,), (5,), 0)

@@ -31,6 +31,22 @@ def test_large_results_are_writable_and_leave_the_store_unchanged(fleet: gf.Flee
     np.testing.assert_array_equal(stored.get(fleet), LARGE)
 
 
+def test_kernels_only_read_what_is_const(fleet: gf.Fleet) -> None:
+    code = r"""
+    extern "C" __global__ void reads(const float *x, float *y) { y[0] = x[1]; }
+    extern "C" __global__ void writes(const float *x, float *y) { y[0] = const_cast<float *>(x)[1] = 7; }
+    extern "C" __global__ void changes(float *x) { x[1] = 7; }
+    """
+    stored, y = fleet.put(LARGE), np.zeros(1, np.float32)
+    module = fleet.RawModule(code=code)
+    assert [module.get_function("reads").submit(1, 1, (stored, y)).result(timeout=60)[0] for _ in range(2)] == [1, 1]
+    with pytest.raises(gf.KernelFault, match="ILLEGAL_ADDRESS") as fault:
+        module.get_function("writes").submit(1, 1, (stored, y)).result(timeout=60)
+    assert "read-only" in (fault.value.detail or "")
+    assert module.get_function("changes").submit(1, 1, (stored,)).result(timeout=60)[1] == 7
+    assert module.get_function("reads").submit(1, 1, (stored, y)).result(timeout=60)[0] == 1
+
+
 def test_a_stored_array_of_the_wrong_type_is_refused(fleet: gf.Fleet) -> None:
     stored = fleet.put(LARGE.astype(np.float64))
     with pytest.raises(TypeError, match="'x' is float64"):

@@ -120,6 +120,11 @@ impl Job {
         self.change(|job| job.output(name))
     }
 
+    /// The kernels only read this input.
+    fn share(&mut self, name: &str) -> PyResult<()> {
+        self.change(|job| job.share(name))
+    }
+
     fn name(&mut self, name: &str) -> PyResult<()> {
         self.change(|job| job.name(name))
     }
