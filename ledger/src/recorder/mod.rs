@@ -175,12 +175,12 @@ impl Recorder {
     }
 
     async fn consume(&mut self, consumer: &mut Consumer) -> Result<Pause, RecorderError> {
-        let mut upkeep_at = Instant::now() + upkeep::PAUSE;
-        let mut look_at = upkeep_at;
+        // The first look comes before the recorder is ready, so that the blobs of a new fleet can be pruned at once.
+        let mut look_at = Instant::now();
+        let mut upkeep_at = look_at + upkeep::PAUSE;
         loop {
             if Instant::now() >= look_at {
-                let pause = if self.note_caught_up().await { upkeep::INTERVAL } else { upkeep::PAUSE };
-                look_at = Instant::now() + pause;
+                look_at = Instant::now() + self.note_caught_up().await;
             }
             if Instant::now() >= upkeep_at {
                 self.upkeep().await;
@@ -210,24 +210,21 @@ impl Recorder {
         }
     }
 
-    /// Notes that all events are recorded, if so. Returns whether it did.
-    async fn note_caught_up(&mut self) -> bool {
+    /// Notes that all events are recorded, if so. Returns the time until the next look.
+    async fn note_caught_up(&mut self) -> Duration {
         // The messages that the recorders hold don't count. They are recorded soon, or return to the queue.
-        let is_empty = match self.broker.queue_depth(LEDGER_QUEUE).await {
-            Ok(depth) => depth.is_some_and(|depth| depth.messages == 0),
+        match self.broker.queue_depth(LEDGER_QUEUE).await {
+            Ok(Some(depth)) if depth.messages == 0 => {}
+            Ok(_) => return upkeep::PAUSE,
             Err(problem) => {
                 warn!(problem = chain(&problem), "failed to look whether events wait");
-                false
+                return upkeep::INTERVAL;
             }
-        };
-        if !is_empty {
-            return false;
         }
-        let noted = self.store.note_caught_up(Duration::ZERO).await;
-        if let Err(problem) = &noted {
-            warn!(problem = chain(problem), "failed to note that all events are recorded");
+        if let Err(problem) = self.store.note_caught_up(Duration::ZERO).await {
+            warn!(problem = chain(&problem), "failed to note that all events are recorded");
         }
-        noted.is_ok()
+        upkeep::INTERVAL
     }
 
     /// An error is only logged, because the next interval tries again.

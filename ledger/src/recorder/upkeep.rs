@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use crate::{BLOB_GRACE, tx::Transaction};
 
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
-/// The pause after the start, and after a look at the queue that found events: soon, so that the blobs of a new fleet can be pruned.
+/// The pause before the first work, and after a look at the queue that found events.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// Rows of one transaction, so that the recorder soon records events again.
 const ROWS_MAX: i64 = 1000;

@@ -160,6 +160,15 @@ async fn after_an_outage_of_the_database_the_record_is_complete() {
     assert_eq!(ground.waiting_messages().await, 0);
 }
 
+#[tokio::test]
+async fn a_recorder_is_ready_when_it_has_noted_that_an_empty_queue_is_recorded() {
+    let (ground, postgres) = Ground::with_own_database().await;
+    let recorder = ground.record().await;
+    assert_eq!(postgres.psql("ledger", CAUGHT_UP).await.unwrap().trim(), "1");
+    assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
+}
+
+const CAUGHT_UP: &str = "select count(*) from recorder_progress";
 /// Longer than a recorder waits between two looks at a queue that was not empty, and shorter than between others.
 const NOTED_WITHIN: Duration = Duration::from_secs(20);
 
@@ -175,8 +184,7 @@ async fn a_recorder_with_events_to_record_notes_soon_afterwards_that_it_has_caug
     // Its first look at the queue is due by then, and finds events.
     tokio::time::sleep(Duration::from_secs(2)).await;
     lock.rollback().await.unwrap();
-    let caught_up = "select count(*) from recorder_progress";
-    let noted = poll("it has caught up", async || postgres.psql("ledger", caught_up).await.unwrap().trim() == "1");
+    let noted = poll("it has caught up", async || postgres.psql("ledger", CAUGHT_UP).await.unwrap().trim() == "1");
     tokio::time::timeout(NOTED_WITHIN, noted).await.expect("it looks again soon");
     ground.poll_recorded(&ground.ledger().await, jobs).await;
     assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
