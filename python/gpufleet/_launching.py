@@ -26,6 +26,9 @@ class LaunchedKernel(InPlaceKernel):
     Outputs come back as one array, or as a named tuple by parameter.
     """
 
+    _declares_reads = False
+    """Whether the parameters say which arrays the kernel only reads. Otherwise it may write to any array."""
+
     def __init__(
         self,
         fleet: Fleet,
@@ -52,7 +55,7 @@ class LaunchedKernel(InPlaceKernel):
         bound = self._bind_args(args)
         launch = Launch(self._entry, extents("grid", grid), extents("block", block), tuple(bound.args), shared_mem)
         outputs = bound.output_buffers()
-        shared = only_read(bound.buffers, outputs)
+        shared = only_read(bound.buffers, outputs) if self._declares_reads else ()
         return Task(self._program, bound.buffers, (launch,), outputs, self._options, shared), bound
 
     def _packed(self, names: Sequence[str], values: Sequence[Any]) -> Any:

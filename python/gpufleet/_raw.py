@@ -27,6 +27,8 @@ class RawKernel(LaunchedKernel):
     arguments or the wrong dtype fails before anything is sent.
     """
 
+    _declares_reads = True
+
     def __init__(
         self, fleet: Fleet, code: str, name: str, options: Sequence[str] = (), *, job: Options | None = None
     ) -> None:

@@ -49,6 +49,7 @@ def test_an_array_is_seven_parameters() -> None:
     assert isinstance(fleet.task.program, Ptx)
     assert f".entry {launch.entry}(" in fleet.task.program.text
     assert (fleet.task.outputs, fleet.task.options.name, kernel.name) == (("y",), "saxpy", "saxpy")
+    assert fleet.task.shared == (), "a kernel may use an array that does not come back as scratch memory"
 
 
 @pytest.mark.parametrize(

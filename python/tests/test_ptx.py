@@ -68,6 +68,12 @@ def test_an_entry_tells_the_types_of_numbers() -> None:
     fleet.ptx(SCALE, "nothing").submit(1, 1, ())
 
 
+def test_an_array_that_does_not_come_back_may_be_written() -> None:
+    fleet = FakeFleet()
+    fleet.ptx(SCALE, "bits", outputs=[2]).submit(1, 1, (x(), bytes(16), x(), np.float32(1)))
+    assert (fleet.task.outputs, fleet.task.shared) == (("arg2",), ())
+
+
 def test_a_word_is_an_address_or_a_number() -> None:
     fleet = FakeFleet()
     kernel = fleet.ptx(SCALE, "bits", outputs=[2])
