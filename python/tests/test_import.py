@@ -7,22 +7,14 @@ import sys
 
 import gpufleet as gf
 
-CPU_MILLISECONDS = 60
-PROGRAM = """
-import time, numpy
-begun = time.process_time()
-import gpufleet
-print((time.process_time() - begun) * 1000)
-assert not {"asyncio", "pyarrow", "torch"} & set(__import__("sys").modules), "they take long to import"
-"""
+# They take long to import, and most programs need none of them.
+SLOW = {"asyncio", "numba", "pyarrow", "torch"}
 
 
-def test_an_import_takes_little_time_beyond_numpy() -> None:
-    # The quickest of a few, because the first one reads the files and other programs run.
-    times = [
-        subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True) for _ in range(4)
-    ]
-    assert min(float(each.stdout) for each in times) < CPU_MILLISECONDS
+def test_an_import_brings_no_slow_module() -> None:
+    program = "import sys, gpufleet; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert not SLOW & set(ran.stdout.split())
 
 
 def test_everything_public_is_listed() -> None:
