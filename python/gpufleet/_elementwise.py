@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpufleet._arrays import Like, to_input
+from gpufleet._arrays import Like
 from gpufleet._binding import ArgumentError, Bound
 from gpufleet._device_code import RUNTIME, includes, packed_axes
 from gpufleet._generated import BLOCK, BLOCKS_MAX, Code, GeneratedKernel, broadcast
@@ -104,21 +104,12 @@ class ElementwiseKernel(GeneratedKernel):
 
     def _add_input(self, code: Code, param: Param, found: Given, shape: tuple[int, ...]) -> str:
         """Adds an input, and returns the line that reads it in the loop, if it takes one."""
-        type_, array = code.type_of(param), found.array
-        if array is None:
-            code.add_number(param, found.value)
+        type_, own = code.type_of(param), self._read_input(code, param, found)
+        if own is None:
             return ""
-        if array.size == 0:
-            # A raw array without elements has no address, and the operation can not read it.
-            code.add_null(param)
-        else:
-            code.add_array(param, to_input(array), is_input=True)
-        if param.is_raw:
-            code.add_raw(param, array.shape, is_input=True)
-            return ""
-        if array.shape == shape:
+        if own == shape:
             return f"const {type_} {param.name} = _{param.name}[i];"
-        code.add_axes(f"_{param.name}_axes", shape, packed_axes(shape, array.shape))
+        code.add_axes(f"_{param.name}_axes", shape, packed_axes(shape, own))
         return f"const {type_} {param.name} = _{param.name}[_{param.name}_axes.at(i)];"
 
     def _add_output(self, code: Code, param: Param, buffer: Buffer, like: Like) -> str:

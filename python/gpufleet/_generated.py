@@ -153,6 +153,22 @@ class GeneratedKernel(InPlaceKernel):
             return to_input(passed.array)
         return Zeros(_wire_shape(like), wire_dtype(like.dtype))
 
+    def _read_input(self, code: Code, param: Param, found: Given) -> tuple[int, ...] | None:
+        """Adds an input. Returns its shape if the operation reads it by element."""
+        array = found.array
+        if array is None:
+            code.add_number(param, found.value)
+            return None
+        if array.size == 0:
+            # A raw array without elements has no address, and the operation can not read it.
+            code.add_null(param)
+        else:
+            code.add_array(param, to_input(array), is_input=True)
+        if param.is_raw:
+            code.add_raw(param, array.shape, is_input=True)
+            return None
+        return array.shape
+
     def _task(self, code: Code, bound: Bound, text: str, grid: int, block: tuple[int, ...]) -> Task:
         launch = Launch(self._entry, (grid,), block, tuple(code.args))
         outputs = bound.output_buffers()

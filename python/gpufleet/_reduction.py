@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gpufleet._arrays import Like, to_input
+from gpufleet._arrays import Like
 from gpufleet._binding import ArgumentError, Bound
 from gpufleet._device_code import RUNTIME, includes, packed_axes
 from gpufleet._generated import BLOCK, BLOCKS_MAX, Code, GeneratedKernel, broadcast
@@ -145,18 +145,10 @@ class ReductionKernel(GeneratedKernel):
 
     def _add_input(self, code: Code, param: Param, found: Given, shape: _Shape) -> str:
         """Adds an input, and returns the line that reads it for the output `_o` and its element `_j`."""
-        array = found.array
-        if array is None:
-            code.add_number(param, found.value)
+        own = self._read_input(code, param, found)
+        if own is None:
             return ""
-        if array.size == 0:
-            code.add_null(param)
-        else:
-            code.add_array(param, to_input(array), is_input=True)
-        if param.is_raw:
-            code.add_raw(param, array.shape, is_input=True)
-            return ""
-        strides = packed_axes(shape.whole, array.shape)
+        strides = packed_axes(shape.whole, own)
         return f"const {code.type_of(param)} {param.name} = _{param.name}[{_place(code, param.name, shape, strides)}];"
 
     def _add_output(self, code: Code, bound: Bound, param: Param, passed: Given | None, shape: _Shape) -> str:

@@ -12,29 +12,17 @@ const WILD_WRITE: &str = include_str!("ptx/wild_write.ptx");
 
 /// `y[i] = 2 · x[i]`.
 pub fn doubles(x: &[f32]) -> Job {
-    let n = x.len() as u32;
-    Job::ptx(DOUBLES)
-        .input("x", x)
-        .zeros("y", Dtype::F32, [u64::from(n)])
-        .entry("doubles")
-        .cover([u64::from(n)])
-        .arg_buffer("x")
-        .arg_buffer("y")
-        .arg(n)
-        .output("y")
+    doubling(Job::ptx(DOUBLES).input("x", x), x.len() as u32)
 }
 
 /// The same for the first `n` elements of a stored array, so that `n` numbers return, however large the array is.
 pub fn doubles_stored(x: &StoredArray, n: u32) -> Job {
-    Job::ptx(DOUBLES)
-        .input_stored("x", x)
-        .zeros("y", Dtype::F32, [u64::from(n)])
-        .entry("doubles")
-        .cover([u64::from(n)])
-        .arg_buffer("x")
-        .arg_buffer("y")
-        .arg(n)
-        .output("y")
+    doubling(Job::ptx(DOUBLES).input_stored("x", x), n)
+}
+
+fn doubling(job: Job, n: u32) -> Job {
+    let job = job.zeros("y", Dtype::F32, [u64::from(n)]).entry("doubles").cover([u64::from(n)]);
+    job.arg_buffer("x").arg_buffer("y").arg(n).output("y")
 }
 
 /// The catalog's kernel as a task, for scenarios that write messages themselves.

@@ -180,9 +180,9 @@ async fn a_recorder_with_events_to_record_notes_soon_afterwards_that_it_has_caug
     lock.execute("lock table jobs in access exclusive mode").await.unwrap();
     // More than one recorder holds.
     let jobs = ground.publish_jobs(200, 1).await.len();
+    // It is ready after its first look at the queue, which finds events.
     let recorder = ground.record().await;
-    // Its first look at the queue is due by then, and finds events.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(postgres.psql("ledger", CAUGHT_UP).await.unwrap().trim(), "0");
     lock.rollback().await.unwrap();
     let noted = poll("it has caught up", async || postgres.psql("ledger", CAUGHT_UP).await.unwrap().trim() == "1");
     tokio::time::timeout(NOTED_WITHIN, noted).await.expect("it looks again soon");
