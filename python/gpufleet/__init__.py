@@ -54,6 +54,7 @@ from gpufleet._errors import (
 )
 from gpufleet._fleet import Fleet
 from gpufleet._future import Future, as_completed
+from gpufleet._lazy import LazyArray
 from gpufleet._numba import NumbaKernel
 from gpufleet._ptx import PtxKernel
 from gpufleet._raw import RawKernel, RawModule
@@ -61,6 +62,7 @@ from gpufleet._reduction import ReductionKernel
 from gpufleet._remote import RemoteArray
 from gpufleet._report import RanOn, Timings
 from gpufleet._results import Results
+from gpufleet._zeros import ZeroArray, zeros
 
 __all__ = [
     "AttachError",
@@ -89,6 +91,7 @@ __all__ = [
     "JobTooLarge",
     "KernelFault",
     "LaunchError",
+    "LazyArray",
     "LoadError",
     "MalformedTask",
     "MaybeSubmitted",
@@ -116,5 +119,7 @@ __all__ = [
     "UnknownKernel",
     "UnsupportedVersion",
     "WaitTimeout",
+    "ZeroArray",
     "as_completed",
+    "zeros",
 ]

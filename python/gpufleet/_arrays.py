@@ -5,7 +5,9 @@ An array that is C-contiguous and little-endian is sent without a copy. Nothing 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -42,6 +44,12 @@ class Like:
     def of(array: Array) -> Like:
         return Like(array.dtype, array.shape)
 
+    @property
+    def wire_shape(self) -> tuple[int, ...]:
+        """The shape of the buffer."""
+        shape = (*self.shape, 2) if self.dtype.kind == "c" else self.shape
+        return shape if len(shape) <= DIMENSIONS_MAX else (math.prod(shape),)
+
 
 def as_input(value: object) -> Input:
     """Makes a buffer of anything that has the contents of an array.
@@ -65,6 +73,8 @@ def as_array(value: object) -> Array:
         array = read(value)
         if array is not None:
             return array
+    if isinstance(value, Future):
+        raise Unsupported("a future has no elements yet; pass future.result()")
     raise Unsupported(
         f"{_type_name(value)} is not an array; pass a NumPy array, for example numpy.asarray(value, dtype=...)"
     )

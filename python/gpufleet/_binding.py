@@ -8,18 +8,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gpufleet._arrays import Like, Unsupported, as_array, restore, to_input, wire_dtype
+from gpufleet._arrays import Like, Unsupported, restore, wire_dtype
 from gpufleet._element import Element
 from gpufleet._errors import InvalidJob
-from gpufleet._remote import RemoteArray
+from gpufleet._lazy import LazyArray
+from gpufleet._operand import Operand, operand
 from gpufleet._signature import Parameter, Signature
-from gpufleet._task import Argument, Buffer, Pointer, Stored, Value, Zeros
+from gpufleet._task import Argument, Buffer, Pointer, Ref, Task, Value, Zeros
 from gpufleet._wire import DTYPES
+
+if TYPE_CHECKING:
+    from gpufleet._fleet import Fleet
 
 __all__ = ["ArgumentError", "Bound", "Output", "bind", "only_read", "scalar_of"]
 
@@ -44,6 +48,12 @@ class Output:
             return np.empty(self.like.shape, self.like.dtype)
         return restore(results[self.buffer], self.like)
 
+    def lazy(self, fleet: Fleet, task: Task) -> LazyArray | Array:
+        """The array before the task is run. One without elements needs no task."""
+        if self.buffer is None:
+            return np.empty(self.like.shape, self.like.dtype)
+        return LazyArray(fleet, self.like, Ref(task, self.buffer, self.like.wire_shape, wire_dtype(self.like.dtype)))
+
 
 @dataclass(slots=True)
 class Bound:
@@ -59,30 +69,21 @@ class Bound:
     """The caller's array for each output; `None` if the caller passed none that could be written."""
     _known: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
-    def add_array(self, parameter: Parameter, value: object, buffer: Stored | Zeros | Array) -> None:
+    def add_array(self, parameter: Parameter, value: object, given: Operand) -> None:
         """Adds an array. The same array twice is one buffer, as it is one piece of memory on a device."""
-        array = None if isinstance(buffer, Stored | Zeros) else buffer
-        like = _like(buffer)
         name: str | None
-        if 0 in like.shape:
+        if given.is_empty:
             name = None
             self.args.append(_NULL)
         else:
-            name = self._name_of(parameter.name, array)
+            name = self._known.setdefault(_place_of(given), parameter.name)
             if name not in self.buffers:
-                self.buffers[name] = buffer if isinstance(buffer, Stored | Zeros) else to_input(buffer)
+                self.buffers[name] = given.buffer()
             self.args.append(Pointer(name))
         if not parameter.is_input:
-            self.outputs.append(Output(parameter.name, name, like))
+            self.outputs.append(Output(parameter.name, name, given.like))
             self.values.append(value)
-            self.targets.append(array)
-
-    def _name_of(self, name: str, array: Array | None) -> str:
-        if array is None:
-            return name
-        # `array.ctypes.data` has the address too, and takes much longer.
-        place = (array.__array_interface__["data"], array.shape, array.strides, array.dtype)
-        return self._known.setdefault(place, name)
+            self.targets.append(given.array)
 
     def check_targets(self) -> None:
         """Refuses outputs that the caller's memory can not take, because a call writes back in place."""
@@ -118,6 +119,15 @@ class Bound:
                 np.copyto(target, result)
             found.append(result if target is None else value)
         return found
+
+
+def _place_of(given: Operand) -> tuple[object, ...]:
+    """What identifies the memory of an array."""
+    array = given.array
+    if array is None:
+        return (id(given.held),)
+    # `array.ctypes.data` has the address too, and takes much longer.
+    return (array.__array_interface__["data"], array.shape, array.strides, array.dtype)
 
 
 def only_read(buffers: Mapping[str, Buffer], outputs: Sequence[str]) -> tuple[str, ...]:
@@ -170,16 +180,14 @@ def _bind_pointer(bound: Bound, place: object, parameter: Parameter, value: obje
         bound.args.append(_NULL)
         return
     try:
-        buffer = _buffer_of(value)
-        wire = _wire(buffer)
+        given = operand(value)
     except Unsupported as problem:
         raise ArgumentError(f"{place} takes an array: {problem}") from problem
     element = None if parameter.is_word else parameter.element
     if element is not None:
-        like = _like(buffer)
-        _check_dtype(place, element, like.dtype, wire)
-        _check_length(place, element, like)
-    bound.add_array(parameter, value, buffer)
+        _check_dtype(place, element, given.like.dtype, given.wire)
+        _check_length(place, element, given.like)
+    bound.add_array(parameter, value, given)
 
 
 def _check_dtype(place: object, element: Element, dtype: np.dtype[Any], wire: str) -> None:
@@ -214,11 +222,10 @@ def _bind_untyped(bound: Bound, signature: Signature, index: int, value: object)
             f" pass a NumPy scalar, such as numpy.float32({value!r})"
         )
     try:
-        buffer = _buffer_of(value)
-        _wire(buffer)
+        given = operand(value)
     except Unsupported as problem:
         raise ArgumentError(f"{place}: {problem}") from problem
-    bound.add_array(parameter, value, buffer)
+    bound.add_array(parameter, value, given)
 
 
 def scalar_of(place: object, element: Element | None, value: object) -> Value:
@@ -280,22 +287,6 @@ def _alignment(dtype: np.dtype[Any]) -> int:
         return max(dtype.alignment, 1)
     align = max(_alignment(inner[0]) for inner in dtype.fields.values())
     return align if dtype.itemsize % align == 0 else 1
-
-
-def _buffer_of(value: object) -> Stored | Zeros | Array:
-    """A buffer that needs no bytes of the caller, or the caller's array."""
-    buffer = value.stored if isinstance(value, RemoteArray) else value
-    return buffer if isinstance(buffer, Stored | Zeros) else as_array(buffer)
-
-
-def _like(buffer: Stored | Zeros | Array) -> Like:
-    if isinstance(buffer, Stored | Zeros):
-        return Like(DTYPES[buffer.dtype], buffer.shape)
-    return Like.of(buffer)
-
-
-def _wire(buffer: Stored | Zeros | Array) -> str:
-    return buffer.dtype if isinstance(buffer, Stored | Zeros) else wire_dtype(buffer.dtype)
 
 
 def _may_overlap_itself(array: Array) -> bool:

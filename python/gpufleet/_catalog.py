@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections import namedtuple
 from collections.abc import Sequence
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from gpufleet import _core
-from gpufleet._arrays import as_input
+from gpufleet._arrays import Like
+from gpufleet._encode import shapes_of
 from gpufleet._kernel import Kernel, Prepared
-from gpufleet._remote import RemoteArray
-from gpufleet._task import Buffer, Catalog, Stored, Task
+from gpufleet._lazy import LazyArray
+from gpufleet._operand import operand
+from gpufleet._task import Buffer, Catalog, Ref, Task
 from gpufleet._wire import DTYPES
 
 if TYPE_CHECKING:
@@ -152,13 +155,30 @@ class CatalogKernel(Kernel[Any]):
         return self._manifest.signature
 
     @property
+    def _outputs(self) -> tuple[str, ...]:
+        return tuple(output.name for output in self._manifest.outputs)
+
+    @property
     def _manifest(self) -> Manifest:
         return manifests()[self._name]
 
     def __repr__(self) -> str:
         return f"<gpufleet kernel {self._manifest.text}>"
 
+    def lazy(self, *args: Any, **kwargs: Any) -> Any:
+        task = self._task(args, kwargs)
+        shapes = shapes_of(task)
+        task = dataclasses.replace(task, outputs=self._outputs)
+        arrays = {}
+        for name in self._outputs:
+            dtype, shape = shapes[name]
+            arrays[name] = LazyArray(self._fleet, Like(DTYPES[dtype], shape), Ref(task, name, shape, dtype))
+        return _Finish(self._name)(arrays)
+
     def _prepare(self, *args: Any, **kwargs: Any) -> Prepared[Any]:
+        return Prepared(self._task(args, kwargs), _Finish(self._name))
+
+    def _task(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Task:
         manifest = self._manifest
         arguments = _bind(manifest, args, kwargs)
         numbers = {
@@ -168,7 +188,7 @@ class CatalogKernel(Kernel[Any]):
         }
         buffers = {spec.name: _buffer(manifest, spec, arguments[spec.name]) for spec in manifest.given}
         task = Task(Catalog(self._name, numbers), buffers, (), (), self._options)
-        return Prepared(task, _Finish(self._name))
+        return dataclasses.replace(task, outputs=self._outputs) if task.has_refs else task
 
 
 class _Finish:
@@ -205,11 +225,10 @@ def _buffer(manifest: Manifest, spec: BufferSpec, value: object) -> Buffer:
     if isinstance(value, _PLAIN):
         value = np.asarray(value, dtype=DTYPES[spec.dtype])
     try:
-        buffer = value.stored if isinstance(value, RemoteArray) else as_input(value)
+        given = operand(value)
     except TypeError as problem:
         raise TypeError(f"{where}: {problem}") from None
-    dtype = buffer.dtype
-    dimensions = len(buffer.shape) if isinstance(buffer, Stored) else buffer.array.ndim
+    dtype, dimensions = given.wire, len(given.like.wire_shape)
     if dtype != spec.dtype:
         wanted = DTYPES[spec.dtype].name
         raise TypeError(
@@ -217,7 +236,7 @@ def _buffer(manifest: Manifest, spec: BufferSpec, value: object) -> Buffer:
         )
     if dimensions != len(spec.shape):
         raise ValueError(f"{where} has {dimensions} dimensions, but the kernel takes {spec.form}")
-    return buffer
+    return given.buffer()
 
 
 def _number(manifest: Manifest, name: str, value: Any) -> int | float:

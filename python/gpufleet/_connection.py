@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpufleet import _errors, _future
 from gpufleet._core import Client
+from gpufleet._dependent import Dependent
 from gpufleet._encode import input_bytes, job_of
 from gpufleet._errors import Failure, FleetClosed
 from gpufleet._future import Future, Outputs
 from gpufleet._settings import AFFINITY, NO_USER_ID, Place, Settings, flag
+from gpufleet._task import Stored
 from gpufleet._window import Window
 from gpufleet._wire import array_of
 
 if TYPE_CHECKING:
-    from gpufleet._core import _Ended
-    from gpufleet._task import Task
+    from gpufleet._core import Bytes, _Ended
+    from gpufleet._task import Options, Task
 
 R = TypeVar("R")
 
@@ -70,11 +72,22 @@ class Connection:
     def client_name(self) -> str:
         return self._client.name
 
-    def submit(self, task: Task, finish: Callable[[Outputs], R]) -> Future[R]:
-        """Sends a job, once there is room. The future has the errors that come after the checks."""
+    def submit(self, task: Task, finish: Callable[[Outputs], R], *, unread: bool = False) -> Future[R]:
+        """Sends a job, once there is room. The future has the errors that come after the checks.
+
+        The large outputs of an `unread` job stay in the blob store.
+        """
         job = job_of(task)
         future = Future(self, next(self._tokens), job.id, task.options.pool or "default", finish)
-        self._begin([future], [input_bytes(task)], lambda: self._client.submit(future._token, job))
+        self._begin([future], [input_bytes(task)], lambda: self._client.submit(future._token, job, unread))
+        return future
+
+    def submit_after(
+        self, needs: Sequence[Future[Any]], submit: Callable[[], Future[R]], options: Options, *, own: bool
+    ) -> Future[R]:
+        """Submits a job when the futures that it needs have ended."""
+        future = Dependent(self, next(self._tokens), options.pool or "default", needs, submit, own=own)
+        self._begin([future], [0], future.start)
         return future
 
     def submit_many(self, tasks: Sequence[Task], finish: Sequence[Callable[[Outputs], R]]) -> list[Future[R]]:
@@ -199,7 +212,7 @@ def _complete_futures(client: Client, jobs: _OpenJobs) -> None:
         news = None
     for future in jobs.take([future._token for future in jobs.futures()]):
         if future is not None:
-            _complete(future, ("lost", FleetClosed.__name__, f"the fleet was closed before job {future.job_id} ended"))
+            _complete(future, ("lost", FleetClosed.__name__, f"the fleet was closed before {future._what} ended"))
 
 
 def _deliver(jobs: _OpenJobs, confirmed: Sequence[int], ended: Sequence[tuple[int, _Ended]]) -> None:
@@ -218,7 +231,7 @@ def _deliver(jobs: _OpenJobs, confirmed: Sequence[int], ended: Sequence[tuple[in
 def _complete(future: Future[Any], end: _Ended) -> None:
     match end:
         case ("succeeded", report, outputs):
-            arrays = {name: array_of(data, dtype, shape) for name, dtype, shape, data in outputs}
+            arrays = {name: _output(data, dtype, shape) for name, dtype, shape, data in outputs}
             future._complete(arrays, None, report)
         case ("failed", report, how, failure):
             error = _errors.failed(future.job_id, how, None if failure is None else Failure(*failure))
@@ -227,6 +240,11 @@ def _complete(future: Future[Any], end: _Ended) -> None:
             future._complete(None, _errors.refused(kind, message, retry_after), None)
         case ("lost", kind, message):
             future._complete(None, _errors.lost(kind, message), None)
+
+
+def _output(data: Bytes | str, dtype: str, shape: tuple[int, ...]) -> Any:
+    """An array, or the name of one that is in the blob store."""
+    return Stored(data, shape, dtype) if isinstance(data, str) else array_of(data, dtype, shape)
 
 
 def _caller() -> str:

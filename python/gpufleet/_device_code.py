@@ -9,7 +9,7 @@ from gpufleet._complex import COMPLEX
 from gpufleet._element import Element
 from gpufleet._task import Value
 
-__all__ = ["RUNTIME", "axes", "c_type", "element", "includes", "packed_axes"]
+__all__ = ["axes", "c_type", "element", "headers", "packed_axes"]
 
 _C_TYPES = {
     "bool": "bool",
@@ -72,11 +72,11 @@ def c_type(wire: str, is_complex: bool) -> str:
     return f"complex<{name}>" if is_complex else name
 
 
-def includes(types: Iterable[str]) -> str:
-    """The headers that these types need."""
+def headers(types: Iterable[str]) -> tuple[str, ...]:
+    """What a kernel with these types needs before it."""
     wanted = sorted(set(types))
-    text = "".join(_HEADERS.get(name, "") for name in wanted)
-    return text + (COMPLEX if any(name.startswith("complex<") for name in wanted) else "")
+    complex_ = (COMPLEX,) if any(name.startswith("complex<") for name in wanted) else ()
+    return (*(_HEADERS[name] for name in wanted if name in _HEADERS), *complex_, RUNTIME)
 
 
 def axes(shape: Sequence[int], strides: Sequence[int]) -> tuple[Value, int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpufleet._arrays import Like
 from gpufleet._binding import ArgumentError, Bound
-from gpufleet._device_code import RUNTIME, includes, packed_axes
+from gpufleet._device_code import packed_axes
 from gpufleet._generated import BLOCK, BLOCKS_MAX, Code, GeneratedKernel, broadcast
 from gpufleet._params import Given, Param, resolve
 from gpufleet._task import Buffer, Options, Task
@@ -44,9 +44,8 @@ class ElementwiseKernel(GeneratedKernel):
         after_loop: str = "",
         job: Options | None = None,
     ) -> None:
-        super().__init__(fleet, in_params, out_params, name, options, job)
+        super().__init__(fleet, in_params, out_params, name, preamble, options, job)
         self._operation = operation
-        self._preamble = preamble
         self._no_return = no_return
         self._return_tuple = return_tuple
         self._loop_prep = loop_prep
@@ -69,17 +68,18 @@ class ElementwiseKernel(GeneratedKernel):
         loads = [self._add_input(code, param, inputs[param.name], shape) for param in self._inputs]
         for param in self._outputs:
             passed = outputs.get(param.name)
-            like = Like(types[param.type], shape) if passed is None or passed.array is None else Like.of(passed.array)
+            like = Like(types[param.type], shape) if passed is None or passed.array is None else passed.array.like
             loads.append(self._add_output(code, param, self._bind_output(bound, param, passed, like), like))
         elements = math.prod(shape)
         code.add_size("_size", elements)
         blocks = min(-(-elements // block_size), BLOCKS_MAX)
-        return self._task(code, bound, self._text(code, loads), max(blocks, 1), (block_size,)), bound
+        definition = self._definition(code, loads)
+        return self._task(code, bound, definition, max(blocks, 1), (block_size,)), bound
 
     def _shape(self, inputs: dict[str, Given], outputs: dict[str, Given], size: int | None) -> tuple[int, ...]:
         """The shape of the loop: that of the arrays after broadcasting, or `size`."""
         looped = {
-            param.name: array
+            param.name: array.like.shape
             for param in (*self._inputs, *self._outputs)
             if not param.is_raw
             and (found := {**inputs, **outputs}.get(param.name))
@@ -95,9 +95,9 @@ class ElementwiseKernel(GeneratedKernel):
             )
         shape = broadcast(self._name, looped) if looped else ()
         for param in self._outputs:
-            if param.name in looped and looped[param.name].shape != shape:
+            if param.name in looped and looped[param.name] != shape:
                 raise ArgumentError(
-                    f"kernel {self._name!r}: the output {param.name!r} has the shape {looped[param.name].shape}, but"
+                    f"kernel {self._name!r}: the output {param.name!r} has the shape {looped[param.name]}, but"
                     f" the arguments broadcast to {shape}; pass an array of that shape"
                 )
         return shape
@@ -119,12 +119,11 @@ class ElementwiseKernel(GeneratedKernel):
             return ""
         return f"{code.type_of(param)} &{param.name} = _{param.name}[i];"
 
-    def _text(self, code: Code, loads: Sequence[str]) -> str:
+    def _definition(self, code: Code, loads: Sequence[str]) -> str:
         body = "\n        ".join(line for line in loads if line)
         raws = "\n    ".join(code.raws)
         return (
-            f"{includes(code.types_used())}{RUNTIME}{code.typedefs()}{self._preamble}\n"
-            f'extern "C" __global__ void {self._entry}({", ".join(code.parameters)}) {{\n'
+            f"({', '.join(code.parameters)}) {{\n"
             "    const _Indexer _ind = {_size};\n"
             "    const long long n = _size;\n"
             f"    {raws}\n"

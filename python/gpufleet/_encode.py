@@ -6,7 +6,21 @@ from typing import Any
 
 from gpufleet._core import Job
 from gpufleet._errors import InvalidJob
-from gpufleet._task import Buffer, Catalog, Input, Launch, Options, Pointer, Program, Ptx, Source, Stored, Task, Zeros
+from gpufleet._task import (
+    Buffer,
+    Catalog,
+    Input,
+    Launch,
+    Options,
+    Pointer,
+    Program,
+    Ptx,
+    Ref,
+    Source,
+    Stored,
+    Task,
+    Zeros,
+)
 
 
 def job_of(task: Task) -> Job:
@@ -23,6 +37,15 @@ def job_of(task: Task) -> Job:
     _set_options(job, task.options)
     job.check()
     return job
+
+
+def shapes_of(task: Task) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """The dtypes and shapes of all buffers of a catalog kernel."""
+    job = _program(task.program)
+    for name, buffer in task.buffers.items():
+        shape = buffer.array.shape if isinstance(buffer, Input) else buffer.shape
+        job.zeros(name, buffer.dtype, shape)
+    return {name: (dtype, tuple(shape)) for name, (dtype, shape) in job.shapes().items()}
 
 
 def input_bytes(task: Task) -> int:
@@ -52,6 +75,8 @@ def _add_buffer(job: Job, name: str, buffer: Buffer) -> None:
             job.zeros(name, dtype, shape)
         case Stored(digest, shape, dtype):
             job.stored(name, digest, dtype, shape)
+        case Ref():
+            raise InvalidJob(f"buffer {name!r} is an array that no job has computed yet")
 
 
 def _add_launch(job: Job, launch: Launch) -> None:

@@ -10,13 +10,16 @@ from typing import Any, Self, TypeVar, overload
 
 import numpy.typing as npt
 
-from gpufleet._arrays import as_input
+from gpufleet._arrays import as_input, restore
 from gpufleet._catalog import CatalogKernel
 from gpufleet._connection import CLOSE_SECONDS, Connection
 from gpufleet._errors import CancelError, FleetClosed
 from gpufleet._future import Future, Outputs
 from gpufleet._kernels import KernelFactories
+from gpufleet._lazy import LazyArray
+from gpufleet._plan import Plan, Stage, plan
 from gpufleet._remote import RemoteArray
+from gpufleet._running import submit_after_its_needs, submit_plan
 from gpufleet._settings import POOL, Settings, place_of, redacted
 from gpufleet._task import Options, Stored, Task
 
@@ -63,6 +66,14 @@ class Fleet(KernelFactories):
         shape = given.array.shape
         return RemoteArray(Stored(self._connected().store(given.dtype, shape, given.array), shape, given.dtype))
 
+    def compute(self, *arrays: LazyArray) -> tuple[npt.NDArray[Any], ...]:
+        """Computes lazy arrays together, so that a job that several of them need runs once."""
+        planned = plan([array.ref.key for array in arrays])
+        futures = self._submit_plan(planned)
+        stages = {key: stage for stage in planned.stages for key in stage.wanted}
+        outputs = {key: futures[stage].result()[stage.makes[key]] for key, stage in stages.items()}
+        return tuple(restore(outputs[array.ref.key], array.like) for array in arrays)
+
     def cancel(self, jobs: Iterable[str | Future[Any]] = (), *, labels: Mapping[str, str] | None = None) -> None:
         """Orders the workers to cancel jobs: those with these ids, and those that have all of these labels.
 
@@ -96,9 +107,11 @@ class Fleet(KernelFactories):
         if connection is None or connection.is_inherited:
             return
         if wait:
-            for future in connection.open_futures():
-                # The caller has the future with its outcome.
-                future._wait()
+            # A job that needs others is one of them before it is submitted, and its job is open before that ends.
+            while open_ := connection.open_futures():
+                for future in open_:
+                    # The caller has the future with its outcome.
+                    future._wait()
         connection.close(timeout)
 
     def __enter__(self) -> Self:
@@ -152,7 +165,7 @@ class Fleet(KernelFactories):
     def _cancel_open(self) -> None:
         connection = self._connection
         if connection is not None and not connection.is_inherited and (open_ := connection.open_futures()):
-            connection.cancel([future.job_id for future in open_])
+            connection.cancel([future._job_id for future in open_ if future._job_id])
             for future in open_:
                 future._end_cancelled()
 
@@ -165,7 +178,23 @@ class Fleet(KernelFactories):
     def _submit(self, task: Task, finish: Callable[[Outputs], R]) -> Future[R]: ...
     def _submit(self, task: Task, finish: Callable[[Outputs], Any] = dict) -> Future[Any]:
         """Submits a job. `finish` makes the result of the outputs by name, in the thread that completes futures."""
-        return self._connected().submit(task, finish)
+        connection = self._connected()
+        if task.has_refs:
+            return submit_after_its_needs(connection, task, finish)
+        return connection.submit(task, finish)
+
+    def _submit_plan(self, plan: Plan, finish: Callable[[Outputs], Any] = dict) -> dict[Stage, Future[Any]]:
+        """Submits the jobs of a plan. Returns a future for each, whose result is the outputs by name.
+
+        `finish` makes the result of the last one.
+        """
+        return submit_plan(self._connected(), plan, finish)
+
+    def _submit_after(
+        self, needs: Sequence[Future[Any]], submit: Callable[[], Future[R]], options: Options
+    ) -> Future[R]:
+        """Submits a job when the futures that it needs have ended."""
+        return self._connected().submit_after(needs, submit, options, own=False)
 
     @overload
     def _submit_many(self, tasks: Sequence[Task]) -> list[Future[Outputs]]: ...
@@ -175,7 +204,10 @@ class Fleet(KernelFactories):
         self, tasks: Sequence[Task], finish: Sequence[Callable[[Outputs], Any]] | None = None
     ) -> list[Future[Any]]:
         """Submits jobs that share messages."""
-        return self._connected().submit_many(tasks, [dict] * len(tasks) if finish is None else finish)
+        finishers = [dict] * len(tasks) if finish is None else finish
+        if any(task.has_refs for task in tasks):
+            return [self._submit(*each) for each in zip(tasks, finishers, strict=True)]
+        return self._connected().submit_many(tasks, finishers)
 
     def _read(self, stored: Stored) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = self._connected().read(stored.digest, stored.dtype, stored.shape)

@@ -133,10 +133,15 @@ class Future(concurrent.futures.Future[R]):
         return _bridge.wait(self)
 
     def __repr__(self) -> str:
-        return f"<gpufleet.Future of job {self._job_id}: {self._state.lower()}>"
+        return f"<gpufleet.Future of {self._what}: {self._state.lower()}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a future belongs to its process; send future.job_id, and call Fleet.attach there")
+
+    @property
+    def _what(self) -> str:
+        """The job, for messages."""
+        return f"job {self._job_id}" if self._job_id else "a job that needs others"
 
     def _wait(self) -> None:
         """Waits for the outcome, whatever it is."""
@@ -152,7 +157,6 @@ class Future(concurrent.futures.Future[R]):
 
     def _complete(self, outputs: Outputs | None, error: BaseException | None, report: Report | None) -> None:
         """Ends the future, unless it was cancelled. Called by the thread that completes futures."""
-        self._report = report
         result: R | None = None
         if outputs is not None:
             try:
@@ -161,6 +165,10 @@ class Future(concurrent.futures.Future[R]):
                 error = problem
         elif error is not None and (explain := getattr(self._finish, "explain", None)):
             explain(error)
+        self._end(result, error, report)
+
+    def _end(self, result: R | None, error: BaseException | None, report: Report | None) -> None:
+        self._report = report
         with _state_lock:
             if "_condition" not in self.__dict__:
                 # Nothing waits, and nothing can begin to wait before this lock is free.
@@ -182,7 +190,7 @@ class Future(concurrent.futures.Future[R]):
         self.__dict__["_condition"] = threading.Condition()
         if not self.done():
             raise ForkedError(
-                f"job {self._job_id} was submitted by the process that forked this one, which gets the result;"
+                f"{self._what} was submitted by the process that forked this one, which gets the result;"
                 " submit the job in this process, or wait for it there"
             )
 
@@ -190,7 +198,7 @@ class Future(concurrent.futures.Future[R]):
         # Who polls with short timeouts should not ask the broker each time.
         why = self._connection.obstacle(self._pool) if timeout is not None and timeout >= OBSTACLE_SECONDS else None
         raise WaitTimeout(
-            f"no result for job {self._job_id} arrived within {timeout} s" + (f": {why}" if why else "")
+            f"no result for {self._what} arrived within {timeout} s" + (f": {why}" if why else "")
         ) from None
 
 

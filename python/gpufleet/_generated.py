@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from gpufleet._arrays import Like, to_input, wire_dtype
+from gpufleet._arrays import Like, wire_dtype
 from gpufleet._binding import ArgumentError, Bound, Output, only_read, scalar_of
-from gpufleet._device_code import axes, c_type, element, packed_axes
+from gpufleet._device_code import axes, c_type, element, headers, packed_axes
 from gpufleet._in_place import InPlaceKernel
 from gpufleet._params import Given, Param, given, parse
-from gpufleet._task import Argument, Buffer, Launch, Options, Pointer, Source, Task, Value, Zeros
+from gpufleet._task import Argument, Buffer, Launch, Options, Pointer, Section, Source, Task, Value, Zeros
 
 if TYPE_CHECKING:
     from gpufleet._fleet import Fleet
 
 __all__ = ["Code", "GeneratedKernel", "broadcast"]
 
-Array = npt.NDArray[Any]
+_INCLUDE = re.compile(r"\s*#\s*include\b")
 
 BLOCK = 256
 BLOCKS_MAX = 1 << 16
@@ -101,6 +101,7 @@ class GeneratedKernel(InPlaceKernel):
         in_params: str,
         out_params: str,
         name: str,
+        preamble: str,
         options: Sequence[str],
         job: Options | None,
     ) -> None:
@@ -108,6 +109,7 @@ class GeneratedKernel(InPlaceKernel):
         super().__init__(fleet, job if job.name else job.replace(name=name))
         self._inputs, self._outputs = parse(in_params), parse(out_params)
         self._name = name
+        self._includes, self._declarations = _includes_of(preamble)
         self._compile_options = tuple(options)
         self._check_names()
 
@@ -148,9 +150,9 @@ class GeneratedKernel(InPlaceKernel):
         empty = 0 in like.shape
         bound.outputs.append(Output(param.name, None if empty else param.name, like))
         bound.values.append(None if passed is None else passed.value)
-        bound.targets.append(None if passed is None else passed.array)
+        bound.targets.append(None if passed is None or passed.array is None else passed.array.array)
         if passed is not None and passed.array is not None and not empty:
-            return to_input(passed.array)
+            return passed.array.buffer()
         return Zeros(_wire_shape(like), wire_dtype(like.dtype))
 
     def _read_input(self, code: Code, param: Param, found: Given) -> tuple[int, ...] | None:
@@ -159,21 +161,37 @@ class GeneratedKernel(InPlaceKernel):
         if array is None:
             code.add_number(param, found.value)
             return None
-        if array.size == 0:
+        if array.is_empty:
             # A raw array without elements has no address, and the operation can not read it.
             code.add_null(param)
         else:
-            code.add_array(param, to_input(array), is_input=True)
+            code.add_array(param, array.buffer(), is_input=True)
         if param.is_raw:
-            code.add_raw(param, array.shape, is_input=True)
+            code.add_raw(param, array.like.shape, is_input=True)
             return None
-        return array.shape
+        return array.like.shape
 
-    def _task(self, code: Code, bound: Bound, text: str, grid: int, block: tuple[int, ...]) -> Task:
+    def _task(self, code: Code, bound: Bound, definition: str, grid: int, block: tuple[int, ...], *types: str) -> Task:
         launch = Launch(self._entry, (grid,), block, tuple(code.args))
         outputs = bound.output_buffers()
         shared = only_read(code.buffers, outputs)
-        return Task(Source(text, self._compile_options), code.buffers, (launch,), outputs, self._options, shared)
+        program = self._program(headers([*code.types_used(), *types]), code.typedefs(), definition)
+        return Task(program, code.buffers, (launch,), outputs, self._options, shared)
+
+    def _program(self, headers: tuple[str, ...], typedefs: str, definition: str) -> Source:
+        section = Section((*headers, *self._includes), f"{typedefs}{self._declarations}\n", definition)
+        text = "".join(section.headers) + section.kernel(self._entry)
+        # A macro would reach the other kernels of a source.
+        can_share = "#" not in self._declarations
+        return Source(text, self._compile_options, section if can_share else None)
+
+
+def _includes_of(preamble: str) -> tuple[tuple[str, ...], str]:
+    """The lines that include headers, and the rest. They are left where they are if they may depend on other lines."""
+    lines = preamble.splitlines()
+    includes = tuple(f"{line}\n" for line in lines if _INCLUDE.match(line))
+    rest = "\n".join(line for line in lines if not _INCLUDE.match(line))
+    return ((), preamble) if "#" in rest else (includes, rest)
 
 
 def _wire_shape(like: Like) -> tuple[int, ...]:
@@ -185,10 +203,10 @@ def _wire_shape(like: Like) -> tuple[int, ...]:
     return (elements, 2) if like.dtype.kind == "c" else (elements,)
 
 
-def broadcast(kernel: str, arrays: Mapping[str, Array]) -> tuple[int, ...]:
+def broadcast(kernel: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
     """The shape to which all arrays are broadcast."""
     try:
-        return np.broadcast_shapes(*(array.shape for array in arrays.values()))
+        return np.broadcast_shapes(*shapes.values())
     except ValueError:
-        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
-        raise ArgumentError(f"kernel {kernel!r}: the shapes do not broadcast: {shapes}") from None
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ArgumentError(f"kernel {kernel!r}: the shapes do not broadcast: {listed}") from None

@@ -12,6 +12,7 @@ from gpufleet._binding import Bound, Output
 from gpufleet._diagnostics import Origin, render
 from gpufleet._errors import CompileError
 from gpufleet._kernel import Kernel, Prepared
+from gpufleet._needs import futures_in, with_results
 from gpufleet._task import Task
 
 __all__ = ["InPlaceKernel"]
@@ -40,6 +41,11 @@ class InPlaceKernel(Kernel[Any]):
         """The result, made of the outputs in order."""
         return values[0] if len(values) == 1 else tuple(values)
 
+    def lazy(self, *args: Any, **kwargs: Any) -> Any:
+        task, bound = self._bind(*args, **kwargs)
+        outputs = [output.lazy(self._fleet, task) for output in bound.outputs]
+        return self._packed([output.name for output in bound.outputs], outputs)
+
     def _prepare(self, *args: Any, **kwargs: Any) -> Prepared[Any]:
         task, bound = self._bind(*args, **kwargs)
         return Prepared(task, _Packed(self, bound.outputs))
@@ -49,6 +55,8 @@ class InPlaceKernel(Kernel[Any]):
 
         Returns these arrays, and new ones for outputs that were not passed. If the job fails, nothing is written.
         """
+        if futures_in(args, kwargs):
+            args, kwargs = with_results(args, kwargs)
         task, bound = self._bind(*args, **kwargs)
         bound.check_targets()
         values = bound.write_back(self._fleet._submit(task, _Finish(self, bound.outputs)).result())

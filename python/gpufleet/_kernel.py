@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
+from gpufleet._needs import futures_in, with_results
 from gpufleet._results import Results, common_length
 
 if TYPE_CHECKING:
@@ -40,9 +41,21 @@ class Kernel(ABC, Generic[R]):
         return self.submit(*args, **kwargs).result()
 
     def submit(self, *args: Any, **kwargs: Any) -> Future[R]:
-        """Submits a job and returns its future at once. Waits only while too many jobs are open."""
+        """Submits a job and returns its future at once. Waits only while too many jobs are open.
+
+        Arguments may be futures. The job is then submitted when these have ended.
+        """
+        if needs := futures_in(args, kwargs):
+            return self._fleet._submit_after(needs, lambda: self._submit_with_results(args, kwargs), self._options)
         task, finish = self._prepare(*args, **kwargs)
         return self._fleet._submit(task, finish)
+
+    @abstractmethod
+    def lazy(self, *args: Any, **kwargs: Any) -> Any:
+        """The outputs as lazy arrays, in the form of the result. Nothing is sent.
+
+        Other kernels take them in place of arrays, and `compute()` runs the jobs that lead to one.
+        """
 
     def map(self, *inputs: Iterable[Any], **fixed: Any) -> Results[R]:
         """Runs a job for each item of the inputs, like the built-in `map`, and yields the results in order.
@@ -64,6 +77,10 @@ class Kernel(ABC, Generic[R]):
         changed = copy.copy(self)
         changed._options = self._options.replace(**changes)
         return changed
+
+    def _submit_with_results(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Future[R]:
+        args, kwargs = with_results(args, kwargs)
+        return self.submit(*args, **kwargs)
 
     def _many(self, inputs: Iterable[Iterable[Any]], length: int | None, fixed: dict[str, Any]) -> Results[R]:
         def submit(jobs: Sequence[Prepared[R]]) -> list[Future[R]]:

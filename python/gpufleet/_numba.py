@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpufleet._arrays import Unsupported, as_array, wire_dtype
+from gpufleet._arrays import Unsupported, wire_dtype
 from gpufleet._binding import ArgumentError, Bound, scalar_of
 from gpufleet._element import Element
 from gpufleet._errors import InvalidJob
 from gpufleet._launching import LaunchedKernel
+from gpufleet._operand import operand
 from gpufleet._signature import Parameter
 from gpufleet._task import Options, Ptx, Value
 
@@ -149,24 +151,25 @@ def _bind(name: str, slots: Sequence[_Slot], args: Sequence[object]) -> Bound:
 def _add_array(bound: Bound, place: str, slot: _Slot, value: object) -> None:
     """An array is seven parameters: two null pointers, items, bytes of an item, address, extents and strides."""
     try:
-        array = as_array(value)
+        given = operand(value)
     except Unsupported as problem:
         raise ArgumentError(f"{place} takes an array: {problem}") from problem
-    if array.dtype.newbyteorder("=") != slot.dtype:
+    dtype, shape = given.like.dtype, given.like.shape
+    if dtype.newbyteorder("=") != slot.dtype:
         raise ArgumentError(
-            f"{place} takes {slot.dtype.name}, but the array has {array.dtype.name}; pass array.astype"
+            f"{place} takes {slot.dtype.name}, but the array has {dtype.name}; pass array.astype"
             f"(numpy.{slot.dtype.name})"
         )
-    if array.ndim != slot.ndim:
-        raise ArgumentError(f"{place} takes {slot.ndim} dimensions, but the array has {array.ndim}; reshape it")
+    if len(shape) != slot.ndim:
+        raise ArgumentError(f"{place} takes {slot.ndim} dimensions, but the array has {len(shape)}; reshape it")
     itemsize = slot.dtype.itemsize
-    strides = [itemsize] * array.ndim
-    for axis in range(array.ndim - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * array.shape[axis + 1]
-    words = [0, 0, array.size, itemsize]
+    strides = [itemsize] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    words = [0, 0, math.prod(shape), itemsize]
     bound.args += [_word(word) for word in words]
-    bound.add_array(slot.parameter, value, array)
-    bound.args += [_word(word) for word in (*array.shape, *strides)]
+    bound.add_array(slot.parameter, value, given)
+    bound.args += [_word(word) for word in (*shape, *strides)]
 
 
 def _word(value: int) -> Value:

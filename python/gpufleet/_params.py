@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from gpufleet._arrays import Unsupported, as_array, wire_dtype
+from gpufleet._arrays import Unsupported, wire_dtype
 from gpufleet._binding import ArgumentError
+from gpufleet._operand import Operand, operand
 
 __all__ = ["Given", "Param", "given", "parse", "resolve"]
 
-Array = npt.NDArray[Any]
 _NAME = re.compile(r"[A-Za-z]\w*")
 
 
@@ -37,13 +36,13 @@ class Given:
     """An argument: an array, or a number by value."""
 
     value: object
-    array: Array | None
+    array: Operand | None
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
         """Its dtype; `None` for a Python number, which takes any."""
         if self.array is not None:
-            return self.array.dtype
+            return self.array.like.dtype
         return self.value.dtype if isinstance(self.value, np.generic) else None
 
 
@@ -95,11 +94,9 @@ def given(kernel: str, param: Param, value: object) -> Given:
     if isinstance(value, int | float | complex | np.generic) and not param.is_raw:
         return Given(value, None)
     try:
-        array = as_array(value)
-        wire_dtype(array.dtype)
+        return Given(value, operand(value))
     except Unsupported as problem:
         raise ArgumentError(f"kernel {kernel!r}: {param.name!r}: {problem}") from problem
-    return Given(value, array)
 
 
 def resolve(

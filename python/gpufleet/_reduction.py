@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gpufleet._arrays import Like
 from gpufleet._binding import ArgumentError, Bound
-from gpufleet._device_code import RUNTIME, includes, packed_axes
+from gpufleet._device_code import packed_axes
 from gpufleet._generated import BLOCK, BLOCKS_MAX, Code, GeneratedKernel, broadcast
 from gpufleet._params import Given, Param, dtype_named, given, resolve
 from gpufleet._task import Options, Task
@@ -79,11 +79,10 @@ class ReductionKernel(GeneratedKernel):
         *,
         job: Options | None = None,
     ) -> None:
-        super().__init__(fleet, in_params, out_params, name, options, job)
+        super().__init__(fleet, in_params, out_params, name, preamble, options, job)
         self._map, self._reduce, self._post = map_expr, reduce_expr, post_map_expr
         self._identity = None if identity is None or identity == "" else str(identity)
         self._reduce_type = reduce_type
-        self._preamble = preamble
 
     def _bind(
         self,
@@ -110,9 +109,8 @@ class ReductionKernel(GeneratedKernel):
         width = min(BLOCK, 1 << (max(shape.length, 1) - 1).bit_length())
         rows = BLOCK // width
         blocks = min(-(-shape.outputs // rows), BLOCKS_MAX)
-        return self._task(
-            code, bound, self._text(code, loads, stores, rows, width), max(blocks, 1), (width, rows)
-        ), bound
+        definition = self._definition(code, loads, stores, rows, width)
+        return self._task(code, bound, definition, max(blocks, 1), (width, rows), self._value_type(code)), bound
 
     def _with_out(self, outputs: dict[str, Given], out: object) -> dict[str, Given]:
         values = out if isinstance(out, tuple | list) else (out,)
@@ -124,7 +122,7 @@ class ReductionKernel(GeneratedKernel):
 
     def _shape(self, inputs: dict[str, Given], axis: int | Sequence[int] | None, keepdims: bool) -> _Shape:
         looped = {
-            param.name: array
+            param.name: array.like.shape
             for param in self._inputs
             if not param.is_raw and (array := inputs[param.name].array) is not None
         }
@@ -154,12 +152,12 @@ class ReductionKernel(GeneratedKernel):
     def _add_output(self, code: Code, bound: Bound, param: Param, passed: Given | None, shape: _Shape) -> str:
         like = Like(code.types[param.type], shape.result)
         if passed is not None and passed.array is not None:
-            if passed.array.shape != shape.result:
+            if passed.array.like.shape != shape.result:
                 raise ArgumentError(
-                    f"kernel {self._name!r}: the output {param.name!r} has the shape {passed.array.shape}, but the"
+                    f"kernel {self._name!r}: the output {param.name!r} has the shape {passed.array.like.shape}, but the"
                     f" result has {shape.result}; pass an array of that shape"
                 )
-            like = Like.of(passed.array)
+            like = passed.array.like
         code.add_array(param, self._bind_output(bound, param, passed, like), is_input=False)
         if param.is_raw:
             code.add_raw(param, like.shape, is_input=False)
@@ -172,16 +170,14 @@ class ReductionKernel(GeneratedKernel):
         if _INDEX.search(self._map):
             _place(code, "i", shape, packed_axes(shape.whole, shape.whole))
 
-    def _text(self, code: Code, loads: Sequence[str], stores: Sequence[str], rows: int, width: int) -> str:
+    def _definition(self, code: Code, loads: Sequence[str], stores: Sequence[str], rows: int, width: int) -> str:
         index = "const long long i = _i_kept.at(_o) + _i_reduced.at(_j);" if _INDEX.search(self._map) else ""
         load = "\n            ".join(line for line in (index, *loads) if line)
         store = "\n            ".join(line for line in stores if line)
         raws = "\n    ".join(code.raws)
-        type_ = self._value_type(code)
         return f"""\
-{includes([*code.types_used(), type_])}{RUNTIME}{code.typedefs()}{self._preamble}
-typedef {type_} _Value;
-extern "C" __global__ void {self._entry}({", ".join(code.parameters)}) {{
+({", ".join(code.parameters)}) {{
+    typedef {self._value_type(code)} _Value;
     __shared__ __align__(16) unsigned char _bytes[{rows * width} * sizeof(_Value)];
     _Value *_row = reinterpret_cast<_Value *>(_bytes) + threadIdx.y * {width};
     const int _lane = threadIdx.x;

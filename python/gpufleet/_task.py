@@ -15,11 +15,14 @@ __all__ = [
     "Buffer",
     "Catalog",
     "Input",
+    "Key",
     "Launch",
     "Options",
     "Pointer",
     "Program",
     "Ptx",
+    "Ref",
+    "Section",
     "Source",
     "Stored",
     "Task",
@@ -52,6 +55,20 @@ class Stored:
     digest: str
     shape: tuple[int, ...]
     dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A buffer that another task makes. A plan replaces it, either by a buffer of the same task or by its contents."""
+
+    task: Task
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def key(self) -> Key:
+        return (self.task, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +107,28 @@ class Catalog:
 
 
 @dataclass(frozen=True, slots=True)
+class Section:
+    """A kernel that can share a source with others."""
+
+    headers: tuple[str, ...]
+    """What the kernel needs at file scope. Equal texts are needed once."""
+    declarations: str
+    """What the kernel needs in a scope of its own."""
+    definition: str
+    """The kernel from its parameter list on."""
+
+    def kernel(self, entry: str) -> str:
+        return f'{self.declarations}extern "C" __global__ void {entry}{self.definition}'
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """CUDA C++, which a worker compiles with NVRTC."""
 
     code: str
     options: tuple[str, ...] = ()
+    section: Section | None = None
+    """The code as a part, if it is one kernel that can share a source with others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +139,7 @@ class Ptx:
 
 
 Argument = Pointer | Value
-Buffer = Input | Zeros | Stored
+Buffer = Input | Zeros | Stored | Ref
 Program = Catalog | Source | Ptx
 
 
@@ -152,6 +186,14 @@ class Task:
     shared: tuple[str, ...] = ()
     """Inputs that the kernels only read, which a device need not copy for each job."""
 
+    @property
+    def has_refs(self) -> bool:
+        """Whether other tasks make some of the buffers."""
+        return any(isinstance(buffer, Ref) for buffer in self.buffers.values())
+
+
+Key = tuple[Task, str]
+"""A buffer of a task, by its name."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")

@@ -126,11 +126,14 @@ impl Client {
         self.inner.fleet.client().to_string()
     }
 
-    /// Sends a job without waiting for the broker. `next` tells what became of it.
-    fn submit(&self, token: Token, mut job: PyRefMut<'_, Job>) -> PyResult<()> {
+    /// Sends a job without waiting for the broker. `next` tells what became of it. If the job is `unread`, outputs that
+    /// are in the blob store stay there.
+    #[pyo3(signature = (token, job, unread=false))]
+    fn submit(&self, token: Token, mut job: PyRefMut<'_, Job>, unread: bool) -> PyResult<()> {
         let inner = self.inner()?;
         let (fleet, job) = (inner.fleet.clone(), job.take()?);
-        let (follow, turn, submitting) = (inner.follow(), inner.turn(), inner.submitting.clone());
+        let follow = Follow { unread, ..inner.follow() };
+        let (turn, submitting) = (inner.turn(), inner.submitting.clone());
         inner.sending.spawn_on(
             async move {
                 let _turn = turn.await;
@@ -274,7 +277,7 @@ impl Inner {
     }
 
     fn follow(&self) -> Follow {
-        Follow { completions: self.completions.clone(), awaiting: self.awaiting.clone() }
+        Follow { completions: self.completions.clone(), awaiting: self.awaiting.clone(), unread: false }
     }
 }
 
@@ -282,6 +285,8 @@ impl Inner {
 struct Follow {
     completions: Arc<Completions>,
     awaiting: TaskTracker,
+    /// Leaves outputs in the blob store.
+    unread: bool,
 }
 
 impl Follow {
@@ -302,13 +307,14 @@ impl Follow {
         let handles: Vec<_> = jobs.inspect(|(token, _)| tokens.push(*token)).collect();
         self.completions.confirmed(tokens);
         for (token, mut handle) in handles {
-            let completions = self.completions.clone();
+            let (completions, unread) = (self.completions.clone(), self.unread);
             self.awaiting.spawn(async move {
-                let result = match handle.arrived().await {
-                    Ok(()) => Box::pin(handle.wait(NO_DEADLINE)).await,
-                    Err(closed) => Err(closed),
+                let ended = match handle.arrived().await {
+                    Ok(()) if unread => Box::pin(handle.wait_unread(NO_DEADLINE)).await.into(),
+                    Ok(()) => Box::pin(handle.wait(NO_DEADLINE)).await.into(),
+                    Err(closed) => Ended::from(closed),
                 };
-                completions.ended(token, result.into());
+                completions.ended(token, ended);
             });
         }
     }

@@ -1,7 +1,7 @@
 //! How a job ended, in the form that Python's futures take.
 
 use gpufleet::schema::{PrintfOutput, RanOn, Timings};
-use gpufleet::{Array, FailedJob, JobError, JobResult, SubmitError};
+use gpufleet::{Array, FailedJob, JobError, JobResult, SubmitError, UnreadOutput};
 use pyo3::{
     Bound, IntoPyObject, Py, PyAny, PyResult, Python, pyclass, pymethods,
     types::{PyList, PyTuple},
@@ -15,6 +15,8 @@ use crate::{
 #[derive(Debug)]
 pub enum Ended {
     Succeeded(Box<JobResult>),
+    /// Some outputs may be in the blob store.
+    Unread(Box<JobResult<UnreadOutput>>),
     Failed(Box<FailedJob>),
     /// The job was not submitted, or it is unknown whether it was.
     Refused(Box<SubmitError>),
@@ -35,10 +37,21 @@ pub struct Report {
 
 impl From<Result<JobResult, JobError>> for Ended {
     fn from(result: Result<JobResult, JobError>) -> Self {
-        match result {
-            Ok(result) => Self::Succeeded(Box::new(result)),
-            Err(JobError::Failed(failed)) => Self::Failed(failed),
-            Err(lost) => Self::Lost(Box::new(lost)),
+        result.map_or_else(Self::from, |result| Self::Succeeded(Box::new(result)))
+    }
+}
+
+impl From<Result<JobResult<UnreadOutput>, JobError>> for Ended {
+    fn from(result: Result<JobResult<UnreadOutput>, JobError>) -> Self {
+        result.map_or_else(Self::from, |result| Self::Unread(Box::new(result)))
+    }
+}
+
+impl From<JobError> for Ended {
+    fn from(error: JobError) -> Self {
+        match error {
+            JobError::Failed(failed) => Self::Failed(failed),
+            lost => Self::Lost(Box::new(lost)),
         }
     }
 }
@@ -46,7 +59,8 @@ impl From<Result<JobResult, JobError>> for Ended {
 impl Ended {
     pub fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
         match self {
-            Self::Succeeded(result) => succeeded(py, *result),
+            Self::Succeeded(result) => succeeded(py, *result, array),
+            Self::Unread(result) => succeeded(py, *result, unread),
             Self::Failed(failed) => self::failed(py, *failed),
             Self::Refused(error) => {
                 let retry_after = error.retry_after().map(|time| time.as_secs_f64());
@@ -60,7 +74,11 @@ impl Ended {
     }
 }
 
-fn succeeded(py: Python<'_>, result: JobResult) -> PyResult<Bound<'_, PyTuple>> {
+fn succeeded<'py, O>(
+    py: Python<'py>,
+    result: JobResult<O>,
+    output: impl Fn(Python<'py>, &str, O) -> PyResult<Bound<'py, PyTuple>>,
+) -> PyResult<Bound<'py, PyTuple>> {
     let JobResult { attempt, timings, ran_on, printf_output, round_trip, outputs, .. } = result;
     let round_trip = round_trip.as_secs_f64();
     let report = Report { attempt, round_trip, measured: timings, device: ran_on, printed: printf_output };
@@ -69,9 +87,20 @@ fn succeeded(py: Python<'_>, result: JobResult) -> PyResult<Bound<'_, PyTuple>> 
 }
 
 /// The name, the dtype, the shape and the bytes of an output.
-fn output<'py>(py: Python<'py>, name: &str, array: Array) -> PyResult<Bound<'py, PyTuple>> {
+fn array<'py>(py: Python<'py>, name: &str, array: Array) -> PyResult<Bound<'py, PyTuple>> {
     let shape = PyTuple::new(py, array.shape())?;
     (name, array.dtype().name(), shape, Bytes::from(array.into_bytes())).into_pyobject(py)
+}
+
+/// The same, with the digest of the bytes if they are in the blob store.
+fn unread<'py>(py: Python<'py>, name: &str, output: UnreadOutput) -> PyResult<Bound<'py, PyTuple>> {
+    match output {
+        UnreadOutput::Array(array) => self::array(py, name, array),
+        UnreadOutput::Stored(stored) => {
+            let shape = PyTuple::new(py, stored.shape())?;
+            (name, stored.dtype().name(), shape, stored.digest().to_string()).into_pyobject(py)
+        }
+    }
 }
 
 fn failed(py: Python<'_>, job: FailedJob) -> PyResult<Bound<'_, PyTuple>> {

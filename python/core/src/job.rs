@@ -2,8 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use gpufleet::{CheckedJob, StoredArray, schema::Number};
-use pyo3::{Bound, FromPyObject, PyAny, PyResult, Python, exceptions::PyRuntimeError, pyclass, pymethods};
+use gpufleet::{
+    CheckedJob, StoredArray,
+    schema::{Buffer, Number},
+};
+use pyo3::{Bound, FromPyObject, PyAny, PyErr, PyResult, Python, exceptions::PyRuntimeError, pyclass, pymethods};
 
 use crate::{
     arrays,
@@ -40,7 +43,7 @@ impl From<Scalar> for Number {
 
 impl Job {
     pub fn take(&mut self) -> PyResult<gpufleet::Job> {
-        self.job.take().ok_or_else(|| PyRuntimeError::new_err("the job was submitted before"))
+        self.job.take().ok_or_else(submitted_before)
     }
 
     fn new(job: gpufleet::Job) -> Self {
@@ -75,7 +78,7 @@ impl Job {
 
     #[getter]
     fn id(&self) -> PyResult<String> {
-        let job = self.job.as_ref().ok_or_else(|| PyRuntimeError::new_err("the job was submitted before"))?;
+        let job = self.job.as_ref().ok_or_else(submitted_before)?;
         Ok(job.id().to_string())
     }
 
@@ -168,12 +171,25 @@ impl Job {
         })
     }
 
+    /// The dtypes and shapes of the buffers of a catalog kernel, once its inputs and scalars are known.
+    fn shapes(&self, py: Python<'_>) -> PyResult<BTreeMap<String, (&'static str, Vec<u64>)>> {
+        let job = self.job.clone().ok_or_else(submitted_before)?;
+        let task = job.build().map_err(|error| invalid_job(py, &error))?.task;
+        let task = gpufleet_kernels::resolve(task).map_err(|error| invalid_job(py, &error))?;
+        let shape = |buffer: &Buffer| (buffer.name.clone(), (buffer.dtype.name(), buffer.shape.clone()));
+        Ok(task.buffers.iter().map(shape).collect())
+    }
+
     /// Raises `InvalidJob` if the job would be refused because of its description.
     fn check(&mut self, py: Python<'_>) -> PyResult<()> {
         let CheckedJob { task, pool, priority } = self.take()?.build().map_err(|error| invalid_job(py, &error))?;
         self.job = Some(gpufleet::Job::from_task(task).pool(pool).priority(priority));
         Ok(())
     }
+}
+
+fn submitted_before() -> PyErr {
+    PyRuntimeError::new_err("the job was submitted before")
 }
 
 fn seconds(time: Option<f64>) -> PyResult<Option<Duration>> {

@@ -1,0 +1,83 @@
+"""Submits the jobs of a plan."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpufleet._plan import Plan, Stage, plan
+from gpufleet._task import Buffer, Input, Key, Ref, Stored, Task
+
+if TYPE_CHECKING:
+    from gpufleet._connection import Connection
+    from gpufleet._future import Future, Outputs
+
+__all__ = ["submit_after_its_needs", "submit_plan"]
+
+
+def submit_plan(
+    connection: Connection, plan: Plan, finish: Callable[[Outputs], Any] = dict
+) -> dict[Stage, Future[Any]]:
+    """Submits each job when those that it needs have ended.
+
+    The results are outputs by name. `finish` makes that of the last job.
+    """
+    makers: dict[Key, Stage] = {}
+    futures: dict[Stage, Future[Any]] = {}
+    for stage in plan.stages:
+        needs = list(dict.fromkeys(makers[ref.key] for ref in stage.refs.values()))
+        is_last = stage is plan.stages[-1]
+        submit = _Submission(connection, stage, finish if is_last else dict, {need: futures[need] for need in needs})
+        if needs:
+            inputs = [futures[need] for need in needs]
+            futures[stage] = connection.submit_after(inputs, submit, stage.task.options, own=True)
+        else:
+            futures[stage] = submit()
+        makers.update(dict.fromkeys(stage.makes, stage))
+    return futures
+
+
+def submit_after_its_needs(connection: Connection, task: Task, finish: Callable[[Outputs], Any]) -> Future[Any]:
+    """Submits a task with buffers that others make, together with these."""
+    planned = plan([(task, name) for name in task.outputs])
+    last = planned.stages[-1]
+
+    def finish_task(outputs: Outputs) -> Any:
+        return finish({name: outputs[last.makes[task, name]] for name in task.outputs})
+
+    return submit_plan(connection, planned, finish_task)[last]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Submission:
+    """Submits the job of a stage, whose needed jobs have ended."""
+
+    connection: Connection
+    stage: Stage
+    finish: Callable[[Outputs], Any]
+    needs: Mapping[Stage, Future[Outputs]]
+
+    def __call__(self) -> Future[Any]:
+        made = {
+            key: stage_future.result()[name]
+            for stage, stage_future in self.needs.items()
+            for key, name in stage.makes.items()
+        }
+        task = self.stage.task
+        buffers = {name: _filled(buffer, made) for name, buffer in task.buffers.items()}
+        # What only later jobs read need not come here.
+        unread = not self.stage.wanted
+        return self.connection.submit(dataclasses.replace(task, buffers=buffers), self.finish, unread=unread)
+
+
+def _filled(buffer: Buffer, made: Mapping[Key, npt.NDArray[Any] | Stored]) -> Buffer:
+    if not isinstance(buffer, Ref):
+        return buffer
+    elements = made[buffer.key]
+    if isinstance(elements, Stored):
+        return Stored(elements.digest, buffer.shape, buffer.dtype)
+    return Input(np.ascontiguousarray(elements).reshape(buffer.shape), buffer.dtype)
