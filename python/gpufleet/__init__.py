@@ -8,6 +8,7 @@
 array([2., 2., 2.], dtype=float32)
 """
 
+from gpufleet._batch import Batch
 from gpufleet._catalog import CatalogKernel
 from gpufleet._diagnostics import Diagnostic
 from gpufleet._elementwise import ElementwiseKernel
@@ -25,6 +26,7 @@ from gpufleet._errors import (
     FleetClosed,
     ForkedError,
     GpufleetError,
+    HistoryError,
     InternalError,
     InvalidJob,
     InvalidTask,
@@ -52,8 +54,10 @@ from gpufleet._errors import (
     UnsupportedVersion,
     WaitTimeout,
 )
+from gpufleet._executor import KernelExecutor
 from gpufleet._fleet import Fleet
 from gpufleet._future import Future, as_completed
+from gpufleet._history import History
 from gpufleet._lazy import LazyArray
 from gpufleet._numba import NumbaKernel
 from gpufleet._ptx import PtxKernel
@@ -67,6 +71,7 @@ from gpufleet._zeros import ZeroArray, zeros
 __all__ = [
     "AttachError",
     "AttemptsExhausted",
+    "Batch",
     "BlobMissing",
     "BlobUnavailable",
     "CancelError",
@@ -83,12 +88,15 @@ __all__ = [
     "ForkedError",
     "Future",
     "GpufleetError",
+    "History",
+    "HistoryError",
     "InternalError",
     "InvalidJob",
     "InvalidTask",
     "JobCancelled",
     "JobFailed",
     "JobTooLarge",
+    "KernelExecutor",
     "KernelFault",
     "LaunchError",
     "LazyArray",

@@ -18,7 +18,7 @@ from gpufleet._dependent import Dependent
 from gpufleet._encode import input_bytes, job_of
 from gpufleet._errors import Failure, FleetClosed
 from gpufleet._future import Future, Outputs
-from gpufleet._settings import AFFINITY, NO_USER_ID, Place, Settings, flag
+from gpufleet._settings import AFFINITY, NO_USER_ID, POOL, Place, Settings, flag
 from gpufleet._task import Stored
 from gpufleet._window import Window
 from gpufleet._wire import array_of
@@ -51,6 +51,8 @@ class Connection:
             affinity=flag(settings.affinity, AFFINITY),
         )
         self._pid = os.getpid()
+        self._pool = os.environ.get(POOL) or "default"
+        self.cancels_interrupted = settings.on_interrupt == "cancel"
         self._is_closed = False
         self._tokens = itertools.count()
         self._open = _OpenJobs()
@@ -77,8 +79,8 @@ class Connection:
 
         The large outputs of an `unread` job stay in the blob store.
         """
-        job = job_of(task)
-        future = Future(self, next(self._tokens), job.id, task.options.pool or "default", finish)
+        job = job_of(task, self._pool)
+        future = Future(self, next(self._tokens), job.id, task.options.pool or self._pool, finish)
         self._begin([future], [input_bytes(task)], lambda: self._client.submit(future._token, job, unread))
         return future
 
@@ -86,15 +88,15 @@ class Connection:
         self, needs: Sequence[Future[Any]], submit: Callable[[], Future[R]], options: Options, *, own: bool
     ) -> Future[R]:
         """Submits a job when the futures that it needs have ended."""
-        future = Dependent(self, next(self._tokens), options.pool or "default", needs, submit, own=own)
+        future = Dependent(self, next(self._tokens), options.pool or self._pool, needs, submit, own=own)
         self._begin([future], [0], future.start)
         return future
 
     def submit_many(self, tasks: Sequence[Task], finish: Sequence[Callable[[Outputs], R]]) -> list[Future[R]]:
         """Sends jobs that share messages."""
-        jobs = [job_of(task) for task in tasks]
+        jobs = [job_of(task, self._pool) for task in tasks]
         futures = [
-            Future(self, next(self._tokens), job.id, task.options.pool or "default", finish)
+            Future(self, next(self._tokens), job.id, task.options.pool or self._pool, finish)
             for task, job, finish in zip(tasks, jobs, finish, strict=True)
         ]
         tokens = [future._token for future in futures]
@@ -103,7 +105,7 @@ class Connection:
 
     def attach(self, job_id: str) -> Future[Outputs]:
         """Awaits a job of an earlier program with the same client name."""
-        future: Future[Outputs] = Future(self, next(self._tokens), job_id, "default", dict)
+        future: Future[Outputs] = Future(self, next(self._tokens), job_id, self._pool, dict)
         self._begin([future], [0], lambda: self._client.attach(future._token, job_id))
         return future
 
@@ -131,6 +133,18 @@ class Connection:
     def read(self, digest: str, dtype: str, shape: tuple[int, ...]) -> Any:
         self._require_open()
         return array_of(self._client.read(digest, dtype, shape), dtype, shape)
+
+    def has_room(self, task: Task) -> bool:
+        """Whether the job would be sent at once."""
+        return self._open.window.has_room(1, input_bytes(task))
+
+    def wait_confirmed(self, token: int, timeout: float | None) -> bool:
+        """Waits until the broker has the job on disk, or the job has ended. False after `timeout` seconds."""
+        return self._open.wait_confirmed(token, timeout)
+
+    def is_ended(self, token: int) -> bool:
+        """Whether the outcome of a job is here."""
+        return token not in self._open
 
     def obstacle(self, pool: str) -> str | None:
         """Why the jobs of a pool wait."""
@@ -172,32 +186,46 @@ class _OpenJobs:
         self.window = Window()
         self._futures: dict[int, Future[Any]] = {}
         self._unconfirmed: dict[int, int] = {}
+        """The bytes of the jobs that the broker has not confirmed."""
+        self._news = threading.Condition()
 
     def add(self, futures: Sequence[Future[Any]], sizes: Sequence[int]) -> None:
         """Waits for room."""
         self.window.enter(len(futures), sum(sizes))
         for future, size in zip(futures, sizes, strict=True):
+            self._unconfirmed[future._token] = size
             self._futures[future._token] = future
-            if size:
-                self._unconfirmed[future._token] = size
 
     def remove(self, token: int) -> Future[Any] | None:
         future = self._futures.pop(token, None)
         if future is not None:
-            self.window.leave(1, self._unconfirmed.pop(token, 0))
+            self.window.leave(1, self._confirm([token]))
         return future
 
     def confirmed(self, tokens: Sequence[int]) -> None:
-        size = sum(self._unconfirmed.pop(token, 0) for token in tokens)
-        if size:
+        if size := self._confirm(tokens):
             self.window.leave(0, size)
+
+    def wait_confirmed(self, token: int, timeout: float | None) -> bool:
+        with self._news:
+            return self._news.wait_for(lambda: token not in self._unconfirmed, timeout)
+
+    def _confirm(self, tokens: Sequence[int]) -> int:
+        """Returns the bytes that were not confirmed before."""
+        size = sum(self._unconfirmed.pop(token, 0) for token in tokens)
+        with self._news:
+            self._news.notify_all()
+        return size
 
     def take(self, tokens: Sequence[int]) -> list[Future[Any] | None]:
         """The futures of jobs that have ended; None for those that were cancelled."""
         futures = [self._futures.pop(token, None) for token in tokens]
-        size = sum(self._unconfirmed.pop(token, 0) for token in tokens)
+        size = self._confirm(tokens)
         self.window.leave(sum(future is not None for future in futures), size)
         return futures
+
+    def __contains__(self, token: int) -> bool:
+        return token in self._futures
 
     def futures(self) -> list[Future[Any]]:
         return list(self._futures.copy().values())

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpufleet._errors import GpufleetError
+from gpufleet._errors import GpufleetError, WaitTimeout
 from gpufleet._future import Future
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Dependent(Future[R]):
         self._job: Future[R] | None = None
         self._missing = len(needs)
         self._lock = threading.Lock()
+        self._is_submitted = threading.Event()
+        """Or it never will be."""
 
     def start(self) -> None:
         """Waits for the needed futures in the background."""
@@ -52,6 +54,12 @@ class Dependent(Future[R]):
         if self._job is None:
             raise GpufleetError("the job has no id yet, because the jobs that it needs have not ended")
         return self._job.job_id
+
+    def confirmed(self, timeout: float | None = None) -> None:
+        if not self._is_submitted.wait(timeout):
+            raise WaitTimeout(f"the jobs that {self._what} needs did not end within {timeout} s")
+        if self._job is not None:
+            self._job.confirmed(timeout)
 
     def cancel(self) -> bool:
         return self._cancel(lambda future: future.cancel())
@@ -89,6 +97,7 @@ class Dependent(Future[R]):
             return
         with self._lock:
             self._job, self._job_id = job, job.job_id
+        self._is_submitted.set()
         if self.cancelled():
             # It was cancelled while the job was submitted.
             job.cancel_soon()
@@ -104,6 +113,7 @@ class Dependent(Future[R]):
 
     def _end(self, result: R | None, error: BaseException | None, report: Report | None) -> None:
         self._connection.forget(self._token)
+        self._is_submitted.set()
         super()._end(result, error, report)
 
 

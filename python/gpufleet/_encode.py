@@ -23,8 +23,11 @@ from gpufleet._task import (
 )
 
 
-def job_of(task: Task) -> Job:
-    """The job, checked as far as it can be without a device. Raises `InvalidJob`."""
+def job_of(task: Task, pool: str = "default") -> Job:
+    """The job, checked as far as it can be without a device. Raises `InvalidJob`.
+
+    `pool` is that of a task without a pool of its own.
+    """
     job = _program(task.program)
     for name, buffer in task.buffers.items():
         _add_buffer(job, name, buffer)
@@ -34,7 +37,7 @@ def job_of(task: Task) -> Job:
         job.output(name)
     for name in task.shared:
         job.share(name)
-    _set_options(job, task.options)
+    _set_options(job, task.options, pool)
     job.check()
     return job
 
@@ -88,8 +91,8 @@ def _add_launch(job: Job, launch: Launch) -> None:
             job.arg_bytes(arg.data, arg.align)
 
 
-def _set_options(job: Job, options: Options) -> None:
-    job.queue(options.pool or "default", options.priority or "normal")
+def _set_options(job: Job, options: Options, pool: str) -> None:
+    job.queue(options.pool or pool, options.priority or "normal")
     if options.name is not None:
         job.name(options.name)
     if options.labels:

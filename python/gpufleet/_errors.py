@@ -35,6 +35,10 @@ class AttachError(GpufleetError):
     """The client can't wait for a job that was submitted earlier."""
 
 
+class HistoryError(GpufleetError):
+    """The recorded jobs could not be read."""
+
+
 class CancelError(GpufleetError):
     """The broker did not take an order to cancel jobs."""
 

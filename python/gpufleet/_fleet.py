@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 import numpy.typing as npt
 
 from gpufleet._arrays import as_input, restore
+from gpufleet._batch import Batch, current_batch
 from gpufleet._catalog import CatalogKernel
 from gpufleet._connection import CLOSE_SECONDS, Connection
 from gpufleet._errors import CancelError, FleetClosed
+from gpufleet._executor import KernelExecutor
 from gpufleet._future import Future, Outputs
+from gpufleet._history import History, read_history
+from gpufleet._kernel import Kernel
 from gpufleet._kernels import KernelFactories
 from gpufleet._lazy import LazyArray
-from gpufleet._plan import Plan, Stage, plan
+from gpufleet._needs import with_results
+from gpufleet._plan import Plan, plan
 from gpufleet._remote import RemoteArray
-from gpufleet._running import submit_after_its_needs, submit_plan
-from gpufleet._settings import POOL, Settings, place_of, redacted
+from gpufleet._running import planned_for, submit_plan
+from gpufleet._settings import Settings, place_of, redacted
 from gpufleet._task import Options, Stored, Task
 
 R = TypeVar("R")
@@ -34,7 +40,8 @@ class Fleet(KernelFactories):
     the workers use, a folder or ``s3://bucket/prefix``, by default ``GPUFLEET_BLOBS`` or the store of the local fleet.
 
     A fleet is used in a `with` statement, or closed. Leaving the block waits for the open futures, as executors of
-    `concurrent.futures` do. Leaving it by an exception cancels their jobs; leaving it by Ctrl-C does neither.
+    `concurrent.futures` do. Leaving it by an exception cancels their jobs. After Ctrl-C the jobs run on, unless
+    `on_interrupt` is ``"cancel"``; then Ctrl-C also cancels the job whose result is waited for.
 
     It may be used by any number of threads. A child made by `os.fork` connects anew when it uses the fleet.
     """
@@ -50,15 +57,20 @@ class Fleet(KernelFactories):
         confirm_timeout: float | None = None,
         user_id: bool | None = None,
         affinity: bool | None = None,
+        on_interrupt: Literal["detach", "cancel"] = "detach",
     ) -> None:
+        if on_interrupt not in ("detach", "cancel"):
+            raise ValueError(f"on_interrupt is 'detach' or 'cancel', not {on_interrupt!r}")
         store = None if blobs is None else os.fspath(blobs)
-        settings = Settings(url, store, client, keep_replies, connect_timeout, confirm_timeout, user_id, affinity)
+        settings = Settings(
+            url, store, client, keep_replies, connect_timeout, confirm_timeout, user_id, affinity, on_interrupt
+        )
         self._begin(settings)
         self._connected()
 
     def kernel(self, name: str, /, **options: Any) -> CatalogKernel:
         """A kernel of the catalog."""
-        return CatalogKernel(self, name, self._default_options().replace(**options))
+        return CatalogKernel(self, name, Options().replace(**options))
 
     def put(self, array: object) -> RemoteArray:
         """Stores an array in the blob store once, so that any number of jobs can use it."""
@@ -69,9 +81,8 @@ class Fleet(KernelFactories):
     def compute(self, *arrays: LazyArray) -> tuple[npt.NDArray[Any], ...]:
         """Computes lazy arrays together, so that a job that several of them need runs once."""
         planned = plan([array.ref.key for array in arrays])
-        futures = self._submit_plan(planned)
-        stages = {key: stage for stage in planned.stages for key in stage.wanted}
-        outputs = {key: futures[stage].result()[stage.makes[key]] for key, stage in stages.items()}
+        stages = zip(planned.stages, self._submit_plan(planned), strict=True)
+        outputs = {key: future.result()[stage.makes[key]] for stage, future in stages for key in stage.wanted}
         return tuple(restore(outputs[array.ref.key], array.like) for array in arrays)
 
     def cancel(self, jobs: Iterable[str | Future[Any]] = (), *, labels: Mapping[str, str] | None = None) -> None:
@@ -82,6 +93,47 @@ class Fleet(KernelFactories):
         ids = [job.job_id if isinstance(job, Future) else job for job in jobs]
         if ids or labels:
             self._connected().cancel(ids, labels)
+
+    def batch(self, **options: Any) -> Batch:
+        """A block whose jobs belong together: they share options, are awaited at its end, and can be cancelled.
+
+        Options are those of `kernel.options`. They hold for kernels that have none of their own.
+        """
+        return Batch(self, Options().replace(**options))
+
+    def executor(self) -> KernelExecutor:
+        """An executor of `concurrent.futures`, whose functions are kernels."""
+        return KernelExecutor()
+
+    def history(
+        self,
+        *,
+        state: str | Iterable[str] = (),
+        kernel: str | None = None,
+        pool: str | None = None,
+        since: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 50,
+    ) -> History:
+        """The recorded jobs, newest first. `since` is a time ago, such as ``2h``, or a local time.
+
+        It runs the command ``gpufleet history``, which reads the database of ``GPUFLEET_DATABASE_URL`` or that of the
+        local fleet.
+        """
+        return read_history(
+            states=[state] if isinstance(state, str) else state,
+            kernel=kernel,
+            pool=pool,
+            since=since,
+            labels=labels or {},
+            limit=limit,
+            is_local=self._place.source == "local fleet",
+        )
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the fleet was closed."""
+        return self._is_closed
 
     def attach(self, job_id: str) -> Future[Outputs]:
         """A future for a job that an earlier program submitted with the same `client` name.
@@ -120,7 +172,7 @@ class Fleet(KernelFactories):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, Exception):
+        if error is not None and self._cancels_after(error):
             try:
                 self._cancel_open()
             except CancelError as problem:
@@ -169,8 +221,13 @@ class Fleet(KernelFactories):
             for future in open_:
                 future._end_cancelled()
 
-    def _default_options(self) -> Options:
-        return Options(pool=os.environ.get(POOL) or None)
+    def _cancels_after(self, error: BaseException) -> bool:
+        """Whether leaving a block by this exception cancels its jobs."""
+        is_interrupt = isinstance(error, KeyboardInterrupt) and self._settings.on_interrupt == "cancel"
+        return isinstance(error, Exception) or is_interrupt
+
+    def _has_room(self, task: Task) -> bool:
+        return self._connected().has_room(task)
 
     @overload
     def _submit(self, task: Task) -> Future[Outputs]: ...
@@ -178,23 +235,40 @@ class Fleet(KernelFactories):
     def _submit(self, task: Task, finish: Callable[[Outputs], R]) -> Future[R]: ...
     def _submit(self, task: Task, finish: Callable[[Outputs], Any] = dict) -> Future[Any]:
         """Submits a job. `finish` makes the result of the outputs by name, in the thread that completes futures."""
-        connection = self._connected()
         if task.has_refs:
-            return submit_after_its_needs(connection, task, finish)
-        return connection.submit(task, finish)
+            return self._submit_plan(*planned_for(task, finish))[-1]
+        batch = current_batch(self)
+        if batch is None:
+            return self._connected().submit(task, finish)
+        task = dataclasses.replace(task, options=batch._options_of(task.options))
+        return _added(batch, [self._connected().submit(task, finish)])[0]
 
-    def _submit_plan(self, plan: Plan, finish: Callable[[Outputs], Any] = dict) -> dict[Stage, Future[Any]]:
+    def _submit_plan(self, plan: Plan, finish: Callable[[Outputs], Any] = dict) -> list[Future[Any]]:
         """Submits the jobs of a plan. Returns a future for each, whose result is the outputs by name.
 
         `finish` makes the result of the last one.
         """
-        return submit_plan(self._connected(), plan, finish)
+        batch = current_batch(self)
+        if batch is not None:
+            plan = plan.with_options(batch._options_of)
+        futures = submit_plan(self._connected(), plan, finish)
+        _added(batch, [future for future, stage in zip(futures, plan.stages, strict=True) if stage.wanted])
+        return futures
 
     def _submit_after(
-        self, needs: Sequence[Future[Any]], submit: Callable[[], Future[R]], options: Options
+        self, needs: Sequence[Future[Any]], kernel: Kernel[R], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Future[R]:
-        """Submits a job when the futures that it needs have ended."""
-        return self._connected().submit_after(needs, submit, options, own=False)
+        """Submits a job when the futures among its arguments have ended."""
+        batch = current_batch(self)
+        # The block of the batch may have ended by then.
+        kernel = kernel if batch is None else kernel._with_options(batch._options_of(kernel._options))
+
+        def submit() -> Future[R]:
+            found_args, found_kwargs = with_results(args, kwargs)
+            return kernel.submit(*found_args, **found_kwargs)
+
+        future = self._connected().submit_after(needs, submit, kernel._options, own=False)
+        return _added(batch, [future])[0]
 
     @overload
     def _submit_many(self, tasks: Sequence[Task]) -> list[Future[Outputs]]: ...
@@ -207,8 +281,17 @@ class Fleet(KernelFactories):
         finishers = [dict] * len(tasks) if finish is None else finish
         if any(task.has_refs for task in tasks):
             return [self._submit(*each) for each in zip(tasks, finishers, strict=True)]
-        return self._connected().submit_many(tasks, finishers)
+        batch = current_batch(self)
+        if batch is not None:
+            tasks = [dataclasses.replace(task, options=batch._options_of(task.options)) for task in tasks]
+        return _added(batch, self._connected().submit_many(tasks, finishers))
 
     def _read(self, stored: Stored) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = self._connected().read(stored.digest, stored.dtype, stored.shape)
         return array
+
+
+def _added(batch: Batch | None, futures: list[Future[R]]) -> list[Future[R]]:
+    if batch is not None:
+        batch._add(futures)
+    return futures

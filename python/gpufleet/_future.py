@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from gpufleet._errors import ForkedError, WaitTimeout
+from gpufleet._errors import ForkedError, SubmitError, WaitTimeout
 from gpufleet._report import RanOn, Timings, ran_on_of, timings_of
 
 if TYPE_CHECKING:
@@ -96,6 +96,10 @@ class Future(concurrent.futures.Future[R]):
             if self.done():
                 raise
             self._time_out(timeout)
+        except KeyboardInterrupt:
+            if self._connection.cancels_interrupted:
+                self.cancel_soon()
+            raise
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Waits for the outcome, and returns the exception that `result` would raise."""
@@ -106,6 +110,18 @@ class Future(concurrent.futures.Future[R]):
             if self.done():
                 raise
             self._time_out(timeout)
+
+    def confirmed(self, timeout: float | None = None) -> None:
+        """Waits until the broker has the job on disk, so that it runs even if this process ends.
+
+        Raises `SubmitError` if the broker refused it, and `WaitTimeout` after `timeout` seconds.
+        """
+        self._require_own()
+        if not self._connection.wait_confirmed(self._token, timeout):
+            raise WaitTimeout(f"the broker did not confirm {self._what} within {timeout} s")
+        # A refusal ends the future right after it is no longer unconfirmed.
+        if self._connection.is_ended(self._token) and isinstance(error := super().exception(), SubmitError):
+            raise error
 
     def cancel(self) -> bool:
         """Orders the workers to cancel the job. The future ends as cancelled, whatever the job does.

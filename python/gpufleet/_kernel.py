@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
-from gpufleet._needs import futures_in, with_results
+from gpufleet._needs import futures_in
 from gpufleet._results import Results, common_length
 
 if TYPE_CHECKING:
@@ -46,9 +46,20 @@ class Kernel(ABC, Generic[R]):
         Arguments may be futures. The job is then submitted when these have ended.
         """
         if needs := futures_in(args, kwargs):
-            return self._fleet._submit_after(needs, lambda: self._submit_with_results(args, kwargs), self._options)
+            return self._fleet._submit_after(needs, self, args, kwargs)
         task, finish = self._prepare(*args, **kwargs)
         return self._fleet._submit(task, finish)
+
+    async def asubmit(self, *args: Any, **kwargs: Any) -> Future[R]:
+        """Like `submit`, but lets the asyncio loop run while too many jobs are open."""
+        import asyncio  # noqa: PLC0415
+
+        if futures_in(args, kwargs):
+            return self.submit(*args, **kwargs)
+        task, finish = self._prepare(*args, **kwargs)
+        if self._fleet._has_room(task):
+            return self._fleet._submit(task, finish)
+        return await asyncio.to_thread(self._fleet._submit, task, finish)
 
     @abstractmethod
     def lazy(self, *args: Any, **kwargs: Any) -> Any:
@@ -74,13 +85,12 @@ class Kernel(ABC, Generic[R]):
 
         Times are seconds, or texts such as ``"30s"``. Labels are added to the present ones.
         """
-        changed = copy.copy(self)
-        changed._options = self._options.replace(**changes)
-        return changed
+        return self._with_options(self._options.replace(**changes))
 
-    def _submit_with_results(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Future[R]:
-        args, kwargs = with_results(args, kwargs)
-        return self.submit(*args, **kwargs)
+    def _with_options(self, options: Options) -> Self:
+        changed = copy.copy(self)
+        changed._options = options
+        return changed
 
     def _many(self, inputs: Iterable[Iterable[Any]], length: int | None, fixed: dict[str, Any]) -> Results[R]:
         def submit(jobs: Sequence[Prepared[R]]) -> list[Future[R]]:

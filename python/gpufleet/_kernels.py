@@ -10,7 +10,6 @@ from gpufleet._numba import NumbaKernel
 from gpufleet._ptx import PtxKernel
 from gpufleet._raw import RawKernel, RawModule
 from gpufleet._reduction import ReductionKernel
-from gpufleet._task import Options
 
 if TYPE_CHECKING:
     from gpufleet._fleet import Fleet
@@ -23,19 +22,19 @@ class KernelFactories:
 
     def RawKernel(self, code: str, name: str, options: Sequence[str] = ()) -> RawKernel:
         """A kernel in CUDA C++, called as `kernel(grid, block, args)`. `options` are NVRTC's."""
-        return RawKernel(self._fleet(), code, name, options, job=self._job())
+        return RawKernel(self._fleet(), code, name, options)
 
     def RawModule(
         self, *, code: str, options: Sequence[str] = (), name_expressions: Sequence[str] | None = None
     ) -> RawModule:
         """CUDA C++ with several kernels, which `get_function` returns by name."""
-        return RawModule(self._fleet(), code=code, options=options, name_expressions=name_expressions, job=self._job())
+        return RawModule(self._fleet(), code=code, options=options, name_expressions=name_expressions)
 
     def ElementwiseKernel(
         self, in_params: str, out_params: str, operation: str, name: str = "kernel", **keywords: Any
     ) -> ElementwiseKernel:
         """A kernel that computes each element of its outputs, such as `"T x, T y", "T z", "z = x - y"`."""
-        return ElementwiseKernel(self._fleet(), in_params, out_params, operation, name, job=self._job(), **keywords)
+        return ElementwiseKernel(self._fleet(), in_params, out_params, operation, name, **keywords)
 
     def ReductionKernel(
         self,
@@ -58,22 +57,18 @@ class KernelFactories:
             post_map_expr,
             identity,
             name,
-            job=self._job(),
             **keywords,
         )
 
     def ptx(self, text: str, entry: str, *, outputs: Sequence[int] | None = None) -> PtxKernel:
         """A kernel in PTX, such as Triton and Warp make. `outputs` are the indices of the arrays that come back."""
-        return PtxKernel(self._fleet(), text, entry, outputs=outputs, job=self._job())
+        return PtxKernel(self._fleet(), text, entry, outputs=outputs)
 
     def numba(
         self, function: Callable[..., object], signature: str, *, outputs: Sequence[int] | None = None, **keywords: Any
     ) -> NumbaKernel:
         """A kernel in Python, which the package numba-cuda compiles here. Workers need neither Python nor Numba."""
-        return NumbaKernel(self._fleet(), function, signature, outputs=outputs, job=self._job(), **keywords)
+        return NumbaKernel(self._fleet(), function, signature, outputs=outputs, **keywords)
 
     def _fleet(self) -> Fleet:
         return cast("Fleet", self)
-
-    def _job(self) -> Options:
-        return self._fleet()._default_options()

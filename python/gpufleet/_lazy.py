@@ -56,9 +56,8 @@ class LazyArray:
     def submit(self) -> Future[npt.NDArray[Any]]:
         """Submits the jobs that lead to this array. The future has its elements."""
         planned = self.plan()
-        last = planned.stages[-1]
-        name = last.makes[self.ref.key]
-        return self.fleet._submit_plan(planned, lambda outputs: restore(outputs[name], self.like))[last]
+        name = planned.stages[-1].makes[self.ref.key]
+        return self.fleet._submit_plan(planned, lambda outputs: restore(outputs[name], self.like))[-1]
 
     def plan(self) -> Plan:
         """The jobs that lead to this array. Printing it shows them."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpufleet._encode import input_bytes
 from gpufleet._joining import kind_of
 from gpufleet._merging import merge
-from gpufleet._task import Key, Ref, Task
+from gpufleet._task import Key, Options, Ref, Task
 
 __all__ = ["Plan", "Stage", "plan"]
 
@@ -45,6 +45,15 @@ class Plan:
     """Jobs, each after those that it needs."""
 
     stages: tuple[Stage, ...]
+
+    def with_options(self, change: Callable[[Options], Options]) -> Plan:
+        """The plan with other options for its jobs."""
+        return Plan(
+            tuple(
+                dataclasses.replace(stage, task=dataclasses.replace(stage.task, options=change(stage.task.options)))
+                for stage in self.stages
+            )
+        )
 
     @property
     def launches(self) -> int:

@@ -16,13 +16,11 @@ if TYPE_CHECKING:
     from gpufleet._connection import Connection
     from gpufleet._future import Future, Outputs
 
-__all__ = ["submit_after_its_needs", "submit_plan"]
+__all__ = ["planned_for", "submit_plan"]
 
 
-def submit_plan(
-    connection: Connection, plan: Plan, finish: Callable[[Outputs], Any] = dict
-) -> dict[Stage, Future[Any]]:
-    """Submits each job when those that it needs have ended.
+def submit_plan(connection: Connection, plan: Plan, finish: Callable[[Outputs], Any] = dict) -> list[Future[Any]]:
+    """Submits each job when those that it needs have ended, and returns a future for each.
 
     The results are outputs by name. `finish` makes that of the last job.
     """
@@ -38,18 +36,18 @@ def submit_plan(
         else:
             futures[stage] = submit()
         makers.update(dict.fromkeys(stage.makes, stage))
-    return futures
+    return list(futures.values())
 
 
-def submit_after_its_needs(connection: Connection, task: Task, finish: Callable[[Outputs], Any]) -> Future[Any]:
-    """Submits a task with buffers that others make, together with these."""
+def planned_for(task: Task, finish: Callable[[Outputs], Any]) -> tuple[Plan, Callable[[Outputs], Any]]:
+    """The jobs for a task with buffers that others make, and how the result is made of the outputs of the last one."""
     planned = plan([(task, name) for name in task.outputs])
     last = planned.stages[-1]
 
     def finish_task(outputs: Outputs) -> Any:
         return finish({name: outputs[last.makes[task, name]] for name in task.outputs})
 
-    return submit_plan(connection, planned, finish_task)[last]
+    return planned, finish_task
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -32,6 +32,7 @@ class Settings:
     confirm_timeout: float | None = None
     user_id: bool | None = None
     affinity: bool | None = None
+    on_interrupt: Literal["detach", "cancel"] = "detach"
 
     def __repr__(self) -> str:
         values = {field.name: getattr(self, field.name) for field in fields(self)}

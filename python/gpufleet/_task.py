@@ -157,6 +157,19 @@ class Options:
     attempts: int | None = None
     requires: Mapping[str, Any] = field(default_factory=dict)
 
+    def within(self, outer: Options) -> Options:
+        """These options, with those of `outer` where they are not set.
+
+        >>> Options(pool="a").within(Options(pool="b", time_limit=3.0)).time_limit
+        3.0
+        """
+        unset = {
+            option.name: getattr(outer, option.name)
+            for option in dataclasses.fields(self)
+            if getattr(self, option.name) is None or (option.name == "requires" and not self.requires)
+        }
+        return dataclasses.replace(self, **unset, labels={**outer.labels, **self.labels})
+
     def replace(self, **changes: Any) -> Options:
         """Returns a copy with these options. Labels are added to the present ones.
 

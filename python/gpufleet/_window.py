@@ -33,6 +33,11 @@ class Window:
             self._jobs += jobs
             self._bytes += size
 
+    def has_room(self, jobs: int, size: int) -> bool:
+        """Whether a caller would not wait."""
+        with self._changed:
+            return self._has_room(jobs, size)
+
     def leave(self, jobs: int, size: int) -> None:
         """Gives room back."""
         with self._changed:

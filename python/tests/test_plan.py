@@ -10,7 +10,7 @@ from fake_fleet import FakeFleet
 
 import gpufleet as gf
 from gpufleet._plan import LAUNCHES_MAX, Plan, plan
-from gpufleet._task import Input, Ref, Source, Stored, Zeros
+from gpufleet._task import Input, Options, Ref, Source, Stored, Zeros
 
 ADD = 'extern "C" __global__ void add(const float *x, float *y) {}\nextern "C" __global__ void clear(float *y) {}'
 
@@ -173,7 +173,7 @@ def test_shapes_and_dtypes_are_known(fleet: FakeFleet, x: Any) -> None:
 
 def test_the_catalog_s_shapes_are_known(fleet: FakeFleet) -> None:
     a = np.ones((3, 4), np.float32)
-    product = gf.CatalogKernel(fleet, "matmul_tiled", fleet._default_options()).lazy(a, np.ones((4, 5), np.float32))
+    product = gf.CatalogKernel(fleet, "matmul_tiled", Options()).lazy(a, np.ones((4, 5), np.float32))
     assert product.shape == (3, 5)
     assert product.plan().stages[0].task.outputs == (product.ref.name,)
 

@@ -1,0 +1,50 @@
+"""An executor of `concurrent.futures` for kernels."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from gpufleet._kernel import Kernel
+
+if TYPE_CHECKING:
+    from gpufleet._future import Future
+
+__all__ = ["KernelExecutor"]
+
+
+class KernelExecutor(concurrent.futures.Executor):
+    """Runs kernels for code that takes an executor, made by `Fleet.executor`.
+
+    `executor.submit(kernel, ...)` is `kernel.submit(...)`. Python functions do not run on the fleet.
+    """
+
+    def __init__(self) -> None:
+        self._open: WeakSet[Future[Any]] = WeakSet()
+        self._is_shut_down = False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submits a job of a kernel."""
+        if not isinstance(fn, Kernel):
+            raise TypeError(
+                f"{fn!r} is not a kernel; workers run CUDA kernels, not Python functions. Pass fleet.kernel(...) or"
+                " fleet.RawKernel(...), or compile the function with fleet.numba(...)"
+            )
+        if self._is_shut_down:
+            raise RuntimeError("the executor was shut down; make another")
+        future = fn.submit(*args, **kwargs)
+        self._open.add(future)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Takes no more jobs. With `wait`, waits for those that were submitted."""
+        self._is_shut_down = True
+        futures = list(self._open)
+        if cancel_futures:
+            for future in futures:
+                future.cancel_soon()
+        if wait:
+            for future in futures:
+                future._wait()
