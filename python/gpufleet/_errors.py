@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-from gpufleet._diagnostics import Diagnostic, parse
+from gpufleet._diagnostics import Diagnostic, parse, render
+from gpufleet._task import Program, Source
 
 
 class GpufleetError(Exception):
@@ -252,6 +253,15 @@ class InternalError(JobFailed):
 
 
 _BY_CODE: dict[str | None, type[JobFailed]] = {kind.code: kind for kind in JobFailed.__subclasses__()}
+
+
+def explain(error: BaseException, program: Program) -> None:
+    """Adds the places of compile errors in the caller's own file."""
+    if isinstance(error, CompileError):
+        origin = program.origin if isinstance(program, Source) else None
+        for diagnostic in error.diagnostics:
+            if diagnostic.is_error:
+                error.add_note(render(diagnostic, origin))
 
 
 def failed(job_id: str, ended: str, failure: Failure | None) -> JobFailed:

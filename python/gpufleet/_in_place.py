@@ -9,11 +9,10 @@ from typing import Any
 import numpy.typing as npt
 
 from gpufleet._binding import Bound, Output
-from gpufleet._diagnostics import Origin, render
-from gpufleet._errors import CompileError
+from gpufleet._errors import explain
 from gpufleet._kernel import Kernel, Prepared
 from gpufleet._needs import futures_in, with_results
-from gpufleet._task import Task
+from gpufleet._task import Program, Task
 
 __all__ = ["InPlaceKernel"]
 
@@ -22,8 +21,6 @@ class InPlaceKernel(Kernel[Any]):
     """A call writes into the caller's arrays. `.submit` and `.map` never change an argument and return new arrays."""
 
     _name: str
-    _origin: Origin | None = None
-    """Where the caller wrote the code."""
 
     @property
     def name(self) -> str:
@@ -48,7 +45,7 @@ class InPlaceKernel(Kernel[Any]):
 
     def _prepare(self, *args: Any, **kwargs: Any) -> Prepared[Any]:
         task, bound = self._bind(*args, **kwargs)
-        return Prepared(task, _Packed(self, bound.outputs))
+        return Prepared(task, _Packed(self, task.program, bound.outputs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs a job, waits, and writes its outputs into the arrays that were passed for them.
@@ -59,31 +56,25 @@ class InPlaceKernel(Kernel[Any]):
             args, kwargs = with_results(args, kwargs)
         task, bound = self._bind(*args, **kwargs)
         bound.check_targets()
-        values = bound.write_back(self._fleet._submit(task, _Finish(self, bound.outputs)).result())
+        values = bound.write_back(self._fleet._submit(task, _Finish(self, task.program, bound.outputs)).result())
         return self._packed([output.name for output in bound.outputs], values)
-
-    def _explain(self, error: BaseException) -> None:
-        """Adds the places of compile errors in the caller's own file."""
-        if isinstance(error, CompileError):
-            for diagnostic in error.diagnostics:
-                if diagnostic.is_error:
-                    error.add_note(render(diagnostic, self._origin))
 
 
 class _Finish:
     """Makes the caller's arrays of the outputs of a job."""
 
-    __slots__ = ("_kernel", "_outputs")
+    __slots__ = ("_kernel", "_outputs", "_program")
 
-    def __init__(self, kernel: InPlaceKernel, outputs: Sequence[Output]) -> None:
+    def __init__(self, kernel: InPlaceKernel, program: Program, outputs: Sequence[Output]) -> None:
         self._kernel = kernel
+        self._program = program
         self._outputs = outputs
 
     def __call__(self, results: Mapping[str, npt.NDArray[Any]]) -> Any:
         return [output.take(results) for output in self._outputs]
 
     def explain(self, error: BaseException) -> None:
-        self._kernel._explain(error)
+        explain(error, self._program)
 
 
 class _Packed(_Finish):

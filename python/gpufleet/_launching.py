@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpufleet._binding import ArgumentError, Bound, only_read
+from gpufleet._errors import explain
 from gpufleet._in_place import InPlaceKernel
 from gpufleet._results import Results, common_length
 from gpufleet._task import Launch, Options, Program, Task
 
 if TYPE_CHECKING:
     from gpufleet._fleet import Fleet
+    from gpufleet._future import Outputs
 
 __all__ = ["LaunchedKernel"]
 
@@ -44,6 +46,13 @@ class LaunchedKernel(InPlaceKernel):
         self._name = name
         self._bind_args = bind
 
+    def compile(self) -> None:
+        """Compiles the program on a worker now, and loads it into a device. Raises `CompileError` or `LoadError`.
+
+        Without this, the first job does it. A worker compiles instances of templates when a job names them.
+        """
+        compile_program(self._fleet, self._program, self._options)
+
     def map(  # type: ignore[override]
         self, grid: Extents, block: Extents, args: Iterable[Sequence[object]], shared_mem: int = 0
     ) -> Results[Any]:
@@ -62,6 +71,26 @@ class LaunchedKernel(InPlaceKernel):
         if len(values) <= 1:
             return values[0] if values else None
         return _tuple_type(self._name, tuple(names))(*values)
+
+
+class _Compiled:
+    """The end of a job that only compiles."""
+
+    __slots__ = ("_program",)
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def __call__(self, _: Outputs) -> None:
+        return None
+
+    def explain(self, error: BaseException) -> None:
+        explain(error, self._program)
+
+
+def compile_program(fleet: Fleet, program: Program, options: Options) -> None:
+    """Compiles a program on a worker, and waits for it."""
+    fleet._submit(Task(program, {}, (), (), options), _Compiled(program)).result()
 
 
 def extents(what: str, value: Extents) -> tuple[int, ...]:

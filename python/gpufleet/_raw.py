@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpufleet._binding import bind
 from gpufleet._complex import with_complex
 from gpufleet._diagnostics import origin_of
-from gpufleet._launching import LaunchedKernel
+from gpufleet._launching import LaunchedKernel, compile_program
 from gpufleet._signature import signature
 from gpufleet._task import Options, Source
 
@@ -33,10 +33,7 @@ class RawKernel(LaunchedKernel):
         self, fleet: Fleet, code: str, name: str, options: Sequence[str] = (), *, job: Options | None = None
     ) -> None:
         found = signature(code, name, options)
-        super().__init__(
-            fleet, Source(with_complex(code), tuple(options)), name, name, partial(bind, found), job or Options()
-        )
-        self._origin = origin_of(code)
+        super().__init__(fleet, _source(code, options), name, name, partial(bind, found), job or Options())
 
 
 class RawModule:
@@ -59,6 +56,7 @@ class RawModule:
         self._code = code
         self._options = tuple(options)
         self._expressions = name_expressions
+        self._program = _source(code, options)
         self._job = job or Options()
 
     def get_function(self, name: str) -> RawKernel:
@@ -66,3 +64,14 @@ class RawModule:
         if self._expressions is not None and "<" in name and name not in self._expressions:
             raise ValueError(f"{name!r} is not in name_expressions, which has {', '.join(self._expressions)}")
         return RawKernel(self._fleet, self._code, name, self._options, job=self._job)
+
+    def compile(self) -> None:
+        """Compiles the code on a worker now. Raises `CompileError`.
+
+        A worker compiles instances of templates when a job names them.
+        """
+        compile_program(self._fleet, self._program, self._job)
+
+
+def _source(code: str, options: Sequence[str]) -> Source:
+    return Source(with_complex(code), tuple(options), origin=origin_of(code))

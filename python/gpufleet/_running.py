@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from gpufleet._errors import explain
 from gpufleet._plan import Plan, Stage, plan
-from gpufleet._task import Buffer, Input, Key, Ref, Stored, Task
+from gpufleet._task import Buffer, Input, Key, Program, Ref, Stored, Task
 
 if TYPE_CHECKING:
     from gpufleet._connection import Connection
@@ -69,7 +70,22 @@ class _Submission:
         buffers = {name: _filled(buffer, made) for name, buffer in task.buffers.items()}
         # What only later jobs read need not come here.
         unread = not self.stage.wanted
-        return self.connection.submit(dataclasses.replace(task, buffers=buffers), self.finish, unread=unread)
+        filled = dataclasses.replace(task, buffers=buffers)
+        return self.connection.submit(filled, _Finish(self.finish, task.program), unread=unread)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Finish:
+    """Makes the result of a stage."""
+
+    finish: Callable[[Outputs], Any]
+    program: Program
+
+    def __call__(self, outputs: Outputs) -> Any:
+        return self.finish(outputs)
+
+    def explain(self, error: BaseException) -> None:
+        explain(error, self.program)
 
 
 def _filled(buffer: Buffer, made: Mapping[Key, npt.NDArray[Any] | Stored]) -> Buffer:

@@ -6,9 +6,12 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from gpufleet._diagnostics import Origin
 
 __all__ = [
     "Argument",
@@ -129,6 +132,8 @@ class Source:
     options: tuple[str, ...] = ()
     section: Section | None = None
     """The code as a part, if it is one kernel that can share a source with others."""
+    origin: Origin | None = field(default=None, compare=False)
+    """Where the caller wrote the code."""
 
 
 @dataclass(frozen=True, slots=True)

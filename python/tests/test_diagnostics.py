@@ -95,7 +95,15 @@ def test_escaped_code_is_found() -> None:
 def test_a_compile_error_shows_the_place_in_this_file(fleet: gf.Fleet) -> None:
     kernel = fleet.RawKernel(BROKEN, "k")
     y = np.zeros(1, np.float32)
-    for run in (kernel, kernel.map(1, 1, [(y,)]).__next__, kernel.submit(1, 1, (y,)).result):
+    runs = (
+        kernel,
+        kernel.map(1, 1, [(y,)]).__next__,
+        kernel.submit(1, 1, (y,)).result,
+        kernel.lazy(1, 1, (y,)).compute,
+        kernel.compile,
+        fleet.RawModule(code=BROKEN).compile,
+    )
+    for run in runs:
         with pytest.raises(gf.CompileError) as caught:
             run(1, 1, (y,)) if run is kernel else run()
         (diagnostic,) = caught.value.diagnostics

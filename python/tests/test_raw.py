@@ -358,3 +358,11 @@ def test_kernels_can_be_pickled(environment: None) -> None:
         assert raw.submit(1, 6, (x, x, y)).result().tolist() == (x + x).tolist()
         generated = pickle.loads(pickle.dumps(fleet.ElementwiseKernel("T x", "T y", "y = x * 2", "twice")))
         assert generated(x).tolist() == (x * 2).tolist()
+
+
+def test_a_program_is_compiled_without_running_it(fleet: gf.Fleet) -> None:
+    code = 'extern "C" __global__ void fill(float *y) { *y = 7; }  // compiled before it is used'
+    fleet.RawModule(code=code).compile()
+    kernel = fleet.RawKernel(code, "fill")
+    kernel.compile()
+    assert kernel(1, 1, (np.zeros(1, np.float32),)) == [7]

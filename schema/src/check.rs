@@ -191,6 +191,8 @@ impl Task<'_> {
             return invalid("arguments", "only catalog kernels take named arguments; use launches[].args");
         }
         match self.launches.len() {
+            // Such a task compiles and loads its program.
+            0 if self.buffers.is_empty() => {}
             0 => return invalid("launches", "empty; give at least one launch with the entry to run"),
             1..=LAUNCHES_MAX => {}
             _ => {

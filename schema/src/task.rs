@@ -51,6 +51,8 @@ pub struct Task<'a> {
     pub buffers: Vec<Buffer<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, LAUNCHES_MAX>")]
     #[cfg_attr(feature = "json-schema", schemars(length(max = LAUNCHES_MAX)))]
+    /// Without buffers there may be no launch. The job then compiles the program and loads it into a device, and
+    /// nothing runs.
     pub launches: Vec<Launch>,
     /// Names of the buffers that come back.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, BUFFERS_MAX>")]

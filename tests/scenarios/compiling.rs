@@ -55,6 +55,26 @@ async fn cuda_c_is_compiled_once_and_its_errors_name_the_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_without_launches_compiles_and_loads_its_program() {
+    let ground = Ground::shared("compiling").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+
+    let compiled = fleet.submit(Job::source(SQUARES)).await.unwrap().wait(WAIT).await.unwrap();
+    assert!(compiled.timings.compile_us > 0 && compiled.timings.launches_us.is_empty(), "{:?}", compiled.timings);
+    assert!(compiled.outputs.is_empty());
+    let run = fleet.submit(squares(SQUARES)).await.unwrap().wait(WAIT).await.unwrap();
+    assert!(run.timings.module_cached, "{:?}", run.timings);
+
+    let broken = Job::source(SQUARES.replace("x[i] * x[i]", "x[i] * z[i]"));
+    let error = fleet.submit(broken).await.unwrap().wait(WAIT).await.unwrap_err();
+    assert_eq!(error.failure().unwrap().code, FailureCode::CompileError);
+    let unloadable = Job::ptx(".version 8.0\n.target sm_50\n.address_size 64\n.visible .entry k() { nonsense; }");
+    let error = fleet.submit(unloadable).await.unwrap().wait(WAIT).await.unwrap_err();
+    assert_eq!(error.failure().unwrap().code, FailureCode::LoadError);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_compile_log_never_contains_a_file_of_the_host() {
     let ground = Ground::shared("include").await;
     let _worker = ground.worker().await;
