@@ -8,10 +8,12 @@
 array([2., 2., 2.], dtype=float32)
 """
 
+import importlib as _importlib
+import typing as _typing
+
 from gpufleet._batch import Batch
 from gpufleet._catalog import CatalogKernel
 from gpufleet._diagnostics import Diagnostic
-from gpufleet._elementwise import ElementwiseKernel
 from gpufleet._errors import (
     AttachError,
     AttemptsExhausted,
@@ -59,14 +61,17 @@ from gpufleet._fleet import Fleet
 from gpufleet._future import Future, as_completed
 from gpufleet._history import History
 from gpufleet._lazy import LazyArray
-from gpufleet._numba import NumbaKernel
-from gpufleet._ptx import PtxKernel
-from gpufleet._raw import RawKernel, RawModule
-from gpufleet._reduction import ReductionKernel
 from gpufleet._remote import RemoteArray
 from gpufleet._report import RanOn, Timings
 from gpufleet._results import Results
 from gpufleet._zeros import ZeroArray, zeros
+
+if _typing.TYPE_CHECKING:
+    from gpufleet._elementwise import ElementwiseKernel
+    from gpufleet._numba import NumbaKernel
+    from gpufleet._ptx import PtxKernel
+    from gpufleet._raw import RawKernel, RawModule
+    from gpufleet._reduction import ReductionKernel
 
 __all__ = [
     "AttachError",
@@ -131,3 +136,25 @@ __all__ = [
     "as_completed",
     "zeros",
 ]
+
+_LAZY = {
+    "ElementwiseKernel": "gpufleet._elementwise",
+    "NumbaKernel": "gpufleet._numba",
+    "PtxKernel": "gpufleet._ptx",
+    "RawKernel": "gpufleet._raw",
+    "RawModule": "gpufleet._raw",
+    "ReductionKernel": "gpufleet._reduction",
+}
+"""Modules that many programs do not need, which are imported at their first use."""
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(_importlib.import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value

@@ -35,7 +35,7 @@ class ArgumentError(InvalidJob, TypeError):
     """An argument does not fit the kernel's parameter. Nothing was sent."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Output:
     """An array that comes back: the name of its parameter and of its buffer, which an array without elements lacks."""
 

@@ -46,7 +46,7 @@ class _Bridge:
 
     def arrival(self, future: Future[Any], loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
         arrival = loop.create_future()
-        future.add_done_callback(lambda _: self._push(arrival, loop))
+        future._observe(lambda _: self._push(arrival, loop))
         return arrival
 
     def _push(self, arrival: asyncio.Future[None], loop: asyncio.AbstractEventLoop) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from typing import Any
 
+import numpy as np
+
+from gpufleet._arrays import wire_dtype
 from gpufleet._complex import COMPLEX
 from gpufleet._element import Element
 from gpufleet._task import Value
@@ -61,18 +66,22 @@ struct _Indexer {
 """Arrays are sent in C order, so the strides here are those of broadcasting and of reduced axes."""
 
 
-def element(wire: str, is_complex: bool) -> Element:
+@cache
+def element(dtype: np.dtype[Any]) -> Element:
     """How one number of a dtype is laid out."""
-    return Element(wire, 2, is_complex=True) if is_complex else Element(wire)
+    wire = wire_dtype(dtype)
+    return Element(wire, 2, is_complex=True) if dtype.kind == "c" else Element(wire)
 
 
-def c_type(wire: str, is_complex: bool) -> str:
-    """The C++ type of a dtype of the wire."""
-    name = _C_TYPES[wire]
-    return f"complex<{name}>" if is_complex else name
+@cache
+def c_type(dtype: np.dtype[Any]) -> str:
+    """The C++ type of a dtype."""
+    name = _C_TYPES[wire_dtype(dtype)]
+    return f"complex<{name}>" if dtype.kind == "c" else name
 
 
-def headers(types: Iterable[str]) -> tuple[str, ...]:
+@lru_cache(maxsize=256)
+def headers(types: tuple[str, ...]) -> tuple[str, ...]:
     """What a kernel with these types needs before it."""
     wanted = sorted(set(types))
     complex_ = (COMPLEX,) if any(name.startswith("complex<") for name in wanted) else ()

@@ -53,16 +53,17 @@ def shapes_of(task: Task) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 def input_bytes(task: Task) -> int:
     """The bytes of the arrays that the job carries."""
-    return sum(buffer.array.nbytes for buffer in task.buffers.values() if isinstance(buffer, Input))
+    size = 0
+    for buffer in task.buffers.values():
+        if isinstance(buffer, Input):
+            size += buffer.array.nbytes
+    return size
 
 
 def _program(program: Program) -> Job:
     match program:
         case Catalog(name, scalars):
-            job = Job.catalog(name)
-            for scalar, value in scalars.items():
-                job.scalar(scalar, value)
-            return job
+            return Job.catalog(name, scalars)
         case Source(code, options):
             return Job.source(code, options)
         case Ptx(text):
@@ -73,7 +74,7 @@ def _add_buffer(job: Job, name: str, buffer: Buffer) -> None:
     match buffer:
         case Input(array, dtype):
             # The buffer protocol has no shape for an array without dimensions.
-            job.input(name, dtype, array.shape, array.reshape(-1))
+            job.input(name, dtype, array.shape, array if array.ndim else array.reshape(1))
         case Zeros(shape, dtype):
             job.zeros(name, dtype, shape)
         case Stored(digest, shape, dtype):

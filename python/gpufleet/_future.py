@@ -5,8 +5,10 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from gpufleet._errors import ForkedError, SubmitError, WaitTimeout
@@ -42,6 +44,8 @@ class Future(concurrent.futures.Future[R]):
     _result: R | None = None
     _exception: BaseException | None = None
     _report: Report | None = None
+    _observers: tuple[Callable[[Future[Any]], object], ...] = ()
+    """Called once with this future when it ends. They need no condition, unlike the callbacks of the base class."""
 
     def __init__(
         self, connection: Connection, token: int, job_id: str, pool: str, finish: Callable[[Outputs], R]
@@ -169,6 +173,7 @@ class Future(concurrent.futures.Future[R]):
         if cancelled:
             self._connection.forget(self._token)
             self.set_running_or_notify_cancel()
+            self._tell_observers()
         return cancelled
 
     def _complete(self, outputs: Outputs | None, error: BaseException | None, report: Report | None) -> None:
@@ -186,10 +191,15 @@ class Future(concurrent.futures.Future[R]):
     def _end(self, result: R | None, error: BaseException | None, report: Report | None) -> None:
         self._report = report
         with _state_lock:
-            if "_condition" not in self.__dict__:
+            has_waiters = "_condition" in self.__dict__
+            if not has_waiters:
                 # Nothing waits, and nothing can begin to wait before this lock is free.
                 self._result, self._exception, self._state = result, error, FINISHED
-                return
+        if has_waiters:
+            self._end_with_waiters(result, error)
+        self._tell_observers()
+
+    def _end_with_waiters(self, result: R | None, error: BaseException | None) -> None:
         try:
             if error is not None:
                 self.set_exception(error)
@@ -198,6 +208,20 @@ class Future(concurrent.futures.Future[R]):
         except concurrent.futures.InvalidStateError:
             if self._state not in (CANCELLED, CANCELLED_AND_NOTIFIED):
                 raise
+
+    def _observe(self, observer: Callable[[Future[Any]], object]) -> None:
+        """Calls the observer when this future ends, or now. It must be quick, and must not raise."""
+        with _state_lock:
+            if not self.done():
+                self._observers = (*self._observers, observer)
+                return
+        observer(self)
+
+    def _tell_observers(self) -> None:
+        with _state_lock:
+            observers = self.__dict__.pop("_observers", ())
+        for observer in observers:
+            observer(self)
 
     def _require_own(self) -> None:
         if not self._connection.is_inherited:
@@ -220,15 +244,18 @@ class Future(concurrent.futures.Future[R]):
 
 def as_completed(futures: Iterable[Future[R]], timeout: float | None = None) -> Iterator[Future[R]]:
     """Yields futures as they end. Raises `WaitTimeout` if not all have ended within `timeout` seconds."""
-    futures = list(futures)
-    for future in futures:
+    waited = set(futures)
+    ended: SimpleQueue[Future[R]] = SimpleQueue()
+    for future in waited:
         future._require_own()
-    try:
-        for ended in concurrent.futures.as_completed(futures, timeout):
-            yield cast("Future[R]", ended)
-    except TimeoutError as error:
-        open_count = sum(not future.done() for future in futures)
-        raise WaitTimeout(f"{open_count} of {len(futures)} jobs had no result within {timeout} s") from error
+        future._observe(ended.put)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    for _ in range(len(waited)):
+        try:
+            yield ended.get(timeout=None if deadline is None else max(deadline - time.monotonic(), 0))
+        except Empty:
+            open_count = sum(not future.done() for future in waited)
+            raise WaitTimeout(f"{open_count} of {len(waited)} jobs had no result within {timeout} s") from None
 
 
 def reset_after_fork() -> None:

@@ -43,25 +43,20 @@ class Code:
 
     def type_of(self, param: Param) -> str:
         """The C++ type of a parameter's elements."""
-        return self.type_named(self.types[param.type])
+        return c_type(self.types[param.type])
 
     def types_used(self) -> list[str]:
-        return [self.type_named(dtype) for dtype in self.types.values()]
+        return [c_type(dtype) for dtype in self.types.values()]
 
     def typedefs(self) -> str:
         """The placeholders as names of types."""
-        pairs = sorted((name, self.type_named(dtype)) for name, dtype in self.types.items() if len(name) == 1)
-        return "".join(f"typedef {type_} {name};\n" for name, type_ in pairs)
-
-    def type_named(self, dtype: np.dtype[Any]) -> str:
-        """The C++ type of a dtype."""
-        return c_type(wire_dtype(dtype), dtype.kind == "c")
+        pairs = sorted((name, c_type(dtype)) for name, dtype in self.types.items() if len(name) == 1)
+        return "".join([f"typedef {type_} {name};\n" for name, type_ in pairs])
 
     def add_number(self, param: Param, value: object) -> None:
-        dtype = self.types[param.type]
         place = f"kernel {self.kernel!r}: {param.name!r}"
         self.parameters.append(f"const {self.type_of(param)} {param.name}")
-        self.args.append(scalar_of(place, element(wire_dtype(dtype), dtype.kind == "c"), value))
+        self.args.append(scalar_of(place, element(self.types[param.type]), value))
 
     def add_array(self, param: Param, buffer: Buffer, *, is_input: bool) -> None:
         """The address of an array, as the parameter `_x` for an array `x`."""
@@ -89,7 +84,7 @@ class Code:
 
     def add_size(self, name: str, size: int) -> None:
         self.parameters.append(f"long long {name}")
-        self.args.append(scalar_of(name, element("i64", False), size))
+        self.args.append(Value(size.to_bytes(8, "little"), 8))
 
 
 class GeneratedKernel(InPlaceKernel):
@@ -175,7 +170,7 @@ class GeneratedKernel(InPlaceKernel):
         launch = Launch(self._entry, (grid,), block, tuple(code.args))
         outputs = bound.output_buffers()
         shared = only_read(code.buffers, outputs)
-        program = self._program(headers([*code.types_used(), *types]), code.typedefs(), definition)
+        program = self._program(headers((*code.types_used(), *types)), code.typedefs(), definition)
         return Task(program, code.buffers, (launch,), outputs, self._options, shared)
 
     def _program(self, headers: tuple[str, ...], typedefs: str, definition: str) -> Source:

@@ -1,18 +1,19 @@
-"""The kernels that a fleet makes of the caller's own code."""
+"""The kernels that a fleet makes of the caller's own code. Their modules are imported when one is made."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from gpufleet._elementwise import ElementwiseKernel
-from gpufleet._numba import NumbaKernel
-from gpufleet._ptx import PtxKernel
-from gpufleet._raw import RawKernel, RawModule
-from gpufleet._reduction import ReductionKernel
+import gpufleet
 
 if TYPE_CHECKING:
+    from gpufleet._elementwise import ElementwiseKernel
     from gpufleet._fleet import Fleet
+    from gpufleet._numba import NumbaKernel
+    from gpufleet._ptx import PtxKernel
+    from gpufleet._raw import RawKernel, RawModule
+    from gpufleet._reduction import ReductionKernel
 
 __all__ = ["KernelFactories"]
 
@@ -22,19 +23,19 @@ class KernelFactories:
 
     def RawKernel(self, code: str, name: str, options: Sequence[str] = ()) -> RawKernel:
         """A kernel in CUDA C++, called as `kernel(grid, block, args)`. `options` are NVRTC's."""
-        return RawKernel(self._fleet(), code, name, options)
+        return gpufleet.RawKernel(self._fleet(), code, name, options)
 
     def RawModule(
         self, *, code: str, options: Sequence[str] = (), name_expressions: Sequence[str] | None = None
     ) -> RawModule:
         """CUDA C++ with several kernels, which `get_function` returns by name."""
-        return RawModule(self._fleet(), code=code, options=options, name_expressions=name_expressions)
+        return gpufleet.RawModule(self._fleet(), code=code, options=options, name_expressions=name_expressions)
 
     def ElementwiseKernel(
         self, in_params: str, out_params: str, operation: str, name: str = "kernel", **keywords: Any
     ) -> ElementwiseKernel:
         """A kernel that computes each element of its outputs, such as `"T x, T y", "T z", "z = x - y"`."""
-        return ElementwiseKernel(self._fleet(), in_params, out_params, operation, name, **keywords)
+        return gpufleet.ElementwiseKernel(self._fleet(), in_params, out_params, operation, name, **keywords)
 
     def ReductionKernel(
         self,
@@ -48,7 +49,7 @@ class KernelFactories:
         **keywords: Any,
     ) -> ReductionKernel:
         """A kernel that reduces axes, such as `"T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0"`."""
-        return ReductionKernel(
+        return gpufleet.ReductionKernel(
             self._fleet(),
             in_params,
             out_params,
@@ -62,13 +63,13 @@ class KernelFactories:
 
     def ptx(self, text: str, entry: str, *, outputs: Sequence[int] | None = None) -> PtxKernel:
         """A kernel in PTX, such as Triton and Warp make. `outputs` are the indices of the arrays that come back."""
-        return PtxKernel(self._fleet(), text, entry, outputs=outputs)
+        return gpufleet.PtxKernel(self._fleet(), text, entry, outputs=outputs)
 
     def numba(
         self, function: Callable[..., object], signature: str, *, outputs: Sequence[int] | None = None, **keywords: Any
     ) -> NumbaKernel:
         """A kernel in Python, which the package numba-cuda compiles here. Workers need neither Python nor Numba."""
-        return NumbaKernel(self._fleet(), function, signature, outputs=outputs, **keywords)
+        return gpufleet.NumbaKernel(self._fleet(), function, signature, outputs=outputs, **keywords)
 
     def _fleet(self) -> Fleet:
         return cast("Fleet", self)

@@ -18,7 +18,7 @@ from gpufleet._zeros import ZeroArray
 __all__ = ["Operand", "operand"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Operand:
     """An array and its type."""
 

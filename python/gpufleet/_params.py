@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class Param:
         return len(self.type) == 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Given:
     """An argument: an array, or a number by value."""
 
@@ -72,6 +73,7 @@ def _param(text: str) -> Param:
     return Param(name, type_, is_raw)
 
 
+@cache
 def dtype_named(name: str) -> np.dtype[Any]:
     """The dtype with a name of NumPy's; bfloat16 is that of the package ml_dtypes."""
     try:
@@ -104,15 +106,14 @@ def resolve(
     params: Sequence[Param],
     outputs: Mapping[str, Given],
     inputs: Mapping[str, Given],
-    placeholders: Iterable[str] = (),
 ) -> dict[str, np.dtype[Any]]:
     """The dtype of each type in the lists. Outputs decide before inputs, and arrays before Python numbers."""
     types: dict[str, np.dtype[Any]] = {}
     for arguments in (outputs, inputs):
         for param in params:
             found = arguments.get(param.name)
-            if found is not None and found.dtype is not None:
-                _agree(kernel, types, param, found.dtype.newbyteorder("="))
+            if found is not None and (dtype := found.dtype) is not None:
+                _agree(kernel, types, param, dtype if dtype.isnative else dtype.newbyteorder("="))
     for param in params:
         found = inputs.get(param.name)
         if found is not None and found.dtype is None and param.is_placeholder:

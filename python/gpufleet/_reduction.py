@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gpufleet._arrays import Like
 from gpufleet._binding import ArgumentError, Bound
-from gpufleet._device_code import packed_axes
+from gpufleet._device_code import c_type, packed_axes
 from gpufleet._generated import BLOCK, BLOCKS_MAX, Code, GeneratedKernel, broadcast
 from gpufleet._params import Given, Param, dtype_named, given, resolve
 from gpufleet._task import Options, Task
@@ -233,9 +233,9 @@ class ReductionKernel(GeneratedKernel):
         if named is None:
             return code.type_of(self._outputs[0])
         if named in code.types:
-            return code.type_named(code.types[named])
+            return c_type(code.types[named])
         try:
-            return code.type_named(dtype_named(named))
+            return c_type(dtype_named(named))
         except ValueError:
             return named
 

@@ -35,7 +35,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Making a frozen object takes five times as long. What each job has of its own is not frozen, and never changed.
+@dataclass(slots=True, eq=False)
 class Input:
     """A buffer with the caller's bytes: C-contiguous, little-endian, of a dtype of the wire."""
 
@@ -43,7 +44,7 @@ class Input:
     dtype: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Zeros:
     """A buffer that starts as zeros, which the message does not carry."""
 
@@ -74,7 +75,7 @@ class Ref:
         return (self.task, self.name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Pointer:
     """A kernel argument: the device address of an element of a buffer."""
 
@@ -82,7 +83,7 @@ class Pointer:
     element: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Value:
     """A kernel argument by value, as the device lays it out."""
 
@@ -90,7 +91,7 @@ class Value:
     align: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Launch:
     """One launch. Grid and block are extents in x, y and z."""
 
@@ -101,7 +102,7 @@ class Launch:
     shared_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Catalog:
     """A kernel of the catalog. Its manifest has the launch and the shapes of the buffers."""
 
@@ -192,7 +193,7 @@ class Options:
         return dataclasses.replace(self, **changes)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Task:
     """Everything that a worker needs to run one job."""
 
@@ -207,7 +208,11 @@ class Task:
     @property
     def has_refs(self) -> bool:
         """Whether other tasks make some of the buffers."""
-        return any(isinstance(buffer, Ref) for buffer in self.buffers.values())
+        # A generator would take longer than the look.
+        for buffer in self.buffers.values():  # noqa: SIM110
+            if isinstance(buffer, Ref):
+                return True
+        return False
 
 
 Key = tuple[Task, str]

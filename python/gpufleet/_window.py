@@ -28,7 +28,7 @@ class Window:
     def enter(self, jobs: int, size: int) -> None:
         """Waits for room and takes it."""
         with self._changed:
-            if threading.get_ident() != self.exempt:
+            if not self._has_room(jobs, size) and threading.get_ident() != self.exempt:
                 self._changed.wait_for(lambda: self._has_room(jobs, size))
             self._jobs += jobs
             self._bytes += size

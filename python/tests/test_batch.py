@@ -184,9 +184,12 @@ def test_submitting_from_asyncio_waits_for_room_in_a_thread(fleet: gf.Fleet) -> 
 
 
 INTERRUPTED = """
-import sys
+import signal
 import gpufleet as gf
 from test_futures import spinning
+
+# A shell starts background processes with this signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 with gf.Fleet(on_interrupt={on_interrupt!r}) as fleet:
     future = spinning(fleet)

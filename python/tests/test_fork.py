@@ -116,8 +116,10 @@ def run(code: str, *, interrupt_after: str | None = None) -> subprocess.Complete
 def test_ctrl_c_ends_a_wait_at_once(environment: None) -> None:
     ended = run(
         """
-        import time, gpufleet as gf
+        import signal, time, gpufleet as gf
         from gpufleet._task import *
+        # A shell starts background processes with this signal ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         code = 'extern "C" __global__ void spin(unsigned *x) { for (;;) x[0] += 1; }'
         task = Task(Source(code), {"x": Zeros((1,), "u32")}, (Launch("spin", (1,), (1,), (Pointer("x"),)),), ("x",),
                     Options(time_limit=3))

@@ -6,7 +6,12 @@ use gpufleet::{
     CheckedJob, StoredArray,
     schema::{Buffer, Number},
 };
-use pyo3::{Bound, FromPyObject, PyAny, PyErr, PyResult, Python, exceptions::PyRuntimeError, pyclass, pymethods};
+use pyo3::{
+    Bound, PyAny, PyErr, PyResult, Python,
+    exceptions::PyRuntimeError,
+    pyclass, pymethods,
+    types::{PyAnyMethods as _, PyBool, PyBoolMethods as _, PyDict, PyFloat, PyFloatMethods as _},
+};
 
 use crate::{
     arrays,
@@ -19,26 +24,6 @@ use crate::{
 pub struct Job {
     /// None once it was submitted.
     job: Option<gpufleet::Job>,
-}
-
-/// A scalar of a catalog kernel.
-#[derive(FromPyObject)]
-enum Scalar {
-    Bool(bool),
-    Signed(i64),
-    Unsigned(u64),
-    Float(f64),
-}
-
-impl From<Scalar> for Number {
-    fn from(scalar: Scalar) -> Self {
-        match scalar {
-            Scalar::Bool(value) => value.into(),
-            Scalar::Signed(value) => value.into(),
-            Scalar::Unsigned(value) => value.into(),
-            Scalar::Float(value) => value.into(),
-        }
-    }
 }
 
 impl Job {
@@ -58,10 +43,14 @@ impl Job {
 
 #[pymethods]
 impl Job {
-    /// A job that runs a catalog kernel.
+    /// A job that runs a catalog kernel, with its scalars.
     #[staticmethod]
-    fn catalog(name: &str) -> Self {
-        Self::new(gpufleet::Job::catalog(name))
+    fn catalog(name: &str, scalars: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let mut job = gpufleet::Job::catalog(name);
+        for (name, value) in scalars {
+            job = job.scalar(name.extract::<String>()?, number(&value)?);
+        }
+        Ok(Self::new(job))
     }
 
     /// A job that runs CUDA C++.
@@ -80,10 +69,6 @@ impl Job {
     fn id(&self) -> PyResult<String> {
         let job = self.job.as_ref().ok_or_else(submitted_before)?;
         Ok(job.id().to_string())
-    }
-
-    fn scalar(&mut self, name: &str, value: Scalar) -> PyResult<()> {
-        self.change(|job| job.scalar(name, value))
     }
 
     /// An input buffer with the elements of a C-contiguous array.
@@ -186,6 +171,17 @@ impl Job {
         self.job = Some(gpufleet::Job::from_task(task).pool(pool).priority(priority));
         Ok(())
     }
+}
+
+/// Looks at the type first, because an attempt that fails makes an exception, which takes microseconds.
+fn number(value: &Bound<'_, PyAny>) -> PyResult<Number> {
+    if let Ok(float) = value.cast::<PyFloat>() {
+        return Ok(float.value().into());
+    }
+    if let Ok(truth) = value.cast::<PyBool>() {
+        return Ok(truth.is_true().into());
+    }
+    value.extract::<i64>().map(Number::from).or_else(|_| value.extract::<u64>().map(Number::from))
 }
 
 fn submitted_before() -> PyErr {
