@@ -18,9 +18,6 @@ IMPORT_MS = (time.process_time() - STARTED) * 1e3
 import work  # noqa: E402
 from side import Side  # noqa: E402
 
-NOBODY = "bench-nobody"
-"""A pool whose jobs wait."""
-LABEL = "bench"
 
 
 class Gpufleet(Side):
@@ -90,20 +87,19 @@ class Gpufleet(Side):
     def measure_open(self, jobs):
         """The memory of jobs that wait, and the time to cancel them."""
         x, y = work.arrays(0)
-        waiting = self.saxpy.options(pool=os.environ["BENCH_IDLE_POOL"], labels={"set": LABEL})
+        waiting = self.saxpy.options(pool=os.environ["BENCH_IDLE_POOL"])
         gc.collect()
         before = resident_bytes()
-        futures = [waiting.submit(2.0, x, y) for _ in range(jobs)]
-        futures[-1].confirmed()
-        for future in futures:
-            future.confirmed()
-        each = (resident_bytes() - before) / jobs
-        started = time.perf_counter()
-        self.fleet.cancel(labels={"set": LABEL})
-        ordered = time.perf_counter() - started
-        for _ in gf.as_completed(futures):
-            pass
-        return {"bytes_each": each, "order_seconds": ordered, "ended_seconds": time.perf_counter() - started}
+        with self.fleet.batch() as batch:
+            for _ in range(jobs):
+                waiting.submit(2.0, x, y)
+            for future in batch:
+                future.confirmed()
+            each = (resident_bytes() - before) / jobs
+            started = time.perf_counter()
+            batch.cancel()
+            cancelled = time.perf_counter() - started
+        return {"bytes_each": each, "cancel_seconds": cancelled}
 
     def measure_put(self, mib):
         """The memory that storing an array takes, and its time."""

@@ -24,6 +24,7 @@ mod overhead;
 mod programs;
 mod pruning;
 mod python;
+mod python_package;
 mod report;
 mod round_trips;
 mod saxpy;
@@ -63,6 +64,8 @@ enum Command {
     Comparison(comparison::Options),
     /// Tiny jobs that keep their outputs in the ledger, next to the same jobs that do not
     Keeping(keeping::Options),
+    /// The Python package next to the Rust client: throughput, CPU, latency, memory
+    Python(python_package::Options),
     /// Unused blobs are deleted in a loop, next to producers: no job may fail for a missing blob
     Pruning(pruning::Options),
     /// The far end of the bare loop, started by `round-trips` as a process of its own
@@ -78,6 +81,7 @@ async fn main() -> ExitCode {
         Command::Overhead(options) => overhead::run(&options).await,
         Command::Sharing(options) => Box::pin(sharing::run(&options)).await,
         Command::Arrays(options) => Box::pin(arrays::run(&options)).await,
+        Command::Python(options) => Box::pin(python_package::run(&options)).await,
         Command::Bucket(options) => bucket::run(&options).await,
         Command::Inputs(options) => Box::pin(inputs::run(&options)).await,
         Command::Affinity(options) => Box::pin(affinity::run(&options)).await,

@@ -33,6 +33,8 @@ pub struct Program<'a> {
     pub name: &'a str,
     /// The name of its folder and logs.
     pub run: &'a str,
+    /// Instead of the system's.
+    pub interpreter: Option<&'a Path>,
     /// The broker, for a program that needs one. Without it the program gets a network of its own.
     pub amqp_url: Option<&'a str>,
     /// In each array of a job.
@@ -64,12 +66,12 @@ struct RoundTrips {
 impl PythonProgram {
     /// Returns when the program takes jobs. Its processes end with the services.
     pub async fn start(services: &Services, program: Program<'_>) -> anyhow::Result<Self> {
-        let Program { name, run, amqp_url, floats, environment } = program;
+        let Program { name, run, interpreter, amqp_url, floats, environment } = program;
         let folder = services.state().path().join(run);
         fs::create_dir(&folder).with_context(|| format!("create {}", folder.display()))?;
         let log = services.state().log(run);
         let log = fs::File::create(&log).with_context(|| format!("create {}", log.display()))?;
-        let mut command = python(&scripts().join(format!("{name}_side.py")), amqp_url.is_none())?;
+        let mut command = python(interpreter, &scripts().join(format!("{name}_side.py")), amqp_url.is_none())?;
         let packages = env::join_paths([setup::comparison_folder()?, setup::pika_folder()?])?;
         let (marker, state) = services.state().marker();
         command
@@ -138,8 +140,9 @@ impl PythonProgram {
 }
 
 /// Python with this program, in a network of its own on request.
-fn python(script: &Path, isolated: bool) -> anyhow::Result<Command> {
-    let python = setup::python().context("python3 is not installed")?;
+fn python(interpreter: Option<&Path>, script: &Path, isolated: bool) -> anyhow::Result<Command> {
+    let system = || setup::python().context("python3 is not installed");
+    let python = interpreter.map_or_else(system, |interpreter| Ok(interpreter.to_owned()))?;
     if !isolated {
         let mut command = Command::new(python);
         command.arg(script);

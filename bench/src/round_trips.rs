@@ -245,6 +245,7 @@ impl Python {
         let program = |name, amqp_url, environment| Program {
             name,
             run: name,
+            interpreter: None,
             amqp_url: Some(amqp_url),
             floats: saxpy::FLOATS,
             environment,

@@ -1,8 +1,10 @@
 //! `cargo xtask bench` and its likes but `bench-emulator`: measure an optimised build.
 
 use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
+use tokio::process::Command;
 
 use crate::{
+    python::Package,
     setup,
     terminal::Terminal,
     workspace::{self, FLEET_PACKAGES, cargo},
@@ -19,12 +21,32 @@ pub struct Options {
 pub async fn run(benchmark: &str, parts: &[Part], options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(parts, &terminal)?;
+    build(&terminal).await?;
+    terminal.heading("measure");
+    workspace::run(command(benchmark, options)?).await
+}
+
+/// The Python package next to the Rust client.
+pub async fn run_python(options: &Options) -> anyhow::Result<()> {
+    let terminal = Terminal::new();
+    setup::ensure(&[Part::Services, Part::PythonTools], &terminal)?;
+    build(&terminal).await?;
+    let package = Package::build("release").await?;
+    terminal.heading("measure");
+    let mut bench = command("python", options)?;
+    bench.env("GPUFLEET_PYTHON_PACKAGE", package.site());
+    workspace::run(bench).await
+}
+
+async fn build(terminal: &Terminal) -> anyhow::Result<()> {
     terminal.heading("build with optimisation");
     let mut build = cargo(["build", "--release", "--package", "gpufleet-bench"]);
     build.args(FLEET_PACKAGES.iter().flat_map(|package| ["--package", package]));
-    workspace::run(build).await?;
-    terminal.heading("measure");
+    workspace::run(build).await
+}
+
+fn command(benchmark: &str, options: &Options) -> anyhow::Result<Command> {
     let mut bench = cargo(["run", "--quiet", "--release", "--package", "gpufleet-bench", "--", benchmark]);
     bench.args(&options.arguments).env(BIN_DIR_VARIABLE, workspace::target()?.join("release"));
-    workspace::run(bench).await
+    Ok(bench)
 }

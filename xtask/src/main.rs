@@ -65,6 +65,8 @@ enum Command {
     BenchChaos(bench::Options),
     /// The same for what a worker adds to a tiny warm job
     BenchOverhead(bench::Options),
+    /// The same for the Python package, next to the Rust client
+    BenchPython(bench::Options),
     /// The same for how pools and workers share
     BenchSharing(bench::Options),
     /// The same for jobs that share one large input
@@ -96,6 +98,7 @@ async fn main() -> ExitCode {
         }
         Command::BenchChaos(options) => bench::run("chaos", &[Part::Services], &options).await,
         Command::BenchOverhead(options) => bench::run("overhead", &[Part::Services], &options).await,
+        Command::BenchPython(options) => bench::run_python(&options).await,
         Command::BenchSharing(options) => bench::run("sharing", &[Part::Services], &options).await,
         Command::BenchInputs(options) => bench::run("inputs", &[Part::Services], &options).await,
         Command::BenchAffinity(options) => bench::run("affinity", &[Part::Services], &options).await,

@@ -38,7 +38,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     setup::ensure(&[Part::Services, Part::Compiler, Part::PythonTools], &terminal)?;
     terminal.heading("build");
     workspace::run(build_of(&FLEET_PACKAGES)?).await?;
-    let package = Package::build().await?;
+    let package = Package::build("dev").await?;
     terminal.heading("test the Python package");
     if !options.arguments.is_empty() {
         let mut pytest = package.pytest()?;
@@ -53,8 +53,8 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 impl Package {
-    /// Builds the wheel without optimisation, and unpacks it.
-    pub async fn build() -> anyhow::Result<Self> {
+    /// Builds the wheel with a profile of cargo, and unpacks it.
+    pub async fn build(profile: &str) -> anyhow::Result<Self> {
         let wheels = folder()?.join("wheels");
         let site = folder()?.join("site");
         for old in [&wheels, &site] {
@@ -63,13 +63,18 @@ impl Package {
             }
         }
         let mut build = maturin("build", &wheels)?;
-        build.args(["--profile", "dev", "--strip", "--compatibility", "linux"]);
+        build.args(["--profile", profile, "--strip", "--compatibility", "linux"]);
         workspace::run(build).await?;
         let mut install = tool("pip")?;
         install.args(["install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", "--target"]);
         install.arg(&site).arg(only_file(&wheels)?).env("PIP_ROOT_USER_ACTION", "ignore");
         workspace::run(install).await?;
         Ok(Self { site })
+    }
+
+    /// The folder that has the package, for `PYTHONPATH`.
+    pub fn site(&self) -> &Path {
+        &self.site
     }
 
     /// The commands that check the package.

@@ -47,7 +47,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     terminal.heading("build everything");
     workspace::run(cargo(["build", "--workspace", "--all-targets"])).await?;
     // With arguments, which select tests of cargo, the Python package is left out.
-    let package = if options.arguments.is_empty() { Some(Package::build().await?) } else { None };
+    let package = if options.arguments.is_empty() { Some(Package::build("dev").await?) } else { None };
     terminal.heading("run all tests");
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let run = format!("{}-{}", std::process::id(), now.as_nanos());

@@ -30,7 +30,7 @@ impl PythonSystem {
     ) -> anyhow::Result<Self> {
         let late = format!("{name}-late");
         let (run, environment) = if acks_late { (&*late, &[("BENCH_ACKS_LATE", "1")][..]) } else { (name, &[][..]) };
-        let program = Program { name, run, amqp_url, floats: FLOATS, environment };
+        let program = Program { name, run, interpreter: None, amqp_url, floats: FLOATS, environment };
         let program = PythonProgram::start(services, program).await?;
         Ok(Self { program, broker: amqp_url.and_then(|_| services.broker().pid()) })
     }
