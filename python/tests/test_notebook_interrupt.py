@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
 import time
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ledger import poll, states
 from notebooks import running
 
 CANCELLED_SECONDS = 2.0
@@ -45,24 +40,6 @@ WAITS = {
 }
 
 
-def states(run: str) -> Counter[str]:
-    """The states of the jobs with a label, as the ledger has them."""
-    command = shutil.which("gpufleet", path=os.environ.get("GPUFLEET_BIN_DIR"))
-    assert command
-    listed = subprocess.run(
-        [command, "history", "--label", f"run={run}", "-o", "json"], check=True, capture_output=True, text=True
-    )
-    return Counter(job["state"] for job in json.loads(listed.stdout))
-
-
-def poll(what: Callable[[], bool], seconds: float) -> float:
-    """Waits until it is so, and returns after how long that was."""
-    begin = time.monotonic()
-    while not what():
-        assert time.monotonic() - begin < seconds, "it did not become so in time"
-    return time.monotonic() - begin
-
-
 @pytest.mark.parametrize("wait", WAITS)
 def test_an_interrupt_cancels_what_the_cell_waits_for(wait: str, environment: None, tmp_path: Path) -> None:
     earlier, code = WAITS[wait]
@@ -70,10 +47,11 @@ def test_an_interrupt_cancels_what_the_cell_waits_for(wait: str, environment: No
     with running(tmp_path) as kernel:
         kernel.run(SETUP.format(run=run, earlier=earlier, scoped=code is SPIN))
         waiting = kernel.begin(code)
-        poll(lambda: states(run)["running"] > 0, START_SECONDS)
+        poll(lambda: states(run), lambda found: found["running"] > 0, START_SECONDS)
+        begin = time.monotonic()
         kernel.manager.interrupt_kernel()
-        took = poll(lambda: set(states(run)) == {"cancelled"}, CANCELLED_SECONDS)
-        print(f"{wait}: cancelled in the ledger after {took:.2f} s")
+        poll(lambda: states(run), lambda found: set(found) == {"cancelled"}, CANCELLED_SECONDS)
+        print(f"{wait}: cancelled in the ledger after {time.monotonic() - begin:.2f} s")
         assert kernel.end(waiting)["status"] == "error"
         assert states(run + "-other")["cancelled"] == 0, "a job for which the cell did not wait runs on"
         kernel.run("other.cancel()")
