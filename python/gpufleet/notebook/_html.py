@@ -58,7 +58,7 @@ def _labels(view: View) -> str:
 
 def _device(ran_on: RanOn) -> str:
     place = f"{escape(ran_on.device_name)}, device {ran_on.device} of {escape(ran_on.worker)}"
-    return f"{_EMULATED} {place}" if ran_on.emulated else place
+    return f"{_EMULATED}\n{place}" if ran_on.emulated else place
 
 
 def _times(timings: Timings) -> Iterator[str]:
