@@ -6,6 +6,7 @@ cell.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +25,12 @@ class Scope:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self._pid = os.getpid()
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether the process that forked this one opened the scope. Its options are for this process too."""
+        return self._pid != os.getpid()
 
     def began(self, future: Future[Any]) -> None:
         """Called for each job after it was submitted."""
@@ -56,5 +63,6 @@ def within(options: Options) -> Options:
 
 def began(futures: Sequence[Future[Any]]) -> None:
     for scope in _open:
-        for future in futures:
-            scope.began(future)
+        if not scope.is_inherited:
+            for future in futures:
+                scope.began(future)

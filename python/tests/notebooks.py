@@ -48,6 +48,15 @@ class Kernel:
             pass
         return dict(reply["content"])
 
+    def outputs(self, message: str) -> Iterator[dict[str, Any]]:
+        """The messages of a cell, until it has ended."""
+        while True:
+            found = self.client.get_iopub_msg(timeout=CELL_SECONDS)
+            if found["parent_header"].get("msg_id") == message:
+                yield found
+                if found["content"].get("execution_state") == "idle":
+                    return
+
     def run(self, cell: str) -> None:
         reply = self.end(self.begin(cell))
         assert reply["status"] == "ok", "\n".join(reply.get("traceback", []))

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 HEAD = """\
-<!-- Generated from python/examples/{name}.ipynb: GPUFLEET_GOLDEN=write cargo xtask python tests/test_examples.py -->
+<!-- Generated from python/examples/{name}.ipynb. To write it anew:
+GPUFLEET_GOLDEN=write cargo xtask python python/tests/test_examples.py -->
 <!-- page not executed: the tests of the Python package execute the notebook -->
 """
 IMAGES = "../../images/notebooks"

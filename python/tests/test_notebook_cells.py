@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from notebooks import html, run, text
+from notebooks import html, run, running, text
 
 import gpufleet as gf
 from gpufleet.notebook import gpu
@@ -173,3 +173,18 @@ def test_two_fleets_are_scoped_alike(gpufleet_local: LocalFleet) -> None:
         for fleet in (one, other):
             assert fleet.kernel("saxpy").submit(1.0, x, x)._options.labels == {"run": "8"}
     assert meter.jobs == 2
+
+
+def test_a_cell_that_waits_updates_one_display(environment: None, tmp_path: Path) -> None:
+    endless = '%%gpu -o x:u64[1] --cover 1 --block 1\nextern "C" __global__ void spin(unsigned long long *x) {'
+    with running(tmp_path) as kernel:
+        kernel.run(f"{SETUP}\nscope = gpu(time_limit='2s', labels={{'<b>': '<i>'}})\nscope.__enter__()")
+        sent = kernel.begin(endless + " for (;;) x[0] += 1; }")
+        shown = [message for message in kernel.outputs(sent) if "display_data" in message["msg_type"]]
+    assert [message["msg_type"] for message in shown] == ["display_data"] + ["update_display_data"] * (len(shown) - 1)
+    assert len({message["content"]["transient"]["display_id"] for message in shown}) == 1
+    texts = [message["content"]["data"]["text/plain"] for message in shown]
+    assert all("waiting for " in text for text in texts[:-1]) and "spin: failed" in texts[-1]
+    assert all("<i>" not in message["content"]["data"]["text/html"] for message in shown)
+    times = [message["header"]["date"].timestamp() for message in shown[:-1]]
+    assert len(times) >= 4 and (len(times) - 1) / (times[-1] - times[0]) <= 4

@@ -53,11 +53,14 @@ class Meter(Scope):
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Waits until all jobs have ended and are counted."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._open)
+        """Waits until all jobs of this process have ended and are counted."""
+        if not self.is_inherited:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._open)
 
     def open(self) -> list[Future[Any]]:
+        if self.is_inherited:
+            return []
         with self._changed:
             return list(self._open)
 
