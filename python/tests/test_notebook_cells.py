@@ -77,13 +77,14 @@ def scale(values, factor):
     if i < values.size:
         values[i] = twice(values[i]) * factor
 """
-    _, _, defined, called, _, ran, wrong = run(
+    _, _, defined, called, _, ran, kept, wrong = run(
         SETUP,
         "from numba import cuda",
         code,
         "scale[1, 8](x, 0.5)\nprint(x.tolist(), scale[1, 8].submit(x, 2).result().tolist())",
         code.replace("--python", "--python -i factor=n -o values=x --cover n"),
         "x.tolist()",
+        "scale",
         code.replace("@cuda.jit\n", "@cuda.jit('void(f4[::1], f4)')\n"),
         folder=tmp_path,
         fails=True,
@@ -91,6 +92,7 @@ def scale(values, factor):
     assert text(defined) == "defined scale[grid, block](...)"
     assert text(called) == f"{[float(i) for i in range(8)]} {[4.0 * i for i in range(8)]}\n"
     assert text(ran) == str([16.0 * i for i in range(8)])
+    assert text(kept) == "<gpufleet kernel 'scale' in Python>", "a cell that runs defines nothing"
     assert "UsageError: Numba compiles functions with a signature only where there is a GPU" in text(wrong)
 
 

@@ -146,7 +146,9 @@ class _Magics:
 
     def _python_cell(self, cell: str, options: CellOptions) -> Any:
         file = self._shell.compile.cache(f"\n{cell}", self._shell.execution_count)
-        kernels = _jit.define(current_fleet(), cell, file, self._names)
+        # A cell that runs changes no variable but its outputs.
+        names = dict(self._names) if options.runs else self._names
+        kernels = _jit.define(current_fleet(), cell, file, names)
         if options.runs:
             return self._run(options, *_jit.prepare(kernels, options, self._names))
         self._names.update(kernels)
