@@ -6,17 +6,22 @@ import os
 import re
 import subprocess
 import sys
+import time
 import unittest
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
+from ledger import poll
 
 import gpufleet as gf
-from gpufleet.testing import LocalFleet, LocalFleetError, local_fleet
+from gpufleet.testing import LocalFleet, LocalFleetError, _shared, local_fleet
 
 X = np.arange(4, dtype=np.float32)
+END_SECONDS = 60
 HOME = str(Path.home())
 PAGE = Path(__file__).parents[2] / "docs/src/clients/python-testing.md"
 
@@ -124,6 +129,49 @@ def test_unittest_has_a_fleet_too() -> None:
 
     result = unittest.defaultTestLoader.loadTestsFromTestCase(Tests).run(unittest.TestResult())
     assert result.wasSuccessful() and result.testsRun == 1, result.errors
+
+
+class Pretended:
+    """A fleet without processes, which is stopped once."""
+
+    stopped: ClassVar[list[Path]] = []
+
+    def __init__(self, folder: Path, **options: object) -> None:
+        self.folder = folder
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self.stopped.append(self.folder)
+
+    def as_default(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def test_the_guard_never_keeps_the_last_process_from_stopping_the_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_shared, "LocalFleet", Pretended)
+    for round_ in range(30):
+        with local_fleet() as fleet:
+            # The guard comes to its lock before, at and after the end.
+            time.sleep(round_ / 100)
+        assert not fleet.folder.exists() and Pretended.stopped[round_:] == [fleet.folder]
+
+
+def test_a_fleet_ends_with_a_killed_program(tmp_path: Path) -> None:
+    program = """
+import time
+from gpufleet.testing import local_fleet
+with local_fleet() as local:
+    print(local.folder, flush=True)
+    time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        folder = Path(running.stdout.readline().strip())
+        assert (folder / "endpoints.json").exists()
+        running.kill()
+    poll(folder.exists, lambda is_there: not is_there, END_SECONDS)
 
 
 def test_the_start_of_pytest_does_not_import_the_package() -> None:

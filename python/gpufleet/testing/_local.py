@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 from gpufleet._errors import GpufleetError
 from gpufleet._settings import AFFINITY, AMQP_URL, BLOBS, LOCAL_DIR, NO_USER_ID, POOL
 
-__all__ = ["LocalFleet", "LocalFleetError", "local_fleet", "temporary_folder"]
+__all__ = ["LocalFleet", "LocalFleetError"]
 
 BIN_DIR = "GPUFLEET_BIN_DIR"
 FAULTS = "GPUFLEET_EMULATOR_FAULTS"
@@ -83,39 +82,6 @@ class LocalFleet:
     def _hint(self) -> str:
         """A worker does not start with a wrong rule."""
         return f" with the faults {self._faults!r}, which may be wrong" if self._faults else ""
-
-
-@contextmanager
-def local_fleet(*, workers: int = 1, pools: Sequence[str] = (), faults: Sequence[str] = ()) -> Iterator[LocalFleet]:
-    """Starts a private fleet in a temporary folder and stops it at the end.
-
-    Within the block, it is the fleet of `Fleet()` and of the command `gpufleet`, also in child processes.
-    """
-    with temporary_folder() as folder:
-        fleet = LocalFleet(folder, workers=workers, pools=pools, faults=faults)
-        try:
-            fleet.start()
-            with fleet.as_default():
-                yield fleet
-        finally:
-            fleet.stop()
-
-
-@contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """A folder that is deleted at the end."""
-    folder = new_folder()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
-
-
-def new_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="gpufleet-test-"))
-    # If root starts Postgres, it runs as another user, who must be able to enter.
-    folder.chmod(0o711)
-    return folder
 
 
 @contextmanager
