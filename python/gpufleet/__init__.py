@@ -134,6 +134,7 @@ __all__ = [
     "WaitTimeout",
     "ZeroArray",
     "as_completed",
+    "load_ipython_extension",
     "zeros",
 ]
 
@@ -146,6 +147,13 @@ _LAZY = {
     "ReductionKernel": "gpufleet._reduction",
 }
 """Modules that many programs do not need, which are imported at their first use."""
+
+
+def load_ipython_extension(ipython: object) -> None:
+    """Called by `%load_ext gpufleet`: adds the magics for notebooks."""
+    from gpufleet.notebook._magics import load  # noqa: PLC0415
+
+    load(ipython)
 
 
 def __dir__() -> list[str]:

@@ -12,20 +12,20 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpufleet import _errors, _future
+from gpufleet import _errors, _future, _scope
 from gpufleet._core import Client
 from gpufleet._dependent import Dependent
 from gpufleet._encode import input_bytes, job_of
 from gpufleet._errors import Failure, FleetClosed
 from gpufleet._future import Future, Outputs
 from gpufleet._settings import AFFINITY, NO_USER_ID, POOL, Place, Settings, flag
-from gpufleet._task import Stored
+from gpufleet._task import Options, Stored
 from gpufleet._window import Window
 from gpufleet._wire import array_of
 
 if TYPE_CHECKING:
     from gpufleet._core import Bytes, _Ended
-    from gpufleet._task import Options, Task
+    from gpufleet._task import Task
 
 R = TypeVar("R")
 
@@ -51,7 +51,8 @@ class Connection:
             affinity=flag(settings.affinity, AFFINITY),
         )
         self._pid = os.getpid()
-        self._pool = os.environ.get(POOL) or "default"
+        self.pool = os.environ.get(POOL) or "default"
+        """The pool of jobs that name none."""
         self.cancels_interrupted = settings.on_interrupt == "cancel"
         self._is_closed = False
         self._tokens = itertools.count()
@@ -79,33 +80,38 @@ class Connection:
 
         The large outputs of an `unread` job stay in the blob store.
         """
-        job = job_of(task, self._pool)
-        future = Future(self, next(self._tokens), job.id, task.options.pool or self._pool, finish)
+        task = _scope.applied(task)
+        job = job_of(task, self.pool)
+        future = Future(self, next(self._tokens), job.id, task.options, finish)
         self._begin([future], [input_bytes(task)], lambda: self._client.submit(future._token, job, unread))
+        _scope.began([future])
         return future
 
     def submit_after(
         self, needs: Sequence[Future[Any]], submit: Callable[[], Future[R]], options: Options, *, own: bool
     ) -> Future[R]:
         """Submits a job when the futures that it needs have ended."""
-        future = Dependent(self, next(self._tokens), options.pool or self._pool, needs, submit, own=own)
+        future = Dependent(self, next(self._tokens), options, needs, submit, own=own)
         self._begin([future], [0], future.start)
+        _scope.began([future])
         return future
 
     def submit_many(self, tasks: Sequence[Task], finish: Sequence[Callable[[Outputs], R]]) -> list[Future[R]]:
         """Sends jobs that share messages."""
-        jobs = [job_of(task, self._pool) for task in tasks]
+        tasks = [_scope.applied(task) for task in tasks]
+        jobs = [job_of(task, self.pool) for task in tasks]
         futures = [
-            Future(self, next(self._tokens), job.id, task.options.pool or self._pool, finish)
+            Future(self, next(self._tokens), job.id, task.options, finish)
             for task, job, finish in zip(tasks, jobs, finish, strict=True)
         ]
         tokens = [future._token for future in futures]
         self._begin(futures, [input_bytes(task) for task in tasks], lambda: self._client.submit_many(tokens, jobs))
+        _scope.began(futures)
         return futures
 
     def attach(self, job_id: str) -> Future[Outputs]:
         """Awaits a job of an earlier program with the same client name."""
-        future: Future[Outputs] = Future(self, next(self._tokens), job_id, self._pool, dict)
+        future: Future[Outputs] = Future(self, next(self._tokens), job_id, Options(), dict)
         self._begin([future], [0], lambda: self._client.attach(future._token, job_id))
         return future
 

@@ -13,6 +13,7 @@ from gpufleet._future import Future
 if TYPE_CHECKING:
     from gpufleet._connection import Connection
     from gpufleet._core import Report
+    from gpufleet._task import Options
 
 R = TypeVar("R")
 
@@ -28,13 +29,13 @@ class Dependent(Future[R]):
         self,
         connection: Connection,
         token: int,
-        pool: str,
+        options: Options,
         needs: Sequence[Future[Any]],
         submit: Callable[[], Future[R]],
         *,
         own: bool,
     ) -> None:
-        super().__init__(connection, token, "", pool, _never)
+        super().__init__(connection, token, "", options, _never)
         self._submit = submit
         self._needs = tuple(needs)
         self._own = own

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, TypeVar, overload
 
 import numpy.typing as npt
 
+from gpufleet import _scope
 from gpufleet._arrays import as_input, restore
 from gpufleet._batch import Batch, current_batch
 from gpufleet._catalog import CatalogKernel
@@ -262,6 +263,7 @@ class Fleet(KernelFactories):
         batch = current_batch(self)
         # The block of the batch may have ended by then.
         kernel = kernel if batch is None else kernel._with_options(batch._options_of(kernel._options))
+        kernel = kernel._with_options(_scope.within(kernel._options))
 
         def submit() -> Future[R]:
             found_args, found_kwargs = with_results(args, kwargs)

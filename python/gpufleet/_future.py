@@ -17,6 +17,7 @@ from gpufleet._report import RanOn, Timings, ran_on_of, timings_of
 if TYPE_CHECKING:
     from gpufleet._connection import Connection
     from gpufleet._core import Report
+    from gpufleet._task import Options
 
 R = TypeVar("R")
 
@@ -48,12 +49,12 @@ class Future(concurrent.futures.Future[R]):
     """Called once with this future when it ends. They need no condition, unlike the callbacks of the base class."""
 
     def __init__(
-        self, connection: Connection, token: int, job_id: str, pool: str, finish: Callable[[Outputs], R]
+        self, connection: Connection, token: int, job_id: str, options: Options, finish: Callable[[Outputs], R]
     ) -> None:
         self._connection = connection
         self._token = token
         self._job_id = job_id
-        self._pool = pool
+        self._options = options
         self._finish = finish
 
     def __getattr__(self, name: str) -> Any:
@@ -155,6 +156,12 @@ class Future(concurrent.futures.Future[R]):
     def __repr__(self) -> str:
         return f"<gpufleet.Future of {self._what}: {self._state.lower()}>"
 
+    def _repr_html_(self) -> str:
+        from gpufleet.notebook._html import card  # noqa: PLC0415
+        from gpufleet.notebook._view import view_of  # noqa: PLC0415
+
+        return card(view_of(self))
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a future belongs to its process; send future.job_id, and call Fleet.attach there")
 
@@ -234,9 +241,13 @@ class Future(concurrent.futures.Future[R]):
                 " submit the job in this process, or wait for it there"
             )
 
+    def _obstacle(self) -> str | None:
+        """Why the job waits."""
+        return self._connection.obstacle(self._options.pool or self._connection.pool)
+
     def _time_out(self, timeout: float | None) -> NoReturn:
         # Who polls with short timeouts should not ask the broker each time.
-        why = self._connection.obstacle(self._pool) if timeout is not None and timeout >= OBSTACLE_SECONDS else None
+        why = self._obstacle() if timeout is not None and timeout >= OBSTACLE_SECONDS else None
         raise WaitTimeout(
             f"no result for {self._what} arrived within {timeout} s" + (f": {why}" if why else "")
         ) from None

@@ -13,7 +13,7 @@ from gpufleet._cpp import UNREADABLE, closing, read, split
 from gpufleet._element import Element, element_of
 from gpufleet._errors import InvalidJob
 
-__all__ = ["Parameter", "Signature", "SignatureError", "signature"]
+__all__ = ["Parameter", "Signature", "SignatureError", "c_kernels", "signature"]
 
 
 class SignatureError(InvalidJob):
@@ -103,6 +103,16 @@ def signature(code: str, entry: str, options: Iterable[str] = ()) -> Signature:
     if len(readings) > 1:
         return Signature(entry, None, "it is declared more than once, with different parameters")
     return Signature(entry, readings.pop())
+
+
+def c_kernels(code: str, options: Iterable[str] = ()) -> list[str]:
+    """The names of the kernels that are `extern "C"`, in their order.
+
+    >>> c_kernels('extern "C" __global__ void a(int n) {} __global__ void b(int n) {}')
+    ['a']
+    """
+    found = _declarations(read(code, options), {})
+    return list(dict.fromkeys(declaration.name for declaration in found if declaration.is_c))
 
 
 def _parse_entry(entry: str) -> tuple[str, list[list[str]] | None]:

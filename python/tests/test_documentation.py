@@ -28,7 +28,7 @@ def test_the_examples_of_the_page_run(environment: None) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [gf.__name__, *(f"gpufleet.{each.name}" for each in pkgutil.iter_modules(gf.__path__))]
+    "module", [gf.__name__, *(each.name for each in pkgutil.walk_packages(gf.__path__, "gpufleet."))]
 )
 def test_the_examples_of_the_docstrings_run(module: str, environment: None) -> None:
     result = doctest.testmod(importlib.import_module(module))

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import gpufleet as gf
+from gpufleet.notebook import gpu
 
 X = np.arange(4, dtype=np.float32)
 CHILD_SECONDS = 60
@@ -40,6 +41,21 @@ def in_child(act: Callable[[], None]) -> int:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     pytest.fail("the child hangs")
+
+
+def test_the_options_of_a_scope_are_those_of_a_child_too(fleet: gf.Fleet) -> None:
+    saxpy = fleet.kernel("saxpy")
+
+    def act() -> None:
+        with gpu(time_limit=30):
+            job = saxpy.submit(1.0, X, X)
+        assert (job._options.labels, job._options.time_limit, job.done()) == ({"run": "7"}, 30, True)
+        fleet.close()
+
+    with gpu(labels={"run": "7"}) as meter:
+        saxpy(1.0, X, X)
+        assert in_child(act) == 0
+    assert meter.jobs == 1
 
 
 def test_a_child_connects_anew_and_the_parent_goes_on(fleet: gf.Fleet) -> None:

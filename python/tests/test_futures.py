@@ -196,7 +196,7 @@ def test_a_timeout_says_why_jobs_wait(fleet: gf.Fleet) -> None:
     assert fleet._connected().obstacle("default") is None
     assert fleet._connected().obstacle(UNSERVED) == f"no worker serves pool {UNSERVED}"
     future = spinning(fleet)
-    future._pool = UNSERVED
+    future._options = Options(pool=UNSERVED)
     with pytest.raises(gf.WaitTimeout, match=f"arrived within 1 s: no worker serves pool {UNSERVED}"):
         future.result(timeout=1)
     future.cancel()

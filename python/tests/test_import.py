@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
+
+import pytest
 
 import gpufleet as gf
 
@@ -18,6 +21,17 @@ def test_an_import_brings_no_slow_module() -> None:
 
 
 def test_everything_public_is_listed() -> None:
-    public = {name for name in vars(gf) if not name.startswith("_")} | gf._LAZY.keys()
+    own = {name for name, value in vars(gf).items() if not name.startswith("_") and not isinstance(value, ModuleType)}
+    public = own | gf._LAZY.keys()
     assert sorted(gf.__all__) == gf.__all__ and set(gf.__all__) == public
     assert all(getattr(gf, name).__name__ == name for name in gf._LAZY)
+
+
+@pytest.mark.parametrize(
+    ("module", "missing", "extra"),
+    [("gpufleet.notebook.papermill", "papermill", "notebook")],
+)
+def test_without_an_extra_the_error_names_it(module: str, missing: str, extra: str) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None; import {module}"
+    ran = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert f"install gpufleet[{extra}]" in ran.stderr.splitlines()[-1]

@@ -35,7 +35,7 @@ pub(super) fn install(progress: &dyn Progress) -> Result<(), SetupError> {
     install.arg("--python").arg(partial.join("bin/python"));
     install.args(["install", "--no-deps", "--no-input", "--disable-pip-version-check", "--progress-bar=off", "-r"]);
     install.arg(&list);
-    progress.step("install maturin, pytest, mypy, ruff, NumPy, Arrow and Numba with pip (310 MB)", || {
+    progress.step("install maturin, pytest, mypy, ruff, Jupyter, NumPy, Arrow and Numba with pip (330 MB)", || {
         run(make, "python3 -m venv", progress)?;
         fs::write(&list, REQUIREMENTS).map_err(failed("write", &list))?;
         run(install, "pip install", progress)

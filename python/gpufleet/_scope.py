@@ -1,0 +1,68 @@
+"""Options and labels for all jobs that the process submits while a scope is open, whatever fleet takes them.
+
+Scopes belong to the process and not to a thread, because the threads of a notebook or a pipeline work for the same
+cell.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gpufleet._task import Options, Task
+
+if TYPE_CHECKING:
+    from gpufleet._future import Future
+
+__all__ = ["Scope", "applied", "began", "entered", "within"]
+
+
+class Scope:
+    """What jobs get, unless their kernel says otherwise."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._pid = os.getpid()
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether the process that forked this one opened the scope. Its options are for this process too."""
+        return self._pid != os.getpid()
+
+    def began(self, future: Future[Any]) -> None:
+        """Called for each job after it was submitted."""
+
+
+_open: list[Scope] = []
+"""The innermost scope is the last."""
+
+
+@contextmanager
+def entered(scope: Scope) -> Iterator[None]:
+    _open.append(scope)
+    try:
+        yield
+    finally:
+        _open.remove(scope)
+
+
+def applied(task: Task) -> Task:
+    """The task with the options of the open scopes."""
+    return replace(task, options=within(task.options)) if _open else task
+
+
+def within(options: Options) -> Options:
+    """The options, with those of the open scopes where they are not set."""
+    for scope in reversed(_open):
+        options = options.within(scope.options)
+    return options
+
+
+def began(futures: Sequence[Future[Any]]) -> None:
+    for scope in _open:
+        if not scope.is_inherited:
+            for future in futures:
+                scope.began(future)

@@ -1,0 +1,80 @@
+"""Jobs as HTML. Whatever comes from a job is escaped: labels, names and messages may hold any text.
+
+The styles are inline, because notebooks and sites drop style sheets, and the colours suit light and dark pages. All
+facts are also in the text, because some sites drop inline styles too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from html import escape
+
+from gpufleet._report import RanOn, Timings
+from gpufleet.notebook._view import View, duration, steps
+
+__all__ = ["card", "table"]
+
+_COLOURS = {"queue": "#9aa5b1", "fetch": "#56b4e9", "compile": "#e69f00", "copy": "#cc79a7", "kernel": "#009e73"}
+_STATES = {"open": "#56b4e9", "succeeded": "#009e73", "failed": "#d55e00", "cancelled": "#9aa5b1"}
+_FRAME = "border-left:3px solid {colour};padding:2px 8px;max-width:44em"
+_EMULATED = '<b style="background:#d55e00;color:#fff;padding:0 4px">EMULATED</b>'
+_SMALLEST_SHARE = 0.004
+"""A step is visible from this share of the bar on."""
+
+
+def card(view: View) -> str:
+    """A job with its state, device and times."""
+    return "\n".join(_card(view))
+
+
+def table(views: Iterable[View]) -> str:
+    """Jobs, one in a row."""
+    rows = "\n".join(
+        f"<tr><td>{escape(view.title)}</td><td><code>{escape(view.job_id)}</code></td><td>{escape(view.state)}</td>"
+        f"<td>{escape(view.pool)}</td><td>{_labels(view)}</td></tr>"
+        for view in views
+    )
+    return f"<table>\n<tr><th>job</th><th>id</th><th>state</th><th>pool</th><th>labels</th></tr>\n{rows}\n</table>"
+
+
+def _card(view: View) -> Iterator[str]:
+    yield f'<div style="{_FRAME.format(colour=_STATES[view.state])}">'
+    yield f"<div><b>{escape(view.title)}</b> {escape(view.state)}, pool {escape(view.pool)},"
+    yield f"job <code>{escape(view.job_id)}</code></div>"
+    if view.labels:
+        yield f"<div>{_labels(view)}</div>"
+    if view.ran_on:
+        yield f"<div>{_device(view.ran_on)}</div>"
+    if view.timings:
+        yield from _times(view.timings)
+    if view.note:
+        yield f'<pre style="margin:0;white-space:pre-wrap">{_lines(view.note)}</pre>'
+    yield "</div>"
+
+
+def _labels(view: View) -> str:
+    return " ".join(f"<code>{escape(name)}={escape(value)}</code>" for name, value in view.labels.items())
+
+
+def _device(ran_on: RanOn) -> str:
+    place = f"{escape(ran_on.device_name)}, device {ran_on.device} of {escape(ran_on.worker)}"
+    return f"{_EMULATED}\n{place}" if ran_on.emulated else place
+
+
+def _times(timings: Timings) -> Iterator[str]:
+    times = steps(timings)
+    whole = sum(times.values())
+    yield '<div style="display:flex;height:8px;margin:3px 0">'
+    for step, seconds in times.items():
+        if whole and seconds / whole >= _SMALLEST_SHARE:
+            yield f'<div title="{step}" style="flex:{seconds / whole:.4f};background:{_COLOURS[step]}"></div>'
+    yield "</div>"
+    yield "<div>"
+    for step, seconds in times.items():
+        yield f'<span style="color:{_COLOURS[step]}">■</span> {step} {duration(seconds)}'
+    yield "</div>"
+
+
+def _lines(text: str) -> str:
+    """An empty line would end the HTML where Markdown embeds it."""
+    return "\n".join(escape(line) or "&nbsp;" for line in text.splitlines())

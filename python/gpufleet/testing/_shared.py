@@ -1,0 +1,136 @@
+"""One local fleet for several processes, such as the workers of pytest-xdist.
+
+A process that uses the fleet holds shared locks on two files, which the kernel releases when the process ends in any
+way. A process that leaves and gets the exclusive lock on the first file was the last one, and stops the fleet. A guard
+waits for the second file, and stops the fleet if the last process was killed. A third lock is held while the fleet is
+started or stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from gpufleet.testing._local import LocalFleet
+
+__all__ = ["guard", "local_fleet", "shared_fleet"]
+
+_PLACE = "gpufleet.folder"
+"""Has the folder of the fleet, while it runs."""
+_USERS = "gpufleet.users"
+_GUARDED = "gpufleet.guarded"
+"""Another file than that of the users, because a lock that becomes exclusive is lost to one that waits."""
+_LOCK = "gpufleet.lock"
+
+
+@contextmanager
+def local_fleet(*, workers: int = 1, pools: Sequence[str] = (), faults: Sequence[str] = ()) -> Iterator[LocalFleet]:
+    """Starts a private fleet in a temporary folder and stops it at the end, also if the program is killed.
+
+    Within the block, it is the fleet of `Fleet()` and of the command `gpufleet`, also in child processes.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="gpufleet-test-") as meeting,
+        shared_fleet(Path(meeting), workers=workers, pools=pools, faults=faults) as fleet,
+    ):
+        yield fleet
+
+
+@contextmanager
+def shared_fleet(meeting: Path, **options: Any) -> Iterator[LocalFleet]:
+    """The fleet of all processes that share the folder `meeting`. The first one starts it, the last one stops it."""
+    with (meeting / _GUARDED).open("a") as guarded, (meeting / _USERS).open("a") as users:
+        with _locked(meeting):
+            fleet = _started(meeting, options)
+            fcntl.flock(users, fcntl.LOCK_SH)
+            fcntl.flock(guarded, fcntl.LOCK_SH)
+        try:
+            with fleet.as_default():
+                yield fleet
+        finally:
+            _leave(meeting, users)
+
+
+def guard(meeting: Path) -> None:
+    """Stops the fleet when no process uses it any more."""
+    with (meeting / _GUARDED).open("a") as guarded, (meeting / _USERS).open("a") as users:
+        while (meeting / _PLACE).exists():
+            fcntl.flock(guarded, fcntl.LOCK_EX)
+            # A process that begins to use the fleet holds the third lock while it waits for this one.
+            fcntl.flock(guarded, fcntl.LOCK_UN)
+            _leave(meeting, users)
+
+
+def _started(meeting: Path, options: dict[str, Any]) -> LocalFleet:
+    place = meeting / _PLACE
+    if place.exists():
+        return LocalFleet(Path(place.read_text()), **options)
+    folder = Path(tempfile.mkdtemp(prefix="gpufleet-test-"))
+    # If root starts Postgres, it runs as another user, who must be able to enter.
+    folder.chmod(0o711)
+    try:
+        fleet = LocalFleet(folder, **options)
+    except BaseException:
+        folder.rmdir()
+        raise
+    place.write_text(str(folder))
+    _start_guard(meeting)
+    try:
+        fleet.start()
+    except BaseException:
+        _stop(meeting)
+        raise
+    return fleet
+
+
+def _start_guard(meeting: Path) -> None:
+    """A signal of the terminal must not reach the guard, and it must not keep the output of this program open."""
+    null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+    command = [sys.executable, "-m", __name__, str(meeting)]
+    os.posix_spawn(sys.executable, command, os.environ, file_actions=null, setsid=True)
+
+
+def _leave(meeting: Path, users: IO[str]) -> None:
+    with _locked(meeting):
+        if _is_last(users) and (meeting / _PLACE).exists():
+            _stop(meeting)
+        fcntl.flock(users, fcntl.LOCK_UN)
+
+
+def _is_last(users: IO[str]) -> bool:
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _stop(meeting: Path) -> None:
+    place = meeting / _PLACE
+    folder = Path(place.read_text())
+    try:
+        LocalFleet(folder).stop()
+    finally:
+        place.unlink()
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def _locked(meeting: Path) -> Iterator[None]:
+    with (meeting / _LOCK).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    # The last process may have deleted the folder.
+    with contextlib.suppress(FileNotFoundError):
+        guard(Path(sys.argv[1]))

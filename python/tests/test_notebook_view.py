@@ -1,0 +1,76 @@
+"""How jobs are shown: plain data and HTML, without a fleet."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+
+import gpufleet as gf
+from gpufleet.notebook._html import card, table
+from gpufleet.notebook._live import UPDATE_SECONDS, Live
+from gpufleet.notebook._view import View
+
+HOSTILE = "<script>alert('1')</script>\"'&"
+TIMINGS = gf.Timings(1.0, 0.25, 0.0, 0.0, 0.5, 0.0, 0.05, (0.1, 0.1), 0.0, 0.9, 4096, module_cached=False)
+
+
+class Text(HTMLParser):
+    """The tags and the text that a browser finds."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def hostile(state: str = "failed") -> View:
+    ran_on = gf.RanOn(HOSTILE, 0, HOSTILE, emulated=True)
+    return View(HOSTILE, HOSTILE, state, HOSTILE, {HOSTILE: HOSTILE}, f"a\n\n{HOSTILE}", TIMINGS, ran_on)
+
+
+@pytest.mark.parametrize("state", ["open", "succeeded", "failed", "cancelled"])
+def test_whatever_comes_from_a_job_is_text(state: str) -> None:
+    for html in (card(hostile(state)), table([hostile(state)])):
+        found = Text(html)
+        assert set(found.tags) <= {"div", "b", "code", "span", "pre", "table", "tr", "td", "th"}
+        assert {name for name, _ in found.attributes} <= {"style", "title"}
+        assert found.text.count(HOSTILE) >= 4
+        assert "\n\n" not in html, "Markdown would end the HTML there"
+
+
+def test_an_emulated_device_is_marked() -> None:
+    emulated = View("1", "k", "succeeded", ran_on=gf.RanOn("w", 0, "CPU", emulated=True))
+    real = View("1", "k", "succeeded", ran_on=gf.RanOn("w", 0, "H100", emulated=False))
+    assert "EMULATED" in Text(card(emulated)).text and "EMULATED" in repr(emulated)
+    assert "EMULATED" not in card(real) + repr(real)
+
+
+def test_the_bar_has_the_steps_in_their_shares() -> None:
+    bar = [value for name, value in Text(card(hostile())).attributes if name == "style" and "flex:0" in str(value)]
+    assert [str(each).split(";")[0] for each in bar] == ["flex:0.2500", "flex:0.5000", "flex:0.0500", "flex:0.2000"]
+    assert repr(hostile()).endswith(f"queue 250.0 ms, compile 500.0 ms, copy 50.0 ms, kernel 200.0 ms, a\n\n{HOSTILE}")
+
+
+def test_a_display_is_updated_at_most_four_times_a_second() -> None:
+    now = 0.0
+    shown: list[tuple[float, str, bool]] = []
+    live = Live(lambda view, is_update: shown.append((now, view.state, is_update)), lambda: now)
+    for step in range(101):
+        now = step / 100
+        live.update(View("1", "k", "open"))
+    live.update(View("1", "k", "succeeded"))
+    times = [time for time, state, _ in shown if state == "open"]
+    assert times == [0, 0.25, 0.5, 0.75, 1]
+    assert min(b - a for a, b in pairwise(times)) >= UPDATE_SECONDS
+    assert shown[0] == (0, "open", False) and shown[-1] == (1, "succeeded", True)
