@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from conftest import LocalFleet
 
 import gpufleet as gf
+from gpufleet.testing import LocalFleet
 
 X = np.arange(4, dtype=np.float32)
 JOBS = 500
@@ -18,6 +18,6 @@ def test_every_future_has_its_result_though_the_broker_is_killed(own_fleet: Loca
         futures[0].result(timeout=60)
         own_fleet.kill("broker")
         futures += [saxpy.submit(float(a), X, X) for a in range(JOBS, 2 * JOBS)]
-        own_fleet.up()
+        own_fleet.start()
         for a, future in enumerate(futures):
             np.testing.assert_array_equal(future.result(timeout=120), (a + 1) * X)

@@ -79,7 +79,7 @@ impl Package {
         let mut lint = ruff()?;
         lint.args(["check", "."]);
         let mut types = tool("mypy")?;
-        types.args(["gpufleet", "tests"]).arg("--cache-dir").arg(folder()?.join("mypy"));
+        types.args(["gpufleet", "gpufleet_pytest", "tests"]).arg("--cache-dir").arg(folder()?.join("mypy"));
         let mut stubs = tool("mypy.stubtest")?;
         stubs.args(["gpufleet._core", "--mypy-config-file", "pyproject.toml", "--allowlist", "stubtest.txt"]);
         stubs.env("PYTHONPATH", &self.site).env("MYPYPATH", workspace::root().join("python"));
