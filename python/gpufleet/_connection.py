@@ -17,12 +17,14 @@ from gpufleet._core import Client
 from gpufleet._encode import input_bytes, job_of
 from gpufleet._errors import Failure, FleetClosed
 from gpufleet._future import Future, Outputs
+from gpufleet._remote import RemoteArray
 from gpufleet._settings import AFFINITY, NO_USER_ID, Place, Settings, flag
+from gpufleet._task import Stored
 from gpufleet._window import Window
 from gpufleet._wire import array_of
 
 if TYPE_CHECKING:
-    from gpufleet._core import _Ended
+    from gpufleet._core import Bytes, _Ended
     from gpufleet._task import Task
 
 R = TypeVar("R")
@@ -88,11 +90,28 @@ class Connection:
         self._begin(futures, [input_bytes(task) for task in tasks], lambda: self._client.submit_many(tokens, jobs))
         return futures
 
-    def attach(self, job_id: str) -> Future[Outputs]:
+    def detach(self, task: Task) -> str:
+        """Sends a job whose reply stays with the broker, and waits until the broker has it."""
+        self._require_open()
+        job = job_of(task)
+        job_id = job.id
+        if (refused := self._client.detach(job)) is not None:
+            raise _errors.refused(*refused[1:])
+        return job_id
+
+    def attach(self, job_id: str, *, read: bool = True) -> Future[Outputs]:
         """Awaits a job of an earlier program with the same client name."""
         future: Future[Outputs] = Future(self, next(self._tokens), job_id, "default", dict)
-        self._begin([future], [0], lambda: self._client.attach(future._token, job_id))
+        self._begin([future], [0], lambda: self._client.attach(future._token, job_id, read))
         return future
+
+    def replies_waiting(self, client: str) -> int | None:
+        self._require_open()
+        return self._client.replies_waiting(client)
+
+    def delete_replies(self, client: str) -> None:
+        self._require_open()
+        self._client.delete_replies(client)
 
     def unread(self) -> list[str]:
         self._require_open()
@@ -218,7 +237,7 @@ def _deliver(jobs: _OpenJobs, confirmed: Sequence[int], ended: Sequence[tuple[in
 def _complete(future: Future[Any], end: _Ended) -> None:
     match end:
         case ("succeeded", report, outputs):
-            arrays = {name: array_of(data, dtype, shape) for name, dtype, shape, data in outputs}
+            arrays = {name: _output(data, dtype, shape) for name, dtype, shape, data in outputs}
             future._complete(arrays, None, report)
         case ("failed", report, how, failure):
             error = _errors.failed(future.job_id, how, None if failure is None else Failure(*failure))
@@ -227,6 +246,11 @@ def _complete(future: Future[Any], end: _Ended) -> None:
             future._complete(None, _errors.refused(kind, message, retry_after), None)
         case ("lost", kind, message):
             future._complete(None, _errors.lost(kind, message), None)
+
+
+def _output(data: Bytes | str, dtype: str, shape: tuple[int, ...]) -> Any:
+    """An array, or the name of one that is in the blob store."""
+    return RemoteArray(Stored(data, shape, dtype)) if isinstance(data, str) else array_of(data, dtype, shape)
 
 
 def _caller() -> str:

@@ -12,6 +12,8 @@ from gpufleet._task import Buffer, Catalog, Input, Launch, Options, Pointer, Pro
 def job_of(task: Task) -> Job:
     """The job, checked as far as it can be without a device. Raises `InvalidJob`."""
     job = _program(task.program)
+    if task.options.id is not None:
+        job.set_id(task.options.id)
     for name, buffer in task.buffers.items():
         _add_buffer(job, name, buffer)
     for launch in task.launches:

@@ -122,6 +122,8 @@ class Options:
     keep: float | None = None
     attempts: int | None = None
     requires: Mapping[str, Any] = field(default_factory=dict)
+    id: str | None = None
+    """The job's id, a UUID, for programs that make it of names. Submitting the same id twice makes one job."""
 
     def replace(self, **changes: Any) -> Options:
         """Returns a copy with these options. Labels are added to the present ones.

@@ -1,7 +1,7 @@
 //! How a job ended, in the form that Python's futures take.
 
 use gpufleet::schema::{PrintfOutput, RanOn, Timings};
-use gpufleet::{Array, FailedJob, JobError, JobResult, SubmitError};
+use gpufleet::{Array, FailedJob, JobError, JobResult, SubmitError, UnreadOutput};
 use pyo3::{
     Bound, IntoPyObject, Py, PyAny, PyResult, Python, pyclass, pymethods,
     types::{PyList, PyTuple},
@@ -15,6 +15,8 @@ use crate::{
 #[derive(Debug)]
 pub enum Ended {
     Succeeded(Box<JobResult>),
+    /// Large outputs are in the blob store.
+    SucceededUnread(Box<JobResult<UnreadOutput>>),
     Failed(Box<FailedJob>),
     /// The job was not submitted, or it is unknown whether it was.
     Refused(Box<SubmitError>),
@@ -33,10 +35,22 @@ pub struct Report {
     printed: Option<PrintfOutput>,
 }
 
-impl From<Result<JobResult, JobError>> for Ended {
-    fn from(result: Result<JobResult, JobError>) -> Self {
+impl From<JobResult> for Ended {
+    fn from(result: JobResult) -> Self {
+        Self::Succeeded(Box::new(result))
+    }
+}
+
+impl From<JobResult<UnreadOutput>> for Ended {
+    fn from(result: JobResult<UnreadOutput>) -> Self {
+        Self::SucceededUnread(Box::new(result))
+    }
+}
+
+impl<T: Into<Self>> From<Result<T, JobError>> for Ended {
+    fn from(result: Result<T, JobError>) -> Self {
         match result {
-            Ok(result) => Self::Succeeded(Box::new(result)),
+            Ok(result) => result.into(),
             Err(JobError::Failed(failed)) => Self::Failed(failed),
             Err(lost) => Self::Lost(Box::new(lost)),
         }
@@ -46,7 +60,8 @@ impl From<Result<JobResult, JobError>> for Ended {
 impl Ended {
     pub fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
         match self {
-            Self::Succeeded(result) => succeeded(py, *result),
+            Self::Succeeded(result) => succeeded(py, *result, output),
+            Self::SucceededUnread(result) => succeeded(py, *result, unread),
             Self::Failed(failed) => self::failed(py, *failed),
             Self::Refused(error) => {
                 let retry_after = error.retry_after().map(|time| time.as_secs_f64());
@@ -60,7 +75,11 @@ impl Ended {
     }
 }
 
-fn succeeded(py: Python<'_>, result: JobResult) -> PyResult<Bound<'_, PyTuple>> {
+fn succeeded<'py, O>(
+    py: Python<'py>,
+    result: JobResult<O>,
+    output: impl Fn(Python<'py>, &str, O) -> PyResult<Bound<'py, PyTuple>>,
+) -> PyResult<Bound<'py, PyTuple>> {
     let JobResult { attempt, timings, ran_on, printf_output, round_trip, outputs, .. } = result;
     let round_trip = round_trip.as_secs_f64();
     let report = Report { attempt, round_trip, measured: timings, device: ran_on, printed: printf_output };
@@ -72,6 +91,17 @@ fn succeeded(py: Python<'_>, result: JobResult) -> PyResult<Bound<'_, PyTuple>> 
 fn output<'py>(py: Python<'py>, name: &str, array: Array) -> PyResult<Bound<'py, PyTuple>> {
     let shape = PyTuple::new(py, array.shape())?;
     (name, array.dtype().name(), shape, Bytes::from(array.into_bytes())).into_pyobject(py)
+}
+
+/// The same, with the digest in place of the bytes if the output is in the blob store.
+fn unread<'py>(py: Python<'py>, name: &str, unread: UnreadOutput) -> PyResult<Bound<'py, PyTuple>> {
+    match unread {
+        UnreadOutput::Array(array) => output(py, name, array),
+        UnreadOutput::Stored(stored) => {
+            let shape = PyTuple::new(py, stored.shape())?;
+            (name, stored.dtype().name(), shape, stored.digest().to_string()).into_pyobject(py)
+        }
+    }
 }
 
 fn failed(py: Python<'_>, job: FailedJob) -> PyResult<Bound<'_, PyTuple>> {

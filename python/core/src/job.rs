@@ -79,6 +79,12 @@ impl Job {
         Ok(job.id().to_string())
     }
 
+    /// Another id, by which a repeated program describes the same job.
+    fn set_id(&mut self, py: Python<'_>, id: &str) -> PyResult<()> {
+        let id = id.parse().map_err(|error| invalid_job(py, &error))?;
+        self.change(|job| job.with_id(id))
+    }
+
     fn scalar(&mut self, name: &str, value: Scalar) -> PyResult<()> {
         self.change(|job| job.scalar(name, value))
     }
