@@ -16,7 +16,7 @@ from gpufleet import _core
 from gpufleet._arrays import as_input
 from gpufleet._kernel import Kernel, Prepared
 from gpufleet._remote import RemoteArray
-from gpufleet._task import Buffer, Catalog, Stored, Task
+from gpufleet._task import Buffer, Catalog, Stored, Task, Zeros
 from gpufleet._wire import DTYPES
 
 if TYPE_CHECKING:
@@ -205,11 +205,12 @@ def _buffer(manifest: Manifest, spec: BufferSpec, value: object) -> Buffer:
     if isinstance(value, _PLAIN):
         value = np.asarray(value, dtype=DTYPES[spec.dtype])
     try:
-        buffer = value.stored if isinstance(value, RemoteArray) else as_input(value)
+        buffer = value.stored if isinstance(value, RemoteArray) else value
+        buffer = buffer if isinstance(buffer, Stored | Zeros) else as_input(buffer)
     except TypeError as problem:
         raise TypeError(f"{where}: {problem}") from None
     dtype = buffer.dtype
-    dimensions = len(buffer.shape) if isinstance(buffer, Stored) else buffer.array.ndim
+    dimensions = len(buffer.shape) if isinstance(buffer, Stored | Zeros) else buffer.array.ndim
     if dtype != spec.dtype:
         wanted = DTYPES[spec.dtype].name
         raise TypeError(
