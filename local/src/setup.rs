@@ -31,6 +31,10 @@ pub enum Part {
     Pika,
     /// The tools that build and test the Python package, in a virtual environment.
     PythonTools,
+    /// Apache Airflow, for the tests of the Python package with it, in a virtual environment.
+    Airflow,
+    /// Dagster, for the same.
+    Dagster,
     /// `ptxas`, for checking case files. It is large, and only one command needs it.
     Assembler,
     /// Celery and Ray, for the comparison with them.
@@ -70,7 +74,9 @@ impl Part {
             Self::Services => apt::missing_services().is_empty(),
             Self::Compiler => python::COMPILER.is_installed(),
             Self::Pika => python::PIKA.is_installed(),
-            Self::PythonTools => environment::is_installed(),
+            Self::PythonTools => environment::TOOLS.is_installed(),
+            Self::Airflow => environment::AIRFLOW.is_installed(),
+            Self::Dagster => environment::DAGSTER.is_installed(),
             Self::Assembler => python::ASSEMBLER.is_installed(),
             Self::Comparison => python::COMPARISON.is_installed(),
             Self::Slurm => apt::missing_slurm().is_empty(),
@@ -82,7 +88,9 @@ impl Part {
             Self::Services => apt::install(&apt::missing_services(), progress),
             Self::Compiler => python::COMPILER.install(progress),
             Self::Pika => python::PIKA.install(progress),
-            Self::PythonTools => environment::install(progress),
+            Self::PythonTools => environment::TOOLS.install(progress),
+            Self::Airflow => environment::AIRFLOW.install(progress),
+            Self::Dagster => environment::DAGSTER.install(progress),
             Self::Assembler => python::ASSEMBLER.install(progress),
             Self::Comparison => python::COMPARISON.install(progress),
             Self::Slurm => apt::install(&apt::missing_slurm(), progress),
@@ -119,7 +127,17 @@ pub fn comparison_folder() -> Result<PathBuf, SetupError> {
 
 /// The interpreter of the virtual environment in which the Python package is built and tested.
 pub fn python_environment() -> Result<PathBuf, SetupError> {
-    environment::interpreter()
+    environment::TOOLS.interpreter()
+}
+
+/// The interpreter of the virtual environment with Apache Airflow.
+pub fn airflow_environment() -> Result<PathBuf, SetupError> {
+    environment::AIRFLOW.interpreter()
+}
+
+/// The interpreter of the virtual environment with Dagster.
+pub fn dagster_environment() -> Result<PathBuf, SetupError> {
+    environment::DAGSTER.interpreter()
 }
 
 /// The path of `ptxas`.

@@ -18,6 +18,7 @@ from gpufleet._dependent import Dependent
 from gpufleet._encode import input_bytes, job_of
 from gpufleet._errors import Failure, FleetClosed
 from gpufleet._future import Future, Outputs
+from gpufleet._remote import RemoteArray
 from gpufleet._settings import AFFINITY, NO_USER_ID, POOL, Place, Settings, flag
 from gpufleet._task import Options, Stored
 from gpufleet._window import Window
@@ -109,11 +110,28 @@ class Connection:
         _scope.began(futures)
         return futures
 
-    def attach(self, job_id: str) -> Future[Outputs]:
+    def detach(self, task: Task) -> str:
+        """Sends a job whose reply stays with the broker, and waits until the broker has it."""
+        self._require_open()
+        job = job_of(task, self.pool)
+        job_id = job.id
+        if (refused := self._client.detach(job)) is not None:
+            raise _errors.refused(*refused[1:])
+        return job_id
+
+    def attach(self, job_id: str, *, read: bool = True) -> Future[Outputs]:
         """Awaits a job of an earlier program with the same client name."""
         future: Future[Outputs] = Future(self, next(self._tokens), job_id, Options(), dict)
-        self._begin([future], [0], lambda: self._client.attach(future._token, job_id))
+        self._begin([future], [0], lambda: self._client.attach(future._token, job_id, read))
         return future
+
+    def replies_waiting(self, client: str) -> int | None:
+        self._require_open()
+        return self._client.replies_waiting(client)
+
+    def delete_replies(self, client: str) -> None:
+        self._require_open()
+        self._client.delete_replies(client)
 
     def unread(self) -> list[str]:
         self._require_open()
@@ -278,7 +296,7 @@ def _complete(future: Future[Any], end: _Ended) -> None:
 
 def _output(data: Bytes | str, dtype: str, shape: tuple[int, ...]) -> Any:
     """An array, or the name of one that is in the blob store."""
-    return Stored(data, shape, dtype) if isinstance(data, str) else array_of(data, dtype, shape)
+    return RemoteArray(Stored(data, shape, dtype)) if isinstance(data, str) else array_of(data, dtype, shape)
 
 
 def _caller() -> str:

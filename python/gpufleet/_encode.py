@@ -29,6 +29,8 @@ def job_of(task: Task, pool: str = "default") -> Job:
     `pool` is that of a task without a pool of its own.
     """
     job = _program(task.program)
+    if task.options.id is not None:
+        job.set_id(task.options.id)
     for name, buffer in task.buffers.items():
         _add_buffer(job, name, buffer)
     for launch in task.launches:

@@ -136,18 +136,30 @@ class Fleet(KernelFactories):
         """Whether the fleet was closed."""
         return self._is_closed
 
-    def attach(self, job_id: str) -> Future[Outputs]:
+    def attach(self, job_id: str, *, read: bool = True) -> Future[Outputs]:
         """A future for a job that an earlier program submitted with the same `client` name.
 
         Its result has the outputs by name. The broker keeps a reply until a program has received it, whether or not
         that program asked its future for the result. If the broker has no reply for the job, the future never ends, so
-        give `result` a timeout.
+        give `result` a timeout. Without `read`, outputs in the blob store stay there, and the result has a
+        `RemoteArray` for each of them.
         """
-        return self._connected().attach(job_id)
+        return self._connected().attach(job_id, read=read)
 
     def unread(self) -> list[str]:
         """The jobs whose replies have arrived and were not taken, for a fleet with a `client` name."""
         return self._connected().unread()
+
+    def replies_waiting(self, client: str) -> int | None:
+        """The number of replies that wait for a `client` name while no program uses the name.
+
+        None if the broker has no replies of this name: they have expired, were deleted, or never existed.
+        """
+        return self._connected().replies_waiting(client)
+
+    def delete_replies(self, client: str) -> None:
+        """Deletes the replies of a `client` name that no program will use again. Otherwise they expire after a week."""
+        self._connected().delete_replies(client)
 
     def close(self, *, wait: bool = False, timeout: float = CLOSE_SECONDS) -> None:
         """Waits until the broker has everything that was sent, and closes the connection.
@@ -271,6 +283,9 @@ class Fleet(KernelFactories):
 
         future = self._connected().submit_after(needs, submit, kernel._options, own=False)
         return _added(batch, [future])[0]
+
+    def _detach(self, task: Task) -> str:
+        return self._connected().detach(task)
 
     @overload
     def _submit_many(self, tasks: Sequence[Task]) -> list[Future[Outputs]]: ...

@@ -68,6 +68,13 @@ class Kernel(ABC, Generic[R]):
         Other kernels take them in place of arrays, and `compute()` runs the jobs that lead to one.
         """
 
+    def detach(self, *args: Any, **kwargs: Any) -> str:
+        """Submits a job whose result a later program takes, and returns the job's id once the broker has the job.
+
+        That program has a fleet with the same `client` name, and calls `Fleet.attach`.
+        """
+        return self._fleet._detach(self._prepare(*args, **kwargs).task)
+
     def map(self, *inputs: Iterable[Any], **fixed: Any) -> Results[R]:
         """Runs a job for each item of the inputs, like the built-in `map`, and yields the results in order.
 
@@ -83,7 +90,8 @@ class Kernel(ABC, Generic[R]):
     def options(self, **changes: Any) -> Self:
         """A copy whose jobs have these options: pool, priority, name, labels, time_limit, queue_limit, keep, requires.
 
-        Times are seconds, or texts such as ``"30s"``. Labels are added to the present ones.
+        Times are seconds, or texts such as ``"30s"``. Labels are added to the present ones. The
+        option `id` is a UUID for one job.
         """
         return self._with_options(self._options.replace(**changes))
 
@@ -93,6 +101,9 @@ class Kernel(ABC, Generic[R]):
         return changed
 
     def _many(self, inputs: Iterable[Iterable[Any]], length: int | None, fixed: dict[str, Any]) -> Results[R]:
+        if self._options.id is not None:
+            raise ValueError("the option id names one job, so map and starmap can not use it; call submit for each job")
+
         def submit(jobs: Sequence[Prepared[R]]) -> list[Future[R]]:
             return self._fleet._submit_many([job.task for job in jobs], [job.finish for job in jobs])
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +46,24 @@ class RemoteArray:
     def get(self, fleet: Fleet) -> npt.NDArray[Any]:
         """Reads the elements from the store."""
         return fleet._read(self.stored)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The array as JSON can hold it, for pipelines that pass results through a database.
+
+        >>> RemoteArray.from_dict({"digest": "sha256:0f", "dtype": "f32", "shape": [2, 3]}).to_dict()
+        {'digest': 'sha256:0f', 'dtype': 'f32', 'shape': [2, 3]}
+        """
+        return {"digest": self.digest, "dtype": self.wire_dtype, "shape": list(self.shape)}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """The array of `to_dict`."""
+        match dict(given):
+            case {"digest": str(digest), "dtype": str(dtype), "shape": [*shape], **rest} if (
+                not rest and dtype in DTYPES
+            ):
+                return cls(Stored(digest, tuple(map(int, shape)), dtype))
+        raise ValueError(f"{dict(given)!r} is not a stored array; it has a digest, a dtype such as 'f32' and a shape")
 
     def __repr__(self) -> str:
         return f"<gpufleet.RemoteArray {self.dtype.name}{list(self.shape)} {self.digest[:19]}>"

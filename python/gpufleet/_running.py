@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from gpufleet._errors import explain
 from gpufleet._plan import Plan, Stage, plan
+from gpufleet._remote import RemoteArray
 from gpufleet._task import Buffer, Input, Key, Program, Ref, Stored, Task
 
 if TYPE_CHECKING:
@@ -88,10 +89,10 @@ class _Finish:
         explain(error, self.program)
 
 
-def _filled(buffer: Buffer, made: Mapping[Key, npt.NDArray[Any] | Stored]) -> Buffer:
+def _filled(buffer: Buffer, made: Mapping[Key, npt.NDArray[Any] | RemoteArray]) -> Buffer:
     if not isinstance(buffer, Ref):
         return buffer
     elements = made[buffer.key]
-    if isinstance(elements, Stored):
+    if isinstance(elements, RemoteArray):
         return Stored(elements.digest, buffer.shape, buffer.dtype)
     return Input(np.ascontiguousarray(elements).reshape(buffer.shape), buffer.dtype)

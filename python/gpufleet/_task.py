@@ -162,6 +162,8 @@ class Options:
     keep: float | None = None
     attempts: int | None = None
     requires: Mapping[str, Any] = field(default_factory=dict)
+    id: str | None = None
+    """The job's id, a UUID, for programs that make it of names. Submitting the same id twice makes one job."""
 
     def within(self, outer: Options) -> Options:
         """These options, with those of `outer` where they are not set.

@@ -283,7 +283,7 @@ def test_options_make_a_copy() -> None:
     )
     k.submit(1, 1, (1,))
     assert (fleet.task.options.pool, fleet.task.options.labels, fleet.task.options.name) == (None, {}, "k")
-    with pytest.raises(TypeError, match="unknown option 'gpu'; the options are attempts, keep"):
+    with pytest.raises(TypeError, match="unknown option 'gpu'; the options are attempts, id, keep"):
         k.options(gpu=1)
     with pytest.raises(ValueError, match="'soon' is not a time; write a number with a unit"):
         k.options(time_limit="soon")

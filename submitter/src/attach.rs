@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use gpufleet_schema::JobId;
+use gpufleet_schema::{ClientName, JobId, topology};
 
-use crate::{Fleet, JobHandle};
+use crate::{Fleet, JobHandle, PoolError};
 
 /// Why a client can't wait for a job that was submitted earlier.
 #[derive(Debug, thiserror::Error)]
@@ -54,5 +54,26 @@ impl Fleet {
     /// Replies arrive soon after connecting, and up to 65 535 of them; the rest stays in the broker until some are taken.
     pub fn unread(&self) -> Vec<JobId> {
         self.connection.inbox().unread()
+    }
+
+    /// The number of replies that wait for the client with this name while no connection uses the name. None if the
+    /// client has no reply queue: it never existed, it has expired, or it was deleted.
+    ///
+    /// So one connection can watch the jobs of many short-lived clients. Cancelling the future is harmless.
+    pub async fn replies_waiting(&self, client: &ClientName) -> Result<Option<u32>, PoolError> {
+        let depth = self.connection.broker().queue_depth(&topology::reply_queue(client)).await?;
+        Ok(depth.map(|depth| depth.messages))
+    }
+
+    /// Deletes the reply queue of the client with this name, and the replies in it, because no program will take them.
+    /// Otherwise the queue of a client with a name of its own stays until it expires. A client that deletes its own
+    /// queue receives no more replies.
+    ///
+    /// If cancelled, the queue may or may not have been deleted.
+    pub async fn delete_replies(&self, client: &ClientName) -> Result<(), PoolError> {
+        if client == self.client() {
+            self.connection.stop_receiving();
+        }
+        Ok(self.connection.broker().delete_queue(&topology::reply_queue(client)).await?)
     }
 }

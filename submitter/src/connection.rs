@@ -151,12 +151,19 @@ impl Connection {
         Ok(self.listen().await?)
     }
 
+    /// Ends the subscription to the replies.
+    pub(crate) fn stop_receiving(&self) {
+        if let Some(replies) = self.replies.get() {
+            replies.abort();
+        }
+    }
+
     /// Deletes the reply queue of a generated name, so that later replies go to the queue of unclaimed replies. The
     /// queue of a client with a name of its own stays, in case the client connects again.
     async fn stop_listening(&self) {
-        let Some(replies) = self.replies.get() else { return };
-        replies.abort();
-        if self.replies_kept.is_none()
+        self.stop_receiving();
+        if self.replies.initialized()
+            && self.replies_kept.is_none()
             && *self.broker.state().borrow() == State::Connected
             && let Err(error) = self.broker.delete_queue(&topology::reply_queue(&self.client)).await
         {
@@ -192,9 +199,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.reporter.report_rest();
-        if let Some(replies) = self.replies.get() {
-            replies.abort();
-        }
+        self.stop_receiving();
     }
 }
 

@@ -99,7 +99,7 @@ impl From<crate::ResultError> for SubmitError {
     }
 }
 
-/// Why the depth of a pool could not be read.
+/// Why the broker did not answer about a queue.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     #[error(transparent)]

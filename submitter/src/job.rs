@@ -116,6 +116,14 @@ impl Job {
         self.task.job_id
     }
 
+    /// Another id, such as one that is made of the names of a pipeline and its step. A program that is repeated then
+    /// describes the same job again.
+    #[must_use]
+    pub fn with_id(mut self, id: JobId) -> Self {
+        self.task.job_id = id;
+        self
+    }
+
     /// The program that the job runs.
     pub fn program(&self) -> &Program<'static> {
         &self.task.program

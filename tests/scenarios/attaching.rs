@@ -111,6 +111,28 @@ async fn a_reply_whose_handle_was_dropped_stays_for_another_handle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_connection_watches_and_deletes_the_replies_of_another_name() {
+    let ground = Ground::shared("attaching-watched").await;
+    let _worker = ground.worker().await;
+    let watching = Fleet::connect(&ground.endpoints().amqp_url).await.unwrap();
+    let name: ClientName = NAME.parse().unwrap();
+    assert_eq!(watching.replies_waiting(&name).await.unwrap(), None);
+    let fleet = named(&ground).await;
+    let id = JobId::new();
+    drop(fleet.submit(kernels::doubles(&[1.0]).with_id(id)).await.unwrap());
+    fleet.close().await;
+    poll_until("the reply", async || watching.replies_waiting(&name).await.unwrap() == Some(1)).await;
+    assert_eq!(ground.final_job(id).await.job.job_id, id);
+    let fleet = named(&ground).await;
+    assert_eq!(doubled(&mut fleet.attach(id).await.unwrap()).await, [2.0]);
+    // The client itself may delete its queue too, and does not make another.
+    fleet.delete_replies(&name).await.unwrap();
+    fleet.close().await;
+    assert_eq!(watching.replies_waiting(&name).await.unwrap(), None);
+    watching.delete_replies(&name).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_name_belongs_to_one_connection_at_a_time() {
     let ground = Ground::shared("attaching-twice").await;
     let first = named(&ground).await;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, mem::ManuallyDrop, sync::Arc, time::Duration};
 
 use gpufleet::{
     AttachError, Fleet, JobHandle, StoredArray, SubmitError,
-    schema::{JobId, PoolName, Selection},
+    schema::{ClientName, JobId, PoolName, Selection},
 };
 use pyo3::{Bound, PyAny, PyErr, PyRefMut, PyResult, Python, exceptions::PyRuntimeError, pyclass, pymethods};
 use tokio::{
@@ -163,13 +163,41 @@ impl Client {
         Ok(())
     }
 
-    /// Awaits a job of an earlier program with the same client name.
-    fn attach(&self, py: Python<'_>, token: Token, job_id: &str) -> PyResult<()> {
+    /// Sends a job and waits until the broker has it. Its reply stays with the broker, for a later program with the same
+    /// client name. Returns why the job was not submitted, in the form of [`Ended::Refused`].
+    fn detach<'py>(&self, py: Python<'py>, mut job: PyRefMut<'_, Job>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let inner = self.inner()?;
+        let (job, turn) = (job.take()?, inner.turn());
+        let submitted = wait(py, &inner.runtime, async {
+            let _turn = turn.await;
+            Box::pin(inner.fleet.submit(job)).await.map(drop)
+        })?;
+        let refused = submitted.err().map(|error| Ended::Refused(Box::new(error)).into_python(py));
+        Ok(refused.transpose()?.map(Bound::into_any))
+    }
+
+    /// Awaits a job of an earlier program with the same client name. Without `read`, large outputs stay in the blob store.
+    fn attach(&self, py: Python<'_>, token: Token, job_id: &str, read: bool) -> PyResult<()> {
         let inner = self.inner()?;
         let handle = wait(py, &inner.runtime, inner.fleet.attach(self::job_id(job_id)?))?;
         let handle = handle.map_err(|error: AttachError| raise(py, "AttachError", &chain(&error)))?;
-        inner.runtime.block_on(async { inner.follow().confirmed([(token, handle)]) });
+        let follow = Follow { unread: !read, ..inner.follow() };
+        inner.runtime.block_on(async { follow.confirmed([(token, handle)]) });
         Ok(())
+    }
+
+    /// The replies that wait for a client name that no connection uses. `None` if the name has no reply queue.
+    fn replies_waiting(&self, py: Python<'_>, client: &str) -> PyResult<Option<u32>> {
+        let (inner, client) = (self.inner()?, client_name(client)?);
+        let waiting = wait(py, &inner.runtime, inner.fleet.replies_waiting(&client))?;
+        waiting.map_err(|error| raise(py, "ConnectError", &chain(&error)))
+    }
+
+    /// Deletes the reply queue of a client name, with its replies.
+    fn delete_replies(&self, py: Python<'_>, client: &str) -> PyResult<()> {
+        let (inner, client) = (self.inner()?, client_name(client)?);
+        let deleted = wait(py, &inner.runtime, inner.fleet.delete_replies(&client))?;
+        deleted.map_err(|error| raise(py, "ConnectError", &chain(&error)))
     }
 
     /// The jobs whose replies have arrived and were not taken, for a client with a name of its own.
@@ -318,6 +346,10 @@ impl Follow {
             });
         }
     }
+}
+
+fn client_name(text: &str) -> PyResult<ClientName> {
+    text.parse().map_err(value)
 }
 
 async fn obstacle(fleet: &Fleet, pool: &PoolName) -> Option<String> {

@@ -35,15 +35,15 @@ pub struct Report {
     printed: Option<PrintfOutput>,
 }
 
-impl From<Result<JobResult, JobError>> for Ended {
-    fn from(result: Result<JobResult, JobError>) -> Self {
-        result.map_or_else(Self::from, |result| Self::Succeeded(Box::new(result)))
+impl From<JobResult> for Ended {
+    fn from(result: JobResult) -> Self {
+        Self::Succeeded(Box::new(result))
     }
 }
 
-impl From<Result<JobResult<UnreadOutput>, JobError>> for Ended {
-    fn from(result: Result<JobResult<UnreadOutput>, JobError>) -> Self {
-        result.map_or_else(Self::from, |result| Self::Unread(Box::new(result)))
+impl From<JobResult<UnreadOutput>> for Ended {
+    fn from(result: JobResult<UnreadOutput>) -> Self {
+        Self::Unread(Box::new(result))
     }
 }
 
@@ -53,6 +53,12 @@ impl From<JobError> for Ended {
             JobError::Failed(failed) => Self::Failed(failed),
             lost => Self::Lost(Box::new(lost)),
         }
+    }
+}
+
+impl<T: Into<Self>> From<Result<T, JobError>> for Ended {
+    fn from(result: Result<T, JobError>) -> Self {
+        result.map_or_else(Self::from, T::into)
     }
 }
 
@@ -92,9 +98,9 @@ fn array<'py>(py: Python<'py>, name: &str, array: Array) -> PyResult<Bound<'py, 
     (name, array.dtype().name(), shape, Bytes::from(array.into_bytes())).into_pyobject(py)
 }
 
-/// The same, with the digest of the bytes if they are in the blob store.
-fn unread<'py>(py: Python<'py>, name: &str, output: UnreadOutput) -> PyResult<Bound<'py, PyTuple>> {
-    match output {
+/// The same, with the digest in place of the bytes if the output is in the blob store.
+fn unread<'py>(py: Python<'py>, name: &str, unread: UnreadOutput) -> PyResult<Bound<'py, PyTuple>> {
+    match unread {
         UnreadOutput::Array(array) => self::array(py, name, array),
         UnreadOutput::Stored(stored) => {
             let shape = PyTuple::new(py, stored.shape())?;

@@ -71,6 +71,12 @@ impl Job {
         Ok(job.id().to_string())
     }
 
+    /// Another id, by which a repeated program describes the same job.
+    fn set_id(&mut self, py: Python<'_>, id: &str) -> PyResult<()> {
+        let id = id.parse().map_err(|error| invalid_job(py, &error))?;
+        self.change(|job| job.with_id(id))
+    }
+
     /// An input buffer with the elements of a C-contiguous array.
     fn input(&mut self, name: &str, dtype: &str, shape: Vec<u64>, array: &Bound<'_, PyAny>) -> PyResult<()> {
         let array = arrays::read(dtype, shape, array)?;
