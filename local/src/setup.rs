@@ -31,6 +31,8 @@ pub enum Part {
     Pika,
     /// The tools that build and test the Python package, in a virtual environment.
     PythonTools,
+    /// Spark, Ray, Dask, DuckDB, Polars and pandas, for the tests of the Python package with them, in a virtual environment.
+    Pipelines,
     /// `ptxas`, for checking case files. It is large, and only one command needs it.
     Assembler,
     /// Celery and Ray, for the comparison with them.
@@ -70,7 +72,8 @@ impl Part {
             Self::Services => apt::missing_services().is_empty(),
             Self::Compiler => python::COMPILER.is_installed(),
             Self::Pika => python::PIKA.is_installed(),
-            Self::PythonTools => environment::is_installed(),
+            Self::PythonTools => environment::TOOLS.is_installed(),
+            Self::Pipelines => environment::PIPELINES.is_installed(),
             Self::Assembler => python::ASSEMBLER.is_installed(),
             Self::Comparison => python::COMPARISON.is_installed(),
             Self::Slurm => apt::missing_slurm().is_empty(),
@@ -82,7 +85,8 @@ impl Part {
             Self::Services => apt::install(&apt::missing_services(), progress),
             Self::Compiler => python::COMPILER.install(progress),
             Self::Pika => python::PIKA.install(progress),
-            Self::PythonTools => environment::install(progress),
+            Self::PythonTools => environment::TOOLS.install(progress),
+            Self::Pipelines => environment::PIPELINES.install(progress),
             Self::Assembler => python::ASSEMBLER.install(progress),
             Self::Comparison => python::COMPARISON.install(progress),
             Self::Slurm => apt::install(&apt::missing_slurm(), progress),
@@ -119,7 +123,12 @@ pub fn comparison_folder() -> Result<PathBuf, SetupError> {
 
 /// The interpreter of the virtual environment in which the Python package is built and tested.
 pub fn python_environment() -> Result<PathBuf, SetupError> {
-    environment::interpreter()
+    environment::TOOLS.interpreter()
+}
+
+/// The interpreter of the virtual environment with Spark, Ray, Dask, DuckDB, Polars and pandas.
+pub fn pipelines_environment() -> Result<PathBuf, SetupError> {
+    environment::PIPELINES.interpreter()
 }
 
 /// The path of `ptxas`.

@@ -38,9 +38,14 @@ fn write_table(path: &Path) {
         ("word", Arc::new(StringArray::from_iter_values((0..ROWS).map(|row| format!("word {row}"))))),
     ];
     let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap();
-    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(3_000)).build();
+    write(path, &batch, 3_000);
+}
+
+/// Writes a table in row groups of so many rows.
+fn write(path: &Path, batch: &RecordBatch, rows: usize) {
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(rows)).build();
     let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
-    writer.write(&batch).unwrap();
+    writer.write(batch).unwrap();
     writer.close().unwrap();
 }
 
@@ -177,4 +182,34 @@ async fn bad_input_is_refused_before_anything_is_sent() {
     let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "nothing was written: {names:?}");
     ground.check_no_reply_queue().await;
+}
+
+/// The commands in the page's code blocks. A line that ends in a backslash continues.
+fn commands_of_the_guide() -> Vec<Vec<String>> {
+    let page = include_str!("../../docs/src/guides/parquet.md").replace("\\\n", " ");
+    let lines = page.lines().filter_map(|line| line.strip_prefix("$ gpufleet "));
+    lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_the_guide_run() {
+    let ground = Ground::shared("parquet-guide").await;
+    let _worker = ground.worker().await;
+    let folder = tempfile::tempdir().unwrap();
+    let numbers = || Arc::new(Float32Array::from_iter_values((0..ROWS).map(|row| row as f32))) as ArrayRef;
+    let orders = RecordBatch::try_from_iter([("price", numbers()), ("fee", numbers())]).unwrap();
+    write(&folder.path().join("orders.parquet"), &orders, ROWS);
+    let commands = commands_of_the_guide();
+    assert_eq!(commands.len(), 2);
+    for command in commands {
+        let line: Vec<&str> = command.iter().map(String::as_str).collect();
+        let ended = ground.gpufleet(folder.path(), &line).await;
+        let told = format!("{}: 10000 rows in 1 batch\n", line[3]);
+        assert_eq!((ended.code, &ended.stdout), (0, &told), "{ended:?}");
+    }
+    let column = |file: &str, name: &str, row: usize| {
+        let table = read_table(&folder.path().join(file));
+        table.column_by_name(name).unwrap().as_primitive::<types::Float32Type>().value(row)
+    };
+    assert_eq!((column("totals.parquet", "total", 5), column("fees.parquet", "fee", 5)), (15.0, 2.5));
 }

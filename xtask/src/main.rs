@@ -16,6 +16,7 @@ mod interrupt;
 mod kernels;
 mod ptx_cases;
 mod python;
+mod python_peers;
 mod setup;
 mod sqlx;
 mod terminal;
@@ -45,6 +46,8 @@ enum Command {
     Test(test::Options),
     /// Build the Python package and run its tests, on a private fleet, and its type checks; arguments go to pytest
     Python(python::Options),
+    /// Install Spark, Ray, Dask, DuckDB, Polars and pandas, and test the Python package with them; arguments go to pytest
+    PythonPipelines(python_peers::Options),
     /// Build the wheel and the source distribution of the Python package into target/wheels
     Wheel,
     /// Look for PTX texts that the emulator does not stand, with libFuzzer
@@ -84,6 +87,7 @@ async fn main() -> ExitCode {
         Command::Demo(options) => Box::pin(demo::run(&options)).await,
         Command::Test(options) => test::run(&options).await,
         Command::Python(options) => python::run(&options).await,
+        Command::PythonPipelines(options) => python_peers::run(&python_peers::PIPELINES, &options).await,
         Command::Wheel => wheel::run().await,
         Command::Fuzz(options) => fuzz::run(&options).await,
         Command::Ci => ci::run().await,

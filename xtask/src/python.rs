@@ -72,6 +72,11 @@ impl Package {
         Ok(Self { site })
     }
 
+    /// The folder of the installed package.
+    pub fn site(&self) -> &Path {
+        &self.site
+    }
+
     /// The commands that check the package.
     pub fn checks(&self) -> anyhow::Result<Vec<Command>> {
         let mut format = ruff()?;

@@ -1,6 +1,7 @@
-//! A private virtual environment with the tools that build and test the Python package.
+//! Private virtual environments: one with the tools that build and test the Python package, and one for each program that
+//! the package works with.
 //!
-//! Unlike the folders of [`super::python`], it hides the packages of the system, so the tests see what a user's own
+//! Unlike the folders of [`super::python`], they hide the packages of the system, so the tests see what a user's own
 //! environment would have.
 
 use std::{fs, path::PathBuf, process::Command};
@@ -8,44 +9,62 @@ use std::{fs, path::PathBuf, process::Command};
 use super::{SetupError, cache_folder, failed, python, run};
 use crate::progress::Progress;
 
-const FOLDER: &str = "python-environment";
-/// Its text is also in a complete environment, so that another list makes the environment anew.
-const REQUIREMENTS: &str = include_str!("../../../python/requirements.txt");
+/// A virtual environment below the cache folder.
+pub(super) struct Environment {
+    folder: &'static str,
+    title: &'static str,
+    /// Its text is also in a complete environment, so that another list makes the environment anew.
+    requirements: &'static str,
+}
+
+pub(super) const TOOLS: Environment = Environment {
+    folder: "python-environment",
+    title: "maturin, pytest, mypy, ruff, NumPy, Arrow and Numba with pip (310 MB)",
+    requirements: include_str!("../../../python/requirements.txt"),
+};
+
+pub(super) const PIPELINES: Environment = Environment {
+    folder: "python-pipelines",
+    title: "Spark, Ray, Dask, DuckDB, Polars and pandas with pip (1400 MB)",
+    requirements: include_str!("../../../python/requirements-pipelines.txt"),
+};
+
 const MARKER: &str = "requirements.txt";
 
-/// The interpreter.
-pub(super) fn interpreter() -> Result<PathBuf, SetupError> {
-    Ok(folder()?.join("bin/python"))
-}
+impl Environment {
+    pub(super) fn interpreter(&self) -> Result<PathBuf, SetupError> {
+        Ok(self.folder()?.join("bin/python"))
+    }
 
-pub(super) fn is_installed() -> bool {
-    let Ok(folder) = folder() else { return false };
-    fs::read_to_string(folder.join(MARKER)).is_ok_and(|text| text == REQUIREMENTS)
-}
+    pub(super) fn is_installed(&self) -> bool {
+        let Ok(folder) = self.folder() else { return false };
+        fs::read_to_string(folder.join(MARKER)).is_ok_and(|text| text == self.requirements)
+    }
 
-/// Makes the environment beside its folder and renames it. Nothing uses its scripts, which contain the former path.
-pub(super) fn install(progress: &dyn Progress) -> Result<(), SetupError> {
-    let (folder, partial) = (folder()?, cache_folder()?.join(format!("{FOLDER}.partial")));
-    let python = python::with_pip(progress)?;
-    python::remove(&partial)?;
-    let mut make = Command::new(&python);
-    make.args(["-m", "venv", "--without-pip"]).arg(&partial);
-    let list = partial.join("requirements.partial");
-    let mut install = python::pip(&python);
-    install.arg("--python").arg(partial.join("bin/python"));
-    install.args(["install", "--no-deps", "--no-input", "--disable-pip-version-check", "--progress-bar=off", "-r"]);
-    install.arg(&list);
-    progress.step("install maturin, pytest, mypy, ruff, NumPy, Arrow and Numba with pip (310 MB)", || {
-        run(make, "python3 -m venv", progress)?;
-        fs::write(&list, REQUIREMENTS).map_err(failed("write", &list))?;
-        run(install, "pip install", progress)
-    })?;
-    let marker = partial.join(MARKER);
-    fs::rename(&list, &marker).map_err(failed("rename to", &marker))?;
-    python::remove(&folder)?;
-    fs::rename(&partial, &folder).map_err(failed("rename to", &folder))
-}
+    /// Makes the environment beside its folder and renames it. Nothing uses its scripts, which contain the former path.
+    pub(super) fn install(&self, progress: &dyn Progress) -> Result<(), SetupError> {
+        let (folder, partial) = (self.folder()?, cache_folder()?.join(format!("{}.partial", self.folder)));
+        let python = python::with_pip(progress)?;
+        python::remove(&partial)?;
+        let mut make = Command::new(&python);
+        make.args(["-m", "venv", "--without-pip"]).arg(&partial);
+        let list = partial.join("requirements.partial");
+        let mut install = python::pip(&python);
+        install.arg("--python").arg(partial.join("bin/python"));
+        install.args(["install", "--no-deps", "--no-input", "--disable-pip-version-check", "--progress-bar=off", "-r"]);
+        install.arg(&list);
+        progress.step(&format!("install {}", self.title), || {
+            run(make, "python3 -m venv", progress)?;
+            fs::write(&list, self.requirements).map_err(failed("write", &list))?;
+            run(install, "pip install", progress)
+        })?;
+        let marker = partial.join(MARKER);
+        fs::rename(&list, &marker).map_err(failed("rename to", &marker))?;
+        python::remove(&folder)?;
+        fs::rename(&partial, &folder).map_err(failed("rename to", &folder))
+    }
 
-fn folder() -> Result<PathBuf, SetupError> {
-    Ok(cache_folder()?.join(FOLDER))
+    fn folder(&self) -> Result<PathBuf, SetupError> {
+        Ok(cache_folder()?.join(self.folder))
+    }
 }

@@ -30,7 +30,8 @@ impl Report<'_> {
             0 => String::new(),
             some => format!(", {some} of them from an earlier run"),
         };
-        format!("{}: {rows} rows in {batches} batches{resumed}\n", file.display())
+        let noun = if *batches == 1 { "batch" } else { "batches" };
+        format!("{}: {rows} rows in {batches} {noun}{resumed}\n", file.display())
     }
 }
 
@@ -42,7 +43,9 @@ mod tests {
     #[test]
     fn the_report_tells_of_resumed_batches() {
         let file = Path::new("out.parquet");
-        let mut report = Report { file, rows: 300, batches: 3, resumed_batches: 0 };
+        let one = Report { file, rows: 7, batches: 1, resumed_batches: 0 };
+        assert_eq!(one.describe(), "out.parquet: 7 rows in 1 batch\n");
+        let mut report = Report { rows: 300, batches: 3, ..one };
         assert_eq!(report.describe(), "out.parquet: 300 rows in 3 batches\n");
         report.resumed_batches = 2;
         assert_eq!(report.describe(), "out.parquet: 300 rows in 3 batches, 2 of them from an earlier run\n");

@@ -1,0 +1,64 @@
+//! `cargo xtask python-pipelines`: the Python package, tested with programs that it works with.
+//!
+//! These programs have many dependencies, so they have a virtual environment of their own, and the tests are not part of
+//! `cargo xtask python`.
+
+use std::path::PathBuf;
+
+use gpufleet_local::{
+    programs::BIN_DIR_VARIABLE,
+    setup::{self as parts, Part, SetupError},
+};
+use tokio::process::Command;
+
+use crate::{
+    python::Package,
+    setup,
+    terminal::Terminal,
+    workspace::{self, FLEET_PACKAGES, build_of},
+};
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Passed on to pytest, such as `-k spark`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// A program that the Python package works with.
+pub struct Peer {
+    name: &'static str,
+    part: Part,
+    interpreter: fn() -> Result<PathBuf, SetupError>,
+    /// The tests, in the workspace.
+    tests: &'static str,
+}
+
+pub const PIPELINES: Peer = Peer {
+    name: "Spark, Ray, Dask, DuckDB, Polars and pandas",
+    part: Part::Pipelines,
+    interpreter: parts::pipelines_environment,
+    tests: "python/peers/pipelines",
+};
+
+pub async fn run(peer: &Peer, options: &Options) -> anyhow::Result<()> {
+    let terminal = Terminal::new();
+    setup::ensure(&[Part::Services, Part::Compiler, Part::PythonTools, peer.part], &terminal)?;
+    terminal.heading("build");
+    workspace::run(build_of(&FLEET_PACKAGES)?).await?;
+    let package = Package::build().await?;
+    terminal.heading(&format!("test the Python package with {}", peer.name));
+    workspace::run(peer.pytest(&package, options)?).await
+}
+
+impl Peer {
+    fn pytest(&self, package: &Package, options: &Options) -> anyhow::Result<Command> {
+        let mut pytest = Command::new((self.interpreter)()?);
+        pytest.args(["-P", "-m", "pytest", "-p", "no:cacheprovider", "-c", "python/pyproject.toml", self.tests]);
+        pytest.args(&options.arguments).current_dir(workspace::root());
+        // The programs of the peer inherit the path, and find the package's entry points there.
+        pytest.env("PYTHONPATH", package.site()).env("PYTHONDONTWRITEBYTECODE", "1").env_remove("PYTHONHOME");
+        pytest.env(BIN_DIR_VARIABLE, workspace::programs()?);
+        Ok(pytest)
+    }
+}
