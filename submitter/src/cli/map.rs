@@ -76,7 +76,7 @@ impl<'a> Run<'a> {
         let mapping = Mapping::plan(options, table.schema())?;
         let jobs = Jobs::plan(options, &mapping, has_store)?;
         table.check_nulls(&mapping)?;
-        let rows_each = options.batch_rows.map_or(table.batch_rows(&mapping), |rows| rows.get().into());
+        let rows_each = options.batch_rows.map_or(table.batch_rows(&mapping), u64::from);
         let batches = Batches::of(table.rows(), rows_each);
         Ok(Self { options, table, mapping, jobs, batches })
     }

@@ -1,5 +1,7 @@
 //! The jobs of the batches.
 
+use std::collections::BTreeSet;
+
 use gpufleet::{Array, Fleet, Job, JobError, JobResult, SubmitError, schema::PoolName};
 use gpufleet_kernels::Kernel;
 
@@ -17,6 +19,7 @@ pub struct Jobs<'a> {
 impl<'a> Jobs<'a> {
     /// Checks the scalars and all other settings of the jobs with inputs of one element.
     pub fn plan(options: &'a Options, mapping: &Mapping, has_store: bool) -> Result<Self, Complaint> {
+        given_once(options)?;
         let jobs = Self { options, kernel: mapping.kernel(), has_store };
         let given = jobs.kernel.buffers.iter().filter(|buffer| buffer.role.is_given());
         let element = |buffer: &gpufleet_kernels::BufferSpec| {
@@ -73,6 +76,17 @@ impl<'a> Jobs<'a> {
             job = job.requires_device(device);
         }
         inputs.into_iter().fold(job, |job, (name, array)| job.input_array(name, array))
+    }
+}
+
+/// Rejects two values for one scalar or label, because either could be meant.
+fn given_once(options: &Options) -> Result<(), Complaint> {
+    let scalars = options.arg.iter().map(|scalar| ("scalar", &scalar.name));
+    let labels = options.label.iter().map(|label| ("label", &label.key));
+    let mut seen = BTreeSet::new();
+    match scalars.chain(labels).find(|item| !seen.insert(*item)) {
+        Some((what, name)) => Err(Complaint::usage(format!("{what} {name} is given twice")).hint("keep one of them")),
+        None => Ok(()),
     }
 }
 

@@ -251,12 +251,9 @@ fn bind(
     let mut free = names().filter(|name| !bound.contains_key(*name)).collect::<Vec<_>>().into_iter();
     for ColumnSpec { column, .. } in columns.iter().filter(|spec| spec.buffer.is_none()) {
         let buffer = free.next().ok_or_else(|| {
-            Complaint::bad_input(format!(
-                "{} columns are given for {} {what}s of the kernel",
-                columns.len(),
-                buffers.len()
-            ))
-            .hint(format!("the kernel is {}", kernel.signature()))
+            let (given, known) = (columns.len(), names().collect::<Vec<_>>().join(", "));
+            Complaint::bad_input(format!("{given} columns are given for the {what}s of the kernel, which are {known}"))
+                .hint(format!("the kernel is {}", kernel.signature()))
         })?;
         bound.insert(buffer.to_owned(), column.clone());
     }

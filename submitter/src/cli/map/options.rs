@@ -1,7 +1,6 @@
 //! The options of `gpufleet map`.
 
 use std::{
-    num::NonZeroU32,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -52,8 +51,8 @@ pub struct Options {
     pub fill_null: Option<Number>,
 
     /// Rows of one job, which are also the rows of one row group in OUT [default: 131072, and fewer in wide tables]
-    #[arg(long, value_name = "ROWS", help_heading = "Batches")]
-    pub batch_rows: Option<NonZeroU32>,
+    #[arg(long, value_name = "ROWS", value_parser = spec::whole(1..=u32::MAX), help_heading = "Batches")]
+    pub batch_rows: Option<u32>,
     /// Most jobs in flight at once. More of them keep more devices busy, and take more memory
     #[arg(long, value_name = "JOBS", default_value_t = 8, value_parser = spec::whole(1..=1024), help_heading = "Batches")]
     pub in_flight: u32,
