@@ -74,6 +74,8 @@ enum Command {
     BenchInputs(bench::Options),
     /// The same for jobs that prefer the worker that has their input
     BenchAffinity(bench::Options),
+    /// The same for `gpufleet map` over a Parquet file of ten million rows, whole and killed several times
+    BenchParquet(bench::Options),
     /// Install Celery, Ray and Slurm, build with optimisation, and measure gpufleet beside them
     BenchComparison(bench::Options),
     /// Build with optimisation and measure the emulated device beside plain Rust; arguments go to the benchmark
@@ -103,6 +105,7 @@ async fn main() -> ExitCode {
         Command::BenchSharing(options) => bench::run("sharing", &[Part::Services], &options).await,
         Command::BenchInputs(options) => bench::run("inputs", &[Part::Services], &options).await,
         Command::BenchAffinity(options) => bench::run("affinity", &[Part::Services], &options).await,
+        Command::BenchParquet(options) => bench::run("parquet", &[Part::Services], &options).await,
         Command::BenchComparison(options) => bench_comparison::run(&options).await,
         Command::BenchEmulator(options) => bench_emulator::run(&options).await,
     };
