@@ -21,6 +21,7 @@ mod inputs;
 mod keeping;
 mod machine;
 mod overhead;
+mod parquet;
 mod programs;
 mod pruning;
 mod python;
@@ -66,6 +67,8 @@ enum Command {
     Keeping(keeping::Options),
     /// The Python package next to the Rust client: throughput, CPU, latency, memory
     Python(python_package::Options),
+    /// `gpufleet map` over a large Parquet file: its memory, and a run that is killed several times
+    Parquet(parquet::Options),
     /// Unused blobs are deleted in a loop, next to producers: no job may fail for a missing blob
     Pruning(pruning::Options),
     /// The far end of the bare loop, started by `round-trips` as a process of its own
@@ -87,6 +90,7 @@ async fn main() -> ExitCode {
         Command::Affinity(options) => Box::pin(affinity::run(&options)).await,
         Command::Comparison(options) => Box::pin(comparison::run(&options)).await,
         Command::Keeping(options) => Box::pin(keeping::run(&options)).await,
+        Command::Parquet(options) => Box::pin(parquet::run(&options)).await,
         Command::Pruning(options) => Box::pin(pruning::run(&options)).await,
         Command::BareConsumer(options) => bare::consumer::run(&options).await,
     };

@@ -27,6 +27,8 @@ pub struct Kernel {
     pub summary: String,
     /// The definition of the result, in lines of plain text.
     pub formula: String,
+    /// Whether element i of each output depends on the elements i of the inputs alone, so that arrays may be split.
+    pub is_elementwise: bool,
     /// The scalars, in the order in which a person would give them.
     pub scalars: Vec<ScalarSpec>,
     pub buffers: Vec<BufferSpec>,
@@ -116,6 +118,7 @@ impl Kernel {
             name: manifest.name,
             summary: manifest.summary,
             formula: manifest.formula,
+            is_elementwise: manifest.elementwise,
             scalars: manifest.scalars,
             buffers: manifest.buffers,
             launches: manifest.launches,
@@ -138,7 +141,17 @@ impl Kernel {
             return Err(format!("{twice:?} is declared twice"));
         }
         self.check_symbols()?;
+        self.check_elementwise()?;
         self.check_names(&names)
+    }
+
+    /// Checks that all buffers of an elementwise kernel have the same single dimension.
+    fn check_elementwise(&self) -> Result<(), String> {
+        let is_row = |buffer: &BufferSpec| buffer.shape.len() == 1 && buffer.shape == self.buffers[0].shape;
+        match self.buffers.iter().find(|buffer| self.is_elementwise && !is_row(buffer)) {
+            Some(buffer) => Err(format!("the kernel is elementwise, but {:?} has another shape", buffer.name)),
+            None => Ok(()),
+        }
     }
 
     /// Checks that the task's buffers and scalars give every symbol a value.

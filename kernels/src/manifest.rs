@@ -5,6 +5,7 @@
 //! name = "saxpy"
 //! summary = "y ← a·x + y"
 //! formula = "y[i] = a·x[i] + y[i]"   # for the reference; one or more lines
+//! elementwise = true              # optional: element i of each output depends on the elements i of the inputs alone
 //!
 //! [[scalars]]                     # named arguments; unsigned ones are also symbols for the expressions below
 //! name = "a"
@@ -46,6 +47,8 @@ pub(crate) struct Manifest {
     pub name: String,
     pub summary: String,
     pub formula: String,
+    #[serde(default)]
+    pub elementwise: bool,
     #[serde(default)]
     pub scalars: Vec<ScalarSpec>,
     pub buffers: Vec<BufferSpec>,

@@ -35,6 +35,8 @@ pub enum Part {
     Airflow,
     /// Dagster, for the same.
     Dagster,
+    /// Spark, Ray, Dask, DuckDB, Polars and pandas, for the tests of the Python package with them, in a virtual environment.
+    Pipelines,
     /// `ptxas`, for checking case files. It is large, and only one command needs it.
     Assembler,
     /// Celery and Ray, for the comparison with them.
@@ -77,6 +79,7 @@ impl Part {
             Self::PythonTools => environment::TOOLS.is_installed(),
             Self::Airflow => environment::AIRFLOW.is_installed(),
             Self::Dagster => environment::DAGSTER.is_installed(),
+            Self::Pipelines => environment::PIPELINES.is_installed(),
             Self::Assembler => python::ASSEMBLER.is_installed(),
             Self::Comparison => python::COMPARISON.is_installed(),
             Self::Slurm => apt::missing_slurm().is_empty(),
@@ -91,6 +94,7 @@ impl Part {
             Self::PythonTools => environment::TOOLS.install(progress),
             Self::Airflow => environment::AIRFLOW.install(progress),
             Self::Dagster => environment::DAGSTER.install(progress),
+            Self::Pipelines => environment::PIPELINES.install(progress),
             Self::Assembler => python::ASSEMBLER.install(progress),
             Self::Comparison => python::COMPARISON.install(progress),
             Self::Slurm => apt::install(&apt::missing_slurm(), progress),
@@ -138,6 +142,11 @@ pub fn airflow_environment() -> Result<PathBuf, SetupError> {
 /// The interpreter of the virtual environment with Dagster.
 pub fn dagster_environment() -> Result<PathBuf, SetupError> {
     environment::DAGSTER.interpreter()
+}
+
+/// The interpreter of the virtual environment with Spark, Ray, Dask, DuckDB, Polars and pandas.
+pub fn pipelines_environment() -> Result<PathBuf, SetupError> {
+    environment::PIPELINES.interpreter()
 }
 
 /// The path of `ptxas`.

@@ -86,6 +86,12 @@ class Manifest:
         return tuple(buffer for buffer in self.buffers if buffer.is_returned)
 
     @cached_property
+    def is_elementwise(self) -> bool:
+        """Whether element i of each output depends on the elements i of the inputs alone. The shapes tell."""
+        shapes = {buffer.shape for buffer in self.buffers}
+        return bool(self.given) and len(shapes) == 1 and len(self.given[0].shape) == 1
+
+    @cached_property
     def signature(self) -> inspect.Signature:
         """Scalars and then arrays; parameters with a default come last."""
         parameters = [_scalar_parameter(scalar) for scalar in self.scalars]

@@ -13,8 +13,16 @@ import pytest
 
 import gpufleet as gf
 
-# The tests in python/peers run their examples, because they import a program that is not in this environment.
-IN_PEERS = ("gpufleet.airflow.", "gpufleet.dagster")
+IN_PEERS = (
+    "gpufleet.airflow.",
+    "gpufleet.dagster",
+    "gpufleet.dask",
+    "gpufleet.duckdb",
+    "gpufleet.pandas",
+    "gpufleet.polars",
+    "gpufleet.spark",
+)
+"""Modules for programs that are not in this environment. The tests in python/peers run their examples."""
 PAGE = Path(__file__).parents[2] / "docs/src/clients/python.md"
 
 

@@ -25,6 +25,7 @@ mod keygen;
 mod local;
 mod logs;
 mod lookup;
+mod map;
 mod options;
 mod output;
 mod permissions;
@@ -85,6 +86,7 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
         Command::Retry(options) => block_on(dead::replay(&options)),
         Command::Workers(options) => block_on(workers::run(&options)),
         Command::Submit(options) => block_on(submit::run(*options)),
+        Command::Map(options) => block_on(map::run(*options)),
     }
 }
 

@@ -4,10 +4,13 @@ use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt as _,
     path::Path,
+    sync::Arc,
 };
 
+use arrow_array::{ArrayRef, Float32Array, Int64Array, RecordBatch};
 use gpufleet_schema::bounds::BLOB_BYTES_MIN;
 use gpufleet_tests::npy;
+use parquet::arrow::ArrowWriter;
 
 pub fn write_all(folder: &Path) {
     let write = |name: &str, bytes: &[u8]| fs::write(folder.join(name), bytes).unwrap();
@@ -41,6 +44,9 @@ pub fn write_all(folder: &Path) {
     write("data.json", &task(r#"{ "name": "x", "dtype": "f32", "shape": [3], "data": "ones" }"#));
     write("nowhere.json", &task(r#"{ "name": "x", "data": { "file": "none.npy" } }"#));
     write("killed.json", KILLED);
+    write("in.parquet", &table());
+    fs::create_dir(folder.join("begun.parquet.parts")).unwrap();
+    write("begun.parquet.parts/settings.json", b"{\"kernel\":\"vector_add\"}");
     for name in ["folder", "locked", "store", "elsewhere", "unplugged"] {
         fs::create_dir(folder.join(name)).unwrap();
     }
@@ -48,6 +54,17 @@ pub fn write_all(folder: &Path) {
     write(&format!("store/sha256-{DIGEST}"), &vec![1; BLOB_BYTES_MIN as usize]);
     write("damaged.json", damaged().as_bytes());
     fs::set_permissions(folder.join("locked"), Permissions::from_mode(0o555)).unwrap();
+}
+
+/// A Parquet file with columns that saxpy takes and others.
+fn table() -> Vec<u8> {
+    let floats = |first: Option<f32>| Arc::new(Float32Array::from(vec![first, Some(2.0)])) as ArrayRef;
+    let ids: ArrayRef = Arc::new(Int64Array::from(vec![7, 8]));
+    let columns = [("id", ids), ("x", floats(Some(1.0))), ("y", floats(Some(1.0))), ("holes", floats(None))];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.into_inner().unwrap()
 }
 
 /// The digest of a blob that does not exist.

@@ -35,6 +35,7 @@ mod metrics;
 mod modules;
 mod nemesis;
 mod packing;
+mod parquet;
 mod partial_outage;
 mod permissions;
 mod policy;

@@ -50,6 +50,8 @@ enum Command {
     PythonAirflow(python_peers::Options),
     /// Install Dagster and test the Python package with it; arguments go to pytest
     PythonDagster(python_peers::Options),
+    /// Install Spark, Ray, Dask, DuckDB, Polars and pandas, and test the Python package with them; arguments go to pytest
+    PythonPipelines(python_peers::Options),
     /// Build the wheel and the source distribution of the Python package into target/wheels
     Wheel,
     /// Look for PTX texts that the emulator does not stand, with libFuzzer
@@ -78,6 +80,8 @@ enum Command {
     BenchInputs(bench::Options),
     /// The same for jobs that prefer the worker that has their input
     BenchAffinity(bench::Options),
+    /// The same for `gpufleet map` over a Parquet file of ten million rows, whole and killed several times
+    BenchParquet(bench::Options),
     /// Install Celery, Ray and Slurm, build with optimisation, and measure gpufleet beside them
     BenchComparison(bench::Options),
     /// Build with optimisation and measure the emulated device beside plain Rust; arguments go to the benchmark
@@ -93,6 +97,7 @@ async fn main() -> ExitCode {
         Command::Python(options) => python::run(&options).await,
         Command::PythonAirflow(options) => python_peers::run(&python_peers::AIRFLOW, &options).await,
         Command::PythonDagster(options) => python_peers::run(&python_peers::DAGSTER, &options).await,
+        Command::PythonPipelines(options) => python_peers::run(&python_peers::PIPELINES, &options).await,
         Command::Wheel => wheel::run().await,
         Command::Fuzz(options) => fuzz::run(&options).await,
         Command::Ci => ci::run().await,
@@ -109,6 +114,7 @@ async fn main() -> ExitCode {
         Command::BenchSharing(options) => bench::run("sharing", &[Part::Services], &options).await,
         Command::BenchInputs(options) => bench::run("inputs", &[Part::Services], &options).await,
         Command::BenchAffinity(options) => bench::run("affinity", &[Part::Services], &options).await,
+        Command::BenchParquet(options) => bench::run("parquet", &[Part::Services], &options).await,
         Command::BenchComparison(options) => bench_comparison::run(&options).await,
         Command::BenchEmulator(options) => bench_emulator::run(&options).await,
     };

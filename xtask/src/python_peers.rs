@@ -1,4 +1,4 @@
-//! `cargo xtask python-airflow` and `python-dagster`: the Python package, tested with a program that it works with.
+//! `cargo xtask python-airflow`, `python-dagster` and `python-pipelines`: the Python package, tested with a program that it works with.
 //!
 //! These programs have many dependencies, so each has a virtual environment of its own, and its tests are not part of
 //! `cargo xtask python`.
@@ -48,12 +48,19 @@ pub const DAGSTER: Peer = Peer {
     tests: "python/peers/dagster",
 };
 
+pub const PIPELINES: Peer = Peer {
+    name: "Spark, Ray, Dask, DuckDB, Polars and pandas",
+    part: Part::Pipelines,
+    interpreter: parts::pipelines_environment,
+    tests: "python/peers/pipelines",
+};
+
 pub async fn run(peer: &Peer, options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services, Part::Compiler, Part::PythonTools, peer.part], &terminal)?;
     terminal.heading("build");
     workspace::run(build_of(&FLEET_PACKAGES)?).await?;
-    let package = Package::build().await?;
+    let package = Package::build("dev").await?;
     terminal.heading(&format!("test the Python package with {}", peer.name));
     workspace::run(peer.pytest(&package, options)?).await
 }

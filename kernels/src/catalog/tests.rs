@@ -5,7 +5,7 @@ use gpufleet_schema::{Block, Dtype};
 use super::{Catalog, Kernel, catalog};
 use crate::{
     embedded::{FILES, Files},
-    manifest::ArgRule,
+    manifest::{ArgRule, BufferSpec},
     provenance::{PTX_VERSION, stamp},
 };
 
@@ -139,6 +139,19 @@ fn the_documented_kernels_exist() {
     );
 }
 
+/// The Python package knows them by their shapes.
+#[test]
+fn the_kernels_of_one_dimension_are_marked_as_elementwise() {
+    let names: Vec<&str> =
+        catalog().iter().filter(|kernel| kernel.is_elementwise).map(|kernel| kernel.name.as_str()).collect();
+    assert_eq!(names, ["black_scholes", "saxpy", "vector_add"]);
+    for kernel in catalog().iter() {
+        let is_row = |buffer: &BufferSpec| buffer.shape.len() == 1 && buffer.shape == kernel.buffers[0].shape;
+        let is_given = kernel.buffers.iter().any(|buffer| buffer.role.is_given());
+        assert_eq!(kernel.is_elementwise, is_given && kernel.buffers.iter().all(is_row), "{}", kernel.name);
+    }
+}
+
 #[test]
 fn a_signature_lists_arguments_inputs_and_outputs() {
     let signature = |name: &str| catalog().get(name).unwrap().signature();
@@ -191,6 +204,7 @@ fn a_manifest_that_contradicts_itself_is_refused_with_the_reason() {
     for (from, to, reason) in [
         ("name = \"k\"", "name = \"other\"", "the name is \"other\""),
         ("name = \"y\"", "name = \"x\"", "\"x\" is declared twice"),
+        ("formula = \"f\"", "formula = \"f\"\nelementwise = true", "elementwise, but \"y\" has another shape"),
         ("shape = [\"n\", \"width\"]", "shape = [\"m\"]", "m in m has no value"),
         ("cover = [\"n\"]", "cover = [\"n\"]\nblocks = [1]", "a launch needs either cover or blocks"),
         ("block = [256]", "block = \"big\"", "block must be \"auto\" or a list of thread counts"),

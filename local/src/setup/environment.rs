@@ -19,7 +19,7 @@ pub(super) struct Environment {
 
 pub(super) const TOOLS: Environment = Environment {
     folder: "python-environment",
-    title: "maturin, pytest, mypy, ruff, NumPy, Arrow and Numba with pip (310 MB)",
+    title: "maturin, pytest, mypy, ruff, Jupyter, NumPy, pandas, Arrow and Numba with pip (400 MB)",
     requirements: include_str!("../../../python/requirements.txt"),
 };
 
@@ -33,6 +33,12 @@ pub(super) const DAGSTER: Environment = Environment {
     folder: "python-dagster",
     title: "Dagster with pip (210 MB)",
     requirements: include_str!("../../../python/requirements-dagster.txt"),
+};
+
+pub(super) const PIPELINES: Environment = Environment {
+    folder: "python-pipelines",
+    title: "Spark, Ray, Dask, DuckDB, Polars and pandas with pip (1400 MB)",
+    requirements: include_str!("../../../python/requirements-pipelines.txt"),
 };
 
 const MARKER: &str = "requirements.txt";

@@ -15,6 +15,13 @@ JSON: one object, also for a failed job. Unknown values are null. Later versions
                  detail (such as a compile log), line (of the program)
   printf_output  of the kernels: text (the first 64 KiB), dropped_bytes (bytes after those)";
 
+/// What `gpufleet map -o json` prints.
+pub const MAP: &str = "\
+JSON: one object. Later versions only add fields.
+  file             path of the written file, as given
+  rows, batches    how many there are
+  resumed_batches  batches of earlier runs that were killed or interrupted";
+
 /// What `gpufleet history -o json` prints.
 pub const HISTORY: &str = "\
 JSON: a list of objects. Unknown values are null. Later versions only add fields.

@@ -3,8 +3,8 @@
 use std::{convert::Infallible, ffi::OsString, fmt, str::FromStr};
 
 use super::{
-    blobs, cancel, completions, dead, environment, exit, fetch, history, kernels, keygen, local, logs, permissions,
-    show, submit, wait, workers,
+    blobs, cancel, completions, dead, environment, exit, fetch, history, kernels, keygen, local, logs, map,
+    permissions, show, submit, wait, workers,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -27,6 +27,7 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Submit(Box<submit::Options>),
+    Map(Box<map::Options>),
     Wait(wait::Options),
     Fetch(fetch::Options),
     Cancel(cancel::Options),
@@ -115,6 +116,8 @@ mod tests {
 
     use super::*;
 
+    const MAP: [&str; 8] = ["map", "--parquet", "in.parquet", "out.parquet", "--kernel", "saxpy", "--columns", "x,y"];
+
     /// Removes the trailing blanks that clap leaves, and values from the environment of the test run.
     fn long_help(command: clap::Command) -> String {
         let help = command.term_width(100).mut_args(|arg| arg.hide_env(true)).render_long_help().to_string();
@@ -145,7 +148,7 @@ mod tests {
             Options::try_parse_from(words).is_ok()
         };
         let id = "01990f3e";
-        for submitting in [&["submit", "saxpy"][..], &["retry", id], &["dead", "replay", id]] {
+        for submitting in [&["submit", "saxpy"][..], &MAP, &["retry", id], &["dead", "replay", id]] {
             assert!(knows(submitting), "{submitting:?}");
         }
         for other in [&["cancel", id][..], &["workers", "drain", "w"], &["dead", "list"], &["dead", "show", id]] {
@@ -161,7 +164,7 @@ mod tests {
             Options::try_parse_from(words).is_ok()
         };
         for reads_or_writes in
-            [&["submit", "saxpy"][..], &["blobs", "put", "x.npy"], &["blobs", "prune", "--older-than", "7d"]]
+            [&["submit", "saxpy"][..], &MAP, &["blobs", "put", "x.npy"], &["blobs", "prune", "--older-than", "7d"]]
         {
             assert!(knows(reads_or_writes), "{reads_or_writes:?}");
         }

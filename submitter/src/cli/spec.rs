@@ -61,6 +61,14 @@ pub struct LabelSpec {
     pub value: String,
 }
 
+/// `COLUMN` or `NAME=COLUMN`: a column of a table for a buffer of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnSpec {
+    /// `None` takes the first buffer that no other column names.
+    pub buffer: Option<String>,
+    pub column: String,
+}
+
 /// `8,8`: one to three positive numbers, x first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extents<T>(pub Vec<T>);
@@ -183,6 +191,21 @@ impl FromStr for LabelSpec {
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let (key, value) = name_and_rest(text, "KEY=VALUE, such as team=vision")?;
         Ok(Self { key: key.to_owned(), value: value.to_owned() })
+    }
+}
+
+impl FromStr for ColumnSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let (buffer, column) = match text.split_once('=') {
+            Some((buffer, column)) => (Some(buffer.trim()), column.trim()),
+            None => (None, text.trim()),
+        };
+        if column.is_empty() || buffer.is_some_and(str::is_empty) {
+            return fail("expected COLUMN or NAME=COLUMN, such as x,y or x=price,y=fee");
+        }
+        Ok(Self { buffer: buffer.map(str::to_owned), column: column.to_owned() })
     }
 }
 

@@ -4,8 +4,8 @@ use std::{pin::pin, time::Duration};
 
 use futures::FutureExt as _;
 use gpufleet::{
-    Fleet, Job, JobError, JobHandle, JobResult, PoolDepth, SubmitError, UnreadOutput,
-    schema::{JobId, PoolName},
+    Fleet, Job, JobError, JobHandle, JobResult, SubmitError, UnreadOutput,
+    schema::{JobId, PoolName, Program},
 };
 
 use super::{
@@ -28,8 +28,10 @@ mod task_file;
 
 use chained::LazyLedger;
 use deadline::Deadline;
+pub use failure::complaint as failed;
 pub use options::Options;
 use plan::Plan;
+pub use plan::invalid;
 use report::Written;
 
 /// The time for closing the connection after the deadline has passed. A working connection closes sooner.
@@ -83,7 +85,7 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options, deadline: &Deadlin
     let spinner = Spinner::new("submitting the job");
     let confirmed = confirmed(fleet, plan.job.clone(), &spinner);
     let mut handle = tokio::select! {
-        handle = spinner.clone().around(confirmed) => handle.map_err(|error| refused(&error, &plan))?,
+        handle = spinner.clone().around(confirmed) => handle.map_err(|error| refused(&error, plan.job.program(), plan.has_store))?,
         () = waiting::interrupt() => return Err(interrupted_before()),
         () = deadline.passed() => {
             report::unfinished(id, options.output)?;
@@ -92,7 +94,7 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options, deadline: &Deadlin
     };
     if options.detach {
         report::submitted(id, options.output)?;
-        warn_if_unserved(fleet, &pool, deadline).await;
+        waiting::warn_if_unserved(fleet, &pool, deadline.left()).await;
         return Ok(Exit::Success);
     }
     tokio::select! {
@@ -151,7 +153,7 @@ async fn wait(
     let spinner = Spinner::new(format!("waiting for job {}", handle.id()));
     let outcome = match handle.wait_unread(deadline.left().min(ASK_AFTER)).await {
         Err(JobError::DeadlinePassed { .. }) if !deadline.has_passed() => {
-            warn_if_unserved(fleet, pool, deadline).await;
+            waiting::warn_if_unserved(fleet, pool, deadline.left()).await;
             spinner.around(handle.wait_unread(deadline.left())).await
         }
         outcome => outcome,
@@ -160,20 +162,6 @@ async fn wait(
         JobError::DeadlinePassed { job_id, .. } => JobError::DeadlinePassed { job_id, waited: deadline.timeout() },
         other => other,
     })
-}
-
-async fn warn_if_unserved(fleet: &Fleet, pool: &PoolName, deadline: &Deadline) {
-    // An error is ignored, because the wait itself will report it.
-    let depth = tokio::time::timeout(deadline.left(), fleet.pool_depth(pool)).await;
-    if let Ok(Ok(PoolDepth { consumers: 0, messages })) = depth {
-        let others = match messages {
-            0 | 1 => String::new(),
-            many => format!(" with {many} messages in total"),
-        };
-        output::warn(&format!(
-            "no worker serves pool {pool} at the moment; the job waits in its queue{others}. To start a worker: gpufleet-worker run --pool {pool}"
-        ));
-    }
 }
 
 fn conclude(outcome: Result<Completed, JobError>, plan: &Plan, options: &Options) -> Result<Exit, Complaint> {
@@ -222,13 +210,14 @@ fn interrupted_before() -> Complaint {
         .hint("the job may still run; if it does, `gpufleet history` lists it")
 }
 
-fn refused(error: &SubmitError, plan: &Plan) -> Complaint {
+/// The complaint about a job that was not submitted.
+pub fn refused(error: &SubmitError, program: &Program<'_>, has_store: bool) -> Complaint {
     let told = |exit| Complaint::new(exit, chain(error));
     match error {
         SubmitError::Input(problem) => chained::complaint(problem),
         SubmitError::Ledger(problem) => kept::complaint(problem),
-        SubmitError::Invalid(problem) => plan::invalid(problem, plan.job.program()),
-        SubmitError::TooLarge { problem, .. } => plan::too_large(problem, plan.has_store),
+        SubmitError::Invalid(problem) => plan::invalid(problem, program),
+        SubmitError::TooLarge { problem, .. } => plan::too_large(problem, has_store),
         SubmitError::Blob { source, .. } => {
             Complaint::bad_input(connection::sentence(&chain(error))).hint(connection::blob_hint(source))
         }

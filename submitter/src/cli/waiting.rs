@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gpufleet::{Fleet, PoolDepth, schema::PoolName};
 use gpufleet_local::{Lines, Progress, Silent};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -89,6 +90,21 @@ pub async fn interrupt() {
         std::future::pending::<()>().await;
     }
     output::redraw("");
+}
+
+/// Warns if no worker serves the pool.
+pub async fn warn_if_unserved(fleet: &Fleet, pool: &PoolName, within: Duration) {
+    // An error is ignored, because the wait itself will report it.
+    let depth = tokio::time::timeout(within, fleet.pool_depth(pool)).await;
+    if let Ok(Ok(PoolDepth { consumers: 0, messages })) = depth {
+        let others = match messages {
+            0 | 1 => String::new(),
+            many => format!(" with {many} messages in total"),
+        };
+        output::warn(&format!(
+            "no worker serves pool {pool} at the moment; the job waits in its queue{others}. To start a worker: gpufleet-worker run --pool {pool}"
+        ));
+    }
 }
 
 /// The progress display for starting and stopping a local fleet.

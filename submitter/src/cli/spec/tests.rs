@@ -81,6 +81,17 @@ fn kernel_arguments_are_buffers_and_typed_scalars_in_order() {
 }
 
 #[test]
+fn a_column_may_name_its_buffer() {
+    let column = |text: &str| text.parse::<ColumnSpec>().map(|spec| (spec.buffer, spec.column));
+    assert_eq!(column("price").unwrap(), (None, "price".to_owned()));
+    assert_eq!(column(" x = price in € ").unwrap(), (Some("x".to_owned()), "price in €".to_owned()));
+    assert_eq!(column("x=a=b").unwrap(), (Some("x".to_owned()), "a=b".to_owned()));
+    for text in ["", "x=", "=price"] {
+        assert!(column(text).unwrap_err().to_string().contains("x=price,y=fee"), "{text}");
+    }
+}
+
+#[test]
 fn a_duration_carries_its_unit() {
     assert_eq!(duration("90s").unwrap().as_secs(), 90);
     assert!(duration("90").unwrap_err().contains("with a unit"));

@@ -1,0 +1,17 @@
+"""Libraries that only some users have."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+def peer(module: str, extra: str) -> ModuleType:
+    """Imports a library, or raises an exception with the extra that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as problem:
+        library = module.partition(".")[0]
+        raise ImportError(
+            f"gpufleet.{extra} needs {library}: pip install 'gpufleet[{extra}]'", name=problem.name
+        ) from problem

@@ -1,0 +1,102 @@
+//! The jobs of the batches.
+
+use std::collections::BTreeSet;
+
+use gpufleet::{Array, Fleet, Job, JobError, JobResult, SubmitError, schema::PoolName};
+use gpufleet_kernels::Kernel;
+
+use super::{Mapping, Options};
+use crate::cli::{complaint::Complaint, exit::Exit, submit};
+
+/// Runs a job for each batch.
+#[derive(Debug)]
+pub struct Jobs<'a> {
+    options: &'a Options,
+    kernel: &'static Kernel,
+    has_store: bool,
+}
+
+impl<'a> Jobs<'a> {
+    /// Checks the scalars and all other settings of the jobs with inputs of one element.
+    pub fn plan(options: &'a Options, mapping: &Mapping, has_store: bool) -> Result<Self, Complaint> {
+        given_once(options)?;
+        let jobs = Self { options, kernel: mapping.kernel(), has_store };
+        let given = jobs.kernel.buffers.iter().filter(|buffer| buffer.role.is_given());
+        let element = |buffer: &gpufleet_kernels::BufferSpec| {
+            let array = Array::new(buffer.dtype, vec![1], vec![0; buffer.dtype.size()]);
+            (buffer.name.clone(), array.expect("one element has the bytes of its dtype"))
+        };
+        let job = jobs.job(given.map(element).collect());
+        let program = job.program().clone();
+        job.build().map_err(|problem| submit::invalid(&problem, &program))?;
+        Ok(jobs)
+    }
+
+    pub fn pool(&self) -> PoolName {
+        self.options.pool.clone().unwrap_or_default()
+    }
+
+    /// Runs one job, and returns its outputs by name. Cancelling the future leaves the job in its queue.
+    pub async fn run(&self, fleet: &Fleet, inputs: Vec<(String, Array)>) -> Result<Vec<(String, Array)>, Complaint> {
+        let job = self.job(inputs);
+        let handle = loop {
+            match fleet.submit(job.clone()).await {
+                Ok(handle) => break handle,
+                Err(error) => self.wait_for_room(error, &job).await?,
+            }
+        };
+        drop(job);
+        let JobResult { outputs, .. } = handle.await.map_err(failed)?;
+        Ok(outputs)
+    }
+
+    /// Waits until the same job may be submitted again. A full queue is no reason to end a long run.
+    async fn wait_for_room(&self, error: SubmitError, job: &Job) -> Result<(), Complaint> {
+        match error.retry_after() {
+            Some(pause) => {
+                tokio::time::sleep(pause).await;
+                Ok(())
+            }
+            None => Err(submit::refused(&error, job.program(), self.has_store)),
+        }
+    }
+
+    fn job(&self, inputs: Vec<(String, Array)>) -> Job {
+        let options = self.options;
+        let mut job = Job::catalog(&self.kernel.name).pool(self.pool()).priority(options.priority.unwrap_or_default());
+        job = options.arg.iter().fold(job, |job, scalar| job.scalar(&scalar.name, scalar.value));
+        job = options.label.iter().fold(job, |job, label| job.label(&label.key, &label.value));
+        if let Some(name) = &options.name {
+            job = job.name(name);
+        }
+        if let Some(limit) = options.time_limit {
+            job = job.time_limit(limit);
+        }
+        if let Some(device) = &options.device {
+            job = job.requires_device(device);
+        }
+        inputs.into_iter().fold(job, |job, (name, array)| job.input_array(name, array))
+    }
+}
+
+/// Rejects two values for one scalar or label, because either could be meant.
+fn given_once(options: &Options) -> Result<(), Complaint> {
+    let scalars = options.arg.iter().map(|scalar| ("scalar", &scalar.name));
+    let labels = options.label.iter().map(|label| ("label", &label.key));
+    let mut seen = BTreeSet::new();
+    match scalars.chain(labels).find(|item| !seen.insert(*item)) {
+        Some((what, name)) => Err(Complaint::usage(format!("{what} {name} is given twice")).hint("keep one of them")),
+        None => Ok(()),
+    }
+}
+
+fn failed(error: JobError) -> Complaint {
+    match &error {
+        JobError::Failed(failed) => submit::failed(failed, None),
+        JobError::DeadlinePassed { .. } => Complaint::new(Exit::DeadlinePassed, error.to_string()),
+        JobError::Closed { .. } => Complaint::new(Exit::Broker, error.to_string()),
+        JobError::Unavailable { .. } => Complaint::new(Exit::NotFound, error.to_string()),
+        JobError::BadReply { .. } => Complaint::new(Exit::FleetFailed, error.to_string())
+            .hint("check that the worker and this command have the same version and use the same blob store (--blobs)"),
+    }
+}
