@@ -30,6 +30,11 @@ fn a_valid_task_passes() {
 }
 
 #[test]
+fn a_program_may_be_compiled_without_running_it() {
+    Task { buffers: Vec::new(), launches: Vec::new(), outputs: Vec::new(), ..good() }.check().unwrap();
+}
+
+#[test]
 fn the_output_of_another_job_must_be_resolved_by_the_producer() {
     let written = r#"{
         "name": "x", "dtype": "f32", "shape": [4],
@@ -241,9 +246,6 @@ fn names_must_resolve_and_be_unique() {
     refused(|task| task.outputs.push("x".into()), "outputs[1]", "twice");
     refused(|task| task.buffers.push(task.buffers[0].clone()), "buffers[1].name", "two buffers are named \"x\"");
     refused(|task| task.launches.clear(), "launches", "empty");
-    let mut compiled = task();
-    (compiled.buffers, compiled.launches, compiled.outputs) = Default::default();
-    assert_eq!(compiled.check(), Ok(()), "a program may be compiled without running it");
     refused(|task| task.name = Some("a\u{1b}[31m".into()), "name", "control character");
     refused(|task| task.program = Program::Ptx("".into()), "program.ptx", "empty");
     refused(|task| task.arguments = [("a".into(), Number::Signed(1))].into(), "arguments", "only catalog kernels");
