@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The folder with the built package, which `cargo xtask bench-python` sets.
-const PACKAGE: &str = "GPUFLEET_PYTHON_PACKAGE";
+const PACKAGE: &str = "BENCH_PYTHON_PACKAGE";
 const IDLE_POOL: &str = "idle";
 const TURN_DEADLINE: Duration = Duration::from_secs(120);
 const MIB: f64 = 1024.0 * 1024.0;

@@ -6,6 +6,7 @@ import importlib
 import multiprocessing
 import os
 import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from gpufleet._settings import Settings
 from gpufleet.arrow import BatchMap, batch_map
 
 X = np.arange(6, dtype=np.float32)
-PEERS = ["dask", "pandas", "polars", "spark"]
+PEERS = {"dask": "dask", "pandas": "pandas", "polars": "polars", "spark": "pyspark"}
+"""Modules of the package, and what they need."""
 
 
 def batch(**more: Any) -> Any:
@@ -210,6 +212,7 @@ def test_a_pickle_has_no_password() -> None:
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_a_missing_library_is_named_with_its_extra(name: str) -> None:
+def test_a_missing_library_is_named_with_its_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, PEERS[name], None)
     with pytest.raises(ImportError, match=rf"gpufleet\.{name} needs \w+: pip install 'gpufleet\[{name}\]'"):
         importlib.import_module(f"gpufleet.{name}")

@@ -34,7 +34,7 @@ pub async fn run_python(options: &Options) -> anyhow::Result<()> {
     let package = Package::build("release").await?;
     terminal.heading("measure");
     let mut bench = command("python", options)?;
-    bench.env("GPUFLEET_PYTHON_PACKAGE", package.site());
+    bench.env("BENCH_PYTHON_PACKAGE", package.site());
     workspace::run(bench).await
 }
 
