@@ -143,8 +143,11 @@ fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, 
     let device = Device::open(&library, args.device)?;
     let bytes_max = args.memory_bytes_max.unwrap_or(u64::MAX);
     let arena = Arena::new(Sizes::of(library.is_emulator()), bytes_max, args.resident_bytes_max);
-    let memory = DeviceMemory::new(arena);
     let guard = Guard::new(&library, &device).map_err(device::refused)?;
+    if guard.protects() {
+        arena.protect_inputs();
+    }
+    let memory = DeviceMemory::new(arena);
     let report = memory.first_report().map_err(device::refused)?;
     let waits = Waits::new(outgoing);
     let printing = Printing::new(&library);

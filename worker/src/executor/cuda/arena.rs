@@ -94,6 +94,11 @@ impl Arena {
         Self { asking, state, released: Condvar::new(), sizes, bytes_max, resident_bytes_max }
     }
 
+    /// Inputs stay in memory to which no kernel can write.
+    pub(crate) fn protect_inputs(&self) {
+        self.state().residents.protect();
+    }
+
     /// Allocates memory for a job. Afterwards the cache has at most `cache_bytes_max`. Waits while neighbours hold
     /// the missing memory; `may_wait` is called before a wait and before any driver call.
     pub(crate) fn take(

@@ -2,8 +2,8 @@
 //!
 //! The emulated device makes the memory of such an input read-only, so a kernel that writes there fails, and the report has its line.
 //! A GPU can't do that for memory that was allocated with `cuMemAlloc`. There, a checksum is computed when the input arrives and again
-//! after each job whose kernels used the input in place; a copy that was made meanwhile is checked before its job's kernels start. If a
-//! checksum differs, the process ends as after an illegal access, so no job succeeds with wrong contents, and the supervisor runs the
+//! after each job whose kernels may only read the input, be it in place or as a copy; a copy that was made while other kernels read the
+//! input is checked before its job's kernels start. If a checksum differs, the process ends as after an illegal access, so no job succeeds with wrong contents, and the supervisor runs the
 //! jobs that may have caused it alone. A kernel that restores what it has overwritten is not noticed.
 
 use std::ffi::c_void;
@@ -68,6 +68,11 @@ impl Guard {
             Some(protect) => Ok(Self::Protection(protect)),
             None => Ok(Self::Checksums(Checksums::load(library, device)?)),
         }
+    }
+
+    /// Whether the device stops kernels that write to an input.
+    pub(crate) fn protects(&self) -> bool {
+        matches!(self, Self::Protection(_))
     }
 
     /// Guards an input that has arrived completely, and returns its checksum.

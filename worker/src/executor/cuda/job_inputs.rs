@@ -140,19 +140,33 @@ impl<'a> JobInputs<'a> {
         }
     }
 
-    /// The inputs that the kernels read in place. They must be checked when the kernels have ended.
+    /// The inputs that the kernels read in place. They must be checked when the kernels have ended, also if the job fails.
     pub(super) fn shared(&self) -> Vec<Sealed> {
         self.leases().filter(|lease| lease.lent.access == Access::Shared).map(InputLease::sealed).collect()
     }
 
+    /// The inputs that the kernels may only read, in place or as a copy. If the job succeeds, all are checked, so that a kernel that
+    /// writes to one always fails.
+    pub(super) fn read_only(&self, run: &Run, blocks: &[DeviceBuffer]) -> Vec<Sealed> {
+        if self.held.is_empty() {
+            return Vec::new();
+        }
+        let shared: Vec<Key> = run.inputs().iter().filter(|input| input.share).map(RunInput::key).collect();
+        self.sealed(run, blocks, |lease| shared.contains(&lease.key()))
+    }
+
     /// The copies, among the memory of the buffers, that must be checked before the kernels start.
     pub(super) fn copies_to_check(&self, run: &Run, blocks: &[DeviceBuffer]) -> Vec<Sealed> {
-        let copy = |(buffer, block): (&BufferPlan, &DeviceBuffer)| {
+        self.sealed(run, blocks, |lease| lease.lent.access == Access::CopiedAndChecked)
+    }
+
+    /// The memory of the buffers with certain resident inputs.
+    fn sealed(&self, run: &Run, blocks: &[DeviceBuffer], is_wanted: impl Fn(&InputLease<'a>) -> bool) -> Vec<Sealed> {
+        let sealed = |(buffer, block): (&BufferPlan, &DeviceBuffer)| {
             let lease = self.leases().find(|lease| Some(lease.key()) == buffer.input())?;
-            let is_checked = lease.lent.access == Access::CopiedAndChecked;
-            is_checked.then(|| Sealed { block: *block, ..lease.sealed() })
+            is_wanted(lease).then(|| Sealed { block: *block, ..lease.sealed() })
         };
-        run.buffers.iter().zip(blocks).filter_map(copy).collect()
+        run.buffers.iter().zip(blocks).filter_map(sealed).collect()
     }
 
     fn leases(&self) -> impl Iterator<Item = &InputLease<'a>> {

@@ -18,6 +18,8 @@ pub(super) struct Residents {
     bytes: u64,
     /// Evicted since the supervisor was last told.
     evicted: Vec<BlobDigest>,
+    /// The device stops kernels that write to an input.
+    is_protected: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -66,9 +68,10 @@ pub(crate) struct Lent {
 
 impl Resident {
     /// Lends the input to one more job. No kernel may write to it while another job copies it without a check.
-    fn lend(&mut self, share: bool) -> Lent {
+    fn lend(&mut self, share: bool, is_protected: bool) -> Lent {
         let access = match (share, self.copying, self.sharing) {
             (true, 0, _) => Access::Shared,
+            (true, _, _) if is_protected => Access::Shared,
             (_, _, 0) => Access::Copied,
             (_, _, _) => Access::CopiedAndChecked,
         };
@@ -87,11 +90,22 @@ impl Resident {
 
 impl Default for Residents {
     fn default() -> Self {
-        Self { inputs: LruCache::unbounded(), leaving: HashMap::new(), bytes: 0, evicted: Vec::new() }
+        Self {
+            inputs: LruCache::unbounded(),
+            leaving: HashMap::new(),
+            bytes: 0,
+            evicted: Vec::new(),
+            is_protected: false,
+        }
     }
 }
 
 impl Residents {
+    /// From now on the device stops kernels that write to an input.
+    pub(super) fn protect(&mut self) {
+        self.is_protected = true;
+    }
+
     /// The memory of all resident inputs.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
@@ -105,7 +119,7 @@ impl Residents {
     /// Lends the input to a job, which calls [`Residents::release`] in the end. `share` if its kernels only read the input.
     pub(super) fn lease(&mut self, input: BlobDigest, bytes: u64, share: bool) -> Option<Lent> {
         let resident = self.inputs.get_mut(&input).filter(|resident| resident.bytes == bytes)?;
-        Some(resident.lend(share))
+        Some(resident.lend(share, self.is_protected))
     }
 
     /// Adds an input and lends it to the job that brought it, unless another job has brought the same input in the meantime.
@@ -116,7 +130,7 @@ impl Residents {
         let NewInput { block, bytes, checksum, share } = new;
         self.bytes += block.bytes;
         let mut resident = Resident { block, bytes, checksum, jobs: 0, sharing: 0, copying: 0 };
-        let lent = resident.lend(share);
+        let lent = resident.lend(share, self.is_protected);
         self.inputs.put(input, resident);
         Some(lent)
     }
@@ -254,5 +268,13 @@ mod tests {
         }
         let uses = [true, true, false, true].map(|share| used(&mut residents, share).0);
         assert_eq!(uses, [Access::Shared, Access::Shared, Access::CopiedAndChecked, Access::Shared]);
+    }
+
+    #[test]
+    fn jobs_always_share_an_input_that_the_device_protects() {
+        let mut residents = three();
+        residents.protect();
+        let uses = [false, true, true].map(|share| residents.lease(digest(1), 10, share).unwrap().access);
+        assert_eq!(uses, [Access::Copied, Access::Shared, Access::Shared]);
     }
 }

@@ -203,8 +203,9 @@ impl Stream {
         let ended = self.end(preparation, enqueued, self.events[launches.len() + 2]);
         if !ended.as_ref().is_err_and(StreamError::is_fatal) {
             common.waits.calls(preparation.job);
-            // A job that fails may have written to its inputs too.
-            common.guard.check(self, &inputs.shared())?;
+            // A job that fails may have written to its inputs too. Its copies then do not matter, and may be incomplete.
+            let read_only = if ended.is_ok() { inputs.read_only(&work.run, &blocks) } else { inputs.shared() };
+            common.guard.check(self, &read_only)?;
         }
         ended?;
         common.waits.calls(preparation.job);
