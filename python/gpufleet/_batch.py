@@ -37,6 +37,8 @@ class Batch:
         self._futures: list[Future[Any]] = []
         self._outer: Token[Batch | None] | None = None
         self._parent: Batch | None = None
+        self._inner: list[Batch] = []
+        """The batches of blocks in this block, whose jobs have their own value of the label."""
 
     @property
     def id(self) -> str:
@@ -65,6 +67,8 @@ class Batch:
 
     def cancel(self) -> None:
         """Orders the workers to cancel all jobs of the batch."""
+        for inner in self._inner:
+            inner.cancel()
         self._fleet.cancel(labels={LABEL: self._id})
         for future in self._futures:
             future._end_cancelled()
@@ -81,6 +85,7 @@ class Batch:
         self._parent = current_batch(self._fleet)
         if self._parent is not None:
             self._options = self._options.within(self._parent._options)
+            self._parent._inner.append(self)
         self._outer = _current.set(self)
         return self
 

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import Context
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
 
@@ -279,7 +280,8 @@ class Fleet(KernelFactories):
 
         def submit() -> Future[R]:
             found_args, found_kwargs = with_results(args, kwargs)
-            return kernel.submit(*found_args, **found_kwargs)
+            # Outside of the batch, in which the future below stands for the job.
+            return Context().run(kernel.submit, *found_args, **found_kwargs)
 
         future = self._connected().submit_after(needs, submit, kernel._options, own=False)
         return _added(batch, [future])[0]

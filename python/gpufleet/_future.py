@@ -176,6 +176,8 @@ class Future(concurrent.futures.Future[R]):
             super().exception()
 
     def _end_cancelled(self) -> bool:
+        if self.cancelled():
+            return True
         cancelled = super().cancel()
         if cancelled:
             self._connection.forget(self._token)

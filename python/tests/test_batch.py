@@ -105,6 +105,28 @@ def test_an_exception_cancels_the_batch(fleet: gf.Fleet) -> None:
     assert state_of(fleet, future.job_id) == "cancelled"
 
 
+def test_a_job_that_needs_an_ended_one_counts_once(fleet: gf.Fleet) -> None:
+    saxpy = fleet.kernel("saxpy")
+    ended = saxpy.submit(1.0, X, X)
+    ended.result()
+    with fleet.batch() as batch:
+        after = saxpy.submit(1.0, ended, X)
+    assert batch.futures == (after,)
+
+
+def test_an_exception_cancels_the_batches_inside(fleet: gf.Fleet) -> None:
+    with pytest.raises(ZeroDivisionError), fleet.batch() as outer:
+        inner = fleet.batch()
+        inner.__enter__()
+        spinning(fleet)
+        inner.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+        assert not outer.futures[0].done(), "an interrupt leaves the jobs alone"
+        raise ZeroDivisionError
+    (future,) = outer
+    assert future.cancelled()
+    assert state_of(fleet, future.job_id) == "cancelled"
+
+
 def test_failures_in_a_batch_are_raised_by_its_results(fleet: gf.Fleet) -> None:
     with fleet.batch() as batch:
         fleet._submit(task('extern "C" __global__ void k(unsigned *x, unsigned n) { x[0] = y; }', "k"))
