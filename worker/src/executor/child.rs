@@ -100,11 +100,7 @@ fn serve(args: &Args) -> Result<(), ChildError> {
             return Err(ChildError::Refused);
         }
     };
-    let chores = start_chores(&common, &outgoing)?;
-    let pieces = start_copier(&common)?;
-    Printing::start(&common.printing).map_err(ChildError::Thread)?;
-    let inbox = Arc::new(Mutex::new(Inbox::new(incoming, chores, pieces, Arc::clone(&common))));
-    let streams = match start_streams(args.streams.max(1) + 1, &common, &inbox, &outgoing) {
+    let streams = match start(args, &common, incoming, &outgoing) {
         // The device may have memory for a context but not for a stream.
         Err(ChildError::Cuda(error)) => {
             say(&outgoing, &FromExecutor::Refused(device::refused(error)))?;
@@ -177,6 +173,20 @@ fn say(socket: &Mutex<UnixStream>, message: &FromExecutor) -> Result<(), FrameEr
     frame::write(&socket.lock().expect("no thread panics while holding the socket"), message)
 }
 
+/// Starts all threads. Returns those that run jobs.
+fn start(
+    args: &Args,
+    common: &Arc<Common>,
+    incoming: UnixStream,
+    outgoing: &Arc<Mutex<UnixStream>>,
+) -> Result<Vec<JoinHandle<()>>, ChildError> {
+    let chores = start_chores(common, outgoing)?;
+    let pieces = start_copier(common)?;
+    Printing::start(&common.printing).map_err(ChildError::Thread)?;
+    let inbox = Arc::new(Mutex::new(Inbox::new(incoming, chores, pieces, Arc::clone(common))));
+    start_streams(args.streams.max(1) + 1, common, &inbox, outgoing)
+}
+
 /// Starts the threads that run jobs, each with a stream of its own, until the supervisor stops the executor.
 fn start_streams(
     count: usize,
@@ -184,35 +194,23 @@ fn start_streams(
     inbox: &Arc<Mutex<Inbox>>,
     outgoing: &Arc<Mutex<UnixStream>>,
 ) -> Result<Vec<JoinHandle<()>>, ChildError> {
-    let mut threads = Vec::with_capacity(count);
-    for number in 0..count {
-        let (inbox, common, outgoing) = (Arc::clone(inbox), Arc::clone(common), Arc::clone(outgoing));
-        let (ready, started) = mpsc::channel();
-        let thread = thread::Builder::new().name(format!("stream-{number}")).spawn(move || {
-            match common.device.bind().and_then(|()| Stream::new(number)) {
-                Ok(stream) => {
-                    drop(ready.send(Ok(())));
-                    if let Err(error) = run_stream(stream, &inbox, &common, &outgoing) {
-                        give_up(&error);
-                    }
-                }
-                Err(error) => drop(ready.send(Err(error))),
+    let start = |number| {
+        let (inbox, outgoing) = (Arc::clone(inbox), Arc::clone(outgoing));
+        let work = move |stream, common: &Common| {
+            if let Err(error) = run_stream(stream, &inbox, common, &outgoing) {
+                give_up(&error);
             }
-        });
-        threads.push(thread.map_err(ChildError::Thread)?);
-        started.recv().expect("the thread reports whether its stream was created").map_err(ChildError::Cuda)?;
-    }
-    Ok(threads)
+        };
+        start_thread(format!("stream-{number}"), common, move || Stream::new(number), work)
+    };
+    (0..count).map(start).collect()
 }
 
 /// Starts the thread for requests of the supervisor between jobs. It ends with the process.
 fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Result<mpsc::Sender<Chore>, ChildError> {
     let (chores, queue) = mpsc::channel::<Chore>();
-    let (common, outgoing) = (Arc::clone(common), Arc::clone(outgoing));
-    let work = move || {
-        if let Err(error) = common.device.bind() {
-            give_up(&ChildError::Cuda(error));
-        }
+    let outgoing = Arc::clone(outgoing);
+    let work = move |(), common: &Common| {
         for chore in queue {
             match chore.run(&common.memory, &common.waits, &outgoing) {
                 Ok(()) => {}
@@ -226,21 +224,41 @@ fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Resu
             }
         }
     };
-    thread::Builder::new().name("chores".into()).spawn(work).map_err(ChildError::Thread)?;
+    start_thread("chores".to_owned(), common, || Ok(()), work)?;
     Ok(chores)
 }
 
 /// Starts the thread that copies the pieces of arrays. It ends with the process.
 fn start_copier(common: &Arc<Common>) -> Result<mpsc::Sender<StagedPiece>, ChildError> {
     let (pieces, queue) = mpsc::channel();
-    let common = Arc::clone(common);
-    let copy = move || {
-        if let Err(error) = common.device.bind().and_then(|()| copier::run(&common, queue)) {
+    let work = move |stream, common: &Common| {
+        if let Err(error) = copier::run(stream, common, queue) {
             fault::die(&common.outgoing, &common.library, error, FaultOrigin::BesideJobs);
         }
     };
-    thread::Builder::new().name("copier".into()).spawn(copy).map_err(ChildError::Thread)?;
+    start_thread("copier".to_owned(), common, copier::stream, work)?;
     Ok(pieces)
+}
+
+/// Starts a thread in the device's context, and waits until it has opened what it needs of the device.
+fn start_thread<T>(
+    name: String,
+    common: &Arc<Common>,
+    open: impl FnOnce() -> Result<T, CudaError> + Send + 'static,
+    work: impl FnOnce(T, &Common) + Send + 'static,
+) -> Result<JoinHandle<()>, ChildError> {
+    let common = Arc::clone(common);
+    let (ready, started) = mpsc::channel();
+    let thread = thread::Builder::new().name(name).spawn(move || match common.device.bind().and_then(|()| open()) {
+        Ok(opened) => {
+            drop(ready.send(Ok(())));
+            work(opened, &common);
+        }
+        Err(error) => drop(ready.send(Err(error))),
+    });
+    let thread = thread.map_err(ChildError::Thread)?;
+    started.recv().expect("the thread reports whether it has opened what it needs").map_err(ChildError::Cuda)?;
+    Ok(thread)
 }
 
 fn run_stream(

@@ -82,10 +82,14 @@ async fn a_child_that_says_nothing_is_given_up() {
 
 #[tokio::test]
 async fn a_device_without_room_for_a_stream_has_no_memory_and_is_not_sick() {
-    let mut options = options();
-    options.environment.push(("GPUFLEET_EMULATOR_FAULTS".to_owned(), "stream:2=out-of-memory".to_owned()));
-    let refused = Executor::start(options).await.unwrap_err();
-    assert!(refused.is_out_of_memory(), "{refused}");
+    // The first stream copies pieces of arrays, the others run jobs.
+    for stream in 1..=2 {
+        let mut options = options();
+        let fault = format!("stream:{stream}=out-of-memory");
+        options.environment.push(("GPUFLEET_EMULATOR_FAULTS".to_owned(), fault));
+        let refused = Executor::start(options).await.unwrap_err();
+        assert!(refused.is_out_of_memory(), "stream {stream}: {refused}");
+    }
 }
 
 #[tokio::test]

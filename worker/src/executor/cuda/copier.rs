@@ -37,10 +37,15 @@ pub(crate) enum Direction {
     FromDevice,
 }
 
-/// Copies and answers pieces until no more can come. An error means that the context is unusable.
-pub(crate) fn run(common: &Common, pieces: mpsc::Receiver<StagedPiece>) -> Result<(), CudaError> {
+/// The stream for [`run`].
+pub(crate) fn stream() -> Result<Stream, CudaError> {
     let mut stream = Stream::new(STREAM)?;
     stream.make_events(1)?;
+    Ok(stream)
+}
+
+/// Copies and answers pieces until no more can come. An error means that the context is unusable.
+pub(crate) fn run(stream: Stream, common: &Common, pieces: mpsc::Receiver<StagedPiece>) -> Result<(), CudaError> {
     for StagedPiece { piece, direction, segment } in pieces {
         let Piece { job, buffer, .. } = piece;
         let copied = common.transfers.copy(job, buffer, direction, |block| {
