@@ -1,6 +1,7 @@
-//! An array in memory: a dtype, a shape, and bytes of the matching length.
+//! An array: a dtype, a shape, and bytes of the matching length.
 
 use gpufleet_schema::{Buffer, Data, Dtype, Inline, task::elements};
+use gpufleet_transport::BlobBytes;
 
 use crate::Element;
 
@@ -9,7 +10,7 @@ use crate::Element;
 pub struct Array {
     dtype: Dtype,
     shape: Vec<u64>,
-    bytes: Vec<u8>,
+    bytes: BlobBytes,
 }
 
 /// Why bytes can't be an array, or an array can't be read as elements of a type.
@@ -37,6 +38,10 @@ impl Array {
     /// An array of little-endian elements in C order, with the slowest dimension first in `shape`. Their length must
     /// match.
     pub fn new(dtype: Dtype, shape: Vec<u64>, bytes: Vec<u8>) -> Result<Self, ArrayError> {
+        Self::of_blob(dtype, shape, bytes.into())
+    }
+
+    pub(crate) fn of_blob(dtype: Dtype, shape: Vec<u64>, bytes: BlobBytes) -> Result<Self, ArrayError> {
         match self::bytes(dtype, &shape) {
             Some(wanted) if wanted == bytes.len() as u64 => Ok(Self { dtype, shape, bytes }),
             Some(wanted) => Err(ArrayError::WrongLength { dtype, shape, given: bytes.len() as u64, wanted }),
@@ -46,12 +51,12 @@ impl Array {
 
     /// A one-dimensional array.
     pub fn from_slice<T: Element>(elements: &[T]) -> Self {
-        Self { dtype: T::DTYPE, shape: vec![elements.len() as u64], bytes: T::to_bytes(elements) }
+        Self { dtype: T::DTYPE, shape: vec![elements.len() as u64], bytes: T::to_bytes(elements).into() }
     }
 
     /// The same elements in another shape, which must have as many elements.
     pub fn reshape(self, shape: Vec<u64>) -> Result<Self, ArrayError> {
-        Self::new(self.dtype, shape, self.bytes)
+        Self::of_blob(self.dtype, shape, self.bytes)
     }
 
     pub fn dtype(&self) -> Dtype {
@@ -68,7 +73,13 @@ impl Array {
         &self.bytes
     }
 
+    /// The same in memory. Large outputs from a blob store may be in their files, and are copied.
     pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes.into_vec()
+    }
+
+    /// The elements where they are: in memory, or in the file of a blob, which writing to them does not change.
+    pub fn into_blob_bytes(self) -> BlobBytes {
         self.bytes
     }
 
@@ -83,7 +94,8 @@ impl Array {
 
     /// The array as a buffer of a task.
     pub(crate) fn into_buffer(self, name: String) -> Buffer<'static> {
-        Buffer::new(name, self.dtype, self.shape, Data::Inline(Inline::from(self.bytes)))
+        let Self { dtype, shape, bytes } = self;
+        Buffer::new(name, dtype, shape, Data::Inline(Inline::from(bytes.into_vec())))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{io::Write, sync::Arc};
 
-use gpufleet_schema::{ClientName, PoolName, Priority, Slot, topology};
+use gpufleet_schema::{ClientName, Dtype, PoolName, Priority, Slot, topology};
 use gpufleet_transport::{BlobStore, State};
 
 use crate::{
@@ -73,6 +73,15 @@ impl Fleet {
     /// If the future is cancelled, the array may or may not be stored. That is harmless.
     pub async fn store(&self, array: Array) -> Result<StoredArray, StoreError> {
         StoredArray::put(array, self.blobs()?).await
+    }
+
+    /// The same for elements that something else owns, as little-endian bytes in C order. They are not copied into memory. If
+    /// they change meanwhile, that is an error.
+    pub async fn store_shared<B>(&self, dtype: Dtype, shape: Vec<u64>, elements: B) -> Result<StoredArray, StoreError>
+    where
+        B: AsRef<[u8]> + Send + 'static,
+    {
+        StoredArray::put_shared(dtype, shape, elements, self.blobs()?).await
     }
 
     /// Reads an array from the blob store, such as an output of [`JobHandle::wait_unread`].

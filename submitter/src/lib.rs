@@ -68,7 +68,7 @@ pub use element::Element;
 pub use error::{ConnectError, PoolError, SubmitError};
 /// The types of the wire format, for programs that read replies or write tasks themselves.
 pub use gpufleet_schema as schema;
-pub use gpufleet_transport::{BlobError, BlobLocation, InvalidBlobLocation, QueueKind};
+pub use gpufleet_transport::{BlobBytes, BlobError, BlobLocation, InvalidBlobLocation, QueueKind};
 pub use half;
 pub use handle::{FailedJob, JobError, JobHandle, JobResult, OutputError};
 pub use inbox::Counts;

@@ -22,6 +22,8 @@ pub enum StoreError {
     NoStore,
     #[error(transparent)]
     Blob(#[from] BlobError),
+    #[error(transparent)]
+    Array(#[from] ArrayError),
 }
 
 impl StoredArray {
@@ -58,10 +60,30 @@ impl StoredArray {
         Ok(Self { digest: store.put(array.into_bytes()).await?, dtype, shape, bytes })
     }
 
+    /// Stores an array whose elements another owner has, without a copy.
+    pub(crate) async fn put_shared<B>(
+        dtype: Dtype,
+        shape: Vec<u64>,
+        elements: B,
+        store: &BlobStore,
+    ) -> Result<Self, StoreError>
+    where
+        B: AsRef<[u8]> + Send + 'static,
+    {
+        let given = elements.as_ref().len() as u64;
+        match array::bytes(dtype, &shape) {
+            Some(bytes) if bytes == given => {
+                Ok(Self { digest: store.put_shared(elements).await?, dtype, shape, bytes })
+            }
+            Some(wanted) => Err(ArrayError::WrongLength { dtype, shape, given, wanted }.into()),
+            None => Err(ArrayError::TooLarge { dtype, shape }.into()),
+        }
+    }
+
     /// Reads the array. A blob of another length is an error.
     pub(crate) async fn read(self, store: BlobStore) -> Result<Array, BlobError> {
-        let bytes = store.read(self.digest, self.bytes).await?;
-        Ok(Array::new(self.dtype, self.shape, bytes).expect("a blob is read at the length that the shape says"))
+        let bytes = store.view(self.digest, self.bytes).await?;
+        Ok(Array::of_blob(self.dtype, self.shape, bytes).expect("a blob is read at the length that the shape says"))
     }
 
     /// The array as a buffer of a task.

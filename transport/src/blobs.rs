@@ -7,6 +7,7 @@
 //! The caller of an operation gives up if the store does not respond.
 
 mod backend;
+mod bytes;
 mod cache;
 mod file;
 mod folder;
@@ -37,6 +38,7 @@ use self::{
 };
 
 pub use self::{
+    bytes::BlobBytes,
     cache::{BlobCache, BlobCacheError, CacheUse},
     location::{BlobLocation, InvalidBlobLocation},
     source::BlobSource,
@@ -166,6 +168,18 @@ impl BlobStore {
         let out_of_memory = |_| Stopped::Io(io::ErrorKind::OutOfMemory.into());
         array.try_reserve_exact(length).map_err(out_of_memory).map_err(self.stopped("read a blob"))?;
         self.read_to(digest, bytes, array).await
+    }
+
+    /// The content of a blob of exactly `bytes` bytes, in its file if that is possible. The cache is not used.
+    pub async fn view(&self, digest: BlobDigest, bytes: u64) -> Result<BlobBytes, BlobError> {
+        if bytes > BLOBS_BYTES_MAX {
+            return Err(BlobError::TooLarge { digest, wanted: bytes });
+        }
+        match self.backend.map(digest, bytes).await.map_err(self.stopped("read a blob"))? {
+            Ok(Some(mapped)) => Ok(mapped),
+            Ok(None) => Ok(self.read(digest, bytes).await?.into()),
+            Err(found) => Err(self.verdict(digest, bytes, found).expect_err("what was found is not the blob")),
+        }
     }
 
     /// Writes a blob of exactly `bytes` bytes to a file with little memory, and returns the file. After an error the file has unchecked

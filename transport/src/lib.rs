@@ -22,7 +22,7 @@ mod url;
 
 pub use backoff::Backoff;
 pub use blobs::{
-    BlobCache, BlobCacheError, BlobEntry, BlobError, BlobLocation, BlobSource, BlobStore, CacheUse,
+    BlobBytes, BlobCache, BlobCacheError, BlobEntry, BlobError, BlobLocation, BlobSource, BlobStore, CacheUse,
     InvalidBlobLocation, Pruned,
 };
 pub use broker::Broker;

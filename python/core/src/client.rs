@@ -15,7 +15,7 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    arrays::{self, Bytes},
+    arrays::{self, Bytes, Elements},
     completions::{Completions, News, Token},
     connecting::Settings,
     ended::Ended,
@@ -242,8 +242,8 @@ impl Client {
     /// Stores an array in the blob store, and returns its digest.
     fn store(&self, py: Python<'_>, dtype: &str, shape: Vec<u64>, array: &Bound<'_, PyAny>) -> PyResult<String> {
         let inner = self.inner()?;
-        let array = arrays::read(dtype, shape, array)?;
-        let stored = wait(py, &inner.runtime, Box::pin(inner.fleet.store(array)))?;
+        let (dtype, elements) = (arrays::dtype(py, dtype)?, Elements::of(array)?);
+        let stored = wait(py, &inner.runtime, Box::pin(inner.fleet.store_shared(dtype, shape, elements)))?;
         Ok(stored.map_err(|error| raise(py, "StoreFailed", &chain(&error)))?.digest().to_string())
     }
 
@@ -252,7 +252,7 @@ impl Client {
         let inner = self.inner()?;
         let array = stored(py, digest, dtype, shape)?;
         let read = wait(py, &inner.runtime, Box::pin(inner.fleet.read_stored(&array)))?;
-        Ok(read.map_err(|error| raise(py, "StoreFailed", &chain(&error)))?.into_bytes().into())
+        Ok(read.map_err(|error| raise(py, "StoreFailed", &chain(&error)))?.into_blob_bytes().into())
     }
 
     /// Why jobs of a pool wait, if that can be told at once.

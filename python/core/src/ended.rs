@@ -95,7 +95,7 @@ fn succeeded<'py, O>(
 /// The name, the dtype, the shape and the bytes of an output.
 fn array<'py>(py: Python<'py>, name: &str, array: Array) -> PyResult<Bound<'py, PyTuple>> {
     let shape = PyTuple::new(py, array.shape())?;
-    (name, array.dtype().name(), shape, Bytes::from(array.into_bytes())).into_pyobject(py)
+    (name, array.dtype().name(), shape, Bytes::from(array.into_blob_bytes())).into_pyobject(py)
 }
 
 /// The same, with the digest in place of the bytes if the output is in the blob store.

@@ -11,6 +11,7 @@ use gpufleet_schema::BlobDigest;
 
 use super::{
     BlobEntry, Pruned,
+    bytes::BlobBytes,
     file::Found,
     folder::Folder,
     location::{BlobLocation, Place},
@@ -87,6 +88,18 @@ impl Backend {
         match self {
             Self::Folder(folder) => folder.copy(digest, bytes, into).await,
             Self::Objects(objects) => objects.copy(digest, bytes, into).await,
+        }
+    }
+
+    /// Maps a blob of this length. None if this can't be done, so that it has to be copied.
+    pub(super) async fn map(
+        &self,
+        digest: BlobDigest,
+        bytes: u64,
+    ) -> Result<Result<Option<BlobBytes>, Found>, Stopped> {
+        match self {
+            Self::Folder(folder) => folder.map(digest, bytes).await,
+            Self::Objects(_) => Ok(Ok(None)),
         }
     }
 

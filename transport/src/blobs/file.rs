@@ -11,6 +11,7 @@ use gpufleet_schema::{BlobDigest, BlobHasher, bounds::BLOBS_BYTES_MAX};
 use rustix::fs::OFlags;
 
 use super::{
+    bytes::BlobBytes,
     source::{BlobSource, pieces},
     step::Progress,
 };
@@ -96,6 +97,26 @@ pub(super) fn copy(
         progress.moved(piece.len())?;
     }
     Ok(into.flush().map(|()| if hasher.finish() == digest { Found::AsWanted } else { Found::Damaged }))
+}
+
+/// Maps a blob of this length, if its file can be mapped. The inner error says what was found instead of the blob.
+pub(super) fn map(
+    folder: &Path,
+    digest: BlobDigest,
+    wanted: u64,
+    progress: &Progress,
+) -> io::Result<Result<Option<BlobBytes>, Found>> {
+    let file = match look(folder, digest, wanted, progress)? {
+        Ok(file) => file,
+        Err(found) => return Ok(Err(found)),
+    };
+    let Some(bytes) = BlobBytes::map(&file, wanted)? else { return Ok(Ok(None)) };
+    let mut hasher = BlobHasher::new();
+    for piece in bytes.chunks(PIECE_BYTES) {
+        hasher.update(piece);
+        progress.moved(piece.len())?;
+    }
+    Ok(if hasher.finish() == digest { Ok(Some(bytes)) } else { Err(Found::Damaged) })
 }
 
 /// Reads a whole piece; false if the file was truncated in the meantime.

@@ -12,6 +12,7 @@ use gpufleet_schema::BlobDigest;
 
 use super::{
     BlobEntry, Pruned,
+    bytes::BlobBytes,
     file::{self, Found},
     prune,
     source::{BlobSource, Owned, READ_ONCE_BYTES_MAX},
@@ -77,6 +78,16 @@ impl Folder {
             Ok(copied.map(|found| (into, found)))
         })
         .await
+    }
+
+    /// Maps a blob of this length, if its file can be mapped.
+    pub(super) async fn map(
+        &self,
+        digest: BlobDigest,
+        bytes: u64,
+    ) -> Result<Result<Option<BlobBytes>, Found>, Stopped> {
+        let map = move |folder: &Path, progress: &Progress| file::map(folder, digest, bytes, progress);
+        self.step(Kind::Transfer { bytes }, map).await
     }
 
     pub(super) async fn list(&self) -> Result<Vec<BlobEntry>, Stopped> {

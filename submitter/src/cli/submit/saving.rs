@@ -67,6 +67,7 @@ impl ArraySource for Stored<'_> {
 fn complaint(error: &StoreError) -> Complaint {
     match error {
         StoreError::Blob(error) => connection::blob_complaint(error),
+        StoreError::Array(error) => Complaint::new(Exit::FleetFailed, error.to_string()),
         StoreError::NoStore => {
             Complaint::new(Exit::FleetFailed, "the output is in a blob store that this command does not have")
                 .hint("name the blob store of the workers: --blobs, or GPUFLEET_BLOBS")

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
     sync::mpsc,
 };
@@ -56,6 +56,28 @@ async fn a_file_beyond_the_maximum_is_not_read_to_judge_it() {
     assert!(matches!(error, BlobError::Length { found, .. } if found == BLOBS_BYTES_MAX + 1), "{error}");
     store.put(array(300_000)).await.unwrap();
     store.check(digest, 300_000).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_large_blob_is_mapped_and_writing_to_it_changes_no_file() {
+    let (_folder, store) = store().await;
+    let digest = store.put(array(3_000_000)).await.unwrap();
+    let mut bytes = store.view(digest, 3_000_000).await.unwrap();
+    assert!(matches!(bytes, BlobBytes::Mapped(_)));
+    bytes[0] ^= 1;
+    assert_ne!(bytes.clone().into_vec(), array(3_000_000));
+    assert_eq!(store.read(digest, 3_000_000).await.unwrap(), array(3_000_000));
+    assert!(store.remove(digest).await.unwrap());
+    assert_eq!(bytes[1..], array(3_000_000)[1..], "the pages outlive the name of the file");
+}
+
+#[tokio::test]
+async fn a_blob_that_others_can_change_is_read_into_memory() {
+    let (folder, store) = store().await;
+    let digest = store.put(array(3_000_000)).await.unwrap();
+    let path = file::path(folder.path(), digest);
+    fs::set_permissions(path, fs::Permissions::from_mode(0o664)).unwrap();
+    assert!(matches!(store.view(digest, 3_000_000).await, Ok(BlobBytes::Owned(bytes)) if bytes == array(3_000_000)));
 }
 
 #[tokio::test]

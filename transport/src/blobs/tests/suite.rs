@@ -61,6 +61,7 @@ async fn a_stored_blob_is_read_back_whole_by_its_digest(Stage { store, .. }: Sta
         assert_eq!(digest, BlobDigest::of(&bytes));
         store.check(digest, length as u64).await.unwrap();
         assert!(store.read(digest, length as u64).await.unwrap() == bytes);
+        assert!(*store.view(digest, length as u64).await.unwrap() == bytes);
     }
     assert_eq!(store.list().await.unwrap().len(), 4);
 }
@@ -97,17 +98,22 @@ async fn a_missing_blob_or_one_of_another_length_is_named(Stage { store, .. }: S
     assert_eq!(error.to_string(), format!("read {digest}: the blob has 1000 bytes, expected 1001"));
     // The store reserves no memory for a claimed length.
     assert!(matches!(store.read(digest, BLOBS_BYTES_MAX).await, Err(BlobError::Length { found: 1000, .. })));
+    assert!(matches!(store.view(digest, 1001).await, Err(BlobError::Length { found: 1000, .. })));
+    assert!(matches!(store.view(digest, BLOBS_BYTES_MAX + 1).await, Err(BlobError::TooLarge { .. })));
     assert!(matches!(store.read(digest, 3).await, Err(BlobError::Length { found: 1000, wanted: 3, .. })));
 }
 
 async fn a_damaged_blob_is_detected_and_repaired_by_storing_it_again(stage: Stage) {
-    let digest = stage.store.put(array(300_000)).await.unwrap();
-    let mut damaged = array(300_000);
-    damaged[299_999] ^= 1;
-    stage.overwrite(digest, &damaged).await;
-    assert!(matches!(stage.store.read(digest, 300_000).await, Err(BlobError::Damaged { .. })));
-    stage.store.put(array(300_000)).await.unwrap();
-    assert_eq!(stage.store.read(digest, 300_000).await.unwrap(), array(300_000));
+    for length in [300_000, 3_000_000] {
+        let digest = stage.store.put(array(length)).await.unwrap();
+        let mut damaged = array(length);
+        damaged[length - 1] ^= 1;
+        stage.overwrite(digest, &damaged).await;
+        assert!(matches!(stage.store.read(digest, length as u64).await, Err(BlobError::Damaged { .. })));
+        assert!(matches!(stage.store.view(digest, length as u64).await, Err(BlobError::Damaged { .. })));
+        stage.store.put(array(length)).await.unwrap();
+        assert_eq!(stage.store.read(digest, length as u64).await.unwrap(), array(length));
+    }
 }
 
 async fn a_large_damaged_blob_is_repaired_too(stage: Stage) {
