@@ -34,6 +34,9 @@ pub(crate) async fn check_in(
 ) -> Result<(), SubmitError> {
     task.large_outputs = LargeOutputs::Blob;
     let large = take_large(task).map_err(InvalidJob::from)?;
+    if large.is_empty() && files.is_empty() {
+        return Ok(());
+    }
     let (files, small): (Vec<_>, Vec<_>) = files.into_iter().partition(|(_, file)| file.bytes() >= BLOB_BYTES_MIN);
     read_in(task, small)?;
     task.check().map_err(InvalidJob::from)?;

@@ -6,10 +6,13 @@ use gpufleet_schema::{ClientName, Dtype, PoolName, Priority, Slot, topology};
 use gpufleet_transport::{BlobStore, State};
 
 use crate::{
-    Array, ConnectError, Counts, FleetBuilder, Job, JobHandle, StoreError, StoredArray, SubmitError,
+    Array, CheckedJob, ConnectError, Counts, FleetBuilder, Follower, Job, JobError, JobHandle, JobResult, StoreError,
+    StoredArray, SubmitError, UnreadOutput,
     connection::Connection,
     error::PoolError,
-    submission::{self, Submission},
+    follower::Followed,
+    output,
+    submission::{self, Order, Submission},
 };
 
 /// A connection to a fleet. Clones share the connection, and the handles of open jobs keep it alive.
@@ -53,7 +56,19 @@ impl Fleet {
     ///
     /// If the future is cancelled, the job may or may not run. Submitting the same [`Job`] again is harmless.
     pub async fn submit(&self, job: Job) -> Result<JobHandle, SubmitError> {
-        Submission::prepare(&self.connection, job).await?.send(&self.connection).await
+        Submission::prepare(&self.connection, Order::Draft(Box::new(job))).await?.send(&self.connection).await
+    }
+
+    /// Sends a job like [`Fleet::submit`], but does not wait for the broker. The follower is told what becomes of it, once
+    /// and with this token. This returns when large inputs are stored.
+    ///
+    /// If the client has a name of its own, a reply that the follower is told counts as taken.
+    pub async fn submit_followed(&self, job: CheckedJob, token: u64, follower: Arc<dyn Follower>) {
+        let followed = Followed { token, follower };
+        match Submission::prepare(&self.connection, Order::Followed(Box::new(job), followed.clone())).await {
+            Ok(submission) => submission.send_followed(&self.connection),
+            Err(error) => followed.refused(error),
+        }
     }
 
     /// Submits many jobs. Small jobs of the same pool and priority share messages, and messages are pipelined.
@@ -64,6 +79,18 @@ impl Fleet {
     /// If the future is cancelled, any of the jobs may or may not run.
     pub async fn submit_many(&self, jobs: impl IntoIterator<Item = Job>) -> Vec<Result<JobHandle, SubmitError>> {
         submission::send_many(&self.connection, jobs).await
+    }
+
+    /// The same with a follower, and a token for each job. This returns when the broker has confirmed or refused all of them.
+    pub async fn submit_many_followed(&self, jobs: Vec<(CheckedJob, u64)>, follower: &Arc<dyn Follower>) {
+        let followed = |token| Followed { token, follower: follower.clone() };
+        let jobs = jobs.into_iter().map(|(job, token)| (job, followed(token))).collect();
+        submission::send_many_followed(&self.connection, jobs).await;
+    }
+
+    /// Reads the outputs of a result that are in the blob store.
+    pub async fn read_outputs(&self, result: JobResult<UnreadOutput>) -> Result<JobResult, JobError> {
+        output::read_all(result, self.connection.blobs()).await
     }
 
     /// Stores an array in the blob store once, so that any number of jobs can use it through [`Job::input_stored`].

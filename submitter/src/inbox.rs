@@ -1,11 +1,11 @@
-//! Hands each reply to the handle that waits for it.
+//! Hands each reply to the handle or the follower that waits for it.
 //!
 //! A reply can arrive twice, if the worker's acknowledgement was lost, or after its handle was dropped. The inbox drops
 //! and counts such replies, so a handle sees only the first reply of its job. The inbox of a client with a name of its own
 //! leaves replies that were not taken in the broker's queue: see [`Unread`].
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -19,7 +19,10 @@ use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
 use crate::{
+    JobError,
+    follower::{Awaited, ByFollower, Ended},
     output::{self, UnreadOutput},
+    pending_result,
     run_times::{JobKind, RunTimes},
     unread::{Settle, Unread},
     unreported::Unreported,
@@ -28,6 +31,7 @@ use crate::{
 /// A reply that has arrived. In a box, because a client can wait for very many.
 #[derive(Debug)]
 pub(crate) struct ArrivedReply {
+    pub(crate) job_id: JobId,
     /// The reply without its outputs.
     pub(crate) reply: Reply<'static>,
     /// The checked outputs, or why they are invalid.
@@ -54,12 +58,19 @@ pub(crate) struct PendingReply {
     inbox: Arc<Inbox>,
 }
 
-/// The sender of a [`PendingReply`].
+/// A job whose reply is awaited.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    sender: oneshot::Sender<Box<ArrivedReply>>,
+    recipient: Recipient,
     /// The kind of job whose run time the reply shows.
     kind: Option<JobKind>,
+}
+
+#[derive(Debug)]
+enum Recipient {
+    /// The sender of a [`PendingReply`].
+    Handle(oneshot::Sender<Box<ArrivedReply>>),
+    Follower(Awaited),
 }
 
 #[derive(Debug, Default)]
@@ -91,18 +102,40 @@ impl Inbox {
     /// Starts to wait for the reply to a job. The caller publishes the job afterwards, because the reply can arrive
     /// before the confirm. Returns `None` if another wait for this job is open.
     pub(crate) fn expect(self: &Arc<Self>, job_id: JobId, kind: Option<JobKind>) -> Option<PendingReply> {
-        let mut waiting = self.waiting();
-        if waiting.get(&job_id).is_some_and(|waiter| !waiter.sender.is_closed()) {
-            return None;
-        }
         let (sender, arrival) = oneshot::channel();
-        waiting.insert(job_id, Waiter { sender, kind });
-        Some(PendingReply { job_id, arrival, inbox: self.clone() })
+        let is_first = self.wait(job_id, Waiter { recipient: Recipient::Handle(sender), kind });
+        is_first.then(|| PendingReply { job_id, arrival, inbox: self.clone() })
+    }
+
+    /// The same for a follower. Returns whether no other wait is open.
+    pub(crate) fn follow(&self, job_id: JobId, kind: Option<JobKind>, awaited: Awaited) -> bool {
+        self.wait(job_id, Waiter { recipient: Recipient::Follower(awaited), kind })
+    }
+
+    fn wait(&self, job_id: JobId, waiter: Waiter) -> bool {
+        match self.waiting().entry(job_id) {
+            Entry::Occupied(entry) if entry.get().is_open() => return false,
+            Entry::Occupied(mut entry) => _ = entry.insert(waiter),
+            Entry::Vacant(entry) => _ = entry.insert(waiter),
+        }
+        true
+    }
+
+    /// Ends the wait of a follower whose job was not submitted.
+    pub(crate) fn unfollow(&self, job_id: JobId) {
+        self.waiting().remove(&job_id);
     }
 
     /// Ends every open wait, because no more replies will arrive.
     pub(crate) fn close(&self) {
-        self.waiting().clear();
+        let waiting = std::mem::take(&mut *self.waiting());
+        let mut ended = ByFollower::default();
+        for (job_id, waiter) in waiting {
+            if let Recipient::Follower(Awaited { job, .. }) = waiter.recipient {
+                ended.push(job.follower, (job.token, Err(JobError::Closed { job_id })));
+            }
+        }
+        ended.tell(|follower, ended| follower.ended(ended));
     }
 
     /// Hands the replies of one message to their handles. A reply without a job id answers a task that the worker could
@@ -116,7 +149,7 @@ impl Inbox {
     ) -> Result<Option<SingleReply>, DecodeError> {
         let replies = encoding.decode_replies(body).inspect_err(|_| self.count_unreadable())?.into_vec();
         let (at, is_single) = (Instant::now(), replies.len() == 1);
-        let mut single = None;
+        let (mut single, mut ended) = (None, ByFollower::default());
         for reply in replies {
             let job_id = reply.job_id.or_else(|| correlation_id?.parse().ok());
             // Removing the waiter first releases the lock before large outputs are copied.
@@ -133,29 +166,45 @@ impl Inbox {
             if let Some(kind) = waiter.as_ref().and_then(|waiter| waiter.kind) {
                 self.run_times.learn(kind, &reply);
             }
-            let handoff = waiter.map(|waiter| (waiter, arrived(reply, at)));
+            let handoff = waiter.zip(job_id).map(|(waiter, job_id)| (waiter, arrived(job_id, reply, at)));
             match job_id.filter(|_| is_single && self.unread.is_some()) {
                 Some(job_id) => single = Some(SingleReply { job_id, handoff }),
-                None => self.hand(handoff),
+                None => self.hand(handoff, &mut ended),
             }
         }
+        ended.tell(|follower, ended| follower.ended(ended));
         Ok(single)
     }
 
-    fn hand(&self, handoff: Option<(Waiter, Box<ArrivedReply>)>) {
-        self.count(handoff.is_some_and(|(waiter, reply)| waiter.sender.send(reply).is_ok()));
+    /// Hands a reply to its handle, or adds it to what its follower is told.
+    fn hand(&self, handoff: Option<(Waiter, Box<ArrivedReply>)>, ended: &mut ByFollower<(u64, Ended)>) {
+        let taken = handoff.is_some_and(|(waiter, reply)| match waiter.recipient {
+            Recipient::Handle(sender) => sender.send(reply).is_ok(),
+            Recipient::Follower(Awaited { job, submitted }) => {
+                ended.push(job.follower, (job.token, pending_result::outcome(reply, submitted)));
+                true
+            }
+        });
+        self.count(taken);
     }
 
     /// Settles a message of the reply queue after [`Inbox::deliver`].
     pub(crate) async fn settle(&self, single: Option<SingleReply>, acker: Acker) {
         let settle = match (&self.unread, single) {
             (Some(unread), Some(SingleReply { job_id, handoff })) => {
-                let mut unread = locked(unread);
-                // A handle that came since `deliver` looked has found nothing to await again.
-                let has_waiter = handoff.is_none() && self.waiting().contains_key(&job_id);
-                let settle = unread.arrived(job_id, acker, has_waiter);
-                drop(unread);
-                self.hand(handoff);
+                let settle = {
+                    let mut unread = locked(unread);
+                    // A handle that came since `deliver` looked has found nothing to await again.
+                    let has_waiter = handoff.is_none() && self.waiting().contains_key(&job_id);
+                    unread.arrived(job_id, acker, has_waiter)
+                };
+                let mut ended = ByFollower::default();
+                self.hand(handoff, &mut ended);
+                if !ended.is_empty() {
+                    // What a follower is told counts as taken.
+                    self.take(job_id).await;
+                }
+                ended.tell(|follower, ended| follower.ended(ended));
                 settle
             }
             _ => Some(Settle::Acknowledge(acker)),
@@ -263,20 +312,30 @@ impl PendingReply {
     }
 }
 
+impl Waiter {
+    /// Whether something still awaits the reply.
+    fn is_open(&self) -> bool {
+        match &self.recipient {
+            Recipient::Handle(sender) => !sender.is_closed(),
+            Recipient::Follower(_) => true,
+        }
+    }
+}
+
 impl Drop for PendingReply {
     fn drop(&mut self) {
         self.arrival.close();
         let mut waiting = self.inbox.waiting();
         // An open sender belongs to a later wait for the same job, which must continue.
-        if waiting.get(&self.job_id).is_some_and(|waiter| waiter.sender.is_closed()) {
+        if waiting.get(&self.job_id).is_some_and(|waiter| !waiter.is_open()) {
             waiting.remove(&self.job_id);
         }
     }
 }
 
-fn arrived(mut reply: Reply<'_>, at: Instant) -> Box<ArrivedReply> {
+fn arrived(job_id: JobId, mut reply: Reply<'_>, at: Instant) -> Box<ArrivedReply> {
     let outputs = output::checked(std::mem::take(&mut reply.outputs));
-    Box::new(ArrivedReply { reply: reply.into_owned(), outputs, at })
+    Box::new(ArrivedReply { job_id, reply: reply.into_owned(), outputs, at })
 }
 
 #[cfg(test)]
@@ -284,6 +343,7 @@ mod tests {
     use gpufleet_schema::{Batch, Dtype, Inline, Output, Timings, VERSION};
 
     use super::*;
+    use crate::{Follower, SubmitError, follower::Followed};
 
     fn reply(job_id: JobId, bytes: &[u8]) -> Reply<'static> {
         let data = Inline::from(bytes.to_vec());
@@ -376,5 +436,49 @@ mod tests {
         assert!(awaited.next().await.unwrap().outputs.unwrap_err().contains("takes 2 bytes, but there are 1"));
         assert!(inbox.deliver(Encoding::Json, None, b"garbage").is_err());
         assert_eq!(inbox.counts().replies_unreadable, 1);
+    }
+
+    #[derive(Debug, Default)]
+    struct Told(Mutex<Vec<Vec<(u64, Ended)>>>);
+
+    impl Follower for Told {
+        fn confirmed(&self, _: Vec<u64>) {}
+        fn refused(&self, _: u64, _: SubmitError) {}
+        fn ended(&self, jobs: Vec<(u64, Ended)>) {
+            locked(&self.0).push(jobs);
+        }
+    }
+
+    fn awaited(token: u64, follower: &Arc<Told>) -> Awaited {
+        let follower: Arc<dyn Follower> = follower.clone();
+        Awaited { job: Followed { token, follower }, submitted: Instant::now() }
+    }
+
+    #[test]
+    fn a_follower_is_told_all_ends_of_a_message_at_once() {
+        let (inbox, told) = (Inbox::default(), Arc::new(Told::default()));
+        let [first, second, third] = [JobId::new(), JobId::new(), JobId::new()];
+        for (job_id, token) in [(first, 1), (second, 2), (third, 3)] {
+            assert!(inbox.follow(job_id, None, awaited(token, &told)));
+        }
+        assert!(!inbox.follow(first, None, awaited(4, &told)), "the job has a follower");
+        inbox.unfollow(third);
+        let failed = Reply { state: AttemptState::Failed, ..reply(second, &[3, 4]) };
+        let message = body(vec![reply(first, &[1, 2]), failed, reply(third, &[5, 6]), reply(first, &[7, 8])]);
+        inbox.deliver(Encoding::MessagePack, None, &message).unwrap();
+        let calls = std::mem::take(&mut *locked(&told.0));
+        let [jobs] = calls.as_slice() else { panic!("{calls:?}") };
+        let [(1, Ok(result)), (2, Err(JobError::Failed(failed)))] = jobs.as_slice() else { panic!("{jobs:?}") };
+        assert_eq!((result.job_id, failed.job_id), (first, second));
+        assert_eq!(inbox.counts(), Counts { replies: 2, replies_dropped: 2, replies_unreadable: 0 });
+    }
+
+    #[test]
+    fn closing_ends_followed_jobs() {
+        let (inbox, told) = (Inbox::default(), Arc::new(Told::default()));
+        inbox.follow(JobId::new(), None, awaited(1, &told));
+        inbox.close();
+        let calls = locked(&told.0);
+        assert!(matches!(calls[0].as_slice(), [(1, Err(JobError::Closed { .. }))]), "{calls:?}");
     }
 }

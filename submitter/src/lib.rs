@@ -38,6 +38,7 @@ mod connection;
 mod dead;
 mod element;
 mod error;
+mod follower;
 mod gathering;
 mod handle;
 mod inbox;
@@ -66,6 +67,7 @@ pub use client::{Fleet, PoolDepth};
 pub use dead::{DeadError, DeadLetter, DeadLetters, LETTERS_MAX, REPLAY_LABEL, Replayed};
 pub use element::Element;
 pub use error::{ConnectError, PoolError, SubmitError};
+pub use follower::{Ended, Follower};
 /// The types of the wire format, for programs that read replies or write tasks themselves.
 pub use gpufleet_schema as schema;
 pub use gpufleet_transport::{BlobBytes, BlobError, BlobLocation, InvalidBlobLocation, QueueKind};

@@ -65,17 +65,16 @@ impl PendingResult {
         // If this is cancelled, the next wait still has the reply.
         self.awaited.take().await;
         let arrived = self.arrived.take().expect("the reply was stored above");
-        let result = outcome(job_id, arrived, self.submitted)?;
+        let result = outcome(arrived, self.submitted)?;
         output::read_all(result, store).await
     }
 
     /// Waits for the reply without a deadline, and leaves large outputs in the blob store. Cancelling the future loses nothing.
     pub(crate) async fn unread(&mut self) -> Result<JobResult<UnreadOutput>, JobError> {
-        let job_id = self.job_id();
         self.arrive().await?;
         self.awaited.take().await;
         let arrived = self.arrived.take().expect("the reply was stored above");
-        outcome(job_id, arrived, self.submitted)
+        outcome(arrived, self.submitted)
     }
 
     /// Reads the outputs that a successful reply has in the blob store.
@@ -96,8 +95,8 @@ impl PendingResult {
 }
 
 /// The outcome of a reply.
-fn outcome(job_id: JobId, arrived: Box<ArrivedReply>, submitted: Instant) -> Result<JobResult<UnreadOutput>, JobError> {
-    let ArrivedReply { reply, outputs, at } = *arrived;
+pub(crate) fn outcome(arrived: Box<ArrivedReply>, submitted: Instant) -> Result<JobResult<UnreadOutput>, JobError> {
+    let ArrivedReply { job_id, reply, outputs, at } = *arrived;
     let round_trip = at.duration_since(submitted);
     if reply.state != AttemptState::Succeeded {
         return Err(JobError::Failed(Box::new(FailedJob {

@@ -2,12 +2,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    iter::Enumerate,
+    pin::pin,
     sync::Arc,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use futures::{StreamExt, future::join_all, stream};
+use futures::{Stream, StreamExt, future::join_all, stream};
 use gpufleet_schema::{
     Batch, Encoding, MessageId, PoolName, Priority, Slot, Submitted, TooLarge, bounds::MESSAGE_BYTES_MAX,
     event::JobInfo, topology,
@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use crate::{
     CheckedJob, Job, JobHandle, SubmitError, claims,
     connection::Connection,
+    follower::{Awaited, ByFollower, Followed},
     inbox::PendingReply,
     packing::{PACKED_BYTES_MAX, PACKED_RUN_US_MAX, PACKED_TASKS_MAX, Packet},
     run_times::JobKind,
@@ -45,14 +46,29 @@ pub(crate) struct Submission {
 #[derive(Debug)]
 pub(crate) struct Member {
     info: JobInfo,
-    awaited: PendingReply,
-    started: Instant,
+    recipient: Recipient,
 }
 
-/// A job that gathers with others. Its call of `submit` waits for the outcome.
-pub(crate) type Gathered = (oneshot::Sender<Outcome>, Member);
+/// What gets the reply to a job.
+#[derive(Debug)]
+enum Recipient {
+    Handle(PendingReply, Instant),
+    Follower(Followed),
+}
 
-type Outcome = Result<JobHandle, SubmitError>;
+/// A job to submit.
+pub(crate) enum Order {
+    /// It gets a handle.
+    Draft(Box<Job>),
+    Followed(Box<CheckedJob>, Followed),
+}
+
+/// A job that gathers with others. Its call of `submit` waits for the outcome, unless the job is followed.
+pub(crate) type Gathered = (Option<oneshot::Sender<Outcome>>, Member);
+
+/// None if a follower has been told the outcome.
+type Outcome = Option<Result<JobHandle, SubmitError>>;
+
 /// A queue of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Destination {
@@ -74,14 +90,20 @@ impl Destination {
 impl Submission {
     /// Checks and encodes a job. The time of submission is taken after the reply queue is declared and large arrays are
     /// stored, so that the queue time does not include them.
-    pub(crate) async fn prepare(connection: &Connection, mut job: Job) -> Result<Self, SubmitError> {
+    pub(crate) async fn prepare(connection: &Connection, order: Order) -> Result<Self, SubmitError> {
         let started = Instant::now();
-        #[cfg(feature = "ledger")]
-        if job.is_chained() {
-            job = Box::pin(connection.chained(job)).await?;
-        }
-        let files = job.take_files();
-        let CheckedJob { mut task, pool, priority } = job.build()?;
+        let (CheckedJob { mut task, pool, priority }, files, followed) = match order {
+            Order::Draft(job) => {
+                let mut job = *job;
+                #[cfg(feature = "ledger")]
+                if job.is_chained() {
+                    job = Box::pin(connection.chained(job)).await?;
+                }
+                let files = job.take_files();
+                (job.build()?, files, None)
+            }
+            Order::Followed(checked, followed) => (*checked, Vec::new(), Some(followed)),
+        };
         connection.listen().await?;
         match connection.blobs() {
             Some(store) => {
@@ -111,17 +133,45 @@ impl Submission {
             None => kind.and_then(|kind| inbox.run_times().expected_us(kind)),
         };
         let slot = if connection.uses_affinity() { Slot::of(task) } else { None };
-        let awaited = inbox.expect(job_id, kind).ok_or(SubmitError::AlreadySubmitted { job_id })?;
+        let recipient = match followed {
+            None => inbox.expect(job_id, kind).map(|reply| Recipient::Handle(reply, started)),
+            Some(job) => {
+                let is_first = inbox.follow(job_id, kind, Awaited { job: job.clone(), submitted: started });
+                is_first.then_some(Recipient::Follower(job))
+            }
+        };
+        let recipient = recipient.ok_or(SubmitError::AlreadySubmitted { job_id })?;
         let destination = Destination { pool, priority, slot };
-        Ok(Self { body, member: Member { info, awaited, started }, destination, run_us })
+        Ok(Self { body, member: Member { info, recipient }, destination, run_us })
     }
 
     /// Short jobs share messages. Every other job has its own message.
-    pub(crate) async fn send(self, connection: &Arc<Connection>) -> Outcome {
-        match self.run_us {
-            Some(run_us) if run_us <= PACKED_RUN_US_MAX / 2 => self.send_gathered(connection, run_us).await,
-            _ => self.send_alone(connection).await,
+    pub(crate) async fn send(self, connection: &Arc<Connection>) -> Result<JobHandle, SubmitError> {
+        let outcome = match self.shared_run_us() {
+            Some(run_us) => {
+                let (caller, outcome) = oneshot::channel();
+                self.gather(connection, run_us, Some(caller));
+                outcome.await.unwrap_or_else(|_| Some(Err(PublishError::Closed.into())))
+            }
+            None => self.send_alone(connection).await,
+        };
+        outcome.expect("a job without a follower has an outcome")
+    }
+
+    /// The same for a job with a follower, without waiting for the broker.
+    pub(crate) fn send_followed(self, connection: &Arc<Connection>) {
+        match self.shared_run_us() {
+            Some(run_us) => self.gather(connection, run_us, None),
+            None => {
+                let connection = connection.clone();
+                tokio::spawn(async move { self.send_alone(&connection).await });
+            }
         }
+    }
+
+    /// The expected run time of a job that may share a message.
+    fn shared_run_us(&self) -> Option<u64> {
+        self.run_us.filter(|run_us| *run_us <= PACKED_RUN_US_MAX / 2)
     }
 
     async fn send_alone(self, connection: &Arc<Connection>) -> Outcome {
@@ -132,13 +182,11 @@ impl Submission {
     }
 
     /// A separate task publishes the message, because cancelling one caller must not affect the others.
-    async fn send_gathered(self, connection: &Arc<Connection>, run_us: u64) -> Outcome {
+    fn gather(self, connection: &Arc<Connection>, run_us: u64, caller: Option<oneshot::Sender<Outcome>>) {
         let Self { body, member, destination, .. } = self;
-        let (caller, outcome) = oneshot::channel();
         if let Some(packet) = connection.gatherings().add(&destination, body, run_us, (caller, member)) {
             tokio::spawn(send_gathered(connection.clone(), destination, packet));
         }
-        outcome.await.unwrap_or_else(|_| Err(PublishError::Closed.into()))
     }
 }
 
@@ -147,8 +195,10 @@ pub(crate) async fn send_gathered(connection: Arc<Connection>, destination: Dest
     let mut next = Some(packet);
     while let Some(packet) = next {
         for (caller, outcome) in send_packet(&connection, &destination, packet).await {
-            // An error means that the call of `submit` was cancelled.
-            let _cancelled = caller.send(outcome);
+            if let Some(caller) = caller {
+                // An error means that the call of `submit` was cancelled.
+                let _cancelled = caller.send(outcome);
+            }
         }
         next = connection.gatherings().settled(&destination);
     }
@@ -161,8 +211,36 @@ pub(crate) async fn send_all_gathered(connection: &Arc<Connection>) {
         .await;
 }
 
-pub(crate) async fn send_many(connection: &Arc<Connection>, jobs: impl IntoIterator<Item = Job>) -> Vec<Outcome> {
-    let packing = Packing { jobs: jobs.into_iter().enumerate(), packets: HashMap::new() };
+/// Submits jobs that get handles. The outcomes are in the order of the jobs.
+pub(crate) async fn send_many(
+    connection: &Arc<Connection>,
+    jobs: impl IntoIterator<Item = Job>,
+) -> Vec<Result<JobHandle, SubmitError>> {
+    let orders = jobs.into_iter().map(|job| Order::Draft(Box::new(job))).enumerate();
+    let mut outcomes: Vec<(usize, Outcome)> = send_all(connection, orders).collect().await;
+    outcomes.sort_by_key(|(index, _)| *index);
+    outcomes.into_iter().map(|(_, outcome)| outcome.expect("a job without a follower has an outcome")).collect()
+}
+
+/// Submits jobs with a follower.
+pub(crate) async fn send_many_followed(connection: &Arc<Connection>, jobs: Vec<(CheckedJob, Followed)>) {
+    let orders = jobs.into_iter().map(|(job, followed)| (followed.clone(), Order::Followed(Box::new(job), followed)));
+    let outcomes = send_all(connection, orders);
+    pin!(outcomes)
+        .for_each(async |(followed, outcome)| {
+            if let Some(Err(error)) = outcome {
+                followed.refused(error);
+            }
+        })
+        .await;
+}
+
+/// Packs and sends jobs. Each outcome comes with what came with its job.
+fn send_all<T, I>(connection: &Arc<Connection>, orders: I) -> impl Stream<Item = (T, Outcome)>
+where
+    I: Iterator<Item = (T, Order)>,
+{
+    let packing = Packing { orders, packets: HashMap::new() };
     // Each step owns the connection: with a reference, the compiler does not see that a program may spawn this.
     let steps = stream::unfold((packing, connection.clone()), |(mut packing, connection)| async move {
         let step = packing.next(&connection).await?;
@@ -171,38 +249,35 @@ pub(crate) async fn send_many(connection: &Arc<Connection>, jobs: impl IntoItera
     let outcomes = steps.map(|(step, connection)| async move {
         match step {
             Step::Full(destination, packet) => send_packet(&connection, &destination, packet).await,
-            Step::Refused(index, error) => vec![(index, Err(error))],
+            Step::Refused(which, error) => vec![(which, Some(Err(error)))],
         }
     });
     // The buffer limits messages in flight, so jobs are taken and encoded only as fast as messages are confirmed.
-    let outcomes = outcomes.buffer_unordered(MESSAGES_IN_FLIGHT_MAX).flat_map(stream::iter);
-    let mut outcomes: Vec<(usize, Outcome)> = outcomes.collect().await;
-    outcomes.sort_by_key(|(index, _)| *index);
-    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+    outcomes.buffer_unordered(MESSAGES_IN_FLIGHT_MAX).flat_map(stream::iter)
 }
 
-/// Packs the jobs of one `submit_many` into messages.
-struct Packing<I> {
-    jobs: Enumerate<I>,
+/// Packs jobs into messages.
+struct Packing<I, T> {
+    orders: I,
     /// The message of each queue that is not full yet.
-    packets: HashMap<Destination, Packet<(usize, Member)>>,
+    packets: HashMap<Destination, Packet<(T, Member)>>,
 }
 
-enum Step {
+enum Step<T> {
     /// A full message, or the last one for its queue.
-    Full(Destination, Packet<(usize, Member)>),
-    Refused(usize, SubmitError),
+    Full(Destination, Packet<(T, Member)>),
+    Refused(T, SubmitError),
 }
 
-impl<I: Iterator<Item = Job>> Packing<I> {
-    async fn next(&mut self, connection: &Connection) -> Option<Step> {
-        for (index, job) in self.jobs.by_ref() {
-            let Submission { body, member, destination, run_us } = match Submission::prepare(connection, job).await {
+impl<T, I: Iterator<Item = (T, Order)>> Packing<I, T> {
+    async fn next(&mut self, connection: &Connection) -> Option<Step<T>> {
+        for (which, order) in self.orders.by_ref() {
+            let Submission { body, member, destination, run_us } = match Submission::prepare(connection, order).await {
                 Ok(submission) => submission,
-                Err(error) => return Some(Step::Refused(index, error)),
+                Err(error) => return Some(Step::Refused(which, error)),
             };
             let packet = self.packets.entry(destination.clone()).or_insert_with(Packet::new);
-            if let Some(full) = packet.add(body, run_us.unwrap_or(UNKNOWN_RUN_US), (index, member)) {
+            if let Some(full) = packet.add(body, run_us.unwrap_or(UNKNOWN_RUN_US), (which, member)) {
                 return Some(Step::Full(destination, full));
             }
         }
@@ -239,17 +314,33 @@ async fn send_packet<T>(
         mandatory: true,
     };
     match connection.broker().publish(message).await {
-        Ok(()) => {
-            let at_ms = now_ms();
-            let submitted = members.iter().map(|(_, member)| Submitted { job: member.info.clone(), at_ms });
-            connection.record(submitted.collect::<Vec<_>>()).await;
-            members.into_iter().map(|(caller, member)| (caller, Ok(member.into_handle(connection)))).collect()
-        }
+        Ok(()) => confirmed(connection, members).await,
         Err(error) => {
             let refused = |member: &Member| SubmitError::of_publish(error.clone(), member.info.job_id, destination);
-            members.into_iter().map(|(caller, member)| (caller, Err(refused(&member)))).collect()
+            members.into_iter().map(|(caller, member)| (caller, member.refused(refused, connection))).collect()
         }
     }
+}
+
+async fn confirmed<T>(connection: &Arc<Connection>, members: Vec<(T, Member)>) -> Vec<(T, Outcome)> {
+    let at_ms = now_ms();
+    let mut submitted = Vec::with_capacity(members.len());
+    let mut told = ByFollower::default();
+    let outcomes = members.into_iter().map(|(caller, Member { info, recipient })| {
+        submitted.push(Submitted { job: info, at_ms });
+        let outcome = match recipient {
+            Recipient::Handle(reply, started) => Some(Ok(JobHandle::new(reply, connection.clone(), started))),
+            Recipient::Follower(Followed { token, follower }) => {
+                told.push(follower, token);
+                None
+            }
+        };
+        (caller, outcome)
+    });
+    let outcomes = outcomes.collect();
+    connection.record(submitted).await;
+    told.tell(|follower, tokens| follower.confirmed(tokens));
+    outcomes
 }
 
 /// A client that acknowledges each reply when its result is taken needs each reply in a message of its own.
@@ -260,8 +351,18 @@ fn headers(connection: &Connection) -> BTreeMap<String, HeaderValue> {
 }
 
 impl Member {
-    fn into_handle(self, connection: &Arc<Connection>) -> JobHandle {
-        JobHandle::new(self.awaited, connection.clone(), self.started)
+    fn refused(self, error: impl FnOnce(&Self) -> SubmitError, connection: &Connection) -> Outcome {
+        let error = error(&self);
+        let Recipient::Follower(job) = self.recipient else { return Some(Err(error)) };
+        connection.inbox().unfollow(self.info.job_id);
+        job.refused(error);
+        None
+    }
+}
+
+impl Followed {
+    pub(crate) fn refused(&self, error: SubmitError) {
+        self.follower.refused(self.token, error);
     }
 }
 
