@@ -15,7 +15,6 @@ import numpy as np
 
 from gpufleet import _core
 from gpufleet._arrays import Like
-from gpufleet._encode import shapes_of
 from gpufleet._kernel import Kernel, Prepared
 from gpufleet._lazy import LazyArray
 from gpufleet._operand import operand
@@ -173,11 +172,12 @@ class CatalogKernel(Kernel[Any]):
 
     def lazy(self, *args: Any, **kwargs: Any) -> Any:
         task = self._task(args, kwargs)
-        shapes = shapes_of(task)
+        shapes = _core.shapes(task)
         task = dataclasses.replace(task, outputs=self._outputs)
         arrays = {}
         for name in self._outputs:
-            dtype, shape = shapes[name]
+            dtype, extents = shapes[name]
+            shape = tuple(extents)
             arrays[name] = LazyArray(self._fleet, Like(DTYPES[dtype], shape), Ref(task, name, shape, dtype))
         return _Finish(self._name)(arrays)
 

@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpufleet import _errors, _future, _scope
-from gpufleet._core import Client
+from gpufleet._core import Client, Job
 from gpufleet._dependent import Dependent
-from gpufleet._encode import input_bytes, job_of
 from gpufleet._errors import Failure, FleetClosed
 from gpufleet._future import Future, Outputs
 from gpufleet._remote import RemoteArray
@@ -82,9 +81,9 @@ class Connection:
         The large outputs of an `unread` job stay in the blob store.
         """
         task = _scope.applied(task)
-        job = job_of(task, self.pool)
+        job = Job(task, self.pool)
         future = Future(self, next(self._tokens), job.id, task.options, finish)
-        self._begin([future], [input_bytes(task)], lambda: self._client.submit(future._token, job, unread))
+        self._begin([future], [task.input_bytes], lambda: self._client.submit(future._token, job, unread))
         _scope.began([future])
         return future
 
@@ -100,20 +99,20 @@ class Connection:
     def submit_many(self, tasks: Sequence[Task], finish: Sequence[Callable[[Outputs], R]]) -> list[Future[R]]:
         """Sends jobs that share messages."""
         tasks = [_scope.applied(task) for task in tasks]
-        jobs = [job_of(task, self.pool) for task in tasks]
+        jobs = [Job(task, self.pool) for task in tasks]
         futures = [
             Future(self, next(self._tokens), job.id, task.options, finish)
             for task, job, finish in zip(tasks, jobs, finish, strict=True)
         ]
         tokens = [future._token for future in futures]
-        self._begin(futures, [input_bytes(task) for task in tasks], lambda: self._client.submit_many(tokens, jobs))
+        self._begin(futures, [task.input_bytes for task in tasks], lambda: self._client.submit_many(tokens, jobs))
         _scope.began(futures)
         return futures
 
     def detach(self, task: Task) -> str:
         """Sends a job whose reply stays with the broker, and waits until the broker has it."""
         self._require_open()
-        job = job_of(task, self.pool)
+        job = Job(task, self.pool)
         job_id = job.id
         if (refused := self._client.detach(job)) is not None:
             raise _errors.refused(*refused[1:])
@@ -160,7 +159,7 @@ class Connection:
 
     def has_room(self, task: Task) -> bool:
         """Whether the job would be sent at once."""
-        return self._open.window.has_room(1, input_bytes(task))
+        return self._open.window.has_room(1, task.input_bytes)
 
     def wait_confirmed(self, token: int, timeout: float | None) -> bool:
         """Waits until the broker has the job on disk, or the job has ended. False after `timeout` seconds."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from gpufleet._diagnostics import Diagnostic, parse, render
-from gpufleet._task import Program, Source
+
+if TYPE_CHECKING:
+    from gpufleet._task import Program
 
 
 class GpufleetError(Exception):
@@ -258,7 +260,8 @@ _BY_CODE: dict[str | None, type[JobFailed]] = {kind.code: kind for kind in JobFa
 def explain(error: BaseException, program: Program) -> None:
     """Adds the places of compile errors in the caller's own file."""
     if isinstance(error, CompileError):
-        origin = program.origin if isinstance(program, Source) else None
+        # Only CUDA C++ has one.
+        origin = getattr(program, "origin", None)
         for diagnostic in error.diagnostics:
             if diagnostic.is_error:
                 error.add_note(render(diagnostic, origin))

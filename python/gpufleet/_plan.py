@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpufleet._encode import input_bytes
 from gpufleet._joining import kind_of
 from gpufleet._merging import merge
 from gpufleet._task import Key, Options, Ref, Task
@@ -63,7 +62,7 @@ class Plan:
     @property
     def input_bytes(self) -> int:
         """The bytes of the caller's arrays that are sent."""
-        return sum(input_bytes(stage.task) for stage in self.stages)
+        return sum(stage.task.input_bytes for stage in self.stages)
 
     def __repr__(self) -> str:
         return "\n".join(f"job {number}: {_summary(stage)}" for number, stage in enumerate(self.stages, 1))
@@ -166,7 +165,7 @@ def _summary(stage: Stage) -> str:
     task = stage.task
     entries = Counter(launch.entry for launch in task.launches) or Counter([task.options.name or "kernel"])
     parts = [", ".join(entry if count == 1 else f"{count}x {entry}" for entry, count in entries.items())]
-    if size := input_bytes(task):
+    if size := task.input_bytes:
         parts.append(f"{size:,} bytes of inputs")
     if stage.refs:
         parts.append(f"{len(stage.refs)} arrays of earlier jobs")

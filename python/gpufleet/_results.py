@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from gpufleet._encode import input_bytes
-
 if TYPE_CHECKING:
     from gpufleet._future import Future
     from gpufleet._kernel import Prepared
@@ -72,7 +70,7 @@ class Results(Generic[R], Iterator[R]):
         try:
             for job in self._jobs:
                 chunk.append(job)
-                size += input_bytes(job.task)
+                size += job.task.input_bytes
                 if len(chunk) == CHUNK_JOBS or size >= CHUNK_BYTES:
                     break
         except Exception as error:

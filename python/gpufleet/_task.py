@@ -1,4 +1,7 @@
-"""One job as plain data: what every kernel object builds, and what `_core` turns into a message."""
+"""One job as plain data: what every kernel object builds, and what `_core` turns into a message.
+
+The extension module reads these classes by the names of their fields.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
+
+from gpufleet._errors import InvalidJob
 
 if TYPE_CHECKING:
     from gpufleet._diagnostics import Origin
@@ -165,6 +170,22 @@ class Options:
     id: str | None = None
     """The job's id, a UUID, for programs that make it of names. Submitting the same id twice makes one job."""
 
+    def requirements(self) -> tuple[str | None, tuple[int, int] | None]:
+        """The required device and compute capability. The latter may be given as `(9, 0)`, `9.0` or `"9.0"`.
+
+        >>> Options(requires={"compute_capability": "9.0"}).requirements()
+        (None, (9, 0))
+        """
+        if unknown := self.requires.keys() - {"device", "compute_capability"}:
+            raise InvalidJob(f"requires: unknown requirement {min(unknown)!r}; use device or compute_capability")
+        capability = self.requires.get("compute_capability")
+        if isinstance(capability, int | float | str):
+            major, _, minor = str(capability).partition(".")
+            if not (major.isdecimal() and (minor or "0").isdecimal()):
+                raise InvalidJob(f"requires: {capability!r} is not a compute capability; use one such as (9, 0)")
+            capability = (int(major), int(minor or 0))
+        return self.requires.get("device"), capability
+
     def within(self, outer: Options) -> Options:
         """These options, with those of `outer` where they are not set.
 
@@ -206,6 +227,15 @@ class Task:
     options: Options = field(default_factory=Options)
     shared: tuple[str, ...] = ()
     """Inputs that the kernels only read, which a device need not copy for each job."""
+
+    @property
+    def input_bytes(self) -> int:
+        """The bytes of the arrays that the job carries."""
+        size = 0
+        for buffer in self.buffers.values():
+            if isinstance(buffer, Input):
+                size += buffer.array.nbytes
+        return size
 
     @property
     def has_refs(self) -> bool:

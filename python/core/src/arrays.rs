@@ -51,8 +51,7 @@ impl Bytes {
 }
 
 /// Copies a C-contiguous array of little-endian elements.
-pub fn read(dtype: &str, shape: Vec<u64>, array: &Bound<'_, PyAny>) -> PyResult<Array> {
-    let dtype = self::dtype(array.py(), dtype)?;
+pub fn read(dtype: Dtype, shape: Vec<u64>, array: &Bound<'_, PyAny>) -> PyResult<Array> {
     let elements = Elements::of(array)?;
     let copy = || elements.as_ref().to_vec();
     let length = elements.as_ref().len();

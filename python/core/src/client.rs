@@ -3,13 +3,16 @@
 use std::{collections::BTreeMap, mem::ManuallyDrop, sync::Arc, time::Duration};
 
 use gpufleet::{
-    AttachError, Fleet, JobHandle, StoredArray, SubmitError,
+    AttachError, CheckedJob, Fleet, StoredArray,
     schema::{ClientName, JobId, PoolName, Selection},
 };
 use pyo3::{Bound, PyAny, PyErr, PyRefMut, PyResult, Python, exceptions::PyRuntimeError, pyclass, pymethods};
 use tokio::{
     runtime::{Builder, Runtime},
-    sync::{OwnedRwLockReadGuard, RwLock, Semaphore},
+    sync::{
+        mpsc::{UnboundedSender, unbounded_channel},
+        oneshot,
+    },
     time::timeout,
 };
 use tokio_util::task::TaskTracker;
@@ -21,13 +24,12 @@ use crate::{
     ended::Ended,
     errors::{chain, raise, value},
     job::Job,
+    sending::{Request, Sending, read_outputs},
     waiting::wait,
 };
 
 /// Publishing and receiving is I/O; hashing and storing of arrays has threads of its own.
 const WORKER_THREADS: usize = 2;
-/// Enough to fill the messages that can be unconfirmed at once.
-const SUBMITTING_MAX: usize = 2048;
 /// A future of Python waits as long as its caller likes.
 const NO_DEADLINE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The time to ask the broker why a job waits.
@@ -47,14 +49,9 @@ struct Inner {
     runtime: Runtime,
     fleet: Fleet,
     completions: Arc<Completions>,
-    /// Submissions that the broker has not confirmed, and orders.
-    sending: TaskTracker,
-    /// Jobs whose outcome is awaited.
-    awaiting: TaskTracker,
-    /// Submissions share it and an order by labels takes it alone, because such an order means the jobs before it.
-    turn: Arc<RwLock<()>>,
-    /// Bounds the submissions at work, each of which takes 4 KiB. The others wait as descriptions.
-    submitting: Arc<Semaphore>,
+    requests: UnboundedSender<Request>,
+    /// What sends jobs and reads outputs.
+    tasks: TaskTracker,
 }
 
 impl Drop for Client {
@@ -87,6 +84,7 @@ impl Client {
         user_id: bool,
         affinity: bool,
     ) -> PyResult<Self> {
+        let keeps_replies = client.is_some();
         let settings = Settings {
             url,
             blobs,
@@ -102,15 +100,14 @@ impl Client {
             Builder::new_multi_thread().worker_threads(WORKER_THREADS).thread_name("gpufleet").enable_all().build()?;
         let connected = wait(py, &runtime, Box::pin(settings.connect()))?;
         let fleet = connected.map_err(|error| raise(py, "ConnectError", &chain(&error)))?;
-        let inner = Inner {
-            runtime,
-            fleet,
-            completions: Arc::default(),
-            sending: TaskTracker::new(),
-            awaiting: TaskTracker::new(),
-            turn: Arc::default(),
-            submitting: Arc::new(Semaphore::new(SUBMITTING_MAX)),
-        };
+        let (reading, results) = unbounded_channel();
+        let (requests, taken) = unbounded_channel();
+        let completions = Arc::new(Completions::new(reading));
+        let sending = Sending::new(fleet.clone(), completions.clone(), keeps_replies);
+        let tasks = sending.tasks().clone();
+        runtime.spawn(read_outputs(fleet.clone(), completions.clone(), tasks.clone(), results));
+        runtime.spawn(sending.run(taken));
+        let inner = Inner { runtime, fleet, completions, requests, tasks };
         Ok(Self { inner: ManuallyDrop::new(inner), pid: std::process::id() })
     }
 
@@ -130,48 +127,24 @@ impl Client {
     /// are in the blob store stay there.
     #[pyo3(signature = (token, job, unread=false))]
     fn submit(&self, token: Token, mut job: PyRefMut<'_, Job>, unread: bool) -> PyResult<()> {
-        let inner = self.inner()?;
-        let (fleet, job) = (inner.fleet.clone(), job.take()?);
-        let follow = Follow { unread, ..inner.follow() };
-        let (turn, submitting) = (inner.turn(), inner.submitting.clone());
-        inner.sending.spawn_on(
-            async move {
-                let _turn = turn.await;
-                // Never closed, so an error can't be.
-                let _room = submitting.acquire().await;
-                let submitted = Box::pin(fleet.submit(job)).await;
-                follow.submitted([(token, submitted)]);
-            },
-            inner.runtime.handle(),
-        );
-        Ok(())
+        let job = job.take()?;
+        self.request(if unread { Request::Unread(token, job) } else { Request::One(token, job) })
     }
 
     /// Sends jobs that share messages, without waiting for the broker.
     fn submit_many(&self, tokens: Vec<Token>, jobs: Vec<PyRefMut<'_, Job>>) -> PyResult<()> {
-        let inner = self.inner()?;
-        let jobs = jobs.into_iter().map(|mut job| job.take()).collect::<PyResult<Vec<_>>>()?;
-        let (fleet, follow, turn) = (inner.fleet.clone(), inner.follow(), inner.turn());
-        inner.sending.spawn_on(
-            async move {
-                let _turn = turn.await;
-                let submitted = Box::pin(fleet.submit_many(jobs)).await;
-                follow.submitted(tokens.into_iter().zip(submitted));
-            },
-            inner.runtime.handle(),
-        );
-        Ok(())
+        let jobs = jobs.into_iter().map(|mut job| job.take());
+        let jobs = jobs.zip(tokens).map(|(job, token)| Ok((job?, token))).collect::<PyResult<_>>()?;
+        self.request(Request::Many(jobs))
     }
 
     /// Sends a job and waits until the broker has it. Its reply stays with the broker, for a later program with the same
     /// client name. Returns why the job was not submitted, in the form of [`Ended::Refused`].
     fn detach<'py>(&self, py: Python<'py>, mut job: PyRefMut<'_, Job>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let inner = self.inner()?;
-        let (job, turn) = (job.take()?, inner.turn());
-        let submitted = wait(py, &inner.runtime, async {
-            let _turn = turn.await;
-            Box::pin(inner.fleet.submit(job)).await.map(drop)
-        })?;
+        let CheckedJob { task, pool, priority } = job.take()?;
+        let job = gpufleet::Job::from_task(task).pool(pool).priority(priority);
+        let submitted = wait(py, &inner.runtime, Box::pin(inner.fleet.submit(job)))?;
         let refused = submitted.err().map(|error| Ended::Refused(Box::new(error)).into_python(py));
         Ok(refused.transpose()?.map(Bound::into_any))
     }
@@ -181,9 +154,7 @@ impl Client {
         let inner = self.inner()?;
         let handle = wait(py, &inner.runtime, inner.fleet.attach(self::job_id(job_id)?))?;
         let handle = handle.map_err(|error: AttachError| raise(py, "AttachError", &chain(&error)))?;
-        let follow = Follow { unread: !read, ..inner.follow() };
-        inner.runtime.block_on(async { follow.confirmed([(token, handle)]) });
-        Ok(())
+        self.request(Request::Attached(token, handle, !read))
     }
 
     /// The replies that wait for a client name that no connection uses. `None` if the name has no reply queue.
@@ -226,16 +197,23 @@ impl Client {
     ) -> PyResult<()> {
         let inner = self.inner()?;
         let jobs = jobs.iter().map(|id| job_id(id)).collect::<PyResult<Vec<_>>>()?;
-        let (fleet, turn) = (inner.fleet.clone(), inner.turn.clone());
+        let (fleet, by_labels) = (inner.fleet.clone(), !labels.is_empty());
+        let (given, outcome) = oneshot::channel();
         let order = async move {
-            let _alone = if labels.is_empty() { None } else { Some(turn.write_owned().await) };
-            fleet.cancel(Selection { jobs, labels }, Some(by)).await
+            let order = fleet.cancel(Selection { jobs, labels }, Some(by)).await;
+            // Nobody waits for it any more, unless `wait` is set.
+            drop(given.send(order));
         };
-        let order = inner.sending.spawn_on(order, inner.runtime.handle());
+        // An order by labels means the jobs before it, which the broker must have.
+        if by_labels {
+            self.request(Request::Alone(Box::pin(order)))?;
+        } else {
+            inner.tasks.spawn_on(order, inner.runtime.handle());
+        }
         if !wait {
             return Ok(());
         }
-        let given = self::wait(py, &inner.runtime, order)?.map_err(value)?;
+        let given = self::wait(py, &inner.runtime, outcome)?.map_err(value)?;
         given.map(drop).map_err(|error| raise(py, "CancelError", &chain(&error)))
     }
 
@@ -267,13 +245,15 @@ impl Client {
     fn close(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         let inner = self.inner()?;
         let deadline = Duration::try_from_secs_f64(seconds).unwrap_or(NO_DEADLINE);
+        let (sent, all_sent) = oneshot::channel();
+        // An error means that `close` waits no longer.
+        self.request(Request::Alone(Box::pin(async { _ = sent.send(()) })))?;
         let close = async {
-            inner.sending.close();
-            inner.awaiting.close();
-            let sent = timeout(deadline, inner.sending.wait()).await;
+            let sent = timeout(deadline, all_sent).await;
+            inner.tasks.close();
             let closed = timeout(deadline, async {
                 inner.fleet.close().await;
-                inner.awaiting.wait().await;
+                inner.tasks.wait().await;
             });
             (sent, closed.await).0.is_ok()
         };
@@ -290,61 +270,9 @@ impl Client {
         }
         Err(PyRuntimeError::new_err("the connection belongs to the process that forked this one"))
     }
-}
 
-impl Inner {
-    /// The turn of a submission. It comes before any order that is given after this call.
-    fn turn(&self) -> impl Future<Output = OwnedRwLockReadGuard<()>> + Send + 'static {
-        let (turn, mine) = (self.turn.clone(), self.turn.clone().try_read_owned());
-        async move {
-            match mine {
-                Ok(mine) => mine,
-                Err(_) => turn.read_owned().await,
-            }
-        }
-    }
-
-    fn follow(&self) -> Follow {
-        Follow { completions: self.completions.clone(), awaiting: self.awaiting.clone(), unread: false }
-    }
-}
-
-/// Follows submitted jobs to their ends.
-struct Follow {
-    completions: Arc<Completions>,
-    awaiting: TaskTracker,
-    /// Leaves outputs in the blob store.
-    unread: bool,
-}
-
-impl Follow {
-    fn submitted(&self, jobs: impl IntoIterator<Item = (Token, Result<JobHandle, SubmitError>)>) {
-        let mut confirmed = Vec::new();
-        for (token, submitted) in jobs {
-            match submitted {
-                Ok(handle) => confirmed.push((token, handle)),
-                Err(error) => self.completions.ended(token, Ended::Refused(Box::new(error))),
-            }
-        }
-        self.confirmed(confirmed);
-    }
-
-    fn confirmed(&self, jobs: impl IntoIterator<Item = (Token, JobHandle), IntoIter: ExactSizeIterator>) {
-        let jobs = jobs.into_iter();
-        let mut tokens = Vec::with_capacity(jobs.len());
-        let handles: Vec<_> = jobs.inspect(|(token, _)| tokens.push(*token)).collect();
-        self.completions.confirmed(tokens);
-        for (token, mut handle) in handles {
-            let (completions, unread) = (self.completions.clone(), self.unread);
-            self.awaiting.spawn(async move {
-                let ended = match handle.arrived().await {
-                    Ok(()) if unread => Box::pin(handle.wait_unread(NO_DEADLINE)).await.into(),
-                    Ok(()) => Box::pin(handle.wait(NO_DEADLINE)).await.into(),
-                    Err(closed) => Ended::from(closed),
-                };
-                completions.ended(token, ended);
-            });
-        }
+    fn request(&self, request: Request) -> PyResult<()> {
+        self.inner()?.requests.send(request).map_err(|_| PyRuntimeError::new_err("the connection's runtime has ended"))
     }
 }
 

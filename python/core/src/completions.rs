@@ -2,15 +2,22 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use crate::ended::Ended;
+use gpufleet::{Follower, JobError, JobResult, SubmitError, UnreadOutput};
+use tokio::sync::watch;
+
+use crate::{ended::Ended, sending::Reading};
 
 /// The number by which Python knows a job.
 pub type Token = u64;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Completions {
     news: Mutex<News>,
     arrived: Condvar,
+    /// Gets results whose outputs have to be read.
+    reading: Reading,
+    /// Jobs that the broker has neither confirmed nor refused.
+    unsettled: watch::Sender<usize>,
 }
 
 /// What Python takes.
@@ -23,14 +30,27 @@ pub struct News {
 }
 
 impl Completions {
-    pub fn confirmed(&self, jobs: impl IntoIterator<Item = Token>) {
-        self.locked().confirmed.extend(jobs);
-        self.arrived.notify_one();
+    pub fn new(reading: Reading) -> Self {
+        Self { news: Mutex::default(), arrived: Condvar::new(), reading, unsettled: watch::Sender::new(0) }
     }
 
-    pub fn ended(&self, job: Token, ended: Ended) {
-        self.locked().ended.push((job, ended));
-        self.arrived.notify_one();
+    /// Counts jobs whose submission begins.
+    pub fn began(&self, jobs: usize) {
+        self.unsettled.send_modify(|unsettled| *unsettled += jobs);
+    }
+
+    /// Waits until the broker has confirmed or refused all jobs whose submission began.
+    pub async fn settled(&self) {
+        // An error would mean that the sender is gone, but this has it.
+        drop(self.unsettled.subscribe().wait_for(|unsettled| *unsettled == 0).await);
+    }
+
+    fn settle(&self, jobs: usize) {
+        self.unsettled.send_modify(|unsettled| *unsettled -= jobs);
+    }
+
+    pub fn end(&self, job: Token, ended: Ended) {
+        self.add([(job, ended)]);
     }
 
     /// Nothing more will come.
@@ -51,7 +71,39 @@ impl Completions {
         Some(std::mem::replace(&mut *news, News { is_closed, ..News::default() }))
     }
 
+    fn add(&self, jobs: impl IntoIterator<Item = (Token, Ended)>) {
+        self.locked().ended.extend(jobs);
+        self.arrived.notify_one();
+    }
+
     fn locked(&self) -> MutexGuard<'_, News> {
         self.news.lock().expect("nothing panics while it holds this lock")
+    }
+}
+
+impl Follower for Completions {
+    fn confirmed(&self, tokens: Vec<Token>) {
+        self.settle(tokens.len());
+        self.locked().confirmed.extend(tokens);
+        self.arrived.notify_one();
+    }
+
+    fn refused(&self, token: Token, error: SubmitError) {
+        self.settle(1);
+        self.end(token, Ended::Refused(Box::new(error)));
+    }
+
+    fn ended(&self, jobs: Vec<(Token, Result<JobResult<UnreadOutput>, JobError>)>) {
+        let mut ended = Vec::with_capacity(jobs.len());
+        for (token, job) in jobs {
+            match job {
+                Ok(result) if result.outputs.iter().any(|(_, output)| matches!(output, UnreadOutput::Stored(_))) => {
+                    // Nothing takes it once the connection is closed, and Python then ends the job itself.
+                    drop(self.reading.send((token, Box::new(result))));
+                }
+                job => ended.push((token, job.into())),
+            }
+        }
+        self.add(ended);
     }
 }

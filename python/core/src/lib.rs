@@ -1,6 +1,6 @@
 //! The extension module `gpufleet._core`: the client of gpufleet for the Python code of the package.
 //!
-//! It holds no policy. Python describes a job with [`job::Job`], hands it to a [`client::Client`] with a token, and one
+//! It holds no policy. Python makes a [`job::Job`] of a task, hands it to a [`client::Client`] with a token, and one
 //! Python thread takes whatever has ended from [`client::Client::next`]. So each batch of replies costs one wake-up and
 //! no tokio thread ever waits for the GIL.
 //!
@@ -14,6 +14,8 @@ mod connecting;
 mod ended;
 mod errors;
 mod job;
+mod sending;
+mod task;
 mod waiting;
 
 #[pyo3::pymodule]
@@ -26,7 +28,7 @@ mod _core {
         catalog::{failure_codes, kernels},
         client::Client,
         ended::Report,
-        job::Job,
+        job::{Job, shapes},
     };
 
     #[pymodule_init]

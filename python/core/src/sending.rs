@@ -1,0 +1,146 @@
+//! Sends jobs in the order in which Python submits them, and follows them to their ends.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use gpufleet::{CheckedJob, Fleet, Follower, Job, JobHandle, JobResult, UnreadOutput, schema::bounds::BLOB_BYTES_MIN};
+use tokio::sync::{
+    Semaphore,
+    mpsc::{UnboundedReceiver, UnboundedSender},
+};
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    completions::{Completions, Token},
+    ended::Ended,
+};
+
+/// Requests that are taken at once.
+const REQUESTS_MAX: usize = 256;
+/// Bounds the submissions with handles that are at work, each of which takes 4 KiB. The others wait as descriptions.
+const HANDLES_MAX: usize = 2048;
+/// A future of Python waits as long as its caller likes.
+const NO_DEADLINE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+pub enum Request {
+    One(Token, CheckedJob),
+    /// Jobs that share messages.
+    Many(Vec<(CheckedJob, Token)>),
+    /// A job whose large outputs stay in the blob store.
+    Unread(Token, CheckedJob),
+    /// A job that was sent earlier.
+    Attached(Token, JobHandle, bool),
+    /// Runs once the broker has confirmed or refused all jobs before it, and before the jobs after it are sent.
+    Alone(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+/// The task that sends. It ends when its sender is dropped.
+pub struct Sending {
+    fleet: Fleet,
+    completions: Arc<Completions>,
+    follower: Arc<dyn Follower>,
+    /// The client's replies stay with the broker until their outputs are read, which takes a handle for each job.
+    keeps_replies: bool,
+    tasks: TaskTracker,
+    handles: Arc<Semaphore>,
+}
+
+impl Sending {
+    pub fn new(fleet: Fleet, completions: Arc<Completions>, keeps_replies: bool) -> Self {
+        let (follower, handles) = (completions.clone(), Arc::new(Semaphore::new(HANDLES_MAX)));
+        Self { fleet, completions, follower, keeps_replies, tasks: TaskTracker::new(), handles }
+    }
+
+    /// The tasks that send jobs and read outputs.
+    pub fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    pub async fn run(self, mut requests: UnboundedReceiver<Request>) {
+        let mut taken = Vec::new();
+        while requests.recv_many(&mut taken, REQUESTS_MAX).await > 0 {
+            for request in taken.drain(..) {
+                self.begin(request).await;
+            }
+        }
+    }
+
+    async fn begin(&self, request: Request) {
+        match request {
+            Request::One(token, job) if self.keeps_replies => self.send_with_handle(token, job, false),
+            Request::Unread(token, job) => self.send_with_handle(token, job, true),
+            Request::Attached(token, handle, unread) => self.follow(token, handle, unread),
+            Request::One(token, job) => {
+                self.completions.began(1);
+                let (fleet, follower) = (self.fleet.clone(), self.follower.clone());
+                // Storing large inputs takes long, and must not delay other jobs.
+                let is_large = job.task.inline_bytes() >= BLOB_BYTES_MIN;
+                let send = async move { fleet.submit_followed(job, token, follower).await };
+                if is_large { drop(self.tasks.spawn(send)) } else { send.await }
+            }
+            Request::Many(jobs) if self.keeps_replies => {
+                for (job, token) in jobs {
+                    self.send_with_handle(token, job, false);
+                }
+            }
+            Request::Many(jobs) => {
+                self.completions.began(jobs.len());
+                let (fleet, follower) = (self.fleet.clone(), self.follower.clone());
+                self.tasks.spawn(async move { fleet.submit_many_followed(jobs, &follower).await });
+            }
+            Request::Alone(work) => {
+                self.completions.settled().await;
+                work.await;
+            }
+        }
+    }
+
+    fn send_with_handle(&self, token: Token, job: CheckedJob, unread: bool) {
+        self.completions.began(1);
+        let (fleet, follower, handles) = (self.fleet.clone(), self.follower.clone(), self.handles.clone());
+        let (completions, tasks) = (self.completions.clone(), self.tasks.clone());
+        let CheckedJob { task, pool, priority } = job;
+        let job = Job::from_task(task).pool(pool).priority(priority);
+        self.tasks.spawn(async move {
+            // Never closed, so an error can't be.
+            let room = handles.acquire().await;
+            let submitted = Box::pin(fleet.submit(job)).await;
+            drop(room);
+            match submitted {
+                Ok(handle) => {
+                    follower.confirmed(vec![token]);
+                    tasks.spawn(end(handle, unread, token, completions));
+                }
+                Err(error) => follower.refused(token, error),
+            }
+        });
+    }
+
+    fn follow(&self, token: Token, handle: JobHandle, unread: bool) {
+        self.tasks.spawn(end(handle, unread, token, self.completions.clone()));
+    }
+}
+
+async fn end(mut handle: JobHandle, unread: bool, token: Token, completions: Arc<Completions>) {
+    let ended = match handle.arrived().await {
+        Ok(()) if unread => Box::pin(handle.wait_unread(NO_DEADLINE)).await.into(),
+        Ok(()) => Box::pin(handle.wait(NO_DEADLINE)).await.into(),
+        Err(closed) => Ended::from(closed),
+    };
+    completions.end(token, ended);
+}
+
+/// Results with outputs that have to be read from the blob store.
+pub type Reading = UnboundedSender<(Token, Box<JobResult<UnreadOutput>>)>;
+
+/// Reads outputs, until its sender is dropped.
+pub async fn read_outputs(
+    fleet: Fleet,
+    completions: Arc<Completions>,
+    tasks: TaskTracker,
+    mut results: UnboundedReceiver<(Token, Box<JobResult<UnreadOutput>>)>,
+) {
+    while let Some((token, result)) = results.recv().await {
+        let (fleet, completions) = (fleet.clone(), completions.clone());
+        tasks.spawn(async move { completions.end(token, fleet.read_outputs(*result).await.into()) });
+    }
+}
