@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
@@ -156,6 +157,25 @@ def test_the_guard_never_keeps_the_last_process_from_stopping_the_fleet(monkeypa
             # The guard comes to its lock before, at and after the end.
             time.sleep(round_ / 100)
         assert not fleet.folder.exists() and Pretended.stopped[round_:] == [fleet.folder]
+
+
+def test_the_guard_creates_nothing_in_a_folder_that_is_being_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gpufleet.guarded", "gpufleet.users", "gpufleet.lock", "gpufleet.folder"):
+        (tmp_path / name).touch()
+
+    def delete_all(*_: object) -> None:
+        for path in tmp_path.iterdir():
+            path.unlink()
+
+    # The last process deletes the files while the guard waits for its lock.
+    monkeypatch.setattr(fcntl, "flock", delete_all)
+    _shared.guard(tmp_path)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(FileNotFoundError):
+        _shared.guard(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_fleet_ends_with_a_killed_program(tmp_path: Path) -> None:

@@ -47,8 +47,8 @@ def local_fleet(*, workers: int = 1, pools: Sequence[str] = (), faults: Sequence
 @contextmanager
 def shared_fleet(meeting: Path, **options: Any) -> Iterator[LocalFleet]:
     """The fleet of all processes that share the folder `meeting`. The first one starts it, the last one stops it."""
-    with (meeting / _GUARDED).open("a") as guarded, (meeting / _USERS).open("a") as users:
-        with _locked(meeting):
+    with _opened(meeting, "a") as (guarded, users, lock):
+        with _locked(lock):
             fleet = _started(meeting, options)
             fcntl.flock(users, fcntl.LOCK_SH)
             fcntl.flock(guarded, fcntl.LOCK_SH)
@@ -56,17 +56,30 @@ def shared_fleet(meeting: Path, **options: Any) -> Iterator[LocalFleet]:
             with fleet.as_default():
                 yield fleet
         finally:
-            _leave(meeting, users)
+            _leave(meeting, users, lock)
 
 
 def guard(meeting: Path) -> None:
-    """Stops the fleet when no process uses it any more."""
-    with (meeting / _GUARDED).open("a") as guarded, (meeting / _USERS).open("a") as users:
+    """Stops the fleet when no process uses it any more.
+
+    It creates no file, because the last process may be deleting the folder.
+    """
+    with _opened(meeting, "r+") as (guarded, users, lock):
         while (meeting / _PLACE).exists():
             fcntl.flock(guarded, fcntl.LOCK_EX)
             # A process that begins to use the fleet holds the third lock while it waits for this one.
             fcntl.flock(guarded, fcntl.LOCK_UN)
-            _leave(meeting, users)
+            _leave(meeting, users, lock)
+
+
+@contextmanager
+def _opened(meeting: Path, mode: str) -> Iterator[tuple[IO[str], ...]]:
+    with (
+        (meeting / _GUARDED).open(mode) as guarded,
+        (meeting / _USERS).open(mode) as users,
+        (meeting / _LOCK).open(mode) as lock,
+    ):
+        yield guarded, users, lock
 
 
 def _started(meeting: Path, options: dict[str, Any]) -> LocalFleet:
@@ -98,8 +111,8 @@ def _start_guard(meeting: Path) -> None:
     os.posix_spawn(sys.executable, command, os.environ, file_actions=null, setsid=True)
 
 
-def _leave(meeting: Path, users: IO[str]) -> None:
-    with _locked(meeting):
+def _leave(meeting: Path, users: IO[str], lock: IO[str]) -> None:
+    with _locked(lock):
         if _is_last(users) and (meeting / _PLACE).exists():
             _stop(meeting)
         fcntl.flock(users, fcntl.LOCK_UN)
@@ -124,10 +137,12 @@ def _stop(meeting: Path) -> None:
 
 
 @contextmanager
-def _locked(meeting: Path) -> Iterator[None]:
-    with (meeting / _LOCK).open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+def _locked(lock: IO[str]) -> Iterator[None]:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
         yield
+    finally:
+        fcntl.flock(lock, fcntl.LOCK_UN)
 
 
 if __name__ == "__main__":
