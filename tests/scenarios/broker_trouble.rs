@@ -9,7 +9,7 @@ use gpufleet_schema::{
     topology::{DEAD, DEAD_KEY, DEAD_QUEUE, TASKS, task_queue},
 };
 use gpufleet_tests::{Ground, METRICS, WAIT, busy, kernels, poll_until};
-use gpufleet_transport::{Message, Properties, PublishError};
+use gpufleet_transport::{DeclareError, Message, Properties, PublishError};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 const CONFIRM_DEADLINE: Duration = Duration::from_secs(2);
@@ -41,6 +41,21 @@ async fn a_submission_to_a_frozen_broker_is_unknown_and_can_be_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_first_submission_has_the_same_deadline() {
+    let ground = Ground::breakable("frozen-broker-first").await;
+    // The deadline of the declarations is 30 s.
+    let fleet = ground.client_with(Fleet::builder().confirm_deadline(CONFIRM_DEADLINE)).await;
+    ground.services().broker().pause();
+    let started = Instant::now();
+    let error = fleet.submit(kernels::doubles(&[2.0])).await.unwrap_err();
+    let told = started.elapsed();
+    ground.services().broker().resume();
+    let SubmitError::Declare(DeclareError::Timeout { waited, .. }) = &error else { panic!("{error:?}") };
+    assert_eq!(*waited, CONFIRM_DEADLINE);
+    assert!(told >= CONFIRM_DEADLINE && told < TOLD_WITHIN, "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_memory_alarm_pauses_publishing_but_not_consuming() {
     const JOBS: usize = 8;
     let ground = Ground::breakable("memory-alarm").await;
@@ -48,7 +63,9 @@ async fn a_memory_alarm_pauses_publishing_but_not_consuming() {
     let fleet = ground.client_with(Fleet::builder().confirm_deadline(CONFIRM_DEADLINE)).await;
     let broker = ground.broker().await;
     broker.publish(letter()).await.unwrap();
-    let mut handles = fleet.submit_many((0..JOBS).map(|_| busy::for_millis(500))).await;
+    // The first job declares the reply queue, which may take longer than the deadline.
+    let mut handles = vec![Ok(fleet.submit_until_confirmed(&busy::for_millis(500)).await)];
+    handles.extend(fleet.submit_many((1..JOBS).map(|_| busy::for_millis(500))).await);
     ground.poll_count("one runs", JobState::Running, 1).await;
     ground.watermark("0.0000001").await;
 

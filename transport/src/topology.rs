@@ -126,20 +126,26 @@ impl Declaration {
 
 /// Declares everything, waiting for a connection if there is none. Cancelling leaves a part declared, which is harmless.
 pub(crate) async fn declare(link: &Link, declaration: &Declaration) -> Result<(), DeclareError> {
-    perform(link, declaration.what(), declaration.steps(&link.options)).await
+    let waited = match declaration {
+        // The first submission waits for it, and has the deadline of every submission.
+        Declaration::Replies(_) => link.options.confirm_deadline,
+        _ => DECLARE_DEADLINE,
+    };
+    perform(link, declaration.what(), declaration.steps(&link.options), waited).await
 }
 
 /// Declares one queue, its exchanges and bindings, and the queues of the declaration that have no subscriber.
 pub(crate) async fn declare_queue(link: &Link, declaration: &Declaration, queue: &str) -> Result<(), DeclareError> {
-    perform(link, format!("queue {queue}"), declaration.steps_for(queue, &link.options)).await
+    let steps = declaration.steps_for(queue, &link.options);
+    perform(link, format!("queue {queue}"), steps, DECLARE_DEADLINE).await
 }
 
-async fn perform(link: &Link, whole: String, steps: Vec<Step>) -> Result<(), DeclareError> {
-    let deadline = Instant::now() + DECLARE_DEADLINE;
+async fn perform(link: &Link, whole: String, steps: Vec<Step>, waited: Duration) -> Result<(), DeclareError> {
+    let deadline = Instant::now() + waited;
     loop {
         let session = link.session(deadline).await.map_err(|none| match none {
             NoSession::Closed => DeclareError::Closed { what: whole.clone() },
-            NoSession::Timeout(last) => DeclareError::Timeout { what: whole.clone(), waited: DECLARE_DEADLINE, last },
+            NoSession::Timeout(last) => DeclareError::Timeout { what: whole.clone(), waited, last },
         })?;
         let _user = session.user();
         let attempt = async {
@@ -162,7 +168,7 @@ async fn perform(link: &Link, whole: String, steps: Vec<Step>) -> Result<(), Dec
                 let reason = reason_of(&error);
                 debug!(what, reason, "queue is not up yet, declaring it again");
                 if tokio::time::timeout_at(deadline, tokio::time::sleep(QUEUE_PAUSE)).await.is_err() {
-                    return Err(DeclareError::Timeout { what, waited: DECLARE_DEADLINE, last: Some(reason) });
+                    return Err(DeclareError::Timeout { what, waited, last: Some(reason) });
                 }
             }
             Ok(Err((what, error))) if is_channel_level(&error) => return Err(mismatch::explain(what, &error)),
@@ -171,7 +177,7 @@ async fn perform(link: &Link, whole: String, steps: Vec<Step>) -> Result<(), Dec
                 session.fail(reason_of(&error));
             }
             Err(_) => {
-                return Err(DeclareError::Timeout { what: whole, waited: DECLARE_DEADLINE, last: link.trouble() });
+                return Err(DeclareError::Timeout { what: whole, waited, last: link.trouble() });
             }
         }
     }
