@@ -148,7 +148,7 @@ class CatalogKernel(Kernel[Any]):
         self._name = name
 
     @property
-    def __name__(self) -> str:
+    def __name__(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self._name
 
     @property

@@ -51,9 +51,9 @@ class Connection:
             affinity=flag(settings.affinity, AFFINITY),
         )
         self._pid = os.getpid()
-        self.pool = os.environ.get(POOL) or "default"
+        self.pool: str = os.environ.get(POOL) or "default"
         """The pool of jobs that name none."""
-        self.cancels_interrupted = settings.on_interrupt == "cancel"
+        self.cancels_interrupted: bool = settings.on_interrupt == "cancel"
         self._is_closed = False
         self._tokens = itertools.count()
         self._open = _OpenJobs()

@@ -120,43 +120,43 @@ class JobFailed(GpufleetError):
 class MalformedTask(JobFailed):
     """The worker could not read the message."""
 
-    code = "malformed_task"
+    code: ClassVar[str | None] = "malformed_task"
 
 
 class UnsupportedVersion(JobFailed):
     """The worker does not read this version of the wire format."""
 
-    code = "unsupported_version"
+    code: ClassVar[str | None] = "unsupported_version"
 
 
 class InvalidTask(JobFailed):
     """The worker found the description of the job invalid."""
 
-    code = "invalid_task"
+    code: ClassVar[str | None] = "invalid_task"
 
 
 class UnknownKernel(JobFailed):
     """The worker's catalog has no kernel of this name."""
 
-    code = "unknown_kernel"
+    code: ClassVar[str | None] = "unknown_kernel"
 
 
 class RequirementsNotMet(JobFailed):
     """No device has what the job requires."""
 
-    code = "requirements_not_met"
+    code: ClassVar[str | None] = "requirements_not_met"
 
 
 class PolicyRefused(JobFailed):
     """The pool does not run programs of this kind, or not without a trusted signature."""
 
-    code = "policy"
+    code: ClassVar[str | None] = "policy"
 
 
 class CompileError(JobFailed):
     """NVRTC refused the CUDA C++."""
 
-    code = "compile_error"
+    code: ClassVar[str | None] = "compile_error"
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -167,91 +167,91 @@ class CompileError(JobFailed):
 class LoadError(JobFailed):
     """The device's driver refused the program."""
 
-    code = "load_error"
+    code: ClassVar[str | None] = "load_error"
 
 
 class LaunchError(JobFailed):
     """The driver refused the launch, such as one with too many threads."""
 
-    code = "launch_error"
+    code: ClassVar[str | None] = "launch_error"
 
 
 class KernelFault(JobFailed):
     """A kernel faulted, such as by an access out of bounds."""
 
-    code = "kernel_fault"
+    code: ClassVar[str | None] = "kernel_fault"
 
 
 class Quarantined(JobFailed):
     """The program killed executors repeatedly and is refused for a while."""
 
-    code = "quarantined"
+    code: ClassVar[str | None] = "quarantined"
 
 
 class TimeLimitReached(JobFailed):
     """The job ran longer than its time limit."""
 
-    code = "time_limit"
+    code: ClassVar[str | None] = "time_limit"
 
 
 class QueueLimitReached(JobFailed):
     """The job waited longer than its queue limit."""
 
-    code = "queue_limit"
+    code: ClassVar[str | None] = "queue_limit"
 
 
 class OutOfMemory(JobFailed):
     """The job needs more device memory than it may have."""
 
-    code = "out_of_memory"
+    code: ClassVar[str | None] = "out_of_memory"
 
 
 class OutputTooLarge(JobFailed):
     """The outputs do not fit into a message, and the client has no blob store."""
 
-    code = "output_too_large"
+    code: ClassVar[str | None] = "output_too_large"
 
 
 class BlobMissing(JobFailed):
     """The blob store does not have an array of the job."""
 
-    code = "blob_missing"
+    code: ClassVar[str | None] = "blob_missing"
 
 
 class BlobUnavailable(JobFailed):
     """The worker can't use the blob store."""
 
-    code = "blob_unavailable"
+    code: ClassVar[str | None] = "blob_unavailable"
 
 
 class ExecutorLost(JobFailed):
     """The process that ran the job died too often."""
 
-    code = "executor_lost"
+    code: ClassVar[str | None] = "executor_lost"
 
 
 class AttemptsExhausted(JobFailed):
     """The job was delivered too often without an outcome."""
 
-    code = "attempts_exhausted"
+    code: ClassVar[str | None] = "attempts_exhausted"
 
 
 class DeviceLost(JobFailed):
     """The device failed."""
 
-    code = "device_lost"
+    code: ClassVar[str | None] = "device_lost"
 
 
 class JobCancelled(JobFailed):
     """The job was cancelled by an order."""
 
-    code = "cancelled"
+    code: ClassVar[str | None] = "cancelled"
 
 
 class InternalError(JobFailed):
     """The worker failed because of a fault in gpufleet."""
 
-    code = "internal"
+    code: ClassVar[str | None] = "internal"
 
 
 _BY_CODE: dict[str | None, type[JobFailed]] = {kind.code: kind for kind in JobFailed.__subclasses__()}

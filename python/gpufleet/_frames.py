@@ -7,7 +7,7 @@ from typing import Any
 from gpufleet._peer import peer
 from gpufleet.arrow import BatchMap
 
-pa = peer("pyarrow", "arrow")
+pa: Any = peer("pyarrow", "arrow")
 
 
 def map_frame(frame: Any, mapping: BatchMap) -> Any:

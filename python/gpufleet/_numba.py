@@ -68,7 +68,7 @@ class NumbaKernel(LaunchedKernel):
 def _types(name: str, signature: str) -> Sequence[Any]:
     """Numba's types for the parameters."""
     try:
-        from numba.cuda.core import sigutils  # noqa: PLC0415
+        from numba.cuda.core import sigutils  # noqa: PLC0415  # pyright: ignore[reportMissingImports]
     except ImportError as problem:
         raise ImportError("kernels in Python need the package numba-cuda; install gpufleet[numba]") from problem
     try:
@@ -90,7 +90,9 @@ def _compiled(
     from numba.cuda.cudadrv.error import CudaSupportError  # noqa: PLC0415
 
     try:
-        ptx, _ = cuda.compile_ptx(function, tuple(types), cc=capability, fastmath=fastmath)
+        ptx, _ = cuda.compile_ptx(  # pyright: ignore[reportPrivateImportUsage]
+            function, tuple(types), cc=capability, fastmath=fastmath
+        )
     except CudaSupportError as problem:
         raise InvalidJob(
             f"kernel {function.__name__!r} calls a device function, which Numba compiles only where there is a"

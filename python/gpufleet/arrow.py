@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from gpufleet._future import Future
     from gpufleet._settings import Settings
 
-pa = peer("pyarrow", "arrow")
-pc = peer("pyarrow.compute", "arrow")
+pa: Any = peer("pyarrow", "arrow")
+pc: Any = peer("pyarrow.compute", "arrow")
 
 __all__ = ["BatchMap", "batch_map"]
 
@@ -115,7 +115,7 @@ class BatchMap:
         self._dropped = dropped
         self._fill_null = fill_null
         arguments = (*args, *named.values())
-        self.columns = list(dict.fromkeys(each.name for each in arguments if isinstance(each, _Column)))
+        self.columns: list[str] = list(dict.fromkeys(each.name for each in arguments if isinstance(each, _Column)))
         """The columns that the kernel reads."""
         if not self.columns:
             raise ValueError("batch_map needs a column; give its name as a text")

@@ -22,8 +22,8 @@ try:
         MetadataValue,
         OutputContext,
     )
-except ModuleNotFoundError as error:
-    raise ImportError("gpufleet.dagster needs Dagster; install it with: pip install 'gpufleet[dagster]'") from error
+except ModuleNotFoundError as _error:
+    raise ImportError("gpufleet.dagster needs Dagster; install it with: pip install 'gpufleet[dagster]'") from _error
 
 from gpufleet._fleet import Fleet
 from gpufleet._future import Future

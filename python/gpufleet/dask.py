@@ -8,7 +8,7 @@ from gpufleet._frames import map_frame
 from gpufleet._peer import peer
 from gpufleet.arrow import BatchMap
 
-utils = peer("dask.dataframe.utils", "dask")
+utils: Any = peer("dask.dataframe.utils", "dask")
 
 __all__ = ["map_partitions"]
 

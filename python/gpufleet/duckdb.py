@@ -21,7 +21,7 @@ from typing import Any
 from gpufleet._peer import peer
 from gpufleet.arrow import BatchMap
 
-pa = peer("pyarrow", "duckdb")
+pa: Any = peer("pyarrow", "duckdb")
 
 __all__ = ["create_function"]
 

@@ -18,7 +18,7 @@ from gpufleet._frames import map_frame
 from gpufleet._peer import peer
 from gpufleet.arrow import batch_map
 
-pd = peer("pandas", "pandas")
+pd: Any = peer("pandas", "pandas")
 
 __all__ = ["FrameAccessor"]
 

@@ -16,7 +16,7 @@ from typing import Any
 from gpufleet._peer import peer
 from gpufleet.arrow import batch_map
 
-pl = peer("polars", "polars")
+pl: Any = peer("polars", "polars")
 
 __all__ = ["FrameNamespace"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from gpufleet._peer import peer
 from gpufleet.arrow import BatchMap
 
-types = peer("pyspark.sql.pandas.types", "spark")
+types: Any = peer("pyspark.sql.pandas.types", "spark")
 
 __all__ = ["map_in_arrow"]
 

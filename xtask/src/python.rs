@@ -88,7 +88,9 @@ impl Package {
         let mut stubs = tool("mypy.stubtest")?;
         stubs.args(["gpufleet._core", "--mypy-config-file", "pyproject.toml", "--allowlist", "stubtest.txt"]);
         stubs.env("PYTHONPATH", &self.site).env("MYPYPATH", workspace::root().join("python"));
-        Ok(vec![format, lint, types, stubs, self.pytest()?])
+        let mut pyright = tool("pyright")?;
+        pyright.args(["gpufleet", "gpufleet_pytest"]);
+        Ok(vec![format, lint, types, stubs, pyright, self.pytest()?])
     }
 
     fn pytest(&self) -> anyhow::Result<Command> {

@@ -19,7 +19,7 @@ pub(super) struct Environment {
 
 pub(super) const TOOLS: Environment = Environment {
     folder: "python-environment",
-    title: "maturin, pytest, mypy, ruff, Jupyter, NumPy, pandas, Arrow and Numba with pip (400 MB)",
+    title: "maturin, pytest, mypy, pyright, ruff, Jupyter, NumPy, pandas, Arrow and Numba with pip (460 MB)",
     requirements: include_str!("../../../python/requirements.txt"),
 };
 

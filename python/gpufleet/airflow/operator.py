@@ -24,7 +24,7 @@ __all__ = ["GpufleetKernelOperator"]
 
 REPLY_SECONDS = 60.0
 """The time to receive a reply that the broker has."""
-DEFERRED_SECONDS_MIN = conf.getfloat("workers", "min_heartbeat_interval", fallback=5.0) + 2.0
+DEFERRED_SECONDS_MIN: float = conf.getfloat("workers", "min_heartbeat_interval", fallback=5.0) + 2.0
 """The shortest deferral.
 
 Airflow may notice the end of the process that deferred a task only after the heartbeat interval, and its scheduler a
@@ -67,7 +67,7 @@ class GpufleetKernelOperator(BaseOperator):  # type: ignore[misc]
         self.source = source
         self.grid = grid
         self.block = block
-        self.options = options or {}
+        self.options: Mapping[str, Any] = options or {}
         self.gpufleet_conn_id = gpufleet_conn_id
         self.deferrable = deferrable
         self.poll_interval = poll_interval

@@ -28,7 +28,7 @@ class GpufleetTrigger(BaseTrigger):  # type: ignore[misc]
         self, job_id: str, client: str, gpufleet_conn_id: str, poll_interval: float = 1.0, earliest: float = 0.0
     ) -> None:
         super().__init__()
-        self.job = Identity(job_id, client)
+        self.job: Identity = Identity(job_id, client)
         self.gpufleet_conn_id = gpufleet_conn_id
         self.poll_interval = poll_interval
         self.earliest = earliest

@@ -23,7 +23,7 @@ class _Steps(Meter):
 
     def __init__(self) -> None:
         super().__init__(Options())
-        self.seconds = dict.fromkeys(STEPS, 0.0)
+        self.seconds: dict[str, float] = dict.fromkeys(STEPS, 0.0)
 
     def ended(self, future: Any) -> None:
         if timings := view_of(future).timings:

@@ -18,8 +18,8 @@ try:
     from papermill.clientwrap import PapermillNotebookClient
     from papermill.engines import Engine
     from papermill.log import logger
-except ImportError as problem:
-    raise ImportError("the engine for papermill needs more packages; install gpufleet[notebook]") from problem
+except ImportError as _problem:
+    raise ImportError("the engine for papermill needs more packages; install gpufleet[notebook]") from _problem
 
 from gpufleet.notebook._watch import Watch
 
@@ -74,7 +74,7 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
         self._pid: int | None = None
 
     async def _before(self, cell: Any, cell_index: int) -> None:
-        pid = getattr(self.km.provisioner, "pid", None)
+        pid = getattr(self.km and self.km.provisioner, "pid", None)
         if pid is not None and self._pid is None:
             self._pid = pid
             self._watch.kernel(pid)
@@ -87,7 +87,7 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
 
     async def _ask(self, expression: str) -> Any:
         """The value of an expression in the kernel. None if the kernel does not have this package."""
-        sent = self.kc.execute("", silent=True, store_history=False, user_expressions={"value": expression})
+        sent = self._kernel_client.execute("", silent=True, store_history=False, user_expressions={"value": expression})
         try:
             while (reply := await self._reply())["parent_header"].get("msg_id") != sent:
                 pass
@@ -98,5 +98,10 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
         return ast.literal_eval(value["data"]["text/plain"]) if value.get("status") == "ok" else None
 
     async def _reply(self) -> dict[str, Any]:
-        reply: dict[str, Any] = await ensure_async(self.kc.shell_channel.get_msg(timeout=ANSWER_SECONDS))
+        reply: dict[str, Any] = await ensure_async(self._kernel_client.shell_channel.get_msg(timeout=ANSWER_SECONDS))
         return reply
+
+    @property
+    def _kernel_client(self) -> Any:
+        """There is one while cells run."""
+        return self.kc
