@@ -146,6 +146,7 @@ class CatalogKernel(Kernel[Any]):
             hint = f"; did you mean {close[0]!r}?" if close else f"; the kernels are {', '.join(manifests())}"
             raise ValueError(f"the catalog has no kernel {name!r}{hint}")
         self._name = name
+        self._finish = _Finish(name)
 
     @property
     def __name__(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -179,10 +180,10 @@ class CatalogKernel(Kernel[Any]):
             dtype, extents = shapes[name]
             shape = tuple(extents)
             arrays[name] = LazyArray(self._fleet, Like(DTYPES[dtype], shape), Ref(task, name, shape, dtype))
-        return _Finish(self._name)(arrays)
+        return self._finish(arrays)
 
     def _prepare(self, *args: Any, **kwargs: Any) -> Prepared[Any]:
-        return Prepared(self._task(args, kwargs), _Finish(self._name))
+        return Prepared(self._task(args, kwargs), self._finish)
 
     def _task(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Task:
         manifest = self._manifest
@@ -198,7 +199,7 @@ class CatalogKernel(Kernel[Any]):
 
 
 class _Finish:
-    """Makes the result of a kernel's outputs. One for each kernel, so that futures share it."""
+    """Makes the result of a kernel's outputs. The futures of a kernel share it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
