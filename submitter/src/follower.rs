@@ -15,7 +15,7 @@ pub trait Follower: Debug + Send + Sync {
     /// The broker has these jobs on disk.
     fn confirmed(&self, tokens: Vec<u64>);
 
-    /// The job was not submitted.
+    /// The job was not submitted, or it is unknown whether it was. Nothing else follows.
     fn refused(&self, token: u64, error: SubmitError);
 
     /// These jobs have ended, or the connection was closed before. This can come before `confirmed`. Large outputs are still

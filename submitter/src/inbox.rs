@@ -121,9 +121,9 @@ impl Inbox {
         true
     }
 
-    /// Ends the wait of a follower whose job was not submitted.
-    pub(crate) fn unfollow(&self, job_id: JobId) {
-        self.waiting().remove(&job_id);
+    /// Ends the wait of a follower. False if it has been told the end of the job.
+    pub(crate) fn unfollow(&self, job_id: JobId) -> bool {
+        self.waiting().remove(&job_id).is_some()
     }
 
     /// Ends every open wait, because no more replies will arrive.
@@ -462,7 +462,7 @@ mod tests {
             assert!(inbox.follow(job_id, None, awaited(token, &told)));
         }
         assert!(!inbox.follow(first, None, awaited(4, &told)), "the job has a follower");
-        inbox.unfollow(third);
+        assert!(inbox.unfollow(third), "its job was not submitted");
         let failed = Reply { state: AttemptState::Failed, ..reply(second, &[3, 4]) };
         let message = body(vec![reply(first, &[1, 2]), failed, reply(third, &[5, 6]), reply(first, &[7, 8])]);
         inbox.deliver(Encoding::MessagePack, None, &message).unwrap();
@@ -470,6 +470,7 @@ mod tests {
         let [jobs] = calls.as_slice() else { panic!("{calls:?}") };
         let [(1, Ok(result)), (2, Err(JobError::Failed(failed)))] = jobs.as_slice() else { panic!("{jobs:?}") };
         assert_eq!((result.job_id, failed.job_id), (first, second));
+        assert!(!inbox.unfollow(first), "the follower knows the end of its job");
         assert_eq!(inbox.counts(), Counts { replies: 2, replies_dropped: 2, replies_unreadable: 0 });
     }
 

@@ -354,8 +354,12 @@ impl Member {
     fn refused(self, error: impl FnOnce(&Self) -> SubmitError, connection: &Connection) -> Outcome {
         let error = error(&self);
         let Recipient::Follower(job) = self.recipient else { return Some(Err(error)) };
-        connection.inbox().unfollow(self.info.job_id);
-        job.refused(error);
+        if connection.inbox().unfollow(self.info.job_id) {
+            job.refused(error);
+        } else {
+            // Its reply came although the confirm did not, so the broker had the job.
+            job.follower.confirmed(vec![job.token]);
+        }
         None
     }
 }
