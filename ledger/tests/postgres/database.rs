@@ -56,7 +56,11 @@ impl Database {
     }
 
     pub fn url(&self) -> DatabaseUrl {
-        self.postgres.url(&self.name).parse().unwrap()
+        self.text_url().parse().unwrap()
+    }
+
+    pub fn text_url(&self) -> String {
+        self.postgres.url(&self.name)
     }
 
     /// A database that does not exist.
@@ -101,15 +105,5 @@ impl Database {
     /// All rows of a table, in some fixed order.
     pub async fn rows(&self, table: &str) -> String {
         self.execute(&format!("select row from {table} as row order by row::text")).await
-    }
-
-    /// The plan of a query for these arguments, with the settings of [`Ledger`]. Sequential scans are made expensive, as they
-    /// are in large tables.
-    pub async fn explain(&self, sql: &str, arguments: &str) -> String {
-        let settings = "set plan_cache_mode = force_custom_plan; set enable_seqscan = off";
-        self.execute(&format!(
-            "{settings}; prepare question as {sql}; explain (costs off) execute question ({arguments})"
-        ))
-        .await
     }
 }

@@ -25,7 +25,7 @@ fn month_of(days: i64) -> String {
 
 /// The months of a job's rows.
 async fn months(database: &Database, job_id: JobId) -> String {
-    let sql = format!("select (id_at at time zone 'UTC')::date from jobs where job_id = '{job_id}'");
+    let sql = format!("select date_trunc('month', id_at at time zone 'UTC')::date from jobs where job_id = '{job_id}'");
     database.execute(&sql).await.trim().to_owned()
 }
 

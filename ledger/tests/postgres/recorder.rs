@@ -113,7 +113,10 @@ async fn without_rival_outcomes_two_orders_give_identical_tables() {
     // Only `heard_at` differs.
     let workers =
         "(select worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left from workers)";
-    for table in ["jobs", "attempts", workers, "devices"] {
+    // The key of a job without a time is that of whichever event came first.
+    let jobs = "(select to_jsonb(jobs) - 'id_at' from jobs)";
+    let attempts = "(select to_jsonb(attempts) - 'id_at' from attempts)";
+    for table in [jobs, attempts, workers, "devices"] {
         let (rows, other_rows) = (one.rows(table).await, other.rows(table).await);
         assert!(!rows.is_empty(), "{table}");
         assert_eq!(rows, other_rows, "{table}");
