@@ -1,7 +1,7 @@
 -- Gives the table of migration 13 the name `attempts`. A recorder of the release before can't write from here on: its statements name a key
 -- without `id_at`. It returns its messages to the broker, which keeps them for the recorder of this release.
 
--- Everybody queues behind a lock that waits, so it waits for a moment only, again and again.
+-- Other statements queue behind a lock request that waits, so it waits for a moment only, again and again.
 do $$
 begin
     perform set_config('lock_timeout', '200ms', true);

@@ -1,6 +1,6 @@
 //! Statements that lock others out of a table for a moment.
 //!
-//! Everybody queues behind a lock that waits. Such a statement therefore waits for a moment only, gives up, and tries again later.
+//! Other statements queue behind a lock request that waits. So such a statement waits for a moment only, gives up, and tries again later.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Drops the months of jobs and attempts that are older than they are kept.
 //!
 //! A month goes in steps, each of which may be interrupted; the next run goes on with what it finds:
-//! 1. Its partition is detached and gets a name that begins with `retired_`. Nobody writes or reads it any more. This takes a lock on the whole
+//! 1. Its partition is detached and gets a name that begins with `retired_`. No statement reads or writes it any more. This takes a lock on the whole
 //!    table for a moment, and gives up rather than let others wait.
 //! 2. If asked, its rows are written to a Parquet file, which is read back.
 //! 3. Rows of other tables that belong to its jobs are deleted, some in a transaction, and then the partition is dropped.

@@ -7,7 +7,7 @@ use std::sync::{
 
 use gpufleet_ledger::{DatabaseUrl, Ledger, migrate::migrate, recorder::Store};
 use gpufleet_local::{Postgres, StateDir};
-use sqlx::{Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor as _, PgConnection};
 use tokio::sync::OnceCell;
 
 /// A guard process ends the server together with this process.
@@ -95,6 +95,18 @@ impl Database {
 
     pub async fn execute(&self, sql: &str) -> String {
         self.postgres.psql(&self.name, sql).await.unwrap()
+    }
+
+    /// Executes statements on a large table, which may take minutes.
+    pub async fn execute_slowly(&self, sql: &str) {
+        let mut connection = PgConnection::connect(&self.text_url()).await.unwrap();
+        connection.execute(AssertSqlSafe(sql)).await.unwrap();
+    }
+
+    /// The one text that such a query gives.
+    pub async fn read_slowly(&self, sql: &str) -> String {
+        let mut connection = PgConnection::connect(&self.text_url()).await.unwrap();
+        sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await.unwrap()
     }
 
     /// The database's error for a statement that it refuses.

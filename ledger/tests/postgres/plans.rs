@@ -116,9 +116,9 @@ fn jobs(count: u32) -> String {
 impl Scene {
     async fn with(count: u32) -> Self {
         let database = Database::fresh().await;
-        database.execute(&jobs(count)).await;
+        database.execute_slowly(&jobs(count)).await;
         labels::add(&database.url(), "team's").await.unwrap();
-        database.execute("vacuum analyze").await;
+        database.execute_slowly("vacuum analyze").await;
         let settings = [
             ("session_preload_libraries", "auto_explain"),
             ("auto_explain.log_min_duration", "0"),

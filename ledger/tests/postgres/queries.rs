@@ -127,7 +127,7 @@ async fn each_filter_finds_the_matching_jobs() {
 }
 
 #[tokio::test]
-async fn a_job_is_found_by_the_beginning_of_its_id() {
+async fn a_job_is_found_by_the_beginning_or_the_end_of_its_id() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     let ids = fill(&mut store, 9).await;
@@ -138,6 +138,22 @@ async fn a_job_is_found_by_the_beginning_of_its_id() {
     }
     let JobMatch::Many(several) = ledger.find_job(&whole[..4]).await.unwrap() else { panic!("{whole}") };
     assert_eq!(several.len(), JobMatch::SHOWN_MAX as usize);
+    for end in [&whole[24..], &whole[28..].to_uppercase(), &whole[19..]] {
+        let JobMatch::One(found) = ledger.find_job(end).await.unwrap() else { panic!("{end}") };
+        assert_eq!(found.job.job_id, ids[4]);
+    }
+    // Without a time, with a key; its end is that of no other.
+    let untimed = info(id(77, 8, None), AT);
+    store.record(&[started(&untimed, 1, AT)]).await.unwrap();
+    let whole = untimed.job_id.to_string();
+    for part in [&whole[..13], &whole[24..]] {
+        let JobMatch::One(found) = ledger.find_job(part).await.unwrap() else { panic!("{part}") };
+        assert_eq!(found.job.job_id, untimed.job_id);
+    }
+    let same_end = [1, 2].map(|ms| info(id(7, 200, Some(AT + 70 * DAY_MS + ms)), AT));
+    store.record(&same_end.each_ref().map(|job| started(job, 1, AT))).await.unwrap();
+    let end = &same_end[0].job_id.to_string()[20..];
+    assert_eq!(ledger.find_job(end).await.unwrap(), JobMatch::Many(vec![same_end[1].job_id, same_end[0].job_id]));
     for nothing in ["ffff", "no id", ""] {
         assert_eq!(ledger.find_job(nothing).await.unwrap(), JobMatch::None, "{nothing:?}");
     }

@@ -571,3 +571,35 @@ async fn a_job_that_never_started_is_described_by_its_end() {
     assert_eq!((row.user_id.as_deref(), row.kernel.as_deref()), (Some("anna"), Some("saxpy")));
     assert_eq!((row.state, row.started_at), (JobState::Failed, None));
 }
+
+/// Each recorder gets every event, in its own order and in batches of its own size, as after redeliveries.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_recorders_of_the_same_jobs_wait_for_each_other_and_lose_none() {
+    const JOBS: u32 = 400;
+    let database = Database::fresh().await;
+    let blob = |number: u32| format!("sha256:{number:064x}").parse().unwrap();
+    let job = |number: u32| JobInfo {
+        blobs: vec![blob(number), blob(number / 2)],
+        ..info(id(70, number, (!number.is_multiple_of(3)).then_some(AT + i64::from(number))), AT)
+    };
+    let jobs: Vec<JobInfo> = (0..JOBS).map(job).collect();
+    let starts = jobs.iter().map(|job| started(job, 1, AT + 1));
+    let ends = jobs.iter().map(|job| finished(job.job_id, 1, AttemptState::Succeeded, AT + 20));
+    let forwards: Vec<Event> = starts.chain(ends).collect();
+    let backwards: Vec<Event> = forwards.iter().rev().cloned().collect();
+    let record = |events: Vec<Event>, size: usize| {
+        let url = database.url();
+        tokio::spawn(async move {
+            let mut store = Store::connect(url).await.unwrap();
+            for batch in events.chunks(size) {
+                assert_eq!(store.record(batch).await.unwrap(), []);
+            }
+        })
+    };
+    let (one, other) = tokio::join!(record(forwards, 37), record(backwards, 53));
+    one.unwrap();
+    other.unwrap();
+    let counts = "select (select count(*) from jobs where state = 'succeeded' and worker = 'worker-1'),
+                         (select count(*) from attempts where state = 'succeeded'), (select count(distinct job_id) from job_inputs)";
+    assert_eq!(database.execute(counts).await.trim(), format!("{JOBS}|{JOBS}|{JOBS}"));
+}

@@ -40,7 +40,7 @@ fn days_ago(days: i64) -> i64 {
 fn job(number: u32, days: i64) -> JobInfo {
     let blob: BlobDigest = format!("sha256:{}", "ab".repeat(32)).parse().unwrap();
     let at = days_ago(days);
-    JobInfo { blobs: vec![blob], ..info(id(50, number, (number % 2 == 0).then_some(at)), at) }
+    JobInfo { blobs: vec![blob], ..info(id(50, number, number.is_multiple_of(2).then_some(at)), at) }
 }
 
 fn ended(job: &JobInfo, days: i64) -> Event {
