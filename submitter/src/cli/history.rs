@@ -99,7 +99,8 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
         Format::Json => output::emit_json(&jobs)?,
         Format::Csv => output::emit(&csv(&jobs))?,
     }
-    if searched_since.is_some() {
+    // With more jobs to list, the end of the window has not been reached.
+    if searched_since.is_some() && next.is_none() {
         output::note(
             "searched the last 7 days only, because none of the labels has an index; give --since for more, or add an index: gpufleet-ledger labels add KEY",
         );
