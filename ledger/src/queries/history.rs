@@ -36,7 +36,7 @@ impl Ledger {
         let mut jobs = Vec::new();
         for window in windows(filter) {
             let open = wanted - jobs.len();
-            let listed = list(lease.connection(), filter, window, label, labels.all(), open);
+            let listed = list(lease.connection(), filter, window, label, labels.others(label), open);
             jobs.extend(ask("listing jobs", listed).await?);
             if jobs.len() == wanted {
                 break;
@@ -82,7 +82,7 @@ async fn list(
     filter: &HistoryFilter,
     window: Window,
     label: Option<(&str, &str)>,
-    labels: Option<serde_json::Value>,
+    other_labels: Option<serde_json::Value>,
     limit: usize,
 ) -> Result<Vec<(PageKey, JobRow)>, sqlx::Error> {
     let names: Vec<String> = filter.states.iter().map(|state| state.name().to_owned()).collect();
@@ -137,7 +137,7 @@ async fn list(
         filter.name.as_deref(),
         label.map(|(key, _)| key),
         label.map(|(_, value)| value),
-        labels,
+        other_labels,
         before_at,
         before_id,
         limit as i64,
@@ -173,8 +173,13 @@ impl<'a> Labels<'a> {
         keys.iter().find_map(|key| self.0.get_key_value(key.as_str())).map(|(key, value)| (*key, *value))
     }
 
-    /// The object that a job's labels must contain.
-    fn all(&self) -> Option<serde_json::Value> {
-        (!self.is_empty()).then(|| serde_json::json!(self.0))
+    /// The object that a job's labels must contain besides this label. A label that is asked for twice would count twice in the planner's
+    /// estimate, and then it sorts all matches instead of following the index.
+    fn others(&self, label: Option<(&str, &str)>) -> Option<serde_json::Value> {
+        let mut others = self.0.clone();
+        if let Some((key, _)) = label {
+            others.remove(key);
+        }
+        (!others.is_empty()).then(|| serde_json::json!(others))
     }
 }
