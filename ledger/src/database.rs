@@ -11,6 +11,7 @@ pub(crate) enum Purpose {
     Record,
     Query,
     Migrate,
+    Maintain,
 }
 
 /// A Postgres URL. `Display` and `Debug` leave the password out.
@@ -74,8 +75,8 @@ impl DatabaseUrl {
             Purpose::Query => {
                 options.options([("statement_timeout", timeout.as_str()), ("plan_cache_mode", "force_custom_plan")])
             }
-            // A migration that moves rows may take long, so it has no time limit.
-            Purpose::Migrate => options,
+            // A migration that moves rows, the build of an index and an archive may take long, so they have no time limit.
+            Purpose::Migrate | Purpose::Maintain => options,
         }
     }
 
@@ -95,6 +96,7 @@ impl Purpose {
             Self::Record => "gpufleet-ledger record",
             Self::Query => "gpufleet history",
             Self::Migrate => "gpufleet-ledger migrate",
+            Self::Maintain => "gpufleet-ledger maintain",
         }
     }
 }

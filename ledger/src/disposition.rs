@@ -73,6 +73,11 @@ impl Disposition {
         error.as_database_error().and_then(|error| error.code()).is_some_and(|code| matches!(&*code, "40P01" | "40001"))
     }
 
+    /// The statement gave up because it would have waited too long for a lock.
+    pub fn is_lock_timeout(error: &sqlx::Error) -> bool {
+        error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
+    }
+
     /// The server, the database or the user has reached its limit of connections.
     pub fn is_full(error: &sqlx::Error) -> bool {
         error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "53300")

@@ -9,23 +9,27 @@
 // The modules of the command name the library by its crate's name.
 extern crate self as gpufleet_ledger;
 
+pub mod analysis;
 #[doc(hidden)]
 pub mod command;
 pub mod database;
 pub mod disposition;
 pub mod error;
 pub mod job_time;
+pub mod labels;
 pub mod migrate;
 pub mod model;
+mod patience;
 pub mod pruning;
 pub mod queries;
 pub mod recorder;
+pub mod retention;
 mod tx;
 
 pub use database::{DatabaseUrl, InvalidDatabaseUrl};
 pub use error::LedgerError;
 pub use model::{
-    AttemptRow, DeviceRow, FailureRow, HistoryFilter, JobDetail, JobRow, OutputRow, Page, PageKey, PrefixMatch,
+    AttemptRow, DeviceRow, FailureRow, HistoryFilter, JobDetail, JobMatch, JobRow, OutputRow, Page, PageKey,
     StateCount, WorkerFilter, WorkerRow,
 };
 pub use pruning::{PRUNED_AGE_DEFAULT, PruneError, prune_blobs};

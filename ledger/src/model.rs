@@ -13,8 +13,15 @@ pub struct HistoryFilter {
     pub states: Vec<JobState>,
     pub kernel: Option<String>,
     pub pool: Option<String>,
+    /// The broker's user who published the job.
+    pub user_id: Option<String>,
+    /// The worker that reported the outcome.
+    pub worker: Option<String>,
+    pub name: Option<String>,
     /// Created at this time or later.
     pub since: Option<DateTime<Utc>>,
+    /// Created before this time.
+    pub until: Option<DateTime<Utc>>,
     /// All of these.
     pub labels: Vec<(String, String)>,
     /// At most [`HistoryFilter::LIMIT_MAX`]; further jobs are on the next pages.
@@ -24,24 +31,34 @@ pub struct HistoryFilter {
 }
 
 /// Some jobs, newest first, and where the next page begins if there is one.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Page {
     pub jobs: Vec<JobRow>,
     pub next: Option<PageKey>,
+    /// Jobs from before this time were not searched, because no label of the filter has an index and the filter names no earliest time. A
+    /// filter for the next page needs it as its `since`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub searched_since: Option<DateTime<Utc>>,
 }
 
-/// A place in the history: just after this job. As text it is `MICROSECONDS_JOBID`.
+/// A place in the history: just after this job. As text it is `MICROSECONDS.JOBID`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageKey {
-    pub created_at: DateTime<Utc>,
+    /// When the job was created, as the history is sorted: the time in its id, or that of its first event.
+    pub id_at: DateTime<Utc>,
     pub job_id: JobId,
 }
 
 /// A text that is not a [`PageKey`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a page key; use the key that the last list ended with")]
-pub struct InvalidPageKey {
-    text: String,
+pub enum InvalidPageKey {
+    #[error("{text:?} is not a page key; use the key that the last list ended with")]
+    Malformed { text: String },
+    /// Releases that sorted the history by `created_at` wrote `MICROSECONDS_JOBID`.
+    #[error(
+        "{text:?} is a page key of an earlier release, which sorted the history differently; list it from the beginning"
+    )]
+    Outdated { text: String },
 }
 
 /// The current state of a job. Unknown fields are `None`, because the end of an attempt can arrive before any other event.
@@ -212,12 +229,12 @@ pub struct StateCount {
     pub jobs: u64,
 }
 
-/// The jobs whose id begins with a prefix.
+/// The jobs that a text names: their ids begin or end with it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum PrefixMatch {
+pub enum JobMatch {
     None,
     One(Box<JobDetail>),
-    /// Several ids begin with it: up to [`PrefixMatch::SHOWN_MAX`] of them, newest first.
+    /// Several ids begin or end with it: up to [`JobMatch::SHOWN_MAX`] of them, newest first.
     Many(Vec<JobId>),
 }
 
@@ -233,7 +250,11 @@ impl Default for HistoryFilter {
             states: Vec::new(),
             kernel: None,
             pool: None,
+            user_id: None,
+            worker: None,
+            name: None,
             since: None,
+            until: None,
             labels: Vec::new(),
             limit: Self::LIMIT_DEFAULT,
             before: None,
@@ -252,14 +273,14 @@ impl Default for WorkerFilter {
     }
 }
 
-impl PrefixMatch {
-    /// Enough to show how to make the prefix unique.
+impl JobMatch {
+    /// Enough to show how to make the text unique.
     pub const SHOWN_MAX: u32 = 5;
 }
 
 impl fmt::Display for PageKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}_{}", self.created_at.timestamp_micros(), self.job_id)
+        write!(f, "{}.{}", self.id_at.timestamp_micros(), self.job_id)
     }
 }
 
@@ -267,12 +288,17 @@ impl FromStr for PageKey {
     type Err = InvalidPageKey;
 
     fn from_str(text: &str) -> Result<Self, InvalidPageKey> {
-        let read = || {
-            let (micros, job_id) = text.split_once('_')?;
-            let created_at = DateTime::from_timestamp_micros(micros.parse().ok()?)?;
-            Some(Self { created_at, job_id: job_id.parse().ok()? })
+        let read = |separator| {
+            let (micros, job_id) = text.split_once(separator)?;
+            let id_at = DateTime::from_timestamp_micros(micros.parse().ok()?)?;
+            Some(Self { id_at, job_id: job_id.parse().ok()? })
         };
-        read().ok_or_else(|| InvalidPageKey { text: text.chars().take(64).collect() })
+        let shown = || text.chars().take(64).collect();
+        match (read('.'), read('_')) {
+            (Some(key), _) => Ok(key),
+            (None, Some(_)) => Err(InvalidPageKey::Outdated { text: shown() }),
+            (None, None) => Err(InvalidPageKey::Malformed { text: shown() }),
+        }
     }
 }
 
@@ -288,11 +314,13 @@ mod tests {
 
     #[test]
     fn a_page_key_parses_back() {
-        let created_at = DateTime::from_timestamp_micros(1_763_622_000_123_456).expect("a time of 2025");
-        let key = PageKey { created_at, job_id: JobId::new() };
+        let id_at = DateTime::from_timestamp_micros(1_763_622_000_123_456).expect("a time of 2025");
+        let key = PageKey { id_at, job_id: JobId::new() };
         assert_eq!(key.to_string().parse::<PageKey>().unwrap(), key);
-        for text in ["", "_", "1_2", "x_4f6d1b8e-9c0a-4c53-8a57-0d9a3bb1f2aa", "99999999999999999999_"] {
-            assert!(text.parse::<PageKey>().is_err(), "{text:?}");
+        for text in ["", ".", "1.2", "x.4f6d1b8e-9c0a-4c53-8a57-0d9a3bb1f2aa", "99999999999999999999."] {
+            assert!(matches!(text.parse::<PageKey>(), Err(InvalidPageKey::Malformed { .. })), "{text:?}");
         }
+        let outdated = key.to_string().replace('.', "_");
+        assert!(matches!(outdated.parse::<PageKey>(), Err(InvalidPageKey::Outdated { .. })), "{outdated}");
     }
 }

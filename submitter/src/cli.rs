@@ -22,6 +22,7 @@ mod json;
 mod kept;
 mod kernels;
 mod keygen;
+mod last;
 mod local;
 mod logs;
 mod lookup;

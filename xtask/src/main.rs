@@ -8,6 +8,7 @@ use gpufleet_local::setup::Part;
 mod bench;
 mod bench_comparison;
 mod bench_emulator;
+mod bench_ledger;
 mod ci;
 mod demo;
 mod docs;
@@ -84,6 +85,8 @@ enum Command {
     BenchParquet(bench::Options),
     /// Install Celery, Ray and Slurm, build with optimisation, and measure gpufleet beside them
     BenchComparison(bench::Options),
+    /// Count what the ledger's queries read with 2 and 10 million jobs, and migrate 20 million attempts beside a writer
+    BenchLedger(bench_ledger::Options),
     /// Build with optimisation and measure the emulated device beside plain Rust; arguments go to the benchmark
     BenchEmulator(bench_emulator::Options),
 }
@@ -116,6 +119,7 @@ async fn main() -> ExitCode {
         Command::BenchAffinity(options) => bench::run("affinity", &[Part::Services], &options).await,
         Command::BenchParquet(options) => bench::run("parquet", &[Part::Services], &options).await,
         Command::BenchComparison(options) => bench_comparison::run(&options).await,
+        Command::BenchLedger(options) => bench_ledger::run(&options).await,
         Command::BenchEmulator(options) => bench_emulator::run(&options).await,
     };
     match result {

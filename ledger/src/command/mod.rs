@@ -13,6 +13,8 @@ use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
 pub(crate) mod exit;
+mod keep;
+mod labels;
 pub(crate) mod options;
 mod record;
 
@@ -57,6 +59,8 @@ pub(crate) fn run(options: Options) -> Result<(), Failure> {
         match options.command {
             Command::Migrate(options) => migrate_tables(options).await,
             Command::Record(options) => record::run(options).await,
+            Command::Keep(options) => keep::run(options).await,
+            Command::Labels(options) => labels::run(options).await,
         }
     })
 }

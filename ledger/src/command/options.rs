@@ -2,10 +2,12 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 /// A sweep lists the whole store.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// Jobs and attempts are dropped by the month. Two days keep what has just ended, and events on their way.
+const KEPT_MIN: Duration = Duration::from_secs(2 * 24 * 3600);
 
 /// Record gpufleet's jobs in Postgres.
 #[derive(Debug, Parser)]
@@ -24,6 +26,11 @@ pub(crate) enum Command {
     Migrate(Migrate),
     /// Record the events of jobs and workers from RabbitMQ until SIGTERM or Ctrl-C. Several recorders may run at once.
     Record(Record),
+    /// Drop the months of jobs and attempts that are older than the given time, then exit.
+    Keep(Keep),
+    /// Give label keys an index, so that `gpufleet history --label` finds jobs of any age.
+    #[command(subcommand)]
+    Labels(Labels),
 }
 
 #[derive(Debug, Args)]
@@ -52,6 +59,59 @@ pub(crate) struct Record {
     /// Time between two prunings, such as 30m.
     #[arg(long, value_name = "DURATION", value_parser = interval, default_value = "1h", requires = "prune_blobs")]
     pub(crate) every: Duration,
+    /// Also drop months of jobs that are older than this, as `gpufleet-ledger keep --jobs`. Of several recorders one does so.
+    #[arg(long, value_name = "DURATION", value_parser = kept)]
+    pub(crate) keep_jobs: Option<Duration>,
+    /// Also drop months of attempts that are older than this, as `gpufleet-ledger keep --attempts`.
+    #[arg(long, value_name = "DURATION", value_parser = kept)]
+    pub(crate) keep_attempts: Option<Duration>,
+    /// Folder for a Parquet file of each month that is dropped.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) keep_archive: Option<PathBuf>,
+    /// Time between two looks for old months.
+    #[arg(long, value_name = "DURATION", value_parser = interval, default_value = "1h")]
+    pub(crate) keep_every: Duration,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("kept").args(["jobs", "attempts"]).required(true).multiple(true))]
+pub(crate) struct Keep {
+    #[command(flatten)]
+    pub(crate) database: Database,
+    /// How long to keep jobs, such as 400d. A month is dropped when all of it is older, with the attempts, kept outputs and inputs of its jobs.
+    #[arg(long, value_name = "DURATION", value_parser = kept)]
+    pub(crate) jobs: Option<Duration>,
+    /// How long to keep attempts, if shorter. The history then shows older jobs without workers, devices and timings.
+    #[arg(long, value_name = "DURATION", value_parser = kept)]
+    pub(crate) attempts: Option<Duration>,
+    /// Folder for a Parquet file of each month, written and read back before the month is dropped.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) archive: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Labels {
+    /// Give a label key an index. Recorders and readers keep working; it takes minutes for millions of jobs, and can be repeated.
+    Add(LabelKey),
+    /// List the label keys that have an index.
+    List(LabelList),
+    /// Remove the index of a label key.
+    Remove(LabelKey),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabelKey {
+    /// The key of the label, such as run.
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) database: Database,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabelList {
+    #[command(flatten)]
+    pub(crate) database: Database,
 }
 
 #[derive(Debug, Args)]
@@ -63,6 +123,10 @@ pub(crate) struct Database {
 
 fn interval(text: &str) -> Result<Duration, &'static str> {
     duration(text).and_then(|time| if time < INTERVAL_MIN { Err("expected at least 1s") } else { Ok(time) })
+}
+
+fn kept(text: &str) -> Result<Duration, &'static str> {
+    duration(text).and_then(|time| if time < KEPT_MIN { Err("expected at least 2d") } else { Ok(time) })
 }
 
 fn duration(text: &str) -> Result<Duration, &'static str> {

@@ -7,9 +7,10 @@ use std::{
 
 use backon::Retryable as _;
 use gpufleet_ledger::{
-    DatabaseUrl, LedgerError,
+    DatabaseUrl, LedgerError, analysis,
     pruning::BlobPruner,
     recorder::{Recorder, Store, count_dropped_replies},
+    retention::{Keeper, Kept},
 };
 use gpufleet_transport::{
     Backoff, BlobLocation, Broker, BrokerUrl, ConnectError, DeclareError, Options as BrokerOptions,
@@ -42,6 +43,12 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
         let pruner = BlobPruner::new(config.database.clone(), location, options.every);
         tokio::spawn(pruner.run(stop.clone()))
     });
+    let kept = Kept { jobs: options.keep_jobs, attempts: options.keep_attempts };
+    let keeping = (kept != Kept::default()).then(|| {
+        let keeper = Keeper::new(config.database.clone(), kept, options.keep_archive, options.keep_every);
+        tokio::spawn(keeper.run(stop.clone()))
+    });
+    let analyzing = tokio::spawn(analysis::run(config.database.clone(), stop.clone()));
     let recorder = Recorder::new(broker.clone(), store, stop.clone());
     let telling = options.ready_file.map(|path| tokio::spawn(tell_readiness(path, recorder.ready())));
     let counting = tokio::spawn(count_dropped_replies(broker.clone()));
@@ -49,8 +56,8 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
     counting.abort();
     // The recorder may have failed.
     stop.cancel();
-    if let Some(pruning) = pruning {
-        pruning.await.ok();
+    for task in [pruning, keeping, Some(analyzing)].into_iter().flatten() {
+        task.await.ok();
     }
     if let Some(telling) = telling {
         // The task ends after the recorder, because it removes the readiness file then.

@@ -2,29 +2,54 @@
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
+use chrono::{Duration, Utc};
 use gpufleet_schema::JobState;
 use sqlx::{PgConnection, types::Json};
 
-use super::{Ledger, ask, record::JobRecord};
+use super::{
+    Ledger, ask, labels,
+    record::JobRecord,
+    window::{Window, Windows},
+};
 use crate::{HistoryFilter, JobRow, LedgerError, Page, PageKey, StateCount, queries::record::job_state};
+
+/// How far a list goes back that asks only for labels without an index. Such a list reads every job of that time.
+const UNINDEXED_WINDOW: Duration = Duration::days(7);
 
 impl Ledger {
     /// The newest jobs that pass the filter. A page continues after the key of the last job instead of at a count, so that no job is shown
     /// twice or skipped while new ones arrive.
     pub async fn history(&self, filter: &HistoryFilter) -> Result<Page, LedgerError> {
         let limit = filter.limit.clamp(1, HistoryFilter::LIMIT_MAX) as usize;
-        let Some(labels) = Labels::of(&filter.labels) else { return Ok(Page { jobs: Vec::new(), next: None }) };
-        // One row more than the limit shows whether another page follows.
+        let Some(labels) = Labels::of(&filter.labels) else { return Ok(Page::default()) };
         let mut lease = self.connection.lease().await?;
-        let mut jobs = ask("listing jobs", list(lease.connection(), filter, labels, limit + 1)).await?;
+        let indexed = match labels.is_empty() {
+            true => Vec::new(),
+            false => ask("reading the label keys with an index", labels::indexed(lease.connection())).await?,
+        };
+        let label = labels.of_keys(&indexed);
+        let searched_since =
+            (!labels.is_empty() && label.is_none() && filter.since.is_none()).then(|| Utc::now() - UNINDEXED_WINDOW);
+        let filter = &HistoryFilter { since: filter.since.or(searched_since), ..filter.clone() };
+        // One row more than the limit shows whether another page follows.
+        let wanted = limit + 1;
+        let mut jobs = Vec::new();
+        for window in windows(filter) {
+            let open = wanted - jobs.len();
+            let listed = list(lease.connection(), filter, window, label, labels.others(label), open);
+            jobs.extend(ask("listing jobs", listed).await?);
+            if jobs.len() == wanted {
+                break;
+            }
+        }
         lease.keep();
         let more = jobs.len() > limit;
         jobs.truncate(limit);
-        let next = jobs.last().filter(|_| more).map(|job| PageKey { created_at: job.created_at, job_id: job.job_id });
-        Ok(Page { jobs, next })
+        let next = jobs.last().filter(|_| more).map(|(key, _)| *key);
+        Ok(Page { jobs: jobs.into_iter().map(|(_, job)| job).collect(), next, searched_since })
     }
 
-    /// The number of jobs in each state, with every state listed. It scans an index of all jobs, so run it rarely.
+    /// The number of jobs in each state, with every state listed. It reads all jobs, so run it rarely.
     pub async fn count_by_state(&self) -> Result<Vec<StateCount>, LedgerError> {
         let mut lease = self.connection.lease().await?;
         let counted = ask(
@@ -43,12 +68,23 @@ impl Ledger {
     }
 }
 
+/// The windows to search for a page.
+fn windows(filter: &HistoryFilter) -> Windows {
+    // Other jobs may have the time of the one that the page before ended with.
+    let after = filter.before.map(|key| key.id_at + Duration::microseconds(1));
+    let until = [filter.until, after].into_iter().flatten().min();
+    Windows::new(filter.since, until, Utc::now())
+}
+
+/// Some jobs of a window, each with its key.
 async fn list(
     connection: &mut PgConnection,
     filter: &HistoryFilter,
-    labels: Labels,
+    window: Window,
+    label: Option<(&str, &str)>,
+    other_labels: Option<serde_json::Value>,
     limit: usize,
-) -> Result<Vec<JobRow>, sqlx::Error> {
+) -> Result<Vec<(PageKey, JobRow)>, sqlx::Error> {
     let names: Vec<String> = filter.states.iter().map(|state| state.name().to_owned()).collect();
     // A single state is an equality, so that its index also gives the order.
     let (state, states) = match names.as_slice() {
@@ -56,54 +92,67 @@ async fn list(
         [one] => (Some(one.as_str()), None),
         many => (None, Some(many)),
     };
-    let before_at = filter.before.map(|key| key.created_at);
+    let before_at = filter.before.map(|key| key.id_at);
     let before_id = filter.before.map(|key| key.job_id.as_uuid());
     let records = sqlx::query_as!(
         JobRecord,
         r#"/* queries::history */
-            select j.job_id as "job_id!", j.state as "state!", j.name, j.labels as "labels: Json<BTreeMap<String, String>>",
+            select j.job_id as "job_id!", j.id_at as "id_at!", j.state as "state!", j.name, j.labels as "labels: Json<BTreeMap<String, String>>",
                    j.pool, j.priority, j.program, j.kernel, j.client, j.user_id, j.created_at as "created_at!", j.submitted_at,
-                   j.started_at, j.finished_at, (select count(*) from attempts where job_id = j.job_id) as "attempts!",
+                   j.started_at, j.finished_at, coalesce(a.attempts, 0) as "attempts!",
                    a.attempt as "attempt?", a.worker as "worker?",
                    (j.state = 'running' and a.state = 'running' and h.is_unheard) is true as "is_unheard!", a.device, a.device_name, a.emulated,
                    a.verdict, a.failure_code, a.failure_message, a.failure_line, j.input_bytes, a.output_bytes, a.queue_us,
                    (select sum(us)::bigint from unnest(a.launches_us) as us) as kernel_us, a.total_us
             from (
                 select * from jobs
-                where ($1::text is null or state = $1)
-                  and ($2::text[] is null or state = any($2))
-                  and ($3::text is null or kernel = $3)
-                  and ($4::text is null or pool = $4)
-                  and ($5::timestamptz is null or created_at >= $5)
-                  and ($6::jsonb is null or labels @> $6)
-                  and ($7::timestamptz is null or (created_at, job_id) < ($7, $8::uuid))
-                order by created_at desc, job_id desc
-                limit $9
+                where id_at >= $1 and id_at < $2
+                  and ($3::text is null or state = $3)
+                  and ($4::text[] is null or state = any($4))
+                  and ($5::text is null or kernel = $5)
+                  and ($6::text is null or pool = $6)
+                  and ($7::text is null or user_id = $7)
+                  and ($8::text is null or worker = $8)
+                  and ($9::text is null or name = $9)
+                  and ($10::text is null or labels ->> $10 = $11::text)
+                  and ($12::jsonb is null or labels @> $12)
+                  and ($13::timestamptz is null or (id_at, job_id) < ($13, $14::uuid))
+                order by id_at desc, job_id desc
+                limit $15
             ) j
-            left join attempts a on a.job_id = j.job_id and a.attempt = coalesce(j.final_attempt, j.attempt)
+            left join lateral (
+                select *, count(*) over () as attempts from attempts
+                where job_id = j.job_id and id_at = j.id_at and id_at >= $1 and id_at < $2
+            ) a on a.attempt = coalesce(j.final_attempt, j.attempt)
             left join worker_hearing h on h.worker = a.worker
-            order by j.created_at desc, j.job_id desc"#,
+            order by j.id_at desc, j.job_id desc"#,
+        window.from,
+        window.to,
         state,
         states,
         filter.kernel.as_deref(),
         filter.pool.as_deref(),
-        filter.since,
-        labels.0,
+        filter.user_id.as_deref(),
+        filter.worker.as_deref(),
+        filter.name.as_deref(),
+        label.map(|(key, _)| key),
+        label.map(|(_, value)| value),
+        other_labels,
         before_at,
         before_id,
         limit as i64,
     )
     .fetch_all(connection)
     .await?;
-    Ok(records.into_iter().map(JobRow::from).collect())
+    Ok(records.into_iter().map(|record| (record.key(), JobRow::from(record))).collect())
 }
 
-/// The labels of a filter, as the object that a job's labels must contain.
-struct Labels(Option<serde_json::Value>);
+/// The labels of a filter, each key once.
+struct Labels<'a>(BTreeMap<&'a str, &'a str>);
 
-impl Labels {
+impl<'a> Labels<'a> {
     /// None if one key has two different values, which no job can match.
-    fn of(wanted: &[(String, String)]) -> Option<Self> {
+    fn of(wanted: &'a [(String, String)]) -> Option<Self> {
         let mut labels: BTreeMap<&str, &str> = BTreeMap::new();
         for (key, value) in wanted {
             match labels.entry(key) {
@@ -112,6 +161,25 @@ impl Labels {
                 Entry::Occupied(_) => return None,
             }
         }
-        Some(Self((!labels.is_empty()).then(|| serde_json::json!(labels))))
+        Some(Self(labels))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A label whose key is one of these.
+    fn of_keys(&self, keys: &[String]) -> Option<(&'a str, &'a str)> {
+        keys.iter().find_map(|key| self.0.get_key_value(key.as_str())).map(|(key, value)| (*key, *value))
+    }
+
+    /// The object that a job's labels must contain besides this label. A label that is asked for twice would count twice in the planner's
+    /// estimate, and then it sorts all matches instead of following the index.
+    fn others(&self, label: Option<(&str, &str)>) -> Option<serde_json::Value> {
+        let mut others = self.0.clone();
+        if let Some((key, _)) = label {
+            others.remove(key);
+        }
+        (!others.is_empty()).then(|| serde_json::json!(others))
     }
 }

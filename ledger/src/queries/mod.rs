@@ -17,8 +17,11 @@ mod connection;
 mod fleet;
 mod history;
 mod job;
+mod labels;
+mod lookup;
 mod outputs;
 mod record;
+mod window;
 
 pub use blobs::{BLOB_GRACE, BlobUse, MarkError};
 use connection::SharedConnection;

@@ -4,8 +4,8 @@ use chrono::{DateTime, Utc};
 use gpufleet_schema::{JobId, JobState, PoolName};
 use sqlx::PgConnection;
 
-use super::{Ledger, ask, record::job_state};
-use crate::{LedgerError, OutputRow, job_time::id_at};
+use super::{Ledger, ask, job, record::job_state};
+use crate::{LedgerError, OutputRow};
 
 impl Ledger {
     /// The bytes of a kept output that the ledger holds itself, as little-endian elements. None if the output is a blob, has expired, or does
@@ -60,13 +60,14 @@ async fn read_pool(
     job_id: JobId,
     pool: &PoolName,
 ) -> Result<Option<(JobState, bool)>, sqlx::Error> {
+    let key = job::key(connection, job_id).await?;
     let record = sqlx::query!(
         r#"/* queries::outputs_for_pool */
         select j.state as "state!", (j.pool = $3) is true as "is_of_pool!"
         from jobs j
-        where j.job_id = $1 and j.id_at = coalesce((select id_at from job_keys where job_id = $1), $2)"#,
+        where j.job_id = $1 and j.id_at = $2"#,
         job_id.as_uuid(),
-        id_at(job_id),
+        key,
         pool.as_str(),
     )
     .fetch_optional(connection)

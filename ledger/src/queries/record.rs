@@ -7,11 +7,12 @@ use gpufleet_schema::{AttemptState, JobId, JobState, PrintfOutput, Timings};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{AttemptRow, FailureRow, JobRow};
+use crate::{AttemptRow, FailureRow, JobRow, PageKey};
 
 /// A job with the attempt that describes it.
 pub(super) struct JobRecord {
     pub(super) job_id: Uuid,
+    pub(super) id_at: DateTime<Utc>,
     pub(super) state: String,
     pub(super) name: Option<String>,
     pub(super) labels: Option<Json<BTreeMap<String, String>>>,
@@ -75,6 +76,12 @@ pub(super) struct AttemptRecord {
     pub(super) retry_at: Option<DateTime<Utc>>,
     pub(super) printf_output: Option<String>,
     pub(super) printf_dropped_bytes: Option<i64>,
+}
+
+impl JobRecord {
+    pub(super) fn key(&self) -> PageKey {
+        PageKey { id_at: self.id_at, job_id: JobId::from_uuid(self.job_id) }
+    }
 }
 
 impl From<JobRecord> for JobRow {

@@ -21,10 +21,9 @@ pub(super) fn is_keyed_by_id(job_id: JobId, today: NaiveDate) -> bool {
     time_in_id(job_id).is_some_and(|at| is_near(at.date_naive(), today))
 }
 
-/// The month of a job's first event, for a job whose id determines none. It is the current month if the event's time is far from today.
-pub(super) fn month_of_first_event(created_at: DateTime<Utc>, today: NaiveDate) -> DateTime<Utc> {
-    let day = Some(created_at.date_naive()).filter(|day| is_near(*day, today));
-    beginning(first_of_month(day.unwrap_or(today)))
+/// The time of a job's first event, for a job whose id determines none, or the beginning of today if the event's time is far from today.
+pub(super) fn time_of_first_event(created_at: DateTime<Utc>, today: NaiveDate) -> DateTime<Utc> {
+    Some(created_at).filter(|at| is_near(at.date_naive(), today)).unwrap_or_else(|| beginning(today))
 }
 
 /// The first days of the months in which these jobs may have rows, and of the next months.
@@ -32,13 +31,13 @@ pub(super) fn needed(changes: &Changes, today: NaiveDate) -> HashSet<NaiveDate> 
     let ahead = (0..=MONTHS_AHEAD).filter_map(|months| today.checked_add_months(Months::new(months)));
     let of_jobs = changes.jobs.iter().map(|(job_id, change)| match time_in_id(*job_id) {
         Some(at) if is_near(at.date_naive(), today) => at.date_naive(),
-        _ => month_of_first_event(change.created_at, today).date_naive(),
+        _ => time_of_first_event(change.created_at, today).date_naive(),
     });
     ahead.chain(of_jobs).map(first_of_month).collect()
 }
 
-pub(super) fn beginning(month: NaiveDate) -> DateTime<Utc> {
-    month.and_time(NaiveTime::MIN).and_utc()
+pub(super) fn beginning(day: NaiveDate) -> DateTime<Utc> {
+    day.and_time(NaiveTime::MIN).and_utc()
 }
 
 fn is_near(day: NaiveDate, today: NaiveDate) -> bool {
@@ -78,10 +77,10 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_a_time_belongs_to_the_month_of_its_first_event_or_to_the_current_one() {
+    fn a_job_without_a_time_is_keyed_by_its_first_event_or_by_today() {
         let today = day("2026-03-31");
-        let month = |created: &str| month_of_first_event(beginning(day(created)), today);
-        assert_eq!(month("2026-02-17"), beginning(day("2026-02-01")));
-        assert_eq!(month("1970-01-01"), beginning(day("2026-03-01")));
+        let time = |created: &str| time_of_first_event(beginning(day(created)), today);
+        assert_eq!(time("2026-02-17"), beginning(day("2026-02-17")));
+        assert_eq!(time("1970-01-01"), beginning(today));
     }
 }

@@ -68,6 +68,8 @@ impl Store {
     /// Frees the bytes of kept outputs that have expired and forgets inputs of jobs that ended long ago, or many of them. Cancelling leaves
     /// some for the next time.
     pub async fn upkeep(&mut self) -> Result<(), LedgerError> {
+        // Another process may have dropped some.
+        self.months.clear();
         self.repeat(&FreeExpired).await?;
         self.repeat(&ForgetInputs).await
     }

@@ -33,9 +33,9 @@ impl Transaction for RecordChanges<'_> {
         let changes = self.changes;
         if !changes.jobs.is_empty() {
             let keys = keys::resolve(&changes.jobs, self.today, connection).await?;
-            let outcomes = jobs::write(&changes.jobs, &keys, connection).await?;
-            attempts::write(&changes.attempts, &outcomes, connection).await?;
-            outputs::write(&changes.attempts, &outcomes, connection).await?;
+            let outcomes = jobs::write(changes, &keys, connection).await?;
+            attempts::write(&changes.attempts, &keys, &outcomes, connection).await?;
+            outputs::write(&changes.attempts, &keys, &outcomes, connection).await?;
             inputs::write(&changes.jobs, &outcomes, connection).await?;
         }
         if !changes.workers.is_empty() {

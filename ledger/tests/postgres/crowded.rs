@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use gpufleet_ledger::{DatabaseUrl, HistoryFilter, Ledger, LedgerError, PrefixMatch, WorkerFilter};
+use gpufleet_ledger::{DatabaseUrl, HistoryFilter, JobMatch, Ledger, LedgerError, WorkerFilter};
 use tokio::time::timeout;
 
 use crate::{
@@ -25,7 +25,7 @@ async fn concurrent_queries_share_the_one_connection_that_the_server_grants() {
     let prefix = job.job_id.to_string();
     let answers = join_all((0..64).map(async |_| {
         assert_eq!(ledger.history(&HistoryFilter::default()).await.unwrap().jobs.len(), 1);
-        assert!(matches!(ledger.job_by_prefix(&prefix).await.unwrap(), PrefixMatch::One(_)));
+        assert!(matches!(ledger.find_job(&prefix).await.unwrap(), JobMatch::One(_)));
         ledger.workers(&WorkerFilter::default()).await.unwrap().len()
     }));
     assert_eq!(answers.await, [1; 64]);

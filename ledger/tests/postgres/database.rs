@@ -7,7 +7,7 @@ use std::sync::{
 
 use gpufleet_ledger::{DatabaseUrl, Ledger, migrate::migrate, recorder::Store};
 use gpufleet_local::{Postgres, StateDir};
-use sqlx::{Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor as _, PgConnection};
 use tokio::sync::OnceCell;
 
 /// A guard process ends the server together with this process.
@@ -56,7 +56,11 @@ impl Database {
     }
 
     pub fn url(&self) -> DatabaseUrl {
-        self.postgres.url(&self.name).parse().unwrap()
+        self.text_url().parse().unwrap()
+    }
+
+    pub fn text_url(&self) -> String {
+        self.postgres.url(&self.name)
     }
 
     /// A database that does not exist.
@@ -93,6 +97,18 @@ impl Database {
         self.postgres.psql(&self.name, sql).await.unwrap()
     }
 
+    /// Executes statements on a large table, which may take minutes.
+    pub async fn execute_slowly(&self, sql: &str) {
+        let mut connection = PgConnection::connect(&self.text_url()).await.unwrap();
+        connection.execute(AssertSqlSafe(sql)).await.unwrap();
+    }
+
+    /// The one text that such a query gives.
+    pub async fn read_slowly(&self, sql: &str) -> String {
+        let mut connection = PgConnection::connect(&self.text_url()).await.unwrap();
+        sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await.unwrap()
+    }
+
     /// The database's error for a statement that it refuses.
     pub async fn refusal(&self, sql: &str) -> String {
         self.postgres.psql(&self.name, sql).await.expect_err("it must not be allowed").to_string()
@@ -101,15 +117,5 @@ impl Database {
     /// All rows of a table, in some fixed order.
     pub async fn rows(&self, table: &str) -> String {
         self.execute(&format!("select row from {table} as row order by row::text")).await
-    }
-
-    /// The plan of a query for these arguments, with the settings of [`Ledger`]. Sequential scans are made expensive, as they
-    /// are in large tables.
-    pub async fn explain(&self, sql: &str, arguments: &str) -> String {
-        let settings = "set plan_cache_mode = force_custom_plan; set enable_seqscan = off";
-        self.execute(&format!(
-            "{settings}; prepare question as {sql}; explain (costs off) execute question ({arguments})"
-        ))
-        .await
     }
 }

@@ -8,9 +8,13 @@ mod database;
 #[cfg(test)]
 mod histories;
 #[cfg(test)]
+mod labels;
+#[cfg(test)]
 mod migrating;
 #[cfg(test)]
 mod months;
+#[cfg(test)]
+mod plans;
 #[cfg(test)]
 #[path = "../poll/mod.rs"]
 mod poll;
@@ -20,3 +24,5 @@ mod pruning;
 mod queries;
 #[cfg(test)]
 mod recorder;
+#[cfg(test)]
+mod retention;

@@ -17,6 +17,14 @@ const AT: i64 = 1_763_164_800_000;
 const BEFORE_FETCH: i64 = 7;
 /// The last version in which every job without a time was in the default partition.
 const BEFORE_KEYS: i64 = 8;
+/// The last version in which all attempts were in one table.
+const BEFORE_MONTHS: i64 = 12;
+/// The version that copies new attempts, and the one that has copied the others.
+const COPYING: i64 = 13;
+const COPIED: i64 = 14;
+/// Attempts of a large table: by default as many as take a second. The copy takes ten thousand at a time.
+const ROWS_VARIABLE: &str = "GPUFLEET_TEST_MIGRATED_ATTEMPTS";
+const ROWS_DEFAULT: u32 = 30_000;
 
 /// A job as a recorder of that version wrote it, whose id has no time.
 fn old_job(job_id: JobId) -> String {
@@ -27,6 +35,14 @@ fn old_start(job_id: JobId, attempt: u32) -> String {
     format!(
         "insert into attempts (job_id, attempt, state, worker, started_at)
          values ('{job_id}', {attempt}, 'running', 'worker-1', now())"
+    )
+}
+
+/// The same, in the tables of this release.
+fn start(job_id: JobId, attempt: u32) -> String {
+    format!(
+        "insert into attempts (job_id, id_at, attempt, state, worker, started_at)
+         select job_id, id_at, {attempt}, 'running', 'worker-1', now() from jobs where job_id = '{job_id}'"
     )
 }
 
@@ -111,7 +127,7 @@ async fn only_an_ended_attempt_has_a_fetch_time() {
     let (mut store, ledger) = database.open().await;
     let job_id = id(31, 2, None);
     end(&mut store, job_id, 1).await;
-    database.execute(&old_start(job_id, 2)).await;
+    database.execute(&start(job_id, 2)).await;
     let running = "update attempts set fetch_us = 1 where finished_at is null";
     assert!(database.refusal(running).await.contains("attempts_running_has_no_fetch"));
     let ended = "update attempts set fetch_us = null where finished_at is not null";
@@ -152,7 +168,7 @@ async fn a_recorder_without_job_keys_and_a_current_one_make_one_row_of_a_job() {
     migrate(&database.url()).await.unwrap();
     let (mut store, ledger) = database.open().await;
     let (old_first, new_first) = (id(33, 0, None), id(33, 1, None));
-    for statement in [old_job(old_first), old_start(old_first, 1)] {
+    for statement in [old_job(old_first), start(old_first, 1)] {
         database.execute(&statement).await;
     }
     end(&mut store, old_first, 1).await;
@@ -163,4 +179,101 @@ async fn a_recorder_without_job_keys_and_a_current_one_make_one_row_of_a_job() {
     let refusal = database.refusal(&old_job(new_first)).await;
     assert!(refusal.contains("upgrade the recorder"), "{refusal}");
     assert_eq!(rows(&database, new_first).await, "1|1|0");
+}
+
+/// Jobs of three months with an attempt each, as a recorder of that version wrote them: most with a time in their ids, some with a key, and
+/// some from before there were keys.
+async fn fill(database: &Database) -> u32 {
+    let rows = std::env::var(ROWS_VARIABLE).map_or(ROWS_DEFAULT, |rows| rows.parse().expect("a number of rows"));
+    let statements = format!(
+        "select ensure_jobs_partition(month) from generate_series(timestamptz '2026-08-15', '2026-10-15', interval '1 month') as month;
+         create temporary table made as
+         select (case number % 10
+                     when 9 then md5(number::text)
+                     else lpad(to_hex(ms), 12, '0') || '7' || substr(md5(number::text), 1, 3) || '8' || substr(md5(number::text), 4, 15)
+                 end)::uuid as job_id,
+                number, to_timestamp(ms / 1000) + (ms % 1000) * interval '1 millisecond' as at
+         from (select number, 1786000000123 + number::bigint * (75 * 86400000::bigint / {rows}) as ms
+               from generate_series(1, {rows}) as number) as numbers;
+         update made set job_id = overlay(job_id::text placing '4' from 15)::uuid where number % 10 = 9;
+         insert into job_keys select job_id, at from made where number % 20 = 9;
+         insert into jobs (job_id, id_at, created_at, state)
+         select job_id, case when number % 20 = 19 then 'epoch' else at end, at, 'queued' from made;
+         insert into attempts (job_id, attempt, state, worker, started_at) select job_id, 1, 'running', 'worker-1', at from made"
+    );
+    database.execute_slowly(&statements).await;
+    rows
+}
+
+/// The number of attempts, of those with the key of their job, and of those in the partition of their job's month.
+const PLACED: &str = "select concat_ws('|', count(*), count(j.job_id), count(*) filter (where replace(a.tableoid::regclass::text, 'attempts', 'jobs') = j.tableoid::regclass::text))
+     from attempts a left join jobs j on j.job_id = a.job_id and j.id_at = a.id_at";
+
+#[tokio::test]
+async fn attempts_move_to_the_months_of_their_jobs_while_a_recorder_writes() {
+    let database = Database::of_version(BEFORE_MONTHS).await;
+    let rows = fill(&database).await;
+    let (before, during, after) = (id(34, 0, Some(AT)), id(34, 1, None), id(34, 2, Some(AT)));
+    database.execute("select ensure_jobs_partition(to_timestamp(1763164800))").await;
+    for job_id in [before, during, after] {
+        let at = if job_id == during { "'epoch'" } else { "to_timestamp(1763164800)" };
+        database.execute(&old_job(job_id).replace("'epoch'", at)).await;
+    }
+    database.execute(&old_start(before, 1)).await;
+    database.advance_to(COPYING).await;
+    database.execute(&old_start(during, 1)).await;
+    database.execute(&old_end(before, 1)).await;
+    // A writer that waits for a lock gives up at once.
+    let writer = async {
+        let mut writes = 0;
+        while database.execute("select max(version) from _sqlx_migrations").await.trim() != COPIED.to_string() {
+            writes += 1;
+            database.execute(&format!("set lock_timeout = '300ms'; {}", old_end(after, writes))).await;
+        }
+        writes
+    };
+    let (writes, ()) = tokio::join!(writer, database.advance_to(COPIED));
+    database.execute(&old_end(during, 1)).await;
+    database.execute(&old_start(after, writes + 1)).await;
+    migrate(&database.url()).await.unwrap();
+
+    let all = rows + 3 + writes;
+    assert_eq!(database.read_slowly(PLACED).await, format!("{all}|{all}|{all}"));
+    let (mut store, ledger) = database.open().await;
+    let lost = (AttemptState::Lost, Some(old_timings()));
+    assert_eq!(told(&ledger, during).await, std::slice::from_ref(&lost));
+    assert_eq!(told(&ledger, before).await, std::slice::from_ref(&lost));
+    end(&mut store, after, writes + 1).await;
+    let told = told(&ledger, after).await;
+    assert_eq!(told.len(), writes as usize + 1);
+    assert_eq!(told.last().unwrap().0, AttemptState::Succeeded);
+}
+
+#[tokio::test]
+async fn a_recorder_without_months_is_refused_whole_and_the_current_one_records_its_events() {
+    let database = Database::of_version(BEFORE_MONTHS).await;
+    let job_id = id(35, 0, None);
+    database.execute(&old_job(job_id)).await;
+    database.execute(&old_start(job_id, 1)).await;
+    migrate(&database.url()).await.unwrap();
+    // It reads this as tables of another version, and returns its messages to the broker.
+    let refusal =
+        database.refusal(&format!("begin; {}; {}; commit", old_job(id(35, 1, None)), old_end(job_id, 1))).await;
+    assert!(refusal.contains("no unique or exclusion constraint matching"), "{refusal}");
+    assert_eq!(database.execute("select count(*) from jobs").await.trim(), "1");
+    let (mut store, ledger) = database.open().await;
+    end(&mut store, job_id, 1).await;
+    assert_eq!(told(&ledger, job_id).await, [(AttemptState::Succeeded, Some(timings(1)))]);
+}
+
+#[tokio::test]
+async fn a_copy_of_attempts_that_was_interrupted_is_repeated_without_harm() {
+    let database = Database::of_version(BEFORE_MONTHS).await;
+    let rows = fill(&database).await;
+    database.advance_to(COPIED).await;
+    // As if the session had ended before it noted that all is copied, and some rows were missing.
+    database.execute(&format!("delete from _sqlx_migrations where version = {COPIED}")).await;
+    database.execute("delete from attempts_by_month where job_id < '40000000-0000-0000-0000-000000000000'").await;
+    migrate(&database.url()).await.unwrap();
+    assert_eq!(database.read_slowly(PLACED).await, format!("{rows}|{rows}|{rows}"));
 }

@@ -1,7 +1,7 @@
 //! Partitions by month: every job has one row in the month of its id or of its first event, and making a month scans nothing.
 
 use chrono::{Datelike as _, Duration, Utc};
-use gpufleet_ledger::{Ledger, migrate::migrate, recorder::Store};
+use gpufleet_ledger::{Ledger, analysis::analyze_if_due, migrate::migrate, recorder::Store};
 use gpufleet_schema::{AttemptState, JobId, JobState};
 
 use crate::{
@@ -25,7 +25,7 @@ fn month_of(days: i64) -> String {
 
 /// The months of a job's rows.
 async fn months(database: &Database, job_id: JobId) -> String {
-    let sql = format!("select (id_at at time zone 'UTC')::date from jobs where job_id = '{job_id}'");
+    let sql = format!("select date_trunc('month', id_at at time zone 'UTC')::date from jobs where job_id = '{job_id}'");
     database.execute(&sql).await.trim().to_owned()
 }
 
@@ -126,4 +126,14 @@ async fn making_a_month_scans_no_jobs() {
     migrate(&database.url()).await.unwrap();
     assert_eq!(database.execute("select count(*) from jobs_untimed").await.trim(), "1000");
     assert!(!scans("jobs_untimed", "4 months").await);
+}
+
+#[tokio::test]
+async fn the_tables_that_have_partitions_are_analyzed_once_a_day() {
+    let database = Database::fresh().await;
+    assert!(analyze_if_due(&database.url()).await.unwrap());
+    let counted =
+        "select count(*) from pg_stat_user_tables where relname in ('jobs', 'attempts') and last_analyze is not null";
+    poll("both are analyzed", async || database.execute(counted).await.trim() == "2").await;
+    assert!(!analyze_if_due(&database.url()).await.unwrap());
 }

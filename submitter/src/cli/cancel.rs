@@ -17,7 +17,7 @@ use super::{
     complaint::Complaint,
     connection,
     exit::Exit,
-    lookup,
+    last, lookup,
     options::{BrokerOptions, LedgerOptions},
     output,
     spec::{self, LabelSpec},
@@ -32,7 +32,7 @@ use super::{
 #[command(after_help = EXAMPLES)]
 #[command(group = ArgGroup::new("jobs").args(["ids", "label"]).required(true).multiple(true))]
 pub struct Options {
-    /// Ids of jobs. The beginning of an id is enough if it is unique, and needs the ledger
+    /// Ids of jobs. The beginning or the end of an id is enough if it is unique, and needs the ledger. @last is the job that you submitted last
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// Cancel every job with this label that was submitted before now. Repeatable; a job must have all of the labels
@@ -65,13 +65,14 @@ type Labels = BTreeMap<String, String>;
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let labels = labels(&options.label)?;
+    let ids = &options.ids.iter().map(|id| last::resolve(id)).collect::<Result<Vec<_>, _>>()?;
     let work = async {
         // A missing ledger must fail the command before it cancels anything.
-        let ledger = match options.wait || needs_ledger(&options.ids) {
+        let ledger = match options.wait || needs_ledger(ids) {
             true => Some(connection::ledger(&options.ledger).await.map_err(nothing_done)?),
             false => None,
         };
-        let jobs = resolve(&options.ids, ledger.as_ref()).await?;
+        let jobs = resolve(ids, ledger.as_ref()).await?;
         let selection = Selection { jobs: jobs.clone(), labels: labels.clone() };
         let give = async |fleet: &Fleet| fleet.cancel(selection, connection::caller()).await;
         let scope = connection::order(&options.broker, give).await?;
@@ -149,15 +150,13 @@ async fn resolve(ids: &[String], ledger: Option<&Ledger>) -> Result<Vec<JobId>, 
     for id in ids {
         jobs.push(match id.parse() {
             Ok(job) => job,
-            Err(_) => {
-                by_prefix(ledger.expect("the beginning of an id makes the command connect to the ledger"), id).await?
-            }
+            Err(_) => by_part(ledger.expect("a part of an id makes the command connect to the ledger"), id).await?,
         });
     }
     Ok(jobs)
 }
 
-async fn by_prefix(ledger: &Ledger, id: &str) -> Result<JobId, Complaint> {
+async fn by_part(ledger: &Ledger, id: &str) -> Result<JobId, Complaint> {
     let found = lookup::if_recorded(ledger, id).await?;
     found
         .map(|detail| detail.job.job_id)
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_an_id_needs_the_ledger_and_a_complete_id_does_not() {
+    fn a_part_of_an_id_needs_the_ledger_and_a_complete_id_does_not() {
         let whole = "01990f3e-0000-7000-8000-000000000001".to_owned();
         assert!(!needs_ledger(std::slice::from_ref(&whole)));
         assert!(needs_ledger(&[whole, "01990f3e".to_owned()]));

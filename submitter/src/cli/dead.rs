@@ -58,7 +58,7 @@ struct ListOptions {
 #[derive(Debug, Args)]
 #[command(after_long_help = json::DEAD_SHOW)]
 struct ShowOptions {
-    /// Id of the job or of the message; the beginning is enough if it is unique
+    /// Id of the job or of the message; the beginning or the end is enough if it is unique
     #[arg(value_parser = choice::id)]
     id: String,
     /// Output format

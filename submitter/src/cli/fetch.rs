@@ -29,7 +29,7 @@ use super::{
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n\n{}", json::FETCH, exit::TABLE))]
 #[command(group = ArgGroup::new("target").args(["out", "dir"]).required(true))]
 pub struct Options {
-    /// Id of the job; the beginning is enough if it is unique
+    /// Id of the job. The beginning or the end is enough if it is unique; @last is the job that you submitted last
     id: String,
     /// File to write an output to; the extension decides the format: .npy, .png, else raw bytes. Repeatable
     #[arg(long, value_name = "NAME=FILE")]

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone, Utc};
 use clap::{Args, ValueEnum};
 use gpufleet::schema::JobState;
-use gpufleet_ledger::{HistoryFilter, JobRow, Ledger, PageKey};
+use gpufleet_ledger::{HistoryFilter, JobRow, Ledger, Page, PageKey};
 
 use super::{
     complaint::Complaint,
@@ -19,7 +19,7 @@ use super::{
 
 /// List jobs, newest first
 ///
-/// A narrow terminal gets fewer columns; -o json and -o csv always have all of them. The STATE of a job is unknown if its worker fell
+/// A narrow terminal gets the ends of the ids, which every command accepts, and fewer columns; -o json and -o csv always have all of them. The STATE of a job is unknown if its worker fell
 /// silent or left while the job was running; `--state running` includes such jobs.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", json::HISTORY))]
@@ -33,10 +33,23 @@ pub struct Options {
     /// Only jobs of this pool
     #[arg(long)]
     pool: Option<String>,
+    /// Only jobs published by this user of the broker, if a worker has reported the user
+    #[arg(long)]
+    user: Option<String>,
+    /// Only jobs whose outcome came from this worker
+    #[arg(long)]
+    worker: Option<String>,
+    /// Only jobs with exactly this name
+    #[arg(long)]
+    name: Option<String>,
     /// Only jobs submitted since then: a time ago (2h, 3days) or a local time (2026-11-20, 2026-11-20T08:30)
-    #[arg(long, value_name = "TIME", value_parser = since)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<DateTime<Utc>>,
-    /// Only jobs with this label. Repeatable; a job must have all of the labels
+    /// Only jobs submitted before then
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    until: Option<DateTime<Utc>>,
+    /// Only jobs with this label. Repeatable; a job must have all of the labels. Without --since, and if no key has an index
+    /// (`gpufleet-ledger labels`), only the last 7 days are searched
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<LabelSpec>,
     /// Maximum number of jobs to list, 1 to 100000
@@ -55,7 +68,7 @@ pub struct Options {
 const EXAMPLES: &str = "\
 Examples:
   gpufleet history --state failed --since 2h
-  gpufleet history --label team=vision --kernel saxpy
+  gpufleet history --label team=vision --kernel saxpy --since 30days
   gpufleet history --since 2026-11-20 --limit 100000 -o csv > jobs.csv";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -75,7 +88,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
         ledger.close().await;
         jobs
     };
-    let (jobs, next) = Spinner::new("reading the history").around(work).await?;
+    let Page { jobs, next, searched_since } = Spinner::new("reading the history").around(work).await?;
     match options.output {
         Format::Table => {
             output::emit(&table(&jobs, Utc::now(), output::stdout_width()))?;
@@ -85,6 +98,12 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
         }
         Format::Json => output::emit_json(&jobs)?,
         Format::Csv => output::emit(&csv(&jobs))?,
+    }
+    // With more jobs to list, the end of the window has not been reached.
+    if searched_since.is_some() && next.is_none() {
+        output::note(
+            "searched the last 7 days only, because none of the labels has an index; give --since for more, or add an index: gpufleet-ledger labels add KEY",
+        );
     }
     if let Some(next) = next {
         output::note(&format!("more jobs match; to list them, repeat the command with --before {next}"));
@@ -99,7 +118,11 @@ impl Options {
             || !self.label.is_empty()
             || self.kernel.is_some()
             || self.pool.is_some()
+            || self.user.is_some()
+            || self.worker.is_some()
+            || self.name.is_some()
             || self.since.is_some()
+            || self.until.is_some()
             || self.before.is_some();
         let text = if is_filtered {
             "no job matches"
@@ -111,17 +134,21 @@ impl Options {
 }
 
 /// Pages until the limit is reached.
-async fn read(ledger: &Ledger, options: &Options) -> Result<(Vec<JobRow>, Option<PageKey>), Complaint> {
+async fn read(ledger: &Ledger, options: &Options) -> Result<Page, Complaint> {
     let mut filter = HistoryFilter {
         states: options.state.clone(),
         kernel: options.kernel.clone(),
         pool: options.pool.clone(),
+        user_id: options.user.clone(),
+        worker: options.worker.clone(),
+        name: options.name.clone(),
         since: options.since,
+        until: options.until,
         labels: options.label.iter().map(|label| (label.key.clone(), label.value.clone())).collect(),
         limit: 0,
         before: options.before,
     };
-    let mut jobs = Vec::new();
+    let (mut jobs, mut searched_since) = (Vec::new(), None);
     loop {
         let left = options.limit - u32::try_from(jobs.len()).expect("there are no more jobs than the limit");
         filter.limit = left.min(HistoryFilter::LIMIT_MAX);
@@ -129,13 +156,15 @@ async fn read(ledger: &Ledger, options: &Options) -> Result<(Vec<JobRow>, Option
         let is_empty = page.jobs.is_empty();
         jobs.extend(page.jobs);
         filter.before = page.next;
+        filter.since = filter.since.or(page.searched_since);
+        searched_since = searched_since.or(page.searched_since);
         if page.next.is_none() || is_empty || jobs.len() >= options.limit as usize {
-            return Ok((jobs, page.next));
+            return Ok(Page { jobs, next: page.next, searched_since });
         }
     }
 }
 
-fn since(text: &str) -> Result<DateTime<Utc>, String> {
+fn time(text: &str) -> Result<DateTime<Utc>, String> {
     let text = text.trim();
     if let Ok(ago) = humantime::parse_duration(text) {
         let ago = chrono::Duration::from_std(ago).ok().and_then(|ago| Utc::now().checked_sub_signed(ago));
@@ -172,7 +201,7 @@ const DISPENSABLE: [&str; 8] = ["DEVICE", "NAME", "POOL", "QUEUED", "RUN TIME", 
 fn table(jobs: &[JobRow], now: DateTime<Utc>, width: Option<usize>) -> String {
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
     let time = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), quantity::micros);
-    let rows: Vec<Vec<String>> = jobs
+    let mut rows: Vec<Vec<String>> = jobs
         .iter()
         .map(|job| {
             vec![
@@ -190,7 +219,17 @@ fn table(jobs: &[JobRow], now: DateTime<Utc>, width: Option<usize>) -> String {
             ]
         })
         .collect();
+    if let Some(width) = width
+        && !table::fits(&table::render(&COLUMNS, rows.clone()), width)
+    {
+        rows.iter_mut().for_each(|row| row[0] = distinguishing_end(&row[0]).to_owned());
+    }
     table::fit(&COLUMNS, &rows, width, &DISPENSABLE)
+}
+
+/// The last group of an id. Jobs that were submitted together begin alike, and every command finds a job by the end of its id.
+fn distinguishing_end(id: &str) -> &str {
+    id.rsplit_once('-').map_or(id, |(_, end)| end)
 }
 
 /// The state of a job that is recorded as running on a worker that is silent or has left.

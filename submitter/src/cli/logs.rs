@@ -19,7 +19,7 @@ use super::{
 #[derive(Debug, Args)]
 #[command(after_long_help = exit::TABLE)]
 pub struct Options {
-    /// Id of the job; the beginning is enough if it is unique
+    /// Id of the job. The beginning or the end is enough if it is unique; @last is the job that you submitted last
     id: String,
     /// Number of the attempt, as `gpufleet show` lists it [default: the one that decided the outcome, else the latest]
     #[arg(long, value_name = "N", value_parser = spec::whole(1..=u32::MAX))]

@@ -1,11 +1,11 @@
-//! Finds a job in the ledger by the beginning of its id.
+//! Finds a job in the ledger by the beginning or the end of its id, or as the last one.
 
 use gpufleet::schema::JobId;
-use gpufleet_ledger::{JobDetail, Ledger, PrefixMatch};
+use gpufleet_ledger::{JobDetail, JobMatch, Ledger};
 
-use super::{complaint::Complaint, connection, exit::Exit, options::LedgerOptions, waiting::Spinner};
+use super::{complaint::Complaint, connection, exit::Exit, last, options::LedgerOptions, waiting::Spinner};
 
-/// The job whose id begins with this text, for a command that asks the ledger nothing else.
+/// The job that a text names, for a command that asks the ledger nothing else.
 pub async fn job(id: &str, options: &LedgerOptions) -> Result<Box<JobDetail>, Complaint> {
     let work = async {
         let ledger = connection::ledger(options).await?;
@@ -16,17 +16,18 @@ pub async fn job(id: &str, options: &LedgerOptions) -> Result<Box<JobDetail>, Co
     Spinner::new("reading the job").around(work).await
 }
 
-/// The job whose id begins with this text.
+/// The job whose id begins or ends with this text; `@last` is the last job of this user.
 pub async fn in_ledger(ledger: &Ledger, id: &str) -> Result<Box<JobDetail>, Complaint> {
     if_recorded(ledger, id).await?.ok_or_else(|| missing(id))
 }
 
 /// The same, or `None` if the ledger has no such job yet.
 pub async fn if_recorded(ledger: &Ledger, id: &str) -> Result<Option<Box<JobDetail>>, Complaint> {
-    match ledger.job_by_prefix(id).await.map_err(|error| connection::ledger_complaint(&error))? {
-        PrefixMatch::One(detail) => Ok(Some(detail)),
-        PrefixMatch::None => Ok(None),
-        PrefixMatch::Many(jobs) => Err(ambiguous(id, &jobs)),
+    let id = &last::resolve(id)?;
+    match ledger.find_job(id).await.map_err(|error| connection::ledger_complaint(&error))? {
+        JobMatch::One(detail) => Ok(Some(detail)),
+        JobMatch::None => Ok(None),
+        JobMatch::Many(jobs) => Err(ambiguous(id, &jobs)),
     }
 }
 
@@ -40,12 +41,12 @@ pub fn missing(id: &str) -> Complaint {
     }
 }
 
-/// The complaint about a text with which the ids of several jobs begin.
+/// The complaint about a text with which the ids of several jobs begin or end.
 pub fn ambiguous(id: &str, jobs: &[JobId]) -> Complaint {
     let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
-    Complaint::new(Exit::NotFound, format!("the id {id:?} is ambiguous; several jobs begin with it, such as"))
+    Complaint::new(Exit::NotFound, format!("the id {id:?} is ambiguous; several jobs begin or end with it, such as"))
         .detail(jobs.join("\n"))
-        .hint("give more characters of the id")
+        .hint("give the last characters of the id: jobs that were submitted together begin alike")
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::{
 #[derive(Debug, Args)]
 #[command(after_long_help = json::SHOW)]
 pub struct Options {
-    /// Id of the job; the beginning is enough if it is unique
+    /// Id of the job. The beginning or the end is enough if it is unique; @last is the job that you submitted last
     id: String,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]

@@ -12,7 +12,7 @@ use super::{
     complaint::{Complaint, chain},
     connection,
     exit::Exit,
-    kept, output,
+    kept, last, output,
     waiting::{self, Spinner},
 };
 
@@ -92,6 +92,7 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options, deadline: &Deadlin
             return Err(unconfirmed(fleet, id, deadline));
         }
     };
+    last::remember(id);
     if options.detach {
         report::submitted(id, options.output)?;
         waiting::warn_if_unserved(fleet, &pool, deadline.left()).await;

@@ -45,12 +45,17 @@ pub fn fit(columns: &[Column], rows: &[Vec<String>], width: Option<usize>, dispe
     loop {
         let headings: Vec<Column> = kept.iter().map(|index| columns[*index]).collect();
         let text = render(&headings, rows.iter().map(|row| kept.iter().map(|index| row[*index].clone()).collect()));
-        let fits = width.is_none_or(|width| text.lines().all(|line| line.chars().count() <= width));
+        let fits = width.is_none_or(|width| fits(&text, width));
         match dispensable.next() {
             Some(heading) if !fits => kept.retain(|index| columns[*index].heading() != *heading),
             _ => return text,
         }
     }
+}
+
+/// Whether no line is wider than this.
+pub fn fits(text: &str, width: usize) -> bool {
+    text.lines().all(|line| line.chars().count() <= width)
 }
 
 /// One record of comma-separated values (RFC 4180).

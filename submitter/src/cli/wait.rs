@@ -23,7 +23,7 @@ use super::{
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n\n{}", json::WAIT, exit::TABLE))]
 pub struct Options {
-    /// Ids of the jobs; the beginning of an id is enough if it is unique
+    /// Ids of the jobs. The beginning or the end of an id is enough if it is unique; @last is the job that you submitted last
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
     /// Return as soon as one of the jobs has ended, and report only that one
@@ -100,7 +100,7 @@ async fn rows(ledger: &Ledger, ids: &[JobId]) -> Result<Vec<JobRow>, Complaint> 
     Ok(rows)
 }
 
-/// The job whose id begins with this text, once it is recorded.
+/// The job that the text names, once it is recorded.
 async fn find(ledger: &Ledger, id: &str, since: Instant) -> Result<JobId, Complaint> {
     loop {
         match lookup::if_recorded(ledger, id).await? {

@@ -8,7 +8,7 @@ use gpufleet_schema::JobId;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::jobs::FinalAttempts;
+use super::{jobs::FinalAttempts, keys::Keys};
 use crate::recorder::change::{AttemptChange, End, Place};
 
 type Attempts = BTreeMap<(JobId, i32), AttemptChange>;
@@ -16,13 +16,14 @@ type Attempts = BTreeMap<(JobId, i32), AttemptChange>;
 /// Writes the ends, then the other starts: those without an end, or all of them if the table rejected an end.
 pub(super) async fn write(
     attempts: &Attempts,
+    keys: &Keys,
     outcomes: &FinalAttempts,
     connection: &mut PgConnection,
 ) -> Result<(), sqlx::Error> {
-    let ends = EndColumns::of(attempts, outcomes);
+    let ends = EndColumns::of(attempts, keys, outcomes);
     let written = if ends.job_id.is_empty() { 0 } else { write_ends(&ends, connection).await? };
     let all_written = written == ends.job_id.len() as u64;
-    let starts = StartColumns::of(attempts.iter().filter(|(_, change)| !all_written || change.end.is_none()));
+    let starts = StartColumns::of(attempts.iter().filter(|(_, change)| !all_written || change.end.is_none()), keys);
     if !starts.job_id.is_empty() {
         write_starts(&starts, connection).await?;
     }
@@ -34,11 +35,11 @@ pub(super) async fn write(
 async fn write_starts(columns: &StartColumns<'_>, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query!(
         r#"/* recorder::write::attempts::starts */
-        insert into attempts as known (job_id, attempt, state, worker, device, device_name, emulated, started_at)
-        select job_id, attempt, 'running', worker, device, device_name, emulated, started_at
-        from unnest($1::uuid[], $2::int[], $3::text[], $4::int[], $5::text[], $6::bool[], $7::timestamptz[])
-            as new (job_id, attempt, worker, device, device_name, emulated, started_at)
-        on conflict (job_id, attempt) do update set
+        insert into attempts as known (job_id, attempt, state, worker, device, device_name, emulated, started_at, id_at)
+        select job_id, attempt, 'running', worker, device, device_name, emulated, started_at, id_at
+        from unnest($1::uuid[], $2::int[], $3::text[], $4::int[], $5::text[], $6::bool[], $7::timestamptz[], $8::timestamptz[])
+            as new (job_id, attempt, worker, device, device_name, emulated, started_at, id_at)
+        on conflict (job_id, id_at, attempt) do update set
             worker = case when known.state = 'running' then excluded.worker else known.worker end,
             device = case when known.state = 'running' then excluded.device else known.device end,
             device_name = case when known.state = 'running' then excluded.device_name else known.device_name end,
@@ -52,6 +53,7 @@ async fn write_starts(columns: &StartColumns<'_>, connection: &mut PgConnection)
         &columns.device_name as &[Option<&str>],
         &columns.emulated as &[Option<bool>],
         &columns.started_at,
+        &columns.id_at,
     )
     .execute(connection)
     .await?;
@@ -66,23 +68,24 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
             (job_id, attempt, state, superseded, worker, device, device_name, emulated, finished_at, verdict, failure_code,
              failure_message, failure_detail, failure_line, output_bytes, queue_us, wait_us, fetch_us, compile_us, load_us,
              copy_in_us, launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, retry_at, printf_output,
-             printf_dropped_bytes, started_at)
+             printf_dropped_bytes, started_at, id_at)
         select new.job_id, new.attempt, new.state, new.superseded, new.worker,
                new.device, new.device_name, new.emulated, new.finished_at, new.verdict, new.failure_code,
                new.failure_message, new.failure_detail, new.failure_line, new.output_bytes, new.queue_us, new.wait_us,
                new.fetch_us, new.compile_us, new.load_us, new.copy_in_us, new.launches_us::bigint[], new.copy_out_us, new.total_us,
                new.device_bytes_peak, new.module_cached, new.retry_at, new.printf_output, new.printf_dropped_bytes,
-               new.started_at
+               new.started_at, new.id_at
         from unnest(
             $1::uuid[], $2::bool[], $3::int[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[],
             $9::text[], $10::text[], $11::text[], $12::int[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
             $17::bigint[], $18::bigint[], $19::text[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bool[],
-            $24::text[], $25::bool[], $26::timestamptz[], $27::bigint[], $28::text[], $29::bigint[], $30::timestamptz[])
+            $24::text[], $25::bool[], $26::timestamptz[], $27::bigint[], $28::text[], $29::bigint[], $30::timestamptz[],
+            $31::timestamptz[])
             as new (job_id, superseded, attempt, state, worker, device, finished_at, verdict, failure_code, failure_message,
                     failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us,
                     launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, device_name, emulated, retry_at,
-                    fetch_us, printf_output, printf_dropped_bytes, started_at)
-        on conflict (job_id, attempt) do update set
+                    fetch_us, printf_output, printf_dropped_bytes, started_at, id_at)
+        on conflict (job_id, id_at, attempt) do update set
             state = excluded.state,
             superseded = excluded.superseded,
             worker = excluded.worker,
@@ -142,6 +145,7 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
         &columns.printf_output as &[Option<&str>],
         &columns.printf_dropped_bytes as &[Option<i64>],
         &columns.started_at as &[Option<DateTime<Utc>>],
+        &columns.id_at,
     )
     .execute(connection)
     .await?;
@@ -151,6 +155,7 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
 #[derive(Default)]
 struct StartColumns<'a> {
     job_id: Vec<Uuid>,
+    id_at: Vec<DateTime<Utc>>,
     attempt: Vec<i32>,
     worker: Vec<&'a str>,
     device: Vec<Option<i32>>,
@@ -162,6 +167,7 @@ struct StartColumns<'a> {
 #[derive(Default)]
 struct EndColumns<'a> {
     job_id: Vec<Uuid>,
+    id_at: Vec<DateTime<Utc>>,
     /// The job has the outcome of another attempt. Its row was written earlier in this transaction, and its outcome never changes.
     superseded: Vec<bool>,
     attempt: Vec<i32>,
@@ -195,10 +201,11 @@ struct EndColumns<'a> {
 }
 
 impl<'a> StartColumns<'a> {
-    fn of(attempts: impl Iterator<Item = (&'a (JobId, i32), &'a AttemptChange)>) -> Self {
+    fn of(attempts: impl Iterator<Item = (&'a (JobId, i32), &'a AttemptChange)>, keys: &Keys) -> Self {
         let mut columns = Self::default();
         for ((job_id, attempt), change) in attempts {
             if let (Some(started_at), Some(place)) = (change.started_at, change.place()) {
+                columns.id_at.push(keys[job_id]);
                 columns.push(*job_id, *attempt, started_at, place);
             }
         }
@@ -217,12 +224,13 @@ impl<'a> StartColumns<'a> {
 }
 
 impl<'a> EndColumns<'a> {
-    fn of(attempts: &'a Attempts, outcomes: &FinalAttempts) -> Self {
+    fn of(attempts: &'a Attempts, keys: &Keys, outcomes: &FinalAttempts) -> Self {
         let mut columns = Self::default();
         for ((job_id, attempt), change) in attempts {
             if let Some(end) = &change.end {
                 let is_superseded = end.is_final() && outcomes.get(job_id).is_some_and(|known| known != attempt);
                 columns.superseded.push(is_superseded);
+                columns.id_at.push(keys[job_id]);
                 columns.push(*job_id, *attempt, end);
                 columns.started_at.push(change.started_at);
             }

@@ -1,6 +1,6 @@
 //! Writes rows of `jobs`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::JobId;
@@ -9,7 +9,10 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::keys::Keys;
-use crate::recorder::change::{Info, JobChange};
+use crate::recorder::{
+    change::{Info, JobChange},
+    merge::Changes,
+};
 
 /// The attempt that decided the outcome of each job of a batch, for jobs with an outcome.
 pub(super) type FinalAttempts = HashMap<JobId, i32>;
@@ -17,20 +20,20 @@ pub(super) type FinalAttempts = HashMap<JobId, i32>;
 /// Merges the changes into the table by the rules in [`crate::recorder`]. Returns the outcomes afterwards, because a separate statement for
 /// them would join with the whole month.
 pub(super) async fn write(
-    jobs: &BTreeMap<JobId, JobChange>,
+    changes: &Changes,
     keys: &Keys,
     connection: &mut PgConnection,
 ) -> Result<FinalAttempts, sqlx::Error> {
-    let columns = Columns::of(jobs, keys);
+    let columns = Columns::of(changes, keys);
     let written = sqlx::query!(
         r#"/* recorder::write::jobs */
         insert into jobs as known
             (job_id, id_at, created_at, state, pool, priority, name, labels, program, kernel, input_bytes, client,
-             submitted_at, confirmed_at, attempt, attempt_ended, started_at, final_attempt, finished_at, user_id)
+             submitted_at, confirmed_at, attempt, attempt_ended, started_at, final_attempt, finished_at, user_id, worker)
         select * from unnest(
             $1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::text[], $8::jsonb[],
             $9::text[], $10::text[], $11::bigint[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::int[],
-            $16::bool[], $17::timestamptz[], $18::int[], $19::timestamptz[], $20::text[])
+            $16::bool[], $17::timestamptz[], $18::int[], $19::timestamptz[], $20::text[], $21::text[])
         on conflict (job_id, id_at) do update set
             created_at = least(known.created_at, excluded.created_at),
             state = case
@@ -57,6 +60,7 @@ pub(super) async fn write(
                 else known.attempt_ended
             end,
             started_at = least(known.started_at, excluded.started_at),
+            worker = case when known.final_attempt is null then excluded.worker else known.worker end,
             final_attempt = coalesce(known.final_attempt, excluded.final_attempt),
             finished_at = coalesce(known.finished_at, excluded.finished_at)
         returning job_id, final_attempt"#,
@@ -80,6 +84,7 @@ pub(super) async fn write(
         &columns.final_attempt as &[Option<i32>],
         &columns.finished_at as &[Option<DateTime<Utc>>],
         &columns.user_id as &[Option<&str>],
+        &columns.worker as &[Option<&str>],
     )
     .fetch_all(connection)
     .await?;
@@ -109,13 +114,17 @@ struct Columns<'a> {
     final_attempt: Vec<Option<i32>>,
     finished_at: Vec<Option<DateTime<Utc>>>,
     user_id: Vec<Option<&'a str>>,
+    /// The worker that reported the outcome.
+    worker: Vec<Option<&'a str>>,
 }
 
 impl<'a> Columns<'a> {
-    fn of(jobs: &'a BTreeMap<JobId, JobChange>, keys: &Keys) -> Self {
+    fn of(changes: &'a Changes, keys: &Keys) -> Self {
         let mut columns = Self::default();
-        for (job_id, change) in jobs {
+        for (job_id, change) in &changes.jobs {
             columns.push(*job_id, keys[job_id], change);
+            let decided = change.outcome.and_then(|outcome| changes.attempts.get(&(*job_id, outcome.attempt)));
+            columns.worker.push(decided.and_then(|attempt| attempt.place()).map(|place| place.worker.as_str()));
         }
         columns
     }

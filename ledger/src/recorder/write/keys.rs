@@ -24,7 +24,7 @@ pub(super) async fn resolve(
 ) -> Result<Keys, sqlx::Error> {
     let mut columns = Columns::default();
     for (job_id, change) in jobs.iter().filter(|(job_id, _)| !months::is_keyed_by_id(**job_id, today)) {
-        columns.push(*job_id, months::month_of_first_event(change.created_at, today));
+        columns.push(*job_id, months::time_of_first_event(change.created_at, today));
     }
     if !columns.job_id.is_empty() {
         columns.write(connection).await?;
@@ -47,28 +47,28 @@ struct Columns {
     job_id: Vec<Uuid>,
     /// The key under which a release without `job_keys` stored the row, if it did.
     id_at: Vec<DateTime<Utc>>,
-    month: Vec<DateTime<Utc>>,
+    first_event: Vec<DateTime<Utc>>,
 }
 
 impl Columns {
-    fn push(&mut self, job_id: JobId, month: DateTime<Utc>) {
+    fn push(&mut self, job_id: JobId, first_event: DateTime<Utc>) {
         self.job_id.push(job_id.as_uuid());
         self.id_at.push(id_at(job_id));
-        self.month.push(month);
+        self.first_event.push(first_event);
     }
 
     async fn write(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         sqlx::query!(
             "/* recorder::write::keys */
             insert into job_keys (job_id, id_at)
-            select new.job_id, coalesce(jobs.id_at, new.month)
-            from unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) as new (job_id, id_at, month)
+            select new.job_id, coalesce(jobs.id_at, new.first_event)
+            from unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) as new (job_id, id_at, first_event)
             left join jobs on jobs.job_id = new.job_id and jobs.id_at = new.id_at
             order by new.job_id
             on conflict (job_id) do nothing",
             &self.job_id,
             &self.id_at,
-            &self.month,
+            &self.first_event,
         )
         .execute(connection)
         .await?;

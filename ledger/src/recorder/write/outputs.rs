@@ -7,17 +7,18 @@ use gpufleet_schema::JobId;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::jobs::FinalAttempts;
+use super::{jobs::FinalAttempts, keys::Keys};
 use crate::recorder::change::{AttemptChange, KeptRow};
 
 /// Writes what the attempts that decided their jobs' outcomes have kept. Rows that are there stay as they are: the events of one attempt say
 /// the same.
 pub(super) async fn write(
     attempts: &BTreeMap<(JobId, i32), AttemptChange>,
+    keys: &Keys,
     outcomes: &FinalAttempts,
     connection: &mut PgConnection,
 ) -> Result<(), sqlx::Error> {
-    let columns = Columns::of(attempts, outcomes);
+    let columns = Columns::of(attempts, keys, outcomes);
     if columns.job_id.is_empty() {
         return Ok(());
     }
@@ -25,9 +26,10 @@ pub(super) async fn write(
         r#"/* recorder::write::outputs */
         insert into job_outputs (job_id, position, name, dtype, shape, digest, data, expires_at)
         select new.job_id, new.position, new.name, new.dtype, new.shape::bigint[], new.digest, new.data, new.expires_at
-        from unnest($1::uuid[], $2::int[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::timestamptz[], $9::int[])
-            as new (job_id, position, name, dtype, shape, digest, data, expires_at, attempt)
-        join attempts a on a.job_id = new.job_id and a.attempt = new.attempt and a.state = 'succeeded'
+        from unnest($1::uuid[], $2::int[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::timestamptz[], $9::int[],
+                    $10::timestamptz[])
+            as new (job_id, position, name, dtype, shape, digest, data, expires_at, attempt, id_at)
+        join attempts a on a.job_id = new.job_id and a.id_at = new.id_at and a.attempt = new.attempt and a.state = 'succeeded'
         on conflict (job_id, position) do nothing"#,
         &columns.job_id,
         &columns.position,
@@ -38,6 +40,7 @@ pub(super) async fn write(
         &columns.data as &[Option<&[u8]>],
         &columns.expires_at,
         &columns.attempt,
+        &columns.id_at,
     )
     .execute(connection)
     .await?;
@@ -55,15 +58,19 @@ struct Columns<'a> {
     data: Vec<Option<&'a [u8]>>,
     expires_at: Vec<DateTime<Utc>>,
     attempt: Vec<i32>,
+    id_at: Vec<DateTime<Utc>>,
 }
 
 impl<'a> Columns<'a> {
-    fn of(attempts: &'a BTreeMap<(JobId, i32), AttemptChange>, outcomes: &FinalAttempts) -> Self {
+    fn of(attempts: &'a BTreeMap<(JobId, i32), AttemptChange>, keys: &Keys, outcomes: &FinalAttempts) -> Self {
         let mut columns = Self::default();
         for ((job_id, attempt), change) in attempts {
             let kept = change.end.as_ref().map_or(&[][..], |end| &end.kept);
             if !kept.is_empty() && outcomes.get(job_id) == Some(attempt) {
-                kept.iter().zip(0..).for_each(|(output, position)| columns.push(*job_id, *attempt, position, output));
+                for (output, position) in kept.iter().zip(0..) {
+                    columns.id_at.push(keys[job_id]);
+                    columns.push(*job_id, *attempt, position, output);
+                }
             }
         }
         columns

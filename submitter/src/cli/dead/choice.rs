@@ -6,18 +6,18 @@ use gpufleet::{DeadLetter, schema::JobId};
 
 use crate::cli::{complaint::Complaint, exit::Exit};
 
-/// A shorter beginning is probably a typing mistake.
-const BEGINNING_MIN: usize = 4;
+/// A shorter part is probably a typing mistake.
+const PART_MIN: usize = 4;
 /// The most ids that an ambiguity error lists.
 const SHOWN_MAX: usize = 10;
 
-/// An id, or the beginning of one, and the letters that match it.
+/// An id, or the beginning or the end of one, and the letters that match it.
 #[derive(Debug)]
 pub struct Wanted {
     typed: String,
     whole: Vec<usize>,
-    beginning: Vec<usize>,
-    /// A few of the ids that begin with the typed text.
+    part: Vec<usize>,
+    /// A few of the ids that begin or end with the typed text.
     names: BTreeSet<String>,
 }
 
@@ -25,26 +25,26 @@ pub struct Wanted {
 pub fn id(text: &str) -> Result<String, String> {
     let text = text.trim();
     if folded(text).is_empty() {
-        return Err("expected an id as `gpufleet dead list` shows it, or the beginning of one".to_owned());
+        return Err("expected an id as `gpufleet dead list` shows it, or its beginning or end".to_owned());
     }
     Ok(text.to_owned())
 }
 
 impl Wanted {
     pub fn new(typed: &str) -> Self {
-        Self { typed: typed.to_owned(), whole: Vec::new(), beginning: Vec::new(), names: BTreeSet::new() }
+        Self { typed: typed.to_owned(), whole: Vec::new(), part: Vec::new(), names: BTreeSet::new() }
     }
 
     /// Compares a letter with the typed text, and returns whether it matches.
     pub fn offer(&mut self, index: usize, letter: &DeadLetter) -> bool {
         let names = letter.jobs.iter().map(ToString::to_string).chain(letter.message_id.clone());
-        let (mut is_whole, mut is_beginning) = (false, false);
+        let (mut is_whole, mut is_part) = (false, false);
         for name in names {
             let (name_key, typed) = comparable(&name, &self.typed);
             if name_key == typed {
                 is_whole = true;
-            } else if typed.len() >= BEGINNING_MIN && name_key.starts_with(&typed) {
-                is_beginning = true;
+            } else if typed.len() >= PART_MIN && (name_key.starts_with(&typed) || name_key.ends_with(&typed)) {
+                is_part = true;
                 if self.names.len() < SHOWN_MAX {
                     self.names.insert(name);
                 }
@@ -52,21 +52,21 @@ impl Wanted {
         }
         if is_whole {
             self.whole.push(index);
-        } else if is_beginning {
-            self.beginning.push(index);
+        } else if is_part {
+            self.part.push(index);
         }
-        is_whole || is_beginning
+        is_whole || is_part
     }
 
-    /// All letters with exactly this id; else those of the only id that begins with it. `unseen` letters were not compared.
+    /// All letters with exactly this id; else those of the only id that begins or ends with it. `unseen` letters were not compared.
     pub fn found(&self, unseen: usize) -> Result<&[usize], Complaint> {
         let typed = &self.typed;
         let not_found = |message: String| Complaint::new(Exit::NotFound, message);
-        match (self.whole.as_slice(), self.beginning.as_slice()) {
-            ([], []) if typed.len() < BEGINNING_MIN => Err(not_found(format!(
-                "no dead-lettered message has the id {typed:?}, which is too short for the beginning of an id"
+        match (self.whole.as_slice(), self.part.as_slice()) {
+            ([], []) if typed.len() < PART_MIN => Err(not_found(format!(
+                "no dead-lettered message has the id {typed:?}, which is too short for a part of an id"
             ))
-            .hint(format!("give at least {BEGINNING_MIN} characters; `gpufleet dead list` lists the messages"))),
+            .hint(format!("give at least {PART_MIN} characters; `gpufleet dead list` lists the messages"))),
             ([], []) if unseen > 0 => {
                 Err(not_found(format!("none of the oldest dead-lettered messages has the id {typed:?}"))
                     .hint(format!("{unseen} newer messages could not be read; replay or discard older ones first")))
@@ -76,7 +76,7 @@ impl Wanted {
             ([], [_, _, ..]) if self.names.len() > 1 => {
                 let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
                 Err(not_found(format!(
-                    "the id {typed:?} is ambiguous; several dead-lettered messages begin with it, such as"
+                    "the id {typed:?} is ambiguous; several dead-lettered messages begin or end with it, such as"
                 ))
                 .detail(names.join("\n"))
                 .hint("give more characters of the id"))

@@ -92,10 +92,10 @@ fn a_running_job_of_a_silent_worker_is_unknown() {
 
 #[test]
 fn since_is_a_duration_a_date_or_a_time() {
-    let ago = Utc::now() - since("2h").unwrap();
+    let ago = Utc::now() - time("2h").unwrap();
     assert!((7_195..7_205).contains(&ago.num_seconds()));
-    assert_eq!(since("2026-11-20T08:30:00Z").unwrap().to_rfc3339(), "2026-11-20T08:30:00+00:00");
-    assert!(since("2026-11-20").is_ok() && since("2026-11-20T08:30").is_ok());
-    assert!(since("yesterday").unwrap_err().contains("2026-11-20"));
-    assert!(since("99999999999years").is_err());
+    assert_eq!(time("2026-11-20T08:30:00Z").unwrap().to_rfc3339(), "2026-11-20T08:30:00+00:00");
+    assert!(time("2026-11-20").is_ok() && time("2026-11-20T08:30").is_ok());
+    assert!(time("yesterday").unwrap_err().contains("2026-11-20"));
+    assert!(time("99999999999years").is_err());
 }

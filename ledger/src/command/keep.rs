@@ -1,0 +1,18 @@
+//! `gpufleet-ledger keep`.
+
+use gpufleet_ledger::retention::{self, KeepError, Kept, Outcome};
+use tracing::info;
+
+use super::{Exit, Failure, database_url, invalid, options::Keep};
+
+pub(super) async fn run(options: Keep) -> Result<(), Failure> {
+    let url = database_url(&options.database.database_url.0).map_err(invalid)?;
+    let kept = Kept { jobs: options.jobs, attempts: options.attempts };
+    match retention::keep(&url, kept, options.archive.as_ref()).await {
+        Ok(Outcome::Dropped(partitions)) => info!(partitions, "dropped the months that are no longer kept"),
+        Ok(Outcome::Busy) => info!("another process drops old months now"),
+        Err(KeepError::Ledger(error)) => return Err(Failure::from(error).doing("drop old months")),
+        Err(error @ KeepError::Archive(_)) => return Err(Failure::new(Exit::Internal, error).doing("drop old months")),
+    }
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! Writes a retired partition to a Parquet file, and reads it back before the partition is dropped.
+//!
+//! The file has the columns of the table. Ids, JSON and lists are texts; times are microseconds in UTC.
+
+use std::{
+    fs::{self, File},
+    hash::{DefaultHasher, Hasher as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arrow_array::{
+    ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    cast::AsArray as _,
+};
+use arrow_schema::{ArrowError, DataType, Field, Schema, TimeUnit};
+use futures::TryStreamExt as _;
+use parquet::{
+    arrow::{ArrowWriter, arrow_reader::ParquetRecordBatchReaderBuilder},
+    basic::{Compression, ZstdLevel},
+    errors::ParquetError,
+    file::properties::WriterProperties,
+};
+use sqlx::{AssertSqlSafe, PgConnection, Row as _, postgres::PgRow};
+
+use super::retired::Retired;
+
+/// Rows that are held in memory.
+const ROWS_PER_BATCH: usize = 4096;
+
+/// Why a month was not archived. It is not dropped then.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    #[error("failed to write the archive {}", path.display())]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: WriteError,
+    },
+    #[error("the archive {} does not have the {rows} rows that were written; check the disk", path.display())]
+    Differs { path: PathBuf, rows: u64 },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    #[error(transparent)]
+    File(#[from] std::io::Error),
+    #[error(transparent)]
+    Parquet(#[from] ParquetError),
+    #[error(transparent)]
+    Arrow(#[from] ArrowError),
+    #[error("failed to read the table")]
+    Database(#[from] sqlx::Error),
+}
+
+/// What a file has or should have: its rows, and a digest of their ids in order.
+#[derive(Debug, Default)]
+struct Content {
+    rows: u64,
+    ids: DefaultHasher,
+}
+
+/// A column of the table, and what the file makes of it.
+struct Column {
+    name: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Boolean,
+    Int32,
+    Int64,
+    Time,
+    Text,
+    Json,
+}
+
+/// Writes the file for this partition into the folder, in place of what an interrupted run left.
+pub(super) async fn write(
+    connection: &mut PgConnection,
+    partition: &Retired,
+    folder: &Path,
+) -> Result<(), ArchiveError> {
+    let path = folder.join(format!("{}.parquet", partition.file_stem()));
+    let unfinished = path.with_extension("parquet.unfinished");
+    let failed = |source| ArchiveError::Write { path: path.clone(), source };
+    let written = write_to(connection, partition, &unfinished).await.map_err(failed)?;
+    let read = read(&unfinished).map_err(failed)?;
+    if (read.rows, read.ids.finish()) != (written.rows, written.ids.finish()) {
+        return Err(ArchiveError::Differs { path, rows: written.rows });
+    }
+    let finish = || {
+        fs::rename(&unfinished, &path)?;
+        File::open(folder)?.sync_all()
+    };
+    finish().map_err(|source| failed(source.into()))
+}
+
+async fn write_to(connection: &mut PgConnection, partition: &Retired, path: &Path) -> Result<Content, WriteError> {
+    let columns = columns(connection, partition).await?;
+    let schema = Arc::new(Schema::new(columns.iter().map(Column::field).collect::<Vec<_>>()));
+    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut writer = ArrowWriter::try_new(File::create(path)?, Arc::clone(&schema), Some(properties))?;
+    let mut content = Content::default();
+    let selected: Vec<String> = columns.iter().map(Column::expression).collect();
+    let sql = format!("select {} from {partition} order by job_id", selected.join(", "));
+    let mut chunks = sqlx::query(AssertSqlSafe(sql)).fetch(connection).try_chunks(ROWS_PER_BATCH);
+    while let Some(rows) = chunks.try_next().await.map_err(|error| error.1)? {
+        let arrays: Vec<ArrayRef> =
+            columns.iter().enumerate().map(|(index, column)| column.array(&rows, index)).collect::<Result<_, _>>()?;
+        let batch = RecordBatch::try_new(Arc::clone(&schema), arrays)?;
+        content.add(&batch);
+        writer.write(&batch)?;
+    }
+    writer.into_inner()?.sync_all()?;
+    Ok(content)
+}
+
+/// Reads all pages of a file, whose checksums and encodings must be right.
+fn read(path: &Path) -> Result<Content, WriteError> {
+    let mut content = Content::default();
+    for batch in ParquetRecordBatchReaderBuilder::try_new(File::open(path)?)?.build()? {
+        content.add(&batch?);
+    }
+    Ok(content)
+}
+
+async fn columns(connection: &mut PgConnection, partition: &Retired) -> Result<Vec<Column>, sqlx::Error> {
+    let described = sqlx::query!(
+        r#"/* retention::columns */
+        select attname::text as "name!", format_type(atttypid, null) as "kind!"
+        from pg_attribute where attrelid = $1::text::regclass and attnum > 0 and not attisdropped order by attnum"#,
+        partition.to_string(),
+    )
+    .fetch_all(connection)
+    .await?;
+    let column = |name, kind: String| Column { name, kind: Kind::of(&kind) };
+    Ok(described.into_iter().map(|row| column(row.name, row.kind)).collect())
+}
+
+impl Content {
+    fn add(&mut self, batch: &RecordBatch) {
+        self.rows += batch.num_rows() as u64;
+        if let Some(ids) = batch.column_by_name("job_id") {
+            ids.as_string::<i32>().iter().flatten().for_each(|id| self.ids.write(id.as_bytes()));
+        }
+    }
+}
+
+impl Kind {
+    fn of(name: &str) -> Self {
+        match name {
+            "boolean" => Self::Boolean,
+            "integer" => Self::Int32,
+            "bigint" => Self::Int64,
+            "timestamp with time zone" => Self::Time,
+            name if name.ends_with("[]") => Self::Json,
+            _ => Self::Text,
+        }
+    }
+}
+
+impl Column {
+    fn field(&self) -> Field {
+        let kind = match self.kind {
+            Kind::Boolean => DataType::Boolean,
+            Kind::Int32 => DataType::Int32,
+            Kind::Int64 => DataType::Int64,
+            Kind::Time => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Kind::Text | Kind::Json => DataType::Utf8,
+        };
+        Field::new(&self.name, kind, true)
+    }
+
+    /// What to select. The names are those of our tables, which need no escapes.
+    fn expression(&self) -> String {
+        let name = &self.name;
+        match self.kind {
+            Kind::Boolean | Kind::Int32 | Kind::Int64 => format!("\"{name}\""),
+            Kind::Time => format!("(extract(epoch from \"{name}\") * 1000000)::bigint"),
+            Kind::Text => format!("\"{name}\"::text"),
+            Kind::Json => format!("to_json(\"{name}\")::text"),
+        }
+    }
+
+    fn array(&self, rows: &[PgRow], index: usize) -> Result<ArrayRef, sqlx::Error> {
+        fn all<'r, T, A>(rows: &'r [PgRow], index: usize) -> Result<A, sqlx::Error>
+        where
+            T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+            A: FromIterator<Option<T>>,
+        {
+            rows.iter().map(|row| row.try_get::<Option<T>, _>(index)).collect()
+        }
+        Ok(match self.kind {
+            Kind::Boolean => Arc::new(all::<bool, BooleanArray>(rows, index)?),
+            Kind::Int32 => Arc::new(all::<i32, Int32Array>(rows, index)?),
+            Kind::Int64 => Arc::new(all::<i64, Int64Array>(rows, index)?),
+            Kind::Time => Arc::new(all::<i64, TimestampMicrosecondArray>(rows, index)?.with_timezone("UTC")),
+            Kind::Text | Kind::Json => Arc::new(all::<&str, StringArray>(rows, index)?),
+        })
+    }
+}

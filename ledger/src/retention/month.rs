@@ -1,0 +1,70 @@
+//! Takes the partitions of old months out of their tables.
+
+use chrono::{DateTime, Datelike as _, Months, NaiveDate, NaiveTime, Utc};
+use sqlx::PgConnection;
+
+use crate::patience::patiently;
+
+/// A table with a partition for each month.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Table {
+    Jobs,
+    Attempts,
+}
+
+impl Table {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Jobs => "jobs",
+            Self::Attempts => "attempts",
+        }
+    }
+}
+
+/// Retires the partitions whose months ended before this time.
+pub(super) async fn retire(
+    connection: &mut PgConnection,
+    table: Table,
+    before: DateTime<Utc>,
+) -> Result<(), sqlx::Error> {
+    let partitions = sqlx::query_scalar!(
+        r#"/* retention::months */
+        select inhrelid::regclass::text as "partition!" from pg_inherits where inhparent = $1::text::regclass order by 1"#,
+        table.name(),
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    let table = table.name();
+    for partition in partitions.iter().filter(|partition| end_of(table, partition).is_some_and(|end| end <= before)) {
+        // The name tells the file of an archive from that of a month which was made again.
+        let retired = format!("retired_{partition}_{}", Utc::now().timestamp());
+        let detach =
+            format!("alter table {table} detach partition {partition}; alter table {partition} rename to {retired}");
+        patiently(connection, &detach).await?;
+    }
+    // Few rows: those that recorders wrote before they saw that their month is gone.
+    let end = NaiveDate::from_ymd_opt(before.year(), before.month(), 1).expect("every month has a first day");
+    let strays = format!("delete from {table}_default where id_at < '{}'", end.and_time(NaiveTime::MIN).and_utc());
+    patiently(connection, &strays).await
+}
+
+/// When the month of a partition ends; none for the partitions without a month.
+fn end_of(table: &str, partition: &str) -> Option<DateTime<Utc>> {
+    let (year, month) = partition.strip_prefix(table)?.strip_prefix('_')?.split_once('_')?;
+    let first = NaiveDate::from_ymd_opt(year.parse().ok()?, month.parse().ok()?, 1)?;
+    Some(first.checked_add_months(Months::new(1))?.and_time(NaiveTime::MIN).and_utc())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_partitions_of_months_have_an_end() {
+        let december = end_of("jobs", "jobs_2025_12").unwrap();
+        assert_eq!(december.to_rfc3339(), "2026-01-01T00:00:00+00:00");
+        for other in ["jobs_default", "jobs_untimed", "attempts_2025_12", "jobs_2025_13"] {
+            assert_eq!(end_of("jobs", other), None, "{other}");
+        }
+    }
+}

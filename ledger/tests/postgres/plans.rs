@@ -1,0 +1,314 @@
+//! Queries stay within their buffers, on jobs over 24 months: the plans are those that Postgres logs of the ledger's own statements, as `EXPLAIN
+//! (ANALYZE, BUFFERS, FORMAT JSON)`. A query that loses its index reads whole partitions, and fails here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, Utc};
+use gpufleet_ledger::{DatabaseUrl, HistoryFilter, JobMatch, Ledger, PageKey, labels};
+use gpufleet_schema::{JobId, JobState};
+use serde_json::Value;
+
+use crate::database::Database;
+
+/// Numbers of jobs, separated by commas: the same is measured with each. `cargo xtask bench-ledger` gives millions.
+const JOBS_VARIABLE: &str = "GPUFLEET_TEST_PLANNED_JOBS";
+/// More take longer than half a minute on two busy cores.
+const JOBS_DEFAULT: &str = "240000";
+/// A page of 50 jobs with their attempts.
+const HIT_BUFFERS_MAX: u64 = 600;
+const HIT_PARTITIONS_MAX: usize = 3;
+/// The descent into an index.
+const MISS_BUFFERS_PER_PARTITION_MAX: u64 = 4;
+/// More jobs may make indexes one level deeper.
+const GROWTH_MAX: f64 = 1.3;
+const LIMIT: u32 = 50;
+/// Jobs before the 100th page.
+const SKIPPED: u32 = 99 * LIMIT;
+
+/// One filter, with a value that many jobs have and one that none has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Filter {
+    State,
+    Kernel,
+    Pool,
+    User,
+    Worker,
+    Name,
+    Label,
+}
+
+const FILTERS: [Filter; 7] =
+    [Filter::State, Filter::Kernel, Filter::Pool, Filter::User, Filter::Worker, Filter::Name, Filter::Label];
+
+/// What some statements read.
+#[derive(Debug, Clone, Default)]
+struct Cost {
+    buffers: u64,
+    /// Partitions of jobs that have rows.
+    partitions: BTreeSet<String>,
+}
+
+/// A ledger whose statements explain themselves in the server's log.
+struct Scene {
+    database: Database,
+    ledger: Ledger,
+}
+
+impl Filter {
+    fn apply(self, filter: &mut HistoryFilter, matches: bool) {
+        let value = |text: &str| Some(if matches { text.to_owned() } else { "absent".to_owned() });
+        match self {
+            // Jobs of every kernel have failed, and of none of the kernels that are asked for has one died.
+            Self::State => filter.states = vec![if matches { JobState::Failed } else { JobState::Dead }],
+            Self::Kernel => filter.kernel = value("kernel-3"),
+            Self::Pool => filter.pool = value("pool-1"),
+            Self::User => filter.user_id = value("user-2"),
+            Self::Worker => filter.worker = value("worker-3"),
+            Self::Name => filter.name = value("name-4"),
+            Self::Label => filter.labels = vec![("team's".to_owned(), value("1").expect("it is a text"))],
+        }
+    }
+
+    /// The same condition as SQL.
+    const fn sql(self) -> &'static str {
+        match self {
+            Self::State => "state = 'failed'",
+            Self::Kernel => "kernel = 'kernel-3'",
+            Self::Pool => "pool = 'pool-1'",
+            Self::User => "user_id = 'user-2'",
+            Self::Worker => "worker = 'worker-3'",
+            Self::Name => "name = 'name-4'",
+            Self::Label => "labels ->> 'team''s' = '1'",
+        }
+    }
+}
+
+/// Jobs of the last 24 months, evenly. Every combination of two filters meets, but for the jobs that died: one in a thousand, of the values
+/// that end with 0 alone.
+fn jobs(count: u32) -> String {
+    format!(
+        "select count(ensure_jobs_partition(now() - interval '1 month' * month)) from generate_series(0, 23) as month;
+         with numbers as (
+            select number, (extract(epoch from now() - interval '23 months') * 1000)::bigint
+                + (number * extract(epoch from now() - (now() - interval '23 months')) * 1000 / {count})::bigint as ms
+            from generate_series(1, {count}) as number
+         ), made as (
+            select *, to_timestamp(ms / 1000) + (ms % 1000) * interval '1 millisecond' as at,
+                   (lpad(to_hex(ms), 12, '0') || '7' || substr(md5(number::text), 1, 3) || '8' || substr(md5(number::text), 4, 15))::uuid as job_id,
+                   hashint8(number) & 1048575 as dice, case when (hashint8(number) & 1048575) % 840 = 0 then 0 else hashint8(number + 1000000007) & 1048575 end as other
+            from numbers
+         )
+         insert into jobs (job_id, id_at, created_at, state, pool, priority, name, labels, program, kernel, user_id, worker, attempt,
+                           attempt_ended, started_at, final_attempt, finished_at)
+         select job_id, at, at,
+                case when dice % 840 = 0 then 'dead' when other % 8 = 0 then 'failed' else 'succeeded' end,
+                'pool-' || dice % 3, 'normal', 'name-' || dice % 8, jsonb_build_object('team''s', (other / 8 % 5)::text), 'catalog',
+                'kernel-' || dice % 5, 'user-' || other / 64 % 4, 'worker-' || dice % 7, 1, true, at, 1, at + interval '1 second'
+         from made;
+         insert into attempts (job_id, id_at, attempt, state, worker, device, device_name, emulated, started_at, finished_at, output_bytes,
+                               queue_us, wait_us, compile_us, load_us, copy_in_us, launches_us, copy_out_us, total_us, device_bytes_peak,
+                               module_cached)
+         select job_id, id_at, 1, state, worker, 0, 'GPU', false, started_at, finished_at, 0, 10, 20, 40, 50, 60, '{{3,4}}', 70, 90, 80, true
+         from jobs"
+    )
+}
+
+impl Scene {
+    async fn with(count: u32) -> Self {
+        let database = Database::fresh().await;
+        database.execute_slowly(&jobs(count)).await;
+        labels::add(&database.url(), "team's").await.unwrap();
+        database.execute_slowly("vacuum analyze").await;
+        let settings = [
+            ("session_preload_libraries", "auto_explain"),
+            ("auto_explain.log_min_duration", "0"),
+            ("auto_explain.log_analyze", "on"),
+            ("auto_explain.log_timing", "off"),
+            ("auto_explain.log_buffers", "on"),
+            ("auto_explain.log_format", "json"),
+        ];
+        let settings: Vec<String> = settings.iter().map(|(name, value)| format!("options[{name}]={value}")).collect();
+        let url: DatabaseUrl = format!("{}&{}", database.text_url(), settings.join("&")).parse().unwrap();
+        let ledger = Ledger::connect(url).await.unwrap();
+        Self { database, ledger }
+    }
+
+    /// What the statements of a question read, and its answer.
+    async fn cost<T>(&self, question: impl AsyncFnOnce(&Ledger) -> T) -> (T, Cost) {
+        let logged = self.database.log().len();
+        let answer = question(&self.ledger).await;
+        let log = self.database.log();
+        let mut cost = Cost::default();
+        for plan in plans(&log[logged..]) {
+            cost.add(&plan);
+        }
+        (answer, cost)
+    }
+
+    async fn page(&self, filter: &HistoryFilter) -> (usize, Cost) {
+        let (page, cost) = self.cost(async |ledger| ledger.history(filter).await.unwrap()).await;
+        (page.jobs.len(), cost)
+    }
+
+    /// The key after the given number of jobs.
+    async fn key(&self, condition: &str) -> PageKey {
+        let sql = format!(
+            "select (extract(epoch from id_at) * 1000000)::bigint || '.' || job_id from
+             (select id_at, job_id from jobs where {condition} order by id_at desc, job_id desc limit {SKIPPED}) as skipped
+             order by id_at, job_id limit 1"
+        );
+        self.database.execute(&sql).await.trim().parse().unwrap()
+    }
+
+    /// The number of partitions that the planner may open.
+    async fn partitions(&self) -> u64 {
+        self.database
+            .execute("select count(*) from pg_inherits where inhparent = 'jobs'::regclass")
+            .await
+            .trim()
+            .parse()
+            .unwrap()
+    }
+
+    async fn job(&self, ago: &str) -> JobId {
+        let sql = format!("select job_id from jobs where id_at < now() - interval '{ago}' order by id_at desc limit 1");
+        self.database.execute(&sql).await.trim().parse().unwrap()
+    }
+}
+
+/// The plans in a part of the log. Other lines of the log don't begin with a tab.
+fn plans(log: &str) -> Vec<Value> {
+    let entries = log.split("plan:\n").skip(1);
+    let text = |entry: &str| -> String { entry.lines().take_while(|line| line.starts_with('\t')).collect() };
+    entries.map(|entry| serde_json::from_str::<Value>(&text(entry)).unwrap()["Plan"].clone()).collect()
+}
+
+impl Cost {
+    fn add(&mut self, plan: &Value) {
+        let blocks = |name: &str| plan[name].as_u64().unwrap();
+        self.buffers += blocks("Shared Hit Blocks") + blocks("Shared Read Blocks");
+        self.visit(plan);
+    }
+
+    fn visit(&mut self, node: &Value) {
+        let read = node["Actual Loops"].as_f64().unwrap_or(0.0) > 0.0;
+        let relation = node["Relation Name"].as_str().filter(|name| name.starts_with("jobs_2") && read);
+        // A partition of a month that has not begun has no rows.
+        let this_month = Utc::now().format("jobs_%Y_%m").to_string();
+        self.partitions.extend(relation.filter(|name| *name <= this_month.as_str()).map(str::to_owned));
+        node["Plans"].as_array().into_iter().flatten().for_each(|child| self.visit(child));
+    }
+
+    fn check_hit(&self, what: &str) {
+        assert!(self.buffers <= HIT_BUFFERS_MAX, "{what}: {self:?}");
+        assert!(self.partitions.len() <= HIT_PARTITIONS_MAX, "{what}: {self:?}");
+    }
+
+    fn check_miss(&self, what: &str, partitions: u64) {
+        assert!(
+            self.buffers <= MISS_BUFFERS_PER_PARTITION_MAX * partitions,
+            "{what}: {partitions} partitions, {self:?}"
+        );
+    }
+}
+
+/// Single filters and pairs, and none at all.
+fn combinations() -> Vec<Vec<Filter>> {
+    let pairs = (0..FILTERS.len())
+        .flat_map(|first| (first + 1..FILTERS.len()).map(move |second| vec![FILTERS[first], FILTERS[second]]));
+    let singles = FILTERS.iter().map(|filter| vec![*filter]);
+    std::iter::once(Vec::new()).chain(singles).chain(pairs).collect()
+}
+
+/// The buffers of each question, by its name.
+async fn measure(count: u32) -> BTreeMap<String, u64> {
+    let scene = Scene::with(count).await;
+    let partitions = scene.partitions().await;
+    let mut buffers = BTreeMap::new();
+    let mut note = |what: String, cost: &Cost| _ = buffers.insert(what, cost.buffers);
+    for filters in combinations() {
+        let mut filter = HistoryFilter { limit: LIMIT, ..HistoryFilter::default() };
+        filters.iter().for_each(|one| one.apply(&mut filter, true));
+        let name = format!("{filters:?}");
+        let (found, cost) = scene.page(&filter).await;
+        assert_eq!(found, LIMIT as usize, "{name}");
+        cost.check_hit(&name);
+        note(format!("{name}, first page"), &cost);
+
+        let conditions: Vec<&str> = filters.iter().map(|filter| filter.sql()).chain(["true"]).collect();
+        filter.before = Some(scene.key(&conditions.join(" and ")).await);
+        let (_, cost) = scene.page(&filter).await;
+        cost.check_hit(&format!("{name}, 100th page"));
+        note(format!("{name}, 100th page"), &cost);
+
+        let Some((last, others)) = filters.split_last() else { continue };
+        let (absent, present) = if filters[0] == Filter::State { (filters[0], &filters[1..]) } else { (*last, others) };
+        let mut filter = HistoryFilter { limit: LIMIT, ..HistoryFilter::default() };
+        present.iter().for_each(|one| one.apply(&mut filter, true));
+        absent.apply(&mut filter, false);
+        if absent == Filter::State && present.is_empty() {
+            filter.states = vec![JobState::Expired];
+        }
+        let (found, cost) = scene.page(&filter).await;
+        assert_eq!(found, 0, "{name}");
+        cost.check_miss(&name, partitions);
+        note(format!("{name}, no match"), &cost);
+    }
+    for ago in ["1 minute", "20 months"] {
+        let job_id = scene.job(ago).await;
+        let text = job_id.to_string();
+        let (found, cost) = scene.cost(async |ledger| ledger.job(job_id).await.unwrap()).await;
+        assert!(found.is_some());
+        cost.check_hit("a job by its id");
+        note(format!("a job of {ago} ago by its id"), &cost);
+        for (part, digits) in [("beginning", &text[..18]), ("end", &text[24..])] {
+            let (found, cost) = scene.cost(async |ledger| ledger.find_job(digits).await.unwrap()).await;
+            let JobMatch::One(found) = found else { panic!("{digits}: {found:?}") };
+            assert_eq!(found.job.job_id, job_id);
+            // An end does not name the month, so that of an old job is found after all newer months have been asked.
+            match (part, ago) {
+                ("end", "20 months") => assert!(cost.buffers <= HIT_BUFFERS_MAX, "{cost:?}"),
+                _ => cost.check_hit(part),
+            }
+            note(format!("a job of {ago} ago by the {part} of its id"), &cost);
+        }
+    }
+    let (found, cost) = scene.cost(async |ledger| ledger.find_job("00000000ffff").await.unwrap()).await;
+    assert_eq!(found, JobMatch::None);
+    cost.check_miss("an end that no id has", partitions);
+    note("an end that no id has".to_owned(), &cost);
+    buffers
+}
+
+#[tokio::test]
+async fn pages_and_jobs_are_read_within_their_buffers() {
+    let counts = std::env::var(JOBS_VARIABLE).unwrap_or_else(|_| JOBS_DEFAULT.to_owned());
+    let counts: Vec<u32> = counts.split(',').map(|count| count.parse().expect("numbers of jobs")).collect();
+    let mut measured = Vec::new();
+    for count in &counts {
+        measured.push(measure(*count).await);
+    }
+    println!("buffers with {counts:?} jobs over 24 months:");
+    for (what, few) in &measured[0] {
+        let all: Vec<u64> = measured.iter().map(|buffers| buffers[what]).collect();
+        println!("{what:60} {all:?}");
+        assert!(all.iter().all(|buffers| *buffers as f64 <= GROWTH_MAX * *few as f64), "{what}: {all:?}");
+    }
+}
+
+/// A label without an index is searched in a window, which the answer tells.
+#[tokio::test]
+async fn an_undeclared_label_is_searched_in_the_last_week_unless_told_otherwise() {
+    let database = Database::fresh().await;
+    let (_, ledger) = database.open().await;
+    let filter =
+        |since| HistoryFilter { labels: vec![("it's".to_owned(), "a".to_owned())], since, ..HistoryFilter::default() };
+    let searched = async |since: Option<DateTime<Utc>>| ledger.history(&filter(since)).await.unwrap().searched_since;
+    let since = searched(None).await.expect("no label has an index");
+    assert_eq!((Utc::now() - since).num_days(), 7);
+    assert_eq!(searched(Some(Utc::now())).await, None);
+    labels::add(&database.url(), "it's").await.unwrap();
+    assert_eq!(searched(None).await, None);
+    labels::remove(&database.url(), "it's").await.unwrap();
+    assert!(searched(None).await.is_some());
+}
