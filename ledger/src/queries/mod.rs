@@ -19,10 +19,12 @@ mod history;
 mod job;
 mod outputs;
 mod record;
+mod stats;
 
 pub use blobs::{BLOB_GRACE, BlobUse, MarkError};
 use connection::SharedConnection;
 pub use outputs::PoolOutputs;
+pub use stats::{Statistics, StatisticsFilter, StatisticsRow, Times};
 
 /// Access to the ledger for reading. Clones share one connection.
 #[derive(Clone)]

@@ -20,3 +20,5 @@ mod pruning;
 mod queries;
 #[cfg(test)]
 mod recorder;
+#[cfg(test)]
+mod statistics;

@@ -8,7 +8,7 @@ use gpufleet_ledger::{DatabaseUrl, HistoryFilter, Ledger, LedgerError, PrefixMat
 use gpufleet_schema::{AttemptState, Event, JobId, JobState, Submitted};
 
 use crate::{
-    database::Database,
+    database::{Database, query_text},
     histories::{self, finished, id, info, started},
 };
 
@@ -151,22 +151,13 @@ async fn the_states_of_several_jobs_are_read_at_once() {
     assert!(ledger.job_states(&[]).await.unwrap().is_empty());
 }
 
-/// The text of the history query, from its offline data.
-fn history_sql() -> String {
-    let described = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.sqlx")).unwrap();
-    let texts = described.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
-    let mut queries = texts.map(|text| serde_json::from_str::<serde_json::Value>(&text).unwrap()["query"].clone());
-    let found = queries.find(|query| query.as_str().unwrap().starts_with("/* queries::history */"));
-    found.unwrap().as_str().unwrap().to_owned()
-}
-
 #[tokio::test]
 async fn every_filter_is_answered_from_an_index() {
     let database = Database::fresh().await;
     let (mut store, _) = database.open().await;
     fill(&mut store, 2000).await;
     database.execute("analyze").await;
-    let sql = history_sql();
+    let sql = query_text("queries::history");
     // Arguments: state, states, kernel, pool, since, labels, before (time and id), limit.
     for (arguments, index) in [
         ("null, null, null, null, null, null, null, null, 50", "created_at_job_id"),
