@@ -23,6 +23,8 @@ const RAW: &str = "select
     (select coalesce(sum(a.output_bytes), 0) from jobs j join attempts a on a.job_id = j.job_id and a.attempt = j.final_attempt),
     (select coalesce(sum(input_bytes), 0) from jobs where final_attempt is not null)";
 
+type TimesOf = fn(&StatisticsRow) -> Option<Times>;
+
 async fn statistics(ledger: &Ledger, by: Option<&str>) -> Vec<StatisticsRow> {
     let by = by.map(|by| by.parse::<Dimension>().unwrap());
     let filter = StatisticsFilter { by, since: DateTime::UNIX_EPOCH, pool: None };
@@ -157,7 +159,7 @@ async fn percentiles_are_within_two_percent_of_percentile_cont_on_the_same_rows(
     }
     let rows = statistics(&ledger, Some("kernel")).await;
     assert_eq!(rows.len(), 3);
-    let stages: [(&str, fn(&StatisticsRow) -> Option<Times>); 4] = [
+    let stages: [(&str, TimesOf); 4] = [
         ("a.queue_us + a.wait_us", |row| row.queue),
         ("a.copy_in_us + a.copy_out_us", |row| row.copy),
         ("(select sum(us) from unnest(a.launches_us) us)", |row| row.kernel),
