@@ -24,6 +24,7 @@ pub mod pruning;
 pub mod queries;
 pub mod recorder;
 pub mod retention;
+mod rollups;
 mod tx;
 
 pub use database::{DatabaseUrl, InvalidDatabaseUrl};
@@ -33,4 +34,7 @@ pub use model::{
     StateCount, WorkerFilter, WorkerRow,
 };
 pub use pruning::{PRUNED_AGE_DEFAULT, PruneError, prune_blobs};
-pub use queries::{BLOB_GRACE, BlobUse, Ledger, MarkError, PoolOutputs};
+pub use queries::{
+    BLOB_GRACE, BlobUse, Ledger, MarkError, PoolOutputs, Statistics, StatisticsFilter, StatisticsRow, Times,
+};
+pub use rollups::{Dimension, OTHER, Stage, Stages, UnknownDimension};

@@ -169,6 +169,9 @@ pub struct PoolUse {
     pub jobs_running: u32,
     /// Device memory that the jobs declared.
     pub memory_bytes: u64,
+    /// The pool's weight in sharing device time with the worker's other pools. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
 }
 
 /// The source of a device's utilization.

@@ -356,7 +356,7 @@ fn events_devices() -> Vec<Event> {
                 let pool = "default".parse().unwrap();
                 seen.devices[0] = DeviceSeen {
                     jobs_running: Some(1),
-                    pools: vec![PoolUse { pool, jobs_running: 1, memory_bytes: 1 << 20 }],
+                    pools: vec![PoolUse { pool, jobs_running: 1, memory_bytes: 1 << 20, weight: None }],
                     memory_used_bytes: Some(1 << 30),
                     utilization_percent: Some(41),
                     utilization_by: Some(UtilizationBy::Nvml),
@@ -437,6 +437,17 @@ fn events_blobs() -> Vec<Event> {
             }
             Event::AttemptFinished(AttemptFinished { job: Some(job), .. }) => job.blobs.clone_from(&blobs),
             Event::AttemptFinished(_) | Event::WorkerSeen(_) => {}
+        }
+    }
+    events
+}
+
+/// Events of a worker that reports the weights of its pools.
+fn events_weights() -> Vec<Event> {
+    let mut events = events_blobs();
+    for event in &mut events {
+        if let Event::WorkerSeen(seen) = event {
+            seen.devices.iter_mut().flat_map(|device| &mut device.pools).for_each(|pool| pool.weight = Some(3));
         }
     }
     events
@@ -533,6 +544,7 @@ fn golden_events_of_version_1_decode_to_their_values() {
         ("events-started-ms", events_started_ms()),
         ("events-kept", events_kept()),
         ("events-blobs", events_blobs()),
+        ("events-weights", events_weights()),
     ] {
         let body = golden(name, "msgpack", || encoding::encode_events(&events).unwrap());
         assert_eq!(encoding::decode_events(&body).unwrap(), events, "{name}");

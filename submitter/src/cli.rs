@@ -30,15 +30,22 @@ mod map;
 mod options;
 mod output;
 mod permissions;
+mod pools;
 mod printed;
 mod progress_terminal;
 mod quantity;
+mod report;
 mod show;
 mod spec;
+mod statistics;
+mod stats;
 mod submit;
 mod table;
+mod top;
+mod usage;
 mod wait;
 mod waiting;
+mod why;
 mod workers;
 
 use complaint::Complaint;
@@ -79,6 +86,12 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
         Command::History(options) => block_on(history::run(&options)),
         Command::Show(options) => block_on(show::run(&options)),
         Command::Logs(options) => block_on(logs::run(&options)),
+        Command::Why(options) => block_on(why::run(&options)),
+        Command::Report(options) => block_on(report::run(&options)),
+        Command::Stats(options) => block_on(stats::run(&options)),
+        Command::Usage(options) => block_on(usage::run(&options)),
+        Command::Pools(options) => block_on(pools::run(&options)),
+        Command::Top(options) => block_on(top::run(&options)),
         Command::Wait(options) => block_on(wait::run(&options)),
         Command::Fetch(options) => block_on(fetch::run(&options)),
         Command::Local(options) => block_on(local::run(&options)),

@@ -20,8 +20,18 @@ use crate::{
 const RECORDED_WITHIN: Duration = Duration::from_secs(30);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Commands that only read.
-const READERS: [&str; 5] =
-    ["gpufleet history", "gpufleet show", "gpufleet logs", "gpufleet workers", "gpufleet dead list"];
+const READERS: [&str; 10] = [
+    "gpufleet history",
+    "gpufleet show",
+    "gpufleet logs",
+    "gpufleet workers",
+    "gpufleet dead list",
+    "gpufleet stats",
+    "gpufleet usage",
+    "gpufleet pools",
+    "gpufleet report",
+    "gpufleet why",
+];
 
 /// Programs that would change the machine that runs the tests.
 const FORBIDDEN: [&str; 8] =

@@ -21,11 +21,13 @@ mod labels;
 mod lookup;
 mod outputs;
 mod record;
+mod stats;
 mod window;
 
 pub use blobs::{BLOB_GRACE, BlobUse, MarkError};
 use connection::SharedConnection;
 pub use outputs::PoolOutputs;
+pub use stats::{Statistics, StatisticsFilter, StatisticsRow, Times};
 
 /// Access to the ledger for reading. Clones share one connection.
 #[derive(Clone)]

@@ -38,6 +38,7 @@ mod dropped;
 mod merge;
 mod months;
 mod origin;
+mod rollups;
 mod store;
 mod upkeep;
 mod write;

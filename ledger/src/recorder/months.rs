@@ -40,6 +40,11 @@ pub(super) fn beginning(day: NaiveDate) -> DateTime<Utc> {
     day.and_time(NaiveTime::MIN).and_utc()
 }
 
+/// The time, if it is so near that partitions are made for it.
+pub(super) fn near(at: DateTime<Utc>, today: NaiveDate) -> Option<DateTime<Utc>> {
+    Some(at).filter(|at| is_near(at.date_naive(), today))
+}
+
 fn is_near(day: NaiveDate, today: NaiveDate) -> bool {
     let first = today.checked_sub_months(Months::new(MONTHS_BACK));
     let last = today.checked_add_days(Days::new(DAYS_AHEAD));

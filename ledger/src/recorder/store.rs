@@ -11,7 +11,8 @@ use super::{
     change::kept_excess,
     merge::Changes,
     months,
-    upkeep::{self, ForgetInputs, FreeExpired, NoteCaughtUp},
+    rollups::{ForgetHours, MergeRollups},
+    upkeep::{self, ForgetInputs, FreeExpired, NoteCaughtUp, ReadLabelKeys},
     write::RecordChanges,
 };
 use crate::{
@@ -29,6 +30,8 @@ pub struct Store {
     connection: Option<PgConnection>,
     /// The first days of the months that have a partition.
     months: HashSet<NaiveDate>,
+    /// The label keys by which jobs are counted, as of the last upkeep.
+    label_keys: Vec<String>,
 }
 
 /// An event that the ledger can't hold, and why.
@@ -44,8 +47,8 @@ const EVENTS_PER_TRANSACTION: usize = 1000;
 impl Store {
     /// Connects, and checks that the tables match this program.
     pub async fn connect(url: DatabaseUrl) -> Result<Self, LedgerError> {
-        let mut store = Self { url, connection: None, months: HashSet::new() };
-        store.connected().await?;
+        let mut store = Self { url, connection: None, months: HashSet::new(), label_keys: Vec::new() };
+        store.read_label_keys().await?;
         Ok(store)
     }
 
@@ -65,13 +68,21 @@ impl Store {
         self.run(&NoteCaughtUp(ago)).await
     }
 
-    /// Frees the bytes of kept outputs that have expired and forgets inputs of jobs that ended long ago, or many of them. Cancelling leaves
-    /// some for the next time.
+    /// Merges statistics, frees the bytes of kept outputs that have expired and forgets inputs of jobs that ended long ago, or much of it.
+    /// Cancelling leaves some for the next time.
     pub async fn upkeep(&mut self) -> Result<(), LedgerError> {
         // Another process may have dropped some.
         self.months.clear();
+        self.read_label_keys().await?;
+        self.repeat(&MergeRollups).await?;
+        self.run(&ForgetHours).await?;
         self.repeat(&FreeExpired).await?;
         self.repeat(&ForgetInputs).await
+    }
+
+    async fn read_label_keys(&mut self) -> Result<(), LedgerError> {
+        self.label_keys = self.run(&ReadLabelKeys).await?;
+        Ok(())
     }
 
     /// Runs a transaction until nothing is left to do, or many times.
@@ -123,7 +134,8 @@ impl Store {
         for month in months::needed(changes, today) {
             self.prepare_month(month).await?;
         }
-        self.run(&RecordChanges { changes, today }).await
+        let label_keys = self.label_keys.clone();
+        self.run(&RecordChanges { changes, today, label_keys: &label_keys }).await
     }
 
     async fn prepare_month(&mut self, month: NaiveDate) -> Result<(), LedgerError> {

@@ -1,4 +1,4 @@
-//! Regular work on the tables: frees the bytes of kept outputs that have expired, forgets inputs of jobs that ended long ago, and notes that
+//! Regular work on the tables: merges statistics, frees the bytes of kept outputs that have expired, forgets inputs of jobs that ended long ago, and notes that
 //! the recorder has caught up.
 
 use std::time::Duration;
@@ -23,6 +23,20 @@ pub(super) struct ForgetInputs;
 
 /// Notes that all events published up to this long ago are recorded.
 pub(super) struct NoteCaughtUp(pub(super) Duration);
+
+/// Reads the label keys by which jobs are counted.
+pub(super) struct ReadLabelKeys;
+
+impl Transaction for ReadLabelKeys {
+    const NAME: &'static str = "reading the label keys";
+    type Output = Vec<String>;
+
+    async fn run(&self, connection: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+        sqlx::query_scalar!("/* recorder::label_keys */ select key from label_keys order by key")
+            .fetch_all(connection)
+            .await
+    }
+}
 
 impl Transaction for FreeExpired {
     const NAME: &'static str = "freeing expired outputs";

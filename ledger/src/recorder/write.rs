@@ -14,6 +14,7 @@ mod inputs;
 mod jobs;
 mod keys;
 mod outputs;
+mod rollups;
 mod workers;
 
 /// One batch. Jobs come before attempts, which record whether their job's outcome is theirs; workers before devices, which
@@ -23,6 +24,8 @@ pub(super) struct RecordChanges<'a> {
     pub(super) changes: &'a Changes,
     /// The day for which the months were made that these may belong in.
     pub(super) today: NaiveDate,
+    /// The label keys by which jobs are counted.
+    pub(super) label_keys: &'a [String],
 }
 
 impl Transaction for RecordChanges<'_> {
@@ -33,8 +36,15 @@ impl Transaction for RecordChanges<'_> {
         let changes = self.changes;
         if !changes.jobs.is_empty() {
             let keys = keys::resolve(&changes.jobs, self.today, connection).await?;
-            let outcomes = jobs::write(changes, &keys, connection).await?;
-            attempts::write(&changes.attempts, &keys, &outcomes, connection).await?;
+            let jobs::Written { outcomes, described } = jobs::write(changes, &keys, connection).await?;
+            let ended = attempts::write(&changes.attempts, &keys, &outcomes, connection).await?;
+            let context = rollups::Context {
+                outcomes: &outcomes,
+                described: &described,
+                label_keys: self.label_keys,
+                today: self.today,
+            };
+            rollups::write(&changes.attempts, &ended, context, connection).await?;
             outputs::write(&changes.attempts, &keys, &outcomes, connection).await?;
             inputs::write(&changes.jobs, &outcomes, connection).await?;
         }

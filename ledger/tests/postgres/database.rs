@@ -118,4 +118,35 @@ impl Database {
     pub async fn rows(&self, table: &str) -> String {
         self.execute(&format!("select row from {table} as row order by row::text")).await
     }
+
+    /// The plan of a query that is executed with these arguments, and the buffers that it reads.
+    pub async fn explain_buffers(&self, sql: &str, arguments: &str) -> Plan {
+        let settings = "set plan_cache_mode = force_custom_plan";
+        let explain = "explain (analyze, buffers, costs off, timing off, summary off)";
+        let text = self
+            .execute(&format!("{settings}; prepare question as {sql}; {explain} execute question ({arguments})"))
+            .await;
+        // Those of the first node have those of the nodes below.
+        let first = text.lines().find_map(|line| line.trim().strip_prefix("Buffers: shared ")).unwrap_or_default();
+        let counts =
+            first.split_whitespace().filter_map(|word| word.strip_prefix("hit=").or(word.strip_prefix("read=")));
+        let buffers = counts.map(|count| count.parse::<u64>().unwrap()).sum();
+        Plan { text, buffers }
+    }
+}
+
+/// How a query was executed.
+#[derive(Debug)]
+pub struct Plan {
+    pub text: String,
+    pub buffers: u64,
+}
+
+/// The text of the query of this name, from its offline data.
+pub fn query_text(name: &str) -> String {
+    let described = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.sqlx")).unwrap();
+    let texts = described.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    let mut queries = texts.map(|text| serde_json::from_str::<serde_json::Value>(&text).unwrap()["query"].clone());
+    let found = queries.find(|query| query.as_str().unwrap().starts_with(&format!("/* {name} */")));
+    found.unwrap().as_str().unwrap().to_owned()
 }

@@ -233,7 +233,7 @@ pub fn heartbeat(number: u32, at: i64, leaving: bool) -> Event {
         driver_version: 12080,
         out_of_service: (index == 1).then(|| "fell off\0 its bus".to_owned()),
         jobs_running: Some(index),
-        pools: vec![PoolUse { pool: PoolName::default(), jobs_running: index, memory_bytes: 1 << 20 }],
+        pools: vec![PoolUse { pool: PoolName::default(), jobs_running: index, memory_bytes: 1 << 20, weight: Some(3) }],
         memory_used_bytes: Some(1 << 30),
         utilization_percent: Some(41),
         utilization_by: Some(UtilizationBy::Worker),

@@ -26,3 +26,5 @@ mod queries;
 mod recorder;
 #[cfg(test)]
 mod retention;
+#[cfg(test)]
+mod statistics;

@@ -2,6 +2,8 @@
 
 // Marked as a test module, so that clippy allows `unwrap`.
 #[cfg(test)]
+mod counting;
+#[cfg(test)]
 mod exits;
 #[cfg(test)]
 mod ground;

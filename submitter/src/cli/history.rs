@@ -58,6 +58,9 @@ pub struct Options {
     /// Continue an earlier list after the key that it ended with
     #[arg(long, value_name = "KEY")]
     before: Option<PageKey>,
+    /// Print the newest jobs again whenever they change, until Ctrl-C. On a terminal, the new list replaces the old one
+    #[arg(long, conflicts_with_all = ["before", "output"])]
+    watch: bool,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
@@ -82,6 +85,9 @@ enum Format {
 }
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
+    if options.watch {
+        return watch::run(options).await;
+    }
     let work = async {
         let ledger = connection::ledger(&options.ledger).await?;
         let jobs = read(&ledger, options).await;
@@ -164,7 +170,8 @@ async fn read(ledger: &Ledger, options: &Options) -> Result<Page, Complaint> {
     }
 }
 
-fn time(text: &str) -> Result<DateTime<Utc>, String> {
+/// A time ago, a date or a time.
+pub(super) fn time(text: &str) -> Result<DateTime<Utc>, String> {
     let text = text.trim();
     if let Ok(ago) = humantime::parse_duration(text) {
         let ago = chrono::Duration::from_std(ago).ok().and_then(|ago| Utc::now().checked_sub_signed(ago));
@@ -316,6 +323,8 @@ fn csv_cells(job: &JobRow) -> [String; CSV_HEADER.len()] {
         job.failure.as_ref().map(|failure| failure.message.clone()).unwrap_or_default(),
     ]
 }
+
+mod watch;
 
 #[cfg(test)]
 pub mod tests;

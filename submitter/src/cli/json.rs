@@ -63,10 +63,49 @@ JSON: a list of objects. Unknown values are null. Later versions only add fields
   is_silent: heartbeats are missing; has_left: the worker announced that it leaves
   devices: a list of device (the number), uuid, name, emulated, compute_capability,
   memory_bytes, driver_version, out_of_service (the reason, or null while in service),
-  jobs_running, pools (a list of pool, jobs_running, memory_bytes: requested by these jobs),
+  jobs_running, pools (a list of pool, jobs_running, memory_bytes: requested by these jobs,
+  weight: share of the device time),
   memory_used_bytes (by all processes, from NVML), temperature_celsius, power_milliwatts,
   utilization_percent, utilization_by: nvml (kernels of all processes, in the last second) or
   worker (jobs of this worker, since its last heartbeat)";
+
+/// What `gpufleet stats -o json` and `gpufleet usage -o json` print.
+pub const STATS: &str = "\
+JSON: one object. Unknown values are null. Later versions only add fields.
+  since  the beginning of the first hour or day: RFC 3339, in UTC
+  rows   a list, the one with the most device time first: value (empty for jobs without one, and
+         for the row of all jobs), jobs (that ended), succeeded, failed, cancelled, expired, dead,
+         verdict_user, verdict_timeout, verdict_out_of_memory, verdict_device,
+         verdict_infrastructure, attempts_lost, attempts_superseded, device_us (of all attempts
+         but the lost ones), queue_us, input_bytes, output_bytes (of outcomes), and the times of
+         queue (from submission to the start on the device), compile, copy, kernel and total (on
+         the device): each p50_us, p95_us, p99_us, max_us";
+
+/// What `gpufleet report -o json` prints.
+pub const REPORT: &str = "\
+JSON: one object. Unknown values are null. Later versions only add fields.
+  job_id, state
+  attempt            the attempt that decided the outcome; attempts: how many are recorded
+  elapsed_us         from submission to the end
+  stages             a list of stage (queue, compile, wait, fetch, load, copy, kernel, other), us,
+                     percent
+  device_bytes_peak  device memory; device_bytes: the memory of the device
+  advice             a list of texts";
+
+/// What `gpufleet pools -o json` prints.
+pub const POOLS: &str = "\
+JSON: a list of objects. Unknown values are null. Later versions only add fields.
+  pool, messages (in its queues), consumers, jobs_running, memory_bytes (declared by these jobs)
+  due_percent: share of the device time by weight; got_percent: of the time that all pools used
+  device_us";
+
+/// What `gpufleet why -o json` prints.
+pub const WHY: &str = "\
+JSON: one object. Later versions only add fields, and reasons.
+  job_id, state
+  reasons  a list, the most likely one first; empty if the job does not wait. Each has text and
+           reason: no_consumer, over_share, memory, jobs_ahead, busy_worker, retry_due or
+           ledger_and_broker_disagree";
 
 /// What `gpufleet dead list -o json` prints.
 pub const DEAD_LIST: &str = "\

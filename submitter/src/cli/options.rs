@@ -4,7 +4,7 @@ use std::{convert::Infallible, ffi::OsString, fmt, str::FromStr};
 
 use super::{
     blobs, cancel, completions, dead, environment, exit, fetch, history, kernels, keygen, local, logs, map,
-    permissions, show, submit, wait, workers,
+    permissions, pools, report, show, stats, submit, top, usage, wait, why, workers,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -34,6 +34,12 @@ pub enum Command {
     History(history::Options),
     Show(show::Options),
     Logs(logs::Options),
+    Why(why::Options),
+    Report(report::Options),
+    Stats(stats::Options),
+    Usage(usage::Options),
+    Pools(pools::Options),
+    Top(top::Options),
     Workers(workers::Options),
     Dead(dead::Options),
     /// Submit dead-lettered jobs again; same as `gpufleet dead replay`

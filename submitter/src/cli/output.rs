@@ -23,6 +23,18 @@ pub fn emit(text: &str) -> Result<(), Complaint> {
     }
 }
 
+/// Prints data that replaces what was printed before. On a terminal `clear` goes in front of it; elsewhere an empty line follows it.
+pub fn replace(text: &str, clear: &str) -> Result<(), Complaint> {
+    if stdout_width().is_none() {
+        return emit(&format!("{text}\n"));
+    }
+    let mut stdout = std::io::stdout().lock();
+    // An error shows again when the data is printed.
+    let _ = stdout.write_all(clear.as_bytes());
+    drop(stdout);
+    emit(text)
+}
+
 /// Prints a value as JSON.
 pub fn emit_json(value: &impl serde::Serialize) -> Result<(), Complaint> {
     let text = serde_json::to_string_pretty(value)

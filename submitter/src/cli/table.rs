@@ -10,7 +10,7 @@ pub enum Column {
 }
 
 impl Column {
-    fn heading(self) -> &'static str {
+    pub fn heading(self) -> &'static str {
         match self {
             Self::Left(heading) | Self::Right(heading) => heading,
         }

@@ -64,7 +64,7 @@ const SILENCE_SHOWN: Duration = Duration::from_secs(3 * 24 * 3600);
 /// The state of a worker by its heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+pub enum State {
     Up,
     /// Its heartbeats are missing. It may still work.
     Silent,
@@ -171,11 +171,21 @@ async fn look_up(options: &DrainOptions) -> Known {
     }
 }
 
-fn state(worker: &WorkerRow) -> State {
+pub fn state(worker: &WorkerRow) -> State {
     match (worker.has_left, worker.is_silent) {
         (true, _) => State::Left,
         (false, true) => State::Silent,
         (false, false) => State::Up,
+    }
+}
+
+impl State {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Silent => "silent",
+            Self::Left => "left",
+        }
     }
 }
 
@@ -206,15 +216,10 @@ fn table(workers: &[Listed], now: DateTime<Utc>, width: Option<usize>) -> String
     ];
     let mut rows: Vec<Vec<String>> = Vec::new();
     for Listed { state, worker } in workers {
-        let word = match state {
-            State::Up => "up",
-            State::Silent => "silent",
-            State::Left => "left",
-        };
         let running = worker.jobs_running.to_string();
-        let own = [worker.worker.clone(), word.to_owned(), running, worker.pools.join(" ")];
+        let own = [worker.worker.clone(), state.word().to_owned(), running, worker.pools.join(" ")];
         let end = [worker.host.clone(), age(now - worker.heard_at)];
-        let mut devices = worker.devices.iter().map(device);
+        let mut devices = worker.devices.iter().map(device_cells);
         let first = devices.next().unwrap_or_else(|| vec![String::new(); DEVICE_COLUMNS]);
         rows.push([own.to_vec(), first, end.to_vec()].concat());
         rows.extend(devices.map(|cells| [vec![String::new(); 4], cells, vec![String::new(); 2]].concat()));
@@ -238,7 +243,7 @@ fn complaints(workers: &[Listed]) -> String {
 }
 
 /// Its [`DEVICE_COLUMNS`]. The name of an emulated device says that it is emulated.
-fn device(device: &DeviceRow) -> Vec<String> {
+pub fn device_cells(device: &DeviceRow) -> Vec<String> {
     fn shown<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
         value.map_or_else(|| "-".to_owned(), text)
     }
@@ -264,13 +269,13 @@ fn device(device: &DeviceRow) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use chrono::Duration;
     use gpufleet::schema::PoolUse;
 
     use super::*;
 
-    fn worker(name: &str, seconds_ago: i64, has_left: bool) -> WorkerRow {
+    pub fn worker(name: &str, seconds_ago: i64, has_left: bool) -> WorkerRow {
         let seen = at() - Duration::seconds(seconds_ago);
         WorkerRow {
             worker: name.to_owned(),
@@ -299,7 +304,12 @@ mod tests {
             driver_version: 12080,
             out_of_service: None,
             jobs_running: Some(3),
-            pools: vec![PoolUse { pool: "default".parse().unwrap(), jobs_running: 3, memory_bytes: 3 << 30 }],
+            pools: vec![PoolUse {
+                pool: "default".parse().unwrap(),
+                jobs_running: 3,
+                memory_bytes: 3 << 30,
+                weight: Some(1),
+            }],
             memory_used_bytes: None,
             utilization_percent: Some(41),
             utilization_by: Some("worker".to_owned()),

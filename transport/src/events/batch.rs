@@ -261,7 +261,10 @@ mod tests {
             driver_version: u32::MAX,
             out_of_service: Some("r".repeat(5000)),
             jobs_running: Some(u32::MAX),
-            pools: vec![PoolUse { pool: pool(), jobs_running: u32::MAX, memory_bytes: u64::MAX }; 8],
+            pools: vec![
+                PoolUse { pool: pool(), jobs_running: u32::MAX, memory_bytes: u64::MAX, weight: Some(u32::MAX) };
+                8
+            ],
             memory_used_bytes: Some(u64::MAX),
             utilization_percent: Some(100),
             utilization_by: Some(gpufleet_schema::UtilizationBy::Worker),

@@ -174,6 +174,7 @@ impl DeviceSlot {
             pool: pool.name.clone(),
             jobs_running: held.jobs,
             memory_bytes: held.bytes,
+            weight: Some(pool.guarantee.weight),
         });
         DeviceSeen {
             index: self.info.ordinal,

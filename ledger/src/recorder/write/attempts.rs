@@ -11,23 +11,26 @@ use uuid::Uuid;
 use super::{jobs::FinalAttempts, keys::Keys};
 use crate::recorder::change::{AttemptChange, End, Place};
 
-type Attempts = BTreeMap<(JobId, i32), AttemptChange>;
+/// A job and the number of an attempt at it.
+pub(super) type AttemptKey = (JobId, i32);
+type Attempts = BTreeMap<AttemptKey, AttemptChange>;
 
-/// Writes the ends, then the other starts: those without an end, or all of them if the table rejected an end.
+/// Writes the ends, then the other starts: those without an end, or all of them if the table rejected an end. Returns the attempts whose end was
+/// written, which happens once for an outcome and once for a loss before it.
 pub(super) async fn write(
     attempts: &Attempts,
     keys: &Keys,
     outcomes: &FinalAttempts,
     connection: &mut PgConnection,
-) -> Result<(), sqlx::Error> {
+) -> Result<Vec<AttemptKey>, sqlx::Error> {
     let ends = EndColumns::of(attempts, keys, outcomes);
-    let written = if ends.job_id.is_empty() { 0 } else { write_ends(&ends, connection).await? };
-    let all_written = written == ends.job_id.len() as u64;
+    let written = if ends.job_id.is_empty() { Vec::new() } else { write_ends(&ends, connection).await? };
+    let all_written = written.len() == ends.job_id.len();
     let starts = StartColumns::of(attempts.iter().filter(|(_, change)| !all_written || change.end.is_none()), keys);
     if !starts.job_id.is_empty() {
         write_starts(&starts, connection).await?;
     }
-    Ok(())
+    Ok(written)
 }
 
 /// Keeps the earlier of two starts, because the later one may have followed the end. An attempt that has ended keeps the place of its
@@ -60,9 +63,9 @@ async fn write_starts(columns: &StartColumns<'_>, connection: &mut PgConnection)
     Ok(())
 }
 
-/// Keeps the first outcome, and replaces a loss by an outcome. Returns the number of ends that were written.
-async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
-    let done = sqlx::query!(
+/// Keeps the first outcome, and replaces a loss by an outcome. Returns the ends that were written.
+async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> Result<Vec<AttemptKey>, sqlx::Error> {
+    let written = sqlx::query!(
         r#"/* recorder::write::attempts::ends */
         insert into attempts as known
             (job_id, attempt, state, superseded, worker, device, device_name, emulated, finished_at, verdict, failure_code,
@@ -114,7 +117,8 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
             retry_at = excluded.retry_at,
             printf_output = excluded.printf_output,
             printf_dropped_bytes = excluded.printf_dropped_bytes
-        where known.state = 'running' or (known.state = 'lost' and excluded.state <> 'lost')"#,
+        where known.state = 'running' or (known.state = 'lost' and excluded.state <> 'lost')
+        returning job_id, attempt"#,
         &columns.job_id,
         &columns.superseded,
         &columns.attempt,
@@ -147,9 +151,9 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
         &columns.started_at as &[Option<DateTime<Utc>>],
         &columns.id_at,
     )
-    .execute(connection)
+    .fetch_all(connection)
     .await?;
-    Ok(done.rows_affected())
+    Ok(written.into_iter().map(|row| (JobId::from_uuid(row.job_id), row.attempt)).collect())
 }
 
 #[derive(Default)]

@@ -1,11 +1,11 @@
 //! Writes rows of `jobs`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::JobId;
 use serde_json::Value;
-use sqlx::PgConnection;
+use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::keys::Keys;
@@ -17,13 +17,29 @@ use crate::recorder::{
 /// The attempt that decided the outcome of each job of a batch, for jobs with an outcome.
 pub(super) type FinalAttempts = HashMap<JobId, i32>;
 
-/// Merges the changes into the table by the rules in [`crate::recorder`]. Returns the outcomes afterwards, because a separate statement for
+/// The rows after the write.
+pub(super) struct Written {
+    pub(super) outcomes: FinalAttempts,
+    pub(super) described: HashMap<JobId, Described>,
+}
+
+/// What a job is counted by. Unknown texts are empty.
+#[derive(Debug)]
+pub(super) struct Described {
+    pub(super) pool: String,
+    pub(super) kernel: String,
+    pub(super) user_id: String,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) input_bytes: i64,
+}
+
+/// Merges the changes into the table by the rules in [`crate::recorder`]. Returns the rows afterwards, because a separate statement for
 /// them would join with the whole month.
 pub(super) async fn write(
     changes: &Changes,
     keys: &Keys,
     connection: &mut PgConnection,
-) -> Result<FinalAttempts, sqlx::Error> {
+) -> Result<Written, sqlx::Error> {
     let columns = Columns::of(changes, keys);
     let written = sqlx::query!(
         r#"/* recorder::write::jobs */
@@ -63,7 +79,7 @@ pub(super) async fn write(
             worker = case when known.final_attempt is null then excluded.worker else known.worker end,
             final_attempt = coalesce(known.final_attempt, excluded.final_attempt),
             finished_at = coalesce(known.finished_at, excluded.finished_at)
-        returning job_id, final_attempt"#,
+        returning job_id, final_attempt, pool, kernel, user_id, labels as "labels: Json<BTreeMap<String, String>>", input_bytes"#,
         &columns.job_id,
         &columns.id_at,
         &columns.created_at,
@@ -88,8 +104,18 @@ pub(super) async fn write(
     )
     .fetch_all(connection)
     .await?;
-    let outcomes = written.into_iter().filter_map(|row| Some((JobId::from_uuid(row.job_id), row.final_attempt?)));
-    Ok(outcomes.collect())
+    let outcomes = written.iter().filter_map(|row| Some((JobId::from_uuid(row.job_id), row.final_attempt?))).collect();
+    let described = written.into_iter().map(|row| {
+        let described = Described {
+            pool: row.pool.unwrap_or_default(),
+            kernel: row.kernel.unwrap_or_default(),
+            user_id: row.user_id.unwrap_or_default(),
+            labels: row.labels.map(|labels| labels.0).unwrap_or_default(),
+            input_bytes: row.input_bytes.unwrap_or_default(),
+        };
+        (JobId::from_uuid(row.job_id), described)
+    });
+    Ok(Written { outcomes, described: described.collect() })
 }
 
 #[derive(Default)]

@@ -1,0 +1,217 @@
+//! Statistics of jobs that have ended, from the roll-ups alone.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::Serialize;
+use sqlx::PgConnection;
+
+use super::{Ledger, ask};
+use crate::{
+    LedgerError,
+    rollups::{Dimension, Grain, HOURS_KEPT_DAYS, Measures, RollupRecord, Stage, Stages, Sum},
+};
+
+/// Which jobs to count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatisticsFilter {
+    /// One row for each of its values; one row in all without it.
+    pub by: Option<Dimension>,
+    /// Jobs that ended in this hour or later. What is older than two months is kept by the day, so then it is this day.
+    pub since: DateTime<Utc>,
+    /// Only jobs of this pool.
+    pub pool: Option<String>,
+}
+
+/// Statistics since a time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Statistics {
+    /// The beginning of the first hour or day.
+    pub since: DateTime<Utc>,
+    /// The one with the most time on devices comes first.
+    pub rows: Vec<StatisticsRow>,
+}
+
+/// The jobs of one value that have ended.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StatisticsRow {
+    /// Empty for jobs that have none, and for the row of all jobs.
+    pub value: String,
+    /// Jobs with an outcome. The next five are the outcomes, and the five after them the verdicts of jobs that did not succeed.
+    pub jobs: u64,
+    pub succeeded: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+    pub expired: u64,
+    pub dead: u64,
+    pub verdict_user: u64,
+    pub verdict_timeout: u64,
+    pub verdict_out_of_memory: u64,
+    pub verdict_device: u64,
+    pub verdict_infrastructure: u64,
+    /// Attempts after which the job was tried again.
+    pub attempts_lost: u64,
+    /// Attempts with an outcome after that of another attempt. They count nowhere but here and in `device_us`.
+    pub attempts_superseded: u64,
+    /// The time on devices of all attempts, superseded ones too. Lost attempts have no measured time.
+    pub device_us: u64,
+    /// From submission to the start on the device, of all jobs together.
+    pub queue_us: u64,
+    pub input_bytes: u64,
+    pub output_bytes: u64,
+    pub queue: Option<Times>,
+    /// This and the following ones are of jobs that reached a device.
+    pub compile: Option<Times>,
+    pub copy: Option<Times>,
+    pub kernel: Option<Times>,
+    pub total: Option<Times>,
+}
+
+/// Percentiles, within 2 %, and the longest time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Times {
+    pub p50_us: u64,
+    pub p95_us: u64,
+    pub p99_us: u64,
+    pub max_us: u64,
+}
+
+impl Ledger {
+    /// What the recorders have counted, to the last commit.
+    pub async fn statistics(&self, filter: &StatisticsFilter) -> Result<Statistics, LedgerError> {
+        let since = begin(filter.since, Utc::now());
+        let mut lease = self.connection.lease().await?;
+        let records = ask("reading statistics", read(lease.connection(), filter, since)).await?;
+        lease.keep();
+        let mut values: BTreeMap<String, Measures> = BTreeMap::new();
+        for record in records {
+            let measures = record
+                .measures()
+                .map_err(|source| LedgerError::Database { operation: "reading statistics", source })?;
+            let value = match &filter.by {
+                None => String::new(),
+                Some(Dimension::Pool) => record.pool,
+                Some(_) => record.value,
+            };
+            values.entry(value).or_default().merge(&measures);
+        }
+        let mut rows: Vec<StatisticsRow> =
+            values.into_iter().map(|(value, measures)| StatisticsRow::of(value, &measures)).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse((row.device_us, row.jobs)));
+        Ok(Statistics { since, rows })
+    }
+}
+
+/// The beginning of what is counted.
+fn begin(since: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
+    // A day less, because an hour may go while this is read.
+    let oldest_hour = now - TimeDelta::days(i64::from(HOURS_KEPT_DAYS) - 1);
+    // Before this date nothing was counted, and chrono could not represent the beginning of some hours.
+    let since = since.max(DateTime::UNIX_EPOCH);
+    if since < oldest_hour { Grain::Day.begin(since) } else { Grain::Hour.begin(since) }
+}
+
+/// Whole days from the rows of days, the hours before the first of them from those of hours, and what is not merged yet.
+async fn read(
+    connection: &mut PgConnection,
+    filter: &StatisticsFilter,
+    since: DateTime<Utc>,
+) -> Result<Vec<RollupRecord>, sqlx::Error> {
+    let day = Grain::Day.begin(since);
+    let first_day = if day == since { day } else { day + TimeDelta::days(1) };
+    sqlx::query_as!(
+        RollupRecord,
+        r#"/* queries::statistics */
+        select at as "at!", pool as "pool!", dimension as "dimension!", value as "value!", succeeded as "succeeded!",
+               failed as "failed!", cancelled as "cancelled!", expired as "expired!", dead as "dead!",
+               verdict_user as "verdict_user!", verdict_timeout as "verdict_timeout!",
+               verdict_out_of_memory as "verdict_out_of_memory!", verdict_device as "verdict_device!",
+               verdict_infrastructure as "verdict_infrastructure!", lost as "lost!", superseded as "superseded!",
+               device_us as "device_us!", queue_us as "queue_us!", input_bytes as "input_bytes!",
+               output_bytes as "output_bytes!", stages as "stages!"
+        from (
+            select at, pool, dimension, value, succeeded, failed, cancelled, expired, dead, verdict_user, verdict_timeout,
+                   verdict_out_of_memory, verdict_device, verdict_infrastructure, lost, superseded, device_us, queue_us,
+                   input_bytes, output_bytes, stages
+            from rollups
+            where grain = 'day' and dimension = $1 and at >= $2
+            union all
+            select at, pool, dimension, value, succeeded, failed, cancelled, expired, dead, verdict_user, verdict_timeout,
+                   verdict_out_of_memory, verdict_device, verdict_infrastructure, lost, superseded, device_us, queue_us,
+                   input_bytes, output_bytes, stages
+            from rollups
+            where grain = 'hour' and dimension = $1 and at >= $3 and at < $2
+            union all
+            select at, pool, dimension, value, succeeded, failed, cancelled, expired, dead, verdict_user, verdict_timeout,
+                   verdict_out_of_memory, verdict_device, verdict_infrastructure, lost, superseded, device_us, queue_us,
+                   input_bytes, output_bytes, stages
+            from rollup_deltas
+            where dimension = $1 and at >= $3
+        ) counted
+        where $4::text is null or pool = $4"#,
+        filter.by.as_ref().map(Dimension::column).unwrap_or_default(),
+        first_day,
+        since,
+        filter.pool.as_deref(),
+    )
+    .fetch_all(connection)
+    .await
+}
+
+impl StatisticsRow {
+    fn of(value: String, measures: &Measures) -> Self {
+        let sum = |sum: Sum| measures[sum].unsigned_abs();
+        let times = |stage: Stage| Times::of(&measures.stages, stage);
+        Self {
+            value,
+            jobs: measures.jobs().unsigned_abs(),
+            succeeded: sum(Sum::Succeeded),
+            failed: sum(Sum::Failed),
+            cancelled: sum(Sum::Cancelled),
+            expired: sum(Sum::Expired),
+            dead: sum(Sum::Dead),
+            verdict_user: sum(Sum::VerdictUser),
+            verdict_timeout: sum(Sum::VerdictTimeout),
+            verdict_out_of_memory: sum(Sum::VerdictOutOfMemory),
+            verdict_device: sum(Sum::VerdictDevice),
+            verdict_infrastructure: sum(Sum::VerdictInfrastructure),
+            attempts_lost: sum(Sum::Lost),
+            attempts_superseded: sum(Sum::Superseded),
+            device_us: sum(Sum::DeviceUs),
+            queue_us: sum(Sum::QueueUs),
+            input_bytes: sum(Sum::InputBytes),
+            output_bytes: sum(Sum::OutputBytes),
+            queue: times(Stage::Queue),
+            compile: times(Stage::Compile),
+            copy: times(Stage::Copy),
+            kernel: times(Stage::Kernel),
+            total: times(Stage::Total),
+        }
+    }
+}
+
+impl Times {
+    fn of(stages: &Stages, stage: Stage) -> Option<Self> {
+        let percentile = |share| stages.percentile_us(stage, share);
+        Some(Self {
+            p50_us: percentile(0.5)?,
+            p95_us: percentile(0.95)?,
+            p99_us: percentile(0.99)?,
+            max_us: stages.max_us(stage)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_begins_with_an_hour_and_long_ago_with_a_day() {
+        let time = |text: &str| text.parse::<DateTime<Utc>>().unwrap();
+        let now = time("2026-11-24T15:30:00Z");
+        assert_eq!(begin(time("2026-11-20T08:59:00Z"), now), time("2026-11-20T08:00:00Z"));
+        assert_eq!(begin(time("2026-03-20T08:59:00Z"), now), time("2026-03-20T00:00:00Z"));
+        assert_eq!(begin(DateTime::<Utc>::MIN_UTC, now), DateTime::UNIX_EPOCH);
+    }
+}

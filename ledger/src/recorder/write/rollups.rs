@@ -1,0 +1,133 @@
+//! Counts the attempts whose end this transaction has written, and appends the counts to `rollup_deltas`.
+//!
+//! A repeated event writes no end, so it is counted once. All counts of a transaction with the same hour, pool, dimension and value are one row.
+
+use std::collections::{BTreeMap, HashMap};
+
+use chrono::{DateTime, NaiveDate, Utc};
+use gpufleet_schema::JobId;
+use sqlx::PgConnection;
+
+use super::{
+    attempts::AttemptKey,
+    jobs::{Described, FinalAttempts},
+};
+use crate::{
+    recorder::{
+        change::{AttemptChange, End},
+        months,
+    },
+    rollups::{Dimension, Ended, Grain, Measures, Part, RollupColumns, Sum},
+};
+
+/// What one row of `rollup_deltas` counts.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key<'a> {
+    hour: DateTime<Utc>,
+    pool: &'a str,
+    dimension: &'a str,
+    value: &'a str,
+}
+
+/// What the counts depend on besides the attempts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub(super) outcomes: &'a FinalAttempts,
+    pub(super) described: &'a HashMap<JobId, Described>,
+    /// The label keys by which jobs are counted.
+    pub(super) label_keys: &'a [String],
+    pub(super) today: NaiveDate,
+}
+
+/// Counts the attempts whose ends were written.
+pub(super) async fn write(
+    attempts: &BTreeMap<AttemptKey, AttemptChange>,
+    written: &[AttemptKey],
+    context: Context<'_>,
+    connection: &mut PgConnection,
+) -> Result<(), sqlx::Error> {
+    let dimensions: Vec<String> = context.label_keys.iter().map(|key| Dimension::Label(key.clone()).column()).collect();
+    let mut deltas: BTreeMap<Key<'_>, Measures> = BTreeMap::new();
+    for key in written {
+        let (Some(end), Some(job)) = (attempts[key].end.as_ref(), context.described.get(&key.0)) else { continue };
+        let ended = ended(key, end, job, context.outcomes);
+        let hour = Grain::Hour.begin(months::near(end.at, context.today).unwrap_or_else(Utc::now));
+        let fixed = [
+            ("", ""),
+            ("kernel", job.kernel.as_str()),
+            ("user", job.user_id.as_str()),
+            ("worker", end.place.worker.as_str()),
+            ("device", end.place.device_name.as_deref().unwrap_or_default()),
+        ];
+        let labels = context.label_keys.iter().zip(&dimensions);
+        let labels = labels.filter_map(|(key, dimension)| Some((dimension.as_str(), job.labels.get(key)?.as_str())));
+        for (dimension, value) in fixed.into_iter().chain(labels) {
+            deltas.entry(Key { hour, pool: &job.pool, dimension, value }).or_default().count(&ended);
+        }
+    }
+    let mut columns = RollupColumns::default();
+    for (Key { hour, pool, dimension, value }, measures) in &deltas {
+        columns.push(*hour, [pool, dimension, value], measures);
+    }
+    if columns.at.is_empty() { Ok(()) } else { append(&columns, connection).await }
+}
+
+fn ended((job_id, attempt): &AttemptKey, end: &End, job: &Described, outcomes: &FinalAttempts) -> Ended {
+    let part = match end.is_final() {
+        false => Part::Lost,
+        true if outcomes.get(job_id) == Some(attempt) => Part::Outcome,
+        true => Part::Superseded,
+    };
+    let timings = &end.timings;
+    Ended {
+        part,
+        state: end.state,
+        verdict: end.failure.as_ref().map(|failure| failure.verdict),
+        queue_us: timings.queue_us.saturating_add(timings.wait_us),
+        compile_us: timings.compile_us,
+        copy_us: timings.copy_in_us.saturating_add(timings.copy_out_us),
+        kernel_us: timings.launches_us.iter().sum(),
+        total_us: timings.total_us,
+        input_bytes: job.input_bytes,
+        output_bytes: end.output_bytes,
+    }
+}
+
+async fn append(columns: &RollupColumns<'_>, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let sum = |sum: Sum| columns.sums[sum as usize].as_slice();
+    sqlx::query!(
+        r#"/* recorder::write::rollups */
+        insert into rollup_deltas
+            (at, pool, dimension, value, succeeded, failed, cancelled, expired, dead, verdict_user, verdict_timeout,
+             verdict_out_of_memory, verdict_device, verdict_infrastructure, lost, superseded, device_us, queue_us, input_bytes,
+             output_bytes, stages)
+        select * from unnest(
+            $1::timestamptz[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
+            $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[],
+            $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bytea[])"#,
+        &columns.at,
+        &columns.pool as &[&str],
+        &columns.dimension as &[&str],
+        &columns.value as &[&str],
+        sum(Sum::Succeeded),
+        sum(Sum::Failed),
+        sum(Sum::Cancelled),
+        sum(Sum::Expired),
+        sum(Sum::Dead),
+        sum(Sum::VerdictUser),
+        sum(Sum::VerdictTimeout),
+        sum(Sum::VerdictOutOfMemory),
+        sum(Sum::VerdictDevice),
+        sum(Sum::VerdictInfrastructure),
+        sum(Sum::Lost),
+        sum(Sum::Superseded),
+        sum(Sum::DeviceUs),
+        sum(Sum::QueueUs),
+        sum(Sum::InputBytes),
+        sum(Sum::OutputBytes),
+        &columns.stages,
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}

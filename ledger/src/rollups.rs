@@ -1,0 +1,129 @@
+//! Statistics of ended attempts: what is counted, and by what it is divided.
+//!
+//! The recorder writes them ([`crate::recorder`]), and [`crate::Ledger::stats`] reads them. Sums saturate, because one event with a wild
+//! number must not stop the others from being counted.
+
+mod measures;
+mod record;
+mod stages;
+
+use std::{fmt, str::FromStr};
+
+use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
+
+pub(crate) use measures::{Ended, Measures, Part, Sum};
+pub(crate) use record::{RollupColumns, RollupRecord};
+pub use stages::{Stage, Stages};
+
+/// For how long statistics are kept by the hour. Those of days stay.
+pub(crate) const HOURS_KEPT_DAYS: i32 = 62;
+/// The value for all values of an hour or day after the first [`VALUES_MAX`].
+pub const OTHER: &str = "(other)";
+/// Distinct values of one dimension in an hour or day of a pool. Producers choose kernels and labels, and must not make tables grow at will.
+pub(crate) const VALUES_MAX: usize = 1000;
+
+/// What statistics are divided by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dimension {
+    Pool,
+    Kernel,
+    User,
+    Worker,
+    /// The model of the device.
+    Device,
+    /// A declared label key.
+    Label(String),
+}
+
+/// A text that is not a [`Dimension`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is unknown; use pool, kernel, user, worker, device or label:KEY")]
+pub struct UnknownDimension(String);
+
+/// How much time a roll-up covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Grain {
+    Hour,
+    Day,
+}
+
+impl Dimension {
+    /// The column `dimension`. That of a pool is empty, because every row has its pool.
+    pub(crate) fn column(&self) -> String {
+        match self {
+            Self::Pool => String::new(),
+            Self::Kernel => "kernel".to_owned(),
+            Self::User => "user".to_owned(),
+            Self::Worker => "worker".to_owned(),
+            Self::Device => "device".to_owned(),
+            Self::Label(key) => format!("label:{key}"),
+        }
+    }
+}
+
+impl FromStr for Dimension {
+    type Err = UnknownDimension;
+
+    fn from_str(text: &str) -> Result<Self, UnknownDimension> {
+        match text {
+            "pool" => Ok(Self::Pool),
+            "kernel" => Ok(Self::Kernel),
+            "user" => Ok(Self::User),
+            "worker" => Ok(Self::Worker),
+            "device" => Ok(Self::Device),
+            _ => match text.strip_prefix("label:").filter(|key| !key.is_empty()) {
+                Some(key) => Ok(Self::Label(key.to_owned())),
+                None => Err(UnknownDimension(text.chars().take(64).collect())),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Dimension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool => f.write_str("pool"),
+            other => f.write_str(&other.column()),
+        }
+    }
+}
+
+impl Grain {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+        }
+    }
+
+    /// The beginning of the hour or day, in UTC.
+    pub(crate) fn begin(self, at: DateTime<Utc>) -> DateTime<Utc> {
+        let span = match self {
+            Self::Hour => TimeDelta::hours(1),
+            Self::Day => TimeDelta::days(1),
+        };
+        at.duration_trunc(span).expect("chrono represents the time in nanoseconds or it was checked before")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dimension_parses_back() {
+        for text in ["pool", "kernel", "user", "worker", "device", "label:team", "label:a:b"] {
+            assert_eq!(text.parse::<Dimension>().unwrap().to_string(), text);
+        }
+        for text in ["", "label:", "kernels", "label"] {
+            assert!(text.parse::<Dimension>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn hours_and_days_begin_in_utc() {
+        let at: DateTime<Utc> = "2026-03-29T01:59:59.999Z".parse().unwrap();
+        assert_eq!(Grain::Hour.begin(at).to_rfc3339(), "2026-03-29T01:00:00+00:00");
+        assert_eq!(Grain::Day.begin(at).to_rfc3339(), "2026-03-29T00:00:00+00:00");
+    }
+}

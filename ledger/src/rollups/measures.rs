@@ -1,0 +1,152 @@
+//! What is counted of attempts that have ended.
+
+use std::ops::Index;
+
+use gpufleet_schema::{AttemptState, Verdict};
+
+use super::stages::{Stage, Stages};
+
+/// Counts and sums of attempts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Measures {
+    pub(crate) sums: Sums,
+    pub(crate) stages: Stages,
+}
+
+/// A number for each [`Sum`].
+pub(crate) type Sums = [i64; Sum::COUNT];
+
+/// What is summed: the columns of the table, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sum {
+    Succeeded,
+    Failed,
+    Cancelled,
+    Expired,
+    Dead,
+    VerdictUser,
+    VerdictTimeout,
+    VerdictOutOfMemory,
+    VerdictDevice,
+    VerdictInfrastructure,
+    Lost,
+    Superseded,
+    DeviceUs,
+    QueueUs,
+    InputBytes,
+    OutputBytes,
+}
+
+/// An attempt that has ended, in the numbers that count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ended {
+    pub(crate) part: Part,
+    pub(crate) state: AttemptState,
+    pub(crate) verdict: Option<Verdict>,
+    pub(crate) queue_us: i64,
+    pub(crate) compile_us: i64,
+    pub(crate) copy_us: i64,
+    pub(crate) kernel_us: i64,
+    pub(crate) total_us: i64,
+    pub(crate) input_bytes: i64,
+    pub(crate) output_bytes: i64,
+}
+
+/// The part of an attempt in its job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// It decided the outcome of the job.
+    Outcome,
+    /// Another attempt had decided it.
+    Superseded,
+    /// The job was tried again.
+    Lost,
+}
+
+impl Sum {
+    pub(crate) const COUNT: usize = Self::OutputBytes as usize + 1;
+
+    /// The outcomes of jobs.
+    const OUTCOMES: [Self; 5] = [Self::Succeeded, Self::Failed, Self::Cancelled, Self::Expired, Self::Dead];
+
+    fn of_state(state: AttemptState) -> Self {
+        match state {
+            AttemptState::Succeeded => Self::Succeeded,
+            AttemptState::Failed => Self::Failed,
+            AttemptState::Cancelled => Self::Cancelled,
+            AttemptState::Expired => Self::Expired,
+            AttemptState::Dead => Self::Dead,
+            AttemptState::Running | AttemptState::Lost => unreachable!("neither is the outcome of a job"),
+        }
+    }
+
+    fn of_verdict(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::User => Self::VerdictUser,
+            Verdict::Timeout => Self::VerdictTimeout,
+            Verdict::OutOfMemory => Self::VerdictOutOfMemory,
+            Verdict::Device => Self::VerdictDevice,
+            Verdict::Infrastructure => Self::VerdictInfrastructure,
+        }
+    }
+}
+
+impl Index<Sum> for Measures {
+    type Output = i64;
+
+    fn index(&self, sum: Sum) -> &i64 {
+        &self.sums[sum as usize]
+    }
+}
+
+impl Measures {
+    pub(crate) fn count(&mut self, ended: &Ended) {
+        match ended.part {
+            // Its worker measured no times.
+            Part::Lost => self.add(Sum::Lost, 1),
+            Part::Superseded => {
+                self.add(Sum::Superseded, 1);
+                self.add(Sum::DeviceUs, ended.total_us);
+            }
+            Part::Outcome => {
+                self.add(Sum::DeviceUs, ended.total_us);
+                self.count_outcome(ended);
+            }
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (mine, others) in self.sums.iter_mut().zip(other.sums) {
+            *mine = mine.saturating_add(others);
+        }
+        self.stages.merge(&other.stages);
+    }
+
+    /// The jobs with an outcome.
+    pub(crate) fn jobs(&self) -> i64 {
+        Sum::OUTCOMES.iter().fold(0, |jobs: i64, outcome| jobs.saturating_add(self[*outcome]))
+    }
+
+    fn count_outcome(&mut self, ended: &Ended) {
+        self.add(Sum::of_state(ended.state), 1);
+        if let Some(verdict) = ended.verdict {
+            self.add(Sum::of_verdict(verdict), 1);
+        }
+        self.add(Sum::QueueUs, ended.queue_us);
+        self.add(Sum::InputBytes, ended.input_bytes);
+        self.add(Sum::OutputBytes, ended.output_bytes);
+        self.stages.add(Stage::Queue, ended.queue_us);
+        // A job that reached no device has no times there.
+        if ended.total_us > 0 {
+            self.stages.add(Stage::Compile, ended.compile_us);
+            self.stages.add(Stage::Copy, ended.copy_us);
+            self.stages.add(Stage::Kernel, ended.kernel_us);
+            self.stages.add(Stage::Total, ended.total_us);
+        }
+    }
+
+    fn add(&mut self, sum: Sum, more: i64) {
+        let sum = &mut self.sums[sum as usize];
+        *sum = sum.saturating_add(more);
+    }
+}

@@ -1,0 +1,33 @@
+//! `gpufleet history --watch`: reads the newest jobs again and again.
+
+use std::time::Duration;
+
+use chrono::Utc;
+
+use super::{Options, read, table};
+use crate::cli::{complaint::Complaint, connection, exit::Exit, output, waiting};
+
+/// The pause between two looks. Each reads one page.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Puts the cursor at the beginning of a terminal and clears it.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Runs until Ctrl-C, which is the usual end and no error.
+pub async fn run(options: &Options) -> Result<Exit, Complaint> {
+    let watching = async {
+        let ledger = connection::ledger(&options.ledger).await?;
+        let mut last = None;
+        loop {
+            let jobs = read(&ledger, options).await?.jobs;
+            if last.as_ref() != Some(&jobs) {
+                output::replace(&table(&jobs, Utc::now(), output::stdout_width()), CLEAR)?;
+                last = Some(jobs);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    tokio::select! {
+        ended = watching => ended,
+        () = waiting::interrupt() => Ok(Exit::Success),
+    }
+}
