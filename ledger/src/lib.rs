@@ -9,6 +9,8 @@
 // The modules of the command name the library by its crate's name.
 extern crate self as gpufleet_ledger;
 
+#[cfg(feature = "serve")]
+pub mod api;
 #[doc(hidden)]
 pub mod command;
 pub mod database;
@@ -17,6 +19,7 @@ pub mod error;
 pub mod job_time;
 pub mod migrate;
 pub mod model;
+pub mod problem;
 pub mod pruning;
 pub mod queries;
 pub mod recorder;
@@ -25,8 +28,8 @@ mod tx;
 pub use database::{DatabaseUrl, InvalidDatabaseUrl};
 pub use error::LedgerError;
 pub use model::{
-    AttemptRow, DeviceRow, FailureRow, HistoryFilter, JobDetail, JobRow, OutputRow, Page, PageKey, PrefixMatch,
-    StateCount, WorkerFilter, WorkerRow,
+    AttemptRow, DeviceRow, FailureRow, HistoryFilter, JobDetail, JobRow, ListedWorker, OutputRow, Page, PageKey,
+    PrefixMatch, StateCount, WorkerFilter, WorkerRow, WorkerState,
 };
 pub use pruning::{PRUNED_AGE_DEFAULT, PruneError, prune_blobs};
-pub use queries::{BLOB_GRACE, BlobUse, Ledger, MarkError, PoolOutputs};
+pub use queries::{BLOB_GRACE, BlobUse, Ledger, MarkError, PoolOutputs, Replication};

@@ -15,6 +15,8 @@ use tracing_subscriber::EnvFilter;
 pub(crate) mod exit;
 pub(crate) mod options;
 mod record;
+#[cfg(feature = "serve")]
+mod serve;
 
 pub(crate) use exit::{Exit, Failure};
 use options::{Command, LogFormat, Migrate, Options};
@@ -57,6 +59,8 @@ pub(crate) fn run(options: Options) -> Result<(), Failure> {
         match options.command {
             Command::Migrate(options) => migrate_tables(options).await,
             Command::Record(options) => record::run(options).await,
+            #[cfg(feature = "serve")]
+            Command::Serve(options) => serve::run(options).await,
         }
     })
 }
@@ -100,7 +104,7 @@ fn stop_on_signals() -> io::Result<CancellationToken> {
             }
         };
         next().await;
-        info!("stopping; finishing the current batch");
+        info!("stopping; finishing the work in progress");
         told.cancel();
         next().await;
         warn!("second signal; stopping at once");

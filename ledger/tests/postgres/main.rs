@@ -1,12 +1,16 @@
 //! Tests of the ledger on a private Postgres, which ends with this program.
 
 // Marked as a test module, so that clippy allows `unwrap`.
+#[cfg(all(test, feature = "serve"))]
+mod api;
 #[cfg(test)]
 mod crowded;
 #[cfg(test)]
 mod database;
 #[cfg(test)]
 mod histories;
+#[cfg(all(test, feature = "serve"))]
+mod http;
 #[cfg(test)]
 mod migrating;
 #[cfg(test)]
@@ -20,3 +24,5 @@ mod pruning;
 mod queries;
 #[cfg(test)]
 mod recorder;
+#[cfg(all(test, feature = "serve"))]
+mod standby;
