@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     Shared,
     answer::Answered,
-    parameters::{Id, Label, Query, Text, Time},
+    parameters::{self, Id, Label, Query, Text, Time},
 };
 use crate::{
     HistoryFilter, JobDetail, Ledger, Page, PageKey, PrefixMatch, StateCount,
@@ -57,12 +57,8 @@ fn default_limit() -> u32 {
 impl Filters {
     fn checked(self) -> Answered<HistoryFilter> {
         if !(1..=HistoryFilter::LIMIT_MAX).contains(&self.limit) {
-            return Err(Problem::new(
-                ProblemKind::BadRequest,
-                "The request has an invalid parameter",
-                format!("limit: {} is not between 1 and {}", self.limit, HistoryFilter::LIMIT_MAX),
-                "ask for fewer jobs at once, and for the others with the key in `next`",
-            ));
+            let why = format!("{} is not between 1 and {}", self.limit, HistoryFilter::LIMIT_MAX);
+            return Err(parameters::refused("limit", &why));
         }
         Ok(HistoryFilter {
             states: self.state,

@@ -43,7 +43,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     }
 }
 
-fn refused(name: &str, why: &str) -> Problem {
+/// The problem of a wrong parameter.
+pub(super) fn refused(name: &str, why: &str) -> Problem {
     let detail = match name {
         "" | "." => why.to_owned(),
         name => format!("{name}: {why}"),

@@ -9,9 +9,12 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     Shared,
     answer::Answered,
-    parameters::{Query, Text},
+    parameters::{self, Query, Text},
 };
 use crate::{ListedWorker, WorkerFilter, problem::Problem};
+
+/// A year. Workers that were silent for longer are found without this filter.
+const HEARD_WITHIN_SECONDS_MAX: u32 = 365 * 24 * 3600;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -21,6 +24,7 @@ pub(super) struct Filters {
     #[param(value_type = Option<String>)]
     name: Option<Text>,
     /// Only workers that have not left and sent a heartbeat within this time.
+    #[param(maximum = 31_536_000)]
     heard_within_seconds: Option<u32>,
 }
 
@@ -39,6 +43,12 @@ pub(super) struct Workers {
     (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn list(State(api): Shared, Query(filters): Query<Filters>) -> Answered<Json<Workers>> {
+    if let Some(seconds) = filters.heard_within_seconds.filter(|seconds| *seconds > HEARD_WITHIN_SECONDS_MAX) {
+        return Err(parameters::refused(
+            "heard_within_seconds",
+            &format!("{seconds} is more than {HEARD_WITHIN_SECONDS_MAX}, a year"),
+        ));
+    }
     let filter = WorkerFilter {
         name: filters.name.map(|text| text.0),
         heard_within: filters.heard_within_seconds.map(|seconds| Duration::from_secs(seconds.into())),

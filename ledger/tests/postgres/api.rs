@@ -167,6 +167,8 @@ async fn hostile_requests_are_refused_by_name_and_none_is_an_error_of_the_server
         assert_eq!((response.status, response.problem().as_str()), (400, "bad-request"), "{query}: {response:?}");
         assert!(response.json()["detail"].as_str().unwrap().contains(named), "{query}: {response:?}");
     }
+    let too_long = served.get("/v1/workers?heard_within_seconds=31536001").await;
+    assert_eq!(too_long.problem(), "bad-request");
     let last = "ffffffff-ffff-ffff-ffff-ffffffffffff";
     for extreme in [
         "since=0000-01-01T00:00:00Z".to_owned(),
