@@ -15,6 +15,7 @@ mod connection;
 mod dead;
 mod environment;
 mod exit;
+mod export;
 mod fetch;
 mod files;
 mod history;
@@ -33,6 +34,7 @@ mod printed;
 mod progress_terminal;
 mod quantity;
 mod show;
+mod source;
 mod spec;
 mod submit;
 mod table;
@@ -76,6 +78,7 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
         Command::Permissions(options) => permissions::run(&options),
         Command::Blobs(options) => block_on(blobs::run(&options)),
         Command::History(options) => block_on(history::run(&options)),
+        Command::Export(options) => block_on(export::run(&options)),
         Command::Show(options) => block_on(show::run(&options)),
         Command::Logs(options) => block_on(logs::run(&options)),
         Command::Wait(options) => block_on(wait::run(&options)),

@@ -3,15 +3,13 @@
 use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone, Utc};
 use clap::{Args, ValueEnum};
 use gpufleet::schema::JobState;
-use gpufleet_ledger::{HistoryFilter, JobRow, Ledger, PageKey};
+use gpufleet_ledger::{HistoryFilter, JobRow, PageKey};
 
 use super::{
     complaint::Complaint,
-    connection,
     exit::Exit,
-    json,
-    options::LedgerOptions,
-    output, quantity,
+    json, output, quantity,
+    source::{Source, SourceOptions},
     spec::{self, LabelSpec},
     table::{self, Column},
     waiting::Spinner,
@@ -24,6 +22,24 @@ use super::{
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", json::HISTORY))]
 pub struct Options {
+    #[command(flatten)]
+    filters: Filters,
+    /// Maximum number of jobs to list, 1 to 100000
+    #[arg(long, default_value_t = HistoryFilter::LIMIT_DEFAULT, value_name = "COUNT", value_parser = spec::whole(1..=100_000))]
+    limit: u32,
+    /// Continue an earlier list after the key that it ended with
+    #[arg(long, value_name = "KEY")]
+    before: Option<PageKey>,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+    #[command(flatten)]
+    source: SourceOptions,
+}
+
+/// Which jobs.
+#[derive(Debug, Args)]
+pub struct Filters {
     /// Only jobs in this state: queued, running, succeeded, failed, cancelled, expired or dead. Repeatable
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     state: Vec<JobState>,
@@ -39,17 +55,6 @@ pub struct Options {
     /// Only jobs with this label. Repeatable; a job must have all of the labels
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<LabelSpec>,
-    /// Maximum number of jobs to list, 1 to 100000
-    #[arg(long, default_value_t = HistoryFilter::LIMIT_DEFAULT, value_name = "COUNT", value_parser = spec::whole(1..=100_000))]
-    limit: u32,
-    /// Continue an earlier list after the key that it ended with
-    #[arg(long, value_name = "KEY")]
-    before: Option<PageKey>,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
-    #[command(flatten)]
-    ledger: LedgerOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -70,9 +75,9 @@ enum Format {
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let work = async {
-        let ledger = connection::ledger(&options.ledger).await?;
-        let jobs = read(&ledger, options).await;
-        ledger.close().await;
+        let source = Source::open(&options.source).await?;
+        let jobs = read(&source, options).await;
+        source.close().await;
         jobs
     };
     let (jobs, next) = Spinner::new("reading the history").around(work).await?;
@@ -95,13 +100,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 impl Options {
     /// Explains an empty table.
     fn nothing(&self) -> String {
-        let is_filtered = !self.state.is_empty()
-            || !self.label.is_empty()
-            || self.kernel.is_some()
-            || self.pool.is_some()
-            || self.since.is_some()
-            || self.before.is_some();
-        let text = if is_filtered {
+        let text = if self.before.is_some() || self.filters.filter() != HistoryFilter::default() {
             "no job matches"
         } else {
             "no jobs yet; `gpufleet submit --help` shows how to submit one"
@@ -110,22 +109,28 @@ impl Options {
     }
 }
 
+impl Filters {
+    /// The first page.
+    pub fn filter(&self) -> HistoryFilter {
+        HistoryFilter {
+            states: self.state.clone(),
+            kernel: self.kernel.clone(),
+            pool: self.pool.clone(),
+            since: self.since,
+            labels: self.label.iter().map(|label| (label.key.clone(), label.value.clone())).collect(),
+            ..HistoryFilter::default()
+        }
+    }
+}
+
 /// Pages until the limit is reached.
-async fn read(ledger: &Ledger, options: &Options) -> Result<(Vec<JobRow>, Option<PageKey>), Complaint> {
-    let mut filter = HistoryFilter {
-        states: options.state.clone(),
-        kernel: options.kernel.clone(),
-        pool: options.pool.clone(),
-        since: options.since,
-        labels: options.label.iter().map(|label| (label.key.clone(), label.value.clone())).collect(),
-        limit: 0,
-        before: options.before,
-    };
+async fn read(source: &Source, options: &Options) -> Result<(Vec<JobRow>, Option<PageKey>), Complaint> {
+    let mut filter = HistoryFilter { before: options.before, ..options.filters.filter() };
     let mut jobs = Vec::new();
     loop {
         let left = options.limit - u32::try_from(jobs.len()).expect("there are no more jobs than the limit");
         filter.limit = left.min(HistoryFilter::LIMIT_MAX);
-        let page = ledger.history(&filter).await.map_err(|error| connection::ledger_complaint(&error))?;
+        let page = source.history(&filter).await?;
         let is_empty = page.jobs.is_empty();
         jobs.extend(page.jobs);
         filter.before = page.next;
@@ -239,12 +244,16 @@ const CSV_HEADER: [&str; 21] = [
     "failure",
 ];
 
+pub(super) fn csv_header() -> String {
+    table::csv_record(CSV_HEADER.map(str::to_owned))
+}
+
+pub(super) fn csv_of(job: &JobRow) -> String {
+    table::csv_record(csv_cells(job))
+}
+
 fn csv(jobs: &[JobRow]) -> String {
-    let mut text = table::csv_record(CSV_HEADER.map(str::to_owned));
-    for job in jobs {
-        text.push_str(&table::csv_record(csv_cells(job)));
-    }
-    text
+    csv_header() + &jobs.iter().map(csv_of).collect::<String>()
 }
 
 fn csv_cells(job: &JobRow) -> [String; CSV_HEADER.len()] {

@@ -3,15 +3,21 @@
 use gpufleet::schema::JobId;
 use gpufleet_ledger::{JobDetail, Ledger, PrefixMatch};
 
-use super::{complaint::Complaint, connection, exit::Exit, options::LedgerOptions, waiting::Spinner};
+use super::{
+    complaint::Complaint,
+    connection,
+    exit::Exit,
+    source::{Source, SourceOptions},
+    waiting::Spinner,
+};
 
 /// The job whose id begins with this text, for a command that asks the ledger nothing else.
-pub async fn job(id: &str, options: &LedgerOptions) -> Result<Box<JobDetail>, Complaint> {
+pub async fn job(id: &str, options: &SourceOptions) -> Result<Box<JobDetail>, Complaint> {
     let work = async {
-        let ledger = connection::ledger(options).await?;
-        let found = in_ledger(&ledger, id).await;
-        ledger.close().await;
-        found
+        let source = Source::open(options).await?;
+        let found = source.job_by_prefix(id).await;
+        source.close().await;
+        only(id, found?)?.ok_or_else(|| missing(id))
     };
     Spinner::new("reading the job").around(work).await
 }
@@ -23,7 +29,11 @@ pub async fn in_ledger(ledger: &Ledger, id: &str) -> Result<Box<JobDetail>, Comp
 
 /// The same, or `None` if the ledger has no such job yet.
 pub async fn if_recorded(ledger: &Ledger, id: &str) -> Result<Option<Box<JobDetail>>, Complaint> {
-    match ledger.job_by_prefix(id).await.map_err(|error| connection::ledger_complaint(&error))? {
+    only(id, ledger.job_by_prefix(id).await.map_err(|error| connection::ledger_complaint(&error))?)
+}
+
+fn only(id: &str, found: PrefixMatch) -> Result<Option<Box<JobDetail>>, Complaint> {
+    match found {
         PrefixMatch::One(detail) => Ok(Some(detail)),
         PrefixMatch::None => Ok(None),
         PrefixMatch::Many(jobs) => Err(ambiguous(id, &jobs)),
