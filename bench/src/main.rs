@@ -12,9 +12,11 @@ mod arrays;
 mod bare;
 mod bucket;
 mod chaos;
+mod command_run;
 mod comparison;
 mod cores;
 mod cpu;
+mod export;
 mod fleet;
 mod ground;
 mod inputs;
@@ -69,6 +71,8 @@ enum Command {
     Python(python_package::Options),
     /// `gpufleet map` over a large Parquet file: its memory, and a run that is killed several times
     Parquet(parquet::Options),
+    /// `gpufleet export` of many jobs in each format: its memory and its speed
+    Export(export::Options),
     /// Unused blobs are deleted in a loop, next to producers: no job may fail for a missing blob
     Pruning(pruning::Options),
     /// The far end of the bare loop, started by `round-trips` as a process of its own
@@ -91,6 +95,7 @@ async fn main() -> ExitCode {
         Command::Comparison(options) => Box::pin(comparison::run(&options)).await,
         Command::Keeping(options) => Box::pin(keeping::run(&options)).await,
         Command::Parquet(options) => Box::pin(parquet::run(&options)).await,
+        Command::Export(options) => Box::pin(export::run(&options)).await,
         Command::Pruning(options) => Box::pin(pruning::run(&options)).await,
         Command::BareConsumer(options) => bare::consumer::run(&options).await,
     };

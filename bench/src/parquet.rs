@@ -6,27 +6,28 @@ use std::{
     path::Path,
     process::Stdio,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use anyhow::{Context as _, ensure};
 use arrow_array::{ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray, cast::AsArray as _, types};
 use gpufleet_local::{Cuda, LocalFleet, programs};
-use gpufleet_tests::memory_bytes;
 use parquet::arrow::{ArrowWriter, arrow_reader::ParquetRecordBatchReaderBuilder};
 use tokio::{
     process::{Child, Command},
     time::{sleep, timeout},
 };
 
-use crate::{ground, table::table};
+use crate::{
+    command_run::{POLL, RUN_DEADLINE, Run},
+    ground,
+    table::table,
+};
 
 const PEAK_BYTES_MAX: u64 = 512 << 20;
 /// As many rows as a batch of the command has.
 const BATCH_ROWS: usize = 1 << 17;
 const FACTOR: f32 = 2.5;
-const POLL: Duration = Duration::from_millis(10);
-const RUN_DEADLINE: Duration = Duration::from_secs(600);
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
@@ -39,12 +40,6 @@ pub struct Options {
     /// The worker's device: emulated, auto, system, or a driver library's path
     #[arg(long, default_value = "emulated")]
     cuda: Cuda,
-}
-
-/// A run of the command.
-struct Run {
-    seconds: f64,
-    peak_bytes: u64,
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
@@ -68,7 +63,7 @@ async fn measure(options: &Options, fleet: &LocalFleet, folder: &Path) -> anyhow
     compute_here(&folder.join("in.parquet"), &folder.join("here.parquet"))?;
     let here = started.elapsed().as_secs_f64();
     eprintln!("map with the fleet …");
-    let whole = to_end(start(fleet, folder, "whole.parquet")?).await?;
+    let whole = Run::to_end(start(fleet, folder, "whole.parquet")?).await?;
     check(&folder.join("whole.parquet"), options.rows)?;
     let batches = options.rows.div_ceil(BATCH_ROWS as u32);
     for kill in 1..=options.kills {
@@ -77,7 +72,7 @@ async fn measure(options: &Options, fleet: &LocalFleet, folder: &Path) -> anyhow
         let part = folder.join(format!("killed.parquet.parts/{part:06}.parquet"));
         kill_at(start(fleet, folder, "killed.parquet")?, &part).await?;
     }
-    let last = to_end(start(fleet, folder, "killed.parquet")?).await?;
+    let last = Run::to_end(start(fleet, folder, "killed.parquet")?).await?;
     let is_equal = fs::read(folder.join("whole.parquet"))? == fs::read(folder.join("killed.parquet"))?;
     let mut table = table(["run", "seconds", "million rows/s", "peak MiB"]);
     let rate = |seconds: f64| format!("{:.2}", f64::from(options.rows) / seconds / 1e6);
@@ -165,22 +160,6 @@ fn start(fleet: &LocalFleet, folder: &Path, output: &str) -> anyhow::Result<Chil
     command.args(["--out-columns", "sum", "--arg", &format!("a={FACTOR}"), "--batch-rows", &BATCH_ROWS.to_string()]);
     command.current_dir(folder).env("GPUFLEET_AMQP_URL", &fleet.endpoints().amqp_url);
     Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).spawn()?)
-}
-
-async fn to_end(mut run: Child) -> anyhow::Result<Run> {
-    let pid = run.id().context("the command has ended")?;
-    let (started, mut peak_bytes) = (Instant::now(), 0);
-    let ended = async {
-        loop {
-            tokio::select! {
-                status = run.wait() => return status,
-                () = sleep(POLL) => peak_bytes = memory_bytes(pid, "VmHWM").unwrap_or(peak_bytes),
-            }
-        }
-    };
-    let status = timeout(RUN_DEADLINE, ended).await.context("the command did not end in time")??;
-    ensure!(status.success(), "the command ended with {status}");
-    Ok(Run { seconds: started.elapsed().as_secs_f64(), peak_bytes })
 }
 
 async fn kill_at(mut run: Child, part: &Path) -> anyhow::Result<()> {

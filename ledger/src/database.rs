@@ -10,6 +10,7 @@ use sqlx::postgres::PgConnectOptions;
 pub(crate) enum Purpose {
     Record,
     Query,
+    Serve,
     Migrate,
     Maintain,
 }
@@ -31,6 +32,10 @@ pub struct InvalidDatabaseUrl {
 /// A statement that takes longer waits for a lock or for a failing server. The server gives up shortly before the client does, so that
 /// an abandoned statement does not keep its locks.
 pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(25);
+/// A caller of the read API waits on the other side of a connection; a list that takes longer has a filter without an index.
+pub(crate) const SERVED_STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A request waits this long for one of the pool's connections, or for the server to accept another.
+pub(crate) const POOL_TIMEOUT: Duration = Duration::from_secs(3);
 /// The client's deadline for a transaction or a query, because a frozen server keeps its connections open.
 pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Opening a connection takes milliseconds in a local network and up to two seconds over a long distance.
@@ -67,14 +72,20 @@ impl DatabaseUrl {
     /// The connection options for `purpose`.
     pub(crate) fn options(&self, purpose: Purpose) -> PgConnectOptions {
         let options = PgConnectOptions::clone(&self.options).application_name(purpose.application_name());
-        let timeout = format!("{}s", STATEMENT_TIMEOUT.as_secs());
+        let timeout = match purpose {
+            Purpose::Serve => SERVED_STATEMENT_TIMEOUT,
+            _ => STATEMENT_TIMEOUT,
+        };
+        let timeout = format!("{}s", timeout.as_secs());
         match purpose {
             Purpose::Record => options.options([("statement_timeout", timeout.as_str())]),
             // A history query has many optional filters in one text. Planned for its actual values, each absent filter
             // vanishes and each present one finds its index; a generic plan would scan.
-            Purpose::Query => {
-                options.options([("statement_timeout", timeout.as_str()), ("plan_cache_mode", "force_custom_plan")])
-            }
+            Purpose::Query | Purpose::Serve => options.options([
+                ("statement_timeout", timeout.as_str()),
+                ("plan_cache_mode", "force_custom_plan"),
+                ("default_transaction_read_only", "on"),
+            ]),
             // A migration that moves rows, the build of an index and an archive may take long, so they have no time limit.
             Purpose::Migrate | Purpose::Maintain => options,
         }
@@ -95,6 +106,7 @@ impl Purpose {
         match self {
             Self::Record => "gpufleet-ledger record",
             Self::Query => "gpufleet history",
+            Self::Serve => "gpufleet-ledger serve",
             Self::Migrate => "gpufleet-ledger migrate",
             Self::Maintain => "gpufleet-ledger maintain",
         }
@@ -167,6 +179,17 @@ mod tests {
         ] {
             let error = text.parse::<DatabaseUrl>().unwrap_err();
             assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
+    fn sessions_that_only_ask_are_read_only_and_bounded() {
+        let url: DatabaseUrl = "postgres://ann@db/fleet".parse().unwrap();
+        for (purpose, timeout) in [(Purpose::Query, "25s"), (Purpose::Serve, "10s")] {
+            let options = url.options(purpose);
+            let settings = options.get_options().unwrap();
+            assert!(settings.contains("default_transaction_read_only=on"), "{settings}");
+            assert!(settings.contains(&format!("statement_timeout={timeout}")), "{settings}");
         }
     }
 

@@ -10,6 +10,8 @@
 extern crate self as gpufleet_ledger;
 
 pub mod analysis;
+#[cfg(feature = "serve")]
+pub mod api;
 #[doc(hidden)]
 pub mod command;
 pub mod database;
@@ -20,6 +22,7 @@ pub mod labels;
 pub mod migrate;
 pub mod model;
 mod patience;
+pub mod problem;
 pub mod pruning;
 pub mod queries;
 pub mod recorder;
@@ -30,11 +33,12 @@ mod tx;
 pub use database::{DatabaseUrl, InvalidDatabaseUrl};
 pub use error::LedgerError;
 pub use model::{
-    AttemptRow, DeviceRow, FailureRow, HistoryFilter, JobDetail, JobMatch, JobRow, OutputRow, Page, PageKey,
-    StateCount, WorkerFilter, WorkerRow,
+    AttemptRow, DeviceRow, FailureRow, HistoryFilter, JobDetail, JobMatch, JobRow, ListedWorker, OutputRow, Page,
+    PageKey, StateCount, WorkerFilter, WorkerRow, WorkerState,
 };
 pub use pruning::{PRUNED_AGE_DEFAULT, PruneError, prune_blobs};
 pub use queries::{
-    BLOB_GRACE, BlobUse, Ledger, MarkError, PoolOutputs, Statistics, StatisticsFilter, StatisticsRow, Times,
+    BLOB_GRACE, BlobUse, Ledger, MarkError, PoolOutputs, Replication, Statistics, StatisticsFilter, StatisticsRow,
+    Times,
 };
 pub use rollups::{Dimension, OTHER, Stage, Stages, UnknownDimension};

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{AttemptState, BlobDigest, Dtype, JobId, JobState, PoolUse, PrintfOutput, Timings};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Which jobs to list, newest first. An empty filter lists all.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,13 +31,15 @@ pub struct HistoryFilter {
 }
 
 /// Some jobs, newest first, and where the next page begins if there is one.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct Page {
     pub jobs: Vec<JobRow>,
+    #[cfg_attr(feature = "serve", schema(value_type = Option<String>))]
     pub next: Option<PageKey>,
     /// Jobs from before this time were not searched, because no label of the filter has an index and the filter names no earliest time. A
     /// filter for the next page needs it as its `since`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searched_since: Option<DateTime<Utc>>,
 }
 
@@ -62,8 +64,10 @@ pub enum InvalidPageKey {
 }
 
 /// The current state of a job. Unknown fields are `None`, because the end of an attempt can arrive before any other event.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct JobRow {
+    #[cfg_attr(feature = "serve", schema(value_type = uuid::Uuid))]
     pub job_id: JobId,
     pub state: JobState,
     pub name: Option<String>,
@@ -108,7 +112,8 @@ pub struct JobRow {
 }
 
 /// A job with all its attempts, the first one first, and its kept outputs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct JobDetail {
     pub job: JobRow,
     pub attempts: Vec<AttemptRow>,
@@ -117,7 +122,8 @@ pub struct JobDetail {
 }
 
 /// One attempt at a job.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct AttemptRow {
     pub attempt: u32,
     pub state: AttemptState,
@@ -142,13 +148,15 @@ pub struct AttemptRow {
 }
 
 /// A kept output of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct OutputRow {
     pub name: String,
     pub dtype: Dtype,
     /// Extents, slowest dimension first.
     pub shape: Vec<u64>,
     /// The blob that has the bytes; none if the ledger has or had them.
+    #[cfg_attr(feature = "serve", schema(value_type = Option<String>))]
     pub digest: Option<BlobDigest>,
     /// Until when the output can be fetched.
     pub expires_at: DateTime<Utc>,
@@ -156,7 +164,8 @@ pub struct OutputRow {
 }
 
 /// Why an attempt did not succeed. Verdict and code are words of `schema::Verdict` and `schema::FailureCode`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct FailureRow {
     pub verdict: String,
     pub code: String,
@@ -177,7 +186,8 @@ pub struct WorkerFilter {
 }
 
 /// A worker according to its latest heartbeat.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct WorkerRow {
     pub worker: String,
     pub host: String,
@@ -197,8 +207,29 @@ pub struct WorkerRow {
     pub devices: Vec<DeviceRow>,
 }
 
+/// A worker as lists show it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
+pub struct ListedWorker {
+    pub state: WorkerState,
+    #[serde(flatten)]
+    pub worker: WorkerRow,
+}
+
+/// The state of a worker by its heartbeats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum WorkerState {
+    Up,
+    /// Its heartbeats are missing. It may still work.
+    Silent,
+    Left,
+}
+
 /// One device of a worker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct DeviceRow {
     pub device: u32,
     pub uuid: String,
@@ -223,7 +254,8 @@ pub struct DeviceRow {
 }
 
 /// The number of jobs in one state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct StateCount {
     pub state: JobState,
     pub jobs: u64,
@@ -267,6 +299,32 @@ impl WorkerFilter {
     pub const LIMIT_MAX: u32 = 1000;
 }
 
+impl WorkerRow {
+    pub fn state(&self) -> WorkerState {
+        match (self.has_left, self.is_silent) {
+            (true, _) => WorkerState::Left,
+            (false, true) => WorkerState::Silent,
+            (false, false) => WorkerState::Up,
+        }
+    }
+}
+
+impl WorkerState {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Silent => "silent",
+            Self::Left => "left",
+        }
+    }
+}
+
+impl From<WorkerRow> for ListedWorker {
+    fn from(worker: WorkerRow) -> Self {
+        Self { state: worker.state(), worker }
+    }
+}
+
 impl Default for WorkerFilter {
     fn default() -> Self {
         Self { name: None, heard_within: None, limit: Self::LIMIT_MAX }
@@ -305,6 +363,12 @@ impl FromStr for PageKey {
 impl Serialize for PageKey {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PageKey {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -20,6 +20,8 @@ use crate::{
     state::{self, StateDir},
 };
 
+mod standby;
+
 const NAME: &str = "postgres";
 const SUPERUSER: &str = "gpufleet";
 /// The file in the data directory with the server's process id and state.
@@ -54,29 +56,33 @@ impl Postgres {
     /// Starts a server in this state directory, or attaches to a running one. Data of an earlier run is kept. In an
     /// ephemeral directory Postgres does not sync to disk, because the data is deleted anyway.
     pub async fn start(state: &Arc<StateDir>) -> Result<Self, LocalError> {
+        let secrets = state.private_dir("secrets")?;
+        let password = secret::kept_in(&secrets.join(NAME))?;
+        let record = secrets.join("postgres-port");
+        let recorded = ports::recorded(&record)?;
+        let postgres = Self::at(state, password, recorded.map_or_else(ports::free, Ok)?)?;
+        if !postgres.is_ready_already().await? {
+            postgres.initialise(&secrets).await?;
+            match recorded {
+                Some(port) => ports::reclaim(state, "Postgres", port, &record).await?,
+                // The port is written before the start, so that a later command finds it if this one is interrupted.
+                None => secret::write_private(&record, &postgres.port().to_string())?,
+            }
+            postgres.launch_repeatedly().await?;
+        }
+        Ok(postgres)
+    }
+
+    /// The server of a state directory, not yet started.
+    fn at(state: &Arc<StateDir>, password: String, port: u16) -> Result<Self, LocalError> {
         let user = server_user()?;
         let directory = state.path().join(NAME);
         state::create_dir(&directory, 0o711)?;
         if let Some(user) = &user {
             check_passage(&directory, user)?;
         }
-        let secrets = state.private_dir("secrets")?;
-        let password = secret::kept_in(&secrets.join(NAME))?;
-        let record = secrets.join("postgres-port");
-        let recorded = ports::recorded(&record)?;
-        let port = recorded.map_or_else(ports::free, Ok)?;
         let process = Mutex::new(Process::attach(state, NAME));
-        let postgres = Self { state: Arc::clone(state), directory, user, password, port: Mutex::new(port), process };
-        if !postgres.is_ready_already().await? {
-            postgres.initialise(&secrets).await?;
-            match recorded {
-                Some(port) => ports::reclaim(state, "Postgres", port, &record).await?,
-                // The port is written before the start, so that a later command finds it if this one is interrupted.
-                None => secret::write_private(&record, &port.to_string())?,
-            }
-            postgres.launch_repeatedly().await?;
-        }
-        Ok(postgres)
+        Ok(Self { state: Arc::clone(state), directory, user, password, port: Mutex::new(port), process })
     }
 
     /// The URL of a database over the Unix socket, which avoids Nagle's algorithm.
@@ -193,10 +199,7 @@ impl Postgres {
         if partial.exists() {
             fs::remove_dir_all(&partial).at("remove", &partial)?;
         }
-        for path in [&partial, &self.socket_dir()] {
-            state::create_dir(path, 0o700)?;
-            self.give(path)?;
-        }
+        self.create_own(&[&partial, &self.socket_dir()])?;
         let password_file = secrets.join("postgres-initdb");
         secret::write_private(&password_file, &self.password)?;
         let handed = partial.with_extension("password");
@@ -314,6 +317,14 @@ impl Postgres {
         let (marker, path) = self.state.marker();
         command.current_dir(&self.directory).env("HOME", &self.directory).env(marker, path).kill_on_drop(true);
         Ok(command)
+    }
+
+    /// Creates folders of the server's user.
+    fn create_own(&self, paths: &[&Path]) -> Result<(), LocalError> {
+        paths.iter().try_for_each(|path| {
+            state::create_dir(path, 0o700)?;
+            self.give(path)
+        })
     }
 
     /// Makes the server's user the owner.

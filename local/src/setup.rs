@@ -37,6 +37,8 @@ pub enum Part {
     Dagster,
     /// Spark, Ray, Dask, DuckDB, Polars and pandas, for the tests of the Python package with them, in a virtual environment.
     Pipelines,
+    /// schemathesis, for requests to the read API, in a virtual environment.
+    Schemathesis,
     /// `ptxas`, for checking case files. It is large, and only one command needs it.
     Assembler,
     /// Celery and Ray, for the comparison with them.
@@ -80,6 +82,7 @@ impl Part {
             Self::Airflow => environment::AIRFLOW.is_installed(),
             Self::Dagster => environment::DAGSTER.is_installed(),
             Self::Pipelines => environment::PIPELINES.is_installed(),
+            Self::Schemathesis => environment::SCHEMATHESIS.is_installed(),
             Self::Assembler => python::ASSEMBLER.is_installed(),
             Self::Comparison => python::COMPARISON.is_installed(),
             Self::Slurm => apt::missing_slurm().is_empty(),
@@ -95,6 +98,7 @@ impl Part {
             Self::Airflow => environment::AIRFLOW.install(progress),
             Self::Dagster => environment::DAGSTER.install(progress),
             Self::Pipelines => environment::PIPELINES.install(progress),
+            Self::Schemathesis => environment::SCHEMATHESIS.install(progress),
             Self::Assembler => python::ASSEMBLER.install(progress),
             Self::Comparison => python::COMPARISON.install(progress),
             Self::Slurm => apt::install(&apt::missing_slurm(), progress),
@@ -147,6 +151,11 @@ pub fn dagster_environment() -> Result<PathBuf, SetupError> {
 /// The interpreter of the virtual environment with Spark, Ray, Dask, DuckDB, Polars and pandas.
 pub fn pipelines_environment() -> Result<PathBuf, SetupError> {
     environment::PIPELINES.interpreter()
+}
+
+/// The interpreter of the virtual environment with schemathesis.
+pub fn schemathesis_environment() -> Result<PathBuf, SetupError> {
+    environment::SCHEMATHESIS.interpreter()
 }
 
 /// The path of `ptxas`.

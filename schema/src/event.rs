@@ -164,7 +164,9 @@ pub struct DeviceSeen {
 /// Jobs and memory of one pool on a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PoolUse {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub pool: PoolName,
     pub jobs_running: u32,
     /// Device memory that the jobs declared.

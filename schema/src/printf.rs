@@ -9,6 +9,7 @@ use crate::bounds::PRINTF_OUTPUT_BYTES_MAX;
 /// The beginning of the text, and how much of it is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PrintfOutput {
     /// At most [`PRINTF_OUTPUT_BYTES_MAX`] bytes.
     pub text: String,

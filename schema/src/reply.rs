@@ -107,6 +107,7 @@ pub struct RanOn {
 /// worker or from device events; `queue_us` compares the producer's clock with the worker's and is never negative.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Timings {
     /// From submission to the worker's receipt.

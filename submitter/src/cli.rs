@@ -15,6 +15,7 @@ mod connection;
 mod dead;
 mod environment;
 mod exit;
+mod export;
 mod fetch;
 mod files;
 mod history;
@@ -36,6 +37,7 @@ mod progress_terminal;
 mod quantity;
 mod report;
 mod show;
+mod source;
 mod spec;
 mod statistics;
 mod stats;
@@ -84,6 +86,7 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
         Command::Permissions(options) => permissions::run(&options),
         Command::Blobs(options) => block_on(blobs::run(&options)),
         Command::History(options) => block_on(history::run(&options)),
+        Command::Export(options) => block_on(export::run(&options)),
         Command::Show(options) => block_on(show::run(&options)),
         Command::Logs(options) => block_on(logs::run(&options)),
         Command::Why(options) => block_on(why::run(&options)),

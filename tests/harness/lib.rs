@@ -19,6 +19,7 @@ mod npy;
 mod poll;
 mod producer;
 mod proxy;
+mod read_api;
 mod tls;
 mod witness;
 
@@ -36,6 +37,7 @@ pub use npy::npy;
 pub use poll::poll_until;
 pub use producer::{ConfirmedJob, Producer};
 pub use proxy::{Proxy, Silence};
+pub use read_api::ReadApi;
 pub use tls::TlsProxy;
 
 /// The limit of every wait in a scenario. On two busy cores a second of work can take far longer.

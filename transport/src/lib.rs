@@ -39,3 +39,9 @@ pub use url::{BrokerUrl, InvalidBrokerUrl};
 /// A directive for `tracing` filters that silences lapin, which logs returned messages with their whole bodies and logs each error handled
 /// here a second time.
 pub const LOG_DIRECTIVE: &str = "lapin=off";
+
+/// HTTP clients take TLS from the provider of the process. ring is the only one that gpufleet links.
+pub fn install_tls() {
+    // An error means that there is one already.
+    drop(rustls::crypto::ring::default_provider().install_default());
+}

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use gpufleet_local::setup::Part;
 
+mod api_fuzz;
 mod bench;
 mod bench_comparison;
 mod bench_emulator;
@@ -53,6 +54,8 @@ enum Command {
     PythonDagster(python_peers::Options),
     /// Install Spark, Ray, Dask, DuckDB, Polars and pandas, and test the Python package with them; arguments go to pytest
     PythonPipelines(python_peers::Options),
+    /// Install schemathesis, and send the read API requests derived from its OpenAPI document; arguments go to schemathesis
+    ApiFuzz(api_fuzz::Options),
     /// Build the wheel and the source distribution of the Python package into target/wheels
     Wheel,
     /// Look for PTX texts that the emulator does not stand, with libFuzzer
@@ -83,6 +86,8 @@ enum Command {
     BenchAffinity(bench::Options),
     /// The same for `gpufleet map` over a Parquet file of ten million rows, whole and killed several times
     BenchParquet(bench::Options),
+    /// The same for `gpufleet export` of a million jobs: its memory and its speed in each format
+    BenchExport(bench::Options),
     /// Install Celery, Ray and Slurm, build with optimisation, and measure gpufleet beside them
     BenchComparison(bench::Options),
     /// Count what the ledger's queries read with 2 and 10 million jobs, and migrate 20 million attempts beside a writer
@@ -101,6 +106,7 @@ async fn main() -> ExitCode {
         Command::PythonAirflow(options) => python_peers::run(&python_peers::AIRFLOW, &options).await,
         Command::PythonDagster(options) => python_peers::run(&python_peers::DAGSTER, &options).await,
         Command::PythonPipelines(options) => python_peers::run(&python_peers::PIPELINES, &options).await,
+        Command::ApiFuzz(options) => Box::pin(api_fuzz::run(&options)).await,
         Command::Wheel => wheel::run().await,
         Command::Fuzz(options) => fuzz::run(&options).await,
         Command::Ci => ci::run().await,
@@ -118,6 +124,7 @@ async fn main() -> ExitCode {
         Command::BenchInputs(options) => bench::run("inputs", &[Part::Services], &options).await,
         Command::BenchAffinity(options) => bench::run("affinity", &[Part::Services], &options).await,
         Command::BenchParquet(options) => bench::run("parquet", &[Part::Services], &options).await,
+        Command::BenchExport(options) => bench::run("export", &[Part::Services], &options).await,
         Command::BenchComparison(options) => bench_comparison::run(&options).await,
         Command::BenchLedger(options) => bench_ledger::run(&options).await,
         Command::BenchEmulator(options) => bench_emulator::run(&options).await,

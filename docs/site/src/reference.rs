@@ -53,6 +53,7 @@ fn generate(root: &Path) -> anyhow::Result<Vec<Generated>> {
         page("json-shapes.md", json_shapes::page(root)?),
     ];
     all.push(Generated { name: "asyncapi.json", text: asyncapi::document() });
+    all.push(Generated { name: "openapi.json", text: gpufleet_ledger::api::document() });
     all.extend(json_schema::files().map(|(name, text)| Generated { name, text }));
     Ok(all)
 }

@@ -17,6 +17,8 @@ mod keep;
 mod labels;
 pub(crate) mod options;
 mod record;
+#[cfg(feature = "serve")]
+mod serve;
 
 pub(crate) use exit::{Exit, Failure};
 use options::{Command, LogFormat, Migrate, Options};
@@ -61,6 +63,8 @@ pub(crate) fn run(options: Options) -> Result<(), Failure> {
             Command::Record(options) => record::run(options).await,
             Command::Keep(options) => keep::run(options).await,
             Command::Labels(options) => labels::run(options).await,
+            #[cfg(feature = "serve")]
+            Command::Serve(options) => serve::run(options).await,
         }
     })
 }
@@ -104,7 +108,7 @@ fn stop_on_signals() -> io::Result<CancellationToken> {
             }
         };
         next().await;
-        info!("stopping; finishing the current batch");
+        info!("stopping; finishing the work in progress");
         told.cancel();
         next().await;
         warn!("second signal; stopping at once");

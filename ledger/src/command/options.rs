@@ -9,6 +9,10 @@ const INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Jobs and attempts are dropped by the month. Two days keep what has just ended, and events on their way.
 const KEPT_MIN: Duration = Duration::from_secs(2 * 24 * 3600);
 
+/// A query takes milliseconds, so few connections answer hundreds of requests in a second. Postgres allows 100 in all by default.
+#[cfg(feature = "serve")]
+const CONNECTIONS_DEFAULT: u32 = 8;
+
 /// Record gpufleet's jobs in Postgres.
 #[derive(Debug, Parser)]
 #[command(name = "gpufleet-ledger", version, after_help = super::exit::TABLE)]
@@ -31,6 +35,10 @@ pub(crate) enum Command {
     /// Give label keys an index, so that `gpufleet history --label` finds jobs of any age.
     #[command(subcommand)]
     Labels(Labels),
+    /// Serve the ledger as JSON over HTTP, for programs, for a console and for people without a database password, until SIGTERM or
+    /// Ctrl-C. It only reads.
+    #[cfg(feature = "serve")]
+    Serve(Serve),
 }
 
 #[derive(Debug, Args)]
@@ -112,6 +120,33 @@ pub(crate) struct LabelKey {
 pub(crate) struct LabelList {
     #[command(flatten)]
     pub(crate) database: Database,
+}
+
+#[cfg(feature = "serve")]
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Address and port to listen on. Beyond loopback, a token is required.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9470")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// File with the accepted tokens, one on each line. Callers send one as `Authorization: Bearer TOKEN`.
+    #[arg(long, value_name = "PATH", env = "GPUFLEET_API_TOKEN_FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The accepted token, if there is no file. Set it in the environment to keep it out of process lists.
+    #[arg(long, env = "GPUFLEET_API_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub(crate) api_token: Option<Secret>,
+    /// URL of the database: postgres://USER:PASSWORD@HOST:5432/DATABASE. A user who may only read is enough. Set it in the environment to
+    /// keep the password out of process lists.
+    #[arg(long, env = "GPUFLEET_DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    pub(crate) database_url: Option<Secret>,
+    /// URL of a standby to read from instead.
+    #[arg(long, env = "GPUFLEET_DATABASE_READ_URL", hide_env_values = true, value_name = "URL")]
+    pub(crate) database_read_url: Option<Secret>,
+    /// Maximum number of connections to the database, 1 to 100.
+    #[arg(long, value_name = "COUNT", default_value_t = CONNECTIONS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) connections: u32,
+    /// The server reports that it is not ready if a standby is further behind, such as 5s.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "60s")]
+    pub(crate) lag_max: Duration,
 }
 
 #[derive(Debug, Args)]

@@ -1,8 +1,9 @@
-//! The one database connection that all queries of a [`Ledger`](super::Ledger) share.
+//! The connections of a [`Ledger`](super::Ledger): one that all of its queries share, or a bounded pool.
 //!
-//! Queries run one after the other. A command therefore never asks a full server for a second connection while its own is idle.
+//! A command has one. Its queries run one after the other, so that it never asks a full server for a second connection while its own is idle.
+//! A server that answers several requests at once has a pool.
 
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, PgConnection, PgPool, Postgres, pool::PoolConnection, postgres::PgPoolOptions};
 use tokio::{
     sync::{Mutex, MutexGuard},
     time::timeout,
@@ -10,64 +11,126 @@ use tokio::{
 
 use crate::{
     DatabaseUrl, LedgerError,
-    database::{CONNECT_TIMEOUT, PING_TIMEOUT, Purpose, QUERY_TIMEOUT},
+    database::{CONNECT_TIMEOUT, PING_TIMEOUT, POOL_TIMEOUT, Purpose, QUERY_TIMEOUT},
     migrate,
 };
 
-pub(super) struct SharedConnection {
+pub(super) struct Connections {
     url: DatabaseUrl,
+    kind: Kind,
+}
+
+enum Kind {
     /// Empty until the next query opens a connection.
-    idle: Mutex<Option<PgConnection>>,
+    One(Mutex<Option<PgConnection>>),
+    Pool(PgPool),
 }
 
-/// The connection in use. Dropping it closes it, because a cancelled or failed query leaves it in an unknown state.
-pub(super) struct Lease<'a> {
-    connection: PgConnection,
-    idle: MutexGuard<'a, Option<PgConnection>>,
+/// A connection in use. Dropping it closes it, because a cancelled or failed query leaves it in an unknown state.
+pub(super) struct Lease<'a>(Leased<'a>);
+
+enum Leased<'a> {
+    One { connection: PgConnection, idle: MutexGuard<'a, Option<PgConnection>> },
+    Pooled(Pooled),
 }
 
-impl SharedConnection {
-    pub(super) fn new(connection: PgConnection, url: DatabaseUrl) -> Self {
-        Self { url, idle: Mutex::new(Some(connection)) }
+struct Pooled {
+    connection: PoolConnection<Postgres>,
+    is_kept: bool,
+}
+
+impl Connections {
+    pub(super) fn one(connection: PgConnection, url: DatabaseUrl) -> Self {
+        Self { url, kind: Kind::One(Mutex::new(Some(connection))) }
+    }
+
+    /// Opens connections when queries need them, at most this many.
+    pub(super) fn pool(url: DatabaseUrl, connections_max: u32) -> Self {
+        let options = PgPoolOptions::new().max_connections(connections_max).acquire_timeout(POOL_TIMEOUT);
+        let pool = options.connect_lazy_with(url.options(Purpose::Serve));
+        Self { url, kind: Kind::Pool(pool) }
     }
 
     pub(super) fn url(&self) -> &DatabaseUrl {
         &self.url
     }
 
-    /// Waits up to [`CONNECT_TIMEOUT`] for earlier queries, and as long for the server if it has to connect again.
-    /// Cancelling has no effect.
+    /// Waits for earlier queries, and as long for the server if it has to connect: up to [`CONNECT_TIMEOUT`], or [`POOL_TIMEOUT`] in a
+    /// pool. Cancelling has no effect.
     pub(super) async fn lease(&self) -> Result<Lease<'_>, LedgerError> {
-        let Ok(mut idle) = timeout(CONNECT_TIMEOUT, self.idle.lock()).await else {
-            let problem = format!("earlier queries of this program kept its connection busy for {CONNECT_TIMEOUT:?}");
-            return Err(LedgerError::Full { url: self.url.clone(), problem });
+        match &self.kind {
+            Kind::One(idle) => self.lease_one(idle).await,
+            Kind::Pool(pool) => match pool.acquire().await {
+                Ok(connection) => Ok(Lease(Leased::Pooled(Pooled { connection, is_kept: false }))),
+                Err(error) => Err(self.pool_error(pool, error)),
+            },
+        }
+    }
+
+    async fn lease_one<'a>(&self, idle: &'a Mutex<Option<PgConnection>>) -> Result<Lease<'a>, LedgerError> {
+        let Ok(mut idle) = timeout(CONNECT_TIMEOUT, idle.lock()).await else {
+            return Err(self.busy(format!("its connection busy for {CONNECT_TIMEOUT:?}")));
         };
         if let Some(mut connection) = idle.take()
             && is_alive(&mut connection).await
         {
-            return Ok(Lease { connection, idle });
+            return Ok(Lease(Leased::One { connection, idle }));
         }
         let connection = migrate::connect(&self.url, Purpose::Query).await?;
-        Ok(Lease { connection, idle })
+        Ok(Lease(Leased::One { connection, idle }))
     }
 
-    /// Closes the connection with a message to the server. The next query opens another.
+    /// A pool does not say whether it waited for the server or for its own queries.
+    fn pool_error(&self, pool: &PgPool, error: sqlx::Error) -> LedgerError {
+        let is_used_up = pool.size() >= pool.options().get_max_connections();
+        match error {
+            sqlx::Error::PoolTimedOut if is_used_up => {
+                self.busy(format!("all of its connections busy for {POOL_TIMEOUT:?}"))
+            }
+            error => LedgerError::connecting(&self.url, error),
+        }
+    }
+
+    fn busy(&self, kept: String) -> LedgerError {
+        LedgerError::Full { url: self.url.clone(), problem: format!("earlier queries of this program kept {kept}") }
+    }
+
+    /// Closes the connections with a message to the server. With one connection, the next query opens another.
     pub(super) async fn close(&self) {
-        if let Some(connection) = self.idle.lock().await.take() {
-            // An unreachable server needs no message, so an error is ignored.
-            timeout(QUERY_TIMEOUT, connection.close()).await.ok();
+        // An unreachable server needs no message, so an error is ignored.
+        match &self.kind {
+            Kind::One(idle) => {
+                if let Some(connection) = idle.lock().await.take() {
+                    timeout(QUERY_TIMEOUT, connection.close()).await.ok();
+                }
+            }
+            Kind::Pool(pool) => _ = timeout(QUERY_TIMEOUT, pool.close()).await.ok(),
         }
     }
 }
 
 impl Lease<'_> {
     pub(super) fn connection(&mut self) -> &mut PgConnection {
-        &mut self.connection
+        match &mut self.0 {
+            Leased::One { connection, .. } => connection,
+            Leased::Pooled(pooled) => &mut pooled.connection,
+        }
     }
 
     /// Keeps the connection for the next query.
-    pub(super) fn keep(mut self) {
-        *self.idle = Some(self.connection);
+    pub(super) fn keep(self) {
+        match self.0 {
+            Leased::One { connection, mut idle } => *idle = Some(connection),
+            Leased::Pooled(mut pooled) => pooled.is_kept = true,
+        }
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.connection.close_on_drop();
+        }
     }
 }
 

@@ -21,18 +21,20 @@ mod labels;
 mod lookup;
 mod outputs;
 mod record;
+mod replication;
 mod stats;
 mod window;
 
 pub use blobs::{BLOB_GRACE, BlobUse, MarkError};
-use connection::SharedConnection;
+use connection::Connections;
 pub use outputs::PoolOutputs;
+pub use replication::Replication;
 pub use stats::{Statistics, StatisticsFilter, StatisticsRow, Times};
 
-/// Access to the ledger for reading. Clones share one connection.
+/// Access to the ledger for reading. Clones share one connection, or one pool.
 #[derive(Clone)]
 pub struct Ledger {
-    connection: Arc<SharedConnection>,
+    connection: Arc<Connections>,
 }
 
 impl Ledger {
@@ -42,10 +44,16 @@ impl Ledger {
         timeout(QUERY_TIMEOUT, migrate::check_version(&mut connection))
             .await
             .unwrap_or_else(|_| Err(LedgerError::timed_out()))?;
-        Ok(Self { connection: Arc::new(SharedConnection::new(connection, url)) })
+        Ok(Self { connection: Arc::new(Connections::one(connection, url)) })
     }
 
-    /// Closes the connection. A later query opens a new one.
+    /// A ledger that answers several queries at once, for a server, with at most this many connections. It connects when the first query
+    /// needs it, and does not check the tables: [`Ledger::check_tables`] does.
+    pub fn pooled(url: DatabaseUrl, connections_max: u32) -> Self {
+        Self { connection: Arc::new(Connections::pool(url, connections_max)) }
+    }
+
+    /// Closes the connection. A later query opens a new one, unless the ledger has a pool.
     pub async fn close(&self) {
         self.connection.close().await;
     }

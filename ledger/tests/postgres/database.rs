@@ -79,9 +79,14 @@ impl Database {
             "create role {user} login connection limit {connections_max}; grant select on all tables in schema public to {user}"
         ))
         .await;
+        self.url_of(user).parse().unwrap()
+    }
+
+    /// The URL of a user, who needs no password on the Unix socket.
+    pub fn url_of(&self, user: &str) -> String {
         let url = self.postgres.url(&self.name);
         let (_, place) = url.split_once('@').unwrap();
-        format!("postgres://{user}@{place}").parse().unwrap()
+        format!("postgres://{user}@{place}")
     }
 
     /// The server's log, for all databases.

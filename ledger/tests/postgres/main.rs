@@ -1,12 +1,16 @@
 //! Tests of the ledger on a private Postgres, which ends with this program.
 
 // Marked as a test module, so that clippy allows `unwrap`.
+#[cfg(all(test, feature = "serve"))]
+mod api;
 #[cfg(test)]
 mod crowded;
 #[cfg(test)]
 mod database;
 #[cfg(test)]
 mod histories;
+#[cfg(all(test, feature = "serve"))]
+mod http;
 #[cfg(test)]
 mod labels;
 #[cfg(test)]
@@ -26,5 +30,7 @@ mod queries;
 mod recorder;
 #[cfg(test)]
 mod retention;
+#[cfg(all(test, feature = "serve"))]
+mod standby;
 #[cfg(test)]
 mod statistics;

@@ -12,7 +12,7 @@ use crate::{
     histories::{self, finished, id, info, started},
 };
 
-const AT: i64 = 1_763_164_800_000;
+pub const AT: i64 = 1_763_164_800_000;
 const DAY_MS: i64 = 86_400_000;
 
 /// Job `index` of a set with some variety, four of them in each millisecond.
@@ -33,7 +33,7 @@ fn job(index: u32) -> (JobId, Vec<Event>) {
     (job_id, events)
 }
 
-async fn fill(store: &mut Store, jobs: u32) -> Vec<JobId> {
+pub async fn fill(store: &mut Store, jobs: u32) -> Vec<JobId> {
     let (ids, events): (Vec<JobId>, Vec<Vec<Event>>) = (0..jobs).map(job).unzip();
     let rejected = store.record(&events.concat()).await.unwrap();
     assert_eq!(rejected, []);

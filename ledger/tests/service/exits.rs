@@ -46,3 +46,21 @@ async fn a_wrong_database_password_or_name_is_refused_at_once() {
     ground.database_url = postgres.tcp_url("absent");
     check(&ground.run(&["migrate"]).await, 8, "createdb");
 }
+
+#[tokio::test]
+async fn serve_refuses_to_show_all_jobs_to_everyone() {
+    let mut ground = Ground::empty().await;
+    check(&ground.run(&["serve", "--listen", "0.0.0.0:0"]).await, 2, "without a token");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokens");
+    std::fs::write(&file, "# no token\n").unwrap();
+    let path = file.to_str().unwrap();
+    check(&ground.run(&["serve", "--token-file", path]).await, 2, "there is no token in it");
+    std::fs::write(&file, "canary\n").unwrap();
+    check(&ground.run(&["serve", "--token-file", path]).await, 2, "line 1 has fewer than 16 characters");
+    check(&ground.run(&["serve", "--token-file", "/absent"]).await, 2, "read the tokens in /absent");
+    check(&ground.run(&["serve", "--api-token", "canary"]).await, 2, "could be guessed");
+    check(&ground.run(&["serve"]).await, 11, "create them with `gpufleet-ledger migrate`");
+    ground.database_url = "postgres://canary:canary@127.0.0.1:1/x?passwort=canary".to_owned();
+    check(&ground.run(&["serve"]).await, 2, "passwort");
+}

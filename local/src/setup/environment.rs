@@ -41,6 +41,12 @@ pub(super) const PIPELINES: Environment = Environment {
     requirements: include_str!("../../../python/requirements-pipelines.txt"),
 };
 
+pub(super) const SCHEMATHESIS: Environment = Environment {
+    folder: "python-schemathesis",
+    title: "schemathesis with pip (60 MB)",
+    requirements: include_str!("../../../python/requirements-schemathesis.txt"),
+};
+
 const MARKER: &str = "requirements.txt";
 
 impl Environment {

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
 import dask
 import dask.dataframe as dd
 import duckdb
@@ -85,3 +91,24 @@ def test_dask_maps_each_partition_when_it_computes(saxpy: BatchMap, fleet: gf.Fl
         mapped = lazy.compute()
     np.testing.assert_array_equal(mapped["sum"], 3 * X)
     assert (mapped["word"] == "w").all()
+
+
+def test_duckdb_reads_an_export_of_the_ledger(fleet: gf.Fleet, environment: None, tmp_path: Path) -> None:
+    for _ in range(3):
+        fleet.kernel("saxpy")(X, X, a=2.0)
+    gpufleet = shutil.which("gpufleet", path=os.environ.get("GPUFLEET_BIN_DIR"))
+    assert gpufleet
+    exported = tmp_path / "jobs.parquet"
+    columns = "state, kernel, kernel_us, created_at, labels['run']"
+    query = f"SELECT {columns} FROM '{exported}' WHERE state = 'succeeded'"
+    deadline = time.monotonic() + 60
+    while True:
+        subprocess.run([gpufleet, "export", "--out", exported, "--kernel", "saxpy"], check=True)
+        with duckdb.connect() as connection:
+            rows = connection.sql(query).fetchall()
+        # The recorder may lag behind.
+        if len(rows) >= 3:
+            break
+        assert time.monotonic() < deadline, rows
+    assert {row[1] for row in rows} == {"saxpy"}
+    assert all(row[2] > 0 and row[3].tzinfo is not None and row[4] is None for row in rows)

@@ -110,8 +110,13 @@ pub async fn ledger(options: &LedgerOptions) -> Result<Ledger, Complaint> {
             local(Exit::Ledger, "no database URL was given", "--database-url", environment::DATABASE_URL)?.database_url
         }
     };
+    ledger_at(&url, "--database-url", environment::DATABASE_URL).await
+}
+
+/// Connects to the database at a URL, which came from this option or variable.
+pub async fn ledger_at(url: &str, option: &str, variable: &str) -> Result<Ledger, Complaint> {
     let url: DatabaseUrl = url.parse().map_err(|problem: gpufleet_ledger::InvalidDatabaseUrl| {
-        Complaint::usage(problem.to_string()).hint(format!("correct --database-url or {}", environment::DATABASE_URL))
+        Complaint::usage(problem.to_string()).hint(format!("correct {option} or {variable}"))
     })?;
     Ledger::connect(url).await.map_err(|error| ledger_complaint(&error))
 }

@@ -6,6 +6,12 @@ pub const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
 pub const BLOBS: &str = "GPUFLEET_BLOBS";
 /// The URL of the ledger's database: `postgres://user:password@host:port/database`.
 pub const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
+/// The URL of a standby of that database, for commands that only read.
+pub const DATABASE_READ_URL: &str = "GPUFLEET_DATABASE_READ_URL";
+/// The URL of a read API, for the same commands.
+pub const API_URL: &str = "GPUFLEET_API_URL";
+/// The token for the read API.
+pub const API_TOKEN: &str = "GPUFLEET_API_TOKEN";
 /// The default pool of jobs.
 pub const POOL: &str = "GPUFLEET_POOL";
 /// The kind of the local fleet's task queues.
@@ -26,16 +32,19 @@ pub const NO_COLOR: &str = "NO_COLOR";
 /// The table as `--help` shows it.
 pub const TABLE: &str = "\
 Environment:
-  GPUFLEET_AMQP_URL      URL of the broker (--amqp-url)
-  GPUFLEET_DATABASE_URL  URL of the ledger's database (--database-url)
-  GPUFLEET_BLOBS         blob store: a folder or s3://BUCKET/PREFIX (--blobs)
-  GPUFLEET_POOL          pool to run jobs in (--pool)
-  GPUFLEET_AFFINITY      true: prefer workers that have a job's largest input (submit --affinity)
-  GPUFLEET_NO_USER_ID    true: send jobs without the broker user's name (--no-user-id)
-  GPUFLEET_QUEUE_KIND    kind of the local fleet's task queues (local up --queue-kind)
-  GPUFLEET_LOCAL_DIR     folder of the local fleet (local --dir)
-  GPUFLEET_LOG           log filter for stderr, such as info or gpufleet=debug [default: off]
-  NO_COLOR               any value turns colours off";
+  GPUFLEET_AMQP_URL           URL of the broker (--amqp-url)
+  GPUFLEET_DATABASE_URL       URL of the ledger's database (--database-url)
+  GPUFLEET_DATABASE_READ_URL  URL of a standby of it (--database-read-url)
+  GPUFLEET_API_URL            URL of a read API to ask instead of the database (--api-url)
+  GPUFLEET_API_TOKEN          token for the read API (--api-token)
+  GPUFLEET_BLOBS              blob store: a folder or s3://BUCKET/PREFIX (--blobs)
+  GPUFLEET_POOL               pool to run jobs in (--pool)
+  GPUFLEET_AFFINITY           true: prefer workers with a job's largest input (submit --affinity)
+  GPUFLEET_NO_USER_ID         true: send jobs without the broker user's name (--no-user-id)
+  GPUFLEET_QUEUE_KIND         kind of the local fleet's task queues (local up --queue-kind)
+  GPUFLEET_LOCAL_DIR          folder of the local fleet (local --dir)
+  GPUFLEET_LOG                log filter for stderr, such as gpufleet=debug [default: off]
+  NO_COLOR                    any value turns colours off";
 
 #[cfg(test)]
 mod tests {
@@ -43,7 +52,21 @@ mod tests {
 
     #[test]
     fn the_table_lists_every_variable_of_ours() {
-        for name in [AMQP_URL, QUEUE_KIND, NO_USER_ID, AFFINITY, BLOBS, DATABASE_URL, POOL, LOCAL_DIR, LOG, NO_COLOR] {
+        for name in [
+            AMQP_URL,
+            DATABASE_URL,
+            DATABASE_READ_URL,
+            API_URL,
+            API_TOKEN,
+            BLOBS,
+            POOL,
+            AFFINITY,
+            NO_USER_ID,
+            QUEUE_KIND,
+            LOCAL_DIR,
+            LOG,
+            NO_COLOR,
+        ] {
             assert!(TABLE.contains(&format!("\n  {name} ")), "{name}");
         }
     }

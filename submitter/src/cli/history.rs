@@ -3,15 +3,13 @@
 use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone, Utc};
 use clap::{Args, ValueEnum};
 use gpufleet::schema::JobState;
-use gpufleet_ledger::{HistoryFilter, JobRow, Ledger, Page, PageKey};
+use gpufleet_ledger::{HistoryFilter, JobRow, Page, PageKey};
 
 use super::{
     complaint::Complaint,
-    connection,
     exit::Exit,
-    json,
-    options::LedgerOptions,
-    output, quantity,
+    json, output, quantity,
+    source::{Source, SourceOptions},
     spec::{self, LabelSpec},
     table::{self, Column},
     waiting::Spinner,
@@ -24,6 +22,27 @@ use super::{
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", json::HISTORY))]
 pub struct Options {
+    #[command(flatten)]
+    filters: Filters,
+    /// Maximum number of jobs to list, 1 to 100000
+    #[arg(long, default_value_t = HistoryFilter::LIMIT_DEFAULT, value_name = "COUNT", value_parser = spec::whole(1..=100_000))]
+    limit: u32,
+    /// Continue an earlier list after the key that it ended with
+    #[arg(long, value_name = "KEY")]
+    before: Option<PageKey>,
+    /// Print the newest jobs again whenever they change, until Ctrl-C. On a terminal, the new list replaces the old one
+    #[arg(long, conflicts_with_all = ["before", "output"])]
+    watch: bool,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+    #[command(flatten)]
+    source: SourceOptions,
+}
+
+/// Which jobs.
+#[derive(Debug, Args)]
+pub struct Filters {
     /// Only jobs in this state: queued, running, succeeded, failed, cancelled, expired or dead. Repeatable
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     state: Vec<JobState>,
@@ -52,21 +71,11 @@ pub struct Options {
     /// (`gpufleet-ledger labels`), only the last 7 days are searched
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<LabelSpec>,
-    /// Maximum number of jobs to list, 1 to 100000
-    #[arg(long, default_value_t = HistoryFilter::LIMIT_DEFAULT, value_name = "COUNT", value_parser = spec::whole(1..=100_000))]
-    limit: u32,
-    /// Continue an earlier list after the key that it ended with
-    #[arg(long, value_name = "KEY")]
-    before: Option<PageKey>,
-    /// Print the newest jobs again whenever they change, until Ctrl-C. On a terminal, the new list replaces the old one
-    #[arg(long, conflicts_with_all = ["before", "output"])]
-    watch: bool,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
-    #[command(flatten)]
-    ledger: LedgerOptions,
 }
+
+/// Follows a list that a label without an index has limited.
+pub const WEEK_SEARCHED: &str = "searched the last 7 days only, because none of the labels has an index; \
+    give --since for more, or add an index: gpufleet-ledger labels add KEY";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,9 +98,9 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
         return watch::run(options).await;
     }
     let work = async {
-        let ledger = connection::ledger(&options.ledger).await?;
-        let jobs = read(&ledger, options).await;
-        ledger.close().await;
+        let source = Source::open(&options.source).await?;
+        let jobs = read(&source, options).await;
+        source.close().await;
         jobs
     };
     let Page { jobs, next, searched_since } = Spinner::new("reading the history").around(work).await?;
@@ -107,9 +116,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     }
     // With more jobs to list, the end of the window has not been reached.
     if searched_since.is_some() && next.is_none() {
-        output::note(
-            "searched the last 7 days only, because none of the labels has an index; give --since for more, or add an index: gpufleet-ledger labels add KEY",
-        );
+        output::note(WEEK_SEARCHED);
     }
     if let Some(next) = next {
         output::note(&format!("more jobs match; to list them, repeat the command with --before {next}"));
@@ -120,17 +127,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 impl Options {
     /// Explains an empty table.
     fn nothing(&self) -> String {
-        let is_filtered = !self.state.is_empty()
-            || !self.label.is_empty()
-            || self.kernel.is_some()
-            || self.pool.is_some()
-            || self.user.is_some()
-            || self.worker.is_some()
-            || self.name.is_some()
-            || self.since.is_some()
-            || self.until.is_some()
-            || self.before.is_some();
-        let text = if is_filtered {
+        let text = if self.before.is_some() || self.filters.filter() != HistoryFilter::default() {
             "no job matches"
         } else {
             "no jobs yet; `gpufleet submit --help` shows how to submit one"
@@ -139,26 +136,32 @@ impl Options {
     }
 }
 
+impl Filters {
+    /// The first page.
+    pub fn filter(&self) -> HistoryFilter {
+        HistoryFilter {
+            states: self.state.clone(),
+            kernel: self.kernel.clone(),
+            pool: self.pool.clone(),
+            user_id: self.user.clone(),
+            worker: self.worker.clone(),
+            name: self.name.clone(),
+            since: self.since,
+            until: self.until,
+            labels: self.label.iter().map(|label| (label.key.clone(), label.value.clone())).collect(),
+            ..HistoryFilter::default()
+        }
+    }
+}
+
 /// Pages until the limit is reached.
-async fn read(ledger: &Ledger, options: &Options) -> Result<Page, Complaint> {
-    let mut filter = HistoryFilter {
-        states: options.state.clone(),
-        kernel: options.kernel.clone(),
-        pool: options.pool.clone(),
-        user_id: options.user.clone(),
-        worker: options.worker.clone(),
-        name: options.name.clone(),
-        since: options.since,
-        until: options.until,
-        labels: options.label.iter().map(|label| (label.key.clone(), label.value.clone())).collect(),
-        limit: 0,
-        before: options.before,
-    };
+async fn read(source: &Source, options: &Options) -> Result<Page, Complaint> {
+    let mut filter = HistoryFilter { before: options.before, ..options.filters.filter() };
     let (mut jobs, mut searched_since) = (Vec::new(), None);
     loop {
         let left = options.limit - u32::try_from(jobs.len()).expect("there are no more jobs than the limit");
         filter.limit = left.min(HistoryFilter::LIMIT_MAX);
-        let page = ledger.history(&filter).await.map_err(|error| connection::ledger_complaint(&error))?;
+        let page = source.history(&filter).await?;
         let is_empty = page.jobs.is_empty();
         jobs.extend(page.jobs);
         filter.before = page.next;
@@ -285,12 +288,16 @@ const CSV_HEADER: [&str; 21] = [
     "failure",
 ];
 
+pub(super) fn csv_header() -> String {
+    table::csv_record(CSV_HEADER.map(str::to_owned))
+}
+
+pub(super) fn csv_of(job: &JobRow) -> String {
+    table::csv_record(csv_cells(job))
+}
+
 fn csv(jobs: &[JobRow]) -> String {
-    let mut text = table::csv_record(CSV_HEADER.map(str::to_owned));
-    for job in jobs {
-        text.push_str(&table::csv_record(csv_cells(job)));
-    }
-    text
+    csv_header() + &jobs.iter().map(csv_of).collect::<String>()
 }
 
 fn csv_cells(job: &JobRow) -> [String; CSV_HEADER.len()] {

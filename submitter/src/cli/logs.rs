@@ -7,9 +7,9 @@ use gpufleet_ledger::{AttemptRow, JobDetail};
 use super::{
     complaint::Complaint,
     exit::{self, Exit},
-    lookup,
-    options::LedgerOptions,
-    output, printed, spec,
+    lookup, output, printed,
+    source::SourceOptions,
+    spec,
 };
 
 /// Print the printf output of a job's kernels
@@ -25,7 +25,7 @@ pub struct Options {
     #[arg(long, value_name = "N", value_parser = spec::whole(1..=u32::MAX))]
     attempt: Option<u32>,
     #[command(flatten)]
-    ledger: LedgerOptions,
+    source: SourceOptions,
 }
 
 /// The text to print, and a note about it.
@@ -36,7 +36,7 @@ struct Logs<'a> {
 }
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
-    let detail = lookup::job(&options.id, &options.ledger).await?;
+    let detail = lookup::job(&options.id, &options.source).await?;
     let logs = logs(&detail, options.attempt)?;
     output::emit(logs.text)?;
     if let Some(note) = &logs.note {

@@ -3,15 +3,23 @@
 use gpufleet::schema::JobId;
 use gpufleet_ledger::{JobDetail, JobMatch, Ledger};
 
-use super::{complaint::Complaint, connection, exit::Exit, last, options::LedgerOptions, waiting::Spinner};
+use super::{
+    complaint::Complaint,
+    connection,
+    exit::Exit,
+    last,
+    source::{Source, SourceOptions},
+    waiting::Spinner,
+};
 
 /// The job that a text names, for a command that asks the ledger nothing else.
-pub async fn job(id: &str, options: &LedgerOptions) -> Result<Box<JobDetail>, Complaint> {
+pub async fn job(id: &str, options: &SourceOptions) -> Result<Box<JobDetail>, Complaint> {
+    let id = &last::resolve(id)?;
     let work = async {
-        let ledger = connection::ledger(options).await?;
-        let found = in_ledger(&ledger, id).await;
-        ledger.close().await;
-        found
+        let source = Source::open(options).await?;
+        let found = source.find_job(id).await;
+        source.close().await;
+        only(id, found?)?.ok_or_else(|| missing(id))
     };
     Spinner::new("reading the job").around(work).await
 }
@@ -24,7 +32,11 @@ pub async fn in_ledger(ledger: &Ledger, id: &str) -> Result<Box<JobDetail>, Comp
 /// The same, or `None` if the ledger has no such job yet.
 pub async fn if_recorded(ledger: &Ledger, id: &str) -> Result<Option<Box<JobDetail>>, Complaint> {
     let id = &last::resolve(id)?;
-    match ledger.find_job(id).await.map_err(|error| connection::ledger_complaint(&error))? {
+    only(id, ledger.find_job(id).await.map_err(|error| connection::ledger_complaint(&error))?)
+}
+
+fn only(id: &str, found: JobMatch) -> Result<Option<Box<JobDetail>>, Complaint> {
+    match found {
         JobMatch::One(detail) => Ok(Some(detail)),
         JobMatch::None => Ok(None),
         JobMatch::Many(jobs) => Err(ambiguous(id, &jobs)),

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, ffi::OsString, fmt, str::FromStr};
 
 use super::{
-    blobs, cancel, completions, dead, environment, exit, fetch, history, kernels, keygen, local, logs, map,
+    blobs, cancel, completions, dead, environment, exit, export, fetch, history, kernels, keygen, local, logs, map,
     permissions, pools, report, show, stats, submit, top, usage, wait, why, workers,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -32,6 +32,7 @@ pub enum Command {
     Fetch(fetch::Options),
     Cancel(cancel::Options),
     History(history::Options),
+    Export(export::Options),
     Show(show::Options),
     Logs(logs::Options),
     Why(why::Options),

@@ -9,8 +9,9 @@ use super::{
     exit::Exit,
     history::{UNHEARD, device},
     json, lookup,
-    options::{Format, LedgerOptions},
+    options::Format,
     output, printed, quantity,
+    source::SourceOptions,
 };
 
 /// Show a job with its attempts, timings and failure
@@ -23,7 +24,7 @@ pub struct Options {
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
     #[command(flatten)]
-    ledger: LedgerOptions,
+    source: SourceOptions,
 }
 
 /// The width of the longest bar.
@@ -33,7 +34,7 @@ const UNHEARD_AT_LENGTH: &str = "unknown: its worker fell silent or left while t
 const BAR_INDENT: usize = 35;
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
-    let detail = lookup::job(&options.id, &options.ledger).await?;
+    let detail = lookup::job(&options.id, &options.source).await?;
     match options.output {
         Format::Table => output::emit(&describe(&detail, output::stdout_width()))?,
         Format::Json => output::emit_json(&*detail)?,

@@ -5,8 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use gpufleet::schema::WorkerName;
-use gpufleet_ledger::{DeviceRow, WorkerFilter, WorkerRow};
-use serde::Serialize;
+use gpufleet_ledger::{DeviceRow, ListedWorker, WorkerFilter};
 
 use super::{
     complaint::Complaint,
@@ -16,6 +15,7 @@ use super::{
     json,
     options::{BrokerOptions, Format, LedgerOptions},
     output, quantity,
+    source::{Source, SourceOptions},
     table::{Column, fit},
     waiting::{self, Spinner},
 };
@@ -45,7 +45,7 @@ struct ListOptions {
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
     #[command(flatten)]
-    ledger: LedgerOptions,
+    source: SourceOptions,
 }
 
 #[derive(Debug, Args)]
@@ -61,23 +61,6 @@ struct DrainOptions {
 /// A killed worker never reports that it has left. The list omits workers that have been silent for longer than a weekend.
 const SILENCE_SHOWN: Duration = Duration::from_secs(3 * 24 * 3600);
 
-/// The state of a worker by its heartbeats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    Up,
-    /// Its heartbeats are missing. It may still work.
-    Silent,
-    Left,
-}
-
-#[derive(Debug, Serialize)]
-struct Listed<'a> {
-    state: State,
-    #[serde(flatten)]
-    worker: &'a WorkerRow,
-}
-
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     match &options.command {
         None => list(&options.list).await,
@@ -87,16 +70,16 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 
 async fn list(options: &ListOptions) -> Result<Exit, Complaint> {
     let work = async {
-        let ledger = connection::ledger(&options.ledger).await?;
+        let source = Source::open(&options.source).await?;
         let heard_within = (!options.all).then_some(SILENCE_SHOWN);
         let filter = WorkerFilter { heard_within, ..WorkerFilter::default() };
-        let workers = ledger.workers(&filter).await.map_err(|error| connection::ledger_complaint(&error));
-        ledger.close().await;
+        let workers = source.workers(&filter).await;
+        source.close().await;
         workers
     };
     let workers = Spinner::new("reading the workers").around(work).await?;
     let now = Utc::now();
-    let listed: Vec<Listed> = workers.iter().map(|worker| Listed { state: state(worker), worker }).collect();
+    let listed: Vec<ListedWorker> = workers.into_iter().map(ListedWorker::from).collect();
     match options.output {
         Format::Json => output::emit_json(&listed)?,
         Format::Table if listed.is_empty() => {
@@ -171,24 +154,6 @@ async fn look_up(options: &DrainOptions) -> Known {
     }
 }
 
-pub fn state(worker: &WorkerRow) -> State {
-    match (worker.has_left, worker.is_silent) {
-        (true, _) => State::Left,
-        (false, true) => State::Silent,
-        (false, false) => State::Up,
-    }
-}
-
-impl State {
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Silent => "silent",
-            Self::Left => "left",
-        }
-    }
-}
-
 /// Marks an estimated value.
 const ESTIMATED: char = '*';
 const ESTIMATED_MEANS: &str =
@@ -199,7 +164,7 @@ const BY_WORKER: &str = "worker";
 const DEVICE_COLUMNS: usize = 6;
 
 /// A line for each device; the first line of a worker has the columns of the worker. The reasons for devices out of service follow.
-fn table(workers: &[Listed], now: DateTime<Utc>, width: Option<usize>) -> String {
+fn table(workers: &[ListedWorker], now: DateTime<Utc>, width: Option<usize>) -> String {
     const COLUMNS: [Column; 12] = [
         Column::Left("WORKER"),
         Column::Left("STATE"),
@@ -215,7 +180,7 @@ fn table(workers: &[Listed], now: DateTime<Utc>, width: Option<usize>) -> String
         Column::Right("HEARD"),
     ];
     let mut rows: Vec<Vec<String>> = Vec::new();
-    for Listed { state, worker } in workers {
+    for ListedWorker { state, worker } in workers {
         let running = worker.jobs_running.to_string();
         let own = [worker.worker.clone(), state.word().to_owned(), running, worker.pools.join(" ")];
         let end = [worker.host.clone(), age(now - worker.heard_at)];
@@ -229,9 +194,9 @@ fn table(workers: &[Listed], now: DateTime<Utc>, width: Option<usize>) -> String
     table + note + &complaints(workers)
 }
 
-fn complaints(workers: &[Listed]) -> String {
+fn complaints(workers: &[ListedWorker]) -> String {
     let mut text = String::new();
-    for Listed { worker, .. } in workers {
+    for ListedWorker { worker, .. } in workers {
         for device in &worker.devices {
             if let Some(reason) = &device.out_of_service {
                 let reason = reason.lines().next().unwrap_or_default();
@@ -272,6 +237,7 @@ pub fn device_cells(device: &DeviceRow) -> Vec<String> {
 pub mod tests {
     use chrono::Duration;
     use gpufleet::schema::PoolUse;
+    use gpufleet_ledger::{WorkerRow, WorkerState};
 
     use super::*;
 
@@ -324,9 +290,9 @@ pub mod tests {
 
     #[test]
     fn a_worker_is_up_silent_or_has_left() {
-        assert_eq!(state(&worker("a", 30, false)), State::Up);
-        assert_eq!(state(&worker("a", 31, false)), State::Silent);
-        assert_eq!(state(&worker("a", 3000, true)), State::Left);
+        assert_eq!(worker("a", 30, false).state(), WorkerState::Up);
+        assert_eq!(worker("a", 31, false).state(), WorkerState::Silent);
+        assert_eq!(worker("a", 3000, true).state(), WorkerState::Left);
     }
 
     #[test]
@@ -347,7 +313,7 @@ pub mod tests {
         };
         workers[0].devices.extend([well, sick]);
         workers[2].devices.clear();
-        let listed: Vec<Listed> = workers.iter().map(|worker| Listed { state: state(worker), worker }).collect();
+        let listed = workers.map(ListedWorker::from);
         insta::assert_snapshot!(table(&listed, at(), None));
         let narrow = table(&listed, at(), Some(40));
         let lines = narrow.lines().take_while(|line| !line.is_empty());
@@ -356,7 +322,6 @@ pub mod tests {
 
     #[test]
     fn the_help_names_every_field_of_the_json() {
-        let worker = worker("a", 1, false);
-        json::check(json::WORKERS, &Listed { state: State::Up, worker: &worker });
+        json::check(json::WORKERS, &ListedWorker::from(worker("a", 1, false)));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::Utc;
 
 use super::{Options, read, table};
-use crate::cli::{complaint::Complaint, connection, exit::Exit, output, waiting};
+use crate::cli::{complaint::Complaint, exit::Exit, output, source::Source, waiting};
 
 /// The pause between two looks. Each reads one page.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -15,10 +15,10 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// Runs until Ctrl-C, which is the usual end and no error.
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let watching = async {
-        let ledger = connection::ledger(&options.ledger).await?;
+        let source = Source::open(&options.source).await?;
         let mut last = None;
         loop {
-            let jobs = read(&ledger, options).await?.jobs;
+            let jobs = read(&source, options).await?.jobs;
             if last.as_ref() != Some(&jobs) {
                 output::replace(&table(&jobs, Utc::now(), output::stdout_width()), CLEAR)?;
                 last = Some(jobs);

@@ -14,7 +14,7 @@ use crate::cli::{
     history::{self, UNHEARD, age},
     output::visible,
     pools::{self, Pool},
-    workers::{self, device_cells},
+    workers::device_cells,
 };
 
 /// What the services said at one time.
@@ -65,7 +65,7 @@ fn draw_workers(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot, now: Dat
     let rows = snapshot.workers.iter().flat_map(|worker| {
         let own = [
             worker.worker.clone(),
-            workers::state(worker).word().to_owned(),
+            worker.state().word().to_owned(),
             worker.jobs_running.to_string(),
             age(now - worker.heard_at),
         ];
@@ -155,7 +155,7 @@ mod tests {
     use ratatui::{Terminal, backend::TestBackend};
 
     use super::*;
-    use crate::cli::history::tests::job;
+    use crate::cli::{history::tests::job, workers};
 
     fn snapshot() -> Snapshot {
         let at = "2026-11-20T08:31:00Z".parse().unwrap();

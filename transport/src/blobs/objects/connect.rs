@@ -27,7 +27,7 @@ const OTHER_CREDENTIALS: [AmazonS3ConfigKey; 4] = [
 
 /// The client, and the one for renewals. The error is for the user.
 pub(super) fn s3(bucket: &Bucket) -> Result<(Arc<dyn ObjectStore>, Renewer), String> {
-    install_tls();
+    crate::install_tls();
     let failed = |error: object_store::Error| match error {
         object_store::Error::Generic { source, .. } => source.to_string(),
         other => other.to_string(),
@@ -75,10 +75,4 @@ fn require_credentials(builder: &AmazonS3Builder) -> Result<(), String> {
         [false, false] if OTHER_CREDENTIALS.iter().any(is_set) => Ok(()),
         _ => Err(NO_CREDENTIALS.to_owned()),
     }
-}
-
-/// The HTTP client takes TLS from the provider of the process. ring is the only one that gpufleet links.
-fn install_tls() {
-    // An error means that there is one already.
-    drop(rustls::crypto::ring::default_provider().install_default());
 }

@@ -1,0 +1,122 @@
+//! The read API: the ledger over HTTP, as JSON.
+//!
+//! It answers what the command asks (jobs, one job, its output, workers) in the command's own JSON, so that a person or a console needs no
+//! database password. It only reads: every other method than GET and HEAD is refused, every session is read-only. It neither submits nor
+//! cancels jobs, and has no TLS of its own.
+//!
+//! [`router`] puts the parts together, [`server`] bounds connections and requests, [`access`] decides who may ask, and each of the other
+//! modules has the answers about one subject.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{Router, extract::State, middleware, response::IntoResponse};
+use serde_json::value::RawValue;
+use utoipa::{
+    Modify, OpenApi,
+    openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::Ledger;
+
+mod access;
+mod answer;
+mod cached;
+mod health;
+mod jobs;
+mod limits;
+mod parameters;
+pub mod server;
+mod workers;
+
+pub use access::{InvalidTokens, Tokens};
+pub(crate) use answer::cause;
+use cached::Cached;
+
+/// A standby that is further behind is not ready by default. Replication takes milliseconds; a healthy standby on which a long query holds up
+/// the replay is up to `max_standby_streaming_delay` behind, 30 s by default.
+pub const LAG_MAX_DEFAULT: Duration = Duration::from_secs(60);
+
+/// What the answers are made from.
+struct Api {
+    ledger: Ledger,
+    tokens: Tokens,
+    lag_max: Duration,
+    replication: Cached<health::Checked>,
+    counts: Cached<answer::Answered<Vec<crate::StateCount>>>,
+    limits: limits::Limits,
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "gpufleet read API",
+        description = "Jobs and workers of a gpufleet ledger. Names are stable: later releases add fields, and neither rename nor remove any.",
+    ),
+    modifiers(&BearerToken),
+    tags(
+        (name = "jobs", description = "Jobs, newest first, and one job with its attempts"),
+        (name = "workers", description = "Workers and their devices"),
+        (name = "health", description = "For load balancers and supervisors; needs no token"),
+    )
+)]
+struct Document;
+
+struct BearerToken;
+
+impl Modify for BearerToken {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+        document.components.get_or_insert_default().add_security_scheme("token", scheme);
+    }
+}
+
+/// The API over this ledger. With `tokens` a request needs one of them.
+pub fn router(ledger: Ledger, tokens: Tokens, lag_max: Duration) -> Router {
+    let (open, _) = open_routes().split_for_parts();
+    let (guarded, _) = guarded_routes().split_for_parts();
+    let document = RawValue::from_string(document()).expect("the document was just written as JSON");
+    let api = Arc::new(Api {
+        ledger,
+        tokens,
+        lag_max,
+        replication: Cached::new(health::CHECKED_FOR),
+        counts: Cached::new(jobs::COUNTED_FOR),
+        limits: limits::Limits::default(),
+    });
+    guarded
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&api), health::with_lag))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&api), limits::admit))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&api), access::require_token))
+        .merge(open)
+        .route("/openapi.json", axum::routing::get(async move || axum::Json(document).into_response()))
+        .fallback(answer::no_such_page)
+        .layer(middleware::from_fn_with_state(Arc::clone(&api), access::require_own_host))
+        .layer(middleware::from_fn(limits::check_request))
+        .with_state(api)
+}
+
+/// The OpenAPI document.
+pub fn document() -> String {
+    text_of(open_routes().into_openapi().merge_from(guarded_routes().into_openapi()))
+}
+
+fn text_of(document: utoipa::openapi::OpenApi) -> String {
+    document.to_pretty_json().expect("the document has only texts as keys") + "\n"
+}
+
+fn open_routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::with_openapi(Document::openapi()).routes(routes!(health::alive)).routes(routes!(health::ready))
+}
+
+fn guarded_routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::counts))
+        .routes(routes!(jobs::job))
+        .routes(routes!(jobs::logs))
+        .routes(routes!(workers::list))
+}
+
+/// The state of a handler.
+type Shared = State<Arc<Api>>;

@@ -1,0 +1,59 @@
+//! Workers with their devices.
+
+use std::time::Duration;
+
+use axum::{Json, extract::State};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Shared,
+    answer::Answered,
+    parameters::{self, Query, Text},
+};
+use crate::{ListedWorker, WorkerFilter, problem::Problem};
+
+/// A year. Workers that were silent for longer are found without this filter.
+const HEARD_WITHIN_SECONDS_MAX: u32 = 365 * 24 * 3600;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Filters {
+    /// Only the worker with this name.
+    #[param(value_type = Option<String>)]
+    name: Option<Text>,
+    /// Only workers that have not left and sent a heartbeat within this time.
+    #[param(maximum = 31_536_000)]
+    heard_within_seconds: Option<u32>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Workers {
+    /// At most 1000, the most recently heard from first.
+    workers: Vec<ListedWorker>,
+}
+
+/// List workers and their devices
+///
+/// Each worker is as `gpufleet workers -o json` prints it.
+#[utoipa::path(get, path = "/v1/workers", operation_id = "listWorkers", tag = "workers", params(Filters), security(("token" = [])), responses(
+    (status = 200, body = Workers),
+    (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json"),
+))]
+pub(super) async fn list(State(api): Shared, Query(filters): Query<Filters>) -> Answered<Json<Workers>> {
+    if let Some(seconds) = filters.heard_within_seconds.filter(|seconds| *seconds > HEARD_WITHIN_SECONDS_MAX) {
+        return Err(parameters::refused(
+            "heard_within_seconds",
+            &format!("{seconds} is more than {HEARD_WITHIN_SECONDS_MAX}, a year"),
+        ));
+    }
+    let filter = WorkerFilter {
+        name: filters.name.map(|text| text.0),
+        heard_within: filters.heard_within_seconds.map(|seconds| Duration::from_secs(seconds.into())),
+        ..WorkerFilter::default()
+    };
+    let workers = api.ledger.workers(&filter).await?;
+    Ok(Json(Workers { workers: workers.into_iter().map(ListedWorker::from).collect() }))
+}

@@ -1,0 +1,60 @@
+//! Whether the database is a standby, and how far it is behind.
+
+use std::time::Duration;
+
+use super::{Ledger, ask};
+use crate::{LedgerError, migrate};
+
+/// The database's place in a replication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replication {
+    /// It accepts writes, or would without the role's settings.
+    Primary,
+    /// `lag` is at most how far it is behind its primary. `None` if it has no connection to one and has replayed nothing since its start.
+    Standby { lag: Option<Duration> },
+}
+
+impl Replication {
+    /// Zero for a primary.
+    pub fn lag(self) -> Option<Duration> {
+        match self {
+            Self::Primary => Some(Duration::ZERO),
+            Self::Standby { lag } => lag,
+        }
+    }
+}
+
+impl Ledger {
+    /// Checks that the tables match this program.
+    pub async fn check_tables(&self) -> Result<(), LedgerError> {
+        let mut lease = self.connection.lease().await?;
+        migrate::check_version(lease.connection()).await?;
+        lease.keep();
+        Ok(())
+    }
+
+    /// A standby that is connected and has replayed everything it received is not behind. Any other is behind by no more than the age of
+    /// what it replayed last, which also grows while the primary writes nothing. A primary that vanishes without closing the connection is
+    /// noticed after the standby's `wal_receiver_timeout`, by default a minute.
+    pub async fn replication(&self) -> Result<Replication, LedgerError> {
+        let mut lease = self.connection.lease().await?;
+        let row = ask(
+            "reading the state of the replication",
+            sqlx::query!(
+                r#"/* queries::replication */
+                select pg_is_in_recovery() as "is_standby!",
+                       case when exists (select from pg_stat_wal_receiver)
+                                 and pg_last_wal_receive_lsn() <= pg_last_wal_replay_lsn() then 0
+                            else greatest(extract(epoch from clock_timestamp() - pg_last_xact_replay_timestamp()), 0)
+                       end::float8 as lag"#,
+            )
+            .fetch_one(lease.connection()),
+        )
+        .await?;
+        lease.keep();
+        Ok(match row.is_standby {
+            false => Replication::Primary,
+            true => Replication::Standby { lag: row.lag.and_then(|lag| Duration::try_from_secs_f64(lag).ok()) },
+        })
+    }
+}

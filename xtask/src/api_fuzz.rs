@@ -1,0 +1,115 @@
+//! `cargo xtask api-fuzz`: sends the read API requests that schemathesis derives from the OpenAPI document, well-formed and not, and fails
+//! for an answer that is an error of the server or that the document does not describe.
+
+use std::{fs, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use gpufleet_local::{
+    Cuda, LocalFleet, Services, StateDir,
+    setup::{Part, schemathesis_environment},
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+    time::timeout,
+};
+
+use crate::{
+    interrupt::unless_interrupted,
+    setup,
+    terminal::Terminal,
+    workspace::{self, FLEET_PACKAGES, build_of},
+};
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Passed on to schemathesis, such as `--max-examples 1000`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// Long enough for a token; nothing but this command's server accepts it.
+const TOKEN: &str = "token-of-cargo-xtask-api-fuzz";
+const STARTS_WITHIN: Duration = Duration::from_secs(60);
+/// More than one page at the smallest limit.
+const JOBS: u32 = 3;
+/// Every run asks the same.
+const SEED: &str = "1";
+
+pub async fn run(options: &Options) -> anyhow::Result<()> {
+    let terminal = Terminal::new();
+    setup::ensure(&[Part::Services, Part::Compiler, Part::Schemathesis], &terminal)?;
+    terminal.heading("build");
+    workspace::run(build_of(&FLEET_PACKAGES)?).await?;
+    let state = StateDir::ephemeral()?;
+    let result = unless_interrupted(Box::pin(with_services(options, &terminal, &state))).await;
+    state.close().await?;
+    result
+}
+
+async fn with_services(options: &Options, terminal: &Terminal, state: &Arc<StateDir>) -> anyhow::Result<()> {
+    let start = async {
+        let services = Services::start(Arc::clone(state)).await?;
+        let builder = LocalFleet::builder().label("api-fuzz").on(&services).workers(1).cuda(Cuda::Emulated);
+        anyhow::Ok(builder.start().await?)
+    };
+    let fleet = terminal.steps().step_async("start a private fleet", start).await?;
+    for number in 0..JOBS {
+        workspace::run(submit(&fleet, number)?).await?;
+    }
+    let (_server, url) = serve(&fleet.endpoints().database_url).await?;
+    terminal.heading("send requests");
+    workspace::run(schemathesis(&url, options)?).await?;
+    fleet.stop().await?;
+    Ok(())
+}
+
+fn submit(fleet: &LocalFleet, number: u32) -> anyhow::Result<Command> {
+    let mut submit = Command::new(workspace::programs()?.join("gpufleet"));
+    submit.args(["submit", "saxpy", "--arg", "a=2.0", "--fill", "x=f32[4]:1", "--fill", "y=f32[4]:1"]);
+    submit.args(["--label", &format!("run={number}")]).env("GPUFLEET_AMQP_URL", &fleet.endpoints().amqp_url);
+    Ok(submit)
+}
+
+/// Starts the server, which ends when it is dropped.
+async fn serve(database_url: &str) -> anyhow::Result<(Child, String)> {
+    let mut command = Command::new(workspace::programs()?.join("gpufleet-ledger"));
+    command.args(["serve", "--listen", "127.0.0.1:0"]).env("GPUFLEET_API_TOKEN", TOKEN).env("RUST_LOG", "info");
+    command.env("GPUFLEET_DATABASE_URL", database_url).stderr(Stdio::piped()).stdin(Stdio::null()).kill_on_drop(true);
+    let mut server = command.spawn().context("start gpufleet-ledger")?;
+    let mut log = BufReader::new(server.stderr.take().context("its log is a pipe")?).lines();
+    let address = async {
+        while let Some(line) = log.next_line().await? {
+            if let Some((_, rest)) = line.split_once("address=") {
+                return Ok(rest.split(' ').next().unwrap_or_default().to_owned());
+            }
+        }
+        bail!("gpufleet-ledger ended")
+    };
+    let address = timeout(STARTS_WITHIN, address).await.context("gpufleet-ledger did not start in time")??;
+    // A full pipe would stop the server.
+    tokio::spawn(async move {
+        while let Ok(Some(line)) = log.next_line().await {
+            eprintln!("{line}")
+        }
+    });
+    Ok((server, format!("http://{address}")))
+}
+
+fn schemathesis(url: &str, options: &Options) -> anyhow::Result<Command> {
+    let interpreter = schemathesis_environment()?;
+    let mut command = Command::new(interpreter);
+    command.args(["-m", "schemathesis.cli", "run", &format!("{url}/openapi.json"), "--checks", "all", "--seed", SEED]);
+    // A page key is opaque, so the document can't say which texts are keys.
+    command.args(["--exclude-checks", "positive_data_acceptance"]);
+    command.args(["--header", &format!("Authorization: Bearer {TOKEN}"), "--no-color"]);
+    command.args(&options.arguments).current_dir(folder()?).env_remove("PYTHONPATH").env_remove("PYTHONHOME");
+    Ok(command)
+}
+
+/// Its notes about earlier runs go there.
+fn folder() -> anyhow::Result<PathBuf> {
+    let folder = workspace::target()?.join("api-fuzz");
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    Ok(folder)
+}
