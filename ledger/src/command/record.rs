@@ -2,15 +2,18 @@
 
 use std::{
     io,
+    net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use backon::Retryable as _;
 use gpufleet_ledger::{
     DatabaseUrl, LedgerError,
     pruning::BlobPruner,
-    recorder::{Recorder, Store, count_dropped_replies},
+    recorder::{Metrics, Recorder, Store, count_dropped_replies},
 };
+use gpufleet_telemetry::endpoint;
 use gpufleet_transport::{
     Backoff, BlobLocation, Broker, BrokerUrl, ConnectError, DeclareError, Options as BrokerOptions,
 };
@@ -32,6 +35,10 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
     let config = Config::of(&options)?;
     info!(version = env!("CARGO_PKG_VERSION"), database = %config.database, broker = %config.broker, "recording");
     let stop = stop_on_signals().map_err(|error| Failure::new(Exit::Internal, error).doing("listen for signals"))?;
+    let metrics = match options.metrics {
+        Some(address) => Some(serve_metrics(address).await?),
+        None => None,
+    };
     // A stop while waiting for the database or the broker is a success.
     let Some(store) = connect_database(&config.database, &stop).await? else { return Ok(()) };
     let Some(broker) = connect_broker(&config.broker, &stop).await? else {
@@ -42,7 +49,13 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
         let pruner = BlobPruner::new(config.database.clone(), location, options.every);
         tokio::spawn(pruner.run(stop.clone()))
     });
-    let recorder = Recorder::new(broker.clone(), store, stop.clone());
+    let mut recorder = Recorder::new(broker.clone(), store, stop.clone());
+    if let Some(metrics) = metrics {
+        recorder = recorder.metrics(Arc::clone(&metrics));
+        tokio::spawn(show_readiness(Arc::clone(&metrics), recorder.ready()));
+        let broker = broker.clone();
+        tokio::spawn(async move { metrics.watch(broker).await });
+    }
     let telling = options.ready_file.map(|path| tokio::spawn(tell_readiness(path, recorder.ready())));
     let counting = tokio::spawn(count_dropped_replies(broker.clone()));
     let ended = recorder.run().await;
@@ -59,6 +72,29 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
     broker.close().await;
     info!("stopped");
     ended.map_err(|error| Failure::from(error).doing("record events"))
+}
+
+/// Serves metrics from now on, even while the recorder waits for the database and the broker.
+async fn serve_metrics(address: SocketAddr) -> Result<Arc<Metrics>, Failure> {
+    let (listener, address) = endpoint::listen(address).await.map_err(|error| {
+        let refused = format!("serve metrics on {address}: {error}; choose another address or port with --metrics");
+        Failure::new(Exit::Usage, anyhow::anyhow!(refused))
+    })?;
+    info!(%address, "serving metrics");
+    let metrics = Arc::<Metrics>::default();
+    let served = Arc::clone(&metrics);
+    tokio::spawn(endpoint::serve(listener, move || served.text()));
+    Ok(metrics)
+}
+
+/// Shows whether the recorder is ready until it ends.
+async fn show_readiness(metrics: Arc<Metrics>, mut ready: watch::Receiver<bool>) {
+    loop {
+        metrics.set_ready(*ready.borrow_and_update());
+        if ready.changed().await.is_err() {
+            return metrics.set_ready(false);
+        }
+    }
 }
 
 /// Keeps the readiness file present while the recorder is ready, until the recorder ends.

@@ -21,7 +21,7 @@
 //! - **Dead-letter queue** (full, or without permission). The recorder retries as long as for the database. Then it returns the messages and
 //!   retries one dead letter alone. Letters that are already published are published again with their messages.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use gpufleet_schema::{Event, encoding::decode_events, topology::LEDGER_QUEUE};
 use gpufleet_transport::{Acker, Backoff, Broker, Consumer, Delivery, Incoming, Settled};
@@ -36,6 +36,7 @@ mod change;
 mod dead;
 mod dropped;
 mod merge;
+mod metrics;
 mod months;
 mod origin;
 mod store;
@@ -44,6 +45,7 @@ mod write;
 
 use dead::{DeadLetter, Published};
 pub use dropped::count_dropped_replies;
+pub use metrics::Metrics;
 pub use store::{Rejected, Store};
 
 use crate::{LedgerError, disposition::Disposition, error::chain};
@@ -57,6 +59,8 @@ pub struct Recorder {
     hold_max: Duration,
     /// True while the recorder consumes events. Written by the recorder, read by the task that keeps the ready file.
     ready: watch::Sender<bool>,
+    /// Only if they are served.
+    metrics: Option<Arc<Metrics>>,
 }
 
 /// Why recording ended without a stop.
@@ -119,7 +123,7 @@ enum Obstacle {
 impl Recorder {
     /// A recorder that runs until `stop` is cancelled.
     pub fn new(broker: Broker, store: Store, stop: CancellationToken) -> Self {
-        Self { broker, store, stop, hold_max: HOLD_MAX, ready: watch::Sender::new(false) }
+        Self { broker, store, stop, hold_max: HOLD_MAX, ready: watch::Sender::new(false), metrics: None }
     }
 
     /// Sets how long the recorder holds messages during an outage of the database or of the dead-letter queue. The default is a quarter
@@ -127,6 +131,12 @@ impl Recorder {
     #[must_use]
     pub fn hold_at_most(self, hold_max: Duration) -> Self {
         Self { hold_max, ..self }
+    }
+
+    /// Counts what the recorder does.
+    #[must_use]
+    pub fn metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { store: self.store.metrics(Arc::clone(&metrics)), metrics: Some(metrics), ..self }
     }
 
     /// Whether the recorder consumes events: the broker has confirmed the subscription, and no outage has made the recorder return its
@@ -244,6 +254,9 @@ impl Recorder {
             Recorded::Late => return Ok(Some(Pause::Database(events))),
         }
         for letter in dead {
+            if let Some(metrics) = &self.metrics {
+                metrics.dead_lettered();
+            }
             match letter.publish(&self.broker, &self.stop, Some(held_until)).await {
                 Published::Done => {}
                 Published::Stopped => return Ok(Some(Pause::Stopped)),
@@ -257,10 +270,13 @@ impl Recorder {
     /// Retries until the events are recorded or the recorder is stopped. With a `deadline`, it gives up when the deadline has passed, or at
     /// once if an operator must act first.
     async fn record(&mut self, events: &[Event], deadline: Option<Instant>) -> Result<Recorded, RecorderError> {
-        let mut backoff = Backoff::default();
+        let (mut backoff, begun) = (Backoff::default(), Instant::now());
         loop {
             match self.store.record(events).await {
                 Ok(rejected) => {
+                    if let Some(metrics) = &self.metrics {
+                        metrics.recorded(events, begun.elapsed());
+                    }
                     debug!(events = events.len(), rejected = rejected.len(), "events recorded");
                     return Ok(Recorded::Done(rejected));
                 }
@@ -348,18 +364,10 @@ impl Batch {
 impl Obstacle {
     /// `None` if the error is a defect of this program.
     fn of(error: &LedgerError) -> Option<Self> {
-        match error {
-            LedgerError::Unreachable { .. }
-            | LedgerError::Full { .. }
-            | LedgerError::TimedOut { .. }
-            | LedgerError::Refused { .. }
-            | LedgerError::NoDatabase { .. } => Some(Self::Outage),
-            LedgerError::Schema(_) => Some(Self::Tables),
-            LedgerError::Database { source, .. } => match Disposition::of(source) {
-                Disposition::Retry => Some(Self::Outage),
-                Disposition::Schema => Some(Self::Tables),
-                Disposition::BadData | Disposition::Defect => None,
-            },
+        match error.disposition() {
+            Disposition::Retry => Some(Self::Outage),
+            Disposition::Schema => Some(Self::Tables),
+            Disposition::BadData | Disposition::Defect => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Records events on one connection to the database, and opens another when it breaks.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use chrono::{DateTime, NaiveDate, Utc};
 use gpufleet_schema::{AttemptFinished, Event, bounds::KEPT_INLINE_BYTES_MAX};
@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 use tracing::{info, warn};
 
 use super::{
+    Metrics,
     change::kept_excess,
     merge::Changes,
     months,
@@ -29,6 +30,7 @@ pub struct Store {
     connection: Option<PgConnection>,
     /// The first days of the months that have a partition.
     months: HashSet<NaiveDate>,
+    metrics: Option<Arc<Metrics>>,
 }
 
 /// An event that the ledger can't hold, and why.
@@ -44,9 +46,14 @@ const EVENTS_PER_TRANSACTION: usize = 1000;
 impl Store {
     /// Connects, and checks that the tables match this program.
     pub async fn connect(url: DatabaseUrl) -> Result<Self, LedgerError> {
-        let mut store = Self { url, connection: None, months: HashSet::new() };
+        let mut store = Self { url, connection: None, months: HashSet::new(), metrics: None };
         store.connected().await?;
         Ok(store)
+    }
+
+    /// Counts rows and errors.
+    pub(super) fn metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics: Some(metrics), ..self }
     }
 
     /// Records events in their order, and returns those that no table can hold.
@@ -121,7 +128,11 @@ impl Store {
         for month in months::needed(changes, today) {
             self.prepare_month(month).await?;
         }
-        self.run(&RecordChanges { changes, today }).await
+        self.run(&RecordChanges { changes, today }).await?;
+        if let Some(metrics) = &self.metrics {
+            metrics.wrote(changes);
+        }
+        Ok(())
     }
 
     async fn prepare_month(&mut self, month: NaiveDate) -> Result<(), LedgerError> {
@@ -137,7 +148,13 @@ impl Store {
 
     /// Runs a transaction. The connection survives a refusal of the data; after anything else it is dropped.
     async fn run<T: Transaction>(&mut self, transaction: &T) -> Result<T::Output, LedgerError> {
-        let outcome = tx::run(transaction, self.connected().await?).await;
+        let outcome = match self.connected().await {
+            Ok(connection) => tx::run(transaction, connection).await,
+            Err(error) => Err(error),
+        };
+        if let Some(metrics) = &self.metrics {
+            metrics.used_database(outcome.as_ref().err());
+        }
         if let Err(error) = &outcome {
             let keep = matches!(error, LedgerError::Database { source, .. } if Disposition::of(source) == Disposition::BadData);
             if !keep {

@@ -85,7 +85,8 @@ impl Supervisor {
         failpoint::reach(Failpoint::AfterKernel);
         let (envelope, tasks) = (content.envelope(), content.tasks());
         let finished = |job: &Concluded| self.finished_event(job, &tasks[job.index], envelope);
-        let events = jobs.iter().filter_map(finished).collect();
+        let finished = jobs.iter().filter_map(finished).inspect(|finished| self.metrics.attempt_recorded(finished));
+        let events = finished.map(Event::AttemptFinished).collect();
         let publishing = async {
             let published = self.publish_outcomes(content, &jobs).await;
             failpoint::reach(Failpoint::AfterReply);
@@ -168,7 +169,7 @@ impl Supervisor {
     }
 
     /// What the ledger has to learn of an attempt: its end, which tells the start and the job as well. None if the job was not touched.
-    fn finished_event(&self, job: &Concluded, task: &Task<'_>, envelope: &Envelope) -> Option<Event> {
+    fn finished_event(&self, job: &Concluded, task: &Task<'_>, envelope: &Envelope) -> Option<AttemptFinished> {
         let now_ms = unix_ms();
         let (state, failure, retry_at_ms) = match &job.disposition {
             Disposition::Final { state, failure, .. } => (*state, failure.clone(), None),
@@ -179,7 +180,7 @@ impl Supervisor {
             Disposition::HandBack | Disposition::Forward { .. } => return None,
         };
         let attempt = &job.attempt;
-        Some(Event::AttemptFinished(AttemptFinished {
+        Some(AttemptFinished {
             job_id: task.job_id,
             attempt: envelope.attempt,
             worker: self.config.name.clone(),
@@ -195,7 +196,7 @@ impl Supervisor {
             job: Some(Box::new(self.job_info(task, envelope))),
             printf_output: attempt.printed.clone(),
             kept: attempt.kept.clone().filter(|_| state == AttemptState::Succeeded).map(Box::new),
-        }))
+        })
     }
 
     pub(super) fn job_info(&self, task: &Task<'_>, envelope: &Envelope) -> JobInfo {
