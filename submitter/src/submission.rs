@@ -21,6 +21,7 @@ use crate::{
     inbox::PendingReply,
     packing::{PACKED_BYTES_MAX, PACKED_RUN_US_MAX, PACKED_TASKS_MAX, Packet},
     run_times::JobKind,
+    spans::SubmitSpan,
 };
 
 /// Messages of one `submit_many` that may be unconfirmed at once. This is enough to keep the broker busy, and it limits
@@ -47,6 +48,7 @@ pub(crate) struct Member {
     info: JobInfo,
     awaited: PendingReply,
     started: Instant,
+    span: SubmitSpan,
 }
 
 /// A job that gathers with others. Its call of `submit` waits for the outcome.
@@ -82,6 +84,7 @@ impl Submission {
         }
         let files = job.take_files();
         let CheckedJob { mut task, pool, priority } = job.build()?;
+        let span = connection.spans.begin(&mut task);
         connection.listen().await?;
         match connection.blobs() {
             Some(store) => {
@@ -113,7 +116,7 @@ impl Submission {
         let slot = if connection.uses_affinity() { Slot::of(task) } else { None };
         let awaited = inbox.expect(job_id, kind).ok_or(SubmitError::AlreadySubmitted { job_id })?;
         let destination = Destination { pool, priority, slot };
-        Ok(Self { body, member: Member { info, awaited, started }, destination, run_us })
+        Ok(Self { body, member: Member { info, awaited, started, span }, destination, run_us })
     }
 
     /// Short jobs share messages. Every other job has its own message.
@@ -238,7 +241,11 @@ async fn send_packet<T>(
         },
         mandatory: true,
     };
-    match connection.broker().publish(message).await {
+    let published = connection.broker().publish(message).await;
+    for (_, member) in &members {
+        connection.spans.end(&member.span, &member.info, published.is_err());
+    }
+    match published {
         Ok(()) => {
             let at_ms = now_ms();
             let submitted = members.iter().map(|(_, member)| Submitted { job: member.info.clone(), at_ms });

@@ -37,6 +37,8 @@ pub struct JobStages {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobExemplar {
     job_id: JobId,
+    /// Only if its producer had the trace recorded.
+    trace_id: Option<u128>,
 }
 
 type StageHistogram = HistogramWithExemplars<JobExemplar>;
@@ -84,9 +86,10 @@ impl JobStages {
             whole_us,
         ];
         let histograms = self.of_pool(&job.pool);
+        let trace_id = job.traceparent.filter(|context| context.is_sampled()).map(|context| context.trace_id);
         for (histogram, us) in histograms.iter().zip(stages) {
             if let Some(us) = us {
-                let exemplar = JobExemplar { job_id: finished.job_id };
+                let exemplar = JobExemplar { job_id: finished.job_id, trace_id };
                 histogram.observe(us as f64 * MICROSECONDS, Some(exemplar), None);
             }
         }
@@ -112,7 +115,11 @@ impl JobStages {
 
 impl EncodeLabelSet for JobExemplar {
     fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), fmt::Error> {
-        ("job_id", self.job_id.to_string()).encode(encoder.encode_label())
+        ("job_id", self.job_id.to_string()).encode(encoder.encode_label())?;
+        match self.trace_id {
+            Some(trace_id) => ("trace_id", format!("{trace_id:032x}")).encode(encoder.encode_label()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -120,7 +127,7 @@ impl EncodeLabelSet for JobExemplar {
 mod tests {
     use std::collections::BTreeMap;
 
-    use gpufleet_schema::{JobInfo, Priority, Program, Task, Timings};
+    use gpufleet_schema::{JobInfo, Priority, Program, Task, Timings, TraceContext};
 
     use super::*;
 
@@ -177,6 +184,12 @@ mod tests {
         let expected = [("end_to_end", 2.5), ("kernel", 0.001), ("load", 0.001), ("queue", 2.0)];
         assert_eq!(sums(&names), expected.map(|(stage, sum)| (label(stage), sum)).into());
         let exemplar = format!("# {{job_id=\"{}\"}} 2.5", one.job_id);
+        assert!(names.text().contains(&exemplar), "{}", names.text());
+        let mut traced = finished("default", Timings::default());
+        let context = Some(TraceContext::new(0xabc, 1, true));
+        traced.job.as_mut().unwrap().traceparent = context;
+        stages.observe(&traced);
+        let exemplar = format!("# {{job_id=\"{}\",trace_id=\"{:032x}\"}} 2.5", traced.job_id, 0xabc);
         assert!(names.text().contains(&exemplar), "{}", names.text());
     }
 

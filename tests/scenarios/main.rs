@@ -56,6 +56,7 @@ mod secrets;
 mod spare;
 mod stopping;
 mod storing_files;
+mod traces;
 mod two_workers;
 mod unbounded_queues;
 mod unconfirmed_events;

@@ -3,10 +3,10 @@
 //! Counters have their handles from the start, so that counting a job costs an atomic addition and every series starts at zero.
 //! Gauges are set at each scrape from the supervisor's state. Labels are pools, devices and states, never jobs.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, sync::atomic::Ordering};
 
 use gpufleet_schema::{AttemptFinished, AttemptState, PoolName};
-use gpufleet_telemetry::{JobStages, Names};
+use gpufleet_telemetry::{JobStages, Names, Traces};
 use gpufleet_transport::{CacheUse, State};
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -27,6 +27,7 @@ pub(crate) struct Metrics {
     pub(crate) stale_settlements: Counter,
     pub(crate) replies_kept: Counter,
     pub(crate) replies_lost: Counter,
+    spans: [Counter; 2],
     executor_losses: Family<LossLabels, Counter>,
     /// Hits, misses and failures.
     blob_cache: [Counter; 3],
@@ -149,6 +150,11 @@ impl Metrics {
         );
         let replies_lost =
             names.plain("replies_lost", "Replies that the broker rejected for good; the ledger has their outcomes");
+        let spans = [
+            names.plain("spans_exported", "Spans of traces that the collector took"),
+            names
+                .plain("spans_dropped", "Spans that were dropped: too many waited, or the collector did not take them"),
+        ];
         let losses = "Executors lost, by cause: died, job (its fault, time limit or cancellation) or device";
         let executor_losses = names.plain("executor_losses", losses);
         let blob_cache = [
@@ -170,6 +176,7 @@ impl Metrics {
             stale_settlements,
             replies_kept,
             replies_lost,
+            spans,
             executor_losses,
             blob_cache,
             stages,
@@ -231,6 +238,13 @@ impl Metrics {
 
     pub(crate) fn set_ready(&self, ready: bool) {
         self.ready.set(ready.into());
+    }
+
+    /// Shows how many spans were exported and dropped so far.
+    pub(crate) fn set_spans(&self, traces: &Traces) {
+        for (counter, total) in self.spans.iter().zip([traces.exported(), traces.dropped()]) {
+            counter.inner().store(total, Ordering::Relaxed);
+        }
     }
 
     /// Everything, in OpenMetrics' text form.

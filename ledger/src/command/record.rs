@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use backon::Retryable as _;
@@ -13,7 +14,7 @@ use gpufleet_ledger::{
     pruning::BlobPruner,
     recorder::{Metrics, Recorder, Store, count_dropped_replies},
 };
-use gpufleet_telemetry::endpoint;
+use gpufleet_telemetry::{Traces, endpoint};
 use gpufleet_transport::{
     Backoff, BlobLocation, Broker, BrokerUrl, ConnectError, DeclareError, Options as BrokerOptions,
 };
@@ -22,6 +23,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{Exit, Failure, broker_url, database_url, invalid, options::Record, stop_on_signals, warn_of_wait};
+
+/// A stop waits this long for the collector of traces.
+const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The validated options.
 struct Config {
@@ -35,8 +39,9 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
     let config = Config::of(&options)?;
     info!(version = env!("CARGO_PKG_VERSION"), database = %config.database, broker = %config.broker, "recording");
     let stop = stop_on_signals().map_err(|error| Failure::new(Exit::Internal, error).doing("listen for signals"))?;
+    let traces = Traces::from_environment("gpufleet-ledger").map_err(invalid)?;
     let metrics = match options.metrics {
-        Some(address) => Some(serve_metrics(address).await?),
+        Some(address) => Some(serve_metrics(address, traces.clone()).await?),
         None => None,
     };
     // A stop while waiting for the database or the broker is a success.
@@ -49,7 +54,7 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
         let pruner = BlobPruner::new(config.database.clone(), location, options.every);
         tokio::spawn(pruner.run(stop.clone()))
     });
-    let mut recorder = Recorder::new(broker.clone(), store, stop.clone());
+    let mut recorder = Recorder::new(broker.clone(), store, stop.clone()).traces(traces.clone());
     if let Some(metrics) = metrics {
         recorder = recorder.metrics(Arc::clone(&metrics));
         tokio::spawn(show_readiness(Arc::clone(&metrics), recorder.ready()));
@@ -70,12 +75,15 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
         telling.await.ok();
     }
     broker.close().await;
+    if let Some(traces) = traces {
+        traces.flush(FLUSH_DEADLINE).await;
+    }
     info!("stopped");
     ended.map_err(|error| Failure::from(error).doing("record events"))
 }
 
 /// Serves metrics from now on, even while the recorder waits for the database and the broker.
-async fn serve_metrics(address: SocketAddr) -> Result<Arc<Metrics>, Failure> {
+async fn serve_metrics(address: SocketAddr, traces: Option<Traces>) -> Result<Arc<Metrics>, Failure> {
     let (listener, address) = endpoint::listen(address).await.map_err(|error| {
         let refused = format!("serve metrics on {address}: {error}; choose another address or port with --metrics");
         Failure::new(Exit::Usage, anyhow::anyhow!(refused))
@@ -83,7 +91,12 @@ async fn serve_metrics(address: SocketAddr) -> Result<Arc<Metrics>, Failure> {
     info!(%address, "serving metrics");
     let metrics = Arc::<Metrics>::default();
     let served = Arc::clone(&metrics);
-    tokio::spawn(endpoint::serve(listener, move || served.text()));
+    tokio::spawn(endpoint::serve(listener, move || {
+        if let Some(traces) = &traces {
+            served.set_spans(traces);
+        }
+        served.text()
+    }));
     Ok(metrics)
 }
 

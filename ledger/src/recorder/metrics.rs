@@ -8,7 +8,7 @@ use std::{
 };
 
 use gpufleet_schema::{Event, topology};
-use gpufleet_telemetry::{JobStages, Names};
+use gpufleet_telemetry::{JobStages, Names, Traces};
 use gpufleet_transport::{Broker, State};
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -39,6 +39,7 @@ pub struct Metrics {
     dead_lettered: Counter,
     errors: Family<ErrorLabels, Counter>,
     disk_errors: Counter,
+    spans: [Counter; 2],
     stages: JobStages,
 }
 
@@ -106,6 +107,13 @@ impl Default for Metrics {
             errors: names.plain("recorder_errors", "Failed uses of the database, by what follows from them"),
             disk_errors: names
                 .plain("recorder_disk_errors", "Of these, the errors of the database's disk: full, or broken"),
+            spans: [
+                names.plain("recorder_spans_exported", "Spans of traces that the collector took"),
+                names.plain(
+                    "recorder_spans_dropped",
+                    "Spans that were dropped: too many waited, or the collector did not take them",
+                ),
+            ],
             stages,
             names,
         };
@@ -120,6 +128,13 @@ impl Metrics {
         let lag_ms = now_ms().saturating_sub(self.newest_ms.load(Ordering::Relaxed)).max(0);
         self.lag.set(Duration::from_millis(lag_ms.unsigned_abs()).as_secs_f64());
         self.names.text()
+    }
+
+    /// Shows how many spans were exported and dropped so far.
+    pub fn set_spans(&self, traces: &Traces) {
+        for (counter, total) in self.spans.iter().zip([traces.exported(), traces.dropped()]) {
+            counter.inner().store(total, Ordering::Relaxed);
+        }
     }
 
     pub fn set_ready(&self, ready: bool) {

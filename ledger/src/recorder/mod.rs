@@ -21,9 +21,14 @@
 //! - **Dead-letter queue** (full, or without permission). The recorder retries as long as for the database. Then it returns the messages and
 //!   retries one dead letter alone. Letters that are already published are published again with their messages.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use gpufleet_schema::{Event, encoding::decode_events, topology::LEDGER_QUEUE};
+use gpufleet_telemetry::Traces;
 use gpufleet_transport::{Acker, Backoff, Broker, Consumer, Delivery, Incoming, Settled};
 use tokio::{
     sync::watch,
@@ -61,6 +66,8 @@ pub struct Recorder {
     ready: watch::Sender<bool>,
     /// Only if they are served.
     metrics: Option<Arc<Metrics>>,
+    /// Only if the environment names a collector.
+    traces: Option<Traces>,
 }
 
 /// Why recording ended without a stop.
@@ -123,7 +130,7 @@ enum Obstacle {
 impl Recorder {
     /// A recorder that runs until `stop` is cancelled.
     pub fn new(broker: Broker, store: Store, stop: CancellationToken) -> Self {
-        Self { broker, store, stop, hold_max: HOLD_MAX, ready: watch::Sender::new(false), metrics: None }
+        Self { broker, store, stop, hold_max: HOLD_MAX, ready: watch::Sender::new(false), metrics: None, traces: None }
     }
 
     /// Sets how long the recorder holds messages during an outage of the database or of the dead-letter queue. The default is a quarter
@@ -137,6 +144,12 @@ impl Recorder {
     #[must_use]
     pub fn metrics(self, metrics: Arc<Metrics>) -> Self {
         Self { store: self.store.metrics(Arc::clone(&metrics)), metrics: Some(metrics), ..self }
+    }
+
+    /// Exports a span for each attempt that is recorded.
+    #[must_use]
+    pub fn traces(self, traces: Option<Traces>) -> Self {
+        Self { traces, ..self }
     }
 
     /// Whether the recorder consumes events: the broker has confirmed the subscription, and no outage has made the recorder return its
@@ -210,11 +223,12 @@ impl Recorder {
                 incoming = consumer.next() => incoming.ok_or(RecorderError::BrokerClosed)?,
                 () = sleep_until(upkeep_at.min(look_at)) => continue,
             };
+            let received = SystemTime::now();
             let batch = gather(incoming, consumer, &self.stop).await;
             if batch.interrupted {
                 self.ready.send_replace(false);
             }
-            if let Some(pause) = self.settle(batch).await? {
+            if let Some(pause) = self.settle(batch, received).await? {
                 return Ok(pause);
             }
         }
@@ -245,11 +259,14 @@ impl Recorder {
     }
 
     /// Records a batch, then acknowledges it. Returns why consuming must pause, if it must.
-    async fn settle(&mut self, batch: Batch) -> Result<Option<Pause>, RecorderError> {
+    async fn settle(&mut self, batch: Batch, received: SystemTime) -> Result<Option<Pause>, RecorderError> {
         let Batch { events, mut dead, ackers, interrupted: _ } = batch;
         let held_until = Instant::now() + self.hold_max;
         match self.record(&events, Some(held_until)).await? {
-            Recorded::Done(rejected) => dead.extend(rejected.iter().map(DeadLetter::of_event)),
+            Recorded::Done(rejected) => {
+                self.trace(&events, &rejected, received);
+                dead.extend(rejected.iter().map(DeadLetter::of_event));
+            }
             Recorded::Stopped => return Ok(Some(Pause::Stopped)),
             Recorded::Late => return Ok(Some(Pause::Database(events))),
         }
@@ -265,6 +282,18 @@ impl Recorder {
         }
         acknowledge(&ackers).await;
         Ok(None)
+    }
+
+    /// Exports a span for each attempt among the recorded events.
+    fn trace(&self, events: &[Event], rejected: &[Rejected], received: SystemTime) {
+        let Some(traces) = &self.traces else { return };
+        for event in events {
+            if let Event::AttemptFinished(finished) = event
+                && !rejected.iter().any(|rejected| rejected.event == *event)
+            {
+                traces.recorded(finished, received);
+            }
+        }
     }
 
     /// Retries until the events are recorded or the recorder is stopped. With a `deadline`, it gives up when the deadline has passed, or at

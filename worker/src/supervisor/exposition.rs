@@ -42,6 +42,9 @@ impl Exposition {
     fn text(&self) -> String {
         if let Some(supervisor) = self.supervisor.get().and_then(Weak::upgrade) {
             supervisor.show(&self.metrics.gauges);
+            if let Some(traces) = &supervisor.traces {
+                self.metrics.set_spans(traces);
+            }
         }
         self.metrics.text()
     }
