@@ -33,6 +33,7 @@ mod local_fleet;
 mod memory;
 mod metrics;
 mod modules;
+mod monitoring;
 mod nemesis;
 mod packing;
 mod parquet;
