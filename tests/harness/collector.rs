@@ -60,7 +60,7 @@ impl Collector {
     /// Waits until a trace has a span of each of these names.
     pub async fn poll_trace(&self, trace_id: u128, names: &[&str]) -> Vec<CollectedSpan> {
         let has = |name: &&str| self.trace(trace_id).iter().any(|span| span.span.name == *name);
-        poll_until("the spans are exported", async || names.iter().all(|name| has(name))).await;
+        poll_until("the spans are exported", async || names.iter().all(&has)).await;
         self.trace(trace_id)
     }
 }
