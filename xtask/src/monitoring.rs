@@ -58,7 +58,7 @@ pub async fn run() -> anyhow::Result<()> {
     terminal.heading("build");
     workspace::run(build_of(&FLEET_PACKAGES)?).await?;
     terminal.heading("watch a private fleet");
-    unless_interrupted(watch()).await?;
+    Box::pin(unless_interrupted(watch())).await?;
     eprintln!("All {TARGETS} targets are up, and {} fire.", FIRING.join(" and "));
     Ok(())
 }
