@@ -72,6 +72,7 @@ async fn fill(url: &str, jobs: u32) -> anyhow::Result<()> {
 /// A job that succeeded.
 fn events(number: u32, at_ms: i64) -> [Event; 2] {
     let job = JobInfo {
+        traceparent: None,
         job_id: JobId::new(),
         pool: PoolName::default(),
         priority: Priority::Normal,

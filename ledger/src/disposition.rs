@@ -78,6 +78,11 @@ impl Disposition {
         error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
     }
 
+    /// The database's disk is full or broken. 53100 disk full, 58030 I/O error.
+    pub fn is_about_disk(error: &sqlx::Error) -> bool {
+        error.as_database_error().and_then(|error| error.code()).is_some_and(|code| matches!(&*code, "53100" | "58030"))
+    }
+
     /// The server, the database or the user has reached its limit of connections.
     pub fn is_full(error: &sqlx::Error) -> bool {
         error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "53300")

@@ -51,13 +51,22 @@ impl LedgerError {
         Self::TimedOut { timeout: QUERY_TIMEOUT }
     }
 
+    /// How to react to it while recording. An unreachable database and a refused login may both pass.
+    pub(crate) fn disposition(&self) -> Disposition {
+        match self {
+            Self::Unreachable { .. }
+            | Self::Full { .. }
+            | Self::TimedOut { .. }
+            | Self::Refused { .. }
+            | Self::NoDatabase { .. } => Disposition::Retry,
+            Self::Schema(_) => Disposition::Schema,
+            Self::Database { source, .. } => Disposition::of(source),
+        }
+    }
+
     /// Whether the ledger's tables do not fit this program, or the user lacks privileges on them.
     pub fn is_about_tables(&self) -> bool {
-        match self {
-            Self::Schema(_) => true,
-            Self::Database { source, .. } => Disposition::of(source) == Disposition::Schema,
-            _ => false,
-        }
+        self.disposition() == Disposition::Schema
     }
 
     /// Whether waiting may help: the server is unreachable or starting, and does not refuse the login.

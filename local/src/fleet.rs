@@ -21,7 +21,8 @@ mod roles;
 mod worker;
 
 pub(crate) use roles::{
-    Executables, LEDGER, MIGRATE, WorkerOptions, forget, launch, ready_file, worker_name, worker_number,
+    Executables, LEDGER, MIGRATE, RecorderOptions, WorkerOptions, forget, launch, ready_file, worker_name,
+    worker_number,
 };
 pub use worker::Worker;
 
@@ -60,6 +61,7 @@ pub struct LocalFleetBuilder {
     bin_dir: Option<PathBuf>,
     blobs: Option<PathBuf>,
     options: WorkerOptions,
+    recorder: RecorderOptions,
 }
 
 /// A running fleet. If its owner exits without [`LocalFleet::stop`], the guard of the state directory stops the processes.
@@ -72,6 +74,7 @@ pub struct LocalFleet {
     endpoints: Endpoints,
     programs: Executables,
     options: WorkerOptions,
+    recorder: RecorderOptions,
     workers: Mutex<Vec<Arc<Worker>>>,
     serial: AtomicU32,
     ledger: Mutex<Option<Process>>,
@@ -122,6 +125,7 @@ impl Default for LocalFleetBuilder {
             bin_dir: None,
             blobs: None,
             options: WorkerOptions::default(),
+            recorder: RecorderOptions::default(),
         }
     }
 }
@@ -159,6 +163,18 @@ impl LocalFleetBuilder {
     /// A further variable in every worker's environment.
     pub fn worker_env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.options.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Further arguments for `gpufleet-ledger record`.
+    pub fn recorder_args<I: IntoIterator<Item = S>, S: Into<OsString>>(mut self, arguments: I) -> Self {
+        self.recorder.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// A further variable in the recorder's environment.
+    pub fn recorder_env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.recorder.environment.push((name.into(), value.into()));
         self
     }
 
@@ -230,6 +246,7 @@ impl LocalFleetBuilder {
             endpoints,
             programs,
             options: self.options,
+            recorder: self.recorder,
             workers: Mutex::new(Vec::new()),
             serial: AtomicU32::new(0),
             ledger: Mutex::new(None),
@@ -289,10 +306,9 @@ impl LocalFleet {
 
     /// Starts the recorder, and returns when it is ready.
     pub async fn start_ledger(&self) -> Result<(), LocalError> {
-        let process = self
-            .programs
-            .start_recorder(self.services.state(), &format!("{}-{LEDGER}", self.name), &self.endpoints)
-            .await?;
+        let name = format!("{}-{LEDGER}", self.name);
+        let (state, endpoints) = (self.services.state(), &self.endpoints);
+        let process = self.programs.start_recorder(state, &name, endpoints, &self.recorder).await?;
         *self.ledger.lock().expect("no panic happens under this lock") = Some(process);
         Ok(())
     }

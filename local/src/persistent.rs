@@ -16,7 +16,8 @@ use crate::{
     blobs::BlobKind,
     error::{FileContext as _, LocalError},
     fleet::{
-        Cuda, Executables, LEDGER, MIGRATE, QueueKind, Worker, WorkerOptions, ready_file, worker_name, worker_number,
+        Cuda, Executables, LEDGER, MIGRATE, QueueKind, RecorderOptions, Worker, WorkerOptions, ready_file, worker_name,
+        worker_number,
     },
     postgres::Postgres,
     process::{Identity, POLL, Process, Signal},
@@ -138,7 +139,7 @@ pub async fn up_from(
             end_migrations(&state).await?;
             services.postgres().ensure_database(SPACE).await?;
             programs.migrate(&state, &endpoints).await?;
-            programs.start_recorder(&state, &ledger, &endpoints).await.map(drop)
+            programs.start_recorder(&state, &ledger, &endpoints, &RecorderOptions::default()).await.map(drop)
         };
         progress.step_async("start the ledger", start).await?;
     }

@@ -45,6 +45,8 @@ pub enum Part {
     Comparison,
     /// Slurm's daemons and commands, for the comparison with it.
     Slurm,
+    /// Prometheus and its `promtool`, for checking the alerts.
+    Prometheus,
 }
 
 /// Why the machine could not be set up. The message says what to do manually.
@@ -86,6 +88,7 @@ impl Part {
             Self::Assembler => python::ASSEMBLER.is_installed(),
             Self::Comparison => python::COMPARISON.is_installed(),
             Self::Slurm => apt::missing_slurm().is_empty(),
+            Self::Prometheus => apt::missing_prometheus().is_empty(),
         }
     }
 
@@ -102,6 +105,7 @@ impl Part {
             Self::Assembler => python::ASSEMBLER.install(progress),
             Self::Comparison => python::COMPARISON.install(progress),
             Self::Slurm => apt::install(&apt::missing_slurm(), progress),
+            Self::Prometheus => apt::install(&apt::missing_prometheus(), progress),
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AttemptState, BlobDigest, Failure, JobId, KeptOutputs, PoolName, PrintfOutput, Priority, Program, RanOn, Task,
-    Timings, WorkerName,
+    Timings, TraceContext, WorkerName,
     bounds::BUFFERS_MAX,
     encoding::bounded,
     text::{recordable, recordable_labels},
@@ -51,6 +51,9 @@ pub struct JobInfo {
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, BUFFERS_MAX>")]
     #[cfg_attr(feature = "json-schema", schemars(length(max = BUFFERS_MAX)))]
     pub blobs: Vec<BlobDigest>,
+    /// The parent of the job's spans, if its producer is traced. Old clients and workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "TraceContext::lenient")]
+    pub traceparent: Option<TraceContext>,
 }
 
 /// The broker has confirmed the task.
@@ -209,6 +212,7 @@ impl JobInfo {
             submitted_ms: task.submitted_ms,
             user_id: None,
             blobs: task.blobs().into_iter().collect(),
+            traceparent: task.traceparent,
         }
     }
 }

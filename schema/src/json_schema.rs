@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Arg, BlobDigest, ClassKey, ClientName, Dtype, Event, Inline, JobId, MessageId, Number, Order, OutputData, PoolName,
-    Reply, Task, UtilizationBy, WorkerName,
+    Reply, Task, TraceContext, UtilizationBy, WorkerName,
     bounds::{ARGUMENT_ALIGN_MAX, NAME_BYTES_MAX, TASKS_PER_MESSAGE_MAX},
 };
 
@@ -125,6 +125,11 @@ described! {
         "description": "Names a blob by the SHA-256 of its bytes.",
         "type": "string",
         "pattern": "^sha256:[0-9a-f]{64}$",
+    });
+    TraceContext, "TraceContext": |_generator| json_schema!({
+        "description": "A span in W3C Trace Context's form. Readers ignore a text that they can't read.",
+        "type": "string",
+        "examples": ["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"],
     });
     ClassKey, "ClassKey": |_generator| json_schema!({
         "description": "Names a device class.",

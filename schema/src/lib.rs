@@ -31,6 +31,7 @@ pub mod state;
 pub mod task;
 pub mod text;
 pub mod topology;
+pub mod trace;
 
 pub use affinity::Slot;
 pub use blob::{BlobDigest, BlobHasher};
@@ -56,6 +57,7 @@ pub use size::{Size, TooLarge};
 pub use state::{AttemptState, JobState};
 pub use task::{Buffer, Data, LargeOutputs, OutputOf, Program, Task};
 pub use topology::Priority;
+pub use trace::{InvalidTraceContext, TraceContext};
 
 /// The major version of the contract. A body that names another one is refused with a reason; additions within a
 /// major version are new optional fields, which older readers ignore.

@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BlobDigest, ClientName, Dtype, Inline, JobId, Launch, Limits, Number, Requires, Signature,
+    BlobDigest, ClientName, Dtype, Inline, JobId, Launch, Limits, Number, Requires, Signature, TraceContext,
     bounds::{
         ARGS_MAX, BUFFERS_MAX, CLUSTER_CAPABILITY, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX, LABELS_MAX, LAUNCHES_MAX,
     },
@@ -75,6 +75,10 @@ pub struct Task<'a> {
     /// When it was submitted, in milliseconds since 1970 by the producer's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitted_ms: Option<i64>,
+    /// The span of the producer that is the parent of the job's spans, as W3C Trace Context writes it. It is here and not in
+    /// a header, because a message may carry several jobs. Without it, the header `traceparent` of the message counts.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "TraceContext::lenient")]
+    pub traceparent: Option<TraceContext>,
 }
 
 /// The program to run.
@@ -184,6 +188,7 @@ impl<'a> Task<'a> {
             requires: Requires::default(),
             reply: None,
             submitted_ms: None,
+            traceparent: None,
         }
     }
 
@@ -230,6 +235,7 @@ impl<'a> Task<'a> {
             requires: self.requires.clone(),
             reply: self.reply.clone(),
             submitted_ms: self.submitted_ms,
+            traceparent: self.traceparent,
         }
     }
 
@@ -252,6 +258,7 @@ impl<'a> Task<'a> {
             requires: self.requires,
             reply: self.reply,
             submitted_ms: self.submitted_ms,
+            traceparent: self.traceparent,
         }
     }
 }

@@ -41,6 +41,21 @@ fn a_field_of_a_later_release_is_ignored_in_a_task() {
 }
 
 #[test]
+fn a_trace_context_that_cannot_be_read_is_ignored() {
+    let body = golden("task-traceparent.json");
+    for encoding in [Encoding::Json, Encoding::MessagePack] {
+        let read = |text: &str| {
+            let mut body = body.clone();
+            body["traceparent"] = text.into();
+            let encoded = bytes(&body, encoding);
+            encoding.decode_tasks(&encoded).unwrap().as_slice()[0].traceparent
+        };
+        assert!(read("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").is_some());
+        assert_eq!([read(""), read("of a later release")], [None, None]);
+    }
+}
+
+#[test]
 fn a_field_of_a_later_release_is_refused_in_a_grid() {
     let later = with_later_fields(golden("task-source.json"), &["/launches/0/grid"]);
     for encoding in [Encoding::Json, Encoding::MessagePack] {

@@ -11,8 +11,8 @@ use gpufleet_schema::{
     Announcement, Arg, AttemptFinished, AttemptState, Batch, BlobDigest, Block, Buffer, Command, Data, DeviceClass,
     DeviceSeen, Dtype, Encoding, Event, Failure, FailureCode, Grid, Inline, JobId, JobInfo, KeptData, KeptOutput,
     KeptOutputs, LargeOutputs, Launch, Limits, Number, Order, Output, OutputData, PoolUse, PrintfOutput, Priority,
-    Program, RanOn, Reply, Requires, Selection, SigningKey, Started, Submitted, Task, Timings, UtilizationBy, Verdict,
-    WorkerSeen, encoding,
+    Program, RanOn, Reply, Requires, Selection, SigningKey, Started, Submitted, Task, Timings, TraceContext,
+    UtilizationBy, Verdict, WorkerSeen, encoding,
 };
 
 fn id(last: u8) -> JobId {
@@ -88,6 +88,15 @@ fn source_task() -> Task<'static> {
             options: vec!["--use_fast_math".into()],
         })
     }
+}
+
+fn trace_context() -> TraceContext {
+    "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap()
+}
+
+/// A task of a producer that is traced.
+fn traced_task() -> Task<'static> {
+    Task { traceparent: Some(trace_context()), ..catalog_task() }
 }
 
 fn ptx_task() -> Task<'static> {
@@ -260,6 +269,7 @@ fn job_info() -> JobInfo {
         submitted_ms: Some(1_720_000_000_123),
         user_id: None,
         blobs: Vec::new(),
+        traceparent: None,
     }
 }
 
@@ -453,6 +463,19 @@ fn events_weights() -> Vec<Event> {
     events
 }
 
+/// Events of a job whose producer is traced.
+fn events_traceparent() -> Vec<Event> {
+    let mut events = events_blobs();
+    for event in &mut events {
+        match event {
+            Event::Submitted(Submitted { job, .. }) => job.traceparent = Some(trace_context()),
+            Event::AttemptFinished(AttemptFinished { job: Some(job), .. }) => job.traceparent = Some(trace_context()),
+            Event::Started(_) | Event::AttemptFinished(_) | Event::WorkerSeen(_) => {}
+        }
+    }
+    events
+}
+
 fn check_tasks(name: &str, tasks: &Batch<Task<'static>>) {
     for (encoding, extension) in [(Encoding::Json, "json"), (Encoding::MessagePack, "msgpack")] {
         let body = golden(name, extension, || match encoding {
@@ -487,6 +510,7 @@ fn golden_tasks_of_version_1_decode_to_their_values() {
     check_tasks("task-blob", &Batch::One(blob_task()));
     check_tasks("task-keep", &Batch::One(kept_task()));
     check_tasks("task-share", &Batch::One(sharing_task()));
+    check_tasks("task-traceparent", &Batch::One(traced_task()));
     check_tasks("task-launches", &Batch::One(launches_task()));
     check_tasks("task-list", &Batch::Many(vec![catalog_task(), ptx_task()]));
 }
@@ -545,6 +569,7 @@ fn golden_events_of_version_1_decode_to_their_values() {
         ("events-kept", events_kept()),
         ("events-blobs", events_blobs()),
         ("events-weights", events_weights()),
+        ("events-traceparent", events_traceparent()),
     ] {
         let body = golden(name, "msgpack", || encoding::encode_events(&events).unwrap());
         assert_eq!(encoding::decode_events(&body).unwrap(), events, "{name}");

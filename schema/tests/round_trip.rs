@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use gpufleet_schema::{
     Arg, AttemptState, Batch, BlobDigest, Block, Buffer, Data, Dtype, Encoding, Failure, FailureCode, Grid, Inline,
     JobId, LargeOutputs, Launch, Limits, Number, Output, OutputData, OutputOf, PrintfOutput, Program, Reply, Requires,
-    Signature, Task, Timings, Verdict,
+    Signature, Task, Timings, TraceContext, Verdict,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -146,6 +146,7 @@ fn task() -> impl Strategy<Value = Task<'static>> {
                 requires,
                 reply: reply.map(|name| name.parse().unwrap()),
                 submitted_ms,
+                traceparent: submitted_ms.map(|ms| TraceContext::new(1, ms.unsigned_abs().max(1), ms > 0)),
             }
         },
     )

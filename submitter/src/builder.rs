@@ -8,9 +8,14 @@ use gpufleet_transport::{
 };
 use tokio::sync::OnceCell;
 
+#[cfg(feature = "traces")]
+use crate::Traces;
 #[cfg(feature = "ledger")]
 use crate::recorded::ClientLedger;
-use crate::{ConnectError, Fleet, connection::Connection, gathering::Gatherings, inbox::Inbox, unreported::Reporter};
+use crate::{
+    ConnectError, Fleet, connection::Connection, gathering::Gatherings, inbox::Inbox, spans::Spans,
+    unreported::Reporter,
+};
 
 /// The options of a connection to a fleet.
 #[derive(Debug, Clone)]
@@ -23,6 +28,7 @@ pub struct FleetBuilder {
     user_id: bool,
     affinity: bool,
     blobs: Option<Result<BlobLocation, InvalidBlobLocation>>,
+    spans: Spans,
     #[cfg(feature = "ledger")]
     ledger: Option<String>,
 }
@@ -38,6 +44,7 @@ impl Default for FleetBuilder {
             user_id: true,
             affinity: false,
             blobs: None,
+            spans: Spans::default(),
             #[cfg(feature = "ledger")]
             ledger: None,
         }
@@ -145,6 +152,16 @@ impl FleetBuilder {
         self
     }
 
+    /// Exports a span for each submission. Workers and the recorder record theirs below it, if they are traced too.
+    /// [`Traces::from_environment`] reads the standard variables. Without traces, jobs still carry the span that
+    /// [`Job::traceparent`](crate::Job::traceparent) names.
+    #[cfg(feature = "traces")]
+    #[must_use]
+    pub fn traces(mut self, traces: Option<Traces>) -> Self {
+        self.spans.traces = traces;
+        self
+    }
+
     /// Connects to the broker at an AMQP URL. Workers declare all queues but the reply queue. A client with a name of its
     /// own declares it here, any other client with its first job. Cancelling the future gives up.
     pub async fn connect(self, url: &str) -> Result<Fleet, ConnectError> {
@@ -182,6 +199,7 @@ impl FleetBuilder {
             user_id: self.user_id,
             affinity: self.affinity,
             blobs,
+            spans: self.spans,
             #[cfg(feature = "ledger")]
             ledger,
             replies: OnceCell::new(),

@@ -11,8 +11,8 @@ use tokio::{sync::OnceCell, task::AbortHandle, time::sleep};
 use tracing::{debug, warn};
 
 use crate::{
-    ConnectError, JobError, JobResult, UnreadOutput, gathering::Gatherings, inbox::Inbox, submission::Gathered,
-    unreported::Reporter,
+    ConnectError, JobError, JobResult, UnreadOutput, gathering::Gatherings, inbox::Inbox, spans::Spans,
+    submission::Gathered, unreported::Reporter,
 };
 #[cfg(feature = "ledger")]
 use crate::{
@@ -44,6 +44,7 @@ pub(crate) struct Connection {
     pub(crate) user_id: bool,
     pub(crate) affinity: bool,
     pub(crate) blobs: Option<BlobStore>,
+    pub(crate) spans: Spans,
     #[cfg(feature = "ledger")]
     pub(crate) ledger: Option<ClientLedger>,
     /// The task that reads the reply queue. The first job starts it.
@@ -182,7 +183,7 @@ impl Connection {
         if let Some(ledger) = &self.ledger {
             ledger.close().await;
         }
-        self.broker.close().await;
+        tokio::join!(self.broker.close(), self.spans.flush());
     }
 
     /// Reports confirmed jobs to the ledger unless they are answered soon. The handles of the jobs must still exist.

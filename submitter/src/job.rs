@@ -6,7 +6,9 @@ mod launches;
 use std::{borrow::Cow, time::Duration};
 
 use gpufleet_kernels::ResolveError;
-use gpufleet_schema::{Buffer, Inline, Invalid, JobId, Launch, Number, PoolName, Priority, Program, SigningKey, Task};
+use gpufleet_schema::{
+    Buffer, Inline, Invalid, JobId, Launch, Number, PoolName, Priority, Program, SigningKey, Task, TraceContext,
+};
 
 use crate::ArrayFile;
 #[cfg(feature = "ledger")]
@@ -114,6 +116,14 @@ impl Job {
     /// The job's id. It belongs to the description, so that submitting the same description twice makes one job.
     pub fn id(&self) -> JobId {
         self.task.job_id
+    }
+
+    /// The span of the program that is the parent of the job's spans, for programs that are traced. Workers and the recorder
+    /// record theirs below it.
+    #[must_use]
+    pub fn traceparent(mut self, span: TraceContext) -> Self {
+        self.task.traceparent = Some(span);
+        self
     }
 
     /// Another id, such as one that is made of the names of a pipeline and its step. A program that is repeated then

@@ -52,6 +52,7 @@ mod pending_result;
 #[cfg(feature = "ledger")]
 mod recorded;
 mod run_times;
+mod spans;
 mod stored;
 mod submission;
 mod unread;
@@ -70,6 +71,8 @@ pub use error::{ConnectError, PoolError, SubmitError};
 pub use follower::{Ended, Follower};
 /// The types of the wire format, for programs that read replies or write tasks themselves.
 pub use gpufleet_schema as schema;
+#[cfg(feature = "traces")]
+pub use gpufleet_telemetry::{Traces, TracesError};
 pub use gpufleet_transport::{BlobBytes, BlobError, BlobLocation, InvalidBlobLocation, QueueKind};
 pub use half;
 pub use handle::{FailedJob, JobError, JobHandle, JobResult, OutputError};

@@ -22,6 +22,7 @@ use crate::{
     inbox::PendingReply,
     packing::{PACKED_BYTES_MAX, PACKED_RUN_US_MAX, PACKED_TASKS_MAX, Packet},
     run_times::JobKind,
+    spans::SubmitSpan,
 };
 
 /// Messages of one `submit_many` that may be unconfirmed at once. This is enough to keep the broker busy, and it limits
@@ -47,6 +48,7 @@ pub(crate) struct Submission {
 pub(crate) struct Member {
     info: JobInfo,
     recipient: Recipient,
+    span: SubmitSpan,
 }
 
 /// What gets the reply to a job.
@@ -104,6 +106,7 @@ impl Submission {
             }
             Order::Followed(checked, followed) => (*checked, Vec::new(), Some(followed)),
         };
+        let span = connection.spans.begin(&mut task);
         connection.listen().await?;
         match connection.blobs() {
             Some(store) => {
@@ -142,7 +145,7 @@ impl Submission {
         };
         let recipient = recipient.ok_or(SubmitError::AlreadySubmitted { job_id })?;
         let destination = Destination { pool, priority, slot };
-        Ok(Self { body, member: Member { info, recipient }, destination, run_us })
+        Ok(Self { body, member: Member { info, recipient, span }, destination, run_us })
     }
 
     /// Short jobs share messages. Every other job has its own message.
@@ -313,7 +316,11 @@ async fn send_packet<T>(
         },
         mandatory: true,
     };
-    match connection.broker().publish(message).await {
+    let published = connection.broker().publish(message).await;
+    for (_, member) in &members {
+        connection.spans.end(&member.span, &member.info, published.is_err());
+    }
+    match published {
         Ok(()) => confirmed(connection, members).await,
         Err(error) => {
             let refused = |member: &Member| SubmitError::of_publish(error.clone(), member.info.job_id, destination);
@@ -326,7 +333,7 @@ async fn confirmed<T>(connection: &Arc<Connection>, members: Vec<(T, Member)>) -
     let at_ms = now_ms();
     let mut submitted = Vec::with_capacity(members.len());
     let mut told = ByFollower::default();
-    let outcomes = members.into_iter().map(|(caller, Member { info, recipient })| {
+    let outcomes = members.into_iter().map(|(caller, Member { info, recipient, span: _ })| {
         submitted.push(Submitted { job: info, at_ms });
         let outcome = match recipient {
             Recipient::Handle(reply, started) => Some(Ok(JobHandle::new(reply, connection.clone(), started))),

@@ -69,10 +69,20 @@ impl Ground {
 
     /// A fleet whose workers have further environment variables.
     pub async fn with_environment(label: &str, environment: &[(&str, &str)]) -> Self {
+        let add = |builder: LocalFleetBuilder, (name, value): &(&str, &str)| builder.worker_env(*name, *value);
+        Self::shared_as(label, |builder| environment.iter().fold(builder, add)).await
+    }
+
+    /// A fleet on the shared services with further options.
+    pub async fn shared_as(label: &str, options: impl FnOnce(LocalFleetBuilder) -> LocalFleetBuilder) -> Self {
         let services = SERVICES.get_or_init(start_services).await;
-        let builder = LocalFleet::builder().label(label).on(services);
-        let builder = environment.iter().fold(builder, |builder, (name, value)| builder.worker_env(*name, *value));
-        Self::of(builder, QueueKind::default()).await
+        Self::of(options(LocalFleet::builder().label(label).on(services)), QueueKind::default()).await
+    }
+
+    /// A fleet with its own broker and database, and with further options.
+    pub async fn alone_as(label: &str, options: impl FnOnce(LocalFleetBuilder) -> LocalFleetBuilder) -> Self {
+        let builder = LocalFleet::builder().label(label).on(&start_services().await);
+        Self::of(options(builder), QueueKind::default()).await
     }
 
     async fn on(services: &Arc<Services>, label: &str, kind: QueueKind) -> Self {

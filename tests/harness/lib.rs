@@ -5,6 +5,7 @@
 
 pub mod busy;
 mod chance;
+mod collector;
 mod command;
 mod dead;
 mod delivery;
@@ -26,6 +27,7 @@ mod witness;
 use std::time::Duration;
 
 pub use chance::Chance;
+pub use collector::{CollectedSpan, Collector};
 pub use command::{Ended, gpufleet_command, gpufleet_peak_memory};
 pub use dead::{DeadLetter, dead_letters};
 pub use delivery::delivered;

@@ -1,4 +1,4 @@
-//! Reads a worker's metrics with a strict parser of OpenMetrics' text form.
+//! Reads the metrics of a worker or of the recorder with a strict parser of OpenMetrics' text form.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,9 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{TestWorker, poll::poll_some, poll_until};
+use gpufleet_local::Process;
+
+use crate::{Ground, TestWorker, poll::poll_some, poll_until};
 
 /// The arguments to serve metrics on a free port.
 pub const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
@@ -33,11 +35,7 @@ struct Sample {
 impl TestWorker {
     /// Scrapes the worker.
     pub async fn metrics(&self) -> Metrics {
-        let address = poll_some("the address of the metrics", async || self.metrics_address()).await;
-        let (head, body) = get(&address, "/metrics").await;
-        assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
-        assert!(head.to_lowercase().contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
-        Metrics::parse(&body)
+        Metrics::of(&self.process()).await
     }
 
     /// Waits until the sum of a metric over all series with these labels has this value.
@@ -45,14 +43,50 @@ impl TestWorker {
         poll_until(what, async || self.metrics().await.sum(name, labels) == value).await;
     }
 
-    fn metrics_address(&self) -> Option<String> {
-        let log = fs::read_to_string(self.process().log()).ok()?;
-        let line = log.lines().find(|line| line.contains("serving metrics"))?;
-        Some(line.split_once("address=")?.1.trim().to_owned())
+    /// The address of its metrics.
+    pub async fn metrics_address(&self) -> String {
+        address_of(&self.process()).await
     }
 }
 
+impl Ground {
+    /// Scrapes the recorder, which must serve metrics.
+    pub async fn recorder_metrics(&self) -> Metrics {
+        Metrics::of(&self.recorder()).await
+    }
+
+    /// The address of the recorder's metrics.
+    pub async fn recorder_metrics_address(&self) -> String {
+        address_of(&self.recorder()).await
+    }
+
+    /// Waits until the recorder's metrics meet a condition.
+    pub async fn poll_recorder(&self, what: &str, met: impl Fn(&Metrics) -> bool) {
+        poll_until(what, async || met(&self.recorder_metrics().await)).await;
+    }
+
+    fn recorder(&self) -> Process {
+        self.fleet().ledger().expect("the ground has a recorder")
+    }
+}
+
+async fn address_of(process: &Process) -> String {
+    let logged = || {
+        let log = fs::read_to_string(process.log()).ok()?;
+        let line = log.lines().rfind(|line| line.contains("serving metrics"))?;
+        Some(line.split_once("address=")?.1.trim().to_owned())
+    };
+    poll_some("the address of the metrics", async || logged()).await
+}
+
 impl Metrics {
+    async fn of(process: &Process) -> Self {
+        let (head, body) = get(&address_of(process).await, "/metrics").await;
+        assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+        assert!(head.to_lowercase().contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
+        Self::parse(&body)
+    }
+
     /// The sum over all series that have at least these labels.
     ///
     /// # Panics
@@ -67,9 +101,15 @@ impl Metrics {
         found.map(|sample| sample.value).sum()
     }
 
-    /// The names of all samples.
+    /// The names of all metrics, as the documentation has them: those of the samples, but one for each histogram.
     pub fn names(&self) -> BTreeSet<&str> {
-        self.samples.iter().map(|sample| sample.name.as_str()).collect()
+        self.samples.iter().map(|sample| self.histogram_of(&sample.name).unwrap_or(&sample.name)).collect()
+    }
+
+    /// The histogram that a sample belongs to.
+    fn histogram_of<'a>(&self, sample: &'a str) -> Option<&'a str> {
+        let family = ["_bucket", "_sum", "_count"].iter().find_map(|part| sample.strip_suffix(part))?;
+        (self.families.get(family).map(String::as_str) == Some("histogram")).then_some(family)
     }
 
     fn parse(text: &str) -> Self {
@@ -94,6 +134,8 @@ impl Metrics {
     }
 
     fn sample(&self, line: &str) -> Sample {
+        // An exemplar follows the value of a bucket.
+        let (line, exemplar) = line.split_once(" # ").map_or((line, None), |(line, it)| (line, Some(it)));
         let (series, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
         let value = value.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
         let (name, labels) = match series.split_once('{') {
@@ -102,6 +144,10 @@ impl Metrics {
         };
         let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
         assert!(is_name && name.starts_with("gpufleet_"), "{line}");
+        assert!(exemplar.is_none_or(|it| name.ends_with("_bucket") && it.starts_with("{job_id=\"")), "{exemplar:?}");
+        if self.histogram_of(name).is_some() {
+            return Sample { name: name.to_owned(), labels, value };
+        }
         let (family, kind) = match name.strip_suffix("_total") {
             Some(family) => (family, "counter"),
             None => (name, "gauge"),

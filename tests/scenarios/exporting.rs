@@ -14,6 +14,7 @@ const GROWTH_MAX: u64 = 12 << 20;
 
 fn submitted(at_ms: i64) -> Event {
     let job = JobInfo {
+        traceparent: None,
         job_id: JobId::new(),
         pool: PoolName::default(),
         priority: Priority::Normal,

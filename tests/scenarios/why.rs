@@ -72,6 +72,7 @@ async fn publish(ground: &Ground, events: &[Event]) {
 
 fn described(at_ms: i64) -> JobInfo {
     JobInfo {
+        traceparent: None,
         job_id: JobId::new(),
         pool: PoolName::default(),
         priority: Priority::Normal,

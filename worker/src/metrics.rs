@@ -3,14 +3,14 @@
 //! Counters have their handles from the start, so that counting a job costs an atomic addition and every series starts at zero.
 //! Gauges are set at each scrape from the supervisor's state. Labels are pools, devices and states, never jobs.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, sync::atomic::Ordering};
 
-use gpufleet_schema::{AttemptState, PoolName};
+use gpufleet_schema::{AttemptFinished, AttemptState, PoolName};
+use gpufleet_telemetry::{JobStages, Names, Traces};
 use gpufleet_transport::{CacheUse, State};
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text},
+    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
-    registry::{Metric, Registry, Unit},
 };
 
 use crate::{
@@ -19,21 +19,20 @@ use crate::{
     scheduler::{DeviceId, PoolId},
 };
 
-pub(crate) mod server;
-
-const PREFIX: &str = "gpufleet";
-
 /// All metrics of a worker.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    registry: Registry,
+    names: Names,
     pools: Vec<PoolCounters>,
     pub(crate) stale_settlements: Counter,
     pub(crate) replies_kept: Counter,
     pub(crate) replies_lost: Counter,
+    spans: [Counter; 2],
     executor_losses: Family<LossLabels, Counter>,
     /// Hits, misses and failures.
     blob_cache: [Counter; 3],
+    /// Only if metrics are served, because each job costs some locks.
+    stages: Option<JobStages>,
     ready: Gauge,
     pub(crate) gauges: Gauges,
 }
@@ -125,33 +124,14 @@ struct DeviceInfoLabels {
     emulated: String,
 }
 
-/// Gives each metric its name.
-struct Names(Registry);
-
-impl Names {
-    fn plain<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
-        let metric = M::default();
-        self.0.register(name, help, metric.clone());
-        metric
-    }
-
-    /// The unit ends the name.
-    fn bytes<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
-        let metric = M::default();
-        self.0.register_with_unit(name, help, Unit::Bytes, metric.clone());
-        metric
-    }
-}
-
 impl Metrics {
     pub(crate) fn new(config: &Config) -> Self {
-        let mut names = Names(Registry::with_prefix(PREFIX));
+        let mut names = Names::default();
         let worker: Family<WorkerLabels, Gauge> =
             names.plain("worker_info", "Name and version of this worker; always 1");
         let labels = WorkerLabels { worker: config.name.to_string(), version: env!("CARGO_PKG_VERSION") };
         worker.get_or_create(&labels).set(1);
         let ready = names.plain("ready", "1 while the worker accepts jobs");
-        // Of counters, the library writes `_total` after the name.
         let families = PoolFamilies {
             attempts: names.plain("attempts", "Finished attempts at jobs, by state"),
             refused: names.plain("messages_refused", "Dead-lettered messages: malformed, or delivered too often"),
@@ -170,6 +150,11 @@ impl Metrics {
         );
         let replies_lost =
             names.plain("replies_lost", "Replies that the broker rejected for good; the ledger has their outcomes");
+        let spans = [
+            names.plain("spans_exported", "Spans of traces that the collector took"),
+            names
+                .plain("spans_dropped", "Spans that were dropped: too many waited, or the collector did not take them"),
+        ];
         let losses = "Executors lost, by cause: died, job (its fault, time limit or cancellation) or device";
         let executor_losses = names.plain("executor_losses", losses);
         let blob_cache = [
@@ -179,15 +164,22 @@ impl Metrics {
             names.plain("blob_cache_failures", "Uses of the blob cache that failed: a full disk, or a damaged file"),
         ];
         let gauges = Gauges::named(&mut names);
+        let served_pools = config.pools.iter().map(|pool| &pool.name);
+        let stages = config.metrics.map(|_| {
+            let help = "Duration of each stage of an attempt, and of whole jobs from their submission";
+            JobStages::named(&mut names, "job_stage", help, served_pools)
+        });
         let pools = config.pools.iter().map(|pool| PoolCounters::of(&pool.name, &families)).collect();
         Self {
-            registry: names.0,
+            names,
             pools,
             stale_settlements,
             replies_kept,
             replies_lost,
+            spans,
             executor_losses,
             blob_cache,
+            stages,
             ready,
             gauges,
         }
@@ -206,6 +198,13 @@ impl Metrics {
     pub(crate) fn attempt_ended(&self, pool: PoolId, state: AttemptState) {
         if let Some((_, counter)) = self.pools[pool.0 as usize].attempts.iter().find(|(end, _)| *end == state) {
             counter.inc();
+        }
+    }
+
+    /// Observes how long an attempt took.
+    pub(crate) fn attempt_recorded(&self, finished: &AttemptFinished) {
+        if let Some(stages) = &self.stages {
+            stages.observe(finished);
         }
     }
 
@@ -241,12 +240,16 @@ impl Metrics {
         self.ready.set(ready.into());
     }
 
+    /// Shows how many spans were exported and dropped so far.
+    pub(crate) fn set_spans(&self, traces: &Traces) {
+        for (counter, total) in self.spans.iter().zip([traces.exported(), traces.dropped()]) {
+            counter.inner().store(total, Ordering::Relaxed);
+        }
+    }
+
     /// Everything, in OpenMetrics' text form.
     pub(crate) fn text(&self) -> String {
-        let mut text = String::new();
-        text::encode(&mut text, &self.registry)
-            .expect("a string takes all that is written, and no gauge is out of range");
-        text
+        self.names.text()
     }
 
     fn losses(&self, device: DeviceId, cause: &'static str) -> Counter {

@@ -16,6 +16,7 @@ mod docs;
 mod fuzz;
 mod interrupt;
 mod kernels;
+mod monitoring;
 mod ptx_cases;
 mod python;
 mod python_peers;
@@ -64,6 +65,8 @@ enum Command {
     Ci,
     /// Build the documentation site, and check its links, its prose and its generated reference
     Docs(docs::Options),
+    /// Install Prometheus, check the alerts with it, and let it watch a private fleet in which two of them fire
+    Monitoring,
     /// Build the catalog's PTX from its CUDA C
     Kernels(kernels::Options),
     /// Describe the ledger's queries anew, for builds without a database
@@ -111,6 +114,7 @@ async fn main() -> ExitCode {
         Command::Fuzz(options) => fuzz::run(&options).await,
         Command::Ci => ci::run().await,
         Command::Docs(options) => docs::run(&options).await,
+        Command::Monitoring => monitoring::run().await,
         Command::Kernels(options) => kernels::run(&options).await,
         Command::Sqlx(options) => sqlx::run(&options).await,
         Command::PtxCases(options) => ptx_cases::run(&options).await,

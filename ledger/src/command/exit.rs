@@ -52,18 +52,10 @@ impl From<Exit> for ExitCode {
 
 impl From<LedgerError> for Failure {
     fn from(error: LedgerError) -> Self {
-        let exit = match &error {
-            LedgerError::Unreachable { .. }
-            | LedgerError::Full { .. }
-            | LedgerError::Refused { .. }
-            | LedgerError::NoDatabase { .. }
-            | LedgerError::TimedOut { .. } => Exit::Database,
-            LedgerError::Schema(_) => Exit::Schema,
-            LedgerError::Database { source, .. } => match Disposition::of(source) {
-                Disposition::Retry => Exit::Database,
-                Disposition::Schema => Exit::Schema,
-                Disposition::BadData | Disposition::Defect => Exit::Internal,
-            },
+        let exit = match error.disposition() {
+            Disposition::Retry => Exit::Database,
+            Disposition::Schema => Exit::Schema,
+            Disposition::BadData | Disposition::Defect => Exit::Internal,
         };
         Self::new(exit, error)
     }

@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
@@ -60,6 +60,10 @@ pub(crate) struct Record {
     /// File that exists while the recorder consumes events, for supervisors and health checks.
     #[arg(long, value_name = "PATH")]
     pub(crate) ready_file: Option<PathBuf>,
+    /// Address to serve Prometheus metrics on, as in 127.0.0.1:9471 [default: none]. The path is /metrics. With port 0, the recorder takes a
+    /// free port and logs it.
+    #[arg(long, value_name = "ADDRESS", env = "GPUFLEET_LEDGER_METRICS")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Also delete old blobs that no job uses from this store: a folder, or s3://BUCKET/PREFIX?endpoint=URL&region=NAME. Of several recorders
     /// one does so. The credentials of a bucket come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
     #[arg(long, value_name = "STORE", env = "GPUFLEET_PRUNE_BLOBS")]

@@ -2,16 +2,20 @@
 
 use std::{
     io,
+    net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
 use backon::Retryable as _;
 use gpufleet_ledger::{
     DatabaseUrl, LedgerError, analysis,
     pruning::BlobPruner,
-    recorder::{Recorder, Store, count_dropped_replies},
+    recorder::{Metrics, Recorder, Store, count_dropped_replies},
     retention::{Keeper, Kept},
 };
+use gpufleet_telemetry::{Traces, endpoint};
 use gpufleet_transport::{
     Backoff, BlobLocation, Broker, BrokerUrl, ConnectError, DeclareError, Options as BrokerOptions,
 };
@@ -20,6 +24,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{Exit, Failure, broker_url, database_url, invalid, options::Record, stop_on_signals, warn_of_wait};
+
+/// A stop waits this long for the collector of traces.
+const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The validated options.
 struct Config {
@@ -33,6 +40,11 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
     let config = Config::of(&options)?;
     info!(version = env!("CARGO_PKG_VERSION"), database = %config.database, broker = %config.broker, "recording");
     let stop = stop_on_signals().map_err(|error| Failure::new(Exit::Internal, error).doing("listen for signals"))?;
+    let traces = Traces::from_environment("gpufleet-ledger").map_err(invalid)?;
+    let metrics = match options.metrics {
+        Some(address) => Some(serve_metrics(address, traces.clone()).await?),
+        None => None,
+    };
     // A stop while waiting for the database or the broker is a success.
     let Some(store) = connect_database(&config.database, &stop).await? else { return Ok(()) };
     let Some(broker) = connect_broker(&config.broker, &stop).await? else {
@@ -49,7 +61,13 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
         tokio::spawn(keeper.run(stop.clone()))
     });
     let analyzing = tokio::spawn(analysis::run(config.database.clone(), stop.clone()));
-    let recorder = Recorder::new(broker.clone(), store, stop.clone());
+    let mut recorder = Recorder::new(broker.clone(), store, stop.clone()).traces(traces.clone());
+    if let Some(metrics) = metrics {
+        recorder = recorder.metrics(Arc::clone(&metrics));
+        tokio::spawn(show_readiness(Arc::clone(&metrics), recorder.ready()));
+        let broker = broker.clone();
+        tokio::spawn(async move { metrics.watch(broker).await });
+    }
     let telling = options.ready_file.map(|path| tokio::spawn(tell_readiness(path, recorder.ready())));
     let counting = tokio::spawn(count_dropped_replies(broker.clone()));
     let ended = recorder.run().await;
@@ -64,8 +82,39 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
         telling.await.ok();
     }
     broker.close().await;
+    if let Some(traces) = traces {
+        traces.flush(FLUSH_DEADLINE).await;
+    }
     info!("stopped");
     ended.map_err(|error| Failure::from(error).doing("record events"))
+}
+
+/// Serves metrics from now on, even while the recorder waits for the database and the broker.
+async fn serve_metrics(address: SocketAddr, traces: Option<Traces>) -> Result<Arc<Metrics>, Failure> {
+    let (listener, address) = endpoint::listen(address).await.map_err(|error| {
+        let refused = format!("serve metrics on {address}: {error}; choose another address or port with --metrics");
+        Failure::new(Exit::Usage, anyhow::anyhow!(refused))
+    })?;
+    info!(%address, "serving metrics");
+    let metrics = Arc::<Metrics>::default();
+    let served = Arc::clone(&metrics);
+    tokio::spawn(endpoint::serve(listener, move || {
+        if let Some(traces) = &traces {
+            served.set_spans(traces);
+        }
+        served.text()
+    }));
+    Ok(metrics)
+}
+
+/// Shows whether the recorder is ready until it ends.
+async fn show_readiness(metrics: Arc<Metrics>, mut ready: watch::Receiver<bool>) {
+    loop {
+        metrics.set_ready(*ready.borrow_and_update());
+        if ready.changed().await.is_err() {
+            return metrics.set_ready(false);
+        }
+    }
 }
 
 /// Keeps the readiness file present while the recorder is ready, until the recorder ends.

@@ -21,9 +21,14 @@
 //! - **Dead-letter queue** (full, or without permission). The recorder retries as long as for the database. Then it returns the messages and
 //!   retries one dead letter alone. Letters that are already published are published again with their messages.
 
-use std::{pin::pin, time::Duration};
+use std::{
+    pin::pin,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use gpufleet_schema::{Event, encoding::decode_events, topology::LEDGER_QUEUE};
+use gpufleet_telemetry::Traces;
 use gpufleet_transport::{Acker, Backoff, Broker, Consumer, Delivery, Incoming, Settled};
 use tokio::{
     sync::watch,
@@ -36,6 +41,7 @@ mod change;
 mod dead;
 mod dropped;
 mod merge;
+mod metrics;
 mod months;
 mod origin;
 mod rollups;
@@ -45,6 +51,7 @@ mod write;
 
 use dead::{DeadLetter, Published};
 pub use dropped::count_dropped_replies;
+pub use metrics::Metrics;
 pub use store::{Rejected, Store};
 
 use crate::{LedgerError, disposition::Disposition, error::chain};
@@ -58,6 +65,10 @@ pub struct Recorder {
     hold_max: Duration,
     /// True while the recorder consumes events. Written by the recorder, read by the task that keeps the ready file.
     ready: watch::Sender<bool>,
+    /// Only if they are served.
+    metrics: Option<Arc<Metrics>>,
+    /// Only if the environment names a collector.
+    traces: Option<Traces>,
 }
 
 /// Why recording ended without a stop.
@@ -120,7 +131,7 @@ enum Obstacle {
 impl Recorder {
     /// A recorder that runs until `stop` is cancelled.
     pub fn new(broker: Broker, store: Store, stop: CancellationToken) -> Self {
-        Self { broker, store, stop, hold_max: HOLD_MAX, ready: watch::Sender::new(false) }
+        Self { broker, store, stop, hold_max: HOLD_MAX, ready: watch::Sender::new(false), metrics: None, traces: None }
     }
 
     /// Sets how long the recorder holds messages during an outage of the database or of the dead-letter queue. The default is a quarter
@@ -128,6 +139,18 @@ impl Recorder {
     #[must_use]
     pub fn hold_at_most(self, hold_max: Duration) -> Self {
         Self { hold_max, ..self }
+    }
+
+    /// Counts what the recorder does.
+    #[must_use]
+    pub fn metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { store: self.store.metrics(Arc::clone(&metrics)), metrics: Some(metrics), ..self }
+    }
+
+    /// Exports a span for each attempt that is recorded.
+    #[must_use]
+    pub fn traces(self, traces: Option<Traces>) -> Self {
+        Self { traces, ..self }
     }
 
     /// Whether the recorder consumes events: the broker has confirmed the subscription, and no outage has made the recorder return its
@@ -201,11 +224,12 @@ impl Recorder {
                 incoming = consumer.next() => incoming.ok_or(RecorderError::BrokerClosed)?,
                 () = sleep_until(upkeep_at.min(look_at)) => continue,
             };
+            let received = SystemTime::now();
             let batch = gather(incoming, consumer, &self.stop).await;
             if batch.interrupted {
                 self.ready.send_replace(false);
             }
-            if let Some(pause) = self.settle(batch).await? {
+            if let Some(pause) = self.settle(batch, received).await? {
                 return Ok(pause);
             }
         }
@@ -236,15 +260,21 @@ impl Recorder {
     }
 
     /// Records a batch, then acknowledges it. Returns why consuming must pause, if it must.
-    async fn settle(&mut self, batch: Batch) -> Result<Option<Pause>, RecorderError> {
+    async fn settle(&mut self, batch: Batch, received: SystemTime) -> Result<Option<Pause>, RecorderError> {
         let Batch { events, mut dead, ackers, interrupted: _ } = batch;
         let held_until = Instant::now() + self.hold_max;
         match self.record(&events, Some(held_until)).await? {
-            Recorded::Done(rejected) => dead.extend(rejected.iter().map(DeadLetter::of_event)),
+            Recorded::Done(rejected) => {
+                self.trace(&events, &rejected, received);
+                dead.extend(rejected.iter().map(DeadLetter::of_event));
+            }
             Recorded::Stopped => return Ok(Some(Pause::Stopped)),
             Recorded::Late => return Ok(Some(Pause::Database(events))),
         }
         for letter in dead {
+            if let Some(metrics) = &self.metrics {
+                metrics.dead_lettered();
+            }
             match letter.publish(&self.broker, &self.stop, Some(held_until)).await {
                 Published::Done => {}
                 Published::Stopped => return Ok(Some(Pause::Stopped)),
@@ -255,13 +285,28 @@ impl Recorder {
         Ok(None)
     }
 
+    /// Exports a span for each attempt among the recorded events.
+    fn trace(&self, events: &[Event], rejected: &[Rejected], received: SystemTime) {
+        let Some(traces) = &self.traces else { return };
+        for event in events {
+            if let Event::AttemptFinished(finished) = event
+                && !rejected.iter().any(|rejected| rejected.event == *event)
+            {
+                traces.recorded(finished, received);
+            }
+        }
+    }
+
     /// Retries until the events are recorded or the recorder is stopped. With a `deadline`, it gives up when the deadline has passed, or at
     /// once if an operator must act first.
     async fn record(&mut self, events: &[Event], deadline: Option<Instant>) -> Result<Recorded, RecorderError> {
-        let mut backoff = Backoff::default();
+        let (mut backoff, begun) = (Backoff::default(), Instant::now());
         loop {
             match self.store.record(events).await {
                 Ok(rejected) => {
+                    if let Some(metrics) = &self.metrics {
+                        metrics.recorded(events, begun.elapsed());
+                    }
                     debug!(events = events.len(), rejected = rejected.len(), "events recorded");
                     return Ok(Recorded::Done(rejected));
                 }
@@ -349,18 +394,10 @@ impl Batch {
 impl Obstacle {
     /// `None` if the error is a defect of this program.
     fn of(error: &LedgerError) -> Option<Self> {
-        match error {
-            LedgerError::Unreachable { .. }
-            | LedgerError::Full { .. }
-            | LedgerError::TimedOut { .. }
-            | LedgerError::Refused { .. }
-            | LedgerError::NoDatabase { .. } => Some(Self::Outage),
-            LedgerError::Schema(_) => Some(Self::Tables),
-            LedgerError::Database { source, .. } => match Disposition::of(source) {
-                Disposition::Retry => Some(Self::Outage),
-                Disposition::Schema => Some(Self::Tables),
-                Disposition::BadData | Disposition::Defect => None,
-            },
+        match error.disposition() {
+            Disposition::Retry => Some(Self::Outage),
+            Disposition::Schema => Some(Self::Tables),
+            Disposition::BadData | Disposition::Defect => None,
         }
     }
 

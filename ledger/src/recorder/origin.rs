@@ -48,6 +48,7 @@ mod tests {
             submitted_ms: None,
             user_id: user_id.map(str::to_owned),
             blobs: Vec::new(),
+            traceparent: None,
         };
         Event::Submitted(Submitted { job, at_ms: 0 })
     }

@@ -1,6 +1,6 @@
 //! Records events on one connection to the database, and opens another when it breaks.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use chrono::{DateTime, NaiveDate, Utc};
 use gpufleet_schema::{AttemptFinished, Event, bounds::KEPT_INLINE_BYTES_MAX};
@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 use tracing::{info, warn};
 
 use super::{
+    Metrics,
     change::kept_excess,
     merge::Changes,
     months,
@@ -32,6 +33,7 @@ pub struct Store {
     months: HashSet<NaiveDate>,
     /// The label keys by which jobs are counted, as of the last upkeep.
     label_keys: Vec<String>,
+    metrics: Option<Arc<Metrics>>,
 }
 
 /// An event that the ledger can't hold, and why.
@@ -47,9 +49,15 @@ const EVENTS_PER_TRANSACTION: usize = 1000;
 impl Store {
     /// Connects, and checks that the tables match this program.
     pub async fn connect(url: DatabaseUrl) -> Result<Self, LedgerError> {
-        let mut store = Self { url, connection: None, months: HashSet::new(), label_keys: Vec::new() };
+        let months = HashSet::new();
+        let mut store = Self { url, connection: None, months, label_keys: Vec::new(), metrics: None };
         store.read_label_keys().await?;
         Ok(store)
+    }
+
+    /// Counts rows and errors.
+    pub(super) fn metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics: Some(metrics), ..self }
     }
 
     /// Records events in their order, and returns those that no table can hold.
@@ -135,7 +143,11 @@ impl Store {
             self.prepare_month(month).await?;
         }
         let label_keys = self.label_keys.clone();
-        self.run(&RecordChanges { changes, today, label_keys: &label_keys }).await
+        self.run(&RecordChanges { changes, today, label_keys: &label_keys }).await?;
+        if let Some(metrics) = &self.metrics {
+            metrics.wrote(changes);
+        }
+        Ok(())
     }
 
     async fn prepare_month(&mut self, month: NaiveDate) -> Result<(), LedgerError> {
@@ -151,7 +163,13 @@ impl Store {
 
     /// Runs a transaction. The connection survives a refusal of the data; after anything else it is dropped.
     async fn run<T: Transaction>(&mut self, transaction: &T) -> Result<T::Output, LedgerError> {
-        let outcome = tx::run(transaction, self.connected().await?).await;
+        let outcome = match self.connected().await {
+            Ok(connection) => tx::run(transaction, connection).await,
+            Err(error) => Err(error),
+        };
+        if let Some(metrics) = &self.metrics {
+            metrics.used_database(outcome.as_ref().err());
+        }
         if let Err(error) = &outcome {
             let keep = matches!(error, LedgerError::Database { source, .. } if Disposition::of(source) == Disposition::BadData);
             if !keep {

@@ -219,6 +219,7 @@ pub fn info(job_id: JobId, at_ms: i64) -> JobInfo {
         submitted_ms: Some(at_ms),
         user_id: None,
         blobs: Vec::new(),
+        traceparent: None,
     }
 }
 

@@ -56,6 +56,13 @@ pub(crate) struct WorkerOptions {
     pub(crate) environment: Vec<(OsString, OsString)>,
 }
 
+/// The settings of a fleet's recorder.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RecorderOptions {
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+}
+
 /// The settings to start one worker any number of times.
 pub(crate) struct WorkerLaunch {
     name: String,
@@ -147,11 +154,16 @@ impl Executables {
         state: &Arc<StateDir>,
         name: &str,
         endpoints: &Endpoints,
+        options: &RecorderOptions,
     ) -> Result<Process, LocalError> {
         let ready_file = ready_file(state, name);
         forget(&ready_file)?;
-        let launch =
+        let mut launch =
             launch(name, &self.ledger).args(["record".as_ref(), "--ready-file".as_ref(), ready_file.as_os_str()]);
+        launch = launch.args(&options.arguments);
+        for (name, value) in &options.environment {
+            launch = launch.env(name, value);
+        }
         let process = with_endpoints(launch, endpoints).spawn(state)?;
         process.ready(LEDGER_READY_WITHIN, async || ready_file.exists()).await?;
         Ok(process)

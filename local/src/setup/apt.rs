@@ -55,6 +55,12 @@ pub(super) fn missing_slurm() -> Vec<&'static str> {
     missing.map(|(_, package)| package).collect()
 }
 
+/// The package of Prometheus, which also has `promtool`.
+pub(super) fn missing_prometheus() -> Vec<&'static str> {
+    let is_missing = ["prometheus", "promtool"].iter().any(|program| programs::system(program).is_none());
+    is_missing.then_some("prometheus").into_iter().collect()
+}
+
 /// Installs packages, as root or through `sudo` without a password.
 pub(super) fn install(packages: &[&str], progress: &dyn Progress) -> Result<(), SetupError> {
     let listed = packages.join(" ");

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use gpufleet::{BlobError, BlobLocation, ConnectError, Fleet, FleetBuilder, InvalidBlobLocation};
+use gpufleet::{BlobError, BlobLocation, ConnectError, Fleet, FleetBuilder, InvalidBlobLocation, Traces};
 use gpufleet_ledger::{DatabaseUrl, Ledger, LedgerError};
 use gpufleet_local::{BlobEndpoint, Endpoints, LocalError};
 use gpufleet_transport::{BlobStore, DeclareError, PublishError};
@@ -32,7 +32,8 @@ pub async fn fleet(options: &BrokerOptions, builder: FleetBuilder) -> Result<Fle
         Some(url) => url.0.clone(),
         None => local(Exit::Broker, "no broker URL was given", "--amqp-url", environment::AMQP_URL)?.amqp_url,
     };
-    Box::pin(builder.connect(&url)).await.map_err(broker_complaint)
+    let traces = Traces::from_environment("gpufleet").map_err(|error| Complaint::usage(sentence(&chain(&error))))?;
+    Box::pin(builder.traces(traces).connect(&url)).await.map_err(broker_complaint)
 }
 
 /// Connects to the broker to submit jobs.

@@ -29,6 +29,7 @@ fn info(job_id: JobId) -> JobInfo {
         submitted_ms: Some(SUBMITTED_MS),
         user_id: None,
         blobs: Vec::new(),
+        traceparent: None,
     }
 }
 

@@ -95,6 +95,8 @@ pub(super) fn weight(event: &Event) -> usize {
     const FIXED: usize = 400;
     /// A digest as a text.
     const DIGEST: usize = 80;
+    /// A trace context and the name of its field.
+    const TRACE_CONTEXT: usize = 70;
     let job = |job: &JobInfo| {
         let labels: usize = job.labels.iter().map(|(name, value)| name.len() + value.len() + 6).sum();
         job.kernel.len()
@@ -103,6 +105,7 @@ pub(super) fn weight(event: &Event) -> usize {
             + job.client.as_ref().map_or(0, String::len)
             + job.user_id.as_ref().map_or(0, String::len)
             + job.blobs.len() * DIGEST
+            + job.traceparent.map_or(0, |_| TRACE_CONTEXT)
     };
     let ran_on = |ran_on: Option<&RanOn>| ran_on.map_or(0, |it| it.worker.as_str().len() + it.device_name.len() + 60);
     FIXED
@@ -152,7 +155,7 @@ mod tests {
 
     use gpufleet_schema::{
         AttemptFinished, AttemptState, BlobDigest, Dtype, Failure, FailureCode, JobId, KeptOutputs, PoolUse,
-        PrintfOutput, Priority, Submitted, Timings, Verdict, WorkerSeen,
+        PrintfOutput, Priority, Submitted, Timings, TraceContext, Verdict, WorkerSeen,
         bounds::{
             BUFFERS_MAX, DIMENSIONS_MAX, KEPT_INLINE_BYTES_MAX, LABELS_MAX, NAME_BYTES_MAX, PRINTF_OUTPUT_BYTES_MAX,
             TEXT_BYTES_MAX,
@@ -176,6 +179,7 @@ mod tests {
             submitted_ms: Some(1_700_000_000_000),
             user_id: None,
             blobs: Vec::new(),
+            traceparent: None,
         };
         Event::Submitted(Submitted { job, at_ms: 1_700_000_000_000 })
     }
@@ -205,6 +209,7 @@ mod tests {
             labels: (0..LABELS_MAX).map(|index| (text(index), text(index))).collect(),
             user_id: Some("u".repeat(255)),
             blobs: vec![BlobDigest::of(b""); BUFFERS_MAX],
+            traceparent: Some(TraceContext::new(u128::MAX, u64::MAX, true)),
             ..job
         };
         let failure = Failure::new(Verdict::User, FailureCode::InvalidTask, "m".repeat(2000));

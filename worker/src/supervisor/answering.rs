@@ -85,9 +85,16 @@ impl Supervisor {
         failpoint::reach(Failpoint::AfterKernel);
         let (envelope, tasks) = (content.envelope(), content.tasks());
         let finished = |job: &Concluded| self.finished_event(job, &tasks[job.index], envelope);
-        let events = jobs.iter().filter_map(finished).collect();
+        let mut traced = Vec::new();
+        let finished = jobs.iter().filter_map(finished).inspect(|finished| {
+            self.metrics.attempt_recorded(finished);
+            traced.extend(self.traces.as_ref().and_then(|traces| traces.attempt(finished)));
+        });
+        let events = finished.map(Event::AttemptFinished).collect();
         let publishing = async {
             let published = self.publish_outcomes(content, &jobs).await;
+            let is_lost = published.is_err();
+            traced.into_iter().for_each(|attempt| attempt.replied(is_lost));
             failpoint::reach(Failpoint::AfterReply);
             self.dispatcher.tell(Input::Answered(message, published.map_err(PublishFailure::from)));
         };
@@ -168,7 +175,7 @@ impl Supervisor {
     }
 
     /// What the ledger has to learn of an attempt: its end, which tells the start and the job as well. None if the job was not touched.
-    fn finished_event(&self, job: &Concluded, task: &Task<'_>, envelope: &Envelope) -> Option<Event> {
+    fn finished_event(&self, job: &Concluded, task: &Task<'_>, envelope: &Envelope) -> Option<AttemptFinished> {
         let now_ms = unix_ms();
         let (state, failure, retry_at_ms) = match &job.disposition {
             Disposition::Final { state, failure, .. } => (*state, failure.clone(), None),
@@ -179,7 +186,7 @@ impl Supervisor {
             Disposition::HandBack | Disposition::Forward { .. } => return None,
         };
         let attempt = &job.attempt;
-        Some(Event::AttemptFinished(AttemptFinished {
+        Some(AttemptFinished {
             job_id: task.job_id,
             attempt: envelope.attempt,
             worker: self.config.name.clone(),
@@ -195,13 +202,14 @@ impl Supervisor {
             job: Some(Box::new(self.job_info(task, envelope))),
             printf_output: attempt.printed.clone(),
             kept: attempt.kept.clone().filter(|_| state == AttemptState::Succeeded).map(Box::new),
-        }))
+        })
     }
 
     pub(super) fn job_info(&self, task: &Task<'_>, envelope: &Envelope) -> JobInfo {
         let client = task.reply.as_ref().map(ToString::to_string).or_else(|| envelope.properties.reply_to.clone());
         let user_id = envelope.user(self.own_user()).map(str::to_owned);
-        JobInfo { user_id, ..JobInfo::of(task, envelope.pool.clone(), envelope.priority, client) }
+        let traceparent = task.traceparent.or_else(|| envelope.traceparent());
+        JobInfo { user_id, traceparent, ..JobInfo::of(task, envelope.pool.clone(), envelope.priority, client) }
     }
 
     /// Answers a message that can't be run, at its `reply_to` if its tasks name no client, and keeps it with the reason in the dead-letter queue.

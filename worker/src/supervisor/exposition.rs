@@ -5,11 +5,12 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
+use gpufleet_telemetry::endpoint;
 use tracing::info;
 
 use super::{Supervisor, WorkerError};
 use crate::{
-    metrics::{Gauges, Metrics, server},
+    metrics::{Gauges, Metrics},
     scheduler::PoolId,
 };
 
@@ -25,10 +26,10 @@ impl Exposition {
         let exposition = Arc::new(Self { metrics: Arc::clone(metrics), supervisor: OnceLock::new() });
         if let Some(address) = address {
             let refused = |source| WorkerError::Metrics { address, source };
-            let (listener, address) = server::listen(address).await.map_err(refused)?;
+            let (listener, address) = endpoint::listen(address).await.map_err(refused)?;
             info!(%address, "serving metrics");
             let shown = Arc::clone(&exposition);
-            tokio::spawn(server::serve(listener, move || shown.text()));
+            tokio::spawn(endpoint::serve(listener, move || shown.text()));
         }
         Ok(exposition)
     }
@@ -41,6 +42,9 @@ impl Exposition {
     fn text(&self) -> String {
         if let Some(supervisor) = self.supervisor.get().and_then(Weak::upgrade) {
             supervisor.show(&self.metrics.gauges);
+            if let Some(traces) = &supervisor.traces {
+                self.metrics.set_spans(traces);
+            }
         }
         self.metrics.text()
     }

@@ -41,6 +41,7 @@ use std::{
 
 use futures::future::{join_all, select_all};
 use gpufleet_schema::{ClassKey, Event, MessageId, bounds::MESSAGE_BYTES_MAX};
+use gpufleet_telemetry::{Traces, TracesError};
 use gpufleet_transport::{
     BlobCacheError, BlobError, BlobStore, Broker, ConnectError, DeclareError, EventSink, PublishError, State,
 };
@@ -101,6 +102,8 @@ pub enum WorkerError {
     BlobCache(#[from] BlobCacheError),
     #[error("failed to serve metrics on {address}: {source}; choose another address or port with --metrics")]
     Metrics { address: SocketAddr, source: std::io::Error },
+    #[error(transparent)]
+    Traces(#[from] TracesError),
     #[error("no device is left in service: {0}")]
     DevicesLost(String),
 }
@@ -123,6 +126,8 @@ pub(crate) struct Supervisor {
     gathered_replies: GatheredReplies,
     census: Census,
     metrics: Arc<Metrics>,
+    /// Only if the environment names a collector.
+    traces: Option<Traces>,
     /// Cancelled when the worker starts to drain.
     leaving: CancellationToken,
 }
@@ -139,6 +144,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let mut signals = Signals::listen().map_err(WorkerError::Signals)?;
     let ready = ReadyFile::withdrawn(config.ready_file.clone())?;
     let metrics = Arc::new(Metrics::new(&config));
+    let traces = Traces::from_environment("gpufleet-worker")?;
     let exposition = Exposition::begin(config.metrics, &metrics).await?;
     let guarantees: Vec<_> = config.pools.iter().map(|pool| pool.guarantee).collect();
     let mark = MessageId::new();
@@ -183,6 +189,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
         gathered_replies: GatheredReplies::default(),
         census,
         metrics,
+        traces,
         leaving: CancellationToken::new(),
     });
     exposition.is_of(&supervisor);
@@ -388,7 +395,12 @@ impl Supervisor {
         };
         let executors = self.devices.iter().flat_map(DeviceSlot::executors);
         let ended = join_all(executors.map(|executor| async move { executor.stop(EXECUTOR_GRACE).await }));
-        let farewell = async { tokio::join!(told, ended) };
+        let exported = async {
+            if let Some(traces) = &self.traces {
+                traces.flush(FAREWELL_DEADLINE).await;
+            }
+        };
+        let farewell = async { tokio::join!(told, ended, exported) };
         if tokio::time::timeout(FAREWELL_DEADLINE, farewell).await.is_err() {
             warn!("the broker did not confirm the last events in time");
         }

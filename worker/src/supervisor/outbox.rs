@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    Batch, ClientName, Encoding, JobId, MessageId, Output, Reply,
+    Batch, ClientName, Encoding, JobId, MessageId, Output, Reply, TraceContext,
     bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
     topology::{
         DEAD, DEAD_KEY, FORWARDED, HEADER_ATTEMPT, HEADER_BODY_BYTES, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN,
@@ -265,6 +265,11 @@ impl Envelope {
         let vouched = own.zip(user);
         headers.extend(vouched.map(|(_, user)| (HEADER_USER.to_owned(), user.into())));
         Properties { user_id: vouched.map(|(own, _)| own.to_owned()), headers, ..self.properties.clone() }
+    }
+
+    /// The span in which the producer published the message, if it wrote that into a header.
+    pub(super) fn traceparent(&self) -> Option<TraceContext> {
+        self.properties.header_text(HEADER_TRACEPARENT)?.parse().ok()
     }
 
     fn trace_headers(&self) -> BTreeMap<String, HeaderValue> {

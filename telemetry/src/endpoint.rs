@@ -30,14 +30,14 @@ const BUFFER_BYTES_MAX: usize = 8 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Binds the address and returns it with the actual port.
-pub(crate) async fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+pub async fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     Ok((listener, address))
 }
 
 /// Serves until dropped.
-pub(crate) async fn serve(listener: TcpListener, metrics: impl Fn() -> String + Clone + Send + Sync + 'static) {
+pub async fn serve(listener: TcpListener, metrics: impl Fn() -> String + Clone + Send + Sync + 'static) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore is never closed");

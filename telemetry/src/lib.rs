@@ -1,0 +1,18 @@
+//! What the programs of a fleet tell monitoring: metrics for Prometheus, and traces of jobs over OTLP. Each program has its own list of
+//! metrics; here is what they share. This is the only crate that knows OpenTelemetry.
+
+#[cfg(feature = "metrics")]
+pub mod endpoint;
+#[cfg(feature = "metrics")]
+mod names;
+#[cfg(feature = "metrics")]
+mod stages;
+#[cfg(feature = "traces")]
+mod traces;
+
+#[cfg(feature = "metrics")]
+pub use names::Names;
+#[cfg(feature = "metrics")]
+pub use stages::{JobExemplar, JobStages, POOLS_MAX, STAGES};
+#[cfg(feature = "traces")]
+pub use traces::{Attempt, Submit, Traces, TracesError};
