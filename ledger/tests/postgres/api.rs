@@ -1,7 +1,7 @@
 //! The read API on a real Postgres: its answers are those of the queries, it only reads, and hostile requests get errors that tell
 //! nothing about the database.
 
-use gpufleet_ledger::{HistoryFilter, JobDetail, Page, PrefixMatch, api::Tokens, problem::Problem};
+use gpufleet_ledger::{HistoryFilter, JobDetail, JobMatch, Page, api::Tokens, problem::Problem};
 use gpufleet_schema::{AttemptState, JobState};
 use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
@@ -64,7 +64,7 @@ async fn a_job_is_served_with_its_attempts_and_its_output() {
     let (mut store, ledger) = database.open().await;
     let ids = fill(&mut store, 9).await;
     let served = Served::open(database.url()).await;
-    let PrefixMatch::One(expected) = ledger.job_by_prefix(&ids[4].to_string()).await.unwrap() else { panic!() };
+    let JobMatch::One(expected) = ledger.find_job(&ids[4].to_string()).await.unwrap() else { panic!() };
     let served_job = served.get(&format!("/v1/jobs/{}", ids[4])).await;
     assert_eq!(serde_json::from_value::<JobDetail>(served_job.json()).unwrap(), *expected);
 
@@ -83,7 +83,7 @@ async fn a_job_is_served_with_its_attempts_and_its_output() {
     let ambiguous = served.get(&format!("/v1/jobs/{}", &ids[0].to_string()[..4])).await;
     assert_eq!((ambiguous.status, ambiguous.problem().as_str()), (409, "ambiguous-job"));
     let problem: Problem = serde_json::from_value(ambiguous.json()).unwrap();
-    assert_eq!(problem.jobs.len(), PrefixMatch::SHOWN_MAX as usize);
+    assert_eq!(problem.jobs.len(), JobMatch::SHOWN_MAX as usize);
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Tests of the ledger on a private Postgres, which ends with this program.
 
 // Marked as a test module, so that clippy allows `unwrap`.
-#[cfg(all(test, feature = "serve"))]
+#[cfg(feature = "serve")]
+#[cfg(test)]
 mod api;
 #[cfg(test)]
 mod crowded;
@@ -9,7 +10,8 @@ mod crowded;
 mod database;
 #[cfg(test)]
 mod histories;
-#[cfg(all(test, feature = "serve"))]
+#[cfg(feature = "serve")]
+#[cfg(test)]
 mod http;
 #[cfg(test)]
 mod labels;
@@ -30,7 +32,8 @@ mod queries;
 mod recorder;
 #[cfg(test)]
 mod retention;
-#[cfg(all(test, feature = "serve"))]
+#[cfg(feature = "serve")]
+#[cfg(test)]
 mod standby;
 #[cfg(test)]
 mod statistics;
