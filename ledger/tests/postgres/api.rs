@@ -33,7 +33,14 @@ async fn the_pages_of_the_api_are_those_of_the_queries() {
             "kernel=sobel&pool=team-a&limit=7",
             HistoryFilter { kernel: Some("sobel".into()), pool: Some("team-a".into()), ..filter.clone() },
         ),
-        ("limit=7&label=run%3D7", HistoryFilter { labels: vec![("run".into(), "7".into())], ..filter.clone() }),
+        (
+            "limit=7&label=run%3D7&since=2025-01-01T00:00:00Z",
+            HistoryFilter {
+                labels: vec![("run".into(), "7".into())],
+                since: Some("2025-01-01T00:00:00Z".parse().unwrap()),
+                ..filter.clone()
+            },
+        ),
         (
             "limit=7&since=2025-11-16T00:00:00Z",
             HistoryFilter { since: Some("2025-11-16T00:00:00Z".parse().unwrap()), ..filter.clone() },
