@@ -87,7 +87,9 @@ impl DatabaseUrl {
                 ("default_transaction_read_only", "on"),
             ]),
             // A migration that moves rows, the build of an index and an archive may take long, so they have no time limit.
-            Purpose::Migrate | Purpose::Maintain => options,
+            Purpose::Migrate => options,
+            // Notices tell of indexes that are not there, as they should be.
+            Purpose::Maintain => options.options([("client_min_messages", "warning")]),
         }
     }
 

@@ -89,7 +89,7 @@ impl Package {
         stubs.args(["gpufleet._core", "--mypy-config-file", "pyproject.toml", "--allowlist", "stubtest.txt"]);
         stubs.env("PYTHONPATH", &self.site).env("MYPYPATH", workspace::root().join("python"));
         let mut pyright = tool("pyright")?;
-        pyright.args(["gpufleet", "gpufleet_pytest"]);
+        pyright.args(["gpufleet", "gpufleet_pytest", "--pythonpath"]).arg(interpreter()?);
         Ok(vec![format, lint, types, stubs, pyright, self.pytest()?])
     }
 
