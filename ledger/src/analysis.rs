@@ -30,7 +30,7 @@ pub async fn run(url: DatabaseUrl, stop: CancellationToken) {
     }
 }
 
-/// Whether it was due and done. It locks nobody out.
+/// Whether it was due and done. Analyzing blocks no reader and no writer.
 pub async fn analyze_if_due(url: &DatabaseUrl) -> Result<bool, LedgerError> {
     let failed = |source| LedgerError::Database { operation: "analyzing the tables", source };
     let mut connection = migrate::connect(url, Purpose::Maintain).await?;

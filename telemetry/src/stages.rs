@@ -102,7 +102,7 @@ impl JobStages {
         }
         let mut pools = self.pools.write().expect(UNBROKEN);
         if pools.len() >= POOLS_MAX {
-            // The series of the others exist once, whoever asks for them.
+            // The series of the others exist once and are shared.
             return Arc::new(self.series(OTHER_POOLS));
         }
         Arc::clone(pools.entry(pool.clone()).or_insert_with(|| Arc::new(self.series(pool.as_str()))))

@@ -94,7 +94,7 @@ fn now_ms() -> i64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_worker_serves_the_pool() {
-    let ground = Ground::shared("why-nobody").await;
+    let ground = Ground::shared("why-no-consumer").await;
     let fleet = ground.client().await;
     let mut handle = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
     let text = first_reason(&ground, handle.id(), "no_consumer").await;

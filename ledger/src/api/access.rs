@@ -59,7 +59,7 @@ impl Tokens {
         }
     }
 
-    /// Nobody needs a token.
+    /// Callers need no token.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -201,7 +201,7 @@ impl Client {
         let (given, outcome) = oneshot::channel();
         let order = async move {
             let order = fleet.cancel(Selection { jobs, labels }, Some(by)).await;
-            // Nobody waits for it any more, unless `wait` is set.
+            // An error means that the caller did not wait for the outcome.
             drop(given.send(order));
         };
         // An order by labels means the jobs before it, which the broker must have.

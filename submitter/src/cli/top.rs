@@ -112,7 +112,7 @@ enum Key {
     Redraw,
 }
 
-/// The keys of a thread that reads the terminal until nobody receives them.
+/// The keys of a thread that reads the terminal until the receiver is dropped.
 fn keys() -> mpsc::Receiver<Key> {
     let (sender, keys) = mpsc::channel(1);
     std::thread::spawn(move || {
