@@ -57,20 +57,21 @@ async fn measure(options: &Options, state: &Arc<StateDir>) -> anyhow::Result<()>
     Ok(())
 }
 
-async fn fill(url: &str, jobs: u32) -> anyhow::Result<()> {
+pub(crate) async fn fill(url: &str, jobs: u32) -> anyhow::Result<()> {
     let mut store = Store::connect(url.parse()?).await?;
     let at_ms = i64::try_from(std::time::SystemTime::UNIX_EPOCH.elapsed()?.as_millis())?;
     for start in (0..jobs).step_by(EVENTS_EACH as usize) {
-        let events: Vec<Event> =
-            (start..jobs.min(start + EVENTS_EACH)).flat_map(|number| events(number, at_ms)).collect();
+        let events: Vec<Event> = (start..jobs.min(start + EVENTS_EACH))
+            .flat_map(|number| <[Event; 2]>::from(events(number, at_ms)))
+            .collect();
         let rejected = store.record(&events).await?;
         ensure!(rejected.is_empty(), "the recorder rejected {} events", rejected.len());
     }
     Ok(())
 }
 
-/// A job that succeeded.
-fn events(number: u32, at_ms: i64) -> [Event; 2] {
+/// The submission of a job and its end.
+pub(crate) fn events(number: u32, at_ms: i64) -> (Event, Event) {
     let job = JobInfo {
         traceparent: None,
         job_id: JobId::new(),
@@ -102,10 +103,11 @@ fn events(number: u32, at_ms: i64) -> [Event; 2] {
         output_bytes: 16,
         timings: Timings { launches_us: vec![5], total_us: 50, ..Timings::default() },
         job: None,
+        charged_us: None,
         printf_output: None,
         kept: None,
     });
-    [submitted, finished]
+    (submitted, finished)
 }
 
 async fn export(url: &str, folder: &Path, format: &str) -> anyhow::Result<Run> {

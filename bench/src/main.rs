@@ -14,6 +14,7 @@ mod bucket;
 mod chaos;
 mod command_run;
 mod comparison;
+mod console;
 mod cores;
 mod cpu;
 mod export;
@@ -28,6 +29,7 @@ mod programs;
 mod pruning;
 mod python;
 mod python_package;
+mod recording;
 mod report;
 mod round_trips;
 mod saxpy;
@@ -73,6 +75,10 @@ enum Command {
     Parquet(parquet::Options),
     /// `gpufleet export` of many jobs in each format: its memory and its speed
     Export(export::Options),
+    /// The console with a large ledger: how soon its pages are answered, and the database's statements for one viewer and for many
+    Console(console::Options),
+    /// Events that are written into the ledger's tables per second: one connection, with and without statistics, and two
+    Recording(recording::Options),
     /// Unused blobs are deleted in a loop, next to producers: no job may fail for a missing blob
     Pruning(pruning::Options),
     /// The far end of the bare loop, started by `round-trips` as a process of its own
@@ -96,6 +102,8 @@ async fn main() -> ExitCode {
         Command::Keeping(options) => Box::pin(keeping::run(&options)).await,
         Command::Parquet(options) => Box::pin(parquet::run(&options)).await,
         Command::Export(options) => Box::pin(export::run(&options)).await,
+        Command::Console(options) => console::run(&options).await,
+        Command::Recording(options) => recording::run(&options).await,
         Command::Pruning(options) => Box::pin(pruning::run(&options)).await,
         Command::BareConsumer(options) => bare::consumer::run(&options).await,
     };

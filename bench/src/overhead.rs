@@ -87,7 +87,7 @@ async fn on_fleet(options: &Options, services: &Arc<Services>, split: Option<&Sp
         .label("bench")
         .workers(0)
         .cuda(options.cuda.clone())
-        .worker_env("RUST_LOG", LOG_DIRECTIVE);
+        .worker_env("GPUFLEET_LOG", LOG_DIRECTIVE);
     let measured = ground::on_fleet(services, builder, async |fleet| {
         match split {
             Some(split) => add_worker_apart(split, fleet).await?,

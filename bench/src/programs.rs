@@ -7,7 +7,7 @@ use gpufleet_local::programs::BIN_DIR_VARIABLE;
 
 use crate::machine::OPTIMISED;
 
-const PACKAGES: [&str; 4] = ["gpufleet", "gpufleet-worker", "gpufleet-ledger", "gpufleet-emulator"];
+const PACKAGES: [&str; 5] = ["gpufleet", "gpufleet-worker", "gpufleet-ledger", "gpufleet-console", "gpufleet-emulator"];
 
 /// Builds them beside this program when `cargo run` started it, unless somebody chose others. Started by its path, it takes
 /// the programs that lie there.

@@ -6,6 +6,11 @@ use std::sync::atomic::AtomicBool;
 use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, Entry, Module};
 use gpufleet_emulator::simt::{LaunchConfig, RunOptions, launch};
+use gpufleet_emulator::texture::Texture;
+use gpufleet_emulator::texture::format::{Channel, Format};
+use gpufleet_emulator::texture::image::{Extent, Image};
+use gpufleet_emulator::texture::registry::Object;
+use gpufleet_emulator::texture::sampler::{Filter, Sampler};
 
 /// Enough for a module's variables and a buffer; a text that asks for more is refused.
 const MEMORY_BYTES: u64 = 1 << 20;
@@ -28,25 +33,38 @@ pub fn exercise(data: &[u8]) {
     let memory = Arc::new(Memory::new(MEMORY_BYTES).expect("the host reserves a megabyte of addresses"));
     let Ok(module) = Module::load(&text, &memory, ComputeCapability { major: 9, minor: 0 }) else { return };
     let Ok(buffer) = memory.alloc(BUFFER_BYTES) else { return };
+    let values = values(&memory, buffer);
     let mut entries: Vec<_> = module.entries().collect();
     // A text does the same every time.
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     for entry in entries.into_iter().take(ENTRIES_MAX) {
         for vector in [true, false] {
-            run(entry, &memory, buffer, vector);
+            run(entry, &memory, values, vector);
         }
     }
 }
 
-fn run(entry: &Entry, memory: &Memory, buffer: u64, vector: bool) {
+/// What parameters of 8 bytes are, in turn: a buffer, a texture and a surface over it.
+fn values(memory: &Memory, buffer: u64) -> [u64; 3] {
+    let format = Format { channel: Channel::U8, channels: 4 };
+    let extent = Extent { width: 16, height: 16, depth: 0, is_layered: false, is_cube: false };
+    let image = Image::array(format, extent, 3, buffer);
+    let surface = Object::Surface(Arc::new(image.level(0)));
+    let sampler = Sampler { filter: Filter::Linear, level_max: 2.0, ..Sampler::default() };
+    let texture = Object::Texture(Arc::new(Texture { image, sampler }));
+    [buffer, memory.textures().add(texture), memory.textures().add(surface)]
+}
+
+fn run(entry: &Entry, memory: &Memory, values: [u64; 3], vector: bool) {
     let mut params = vec![0u8; entry.params_bytes as usize];
+    let mut wide = values.into_iter().cycle();
     for param in &entry.params {
-        let value = if param.bytes == 8 { buffer } else { u64::from(THREADS) };
+        let value = if param.bytes == 8 { wide.next().unwrap_or_default() } else { u64::from(THREADS) };
         let bytes = (param.bytes as usize).min(8);
         params[param.offset as usize..][..bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
     }
     let cancel = AtomicBool::new(false);
-    let print = |_: &str| {};
+    let print = |_: &[u8]| {};
     let options =
         RunOptions { threads: 1, cancel: &cancel, instructions_max: Some(INSTRUCTIONS_MAX), print: &print, vector };
     let block = entry.required_block.unwrap_or([THREADS.min(entry.max_threads), 1, 1]);

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use crate::memory::{Memory, Nearest};
+use crate::memory::{ALLOCATION_ALIGN, Memory, Nearest};
 
 /// Why a kernel was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,9 @@ pub struct Place<'a> {
 
 /// Below this an address is taken for a null pointer with an offset: no allocation lies there.
 const NULL_BYTES: u64 = 64 << 10;
+
+/// So near to two arrays that lie a gap apart, an address may be meant as an element of either.
+const NEIGHBOUR_BYTES: u64 = 2 * ALLOCATION_ALIGN;
 
 /// Nearer than this to a live allocation, an address in memory that was freed may as well be one past that one's end.
 const NEAR_BYTES: u64 = 4 << 10;
@@ -115,7 +118,13 @@ pub fn describe_access(memory: &Memory, address: u64, bytes: u64) -> String {
         };
     }
     let live = memory.nearest(address);
-    let near = live.map(|live| describe_nearest(live, address, bytes));
+    let near = live.map(|live| match other_neighbour(memory, live, address) {
+        Some(other) => {
+            let [near, other] = [live, other].map(|range| describe_nearest(range, address, bytes));
+            format!("{near}, and {other}")
+        }
+        None => describe_nearest(live, address, bytes),
+    });
     match (memory.freed(address), live) {
         (Some((base, size)), live) => {
             let text =
@@ -129,14 +138,26 @@ pub fn describe_access(memory: &Memory, address: u64, bytes: u64) -> String {
     }
 }
 
+/// The range on the other side of an access that lies between two, if it is near too: the array that the kernel meant may
+/// be either.
+fn other_neighbour(memory: &Memory, nearest: Nearest, address: u64) -> Option<Nearest> {
+    let (below, above) = memory.neighbours(address);
+    let other = if nearest.base > address { below } else { above };
+    other.filter(|other| (1..=NEIGHBOUR_BYTES).contains(&other.distance(address)) && nearest.distance(address) > 0)
+}
+
 /// Whether an access lies in memory that was freed, and not in any that is live.
 pub fn is_use_after_free(memory: &Memory, address: u64) -> bool {
     memory.find(address).is_none() && memory.freed(address).is_some()
 }
 
 fn describe_nearest(nearest: Nearest, address: u64, bytes: u64) -> String {
-    let Nearest { base, bytes: size, is_host, is_protected } = nearest;
-    let noun = if is_host { "range of host memory" } else { "allocation" };
+    let Nearest { base, bytes: size, is_host, is_image, is_protected } = nearest;
+    let noun = match (is_host, is_image) {
+        (true, _) => "range of host memory",
+        (_, true) => "array",
+        _ => "allocation",
+    };
     let name = format!("the {size}-byte {noun} at {base:#x}");
     if address < base {
         return format!("{} bytes before {name}", base - address);
@@ -149,6 +170,7 @@ fn describe_nearest(nearest: Nearest, address: u64, bytes: u64) -> String {
         };
     }
     match (offset + bytes).saturating_sub(size) {
+        0 if is_image => format!("{offset} bytes into {name}, which only textures and surfaces reach"),
         0 if is_protected => format!("{offset} bytes into {name}, which is read-only"),
         0 => format!("{offset} bytes into {name}"),
         surplus => format!("{offset} bytes into {name}, with {surplus} bytes past its end"),

@@ -16,3 +16,4 @@ mod ops;
 mod program;
 mod ptx;
 pub mod simt;
+pub mod texture;

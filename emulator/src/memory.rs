@@ -23,6 +23,7 @@ use self::freed::Freed;
 use self::shadow::Shadow;
 use crate::checks::Checks;
 use crate::fault::describe_access;
+use crate::texture::registry::Textures;
 
 /// Every allocation starts at a multiple of this: the alignment that CUDA's own allocator keeps, which kernels rely
 /// on for vector accesses.
@@ -46,6 +47,7 @@ pub struct Memory {
     freed: Mutex<Freed>,
     checks: Checks,
     shadow: Option<Shadow>,
+    textures: Textures,
 }
 
 /// Not enough memory is left.
@@ -80,6 +82,8 @@ pub struct Nearest {
     pub bytes: u64,
     /// Mapped host memory, and no allocation.
     pub is_host: bool,
+    /// An array, which no plain access reaches.
+    pub is_image: bool,
     pub is_protected: bool,
 }
 
@@ -93,9 +97,14 @@ struct Range {
     is_protected: bool,
 }
 
+/// Who a range is for, and so who may free and reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
-    Arena,
+pub enum Owner {
+    Program,
+    /// `malloc` in kernels.
+    Heap,
+    /// Arrays, which kernels reach by textures and surfaces alone.
+    Image,
     Host,
 }
 
@@ -130,6 +139,7 @@ impl Memory {
             freed: Mutex::default(),
             checks,
             shadow: None,
+            textures: Textures::default(),
         };
         if checks.uninitialised {
             memory.shadow = Some(Shadow::new(base, reserved)?);
@@ -140,6 +150,11 @@ impl Memory {
     /// The checks for kernels that run over this memory.
     pub fn checks(&self) -> Checks {
         self.checks
+    }
+
+    /// The texture and surface objects of the device.
+    pub fn textures(&self) -> &Textures {
+        &self.textures
     }
 
     /// Counts a range as written, because a write follows or because it holds zeros.
@@ -156,6 +171,11 @@ impl Memory {
 
     /// Allocates `bytes` (at least 1), zeroed, and gives the address.
     pub fn alloc(&self, bytes: u64) -> Result<u64, OutOfMemory> {
+        self.alloc_for(Owner::Program, bytes)
+    }
+
+    /// As [`Memory::alloc`], for another owner.
+    pub fn alloc_for(&self, owner: Owner, bytes: u64) -> Result<u64, OutOfMemory> {
         let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
         let out = OutOfMemory { wanted: bytes, free: self.capacity - arena.used };
         if bytes > out.free {
@@ -164,17 +184,22 @@ impl Memory {
         let room = bytes.max(1).next_multiple_of(ALLOCATION_ALIGN);
         let (start, room) = arena.take(room).ok_or(out)?;
         arena.used += bytes;
-        self.write_live().insert(start, Range { bytes, room, owner: Owner::Arena, is_protected: false });
+        self.write_live().insert(start, Range { bytes, room, owner, is_protected: false });
         Ok(start)
     }
 
     /// Gives an allocation back; its pages return to the host and read as zero when used again.
     pub fn free(&self, address: u64) -> Result<(), NotAllocated> {
+        self.free_of(Owner::Program, address).map(drop)
+    }
+
+    /// As [`Memory::free`], of an owner who allocated it; answers how many bytes it had.
+    pub fn free_of(&self, owner: Owner, address: u64) -> Result<u64, NotAllocated> {
         let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
         let Range { bytes, room, is_protected, .. } = {
             let mut live = self.write_live();
             match live.get(&address).copied() {
-                Some(range) if range.owner == Owner::Arena => {
+                Some(range) if range.owner == owner && owner != Owner::Host => {
                     live.remove(&address);
                     range
                 }
@@ -189,7 +214,7 @@ impl Memory {
         self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(address, bytes);
         arena.used -= bytes;
         arena.give(address, room);
-        Ok(())
+        Ok(bytes)
     }
 
     /// Free and total bytes.
@@ -209,13 +234,14 @@ impl Memory {
     pub fn find_for_kernel(&self, address: u64, writes: bool) -> Option<(u64, u64)> {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         let (&base, range) = live.range(..=address).next_back()?;
-        (address - base < range.bytes && !(writes && range.is_protected)).then_some((base, range.bytes))
+        let is_allowed = range.owner != Owner::Image && !(writes && range.is_protected);
+        (address - base < range.bytes && is_allowed).then_some((base, range.bytes))
     }
 
     /// Makes an allocation read-only for kernels that start from now on, until the host writes to it or frees it.
     pub fn protect(&self, address: u64) -> Result<(), NotAllocated> {
         let mut live = self.write_live();
-        let range = live.get_mut(&address).filter(|range| range.owner == Owner::Arena);
+        let range = live.get_mut(&address).filter(|range| range.owner == Owner::Program);
         let range = range.ok_or(NotAllocated { address })?;
         self.protected.fetch_add((!range.is_protected).into(), Ordering::Relaxed);
         range.is_protected = true;
@@ -237,16 +263,21 @@ impl Memory {
 
     /// The range that holds `address` or is nearest to it, for reports.
     pub fn nearest(&self, address: u64) -> Option<Nearest> {
+        let (below, above) = self.neighbours(address);
+        below.into_iter().chain(above).min_by_key(|range| range.distance(address))
+    }
+
+    /// The last range that starts at or below `address`, and the first that starts at or above it.
+    pub fn neighbours(&self, address: u64) -> (Option<Nearest>, Option<Nearest>) {
         let nearest = |(&base, range): (&u64, &Range)| Nearest {
             base,
             bytes: range.bytes,
             is_host: range.owner == Owner::Host,
+            is_image: range.owner == Owner::Image,
             is_protected: range.is_protected,
         };
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
-        let below = live.range(..=address).next_back().map(nearest);
-        let above = live.range(address..).next().map(nearest);
-        below.into_iter().chain(above).min_by_key(|range| range.distance(address))
+        (live.range(..=address).next_back().map(nearest), live.range(address..).next().map(nearest))
     }
 
     /// The allocation that held `address` last and was freed, as far back as is remembered: its start and its bytes.

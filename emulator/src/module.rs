@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::memory::Memory;
 use crate::program::Program;
 
+pub use crate::lower::Text;
 pub use crate::ptx::error::{LoadError, LoadErrorKind};
 
 /// What the device that runs a program can do, as major and minor number.
@@ -22,6 +23,7 @@ pub struct ComputeCapability {
 pub struct Module {
     pub(crate) entries: HashMap<String, Arc<Entry>>,
     pub(crate) globals: HashMap<String, (u64, u64)>,
+    pub(crate) references: HashMap<String, Reference>,
     /// Keeps the variables' memory; shared with every entry, so that a kernel in flight keeps its variables.
     pub(crate) _storage: Arc<Storage>,
 }
@@ -47,9 +49,26 @@ pub struct Entry {
     pub max_threads: u32,
     /// The exact block shape the kernel demands, where it does.
     pub required_block: Option<[u32; 3]>,
+    /// An instruction of it, or of a function that it calls by name, that the emulator does not have.
+    pub(crate) missing: Option<LoadError>,
     pub(crate) program: Arc<Program>,
     pub(crate) function: usize,
     pub(crate) _storage: Arc<Storage>,
+}
+
+/// A variable of a module that stands for a texture, a sampler or a surface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reference {
+    pub kind: ReferenceKind,
+    /// What the program finds in the variable.
+    pub handle: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReferenceKind {
+    Texture,
+    Sampler,
+    Surface,
 }
 
 /// One kernel parameter's place in the parameter block.
@@ -65,6 +84,8 @@ pub struct Param {
 pub(crate) struct Storage {
     pub(crate) memory: Arc<Memory>,
     pub(crate) addresses: Vec<u64>,
+    /// The handles of its textures, samplers and surfaces.
+    pub(crate) handles: Vec<u64>,
 }
 
 impl Module {
@@ -77,13 +98,39 @@ impl Module {
         self.globals.get(name).copied()
     }
 
+    /// A `.texref`, `.samplerref` or `.surfref` variable.
+    pub fn reference(&self, name: &str) -> Option<Reference> {
+        self.references.get(name).copied()
+    }
+
+    /// The same program, whose kernels count at most so many registers.
+    pub(crate) fn with_registers_max(mut self, limit: Option<u32>) -> Self {
+        for entry in self.entries.values_mut() {
+            let registers = limit.map_or(entry.registers, |limit| entry.registers.min(limit));
+            let entry = Arc::get_mut(entry).expect("nothing else has a kernel of a program that is being loaded");
+            entry.registers = registers;
+        }
+        self
+    }
+
     pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.entries.values()
     }
 }
 
+impl Entry {
+    /// Why the kernel can't be launched, where it has an instruction that the emulator does not have.
+    pub fn refusal(&self) -> Option<String> {
+        let missing = self.missing.as_ref()?;
+        Some(format!("kernel `{}` can't run: {missing}", self.name))
+    }
+}
+
 impl Drop for Storage {
     fn drop(&mut self) {
+        for handle in &self.handles {
+            self.memory.textures().remove(*handle);
+        }
         for address in &self.addresses {
             self.memory.free(*address).expect("a module's variables are freed by the module alone");
         }

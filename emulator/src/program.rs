@@ -3,13 +3,16 @@
 pub mod lines;
 pub mod matrix;
 pub mod memory;
+pub mod texture;
 pub mod warp;
 
 use self::lines::Lines;
 use self::matrix::Matrix;
 use self::memory::{Access, Atomic, Check, CopyAsync};
+use self::texture::Texturing;
 use self::warp::{Barrier, Elect, Match, Phase, Reduce, Shuffle, Vote};
 use crate::ops::lanes::{Lanes, Slots};
+use crate::ptx::error::LoadError;
 
 /// All functions of a module that have a body.
 #[derive(Debug, Default)]
@@ -17,12 +20,19 @@ pub struct Program {
     pub functions: Vec<Function>,
     /// Memory instructions in the program: each has a cache of its own.
     pub accesses: u32,
-    /// Source files, by the numbers that lines name them with.
-    pub files: Vec<(u32, String)>,
+    /// Source files of each text, by the numbers that lines name them with.
+    pub files: Vec<Vec<(u32, String)>>,
     /// Bytes at the start of shared memory that the machine provides, zeroed, to cooperative groups.
     pub reserved_shared: u32,
     /// Shared variables that every kernel has: those of the module's top level and of functions that are no kernels.
     pub shared: Vec<SharedVariable>,
+}
+
+impl Program {
+    /// The source files that a function's lines name by number.
+    pub fn files_of(&self, function: &Function) -> &[(u32, String)] {
+        self.files.get(function.text).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// A variable in shared memory, for reports.
@@ -36,6 +46,8 @@ pub struct SharedVariable {
 #[derive(Debug, Default)]
 pub struct Function {
     pub name: String,
+    /// The index of its text among those that were linked.
+    pub text: usize,
     pub code: Vec<Instruction>,
     /// Opcodes as written, for reports.
     pub texts: Vec<String>,
@@ -61,6 +73,8 @@ pub struct Function {
     /// A kernel's own shared variables.
     pub shared: Vec<SharedVariable>,
     pub lines: Lines,
+    /// The first of its instructions that the emulator does not have, although the module may be loaded.
+    pub missing: Option<LoadError>,
 }
 
 impl Function {
@@ -191,6 +205,9 @@ pub enum Op {
     Match(Box<Match>),
     Reduce(Box<Reduce>),
     Matrix(Matrix),
+    Texture(Texturing),
+    /// An instruction that the emulator does not have, in a function that no kernel which may be launched calls by name.
+    Missing,
     WarpBarrier {
         mask: u32,
     },

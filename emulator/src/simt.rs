@@ -19,6 +19,7 @@ mod phases;
 mod print;
 mod specials;
 mod team;
+mod texture;
 mod warp;
 mod wide;
 

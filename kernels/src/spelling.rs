@@ -10,15 +10,26 @@ pub fn closest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<
     if typed.len() > NAME_CHARS_MAX {
         return None;
     }
-    let typed = typed.trim().to_lowercase().replace('-', "_");
+    let typed = plain(typed.trim());
     let known: Vec<&str> = known.collect();
-    let slips_max = 1 + typed.chars().count() / 4;
-    let nearest = known.iter().map(|name| (slips(&typed, name), *name)).min();
-    let shared = |name: &&str| typed.len().min(name.len()) >= PREFIX_CHARS_MIN && begins(&typed, name);
+    let nearest = known.iter().map(|name| (slips(&typed, &plain(name)), *name)).min();
+    let shared = |name: &&str| typed.len().min(name.len()) >= PREFIX_CHARS_MIN && begins(&typed, &plain(name));
     match nearest {
-        Some((slips, name)) if slips <= slips_max => Some(name),
+        Some((slips, name)) if is_slip(slips, typed.chars().count().max(name.chars().count())) => Some(name),
         _ => known.into_iter().find(shared),
     }
+}
+
+/// The word without what many get wrong: capitals, and a dash for an underscore.
+fn plain(word: &str) -> String {
+    word.to_lowercase().replace('-', "_")
+}
+
+/// Whether so few slips explain the difference of words with at most this many letters: one, or one for each four letters, and never more
+/// than half of the word. `y` is not a slip for `x`.
+const fn is_slip(slips: usize, letters: usize) -> bool {
+    let slips_max = if letters < 8 { 1 } else { letters / 4 };
+    slips <= slips_max && 2 * slips <= letters
 }
 
 /// Whether one word is a prefix of the other.
@@ -26,20 +37,25 @@ fn begins(one: &str, other: &str) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-/// The edit distance: how many letters to insert, remove or replace to get from one word to the other.
+/// The edit distance: how many letters to insert, remove or replace, or neighbours to swap, to get from one word to the other.
 fn slips(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (taken, letter) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = taken + 1;
-        for (column, wanted) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *wanted);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+    let [from, to] = [from, to].map(|word| word.chars().collect::<Vec<char>>());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];
+    for taken in 1..=from.len() {
+        let mut row = vec![taken];
+        for wanted in 1..=to.len() {
+            let above = &rows[taken - 1];
+            let replaced = above[wanted - 1] + usize::from(from[taken - 1] != to[wanted - 1]);
+            let mut least = replaced.min(row[wanted - 1] + 1).min(above[wanted] + 1);
+            let both = taken.min(wanted) > 1;
+            if both && from[taken - 2] == to[wanted - 1] && from[taken - 1] == to[wanted - 2] {
+                least = least.min(rows[taken - 2][wanted - 2] + 1);
+            }
+            row.push(least);
         }
+        rows.push(row);
     }
-    row[to.len()]
+    rows[from.len()][to.len()]
 }
 
 #[cfg(test)]
@@ -54,6 +70,8 @@ mod tests {
         assert_eq!(slips("sacpy", "saxpy"), 1);
         assert_eq!(slips("", "abc"), 3);
         assert_eq!(slips("kitten", "sitting"), 3);
+        assert_eq!(slips("sapxy", "saxpy"), 1);
+        assert_eq!(slips("ab", "ba"), 1);
     }
 
     #[test]
@@ -62,8 +80,20 @@ mod tests {
         assert_eq!(closest("saxpi", known()), Some("saxpy"));
         assert_eq!(closest("Reduce-Sum", known()), Some("reduce_sum"));
         assert_eq!(closest("matmul", known()), Some("matmul_tiled"));
+        assert_eq!(closest("sapxy", known()), Some("saxpy"));
+        assert_eq!(closest("transpsoe", known()), Some("transpose"));
+        assert_eq!(closest("taem-a", ["team-a", "default"].into_iter()), Some("team-a"));
         assert_eq!(closest("fourier", known()), None);
+        assert_eq!(closest("sobel", known()), None);
         assert_eq!(closest("", known()), None);
         assert_eq!(closest(&"s".repeat(1000), known()), None);
+    }
+
+    #[test]
+    fn another_short_name_is_not_a_misspelling() {
+        assert_eq!(closest("b", ["a", "x", "y"].into_iter()), None);
+        assert_eq!(closest("xx", ["x", "y"].into_iter()), Some("x"));
+        assert_eq!(closest("jobs", ["blobs", "logs"].into_iter()), None);
+        assert_eq!(closest("start", ["stats", "top"].into_iter()), None);
     }
 }

@@ -62,6 +62,8 @@ impl Disposition {
             ("58" | "XX", _) => Self::Retry,
             // Data exception, constraint violation, row to be written twice by one statement, row too large for an index.
             ("21" | "22" | "23" | "54", _) => Self::BadData,
+            // 42P07 duplicate table: another session has just made it.
+            ("42", "42P07") => Self::Retry,
             // Unknown table, column or function; no privilege.
             ("42" | "3F", _) => Self::Schema,
             _ => Self::Retry,

@@ -2,12 +2,16 @@
 //!
 //! An index is built for one partition at a time, without blocking writers. Interrupted anywhere, the next `add` of the key goes on.
 
+use std::time::Duration;
+
 use gpufleet_schema::bounds::TEXT_BYTES_MAX;
 use serde::Serialize;
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
 
 use crate::{DatabaseUrl, LedgerError, database::Purpose, migrate, patience::patiently};
 
+/// Between two attempts to be the only one that changes label keys.
+const LEAD_AGAIN: Duration = Duration::from_millis(200);
 /// Every declared key costs the recorder an entry of an index for each job that has the label.
 pub const DECLARED_MAX: usize = 8;
 
@@ -52,7 +56,7 @@ pub async fn add(url: &DatabaseUrl, key: &str) -> Result<(), LabelError> {
     if key.is_empty() || key.len() > TEXT_BYTES_MAX {
         return Err(LabelError::Length);
     }
-    let mut connection = open(url).await?;
+    let mut connection = lead(url).await?;
     declare(&mut connection, key).await.map_err(failed)?;
     let Some(declared) = find(&mut connection, key).await.map_err(failed)? else {
         let keys = read(&mut connection).await.map_err(failed)?;
@@ -66,7 +70,7 @@ pub async fn add(url: &DatabaseUrl, key: &str) -> Result<(), LabelError> {
     Ok(())
 }
 
-/// The declared keys.
+/// The declared keys, also while another process changes them.
 pub async fn list(url: &DatabaseUrl) -> Result<Vec<DeclaredLabel>, LabelError> {
     let mut connection = open(url).await?;
     Ok(read(&mut connection).await.map_err(failed)?)
@@ -74,7 +78,7 @@ pub async fn list(url: &DatabaseUrl) -> Result<Vec<DeclaredLabel>, LabelError> {
 
 /// Removes the index of a key. Its label stays with the jobs.
 pub async fn remove(url: &DatabaseUrl, key: &str) -> Result<(), LabelError> {
-    let mut connection = open(url).await?;
+    let mut connection = lead(url).await?;
     let Some(declared) = find(&mut connection, key).await.map_err(failed)? else {
         return Err(LabelError::Unknown { key: key.to_owned() });
     };
@@ -85,15 +89,25 @@ pub async fn remove(url: &DatabaseUrl, key: &str) -> Result<(), LabelError> {
     Ok(())
 }
 
-/// A session that is the only one to change label keys, until it ends.
 async fn open(url: &DatabaseUrl) -> Result<PgConnection, LedgerError> {
     let mut connection = migrate::connect(url, Purpose::Maintain).await?;
     migrate::check_version(&mut connection).await?;
-    connection
-        .execute("/* labels::lead */ select pg_advisory_lock(hashtext('gpufleet labels'))")
-        .await
-        .map_err(failed)?;
     Ok(connection)
+}
+
+/// A session that is the only one to change label keys, until it ends. A statement that waits for the lock would hold a snapshot, for which the
+/// build of an index waits, so it asks again and again.
+async fn lead(url: &DatabaseUrl) -> Result<PgConnection, LedgerError> {
+    let mut connection = open(url).await?;
+    loop {
+        let leads = sqlx::query_scalar!(
+            r#"/* labels::lead */ select pg_try_advisory_lock(hashtext('gpufleet labels')) as "leads!""#
+        );
+        if leads.fetch_one(&mut connection).await.map_err(failed)? {
+            return Ok(connection);
+        }
+        tokio::time::sleep(LEAD_AGAIN).await;
+    }
 }
 
 fn failed(source: sqlx::Error) -> LedgerError {

@@ -9,6 +9,7 @@
 // The modules of the command name the library by its crate's name.
 extern crate self as gpufleet_ledger;
 
+mod age;
 pub mod analysis;
 #[cfg(feature = "serve")]
 pub mod api;
@@ -22,23 +23,31 @@ pub mod labels;
 pub mod migrate;
 pub mod model;
 mod patience;
-pub mod problem;
+mod pools;
 pub mod pruning;
 pub mod queries;
 pub mod recorder;
+pub mod report;
 pub mod retention;
 mod rollups;
 mod tx;
+pub mod why;
 
+pub use age::age;
 pub use database::{DatabaseUrl, InvalidDatabaseUrl};
 pub use error::LedgerError;
+pub use gpufleet_http::problem;
 pub use model::{
     AttemptRow, DeviceRow, FailureRow, HistoryFilter, JobDetail, JobMatch, JobRow, ListedWorker, OutputRow, Page,
-    PageKey, StateCount, WorkerFilter, WorkerRow, WorkerState,
+    PageKey, WorkerFilter, WorkerRow, WorkerState,
 };
+pub use pools::Pool;
 pub use pruning::{PRUNED_AGE_DEFAULT, PruneError, prune_blobs};
 pub use queries::{
-    BLOB_GRACE, BlobUse, Ledger, MarkError, PoolOutputs, Replication, Statistics, StatisticsFilter, StatisticsRow,
-    Times,
+    ActionKey, ActionPage, ActionRow, BLOB_GRACE, BlobUse, DeviceSample, DeviceSamples, InvalidActionKey, Ledger,
+    MarkError, Overview, OverviewWindow, PoolOutputs, Progress, Replication, STATISTICS_ROWS_MAX, SampleFilter, Series,
+    SeriesPoint, Statistics, StatisticsFilter, StatisticsRow, Times, Unfinished,
 };
-pub use rollups::{Dimension, OTHER, Stage, Stages, UnknownDimension};
+pub use report::Report;
+pub use rollups::{Dimension, Grain, OTHER, Stage, Stages, UnknownDimension};
+pub use why::Explanation;

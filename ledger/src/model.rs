@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::{AttemptState, BlobDigest, Dtype, JobId, JobState, PoolUse, PrintfOutput, Timings};
+use gpufleet_schema::{AttemptState, BlobDigest, Dtype, Excerpt, JobId, JobState, PoolUse, PrintfOutput, Timings};
 use serde::{Deserialize, Serialize};
 
 /// Which jobs to list, newest first. An empty filter lists all.
@@ -141,6 +141,9 @@ pub struct AttemptRow {
     /// When the job is tried again after this attempt was lost; none if at once.
     pub retry_at: Option<DateTime<Utc>>,
     pub output_bytes: Option<u64>,
+    /// The device time that the job's pool was charged for the attempt; none if that was not measured.
+    #[serde(default)]
+    pub charged_us: Option<u64>,
     /// Known once the attempt has ended.
     pub timings: Option<Timings>,
     /// Output of the kernels' `printf`; none if they printed nothing. Known once the attempt has ended.
@@ -173,6 +176,9 @@ pub struct FailureRow {
     /// A compile log or an access report; only with the attempts of a [`JobDetail`].
     pub detail: Option<String>,
     pub line: Option<u32>,
+    /// That line of the program with its neighbours; only with the attempts of a [`JobDetail`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Excerpt>,
 }
 
 /// Which workers to list, the most recently heard first. The default lists all.
@@ -251,14 +257,6 @@ pub struct DeviceRow {
     pub utilization_by: Option<String>,
     pub temperature_celsius: Option<u32>,
     pub power_milliwatts: Option<u32>,
-}
-
-/// The number of jobs in one state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
-pub struct StateCount {
-    pub state: JobState,
-    pub jobs: u64,
 }
 
 /// The jobs that a text names: their ids begin or end with it.

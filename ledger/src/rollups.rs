@@ -10,11 +10,14 @@ mod stages;
 use std::{fmt, str::FromStr};
 
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
 
 pub(crate) use measures::{Ended, Measures, Part, Sum};
 pub(crate) use record::{RollupColumns, RollupRecord};
 pub use stages::{Stage, Stages};
 
+/// For how long statistics of whole pools are kept by five minutes: a day, and some time to read it.
+pub(crate) const FIVE_MINUTES_KEPT: TimeDelta = TimeDelta::hours(26);
 /// For how long statistics are kept by the hour. Those of days stay.
 pub(crate) const HOURS_KEPT_DAYS: i32 = 62;
 /// The value for all values of an hour or day after the first [`VALUES_MAX`].
@@ -41,8 +44,12 @@ pub enum Dimension {
 pub struct UnknownDimension(String);
 
 /// How much time a roll-up covers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Grain {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Grain {
+    /// Only of whole pools, and only for a day.
+    FiveMinutes,
     Hour,
     Day,
 }
@@ -91,14 +98,21 @@ impl fmt::Display for Dimension {
 impl Grain {
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::FiveMinutes => "five_minutes",
             Self::Hour => "hour",
             Self::Day => "day",
         }
     }
 
-    /// The beginning of the hour or day, in UTC.
+    /// Whether rows of this dimension exist.
+    pub(crate) fn has(self, dimension: &str) -> bool {
+        self != Self::FiveMinutes || dimension.is_empty()
+    }
+
+    /// The beginning of the five minutes, hour or day, in UTC.
     pub(crate) fn begin(self, at: DateTime<Utc>) -> DateTime<Utc> {
         let span = match self {
+            Self::FiveMinutes => TimeDelta::minutes(5),
             Self::Hour => TimeDelta::hours(1),
             Self::Day => TimeDelta::days(1),
         };
@@ -121,8 +135,9 @@ mod tests {
     }
 
     #[test]
-    fn hours_and_days_begin_in_utc() {
+    fn spans_begin_in_utc() {
         let at: DateTime<Utc> = "2026-03-29T01:59:59.999Z".parse().unwrap();
+        assert_eq!(Grain::FiveMinutes.begin(at).to_rfc3339(), "2026-03-29T01:55:00+00:00");
         assert_eq!(Grain::Hour.begin(at).to_rfc3339(), "2026-03-29T01:00:00+00:00");
         assert_eq!(Grain::Day.begin(at).to_rfc3339(), "2026-03-29T00:00:00+00:00");
     }

@@ -25,16 +25,18 @@ use crate::{
     state::StateDir,
 };
 
+mod cluster;
 mod config;
 mod control;
+mod member;
 mod node_ports;
 
 use config::{Config, USER};
+use member::Member;
 use node_ports::Ports;
 
 pub use config::DEFAULT_VHOST;
 
-const NAME: &str = "broker";
 const EPMD: &str = "epmd";
 /// A start takes about four seconds on two idle cores, and much longer on a loaded machine.
 const READY_WITHIN: Duration = Duration::from_secs(120);
@@ -52,7 +54,10 @@ const CTL_WITHIN: Duration = Duration::from_secs(60);
 /// The broker, running or not. All methods may be called from several tasks.
 pub struct RabbitMq {
     state: Arc<StateDir>,
+    member: Member,
     directory: PathBuf,
+    /// The directory of the Erlang cookie, which all nodes of a cluster share.
+    home: PathBuf,
     password: String,
     ports: Mutex<Ports>,
     processes: Mutex<Option<Processes>>,
@@ -68,13 +73,21 @@ impl RabbitMq {
     /// Starts a broker in this state directory, or attaches to the one that runs there. Data of an earlier run is kept.
     /// When cancelled, processes may stay until the state directory's guard or [`RabbitMq::stop`] ends them.
     pub async fn start(state: &Arc<StateDir>) -> Result<Self, LocalError> {
-        let directory = state.private_dir(NAME)?;
-        let password = secret::kept_in(&directory.join("password"))?;
+        Self::start_member(state, Member::ALONE, None).await
+    }
+
+    /// Starts one node. `epmd` is the port of the cluster's port mapper, if another node has started it.
+    async fn start_member(state: &Arc<StateDir>, member: Member, epmd: Option<u16>) -> Result<Self, LocalError> {
+        let directory = state.private_dir(&member.name())?;
+        let home = state.private_dir(&Member::ALONE.name())?;
+        let password = secret::kept_in(&home.join("password"))?;
         let recorded = Ports::recorded(&directory)?;
-        let ports = recorded.map_or_else(Ports::choose, Ok)?;
+        let ports = recorded.map_or_else(|| Ports::choose(epmd), Ok)?;
         let broker = Self {
             state: Arc::clone(state),
+            member,
             directory,
+            home,
             password,
             ports: Mutex::new(ports),
             processes: Mutex::new(None),
@@ -101,6 +114,11 @@ impl RabbitMq {
     /// The AMQP port. It stays the same through restarts.
     pub fn port(&self) -> u16 {
         self.ports().amqp
+    }
+
+    /// The name by which Erlang and `rabbitmqctl` know the node.
+    pub fn node_name(&self) -> String {
+        self.member.node()
     }
 
     /// The process id of the Erlang VM, while it runs.
@@ -156,11 +174,14 @@ impl RabbitMq {
         }
     }
 
-    /// Stops the broker and its port mapper cleanly. Does nothing if the broker does not run.
+    /// Stops the broker and its port mapper cleanly; of a cluster only this node. Does nothing if the broker does not run.
     pub async fn stop(&self) -> Result<(), LocalError> {
         let Some(Processes { node, epmd }) = self.take() else { return Ok(()) };
         node.resume();
         node.stop(Signal::Terminate, STOP_WITHIN).await?;
+        if !self.member.is_alone() {
+            return Ok(());
+        }
         epmd.stop(Signal::Terminate, EPMD_STOP_WITHIN).await.map(drop)
     }
 
@@ -196,7 +217,7 @@ impl RabbitMq {
     /// interrupted. A port mapper that died is replaced; the node registers with the new one by itself. `false` if
     /// there is no node, or if it has ended.
     async fn attach(&self) -> Result<bool, LocalError> {
-        let Some(node) = Process::attach(&self.state, NAME) else { return Ok(false) };
+        let Some(node) = Process::attach(&self.state, &self.member.name()) else { return Ok(false) };
         let epmd = match Process::attach(&self.state, EPMD) {
             Some(epmd) => epmd,
             None => {
@@ -214,10 +235,11 @@ impl RabbitMq {
         async move || control.exists() && answers(port).await
     }
 
-    /// Stops a node or a port mapper that a crash of the other has left running.
+    /// Stops a node or a port mapper that a crash of the other has left running. The port mapper of a cluster serves the other nodes.
     async fn end_leftovers(&self) -> Result<(), LocalError> {
-        for name in [NAME, EPMD] {
-            if let Some(leftover) = Process::attach(&self.state, name) {
+        let names = [Some(self.member.name()), self.member.is_alone().then(|| EPMD.to_owned())];
+        for name in names.into_iter().flatten() {
+            if let Some(leftover) = Process::attach(&self.state, &name) {
                 leftover.kill_tree().await?;
             }
         }
@@ -241,7 +263,7 @@ impl RabbitMq {
                 Err(LocalError::Ended { .. }) if !ports.are_free() => self.stop().await?,
                 result => return result,
             }
-            ports = Ports::choose()?;
+            ports = Ports::choose((!self.member.is_first()).then_some(ports.epmd))?;
         }
         ports.keep_in(&self.directory)?;
         *self.ports.lock().expect("no panic happens under this lock") = ports;
@@ -264,8 +286,11 @@ impl RabbitMq {
         config.write()?;
         let control = self.directory.join(control::SOCKET);
         let _ = std::fs::remove_file(&control);
-        let epmd = self.launch_epmd()?;
-        let mut launch = ProcessSpec::new(NAME, &programs::rabbitmq("rabbitmq-server")?)
+        let epmd = match Process::attach(&self.state, EPMD).filter(|_| !self.member.is_alone()) {
+            Some(of_cluster) => of_cluster,
+            None => self.launch_epmd()?,
+        };
+        let mut launch = ProcessSpec::new(&self.member.name(), &programs::rabbitmq("rabbitmq-server")?)
             .directory(&self.directory)
             .abandon(Signal::Kill);
         for name in config::inherited() {
@@ -286,7 +311,14 @@ impl RabbitMq {
     }
 
     fn config(&self) -> Config<'_> {
-        Config { directory: &self.directory, logs: self.state.logs(), password: &self.password, ports: self.ports() }
+        Config {
+            member: self.member,
+            directory: &self.directory,
+            home: &self.home,
+            logs: self.state.logs(),
+            password: &self.password,
+            ports: self.ports(),
+        }
     }
 
     fn ports(&self) -> Ports {
@@ -314,6 +346,7 @@ impl RabbitMq {
 impl fmt::Debug for RabbitMq {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RabbitMq")
+            .field("member", &self.member)
             .field("directory", &self.directory)
             .field("port", &self.port())
             .field("pid", &self.pid())

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::logs;
+
 /// Why a part of the fleet could not be started, reached or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
@@ -53,24 +55,10 @@ pub struct LogTail {
 impl LogTail {
     /// Enough to hold a Postgres or Erlang start error.
     const LINES: usize = 15;
-    /// Only the end of a log is read, because logs can be large.
-    const BYTES: u64 = 16 << 10;
 
     pub fn read(path: &Path) -> Self {
-        let lines = Self::last_lines(path).unwrap_or_else(|error| vec![format!("(unreadable: {error})")]);
+        let lines = logs::last_lines(path, Self::LINES).unwrap_or_else(|error| vec![format!("(unreadable: {error})")]);
         Self { path: path.to_owned(), lines }
-    }
-
-    fn last_lines(path: &Path) -> io::Result<Vec<String>> {
-        use std::io::{Read as _, Seek as _, SeekFrom};
-        let mut file = std::fs::File::open(path)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(Self::BYTES)))?;
-        let mut bytes = Vec::new();
-        file.take(Self::BYTES).read_to_end(&mut bytes)?;
-        let text = String::from_utf8_lossy(&bytes);
-        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        Ok(lines[lines.len().saturating_sub(Self::LINES)..].iter().map(|line| (*line).to_owned()).collect())
     }
 }
 

@@ -21,8 +21,8 @@ mod roles;
 mod worker;
 
 pub(crate) use roles::{
-    Executables, LEDGER, MIGRATE, RecorderOptions, WorkerOptions, forget, launch, ready_file, worker_name,
-    worker_number,
+    AMQP_URL, DATABASE_URL, Executables, LEDGER, MIGRATE, RecorderOptions, WorkerOptions, forget, launch, ready_file,
+    worker_name, worker_number,
 };
 pub use worker::Worker;
 
@@ -100,17 +100,23 @@ impl QueueKind {
     }
 }
 
+/// The text is neither a word of [`Cuda`] nor a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("give system, emulated, auto, or the path of a library, which has a slash or .so")]
+pub struct InvalidCuda;
+
 /// Parses `emulated`, `auto`, `system`, or a path.
 impl std::str::FromStr for Cuda {
-    type Err = std::convert::Infallible;
+    type Err = InvalidCuda;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text {
-            "emulated" => Self::Emulated,
-            "auto" => Self::Auto,
-            "system" => Self::System,
-            path => Self::Library(path.into()),
-        })
+    fn from_str(text: &str) -> Result<Self, InvalidCuda> {
+        match text {
+            "emulated" => Ok(Self::Emulated),
+            "auto" => Ok(Self::Auto),
+            "system" => Ok(Self::System),
+            path if path.contains('/') || path.contains(".so") => Ok(Self::Library(path.into())),
+            _ => Err(InvalidCuda),
+        }
     }
 }
 

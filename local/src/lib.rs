@@ -13,9 +13,11 @@
 
 pub mod blobs;
 pub mod broker;
+mod console;
 pub mod error;
 pub mod fleet;
 pub mod guard;
+mod logs;
 pub mod persistent;
 mod ports;
 pub mod postgres;
@@ -32,7 +34,8 @@ pub use blobs::{BlobEndpoint, BlobKind};
 pub use broker::RabbitMq;
 pub use error::LocalError;
 pub use fleet::{Cuda, LocalFleet, LocalFleetBuilder, QueueKind, Worker};
-pub use persistent::{FleetState, Status, UpOptions, differences, down, running, status, up};
+pub use logs::{Log, logs};
+pub use persistent::{FleetState, Status, UpOptions, differences, down, environment, running, status, up};
 pub use postgres::Postgres;
 pub use process::{Process, Signal};
 pub use progress::{Lines, Progress, Silent};

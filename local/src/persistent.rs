@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::{
     blobs::BlobKind,
+    console,
     error::{FileContext as _, LocalError},
     fleet::{
         Cuda, Executables, LEDGER, MIGRATE, QueueKind, RecorderOptions, Worker, WorkerOptions, ready_file, worker_name,
@@ -28,9 +29,11 @@ use crate::{
 };
 
 mod differences;
+mod environment;
 mod store;
 
 pub use differences::differences;
+pub use environment::environment;
 use store::Store;
 
 /// The file with the fleet's addresses, which is written when the whole fleet is up. Only its owner can read it.
@@ -62,6 +65,8 @@ pub struct UpOptions {
     pub queue_kind: Option<QueueKind>,
     /// The kind of the blob store. By default a folder.
     pub blobs: Option<BlobKind>,
+    /// Whether to start the console too. One that was started before is started again in any case.
+    pub console: bool,
 }
 
 /// The state of the fleet in a state directory.
@@ -71,6 +76,8 @@ pub struct Status {
     pub logs: PathBuf,
     pub state: FleetState,
     pub processes: Vec<ProcessStatus>,
+    /// The URL of the console, if it runs.
+    pub console: Option<String>,
     /// The addresses of the fleet, with passwords. If processes have died, these are the last known addresses.
     #[serde(skip)]
     pub endpoints: Option<Endpoints>,
@@ -102,7 +109,15 @@ pub struct ProcessStatus {
 impl UpOptions {
     /// Options with this state directory and no other choices.
     pub fn in_dir(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), workers: None, pools: Vec::new(), cuda: None, queue_kind: None, blobs: None }
+        Self {
+            dir: dir.into(),
+            workers: None,
+            pools: Vec::new(),
+            cuda: None,
+            queue_kind: None,
+            blobs: None,
+            console: false,
+        }
     }
 }
 
@@ -123,6 +138,10 @@ pub async fn up_from(
     let programs = Executables::find(bin_dir)?;
     let state = StateDir::persistent(&options.dir)?;
     let _lock = lock(&state).await?;
+    let console = match options.console || console::is_recorded(&state) {
+        true => Some(console::Programs::find(bin_dir)?),
+        false => None,
+    };
     let store = Store::choose(&state, bin_dir, options.blobs)?;
     let services = progress.step_async("start RabbitMQ and Postgres", Services::start(Arc::clone(&state))).await?;
     let endpoints = Endpoints {
@@ -169,6 +188,9 @@ pub async fn up_from(
         };
         progress.step_async(&format!("start worker {number}"), start).await?;
     }
+    if let Some(console) = console {
+        progress.step_async("start the console", console.start(&state, &endpoints)).await?;
+    }
     let file = state.path().join(ENDPOINTS);
     // Serializing fails for a path that is not UTF-8.
     let text = serde_json::to_string(&endpoints).map_err(io::Error::from).at("write", &file)?;
@@ -182,8 +204,8 @@ pub async fn down(dir: &Path, progress: &dyn Progress) -> Result<Vec<String>, Lo
     let Some(state) = StateDir::existing(dir)? else { return Ok(Vec::new()) };
     let _lock = lock(&state).await?;
     let mut forced = Vec::new();
-    // Workers requeue and answer their jobs, then the recorder writes their events, then the services can stop.
-    for role in [Role::Worker, Role::Ledger, Role::Store, Role::Service, Role::PortMapper] {
+    // The console only looks on. Workers requeue and answer their jobs, then the recorder writes their events, then the services can stop.
+    for role in [Role::Console, Role::Worker, Role::Ledger, Role::Store, Role::Service, Role::PortMapper] {
         let names: Vec<String> = state.recorded()?.into_iter().filter(|name| Role::of(name) == role).collect();
         if !names.is_empty() {
             forced.extend(progress.step_async(role.stopping(), stop_all(&state, names, role)).await?);
@@ -208,7 +230,14 @@ pub async fn down(dir: &Path, progress: &dyn Progress) -> Result<Vec<String>, Lo
 pub fn status(dir: &Path) -> Result<Status, LocalError> {
     let Some(state) = StateDir::existing(dir)? else {
         let (dir, logs) = (dir.to_owned(), dir.join("log"));
-        return Ok(Status { dir, logs, state: FleetState::Down, processes: Vec::new(), endpoints: None });
+        return Ok(Status {
+            dir,
+            logs,
+            state: FleetState::Down,
+            processes: Vec::new(),
+            console: None,
+            endpoints: None,
+        });
     };
     let names = state.recorded()?;
     let processes: Vec<ProcessStatus> = names.iter().filter_map(|name| process_status(&state, name)).collect();
@@ -218,7 +247,16 @@ pub fn status(dir: &Path) -> Result<Status, LocalError> {
         (false, Some(_)) if processes.iter().all(|process| process.alive) => FleetState::Up,
         _ => FleetState::Degraded,
     };
-    Ok(Status { dir: state.path().to_owned(), logs: state.logs().to_owned(), state: fleet, processes, endpoints })
+    let serves = processes.iter().any(|process| process.name == console::CONSOLE && process.alive);
+    let console = if serves { console::url(&state) } else { None };
+    Ok(Status {
+        dir: state.path().to_owned(),
+        logs: state.logs().to_owned(),
+        state: fleet,
+        processes,
+        console,
+        endpoints,
+    })
 }
 
 /// The addresses of the fleet in the directory, if its broker and database run.
@@ -232,6 +270,8 @@ pub fn running(dir: &Path) -> Option<Endpoints> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
+    /// The console and its read API.
+    Console,
     Worker,
     Ledger,
     Store,
@@ -244,6 +284,7 @@ impl Role {
         match name {
             "broker" | "postgres" => Self::Service,
             s3::NAME => Self::Store,
+            console::CONSOLE | console::API => Self::Console,
             "epmd" => Self::PortMapper,
             name if name.ends_with(LEDGER) || name.starts_with(MIGRATE) => Self::Ledger,
             _ => Self::Worker,
@@ -252,6 +293,7 @@ impl Role {
 
     fn stopping(self) -> &'static str {
         match self {
+            Self::Console => "stop the console",
             Self::Worker => "stop the workers",
             Self::Ledger => "stop the ledger",
             Self::Store => "stop the S3 server",

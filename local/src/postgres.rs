@@ -121,21 +121,23 @@ impl Postgres {
         self.client("dropdb", &["--force", "--if-exists", checked_name(name)?]).await.map(drop)
     }
 
-    /// Runs one SQL statement and returns the rows, unaligned and without headings.
+    /// Runs SQL statements and returns the rows, unaligned and without headings.
     pub async fn psql(&self, database: &str, sql: &str) -> Result<String, LocalError> {
-        self.client(
-            "psql",
-            &[
-                "--no-psqlrc",
-                "--tuples-only",
-                "--no-align",
-                "--set=ON_ERROR_STOP=1",
-                "--command",
-                sql,
-                checked_name(database)?,
-            ],
-        )
-        .await
+        self.psql_within(COMMAND_WITHIN, database, sql).await
+    }
+
+    /// The same with a deadline of its own, such as for large tables.
+    pub async fn psql_within(&self, within: Duration, database: &str, sql: &str) -> Result<String, LocalError> {
+        let arguments = [
+            "--no-psqlrc",
+            "--tuples-only",
+            "--no-align",
+            "--set=ON_ERROR_STOP=1",
+            "--command",
+            sql,
+            checked_name(database)?,
+        ];
+        output(self.client_command("psql", &arguments)?, "psql", within).await
     }
 
     /// Stops the server with a fast shutdown. Does nothing if the server does not run.
@@ -212,7 +214,7 @@ impl Postgres {
         if self.state.is_ephemeral() {
             command.arg("--no-sync");
         }
-        let result = output(command, "initdb").await;
+        let result = output(command, "initdb", COMMAND_WITHIN).await;
         fs::remove_file(&handed).at("remove", &handed)?;
         result?;
         fs::rename(&partial, &data).at("rename to", &data)
@@ -287,6 +289,10 @@ impl Postgres {
 
     /// Runs one of the client programs over the Unix socket.
     async fn client(&self, program: &'static str, arguments: &[&str]) -> Result<String, LocalError> {
+        output(self.client_command(program, arguments)?, program, COMMAND_WITHIN).await
+    }
+
+    fn client_command(&self, program: &str, arguments: &[&str]) -> Result<Command, LocalError> {
         let mut command = self.command(program)?;
         command.arg("--host").arg(self.socket_dir()).args([
             "--port",
@@ -296,7 +302,7 @@ impl Postgres {
             "--no-password",
         ]);
         command.args(arguments);
-        output(command, program).await
+        Ok(command)
     }
 
     fn command(&self, name: &str) -> Result<Command, LocalError> {
@@ -395,11 +401,11 @@ fn says_ready(data: &Path, pid: u32) -> bool {
         && lines.nth(6).is_some_and(|line| line.trim() == "ready")
 }
 
-async fn output(mut command: Command, name: &str) -> Result<String, LocalError> {
+async fn output(mut command: Command, name: &str, within: Duration) -> Result<String, LocalError> {
     let failed = |detail: String| LocalError::Command { command: name.to_owned(), detail };
-    let output = timeout(COMMAND_WITHIN, command.output())
+    let output = timeout(within, command.output())
         .await
-        .map_err(|_| failed(format!("no answer in {} s", COMMAND_WITHIN.as_secs())))?
+        .map_err(|_| failed(format!("no answer in {} s", within.as_secs())))?
         .map_err(|source| LocalError::Spawn { name: name.to_owned(), source })?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -9,7 +9,7 @@ use crate::error::LocalError;
 pub const BIN_DIR_VARIABLE: &str = "GPUFLEET_BIN_DIR";
 const RABBITMQ: &str = "/usr/lib/rabbitmq/bin";
 const POSTGRES: &str = "/usr/lib/postgresql";
-const INSTALL_HINT: &str = "run `cargo xtask setup`, or install the packages rabbitmq-server and postgresql";
+const INSTALL_HINT: &str = "run `gpufleet local setup`, or install the packages rabbitmq-server and postgresql";
 
 /// The path of one of gpufleet's programs. With a chosen directory or `GPUFLEET_BIN_DIR`, the program must be there.
 /// Otherwise it is found beside the running program (tests run in `deps/`, one level below) or on the path.

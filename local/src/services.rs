@@ -17,7 +17,8 @@ use crate::{blobs::BlobEndpoint, broker::RabbitMq, error::LocalError, postgres::
 #[derive(Debug)]
 pub struct Services {
     state: Arc<StateDir>,
-    broker: RabbitMq,
+    /// The nodes of the broker, the first one first. Never empty.
+    nodes: Vec<RabbitMq>,
     postgres: Postgres,
     spaces: AtomicU32,
 }
@@ -46,15 +47,28 @@ impl Services {
     /// Starts the services that do not run in the state directory yet, in parallel.
     pub async fn start(state: Arc<StateDir>) -> Result<Arc<Self>, LocalError> {
         let (broker, postgres) = tokio::join!(RabbitMq::start(&state), Postgres::start(&state));
-        Ok(Arc::new(Self { broker: broker?, postgres: postgres?, state, spaces: AtomicU32::new(0) }))
+        Ok(Arc::new(Self { nodes: vec![broker?], postgres: postgres?, state, spaces: AtomicU32::new(0) }))
+    }
+
+    /// Like [`Services::ephemeral`], with a cluster of this many nodes as the broker.
+    pub async fn ephemeral_cluster(nodes: usize) -> Result<Arc<Self>, LocalError> {
+        let state = StateDir::ephemeral()?;
+        let (nodes, postgres) = tokio::join!(RabbitMq::start_cluster(&state, nodes), Postgres::start(&state));
+        Ok(Arc::new(Self { nodes: nodes?, postgres: postgres?, state, spaces: AtomicU32::new(0) }))
     }
 
     pub fn state(&self) -> &Arc<StateDir> {
         &self.state
     }
 
+    /// The broker; of a cluster the first node.
     pub fn broker(&self) -> &RabbitMq {
-        &self.broker
+        &self.nodes[0]
+    }
+
+    /// All nodes of the broker, the first one first.
+    pub fn nodes(&self) -> &[RabbitMq] {
+        &self.nodes
     }
 
     pub fn postgres(&self) -> &Postgres {
@@ -64,19 +78,20 @@ impl Services {
     /// Creates a vhost and a database for one fleet. Their unique name starts with `label`.
     pub async fn space(&self, label: &str) -> Result<(String, Endpoints), LocalError> {
         let name = format!("{label}-{}", self.spaces.fetch_add(1, Ordering::Relaxed));
-        tokio::try_join!(self.broker.create_vhost(&name), self.postgres.create_database(&name))?;
+        tokio::try_join!(self.broker().create_vhost(&name), self.postgres.create_database(&name))?;
         let endpoints = self.endpoints(&name);
         Ok((name, endpoints))
     }
 
     /// The addresses of the vhost and the database with this name.
     pub fn endpoints(&self, name: &str) -> Endpoints {
-        Endpoints { amqp_url: self.broker.vhost_url(name), database_url: self.postgres.url(name), blobs: None }
+        let urls: Vec<_> = self.nodes.iter().map(|node| node.vhost_url(name)).collect();
+        Endpoints { amqp_url: urls.join(","), database_url: self.postgres.url(name), blobs: None }
     }
 
     /// Stops both services in parallel, and lets the guard of an ephemeral directory clean up.
     pub async fn stop(&self) -> Result<(), LocalError> {
-        let (broker, postgres) = tokio::join!(self.broker.stop(), self.postgres.stop());
+        let (broker, postgres) = tokio::join!(RabbitMq::stop_all(&self.state, &self.nodes), self.postgres.stop());
         self.state.close().await?;
         broker.and(postgres)
     }
@@ -92,8 +107,12 @@ impl fmt::Debug for Endpoints {
     }
 }
 
-/// A URL without its password, for display.
-pub fn redacted(url: &str) -> String {
+/// One or several URLs without their passwords, for display.
+pub fn redacted(urls: &str) -> String {
+    urls.replace(",amqp", "\namqp").lines().map(redacted_one).collect::<Vec<_>>().join(",")
+}
+
+fn redacted_one(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     match rest.split_once('@') {
         Some((login, place)) => format!("{scheme}://{}:***@{place}", login.split(':').next().unwrap_or_default()),
@@ -114,6 +133,7 @@ mod tests {
         };
         let shown = format!("{endpoints:?}");
         assert!(!shown.contains("secret") && shown.contains("amqp://u:***@h:1/v"), "{shown}");
+        assert_eq!(redacted("amqp://u:secret@a/v,amqp://u:secret@b/v"), "amqp://u:***@a/v,amqp://u:***@b/v");
     }
 
     #[test]

@@ -39,14 +39,30 @@ pub enum Part {
     Pipelines,
     /// schemathesis, for requests to the read API, in a virtual environment.
     Schemathesis,
+    /// numba-cuda with NVIDIA's compilers, for its tests on the emulated driver, in a virtual environment.
+    NumbaCuda,
+    /// tinygrad, for training on the emulated driver, in a virtual environment.
+    Tinygrad,
+    /// Helm's engine and Kubernetes' schemas, for the tests of the chart, in a virtual environment.
+    Chart,
+    /// zig's C compiler and linker, for packages that run on old systems too, in a virtual environment.
+    Zig,
     /// `ptxas`, for checking case files. It is large, and only one command needs it.
     Assembler,
     /// Celery and Ray, for the comparison with them.
     Comparison,
     /// Slurm's daemons and commands, for the comparison with it.
     Slurm,
+    /// Chromium and nginx, for the tests of the console.
+    Browser,
     /// Prometheus and its `promtool`, for checking the alerts.
     Prometheus,
+    /// The tools that build a Debian package.
+    DebianTools,
+    /// debootstrap and lintian, for testing it.
+    DebianTests,
+    /// buildah, for building the container images.
+    Images,
 }
 
 /// Why the machine could not be set up. The message says what to do manually.
@@ -72,7 +88,9 @@ pub enum SetupError {
 
 impl Part {
     /// The parts that a machine needs to build, run and test.
-    pub const ALL: [Self; 4] = [Self::Services, Self::Compiler, Self::Pika, Self::PythonTools];
+    pub const ALL: [Self; 5] = [Self::Services, Self::Compiler, Self::Pika, Self::PythonTools, Self::Browser];
+    /// What the tests need, but for those of the console.
+    pub const TESTS: [Self; 4] = [Self::Services, Self::Compiler, Self::Pika, Self::PythonTools];
 
     /// Whether the part is installed. Looks at files only.
     pub fn is_installed(self) -> bool {
@@ -85,10 +103,18 @@ impl Part {
             Self::Dagster => environment::DAGSTER.is_installed(),
             Self::Pipelines => environment::PIPELINES.is_installed(),
             Self::Schemathesis => environment::SCHEMATHESIS.is_installed(),
+            Self::NumbaCuda => environment::NUMBA_CUDA.is_installed(),
+            Self::Tinygrad => environment::TINYGRAD.is_installed(),
+            Self::Chart => environment::CHART.is_installed(),
+            Self::Zig => environment::ZIG.is_installed(),
             Self::Assembler => python::ASSEMBLER.is_installed(),
             Self::Comparison => python::COMPARISON.is_installed(),
-            Self::Slurm => apt::missing_slurm().is_empty(),
+            Self::Slurm => apt::missing(apt::SLURM).is_empty(),
+            Self::Browser => apt::missing(apt::BROWSER).is_empty(),
             Self::Prometheus => apt::missing_prometheus().is_empty(),
+            Self::DebianTools => apt::missing(apt::DEBIAN_TOOLS).is_empty(),
+            Self::DebianTests => apt::missing(apt::DEBIAN_TESTS).is_empty(),
+            Self::Images => apt::missing(apt::IMAGES).is_empty(),
         }
     }
 
@@ -102,10 +128,18 @@ impl Part {
             Self::Dagster => environment::DAGSTER.install(progress),
             Self::Pipelines => environment::PIPELINES.install(progress),
             Self::Schemathesis => environment::SCHEMATHESIS.install(progress),
+            Self::NumbaCuda => environment::NUMBA_CUDA.install(progress),
+            Self::Tinygrad => environment::TINYGRAD.install(progress),
+            Self::Chart => environment::CHART.install(progress),
+            Self::Zig => environment::ZIG.install(progress),
             Self::Assembler => python::ASSEMBLER.install(progress),
             Self::Comparison => python::COMPARISON.install(progress),
-            Self::Slurm => apt::install(&apt::missing_slurm(), progress),
+            Self::Slurm => apt::install(&apt::missing(apt::SLURM), progress),
+            Self::Browser => apt::install(&apt::missing(apt::BROWSER), progress),
             Self::Prometheus => apt::install(&apt::missing_prometheus(), progress),
+            Self::DebianTools => apt::install(&apt::missing(apt::DEBIAN_TOOLS), progress),
+            Self::DebianTests => apt::install(&apt::missing(apt::DEBIAN_TESTS), progress),
+            Self::Images => apt::install(&apt::missing(apt::IMAGES), progress),
         }
     }
 }
@@ -160,6 +194,26 @@ pub fn pipelines_environment() -> Result<PathBuf, SetupError> {
 /// The interpreter of the virtual environment with schemathesis.
 pub fn schemathesis_environment() -> Result<PathBuf, SetupError> {
     environment::SCHEMATHESIS.interpreter()
+}
+
+/// The interpreter of the virtual environment with Helm's engine.
+pub fn chart_environment() -> Result<PathBuf, SetupError> {
+    environment::CHART.interpreter()
+}
+
+/// The interpreter of the virtual environment with zig.
+pub fn zig_environment() -> Result<PathBuf, SetupError> {
+    environment::ZIG.interpreter()
+}
+
+/// The interpreter of the virtual environment with numba-cuda.
+pub fn numba_cuda_environment() -> Result<PathBuf, SetupError> {
+    environment::NUMBA_CUDA.interpreter()
+}
+
+/// The interpreter of the virtual environment with tinygrad.
+pub fn tinygrad_environment() -> Result<PathBuf, SetupError> {
+    environment::TINYGRAD.interpreter()
 }
 
 /// The path of `ptxas`.

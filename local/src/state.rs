@@ -142,7 +142,7 @@ fn directory_mode() -> u32 {
     if is_root() { 0o711 } else { 0o700 }
 }
 
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 

@@ -115,3 +115,25 @@ async fn owner_that_never_returns() {
     println!("state={}", services.state().path().display());
     std::future::pending::<()>().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_of_three_nodes_survives_the_loss_of_one() {
+    const RUNNING: &str = "length(rabbit_nodes:all_running()).";
+    let services = Services::ephemeral_cluster(3).await.unwrap();
+    let nodes = services.nodes();
+    for node in nodes {
+        assert_eq!(node.eval(RUNNING).await.unwrap(), "3");
+    }
+    let (space, endpoints) = services.space("a").await.unwrap();
+    assert_eq!(endpoints.amqp_url.matches(&format!("/{space}")).count(), 3, "{endpoints:?}");
+
+    // The port mapper and the other nodes stay.
+    nodes[0].kill9().await.unwrap();
+    poll_until("notice of the loss", CLEAN_WITHIN, async || nodes[1].eval(RUNNING).await.unwrap() == "2").await;
+    assert!(greets(nodes[1].port()).await);
+    nodes[0].restart().await.unwrap();
+    poll_until("return of the node", CLEAN_WITHIN, async || nodes[1].eval(RUNNING).await.unwrap() == "3").await;
+    assert!(nodes[0].eval("rabbit_vhost:list_names().").await.unwrap().contains(&space));
+    services.stop().await.unwrap();
+    assert!(!services.state().path().exists());
+}

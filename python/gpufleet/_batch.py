@@ -69,6 +69,8 @@ class Batch:
         """Orders the workers to cancel all jobs of the batch."""
         for inner in self._inner:
             inner.cancel()
+        for future in self._futures:
+            future._expects_cancellation = True
         self._fleet.cancel(labels={LABEL: self._id})
         for future in self._futures:
             future._end_cancelled()

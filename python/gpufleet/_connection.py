@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gpufleet import _errors, _future, _scope
 from gpufleet._core import Client, Job
 from gpufleet._dependent import Dependent
-from gpufleet._errors import Failure, FleetClosed
+from gpufleet._errors import Excerpt, Failure, FleetClosed
 from gpufleet._future import Future, Outputs
 from gpufleet._remote import RemoteArray
 from gpufleet._settings import AFFINITY, NO_USER_ID, POOL, Place, Settings, flag
@@ -24,7 +24,7 @@ from gpufleet._window import Window
 from gpufleet._wire import array_of
 
 if TYPE_CHECKING:
-    from gpufleet._core import Bytes, _Ended
+    from gpufleet._core import Bytes, _Ended, _Failure
     from gpufleet._task import Task
 
 R = TypeVar("R")
@@ -38,7 +38,7 @@ EXIT_SECONDS = 5.0
 class Connection:
     """A connection. A forked child has to make its own."""
 
-    def __init__(self, settings: Settings, place: Place) -> None:
+    def __init__(self, settings: Settings, place: Place, environment: Mapping[str, str]) -> None:
         self._client = Client(
             place.url,
             blobs=place.blobs,
@@ -47,13 +47,14 @@ class Connection:
             connect_seconds=settings.connect_timeout,
             confirm_seconds=settings.confirm_timeout,
             keep_replies_seconds=settings.keep_replies,
-            user_id=settings.user_id if settings.user_id is not None else not flag(None, NO_USER_ID),
-            affinity=flag(settings.affinity, AFFINITY),
+            user_id=settings.user_id if settings.user_id is not None else not flag(None, NO_USER_ID, environment),
+            affinity=flag(settings.affinity, AFFINITY, environment),
         )
         self._pid = os.getpid()
-        self.pool: str = os.environ.get(POOL) or "default"
+        self.pool: str = environment.get(POOL) or "default"
         """The pool of jobs that name none."""
         self.cancels_interrupted: bool = settings.on_interrupt == "cancel"
+        self._keeps_replies = settings.client is not None
         self._is_closed = False
         self._tokens = itertools.count()
         self._open = _OpenJobs()
@@ -86,6 +87,33 @@ class Connection:
         self._begin([future], [task.input_bytes], lambda: self._client.submit(future._token, job, unread))
         _scope.began([future])
         return future
+
+    def run(self, task: Task, finish: Callable[[Outputs], R]) -> R:
+        """Sends a job, once there is room, and waits for its result.
+
+        That is quicker than to submit it and to wait for its future, which other threads would send and complete.
+        """
+        if self._keeps_replies:
+            return self.submit(task, finish).result()
+        task = _scope.applied(task)
+        job = Job(task, self.pool)
+        future = Future(self, next(self._tokens), job.id, task.options, finish)
+        end: _Ended | None = None
+
+        def call() -> None:
+            nonlocal end
+            _scope.began([future])
+            end = self._client.run(job, future.done)
+
+        try:
+            self._begin([future], [task.input_bytes], call)
+        except KeyboardInterrupt:
+            if self.cancels_interrupted:
+                future.cancel_soon()
+            raise
+        if end is not None and self._open.remove(future._token) is not None:
+            _complete(future, end)
+        return future.result()
 
     def submit_after(
         self, needs: Sequence[Future[Any]], submit: Callable[[], Future[R]], options: Options, *, own: bool
@@ -178,6 +206,7 @@ class Connection:
         if self._is_closed or self.is_inherited:
             return
         self._is_closed = True
+        self._abandoned.detach()
         try:
             self._client.close(seconds)
         finally:
@@ -285,12 +314,17 @@ def _complete(future: Future[Any], end: _Ended) -> None:
             arrays = {name: _output(data, dtype, shape) for name, dtype, shape, data in outputs}
             future._complete(arrays, None, report)
         case ("failed", report, how, failure):
-            error = _errors.failed(future.job_id, how, None if failure is None else Failure(*failure))
+            error = _errors.failed(future.job_id, how, None if failure is None else _failure(failure))
             future._complete(None, error, report)
         case ("refused", kind, message, retry_after):
             future._complete(None, _errors.refused(kind, message, retry_after), None)
         case ("lost", kind, message):
             future._complete(None, _errors.lost(kind, message), None)
+
+
+def _failure(failure: _Failure) -> Failure:
+    verdict, code, message, detail, line, source = failure
+    return Failure(verdict, code, message, detail, line, None if source is None else Excerpt(*source))
 
 
 def _output(data: Bytes | str, dtype: str, shape: tuple[int, ...]) -> Any:

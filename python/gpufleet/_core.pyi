@@ -1,6 +1,6 @@
 """The extension module: the Rust client of gpufleet."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, final
 
 import numpy.typing as npt
@@ -11,7 +11,7 @@ __all__ = ["Bytes", "Client", "Job", "Report", "failure_codes", "kernels", "shap
 
 _Output = tuple[str, str, tuple[int, ...], Bytes | str]
 _Refused = tuple[Literal["refused"], str, str, float | None]
-_Failure = tuple[str, str, str, str | None, int | None]
+_Failure = tuple[str, str, str, str | None, int | None, tuple[int, str] | None]
 _Ended = (
     tuple[Literal["succeeded"], Report, list[_Output]]
     | tuple[Literal["failed"], Report, str, _Failure | None]
@@ -65,6 +65,7 @@ class Client:
     def pid(self) -> int: ...
     @property
     def name(self) -> str: ...
+    def run(self, job: Job, is_over: Callable[[], bool]) -> _Ended | None: ...
     def submit(self, token: int, job: Job, unread: bool = False) -> None: ...
     def submit_many(self, tokens: Sequence[int], jobs: Sequence[Job]) -> None: ...
     def detach(self, job: Job) -> _Refused | None: ...

@@ -19,7 +19,7 @@ class ConnectError(GpufleetError, ConnectionError):
 
 
 class FleetClosed(GpufleetError):
-    """The connection was closed before the job's outcome arrived. The job runs on."""
+    """The connection was closed before the job's outcome arrived. A job that was sent runs on."""
 
 
 class ForkedError(GpufleetError):
@@ -77,6 +77,14 @@ class MaybeSubmitted(SubmitError):
     """The broker did not confirm the job. It may or may not run."""
 
 
+class Excerpt(NamedTuple):
+    """Lines of a program."""
+
+    first_line: int
+    """The number of the first line, counted from 1."""
+    text: str
+
+
 class Failure(NamedTuple):
     """Why a worker ended a job without success."""
 
@@ -85,6 +93,8 @@ class Failure(NamedTuple):
     message: str
     detail: str | None
     line: int | None
+    source: Excerpt | None = None
+    """That line of the program with its neighbours."""
 
 
 class JobFailed(GpufleetError):
@@ -112,6 +122,11 @@ class JobFailed(GpufleetError):
     def line(self) -> int | None:
         """The line of the source or PTX that caused the failure, if it is known."""
         return self.failure.line if self.failure else None
+
+    @property
+    def source(self) -> Excerpt | None:
+        """That line of the program with its neighbours."""
+        return self.failure.source if self.failure else None
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (str(self), self.job_id, self.failure)
@@ -274,7 +289,7 @@ def failed(job_id: str, ended: str, failure: Failure | None) -> JobFailed:
     return kind(f"job {job_id} {ended}{reason}", job_id, failure)
 
 
-def refused(kind: str, message: str, retry_after: float | None) -> SubmitError | StoreFailed:
+def refused(kind: str, message: str, retry_after: float | None) -> GpufleetError:
     """The exception for a job that was not submitted."""
     error = _NOT_SUBMITTED[kind](message)
     if isinstance(error, SubmitError):
@@ -287,7 +302,7 @@ def lost(kind: str, message: str) -> FleetClosed | ResultUnavailable:
     return FleetClosed(message) if kind == FleetClosed.__name__ else ResultUnavailable(message)
 
 
-_NOT_SUBMITTED: dict[str, type[SubmitError | StoreFailed]] = {
+_NOT_SUBMITTED: dict[str, type[GpufleetError]] = {
     kind.__name__: kind
-    for kind in (SubmitError, InvalidJob, JobTooLarge, NoQueue, QueueFull, MaybeSubmitted, StoreFailed)
+    for kind in (SubmitError, InvalidJob, JobTooLarge, NoQueue, QueueFull, MaybeSubmitted, StoreFailed, FleetClosed)
 }

@@ -26,6 +26,7 @@ from gpufleet._kernels import KernelFactories
 from gpufleet._lazy import LazyArray
 from gpufleet._needs import with_results
 from gpufleet._plan import Plan, plan
+from gpufleet._profile import surroundings
 from gpufleet._remote import RemoteArray
 from gpufleet._running import planned_for, submit_plan
 from gpufleet._settings import Settings, place_of, redacted
@@ -38,8 +39,10 @@ class Fleet(KernelFactories):
     """A connection to a fleet.
 
     `url` is an AMQP URL such as ``amqp://user:password@host:5672/vhost``. Without it, the fleet is that of the
-    environment variable ``GPUFLEET_AMQP_URL``, or else that of ``gpufleet local up``. `blobs` is the blob store that
-    the workers use, a folder or ``s3://bucket/prefix``, by default ``GPUFLEET_BLOBS`` or the store of the local fleet.
+    environment variable ``GPUFLEET_AMQP_URL``, or that of the profile in the configuration file, or else that of
+    ``gpufleet local up``. `blobs` is the blob store that the workers use, a folder or ``s3://bucket/prefix``, by
+    default ``GPUFLEET_BLOBS``, or that of the profile, or the store of the local fleet. `profile` names the profile in
+    place of ``GPUFLEET_PROFILE``.
 
     A fleet is used in a `with` statement, or closed. Leaving the block waits for the open futures, as executors of
     `concurrent.futures` do. Leaving it by an exception cancels their jobs. After Ctrl-C the jobs run on, unless
@@ -60,12 +63,22 @@ class Fleet(KernelFactories):
         user_id: bool | None = None,
         affinity: bool | None = None,
         on_interrupt: Literal["detach", "cancel"] = "detach",
+        profile: str | None = None,
     ) -> None:
         if on_interrupt not in ("detach", "cancel"):
             raise ValueError(f"on_interrupt is 'detach' or 'cancel', not {on_interrupt!r}")
         store = None if blobs is None else os.fspath(blobs)
         settings = Settings(
-            url, store, client, keep_replies, connect_timeout, confirm_timeout, user_id, affinity, on_interrupt
+            url,
+            store,
+            client,
+            keep_replies,
+            connect_timeout,
+            confirm_timeout,
+            user_id,
+            affinity,
+            on_interrupt,
+            profile,
         )
         self._begin(settings)
         self._connected()
@@ -207,7 +220,8 @@ class Fleet(KernelFactories):
 
     def _begin(self, settings: Settings) -> None:
         self._settings = settings
-        self._place = place_of(settings)
+        self._environment = surroundings(settings.profile, broker=settings.url is None)
+        self._place = place_of(settings, self._environment)
         self._lock = threading.Lock()
         self._lock_pid = os.getpid()
         self._connection: Connection | None = None
@@ -225,12 +239,14 @@ class Fleet(KernelFactories):
             self._lock, self._lock_pid = threading.Lock(), os.getpid()
         with self._lock:
             if self._connection is None or self._connection.is_inherited:
-                self._connection = Connection(self._settings, self._place)
+                self._connection = Connection(self._settings, self._place, self._environment)
             return self._connection
 
     def _cancel_open(self) -> None:
         connection = self._connection
         if connection is not None and not connection.is_inherited and (open_ := connection.open_futures()):
+            for future in open_:
+                future._expects_cancellation = True
             connection.cancel([future._job_id for future in open_ if future._job_id])
             for future in open_:
                 future._end_cancelled()
@@ -256,6 +272,12 @@ class Fleet(KernelFactories):
             return self._connected().submit(task, finish)
         task = dataclasses.replace(task, options=batch._options_of(task.options))
         return _added(batch, [self._connected().submit(task, finish)])[0]
+
+    def _call(self, task: Task, finish: Callable[[Outputs], R]) -> R:
+        """Runs a job and waits for its result."""
+        if task.has_refs or current_batch(self) is not None:
+            return self._submit(task, finish).result()
+        return self._connected().run(task, finish)
 
     def _submit_plan(self, plan: Plan, finish: Callable[[Outputs], Any] = dict) -> list[Future[Any]]:
         """Submits the jobs of a plan. Returns a future for each, whose result is the outputs by name.

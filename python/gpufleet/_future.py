@@ -11,7 +11,7 @@ from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from gpufleet._errors import ForkedError, SubmitError, WaitTimeout
+from gpufleet._errors import ForkedError, JobCancelled, SubmitError, WaitTimeout
 from gpufleet._report import RanOn, Timings, ran_on_of, timings_of
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class Future(concurrent.futures.Future[R]):
     _report: Report | None = None
     _observers: tuple[Callable[[Future[Any]], object], ...] = ()
     """Called once with this future when it ends. They need no condition, unlike the callbacks of the base class."""
+    _expects_cancellation: bool = False
+    """Set before an order to cancel. The worker's answer to it may come before the broker's confirmation."""
 
     def __init__(
         self, connection: Connection, token: int, job_id: str, options: Options, finish: Callable[[Outputs], R]
@@ -136,6 +138,7 @@ class Future(concurrent.futures.Future[R]):
         self._require_own()
         if self.done():
             return self.cancelled()
+        self._expects_cancellation = True
         self._connection.cancel([self._job_id])
         return self._end_cancelled()
 
@@ -144,6 +147,7 @@ class Future(concurrent.futures.Future[R]):
         self._require_own()
         if self.done():
             return self.cancelled()
+        self._expects_cancellation = True
         self._connection.cancel([self._job_id], wait=False)
         return self._end_cancelled()
 
@@ -176,14 +180,17 @@ class Future(concurrent.futures.Future[R]):
             super().exception()
 
     def _end_cancelled(self) -> bool:
-        if self.cancelled():
-            return True
-        cancelled = super().cancel()
-        if cancelled:
+        if not super().cancel():
+            return False
+        # Several threads may come here; only the first one tells those who wait.
+        with self._condition:
+            is_first = self._state == CANCELLED
+            if is_first:
+                self.set_running_or_notify_cancel()
+        if is_first:
             self._connection.forget(self._token)
-            self.set_running_or_notify_cancel()
             self._tell_observers()
-        return cancelled
+        return True
 
     def _complete(self, outputs: Outputs | None, error: BaseException | None, report: Report | None) -> None:
         """Ends the future, unless it was cancelled. Called by the thread that completes futures."""
@@ -199,6 +206,9 @@ class Future(concurrent.futures.Future[R]):
 
     def _end(self, result: R | None, error: BaseException | None, report: Report | None) -> None:
         self._report = report
+        if self._expects_cancellation and isinstance(error, JobCancelled):
+            self._end_cancelled()
+            return
         with _state_lock:
             has_waiters = "_condition" in self.__dict__
             if not has_waiters:

@@ -38,7 +38,10 @@ class Kernel(ABC, Generic[R]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         """Runs a job and waits for its result."""
-        return self.submit(*args, **kwargs).result()
+        if futures_in(args, kwargs):
+            return self.submit(*args, **kwargs).result()
+        task, finish = self._prepare(*args, **kwargs)
+        return self._fleet._call(task, finish)
 
     def submit(self, *args: Any, **kwargs: Any) -> Future[R]:
         """Submits a job and returns its future at once. Waits only while too many jobs are open.

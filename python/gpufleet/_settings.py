@@ -1,4 +1,4 @@
-"""Where a fleet is: an argument, the environment, or the fleet of `gpufleet local`."""
+"""Where a fleet is: an argument, the environment, a profile, or the fleet of `gpufleet local`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from gpufleet._errors import ConnectError
+from gpufleet._profile import Surroundings
+from gpufleet._urls import split
 
 AMQP_URL = "GPUFLEET_AMQP_URL"
 BLOBS = "GPUFLEET_BLOBS"
@@ -22,7 +24,7 @@ LOCAL_DIR = "GPUFLEET_LOCAL_DIR"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the program says about a fleet. Whatever is None comes from the environment."""
+    """What the program says about a fleet. Whatever is None comes from the environment or a profile."""
 
     url: str | None = None
     blobs: str | None = None
@@ -33,6 +35,7 @@ class Settings:
     user_id: bool | None = None
     affinity: bool | None = None
     on_interrupt: Literal["detach", "cancel"] = "detach"
+    profile: str | None = None
 
     def __repr__(self) -> str:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -42,7 +45,7 @@ class Settings:
 
     def without_secrets(self) -> Settings:
         """The settings for another process. A URL with a password is refused, because pickles are stored and logged."""
-        if self.url is not None and urlsplit(self.url).password is not None:
+        if self.url is not None and any(urlsplit(url).password is not None for url in split(self.url)):
             raise TypeError(
                 "the URL of this fleet has a password, which must not be in a pickle; set"
                 f" {AMQP_URL} for both processes and create the fleet without a URL"
@@ -55,7 +58,7 @@ class Place:
     """A broker and a blob store."""
 
     url: str
-    source: Literal["argument", "environment", "local fleet"]
+    source: Literal["argument", "environment", "profile", "local fleet"]
     blobs: str | None
     key: tuple[str, str] | None = None
     """The access key of the local fleet's bucket."""
@@ -64,13 +67,14 @@ class Place:
         return f"Place({redacted(self.url)!r}, {self.source!r}, {self.blobs!r})"
 
 
-def place_of(settings: Settings, environment: Mapping[str, str] = os.environ) -> Place:
+def place_of(settings: Settings, environment: Mapping[str, str]) -> Place:
     """Finds the broker as the command `gpufleet` does. The local fleet's blob store is used only with its broker."""
     blobs = settings.blobs or environment.get(BLOBS) or None
     if settings.url:
         return Place(settings.url, "argument", blobs)
     if url := environment.get(AMQP_URL):
-        return Place(url, "environment", blobs)
+        is_of_profile = isinstance(environment, Surroundings) and environment.is_of_profile(AMQP_URL)
+        return Place(url, "profile" if is_of_profile else "environment", blobs)
     local = _local(environment)
     if blobs is not None:
         return Place(local["amqp_url"], "local fleet", blobs)
@@ -81,15 +85,19 @@ def place_of(settings: Settings, environment: Mapping[str, str] = os.environ) ->
             return Place(local["amqp_url"], "local fleet", store)
 
 
-def flag(setting: bool | None, variable: str, environment: Mapping[str, str] = os.environ) -> bool:
+def flag(setting: bool | None, variable: str, environment: Mapping[str, str]) -> bool:
     """A setting that is true or false."""
     if setting is not None:
         return setting
     return environment.get(variable, "").lower() in ("true", "1", "yes", "on")
 
 
-def redacted(url: str) -> str:
-    """A URL without its password."""
+def redacted(urls: str) -> str:
+    """One or several URLs without their passwords."""
+    return ",".join(_redacted(url) for url in split(urls))
+
+
+def _redacted(url: str) -> str:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

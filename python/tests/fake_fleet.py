@@ -48,5 +48,8 @@ class FakeFleet(Fleet):
             future.set_exception(problem)
         return future
 
+    def _call(self, task: Task, finish: Callable[[dict[str, Any]], Any]) -> Any:
+        return self._submit(task, finish).result()
+
     def _submit_many(self, tasks: Sequence[Task], finish: Any = None) -> Any:
         return [self._submit(*each) for each in zip(tasks, finish, strict=True)]

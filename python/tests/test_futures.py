@@ -123,6 +123,21 @@ def test_cancel_ends_the_future_at_once_and_the_job_soon(fleet: gf.Fleet) -> Non
     assert not done.cancel()
 
 
+def test_an_answer_before_the_confirmation_of_the_order_ends_a_future_as_cancelled(
+    fleet: gf.Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    future = spinning(fleet)
+    order, ended = future._connection.cancel, threading.Event()
+    future.add_done_callback(lambda _: ended.set())
+
+    def order_and_wait(*args: Any, **options: Any) -> None:
+        order(*args, **options)
+        assert ended.wait(60)
+
+    monkeypatch.setattr(future._connection, "cancel", order_and_wait)
+    assert future.cancel() and future.cancelled()
+
+
 def test_jobs_are_cancelled_by_label(fleet: gf.Fleet) -> None:
     futures = [spinning(fleet, labels={"run": "by-label"}) for _ in range(3)]
     fleet.cancel(labels={"run": "by-label"})
@@ -218,6 +233,70 @@ def test_what_kernels_print_comes_back(fleet: gf.Fleet) -> None:
 def test_a_future_can_not_be_pickled(fleet: gf.Fleet) -> None:
     with pytest.raises(TypeError, match=r"send future\.job_id"):
         pickle.dumps(fleet.kernel("saxpy").submit(1.0, X, X))
+
+
+def open_call(fleet: gf.Fleet) -> gf.Future[Any]:
+    """The future behind a call that another thread waits for."""
+    while not (open_ := fleet._connected().open_futures()):
+        pass
+    return open_[0]
+
+
+def test_a_call_ends_when_another_thread_closes_the_fleet(environment: None) -> None:
+    fleet = gf.Fleet()
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        call = thread.submit(fleet._call, task(SPIN, "spin", time_limit="2s"), dict)
+        open_call(fleet)
+        fleet.close()
+        with pytest.raises(gf.FleetClosed):
+            call.result(timeout=30)
+
+
+def test_a_call_that_begins_while_the_fleet_closes_is_not_sent(environment: None) -> None:
+    with gf.Fleet() as fleet:
+        # The first step of `close`, which another thread may have taken after this call found the fleet open.
+        fleet._connected()._client.close(30)
+        with pytest.raises(gf.FleetClosed, match="closed"):
+            fleet._call(task(SPIN, "spin"), dict)
+
+
+def test_a_call_ends_when_another_thread_cancels_it(environment: None) -> None:
+    with gf.Fleet() as fleet, concurrent.futures.ThreadPoolExecutor(1) as thread:
+        call = thread.submit(fleet._call, task(SPIN, "spin", time_limit="60s"), dict)
+        assert open_call(fleet).cancel()
+        with pytest.raises(concurrent.futures.CancelledError):
+            call.result(timeout=30)
+
+
+def test_a_call_that_is_cancelled_before_its_job_is_sent_does_not_hold_up_close(environment: None) -> None:
+    large = np.zeros(1 << 26, np.float32)
+    with gf.Fleet() as fleet, concurrent.futures.ThreadPoolExecutor(1) as thread:
+        # The arrays are stored first, which takes longer than the order to cancel the job.
+        call = thread.submit(fleet.kernel("saxpy"), 1.0, large, large)
+        assert open_call(fleet).cancel_soon()
+        with pytest.raises(concurrent.futures.CancelledError):
+            call.result(timeout=30)
+
+
+def test_calls_between_submissions_give_all_room_back(environment: None) -> None:
+    with gf.Fleet() as fleet:
+        saxpy = fleet.kernel("saxpy")
+        futures = []
+        for a in range(100):
+            futures.append(saxpy.submit(float(a), X, X))
+            np.testing.assert_array_equal(saxpy(float(a), X, X), (a + 1) * X)
+        for a, future in enumerate(futures):
+            np.testing.assert_array_equal(future.result(timeout=30), (a + 1) * X)
+        assert not fleet._connected().open_futures()
+        assert fleet._connected()._open.window._jobs == 0
+
+
+def test_a_call_raises_what_its_future_would(fleet: gf.Fleet) -> None:
+    with pytest.raises(gf.NoQueue, match=UNSERVED):
+        fleet.kernel("saxpy").options(pool=UNSERVED)(1.0, X, X)
+    code = 'extern "C" __global__ void wrong(unsigned *x, unsigned n) { x[0] = undeclared; }'
+    with pytest.raises(gf.CompileError):
+        fleet._call(task(code, "wrong"), dict)
 
 
 def test_many_threads_share_a_fleet(fleet: gf.Fleet) -> None:

@@ -43,6 +43,9 @@ def test_kernels_only_read_what_is_const(fleet: gf.Fleet) -> None:
     with pytest.raises(gf.KernelFault, match="ILLEGAL_ADDRESS") as fault:
         module.get_function("writes").submit(1, 1, (stored, y)).result(timeout=60)
     assert "read-only" in (fault.value.detail or "")
+    source = fault.value.source
+    assert source and fault.value.line
+    assert "const_cast" in source.text.splitlines()[fault.value.line - source.first_line]
     assert module.get_function("changes").submit(1, 1, (stored,)).result(timeout=60)[1] == 7
     assert module.get_function("reads").submit(1, 1, (stored, y)).result(timeout=60)[0] == 1
 

@@ -43,6 +43,8 @@ pub const ENTRY_BYTES_MAX: usize = 1024;
 pub const FAILURE_MESSAGE_BYTES_MAX: usize = 2 << 10;
 /// The text of a failure (a compile log, an access report) as it travels in replies and events.
 pub const FAILURE_DETAIL_BYTES_MAX: usize = 64 << 10;
+/// The lines of a program around the one that failed.
+pub const EXCERPT_BYTES_MAX: usize = 4 << 10;
 /// The printed output of an attempt in replies and events: as much as a failure's text.
 pub const PRINTF_OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// One buffer on the device. Checked first, so that later products can't overflow.

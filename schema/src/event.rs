@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptState, BlobDigest, Failure, JobId, KeptOutputs, PoolName, PrintfOutput, Priority, Program, RanOn, Task,
-    Timings, TraceContext, WorkerName,
+    ActionId, AttemptState, BlobDigest, Failure, JobId, KeptOutputs, PoolName, PrintfOutput, Priority, Program, RanOn,
+    Task, Timings, TraceContext, WorkerName,
     bounds::BUFFERS_MAX,
     encoding::bounded,
     text::{recordable, recordable_labels},
@@ -21,6 +21,8 @@ pub enum Event {
     Started(Started),
     AttemptFinished(AttemptFinished),
     WorkerSeen(WorkerSeen),
+    /// Travels alone in its message, because a recorder of a release that does not know it dead-letters the message.
+    Action(Action),
 }
 
 /// The ledger's description of a task. It travels with every event of a job, so that jobs from producers that send no
@@ -103,6 +105,10 @@ pub struct AttemptFinished {
     pub retry_at_ms: Option<i64>,
     pub output_bytes: u64,
     pub timings: Timings,
+    /// The device time that its pool is charged for it: the executor's time, and the wait for memory and for the blob store in a slot. Absent
+    /// if it used none, or if that is not known. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged_us: Option<u64>,
     /// Describes the job, which may have no other event. Old workers leave it out if the job reached a device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Box<JobInfo>>,
@@ -128,6 +134,26 @@ pub struct WorkerSeen {
     pub jobs_running: u32,
     /// The worker has drained; this is its last heartbeat.
     pub leaving: bool,
+}
+
+/// What a person did to jobs through a program that acts for others, such as the console.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct Action {
+    pub action_id: ActionId,
+    pub at_ms: i64,
+    /// The person, as the program knows them.
+    pub who: String,
+    /// `cancel`, `replay`, `discard`, or another word of the program.
+    pub action: String,
+    /// What it was done to, such as the id of a job.
+    pub target: String,
+    /// Where the person came from, such as an address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The broker's user of the program. The recorder refuses it unless the broker validated it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_by: Option<String>,
 }
 
 /// One device of a worker.
@@ -177,6 +203,9 @@ pub struct PoolUse {
     /// The pool's weight in sharing device time with the worker's other pools. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
+    /// The part of the device's memory that is guaranteed to the pool; 0 if none is. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guaranteed_bytes: Option<u64>,
 }
 
 /// The source of a device's utilization.

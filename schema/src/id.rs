@@ -116,6 +116,11 @@ impl JobId {
 }
 
 uuid_id! {
+    /// Names one action of a person.
+    ActionId, "action id"
+}
+
+uuid_id! {
     /// Names one message on the broker, which carries one task or a list of them.
     MessageId, "message id"
 }

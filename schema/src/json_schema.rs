@@ -10,8 +10,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, js
 use serde_json::{Map, Value};
 
 use crate::{
-    Arg, BlobDigest, ClassKey, ClientName, Dtype, Event, Inline, JobId, MessageId, Number, Order, OutputData, PoolName,
-    Reply, Task, TraceContext, UtilizationBy, WorkerName,
+    ActionId, Arg, BlobDigest, ClassKey, ClientName, Dtype, Event, Inline, JobId, MessageId, Number, Order, OutputData,
+    PoolName, Reply, Task, TraceContext, UtilizationBy, WorkerName,
     bounds::{ARGUMENT_ALIGN_MAX, NAME_BYTES_MAX, TASKS_PER_MESSAGE_MAX},
 };
 
@@ -117,6 +117,7 @@ macro_rules! described {
 
 described! {
     JobId, "JobId": |_generator| uuid("Names one job permanently. The producer chooses it; UUID version 7 sorts by time.");
+    ActionId, "ActionId": |_generator| uuid("Names one action of a person.");
     MessageId, "MessageId": |_generator| uuid("Names one message on the broker.");
     PoolName, "PoolName": |_generator| name("The name of a pool.");
     ClientName, "ClientName": |_generator| name("A producer's name on the replies exchange.");

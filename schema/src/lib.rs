@@ -12,6 +12,7 @@ pub mod device_class;
 pub mod dtype;
 pub mod encoding;
 pub mod event;
+pub mod excerpt;
 pub mod explanation;
 pub mod id;
 #[cfg(feature = "json-schema")]
@@ -40,9 +41,12 @@ pub use check::Invalid;
 pub use device_class::{Announcement, ClassKey, DeviceClass};
 pub use dtype::Dtype;
 pub use encoding::{Batch, DecodeError, Encoding};
-pub use event::{AttemptFinished, DeviceSeen, Event, JobInfo, PoolUse, Started, Submitted, UtilizationBy, WorkerSeen};
+pub use event::{
+    Action, AttemptFinished, DeviceSeen, Event, JobInfo, PoolUse, Started, Submitted, UtilizationBy, WorkerSeen,
+};
+pub use excerpt::Excerpt;
 pub use explanation::Explanation;
-pub use id::{ClientName, JobId, MessageId, PoolName, WorkerName};
+pub use id::{ActionId, ClientName, JobId, MessageId, PoolName, WorkerName};
 pub use kept::{KeptData, KeptOutput, KeptOutputs};
 pub use launch::{Arg, Block, Grid, Launch};
 pub use limits::{Limits, Requires};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptState, JobId, Output, PrintfOutput, WorkerName,
+    AttemptState, Excerpt, JobId, Output, PrintfOutput, WorkerName,
     bounds::{FAILURE_DETAIL_BYTES_MAX, FAILURE_MESSAGE_BYTES_MAX},
 };
 
@@ -45,6 +45,9 @@ pub struct Failure {
     /// The line of the submitted source or PTX that caused the failure, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
+    /// That line with its neighbours. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Excerpt>,
 }
 
 /// The party that is responsible for a failure.
@@ -139,7 +142,7 @@ impl Timings {
 impl Failure {
     pub fn new(verdict: Verdict, code: FailureCode, message: impl Into<String>) -> Self {
         let message = cut(message.into(), FAILURE_MESSAGE_BYTES_MAX);
-        Self { verdict, code, message, detail: None, line: None }
+        Self { verdict, code, message, detail: None, line: None, source: None }
     }
 
     /// Adds a longer text, cut at the bound so that a reply stays small whatever a compiler prints.
@@ -154,6 +157,19 @@ impl Failure {
     pub fn at_line(mut self, line: Option<u32>) -> Self {
         self.line = line;
         self
+    }
+
+    /// Adds the lines of the program around the failure's line.
+    #[must_use]
+    pub fn in_program(mut self, program: &str) -> Self {
+        self.source = self.line.and_then(|line| Excerpt::around(program, line));
+        self
+    }
+
+    /// The bytes of its texts.
+    pub fn text_bytes(&self) -> usize {
+        let detail = self.detail.as_ref().map_or(0, String::len);
+        self.message.len() + detail + self.source.as_ref().map_or(0, |source| source.text.len())
     }
 }
 

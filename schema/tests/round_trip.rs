@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    Arg, AttemptState, Batch, BlobDigest, Block, Buffer, Data, Dtype, Encoding, Failure, FailureCode, Grid, Inline,
-    JobId, LargeOutputs, Launch, Limits, Number, Output, OutputData, OutputOf, PrintfOutput, Program, Reply, Requires,
-    Signature, Task, Timings, TraceContext, Verdict,
+    Arg, AttemptState, Batch, BlobDigest, Block, Buffer, Data, Dtype, Encoding, Excerpt, Failure, FailureCode, Grid,
+    Inline, JobId, LargeOutputs, Launch, Limits, Number, Output, OutputData, OutputOf, PrintfOutput, Program, Reply,
+    Requires, Signature, Task, Timings, TraceContext, Verdict,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -155,12 +155,15 @@ fn task() -> impl Strategy<Value = Task<'static>> {
 fn reply() -> impl Strategy<Value = Reply<'static>> {
     let output = (text(), dtype(), vec(any::<u64>(), 0..3), output_data())
         .prop_map(|(name, dtype, shape, data)| Output { name, dtype, shape, data });
-    let failure = (text(), option::of(text()), option::of(any::<u32>())).prop_map(|(message, detail, line)| Failure {
+    let excerpt = (any::<u32>(), text()).prop_map(|(first_line, text)| Excerpt { first_line, text });
+    let failure = (text(), option::of(text()), option::of(any::<u32>()), option::of(excerpt));
+    let failure = failure.prop_map(|(message, detail, line, source)| Failure {
         verdict: Verdict::Device,
         code: FailureCode::KernelFault,
         message,
         detail,
         line,
+        source,
     });
     let timings = (any::<u64>(), vec(any::<u64>(), 0..3)).prop_map(|(queue_us, launches_us)| Timings {
         queue_us,

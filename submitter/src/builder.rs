@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use gpufleet_schema::ClientName;
 use gpufleet_transport::{
-    BlobLocation, BlobStore, Broker, BrokerUrl, EventSink, InvalidBlobLocation, Options, ReplyQueue,
+    BlobLocation, BlobStore, Broker, BrokerUrls, EventSink, InvalidBlobLocation, Options, ReplyQueue,
 };
 use tokio::sync::OnceCell;
 
@@ -92,7 +92,7 @@ impl FleetBuilder {
         self
     }
 
-    /// How long connecting may take.
+    /// How long connecting to one node may take.
     #[must_use]
     pub fn connect_deadline(mut self, deadline: Duration) -> Self {
         self.connect_deadline = deadline;
@@ -162,14 +162,16 @@ impl FleetBuilder {
         self
     }
 
-    /// Connects to the broker at an AMQP URL. Workers declare all queues but the reply queue. A client with a name of its
+    /// Connects to the broker at an AMQP URL, or at one of several URLs for the nodes of a cluster, separated by commas:
+    /// `amqp://user:password@a/vhost,amqp://user:password@b/vhost`. With several, the client moves on when its node fails,
+    /// and RabbitMQ replicates its reply queue. Workers declare all queues but the reply queue. A client with a name of its
     /// own declares it here, any other client with its first job. Cancelling the future gives up.
-    pub async fn connect(self, url: &str) -> Result<Fleet, ConnectError> {
-        let url: BrokerUrl = url.parse()?;
+    pub async fn connect(self, urls: &str) -> Result<Fleet, ConnectError> {
+        let urls: BrokerUrls = urls.parse()?;
         let replies_kept = self.client.is_some().then_some(self.replies_kept);
         let client: ClientName = match self.client {
             Some(name) => name.parse()?,
-            None => ClientName::fresh(url.user()),
+            None => ClientName::fresh(urls.user()),
         };
         let blobs = match self.blobs {
             Some(location) => Some(Box::pin(BlobStore::open(location?)).await?),
@@ -177,12 +179,12 @@ impl FleetBuilder {
         };
         #[cfg(feature = "ledger")]
         let ledger = self.ledger.map(|url| url.parse()).transpose()?.map(ClientLedger::new);
-        let user_id = self.user_id.then(|| url.user().to_owned());
+        let user_id = self.user_id.then(|| urls.user().to_owned());
         let options = Options {
             connect_deadline: self.connect_deadline,
             confirm_deadline: self.confirm_deadline,
             reply_queue: replies_kept.map_or(ReplyQueue::Brief, ReplyQueue::Kept),
-            ..Options::new(url, format!("gpufleet {client}"))
+            ..Options::new(urls, format!("gpufleet {client}"))
         };
         let broker = Broker::connect(options).await?;
         let events = EventSink::of_client(broker.clone(), user_id);

@@ -3,22 +3,26 @@
 //! [`options`] has the options as typed, and each command's file interprets and runs them. [`complaint`] renders errors for
 //! people, and [`exit`] lists the codes for scripts. Only data goes to stdout.
 
-use clap::{CommandFactory as _, Parser};
-use gpufleet_transport::LOG_DIRECTIVE;
-use tracing_subscriber::EnvFilter;
+use std::ffi::OsString;
 
+use clap::{CommandFactory as _, FromArgMatches as _};
+use gpufleet_service::log_filter;
+
+mod actions;
 mod blobs;
 mod cancel;
 mod complaint;
 mod completions;
 mod connection;
 mod dead;
+mod doctor;
 mod environment;
 mod exit;
 mod export;
 mod fetch;
 mod files;
 mod history;
+mod init;
 mod json;
 mod kept;
 mod kernels;
@@ -27,21 +31,27 @@ mod last;
 mod local;
 mod logs;
 mod lookup;
+mod man;
 mod map;
 mod options;
 mod output;
 mod permissions;
 mod pools;
 mod printed;
+mod profile;
 mod progress_terminal;
 mod quantity;
 mod report;
+mod requirements;
+mod rerun;
 mod show;
+mod snippet;
 mod source;
 mod spec;
 mod statistics;
 mod stats;
 mod submit;
+mod suggestion;
 mod table;
 mod top;
 mod usage;
@@ -63,16 +73,26 @@ pub fn command() -> clap::Command {
 
 /// Runs the command that the process was started with.
 pub fn run() -> Exit {
-    let options = match Options::try_parse() {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let profile = profile::choose(&arguments);
+    let command = match &profile {
+        Ok(profile) => profile.apply(command()),
+        // Help does not need it.
+        Err(_) => command(),
+    };
+    let first = arguments.get(1).and_then(|word| word.to_str()).map(str::to_owned);
+    let parsed = command.try_get_matches_from(arguments).and_then(|matches| Options::from_arg_matches(&matches));
+    let options = match parsed {
         Ok(options) => options,
-        Err(error) => {
+        Err(mut error) => {
+            suggestion::correct(&mut error, first.as_deref());
             // clap prints help and version to stdout, and errors to stderr. Nothing can report a failure to print.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage } else { Exit::Success };
         }
     };
     start_log();
-    execute(options).unwrap_or_else(|complaint| {
+    profile.and_then(|_| execute(options)).unwrap_or_else(|complaint| {
         output::note(complaint.render(output::stderr_has_colour()).trim_end());
         complaint.exit
     })
@@ -81,6 +101,8 @@ pub fn run() -> Exit {
 fn execute(options: Options) -> Result<Exit, Complaint> {
     match options.command {
         Command::Completions(options) => completions::run(&options),
+        Command::Init(options) => init::run(&options),
+        Command::Man(options) => man::run(&options),
         Command::Kernels(options) => kernels::run(&options),
         Command::Keygen(options) => keygen::run(&options),
         Command::Permissions(options) => permissions::run(&options),
@@ -101,6 +123,9 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
         Command::Cancel(options) => block_on(cancel::run(&options)),
         Command::Dead(options) => block_on(dead::run(&options)),
         Command::Retry(options) => block_on(dead::replay(&options)),
+        Command::Doctor(options) => block_on(doctor::run(&options)),
+        Command::Rerun(options) => block_on(rerun::run(&options)),
+        Command::Actions(options) => block_on(actions::run(&options)),
         Command::Workers(options) => block_on(workers::run(&options)),
         Command::Submit(options) => block_on(submit::run(*options)),
         Command::Map(options) => block_on(map::run(*options)),
@@ -119,10 +144,8 @@ fn block_on(command: impl Future<Output = Result<Exit, Complaint>>) -> Result<Ex
 
 /// Off by default, because log lines of libraries would mix with the command's own messages.
 fn start_log() {
-    let filter = EnvFilter::try_from_env(environment::LOG).unwrap_or_else(|_| EnvFilter::new("off"));
-    let filter = filter.add_directive(LOG_DIRECTIVE.parse().expect("the constant is a well-formed directive"));
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(log_filter("off"))
         .with_writer(std::io::stderr)
         .with_ansi(output::stderr_has_colour())
         .init();

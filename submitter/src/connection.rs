@@ -62,7 +62,7 @@ impl Connection {
 
     /// The `user-id` of messages, which the broker checks.
     pub(crate) fn user_id(&self) -> Option<String> {
-        self.user_id.then(|| self.broker.url().user().to_owned())
+        self.user_id.then(|| self.broker.urls().user().to_owned())
     }
 
     /// Whether jobs with large inputs go to the affinity slots of their pool.

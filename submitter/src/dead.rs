@@ -151,6 +151,12 @@ pub enum DeadError {
 }
 
 impl Fleet {
+    /// The number of messages in the dead-letter queue; none if there is no such queue yet. Cancelling the future is harmless.
+    pub async fn dead_depth(&self) -> Result<Option<u64>, DeadError> {
+        let depth = self.connection.broker().queue_depth(DEAD_QUEUE).await?;
+        Ok(depth.map(|depth| u64::from(depth.messages)))
+    }
+
     /// Subscribes to the dead-letter queue. The result yields the letters that the queue has now, the oldest first.
     ///
     /// Cancelling the future is harmless.

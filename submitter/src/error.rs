@@ -119,6 +119,11 @@ impl SubmitError {
         }
     }
 
+    /// Whether [`Fleet::close`](crate::Fleet::close) was called before the job was sent.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Publish(PublishError::Closed) | Self::Declare(DeclareError::Closed { .. }))
+    }
+
     pub(crate) fn of_publish(error: PublishError, job_id: JobId, destination: &Destination) -> Self {
         let Destination { pool, priority, slot } = destination.clone();
         match error {

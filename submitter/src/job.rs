@@ -243,6 +243,13 @@ impl Job {
         self
     }
 
+    /// Requires a device with at least this much memory.
+    #[must_use]
+    pub fn requires_memory(mut self, bytes: u64) -> Self {
+        self.task.requires.memory_bytes_min = Some(bytes);
+        self
+    }
+
     /// Checks everything that can be checked without a device. The arguments of a catalog kernel are compared with its
     /// signature, so that mistakes show before anything is sent. The task does not contain the catalog kernel's
     /// launches, because the worker derives them again.

@@ -23,6 +23,7 @@
 // The command line imports the client library under the name of the crate.
 extern crate self as gpufleet;
 
+mod actions;
 mod array;
 mod array_file;
 mod attach;

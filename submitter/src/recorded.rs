@@ -146,5 +146,5 @@ fn failure(row: FailureRow) -> Failure {
     let code = FailureCode::ALL.iter().copied().find(|code| code.name() == row.code);
     let failure =
         Failure::new(verdict.unwrap_or(Verdict::Infrastructure), code.unwrap_or(FailureCode::Internal), row.message);
-    Failure { detail: row.detail, line: row.line, ..failure }
+    Failure { detail: row.detail, line: row.line, source: row.source, ..failure }
 }

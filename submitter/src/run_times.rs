@@ -14,6 +14,10 @@ use lru::LruCache;
 const KINDS_MAX: NonZero<usize> = NonZero::new(1024).expect("the constant is not zero");
 /// The weight of a new value in the moving average.
 const NEWEST: f64 = 0.125;
+/// A new value counts as at most this multiple of the average, so one slow run on a busy machine hardly changes it.
+const RISE_MAX: f64 = 4.0;
+/// A value up to this always counts in full, so an average of zero can rise.
+const ALWAYS_COUNTED_US: f64 = 100.0;
 
 /// A hash of the program and of the magnitudes of its arguments, launches and buffers. Jobs of one kind run the same
 /// program on sizes within a factor of two.
@@ -88,7 +92,8 @@ impl RunTimes {
         let us = (timings.copy_in_us + timings.kernel_us() + timings.copy_out_us) as f64;
         let mut known = self.lock();
         let mean = known.get_or_insert_mut(kind, || us);
-        *mean += NEWEST * (us - *mean);
+        let counted = us.min((RISE_MAX * *mean).max(ALWAYS_COUNTED_US));
+        *mean += NEWEST * (counted - *mean);
     }
 
     fn lock(&self) -> MutexGuard<'_, LruCache<JobKind, f64>> {
@@ -151,5 +156,17 @@ mod tests {
         assert_eq!(times.expected_us(kind), Some(700));
         (0..100).for_each(|_| times.learn(kind, &reply(AttemptState::Succeeded, 50)));
         assert_eq!(times.expected_us(kind), Some(50));
+    }
+
+    #[test]
+    fn one_slow_run_hardly_changes_the_expected_run_time_and_many_do() {
+        let times = RunTimes::default();
+        let kind = kind(saxpy(1));
+        (0..100).for_each(|_| times.learn(kind, &reply(AttemptState::Succeeded, 0)));
+        (0..100).for_each(|_| times.learn(kind, &reply(AttemptState::Succeeded, 80)));
+        times.learn(kind, &reply(AttemptState::Succeeded, 2_000_000));
+        assert_eq!(times.expected_us(kind), Some(109));
+        (0..100).for_each(|_| times.learn(kind, &reply(AttemptState::Succeeded, 2_000_000)));
+        assert!(times.expected_us(kind) > Some(1_900_000));
     }
 }

@@ -149,6 +149,7 @@ mod tests {
             output_bytes: 0,
             timings,
             job: Some(Box::new(job)),
+            charged_us: None,
             printf_output: None,
             kept: None,
         }

@@ -122,11 +122,12 @@ fn environment(folder: &Path) -> Vec<(String, String)> {
     let path = format!("{bin}:{}", env::var("PATH").unwrap_or_default());
     let state = folder.join("state");
     let pika = setup::pika_folder().unwrap();
-    let variables: [(&str, PathBuf); 5] = [
+    let variables: [(&str, PathBuf); 6] = [
         ("PATH", path.into()),
         ("PYTHONPATH", pika),
         ("PYTHONDONTWRITEBYTECODE", "1".into()),
         ("XDG_STATE_HOME", state),
+        ("XDG_CONFIG_HOME", folder.join("config")),
         ("GPUFLEET_CUDA", "emulated".into()),
     ];
     variables.map(|(name, value)| (name.to_owned(), value.to_str().expect("the paths are UTF-8").to_owned())).into()

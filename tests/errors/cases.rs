@@ -43,7 +43,7 @@ async fn run(line: &str, folder: &Path, environment: &[(&str, &str)]) -> String 
         command.env_remove(name);
     }
     // Log lines contain times. The programs must not find a local fleet of the developer.
-    command.env("RUST_LOG", "off").env("XDG_STATE_HOME", folder).env("COLUMNS", "100");
+    command.env("GPUFLEET_LOG", "off").env("XDG_STATE_HOME", folder).env("COLUMNS", "100");
     command.envs(environment.iter().copied()).envs(variables);
     command.args(words).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
     respect_permissions(&mut command);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use gpufleet_ledger::{DatabaseUrl, Ledger};
-use gpufleet_local::{Endpoints, LocalFleet, LocalFleetBuilder, QueueKind, Services, Signal, Worker};
+use gpufleet_local::{Endpoints, LocalFleet, LocalFleetBuilder, QueueKind, RabbitMq, Services, Signal, Worker};
 use gpufleet_schema::PoolName;
 use gpufleet_transport::{Broker, Options};
 use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
@@ -19,6 +19,9 @@ static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
 
 /// The services that scenarios may break, one scenario at a time.
 static BREAKABLE: LazyLock<Arc<Mutex<Option<Arc<Services>>>>> = LazyLock::new(Arc::default);
+
+/// The number of nodes of the scenarios' broker.
+const NODES_VARIABLE: &str = "GPUFLEET_SCENARIO_NODES";
 
 /// A fleet for one scenario. Its processes end when it is dropped.
 #[derive(Debug)]
@@ -57,9 +60,7 @@ impl Ground {
             None => *held = Some(start_services().await),
         }
         let services = Arc::clone(held.as_ref().expect("the services were started above"));
-        let mut ground = Self::on(&services, label, QueueKind::default()).await;
-        ground._held = Some(held);
-        ground
+        Self::holding(LocalFleet::builder().label(label).on(&services), held).await
     }
 
     /// A fleet with its own broker and database, for a scenario that breaks them for a long time.
@@ -85,6 +86,13 @@ impl Ground {
         Self::of(options(builder), QueueKind::default()).await
     }
 
+    /// A fleet on services that no other scenario uses in the meantime.
+    pub(crate) async fn holding(builder: LocalFleetBuilder, held: OwnedMutexGuard<Option<Arc<Services>>>) -> Self {
+        let mut ground = Self::of(builder, QueueKind::default()).await;
+        ground._held = Some(held);
+        ground
+    }
+
     async fn on(services: &Arc<Services>, label: &str, kind: QueueKind) -> Self {
         Self::of(LocalFleet::builder().label(label).on(services).queue_kind(kind), kind).await
     }
@@ -106,7 +114,10 @@ impl Ground {
     /// Declares the queues of these pools, for producers that start before any worker.
     pub async fn declare_pools(&self, pools: &[&str]) {
         let broker = self.connect().await;
-        broker.declare_base().await.unwrap();
+        if let Err(error) = broker.declare_base().await {
+            let log = self.services().state().logs().join("broker-node.log");
+            panic!("{error}; the broker's log:\n{}", fs::read_to_string(log).unwrap_or_default());
+        }
         for pool in pools {
             broker.declare_pool(&pool.parse::<PoolName>().unwrap()).await.unwrap();
         }
@@ -119,6 +130,11 @@ impl Ground {
 
     pub fn endpoints(&self) -> &Endpoints {
         self.fleet.endpoints()
+    }
+
+    /// The URL of this ground's vhost on the broker's first node, for programs that take one URL.
+    pub fn node_url(&self) -> String {
+        self.services().broker().vhost_url(self.fleet.space())
     }
 
     pub fn fleet(&self) -> &LocalFleet {
@@ -241,17 +257,17 @@ pub fn signal(pid: u32, signal: libc::c_int) {
     unsafe { libc::kill(pid as libc::pid_t, signal) };
 }
 
+/// Services with a broker of one node, or of as many as the variable says.
 async fn start_services() -> Arc<Services> {
-    Services::ephemeral().await.unwrap_or_else(|error| panic!("{error}"))
+    let nodes = std::env::var(NODES_VARIABLE).map_or(1, |nodes| nodes.parse().expect("a number of nodes"));
+    Services::ephemeral_cluster(nodes).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Repairs the services after the last scenario, which may have failed.
 async fn repair(services: &Services) {
-    let (broker, postgres) = (services.broker(), services.postgres());
-    broker.resume();
-    if broker.pid().is_none() {
-        broker.restart().await.unwrap();
-    }
+    let (nodes, postgres) = (services.nodes(), services.postgres());
+    nodes.iter().for_each(RabbitMq::resume);
+    RabbitMq::restart_stopped(nodes).await.unwrap();
     if postgres.pid().is_none() {
         postgres.restart().await.unwrap();
     }
@@ -261,6 +277,10 @@ async fn repair(services: &Services) {
 /// Whether a process runs. A zombie does not.
 pub fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z')
+}
+
+pub(crate) fn is_suspended(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state == 'T')
 }
 
 fn children(parent: u32) -> Vec<u32> {

@@ -37,8 +37,8 @@ impl Ground {
     pub async fn poll_count(&self, what: &str, state: JobState, count: u64) {
         poll_until(what, async || {
             // The database may be restarting.
-            let counts = self.ledger.count_by_state().await.unwrap_or_default();
-            counts.iter().any(|counted| counted.state == state && counted.jobs >= count)
+            let in_state = HistoryFilter { states: vec![state], ..HistoryFilter::default() };
+            self.jobs(in_state).await.is_ok_and(|jobs| jobs.len() as u64 >= count)
         })
         .await;
     }
@@ -52,7 +52,12 @@ impl Ground {
     }
 
     pub(crate) async fn all_jobs(&self) -> Result<Vec<JobRow>, LedgerError> {
-        let mut filter = HistoryFilter { limit: HistoryFilter::LIMIT_MAX, ..HistoryFilter::default() };
+        self.jobs(HistoryFilter::default()).await
+    }
+
+    /// The jobs of all pages.
+    async fn jobs(&self, filter: HistoryFilter) -> Result<Vec<JobRow>, LedgerError> {
+        let mut filter = HistoryFilter { limit: HistoryFilter::LIMIT_MAX, ..filter };
         let mut all = Vec::new();
         loop {
             let page = self.ledger.history(&filter).await?;

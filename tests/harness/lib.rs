@@ -5,12 +5,14 @@
 
 pub mod busy;
 mod chance;
+mod cluster;
 mod collector;
 mod command;
 mod dead;
 mod delivery;
 mod ground;
 pub mod history;
+mod http_service;
 pub mod kernels;
 mod ledger;
 mod memory;
@@ -20,18 +22,19 @@ mod npy;
 mod poll;
 mod producer;
 mod proxy;
-mod read_api;
 mod tls;
 mod witness;
 
 use std::time::Duration;
 
 pub use chance::Chance;
+pub use cluster::NODES;
 pub use collector::{CollectedSpan, Collector};
 pub use command::{Ended, gpufleet_command, gpufleet_peak_memory};
 pub use dead::{DeadLetter, dead_letters};
 pub use delivery::delivered;
 pub use ground::{Ground, TestWorker, is_alive, signal};
+pub use http_service::HttpService;
 pub use memory::memory_bytes;
 pub use metrics::{METRICS, Metrics};
 pub use node::write_queue_names;
@@ -39,7 +42,6 @@ pub use npy::npy;
 pub use poll::poll_until;
 pub use producer::{ConfirmedJob, Producer};
 pub use proxy::{Proxy, Silence};
-pub use read_api::ReadApi;
 pub use tls::TlsProxy;
 
 /// The limit of every wait in a scenario. On two busy cores a second of work can take far longer.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpufleet_local::{LocalFleet, RabbitMq, Services};
 
-use crate::{Ground, poll::poll_some};
+use crate::{Ground, ground::is_suspended, poll::poll_some};
 
 /// The default of the fleet's broker.
 const WATERMARK: &str = "0.4";
@@ -147,9 +147,16 @@ async fn set_consumer_timeout(services: &Services, timeout: Duration, tick: Dura
     }
 }
 
+/// The first node that answers.
+fn serving(services: &Services) -> &RabbitMq {
+    let answers = |node: &&RabbitMq| node.pid().is_some_and(|pid| !is_suspended(pid));
+    services.nodes().iter().find(answers).expect("a node runs")
+}
+
 pub(crate) async fn evaluate(fleet: &LocalFleet, expression: &str) -> String {
     let expression = expression.replace('@', &format!("<<\"{}\">>", fleet.space()));
-    fleet.services().broker().eval(&expression).await.unwrap_or_else(|error| panic!("{expression}: {error}"))
+    let answered = serving(fleet.services()).eval(&expression).await;
+    answered.unwrap_or_else(|error| panic!("{expression}: {error}"))
 }
 
 pub(crate) async fn declare_queue(fleet: &LocalFleet, name: &str, arguments: &str) {

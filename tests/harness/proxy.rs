@@ -76,7 +76,7 @@ const ROLES: [(&[u8], bool); 2] = [(b"(publish)", false), (b"(consume)", true)];
 impl Ground {
     /// A proxy to this ground's vhost.
     pub async fn proxy(&self) -> Proxy {
-        Proxy::start(&self.endpoints().amqp_url).await
+        Proxy::start(&self.node_url()).await
     }
 }
 

@@ -27,7 +27,7 @@ pub struct TlsProxy {
 impl Ground {
     /// The URL of this ground's vhost through TLS.
     pub async fn tls_proxy(&self) -> TlsProxy {
-        let amqp_url = &self.endpoints().amqp_url;
+        let amqp_url = self.node_url();
         let (login, place) = amqp_url.strip_prefix("amqp://").unwrap().split_once('@').unwrap();
         let (broker, vhost) = place.split_once('/').unwrap();
         TlsProxy::start(broker, |port| format!("amqps://{login}@localhost:{port}/{vhost}")).await

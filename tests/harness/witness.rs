@@ -35,7 +35,9 @@ struct Seen {
 impl Witness {
     /// Declares the queue and binds it to events. The recorder has declared the exchange.
     pub(crate) async fn make_queue(fleet: &LocalFleet) {
-        node::declare_queue(fleet, QUEUE, "[]").await;
+        // The copies outlive a node of a cluster, as the originals do.
+        let kind = if fleet.services().nodes().len() > 1 { "quorum" } else { "classic" };
+        node::declare_queue(fleet, QUEUE, &format!("[{{<<\"x-queue-type\">>, longstr, <<\"{kind}\">>}}]")).await;
         for exchange in [EVENTS_CLIENT, EVENTS_WORKER] {
             node::bind_queue(fleet, QUEUE, exchange, EVENTS_BINDING).await;
         }

@@ -69,7 +69,7 @@ impl<'a> Producer<'a> {
             .arg(&body)
             .args([sent.message_id, sent.reply_to])
             .args(sent.texts)
-            .env("GPUFLEET_AMQP_URL", &self.ground.endpoints().amqp_url)
+            .env("GPUFLEET_AMQP_URL", self.ground.node_url())
             .env("PYTHONPATH", setup::pika_folder().unwrap())
             .stdin(Stdio::null())
             .kill_on_drop(true)

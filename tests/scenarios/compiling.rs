@@ -5,7 +5,7 @@ use std::{iter, time::Duration};
 use gpufleet::{Job, JobError};
 use gpufleet_local::Signal;
 use gpufleet_schema::{
-    AttemptState, Dtype, FailureCode, PoolName, Priority, Verdict,
+    AttemptState, Dtype, Excerpt, FailureCode, PoolName, Priority, Verdict,
     bounds::{FAILURE_DETAIL_BYTES_MAX, FAILURE_MESSAGE_BYTES_MAX},
     topology::task_queue,
 };
@@ -106,6 +106,8 @@ async fn an_out_of_bounds_store_is_reported_with_its_line_in_cuda_c() {
     assert_eq!(lines[2], "block (0, 0, 0), thread (0, 0, 0) and 31 others of its warp");
     assert!(lines[3].starts_with("directly past the end of the 400-byte allocation at 0x"), "{report}");
     assert_eq!(lines.len(), 4, "{report}");
+    assert_eq!(failure.line, Some(5));
+    assert_eq!(failure.source, Excerpt::around(&wild, 5));
     ground.check_history(1).await;
 }
 

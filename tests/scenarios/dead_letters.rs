@@ -52,7 +52,7 @@ async fn dead_letter_task(broker: &Broker, task: &Task<'_>) {
 }
 
 /// Dead-letters `count` tasks and returns their ids.
-async fn dead_letter_many(broker: &Broker, count: usize) -> Vec<String> {
+pub(crate) async fn dead_letter_many(broker: &Broker, count: usize) -> Vec<String> {
     let mut ids = Vec::new();
     for _ in 0..count {
         let task = kernels::saxpy();

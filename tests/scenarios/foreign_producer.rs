@@ -26,7 +26,7 @@ const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../schema/golden/v1")
 async fn run(ground: &Ground, deadline: Duration, arguments: &[&str]) -> Output {
     let output = Command::new("python3")
         .args(arguments)
-        .env("GPUFLEET_AMQP_URL", &ground.endpoints().amqp_url)
+        .env("GPUFLEET_AMQP_URL", ground.node_url())
         .env("PYTHONPATH", setup::pika_folder().unwrap())
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .stdin(Stdio::null())

@@ -12,10 +12,11 @@ use std::{
 use gpufleet_local::{
     RabbitMq, Signal, StateDir,
     process::{Identity, marked},
-    programs, state,
+    programs, setup, state,
 };
-use gpufleet_tests::{gpufleet_command, poll_until, write_queue_names};
-use serde_json::Value;
+use gpufleet_tests::{WAIT, gpufleet_command, poll_until, write_queue_names};
+use gpufleet_transport::install_tls;
+use serde_json::{Value, json};
 
 /// Kills the processes of the fleet in this folder when it is dropped, so that none is left after a failed assertion.
 struct KillOnDrop(PathBuf);
@@ -35,8 +36,7 @@ impl Drop for KillOnDrop {
 }
 
 /// Settings for workers elsewhere. Each of them would prevent the start of a local worker.
-const ELSEWHERE: [(&str, &str); 7] = [
-    ("GPUFLEET_POOLS", "not a pool"),
+const ELSEWHERE: [(&str, &str); 6] = [
     ("GPUFLEET_DEVICES", "none such"),
     ("GPUFLEET_NVML", "/nowhere/libnvidia-ml.so"),
     ("GPUFLEET_TRUSTED_KEYS", "/nowhere/key.pub"),
@@ -56,13 +56,16 @@ async fn a_local_fleet_is_started_found_and_stopped() {
     let worker = programs::ours(None, "gpufleet-worker").unwrap();
     let found = [("GPUFLEET_LOCAL_DIR", dir), ("GPUFLEET_BIN_DIR", worker.parent().unwrap().to_str().unwrap())];
     let environment = [&found[..], &ELSEWHERE].concat();
-    let gpufleet = async |arguments: &[&str]| {
-        let ended = gpufleet_command(scratch.path(), &environment, arguments).await;
+    let gpufleet_in = async |environment: &[(&str, &str)], arguments: &[&str]| {
+        let ended = gpufleet_command(scratch.path(), environment, arguments).await;
         assert_eq!(ended.code, 0, "{arguments:?}: {ended:?}");
         ended.stdout
     };
+    let gpufleet = async |arguments: &[&str]| gpufleet_in(&environment, arguments).await;
 
-    gpufleet(&["local", "up", "--dir", dir, "--cuda", "emulated"]).await;
+    // `submit` reads the variable too.
+    let of_worker = [&environment[..], &[("GPUFLEET_POOL", "not:a=pool")]].concat();
+    gpufleet_in(&of_worker, &["local", "up", "--dir", dir, "--cuda", "emulated"]).await;
     let status: Value = serde_json::from_str(&gpufleet(&["local", "status", "-o", "json"]).await).unwrap();
     assert_eq!(status["state"], "up", "{status}");
     let job = ["submit", "mandelbrot", "--arg", "width=8", "--arg", "height=8", "--arg", "centre_x=-0.5"];
@@ -224,6 +227,31 @@ async fn local_up_restarts_killed_services_at_their_addresses() {
     println!("total: {:.1} s", begun.elapsed().as_secs_f64());
 }
 
+/// The console is printed with its URL, shows the fleet's jobs, and may act. It is repaired at its address like the other services.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_local_fleet_has_a_console_when_asked() {
+    let fleet = LocalFleet::up_with(&["--console"]).await;
+    let status: Value = serde_json::from_str(&fleet.command(&["local", "status", "-o", "json"]).await).unwrap();
+    let url = status["console"].as_str().expect("the status names the console").to_owned();
+    assert!(fleet.command(&["local", "status"]).await.contains(&format!("the console is at {url}\n")));
+    fleet.command(&JOB).await;
+    install_tls();
+    let viewer = reqwest::Client::builder().no_proxy().build().unwrap();
+    let page = async |path: &str| viewer.get(format!("{url}{path}")).send().await.unwrap();
+    assert!(page("").await.text().await.unwrap().contains("<title>gpufleet</title>"));
+    let me: Value = serde_json::from_str(&page("api/me").await.text().await.unwrap()).unwrap();
+    assert_eq!((&me["actions"], &me["has_broker"], &me["identity"]), (&json!(true), &json!(true), &json!("none")));
+    let shown = async || {
+        let jobs = page("api/v1/jobs?state=succeeded").await.text().await.unwrap();
+        jobs.contains("\"kernel\":\"mandelbrot\"")
+    };
+    poll_until("the console shows the job", async || shown().await).await;
+
+    fleet.kill(&["console"]).await;
+    fleet.command(&UP).await;
+    assert!(shown().await, "a console that was started once is started again, at its address");
+}
+
 /// Every minute RabbitMQ checks that it is registered, and starts a port mapper if there is none. The fleet does not
 /// record that process, which keeps running, and keeps the port, after its node has ended.
 #[tokio::test(flavor = "multi_thread")]
@@ -356,6 +384,56 @@ async fn assert_the_key_is_secret(fleet: &LocalFleet, key: &str) {
         let ended = fleet.attempt(arguments).await;
         assert!(ended.stdout.contains("s3") && !format!("{ended:?}").contains(key), "{ended:?}");
     }
+}
+
+/// Runs a script of the shell, which has no variables of a fleet but its folder.
+async fn shell(fleet: &LocalFleet, script: &str) -> gpufleet_tests::Ended {
+    let programs = programs::ours(None, "gpufleet").unwrap();
+    let path = format!("{}:{}", programs.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let mut command = tokio::process::Command::new("sh");
+    command.args(["-ec", script]).env_clear().env("PATH", path).env("GPUFLEET_LOCAL_DIR", &fleet.dir);
+    command.env("PYTHONPATH", setup::pika_folder().unwrap()).current_dir(fleet.scratch.path()).kill_on_drop(true);
+    tokio::time::timeout(WAIT, command.output()).await.expect("every script ends").unwrap().into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_of_all_kinds_use_the_fleet_with_the_variables_of_local_env() {
+    const PRODUCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/producer.py");
+    let fleet = LocalFleet::up_with(&S3).await;
+    let script = format!(
+        "eval \"$(gpufleet local env)\"; unset GPUFLEET_LOCAL_DIR; gpufleet-ledger labels list; \
+         echo \"$GPUFLEET_CUDA $GPUFLEET_QUEUE_KIND\"; python3 {PRODUCER} 2 1,2,3 10,20,30"
+    );
+    let ended = shell(&fleet, &script).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.stdout.ends_with("emulated quorum\n[12.0, 24.0, 36.0]\n"), "{ended:?}");
+
+    let variables: Value = serde_json::from_str(&fleet.command(&["local", "env", "-o", "json"]).await).unwrap();
+    assert_eq!(fleet.command(&["local", "url"]).await.trim(), variables["GPUFLEET_AMQP_URL"]);
+    assert_a_worker_joins(&fleet, &variables).await;
+
+    let log = fleet.command(&["local", "logs", "gpufleet-w1", "--lines", "1000"]).await;
+    assert!(!log.is_empty() && fleet.file("log/gpufleet-w1.log").contains(log.lines().last().unwrap()), "{log}");
+    fleet.command(&["local", "down"]).await;
+    let ended = fleet.attempt(&["local", "env"]).await;
+    assert!(ended.code == 7 && ended.stdout.is_empty() && ended.stderr.contains("no fleet is running in"), "{ended:?}");
+    assert!(fleet.command(&["local", "logs"]).await.contains("/log/broker.log <=="));
+}
+
+/// Starts a worker by hand, which uses the fleet's broker and bucket, and waits until the ledger knows it.
+async fn assert_a_worker_joins(fleet: &LocalFleet, variables: &Value) {
+    let mut command = tokio::process::Command::new(programs::ours(None, "gpufleet-worker").unwrap());
+    command
+        .args(["run", "--name", "by-hand", "--pool", "default"])
+        .env_clear()
+        .envs([("PATH", std::env::var("PATH").unwrap()), ("HOME", std::env::var("HOME").unwrap_or_default())]);
+    for (name, value) in variables.as_object().unwrap() {
+        command.env(name, value.as_str().unwrap());
+    }
+    let log = fs::File::create(fleet.scratch.path().join("by-hand.log")).unwrap();
+    let mut worker = command.stdout(log.try_clone().unwrap()).stderr(log).kill_on_drop(true).spawn().unwrap();
+    poll_until("the ledger knows the worker", async || fleet.command(&["workers"]).await.contains("by-hand")).await;
+    worker.kill().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

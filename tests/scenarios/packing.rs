@@ -75,7 +75,7 @@ async fn each_packed_job_gets_its_own_outcome() {
 async fn short_jobs_that_are_submitted_at_the_same_time_share_messages_and_long_ones_do_not() {
     const SHORT_JOBS: usize = 200;
     const LONG_JOBS: usize = 4;
-    /// Enough jobs that one slow run on a busy machine does not change the mean much.
+    /// Enough jobs that the first runs on a busy machine no longer count.
     const KNOWN: usize = 32;
     let ground = Ground::shared("gathered").await;
     let worker = ground.worker().await;

@@ -145,7 +145,7 @@ async fn a_batch_that_fails_is_told_with_its_rows() {
     let ground = Ground::shared("parquet-failing").await;
     let _worker = ground.worker().await;
     let folder = folder_with_table();
-    let ended = ground.gpufleet(folder.path(), &map(&["--batch-rows", "4000", "--device", "H999"])).await;
+    let ended = ground.gpufleet(folder.path(), &map(&["--batch-rows", "4000", "--device-name", "H999"])).await;
     assert_eq!(ended.code, 4, "{ended:?}");
     for part in ["error: rows 0 to 3999: job ", "requirements_not_met", "hint: "] {
         assert!(ended.stderr.contains(part), "{part}: {ended:?}");

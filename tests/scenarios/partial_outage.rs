@@ -12,7 +12,7 @@ use gpufleet_schema::{
 use gpufleet_tests::{Ground, METRICS, TestWorker, WAIT, busy, kernels, poll_until};
 
 /// Makes a worker log every attempt to subscribe.
-const TALKATIVE: [(&str, &str); 1] = [("RUST_LOG", "warn,gpufleet_worker=info,gpufleet_transport::consumer=debug")];
+const TALKATIVE: [(&str, &str); 1] = [("GPUFLEET_LOG", "warn,gpufleet_worker=info,gpufleet_transport::consumer=debug")];
 /// Attempts to subscribe that the test waits for. If each of them broke the connection, it would be lost as often.
 const ATTEMPTS: usize = 4;
 /// The first attempt may break the connection, and so may one more that was sent before the worker noticed.
@@ -27,8 +27,27 @@ fn lines_with(worker: &TestWorker, texts: &[&str]) -> usize {
 async fn poll_failed_subscriptions(worker: &TestWorker, queue: &str) {
     let tried = ["still not subscribed", queue];
     poll_until("the worker has tried to subscribe", async || lines_with(worker, &tried) >= ATTEMPTS).await;
+    check_losses(worker);
+}
+
+fn check_losses(worker: &TestWorker) {
     let losses = lines_with(worker, &["broker connection lost", "INTERNAL_ERROR"]);
     assert!(losses <= LOSSES_MAX, "the link was lost {losses} times");
+}
+
+/// Waits until the worker tries to read its orders and can't, because their stream is suspended. RabbitMQ 3 does not answer a subscriber
+/// of such a stream. RabbitMQ 4 does, and then sends nothing.
+async fn poll_unread_orders(worker: &TestWorker, subscriptions_before: usize) {
+    let tried = ["still not subscribed", CONTROL_QUEUE];
+    poll_until("the worker has tried to read its orders", async || {
+        lines_with(worker, &tried) >= ATTEMPTS || subscriptions_to_orders(worker) > subscriptions_before
+    })
+    .await;
+    check_losses(worker);
+}
+
+fn subscriptions_to_orders(worker: &TestWorker) -> usize {
+    lines_with(worker, &["subscriber: subscribed", CONTROL_QUEUE])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,8 +104,9 @@ async fn sigterm_drains_a_worker_that_can_not_read_its_orders() {
     ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
     let mut waiting = fleet.submit(busy::for_millis(1)).await.unwrap();
     ground.suspend_queue(CONTROL_QUEUE).await;
+    let subscriptions = subscriptions_to_orders(&first);
     proxy.cut();
-    poll_failed_subscriptions(&first, CONTROL_QUEUE).await;
+    poll_unread_orders(&first, subscriptions).await;
     let queue = task_queue(&PoolName::default(), Priority::Normal);
     poll_until("the worker has both messages", async || {
         broker.queue_depth(&queue).await.unwrap().unwrap().messages == 0
@@ -116,7 +136,7 @@ async fn sigterm_ends_a_worker_that_waits_for_its_first_orders() {
     let _declared = ground.broker().await;
     ground.suspend_queue(CONTROL_QUEUE).await;
     let worker = ground.start_worker_in(&[], &TALKATIVE);
-    poll_failed_subscriptions(&worker, CONTROL_QUEUE).await;
+    poll_unread_orders(&worker, 0).await;
     assert_eq!(lines_with(&worker, &["supervisor: ready"]), 0, "a worker is not ready before it has read the orders");
     assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
 }

@@ -238,6 +238,7 @@ async fn a_forged_outcome_is_dead_lettered_and_the_true_one_recorded() {
         output_bytes: 0,
         timings: Timings::default(),
         job: None,
+        charged_us: None,
         printf_output: None,
         kept: None,
     });

@@ -27,7 +27,7 @@ async fn a_pool_runs_only_what_it_allows() {
     let worker = ground.worker_with(&[&pools[..], &["--trusted-key", &trusted]].concat()).await;
     let fleet = ground.client().await;
 
-    let user = ground.broker().await.url().user().to_owned();
+    let user = ground.broker().await.urls().user().to_owned();
     let stranger = SigningKey::generate().unwrap();
     let doubles = || kernels::doubles(&[3.0]);
     let cases = [
@@ -102,11 +102,11 @@ async fn a_forged_user_is_refused_by_the_broker_and_nothing_runs() {
     broker.publish(message("somebody-else")).await.unwrap_err();
     let queue = task_queue(&PoolName::default(), Priority::Normal);
     assert_eq!(broker.queue_depth(&queue).await.unwrap().unwrap().messages, 0);
-    broker.publish(message(broker.url().user())).await.unwrap();
+    broker.publish(message(broker.urls().user())).await.unwrap();
     let _worker = ground.worker().await;
     ground.poll_job("ran", task.job_id, |job| job.state == JobState::Succeeded).await;
     let known = ground.final_job(task.job_id).await;
-    assert_eq!(known.job.user_id.as_deref(), Some(broker.url().user()));
+    assert_eq!(known.job.user_id.as_deref(), Some(broker.urls().user()));
     ground.check_history(1).await;
 }
 

@@ -213,3 +213,16 @@ async fn a_client_refuses_to_publish_an_oversized_message_or_header() {
     fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
     ground.check_history(2).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistyped_pool_leads_to_the_one_that_workers_serve() {
+    let ground = Ground::shared("mistyped-pool").await;
+    let worker = ground.worker_with(&["--pool", "team-a"]).await;
+    ground.poll_worker("the worker is in the ledger", worker.name(), |_| true).await;
+    let folder = tempfile::tempdir().unwrap();
+    for (pool, hint) in [("taem-a", "did you mean --pool team-a?"), ("elsewhere", "check the pool's name")] {
+        let submit = ["submit", "saxpy", "--arg", "a=2", "--zeros", "x=f32[3]", "--zeros", "y=f32[3]", "--pool", pool];
+        let refused = ground.gpufleet(folder.path(), &submit).await;
+        assert!(refused.code != 0 && refused.stderr.contains(hint), "{}", refused.stderr);
+    }
+}

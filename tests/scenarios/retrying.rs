@@ -1,7 +1,7 @@
 //! Temporary failures are retried after a delay that the history shows. Permanent ones are dead-lettered with their
 //! reason, to be listed, requeued or discarded. (fault 19)
 
-use gpufleet_schema::{AttemptState, JobState};
+use gpufleet_schema::{AttemptState, JobId, JobState};
 use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,5 +67,39 @@ async fn dead_letters_are_listed_shown_replayed_and_discarded() {
     .await;
     let none = ground.gpufleet(folder.path(), &["dead", "replay", &second]).await;
     assert_eq!(none.code, 9, "{}", none.stderr);
+    ground.check_history(3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_job_is_rerun_and_any_other_one_is_explained() {
+    let ground = Ground::shared("rerun").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut dead = fleet.submit(kernels::endless().attempts_max(1)).await.unwrap();
+    ground.poll_job("running", dead.id(), |job| job.state == JobState::Running).await;
+    worker.kill_executor().await;
+    dead.wait(WAIT).await.unwrap_err();
+    let mut succeeded = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
+    succeeded.wait(WAIT).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [dead, succeeded] = [&dead, &succeeded].map(|handle| handle.id());
+    let rerun = async |id: JobId| ground.gpufleet(folder.path(), &["rerun", &id.to_string()]).await;
+    for id in [dead, succeeded] {
+        ground.final_job(id).await;
+    }
+
+    let again = rerun(dead).await;
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    let new = again.stdout.trim().rsplit(' ').next().unwrap();
+    let cancelled = ground.gpufleet(folder.path(), &["cancel", new]).await;
+    assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
+    assert_eq!(ground.final_job(new.parse().unwrap()).await.job.labels["replay-of"], dead.to_string());
+
+    // The dead-letter queue no longer has the first one, and never had the other.
+    for id in [dead, succeeded] {
+        let refused = rerun(id).await;
+        assert_eq!(refused.code, 3, "{}", refused.stderr);
+        assert!(refused.stderr.contains("does not keep the program"), "{}", refused.stderr);
+    }
     ground.check_history(3).await;
 }

@@ -58,7 +58,7 @@ async fn a_dead_spare_costs_no_job_an_attempt() {
     for dies in [true, false] {
         let ground = Ground::shared("dead-spare").await;
         let arguments = ["--spare-executors", "1", "--jobs-per-device", "1"];
-        let worker = ground.worker_in(&arguments, &[("RUST_LOG", "gpufleet_worker=debug")]).await;
+        let worker = ground.worker_in(&arguments, &[("GPUFLEET_LOG", "gpufleet_worker=debug")]).await;
         ground.poll_log("the spare", &worker, "spare executor ready").await;
         let spare = spare_of(&worker);
         signal(spare, libc::SIGSTOP);

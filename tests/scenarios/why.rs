@@ -1,10 +1,10 @@
-//! `gpufleet why` on a real fleet: scenarios for most of the reasons that it knows.
+//! `gpufleet why` on a real fleet: a scenario for each reason that it knows.
 
 use std::path::Path;
 
 use gpufleet::Job;
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, Event, Failure, FailureCode, JobId, JobInfo, JobState, PoolName, Priority,
+    AttemptFinished, AttemptState, Dtype, Event, Failure, FailureCode, JobId, JobInfo, JobState, PoolName, Priority,
     Selection, Submitted, Timings, Verdict,
     encoding::encode_events,
     topology::{EVENTS_KEY, EVENTS_WORKER, TYPE_EVENTS},
@@ -140,6 +140,40 @@ async fn the_pool_had_more_than_its_share() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn running_jobs_have_the_memory() {
+    let ground = Ground::shared("why-memory").await;
+    let _worker = ground.worker_in(&[], &[("GPUFLEET_EMULATOR_MEMORY", "48MiB")]).await;
+    let endless = occupy(&ground, kernels::with_buffer_of(38 << 20)).await;
+    // It fits on an idle device, but not in what is left.
+    let input = vec![1.0_f32; (13 << 20) / size_of::<f32>()];
+    let job = Job::ptx(kernels::DOUBLES).input("x", input.as_slice()).zeros("y", Dtype::F32, [1]).entry("doubles");
+    let job = job.cover([1]).arg_buffer("x").arg_buffer("y").arg(1_u32).output("y");
+    let waits = ground.client().await.submit(job).await.unwrap();
+    let text = first_reason(&ground, waits.id(), "memory").await;
+    assert!(text.contains("its inputs alone need 13.0 MiB") && text.contains("leave at most 10.00 MiB"), "{text}");
+    release(&ground, &[&endless, &waits]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_worker_has_taken_the_job_and_others_are_behind_it_in_the_queue() {
+    let ground = Ground::shared("why-ahead").await;
+    let _worker = ground.worker_with(&["--prefetch", "2", "--jobs-per-device", "1"]).await;
+    let fleet = ground.client().await;
+    let endless = occupy(&ground, kernels::endless()).await;
+    let taken = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
+    let text = first_reason(&ground, taken.id(), "busy_worker").await;
+    assert!(text.contains("(running: 1)"), "{text}");
+    let mut others = Vec::new();
+    for _ in 0..3 {
+        others.push(fleet.submit(kernels::doubles(&[1.0])).await.unwrap());
+    }
+    let text = first_reason(&ground, others[2].id(), "jobs_ahead").await;
+    assert!(text.contains("messages wait in pool default"), "{text}");
+    let all: Vec<&ConfirmedJob> = [&endless, &taken].into_iter().chain(&others).collect();
+    release(&ground, &all).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_retry_is_due_later() {
     let ground = Ground::shared("why-retry").await;
     let _worker = ground.worker().await;
@@ -159,6 +193,7 @@ async fn a_retry_is_due_later() {
         output_bytes: 0,
         timings: Timings::default(),
         job: Some(Box::new(job)),
+        charged_us: None,
         printf_output: None,
         kept: None,
     };

@@ -65,7 +65,8 @@ async fn a_device_that_is_not_there_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_with_a_wrong_password_exits_at_once_and_does_not_show_it() {
     let ground = Ground::shared("worker-refused").await;
-    let (login, place) = ground.endpoints().amqp_url.split_once('@').unwrap();
+    let url = ground.node_url();
+    let (login, place) = url.split_once('@').unwrap();
     let url = format!("{}:wrong-password@{place}", login.rsplit_once(':').unwrap().0);
     let started = std::time::Instant::now();
     let (code, said) = failing_worker(&url, &["--cuda", "emulated"]).await;

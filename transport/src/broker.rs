@@ -10,12 +10,13 @@ use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 
 use crate::{
-    BrokerUrl, ConnectError, Consumer, DeclareError, Delivery, Incoming, Message, Options, PublishError, QueueDepth,
-    QueueError, State, Subscription,
+    BrokerUrl, BrokerUrls, ConnectError, Consumer, DeclareError, Delivery, Incoming, Message, Options, PublishError,
+    QueueDepth, QueueError, Release, State, Subscription,
     consumer::Start,
-    link::Link,
+    link::{self, Link},
     order,
     publisher::{Publisher, Purpose},
+    rights,
     topology::{self, Declaration},
 };
 
@@ -39,8 +40,8 @@ struct Inner {
 const READ_AHEAD: u16 = 200;
 
 impl Broker {
-    /// Connects once; an unreachable broker is an error after at most `connect_deadline`. After later outages it reconnects. Cancelling
-    /// abandons the attempt.
+    /// Tries each node once; an unreachable broker is an error after at most `connect_deadline` for each. After later outages it reconnects.
+    /// Cancelling abandons the attempt.
     pub async fn connect(options: Options) -> Result<Self, ConnectError> {
         let link = Link::open(options).await?;
         let publisher = Publisher::start(&link, Purpose::Messages);
@@ -48,12 +49,17 @@ impl Broker {
         Ok(Self { inner: Arc::new(Inner { link, publisher, events: OnceLock::new(), _stop }) })
     }
 
+    /// The release that a node announces before login. It needs neither a valid user nor a vhost. Cancelling abandons the attempt.
+    pub async fn release(node: &BrokerUrl, deadline: Duration) -> Result<Release, ConnectError> {
+        link::release(node, deadline).await
+    }
+
     pub fn state(&self) -> watch::Receiver<State> {
         self.inner.link.state()
     }
 
-    pub fn url(&self) -> &BrokerUrl {
-        &self.inner.link.options.url
+    pub fn urls(&self) -> &BrokerUrls {
+        &self.inner.link.options.urls
     }
 
     /// Declares the exchanges and the queues that all roles share, as a worker does. Can be repeated. Cancelling leaves a part
@@ -114,6 +120,11 @@ impl Broker {
         self.inner.publisher.publish(message.into()).await
     }
 
+    /// Checks that the user may publish to an exchange with a routing key. No queue gets a message. Cancelling is harmless.
+    pub async fn check_publish(&self, exchange: &str, routing_key: &str) -> Result<(), PublishError> {
+        rights::check_publish(&self.inner.link, exchange, routing_key).await
+    }
+
     /// The same, over the connection for events.
     pub(crate) async fn publish_events(&self, message: Message) -> Result<(), PublishError> {
         let publisher = self.inner.events.get_or_init(|| Publisher::start(&self.inner.link, Purpose::Events));
@@ -124,7 +135,7 @@ impl Broker {
     /// decides what the order may request; the broker checks that the user may act as this speaker.
     /// If cancelled, the order may or may not have been sent.
     pub async fn order(&self, order: &Order, speaker: Speaker, id: MessageId) -> Result<(), PublishError> {
-        self.publish(order::message(order, speaker, self.url().user(), id)).await
+        self.publish(order::message(order, speaker, self.urls().user(), id)).await
     }
 
     /// Consumes from a queue until stopped, through outages. `prefetch` bounds the unsettled deliveries; 0 counts as 1.

@@ -28,6 +28,59 @@ pub enum ConnectError {
         "connect to RabbitMQ at {url}: no answer within {waited:?}; check that the host is reachable and that the broker responds"
     )]
     Timeout { url: BrokerUrl, waited: Duration },
+    /// No node of a cluster could be reached.
+    #[error(
+        "reach any node of RabbitMQ ({}); check that the brokers are running and that the hosts and ports are correct",
+        .failures.iter().map(NodeFailure::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    NoNode { failures: Vec<NodeFailure> },
+}
+
+/// Why one node of a cluster could not be reached.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}:{}: {reason}", url.host(), url.port())]
+pub struct NodeFailure {
+    pub url: BrokerUrl,
+    pub reason: String,
+}
+
+impl ConnectError {
+    /// Whether the broker may be reached later. A refused login, an unknown vhost or an untrusted certificate stays until someone corrects
+    /// it.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Timeout { .. } | Self::NoNode { .. } => true,
+            Self::Refused { .. } | Self::NoVhost { .. } | Self::Tls { .. } => false,
+        }
+    }
+
+    /// Whether another node would answer the same, because the nodes of a cluster share their users and vhosts.
+    pub(crate) fn concerns_all_nodes(&self) -> bool {
+        match self {
+            Self::Refused { .. } | Self::NoVhost { .. } => true,
+            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Tls { .. } | Self::NoNode { .. } => false,
+        }
+    }
+
+    /// The error of a round in which every node failed with one of these.
+    pub(crate) fn of_round(mut errors: Vec<Self>) -> Self {
+        // A node that can't be reached may return, unlike one whose certificate is not trusted.
+        if errors.len() > 1 && errors.iter().any(Self::may_pass) {
+            return Self::NoNode { failures: errors.into_iter().flat_map(Self::into_failures).collect() };
+        }
+        errors.swap_remove(0)
+    }
+
+    fn into_failures(self) -> Vec<NodeFailure> {
+        match self {
+            Self::Unreachable { url, reason }
+            | Self::Refused { url, reason }
+            | Self::NoVhost { url, reason }
+            | Self::Tls { url, reason } => vec![NodeFailure { url, reason }],
+            Self::Timeout { url, waited } => vec![NodeFailure { url, reason: format!("no answer within {waited:?}") }],
+            Self::NoNode { failures } => failures,
+        }
+    }
 }
 
 /// Why a message is not confirmed.

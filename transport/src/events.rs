@@ -21,7 +21,7 @@ mod batch;
 mod group_commit;
 mod publisher;
 
-use batch::{ADDED_BYTES_MAX, Addition, weight};
+use batch::{ADDED_BYTES_MAX, Addition, Batch, weight};
 use publisher::EventPublisher;
 
 /// The room for unconfirmed events: 16 MiB, about 30,000 events of the usual size. When an outage of the broker fills it, senders
@@ -55,6 +55,15 @@ struct Origin {
 }
 
 type Confirmed = oneshot::Sender<Result<(), PublishError>>;
+
+impl Broker {
+    /// Publishes an event in a message of its own, and returns when the broker has confirmed it. The broker verifies `user_id` if it is given.
+    /// If cancelled, the event may or may not have been published.
+    pub async fn report_alone(&self, event: Event, user_id: Option<String>) -> Result<(), PublishError> {
+        let message = Batch::of_one(event).message(&Origin { exchange: EVENTS_CLIENT, user_id })?;
+        self.publish(message).await
+    }
+}
 
 impl EventSink {
     /// For the events of a worker. Requires an earlier [`Broker::declare_base`].

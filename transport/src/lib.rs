@@ -17,8 +17,10 @@ mod message;
 mod options;
 mod order;
 mod publisher;
+mod rights;
 mod topology;
 mod url;
+mod urls;
 
 pub use backoff::Backoff;
 pub use blobs::{
@@ -28,13 +30,14 @@ pub use blobs::{
 pub use broker::Broker;
 pub use consumer::{Consumer, Incoming, Subscription};
 pub use delivery::{Acker, Death, Delivery, Settled};
-pub use error::{ConnectError, DeclareError, PublishError, QueueError, SettleError};
+pub use error::{ConnectError, DeclareError, NodeFailure, PublishError, QueueError, SettleError};
 pub use events::EventSink;
-pub use link::State;
+pub use link::{Release, State};
 pub use message::{HeaderValue, Message, Properties};
 pub use options::{Options, QueueKind, ReplyQueue, UnknownQueueKind};
 pub use topology::QueueDepth;
 pub use url::{BrokerUrl, InvalidBrokerUrl};
+pub use urls::BrokerUrls;
 
 /// A directive for `tracing` filters that silences lapin, which logs returned messages with their whole bodies and logs each error handled
 /// here a second time.

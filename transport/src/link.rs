@@ -3,8 +3,9 @@
 //! One connection publishes and another consumes, because a broker under alarm stops reading from a publishing connection, and
 //! acknowledgements must still get through. Events have a third connection, which opens with the first event: RabbitMQ stops reading
 //! from a connection whose messages a queue does not take, and a ledger queue without a majority must delay no task or reply.
-//! When any of them fails, the link closes all and opens them again with backoff until it is closed. lapin's own recovery is off: it
-//! leaves confirms pending forever if the broker is frozen.
+//! When any of them fails, the link closes all and opens them again until it is closed, to the next node if the broker is a cluster, with
+//! backoff after each round of all nodes. All connections of a session lead to one node. lapin's own recovery is off: it leaves confirms
+//! pending forever if the broker is frozen.
 //!
 //! Users of the link watch [`Link::sessions`]: a session is one set of connections. Channels of an ended session are closed.
 
@@ -34,9 +35,11 @@ use tokio_util::{
 };
 use tracing::{debug, info, warn};
 
-use crate::{ConnectError, Options, backoff::Backoff};
+use crate::{BrokerUrl, ConnectError, Options, backoff::Backoff};
 
 mod classify;
+mod greeting;
+mod nodes;
 mod open_channel;
 mod probe;
 mod socket;
@@ -44,6 +47,9 @@ mod socket;
 pub(crate) use classify::{
     blames_a_message, is_access_refused, is_brokers_defect, is_channel_level, is_not_found, missing_exchange, reason_of,
 };
+pub use greeting::Release;
+pub(crate) use greeting::release;
+use nodes::Nodes;
 pub(crate) use open_channel::{Frame, OpenChannel};
 
 /// The state of the link, for health checks and metrics.
@@ -71,10 +77,15 @@ pub(crate) enum Role {
 /// lapin's events of a connection.
 type Listener = BoxStream<'static, (Role, Event)>;
 
-/// One set of connections.
+/// The limit for the answer of one node of several: a round trip. Another node can serve instead, so a silent one must not hold up a
+/// short command for longer.
+const NODE_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+
+/// One set of connections to one node.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: u64,
+    url: BrokerUrl,
     publish: Connection,
     consume: Connection,
     /// Opened with the first event: many clients and all short commands have none.
@@ -90,6 +101,7 @@ pub(crate) struct Session {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) options: Options,
+    nodes: Nodes,
     sessions: watch::Sender<Option<Arc<Session>>>,
     state: watch::Sender<State>,
     last_failure: Mutex<Option<String>>,
@@ -145,7 +157,8 @@ impl Session {
 
     /// A channel for events. The first one opens the connection.
     pub(crate) async fn events_channel(&self, link: &Link) -> lapin::Result<OpenChannel> {
-        let connection = self.events.get_or_try_init(|| link.open_one(Role::Events, &self.listeners)).await?;
+        let connection =
+            self.events.get_or_try_init(|| link.open_one(&self.url, Role::Events, &self.listeners)).await?;
         self.channel(connection).await
     }
 
@@ -190,6 +203,7 @@ impl Link {
         let (sessions, _) = watch::channel(None);
         let (state, _) = watch::channel(State::Connected);
         let link = Arc::new(Self {
+            nodes: Nodes::shuffled(&options.urls),
             options,
             sessions,
             state,
@@ -197,7 +211,8 @@ impl Link {
             session_ids: AtomicU64::new(1),
             stop: CancellationToken::new(),
         });
-        let (session, events) = link.connect().await?;
+        // A single node is not probed, because a probe costs a round trip and RabbitMQ logs it as an error.
+        let (session, events) = link.connect_to_any(link.nodes.are_several()).await?;
         link.sessions.send_replace(Some(session.clone()));
         tokio::spawn(supervise(link.clone(), session, events));
         Ok(link)
@@ -247,22 +262,44 @@ impl Link {
         *self.last_failure.lock().expect("nothing panics under this lock") = Some(failure);
     }
 
-    async fn connect(&self) -> Result<(Arc<Session>, Listener), ConnectError> {
+    /// Tries each node once, each with its own deadline. An error that concerns all nodes ends the round.
+    async fn connect_to_any(&self, is_probed: bool) -> Result<(Arc<Session>, Listener), ConnectError> {
+        let mut errors = Vec::new();
+        for url in self.nodes.round() {
+            match self.connect(url, is_probed).await {
+                Ok(connected) => return Ok(connected),
+                Err(error) if error.concerns_all_nodes() => return Err(error),
+                Err(error) => {
+                    debug!(%error, "failed to connect to a node");
+                    errors.push(error);
+                }
+            }
+        }
+        Err(ConnectError::of_round(errors))
+    }
+
+    async fn connect(&self, url: &BrokerUrl, is_probed: bool) -> Result<(Arc<Session>, Listener), ConnectError> {
+        if is_probed {
+            probe::answers(url, self.answer_deadline()).await?;
+        }
         let waited = self.options.connect_deadline;
         let id = self.session_ids.fetch_add(1, Ordering::Relaxed);
         let (listeners, opened) = unbounded();
         // Waits for both attempts even if one fails, because lapin's thread panics if the runtime is dropped while it connects.
         let both = async {
-            let (publish, consume) =
-                tokio::join!(self.open_one(Role::Publish, &listeners), self.open_one(Role::Consume, &listeners));
+            let (publish, consume) = tokio::join!(
+                self.open_one(url, Role::Publish, &listeners),
+                self.open_one(url, Role::Consume, &listeners)
+            );
             Ok((publish?, consume?))
         };
         let (publish, consume) = tokio::time::timeout(waited, both)
             .await
-            .map_err(|_| ConnectError::Timeout { url: self.options.url.clone(), waited })?
-            .map_err(|error: lapin::Error| classify::connect_error(&self.options.url, &error))?;
+            .map_err(|_| ConnectError::Timeout { url: url.clone(), waited })?
+            .map_err(|error: lapin::Error| classify::connect_error(url, &error))?;
         let session = Session {
             id,
+            url: url.clone(),
             publish,
             consume,
             events: OnceCell::new(),
@@ -274,22 +311,33 @@ impl Link {
         Ok((Arc::new(session), opened.flatten_unordered(None).boxed()))
     }
 
-    /// A connection outside any session, for an operation that may close its connection.
-    pub(crate) async fn connection_apart(&self) -> Result<Connection, ConnectError> {
-        probe::answers(&self.options).await?;
-        let opened = self.open_unheard(Role::Consume).await;
-        opened.map_err(|error| classify::connect_error(&self.options.url, &error))
+    fn answer_deadline(&self) -> Duration {
+        let deadline = self.options.connect_deadline;
+        if self.nodes.are_several() { deadline.min(NODE_ANSWERS_WITHIN) } else { deadline }
     }
 
-    async fn open_one(&self, role: Role, listeners: &UnboundedSender<Listener>) -> lapin::Result<Connection> {
-        let connection = self.open_unheard(role).await?;
+    /// A connection outside any session, to the session's node, for an operation that may close its connection.
+    pub(crate) async fn connection_apart(&self, session: &Session) -> Result<Connection, ConnectError> {
+        let url = &session.url;
+        probe::answers(url, self.answer_deadline()).await?;
+        let opened = self.open_unheard(url, Role::Consume).await;
+        opened.map_err(|error| classify::connect_error(url, &error))
+    }
+
+    async fn open_one(
+        &self,
+        url: &BrokerUrl,
+        role: Role,
+        listeners: &UnboundedSender<Listener>,
+    ) -> lapin::Result<Connection> {
+        let connection = self.open_unheard(url, role).await?;
         // An error means that the session is gone, and the connection goes with it.
         let _gone = listeners.unbounded_send(connection.events_listener().map(move |event| (role, event)).boxed());
         Ok(connection)
     }
 
-    async fn open_unheard(&self, role: Role) -> lapin::Result<Connection> {
-        let mut uri = self.options.url.uri().clone();
+    async fn open_unheard(&self, url: &BrokerUrl, role: Role) -> lapin::Result<Connection> {
+        let mut uri = url.uri().clone();
         uri.query.heartbeat = Some(u16::try_from(self.options.heartbeat.as_secs()).unwrap_or(u16::MAX).max(1));
         uri.query.connection_timeout = u64::try_from(self.options.connect_deadline.as_millis()).ok();
         let name = format!("{} ({})", self.options.name, role.name());
@@ -310,14 +358,14 @@ async fn supervise(link: Arc<Link>, mut session: Arc<Session>, mut events: Liste
             break;
         }
         let reason = session.reason();
-        warn!(url = %link.options.url, session = session.id, reason, "broker connection lost");
+        warn!(url = %session.url, session = session.id, reason, "broker connection lost");
         link.remember(reason);
         tokio::spawn(async move { session.close().await });
         match reconnect(&link).await {
             Some((next, next_events)) => (session, events) = (next, next_events),
             None => break,
         }
-        info!(url = %link.options.url, session = session.id, "broker connection restored");
+        info!(url = %session.url, session = session.id, "broker connection restored");
         link.state.send_replace(State::Connected);
         link.sessions.send_replace(Some(session.clone()));
     }
@@ -373,14 +421,10 @@ async fn reconnect(link: &Arc<Link>) -> Option<(Arc<Session>, Listener)> {
             () = link.stop.cancelled() => return None,
             () = backoff.wait() => {}
         }
-        let attempt = async {
-            probe::answers(&link.options).await?;
-            link.connect().await
-        };
         let outcome = tokio::select! {
             biased;
             () = link.stop.cancelled() => return None,
-            outcome = attempt => outcome,
+            outcome = link.connect_to_any(true) => outcome,
         };
         match outcome {
             Ok((session, events)) => return Some((session, events)),

@@ -2,17 +2,18 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use crate::BrokerUrl;
+use crate::BrokerUrls;
 
 /// How to reach the broker, and how long to wait for it.
 #[derive(Debug, Clone)]
 pub struct Options {
-    pub url: BrokerUrl,
+    /// The nodes of the broker. A client of several nodes moves on when one fails, and has a replicated reply queue.
+    pub urls: BrokerUrls,
     /// Shown by the broker's management pages and `rabbitmqctl list_connections client_properties`.
     pub name: String,
     /// Two silent intervals end a connection.
     pub heartbeat: Duration,
-    /// The limit for one attempt to connect, with all connections and their handshakes.
+    /// The limit for one attempt to connect to one node, with all connections and their handshakes.
     pub connect_deadline: Duration,
     /// The limit for one publish, from the call to the broker's confirmation, including reconnections.
     pub confirm_deadline: Duration,
@@ -53,9 +54,9 @@ impl Options {
     /// A broker killed with SIGKILL was back after 6 s, and a silent one is detected after 20 s; both leave time for a republish.
     pub const CONFIRM_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
 
-    pub fn new(url: BrokerUrl, name: impl Into<String>) -> Self {
+    pub fn new(urls: BrokerUrls, name: impl Into<String>) -> Self {
         Self {
-            url,
+            urls,
             name: name.into(),
             heartbeat: Self::HEARTBEAT_DEFAULT,
             connect_deadline: Self::CONNECT_DEADLINE_DEFAULT,

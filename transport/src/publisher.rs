@@ -96,7 +96,7 @@ impl Publisher {
 
     fn check(&self, message: &Message) -> Result<(), PublishError> {
         message.check(MESSAGE_BYTES_MAX)?;
-        let user = self.link.options.url.user();
+        let user = self.link.options.urls.user();
         match &message.properties.user_id {
             Some(name) if name != user => {
                 let reason = format!("the message has user id {name:?}, but the connection belongs to user {user:?}");

@@ -102,7 +102,7 @@ impl Declaration {
             Self::Ledger => ledger(),
             Self::Pool(pool) => tasks::of_pool(pool, kind),
             Self::Slots(pool) => tasks::of_slots(pool, kind),
-            Self::Replies(client) => reply_queue(client, options.reply_queue),
+            Self::Replies(client) => reply_queue(client, options),
             Self::Forwarded(pool, class) => forwarded::steps(pool, *class, kind),
         }
     }
@@ -148,10 +148,12 @@ async fn perform(link: &Link, whole: String, steps: Vec<Step>, waited: Duration)
             NoSession::Timeout(last) => DeclareError::Timeout { what: whole.clone(), waited, last },
         })?;
         let _user = session.user();
+        let mut asked = &whole;
         let attempt = async {
             // The broker closes the channel of a refused declaration, so each set uses a channel of its own.
             let channel = session.consume_channel().await.map_err(|error| (whole.clone(), error))?;
             for step in &steps {
+                asked = &step.what;
                 step.action.perform(&channel).await.map_err(|error| (step.what.clone(), error))?;
             }
             Ok(())
@@ -177,7 +179,7 @@ async fn perform(link: &Link, whole: String, steps: Vec<Step>, waited: Duration)
                 session.fail(reason_of(&error));
             }
             Err(_) => {
-                return Err(DeclareError::Timeout { what: whole, waited, last: link.trouble() });
+                return Err(DeclareError::Timeout { what: asked.clone(), waited, last: link.trouble() });
             }
         }
     }
@@ -305,16 +307,23 @@ fn ledger() -> Vec<Step> {
     steps
 }
 
-fn reply_queue(client: &ClientName, queue: ReplyQueue) -> Vec<Step> {
-    let arguments = match queue {
-        ReplyQueue::Brief => table([("x-expires", AMQPValue::LongUInt(names::REPLY_QUEUE_EXPIRES_MS))]),
+/// A classic queue belongs to one node, and nothing can declare or use it while that node is down. So replies that are kept for long are
+/// replicated, and so are those of a client of several nodes, which outlives each. Other clients have the faster classic queue.
+fn reply_queue(client: &ClientName, options: &Options) -> Vec<Step> {
+    let arguments = match options.reply_queue {
+        ReplyQueue::Brief => {
+            let expires = [("x-expires", AMQPValue::LongUInt(names::REPLY_QUEUE_EXPIRES_MS))];
+            if options.urls.is_cluster() { quorum(expires) } else { table(expires) }
+        }
         ReplyQueue::Kept(time) => {
             let ms = AMQPValue::LongUInt(u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
-            table([
+            quorum([
                 ("x-expires", ms.clone()),
                 // While its client is connected the queue does not expire, so replies that its program never takes must.
                 ("x-message-ttl", ms),
                 ("x-single-active-consumer", AMQPValue::Boolean(true)),
+                // Each connection of the client takes and requeues the replies that its program does not ask for.
+                ("x-delivery-limit", AMQPValue::LongInt(LOOKS_MAX)),
             ])
         }
     };
@@ -363,7 +372,7 @@ fn quorum(arguments: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> Fie
     table([("x-queue-type", text("quorum"))].into_iter().chain(arguments))
 }
 
-/// Listing dead-lettered jobs delivers and requeues them. RabbitMQ 4 counts these deliveries and would drop a job at its default limit.
+/// Listing dead-lettered jobs or unread replies delivers and requeues them. RabbitMQ 4 counts these deliveries and would drop a job at its default limit.
 const LOOKS_MAX: i32 = i32::MAX;
 
 fn kept() -> FieldTable {
@@ -380,9 +389,9 @@ fn delaying(seconds: u32) -> FieldTable {
     ])
 }
 
-/// A classic queue that drops its oldest message when full, so that it never delays a publisher. The recorder counts dropped messages.
+/// A queue that drops its oldest message when full, so that it never delays a publisher. The recorder counts dropped messages.
 fn unclaimed() -> FieldTable {
-    table([
+    quorum([
         ("x-message-ttl", AMQPValue::LongUInt(names::UNCLAIMED_TTL_MS)),
         ("x-max-length-bytes", AMQPValue::LongUInt(names::UNCLAIMED_BYTES_MAX)),
         ("x-overflow", text("drop-head")),
@@ -391,7 +400,7 @@ fn unclaimed() -> FieldTable {
 }
 
 fn dropped() -> FieldTable {
-    table([("x-max-length-bytes", AMQPValue::LongUInt(names::DROPPED_BYTES_MAX)), ("x-overflow", text("drop-head"))])
+    quorum([("x-max-length-bytes", AMQPValue::LongUInt(names::DROPPED_BYTES_MAX)), ("x-overflow", text("drop-head"))])
 }
 
 /// A stream, from which every reader gets every message.

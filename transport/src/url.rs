@@ -12,11 +12,15 @@ pub struct BrokerUrl {
 
 /// A text that is not a broker address. The error does not repeat the text, because it may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the broker URL {problem}; write it as amqp://user:password@host:5672/vhost (amqps:// for TLS; percent-encode special characters, as in %2F)"
-)]
-pub struct InvalidBrokerUrl {
-    problem: String,
+pub enum InvalidBrokerUrl {
+    #[error(
+        "{which} {problem}; write it as amqp://user:password@host:5672/vhost (amqps:// for TLS; percent-encode special characters, as in %2F)"
+    )]
+    Malformed { which: String, problem: String },
+    #[error(
+        "the broker URLs name different {what}; name the nodes of one cluster, with the same user and vhost in each URL"
+    )]
+    Different { what: &'static str },
 }
 
 impl BrokerUrl {
@@ -81,6 +85,11 @@ impl FromStr for BrokerUrl {
         let Some(host) = parsed.host_str().filter(|host| !host.is_empty()) else {
             return Err(invalid("has no host"));
         };
+        if host.contains(',') || parsed.path().contains(',') {
+            return Err(invalid(
+                "has a comma in its host or vhost; write the URL of each node in full, as in amqp://a/v,amqp://b/v, or %2C for the character",
+            ));
+        }
         if parsed.fragment().is_some() {
             return Err(invalid("has a fragment after '#'; write %23 for that character"));
         }
@@ -112,7 +121,7 @@ impl fmt::Debug for BrokerUrl {
 }
 
 fn invalid(problem: impl Into<String>) -> InvalidBrokerUrl {
-    InvalidBrokerUrl { problem: problem.into() }
+    InvalidBrokerUrl::Malformed { which: "the broker URL".to_owned(), problem: problem.into() }
 }
 
 fn encode(text: &str) -> String {
@@ -155,6 +164,8 @@ mod tests {
             "amqp://a:hunter2@b:99999/",
             "amqp://a:hunter2@b/c/d",
             "amqp://a:hunter2@b/#c",
+            "amqp://a:hunter2@b,c/d",
+            "amqp://a:hunter2@b/d,",
         ] {
             let error = text.parse::<BrokerUrl>().unwrap_err().to_string();
             assert!(!error.contains("hunter2"), "{error}");

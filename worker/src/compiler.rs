@@ -46,6 +46,7 @@ mod turns;
 pub use check::Checked;
 pub use child::TIME_LIMIT;
 pub use command::{CompileOptions, compile_file, compile_to_file, parse_arch};
+pub(crate) use diagnostics::FILE_NAME;
 pub use error::CompileError;
 pub use library::{NVRTC_VARIABLE, Nvrtc};
 pub use request::{CompileRequest, Compiled, Target};

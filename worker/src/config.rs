@@ -12,7 +12,7 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use gpufleet_schema::{Priority, PublicKey, WorkerName, affinity::SLOTS, bounds::MESSAGE_BYTES_MAX};
-use gpufleet_transport::{BlobLocation, BrokerUrl, InvalidBlobLocation, QueueKind};
+use gpufleet_transport::{BlobLocation, BrokerUrls, InvalidBlobLocation, QueueKind};
 
 pub use self::{
     cache::CacheSpec,
@@ -26,6 +26,8 @@ use crate::{compiler::Sandbox, executor::CudaSpec};
 /// Names of the environment variables that this program reads.
 pub mod env {
     pub const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
+    pub const POOL: &str = "GPUFLEET_POOL";
+    /// The former name of [`POOL`].
     pub const POOLS: &str = "GPUFLEET_POOLS";
     pub const CUDA: &str = "GPUFLEET_CUDA";
     pub const DEVICES: &str = "GPUFLEET_DEVICES";
@@ -72,20 +74,20 @@ Examples:
         --blobs /srv/gpufleet/blobs --metrics 127.0.0.1:9464
 
 Sizes take the units KiB, MiB and GiB (512MiB), or are in bytes. Times take s, m, h and d (30s, 1h 30m).
-RUST_LOG sets the log levels, as in RUST_LOG=gpufleet_worker=debug.";
+GPUFLEET_LOG sets the log levels, as in GPUFLEET_LOG=gpufleet_worker=debug.";
 
 /// Options of `gpufleet-worker run`.
 #[derive(Debug, Args)]
 pub struct Options {
     /// URL of RabbitMQ, as in amqp://user:password@host:5672/vhost (amqps:// for TLS)
     ///
-    /// Percent-encode special characters. Prefer the environment variable: other users can read a command line, and with it the password.
+    /// Give one URL for each node of a cluster, separated by commas. Percent-encode special characters. Prefer the environment variable: other users can read a command line, and with it the password.
     #[arg(long, value_name = "URL", env = env::AMQP_URL, hide_env_values = true, help_heading = heading::BROKER)]
-    amqp_url: BrokerUrl,
+    amqp_url: BrokerUrls,
 
     /// Kind of the task queues: quorum (replicated) or classic
     ///
-    /// All workers and clients of a fleet must use the same kind.
+    /// All workers of a fleet must use the same kind.
     #[arg(long, value_name = "KIND", env = env::QUEUE_KIND, default_value = "quorum", help_heading = heading::BROKER)]
     queue_kind: QueueKind,
 
@@ -115,11 +117,11 @@ pub struct Options {
     ///   queue-max=TIME     longest queue limit a job may ask for; a job that asks for more fails
     ///   affinity           prefer workers that have a job's largest input on a device; give it to all workers of the pool
     ///
-    /// In GPUFLEET_POOLS, separate several pools with spaces.
+    /// In GPUFLEET_POOL, separate several pools with spaces.
     #[arg(
         long = "pool",
         value_name = "POOL",
-        env = env::POOLS,
+        env = env::POOL,
         value_delimiter = ' ',
         default_value = "default",
         verbatim_doc_comment,
@@ -149,7 +151,7 @@ pub struct Options {
     #[arg(long, value_name = "DEVICES", env = env::DEVICES, default_value = "all", help_heading = heading::DEVICES)]
     devices: DeviceChoice,
 
-    /// NVML library, from which heartbeats get temperature, power and utilization
+    /// NVML library, which gives the temperature, power and utilization in heartbeats
     ///
     /// The worker also finds the MIG slices of GPUs through NVML. [default: libnvidia-ml.so.1; none with --cuda emulated]
     #[arg(long, value_name = "LIBRARY", env = env::NVML, help_heading = heading::DEVICES)]
@@ -257,7 +259,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME", env = env::WORKER_NAME, help_heading = heading::OPERATION)]
     name: Option<WorkerName>,
 
-    /// Grace period for running jobs after SIGTERM or Ctrl-C, as in 30s or 10m
+    /// Grace period for running jobs after SIGTERM, Ctrl-C or `gpufleet workers drain`, as in 30s or 10m
     ///
     /// After the grace period, or at a second signal, the worker kills running jobs and requeues them.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = value::duration, help_heading = heading::OPERATION)]
@@ -292,7 +294,7 @@ const PLACES_DEFAULT: u32 = 4;
 /// A worker's validated configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
-    pub broker: BrokerUrl,
+    pub broker: BrokerUrls,
     /// Whether republished messages carry this worker's user.
     pub user_id: bool,
     pub queue_kind: QueueKind,
@@ -330,6 +332,8 @@ pub struct Config {
 /// Options that contradict each other.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
+    #[error("{} is now {}; rename the variable", env::POOLS, env::POOL)]
+    RenamedPools,
     #[error(transparent)]
     Pools(#[from] PoolsError),
     #[error(transparent)]
@@ -346,6 +350,10 @@ impl TryFrom<Options> for Config {
     type Error = ConfigError;
 
     fn try_from(options: Options) -> Result<Self, ConfigError> {
+        // Ignored, it would leave the worker with the pool `default`.
+        if std::env::var_os(env::POOLS).is_some() {
+            return Err(ConfigError::RenamedPools);
+        }
         pool::check(&options.pools)?;
         let trusted_keys = keys::read(&options.trusted_keys, &options.pools)?;
         let prefetch_bytes = prefetch_bytes(options.prefetch_bytes, &options.pools)?;

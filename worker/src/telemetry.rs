@@ -2,8 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use gpufleet_transport::LOG_DIRECTIVE;
-use tracing_subscriber::EnvFilter;
+use gpufleet_service::log_filter;
 
 /// How log lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,14 +37,12 @@ impl fmt::Display for LogFormat {
     }
 }
 
-/// Levels come from `RUST_LOG`. By default gpufleet logs from `info` and other crates from `warn`.
+/// `GPUFLEET_LOG` selects the lines. By default gpufleet logs from `info` and other crates from `warn`.
 pub fn init(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new("warn,gpufleet_worker=info,gpufleet_transport=info"));
-    let filter = filter.add_directive(LOG_DIRECTIVE.parse().expect("the constant is a well-formed directive"));
+    let filter = log_filter("warn,gpufleet_worker=info,gpufleet_transport=info");
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => lines.with_ansi(false).init(),
-        LogFormat::Json => lines.json().init(),
+        LogFormat::Json => lines.json().flatten_event(true).init(),
     }
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask api-fuzz`: sends the read API requests that schemathesis derives from the OpenAPI document, well-formed and not, and fails
-//! for an answer that is an error of the server or that the document does not describe.
+//! `cargo xtask api-fuzz`: sends the read API, and the console that passes its pages on, requests that schemathesis derives from the OpenAPI
+//! document, well-formed and not, and fails for an answer that is an error of the server or that the document does not describe.
 
 use std::{fs, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use crate::{
+    console::CONSOLE_PACKAGE,
     interrupt::unless_interrupted,
     setup,
     terminal::Terminal,
@@ -40,7 +41,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services, Part::Compiler, Part::Schemathesis], &terminal)?;
     terminal.heading("build");
-    workspace::run(build_of(&FLEET_PACKAGES)?).await?;
+    workspace::run(build_of(&[&FLEET_PACKAGES[..], &[CONSOLE_PACKAGE]].concat())?).await?;
     let state = StateDir::ephemeral()?;
     let result = unless_interrupted(Box::pin(with_services(options, &terminal, &state))).await;
     state.close().await?;
@@ -51,15 +52,27 @@ async fn with_services(options: &Options, terminal: &Terminal, state: &Arc<State
     let start = async {
         let services = Services::start(Arc::clone(state)).await?;
         let builder = LocalFleet::builder().label("api-fuzz").on(&services).workers(1).cuda(Cuda::Emulated);
-        anyhow::Ok(builder.start().await?)
+        anyhow::Ok(Box::pin(builder.start()).await?)
     };
     let fleet = terminal.steps().step_async("start a private fleet", start).await?;
     for number in 0..JOBS {
         workspace::run(submit(&fleet, number)?).await?;
     }
-    let (_server, url) = serve(&fleet.endpoints().database_url).await?;
-    terminal.heading("send requests");
-    workspace::run(schemathesis(&url, options)?).await?;
+    let listen = ["--listen", "127.0.0.1:0"];
+    let database = ("GPUFLEET_DATABASE_URL", fleet.endpoints().database_url.as_str());
+    let api = serve("gpufleet-ledger", &[&["serve"], &listen[..]].concat(), &[database, ("GPUFLEET_API_TOKEN", TOKEN)])
+        .await?;
+    let broker = ("GPUFLEET_AMQP_URL", fleet.endpoints().amqp_url.as_str());
+    let asks = [broker, ("GPUFLEET_API_URL", &api.url), ("GPUFLEET_API_TOKEN", TOKEN)];
+    let console = serve("gpufleet-console", &listen, &asks).await?;
+    terminal.heading("send requests to the read API");
+    workspace::run(schemathesis(&api.url, &[], &[], options)?).await?;
+    terminal.heading("send requests to the console");
+    // It needs no token on loopback, and has only the API's pages of data.
+    let console_url = format!("{}/api", console.url);
+    let through = ["--url", &console_url, "--include-path-regex", "^/v1/"];
+    let excluded = ["ignored_auth", "missing_required_header"];
+    workspace::run(schemathesis(&api.url, &excluded, &through, options)?).await?;
     fleet.stop().await?;
     Ok(())
 }
@@ -71,37 +84,45 @@ fn submit(fleet: &LocalFleet, number: u32) -> anyhow::Result<Command> {
     Ok(submit)
 }
 
-/// Starts the server, which ends when it is dropped.
-async fn serve(database_url: &str) -> anyhow::Result<(Child, String)> {
-    let mut command = Command::new(workspace::programs()?.join("gpufleet-ledger"));
-    command.args(["serve", "--listen", "127.0.0.1:0"]).env("GPUFLEET_API_TOKEN", TOKEN).env("RUST_LOG", "info");
-    command.env("GPUFLEET_DATABASE_URL", database_url).stderr(Stdio::piped()).stdin(Stdio::null()).kill_on_drop(true);
-    let mut server = command.spawn().context("start gpufleet-ledger")?;
-    let mut log = BufReader::new(server.stderr.take().context("its log is a pipe")?).lines();
+/// A server, which ends when it is dropped.
+struct Server {
+    url: String,
+    _process: Child,
+}
+
+async fn serve(program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<Server> {
+    let mut command = Command::new(workspace::programs()?.join(program));
+    command.args(arguments).envs(variables.iter().copied()).env("GPUFLEET_LOG", "info");
+    command.stderr(Stdio::piped()).stdin(Stdio::null()).kill_on_drop(true);
+    let mut process = command.spawn().with_context(|| format!("start {program}"))?;
+    let mut log = BufReader::new(process.stderr.take().context("its log is a pipe")?).lines();
     let address = async {
         while let Some(line) = log.next_line().await? {
             if let Some((_, rest)) = line.split_once("address=") {
                 return Ok(rest.split(' ').next().unwrap_or_default().to_owned());
             }
         }
-        bail!("gpufleet-ledger ended")
+        bail!("{program} ended")
     };
-    let address = timeout(STARTS_WITHIN, address).await.context("gpufleet-ledger did not start in time")??;
+    let address =
+        timeout(STARTS_WITHIN, address).await.with_context(|| format!("{program} did not start in time"))??;
     // A full pipe would stop the server.
     tokio::spawn(async move {
         while let Ok(Some(line)) = log.next_line().await {
             eprintln!("{line}")
         }
     });
-    Ok((server, format!("http://{address}")))
+    Ok(Server { url: format!("http://{address}"), _process: process })
 }
 
-fn schemathesis(url: &str, options: &Options) -> anyhow::Result<Command> {
+/// Runs all checks but these and one that our document can't satisfy.
+fn schemathesis(api: &str, excluded: &[&str], more: &[&str], options: &Options) -> anyhow::Result<Command> {
     let interpreter = schemathesis_environment()?;
     let mut command = Command::new(interpreter);
-    command.args(["-m", "schemathesis.cli", "run", &format!("{url}/openapi.json"), "--checks", "all", "--seed", SEED]);
+    command.args(["-m", "schemathesis.cli", "run", &format!("{api}/openapi.json"), "--checks", "all", "--seed", SEED]);
     // A page key is opaque, so the document can't say which texts are keys.
-    command.args(["--exclude-checks", "positive_data_acceptance"]);
+    let excluded = [&["positive_data_acceptance"][..], excluded].concat().join(",");
+    command.args(["--exclude-checks", &excluded]).args(more);
     command.args(["--header", &format!("Authorization: Bearer {TOKEN}"), "--no-color"]);
     command.args(&options.arguments).current_dir(folder()?).env_remove("PYTHONPATH").env_remove("PYTHONHOME");
     Ok(command)

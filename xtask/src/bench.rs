@@ -4,6 +4,7 @@ use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
 use tokio::process::Command;
 
 use crate::{
+    console::CONSOLE_PACKAGE,
     python::Package,
     setup,
     terminal::Terminal,
@@ -41,7 +42,7 @@ pub async fn run_python(options: &Options) -> anyhow::Result<()> {
 async fn build(terminal: &Terminal) -> anyhow::Result<()> {
     terminal.heading("build with optimisation");
     let mut build = cargo(["build", "--release", "--package", "gpufleet-bench"]);
-    build.args(FLEET_PACKAGES.iter().flat_map(|package| ["--package", package]));
+    build.args(FLEET_PACKAGES.iter().chain(&[CONSOLE_PACKAGE]).flat_map(|package| ["--package", package]));
     workspace::run(build).await
 }
 

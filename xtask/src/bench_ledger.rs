@@ -1,6 +1,7 @@
 //! `cargo xtask bench-ledger`: the tests of the ledger's plans and of its largest migration, with tables of millions of rows.
 //!
-//! What they count does not depend on the machine: buffers of queries, and rows that a migration moves beside a writer.
+//! What they check does not depend on the machine: buffers of queries, and rows that a migration moves beside a writer. They also print how long
+//! statistics take, so the build is optimised.
 
 use gpufleet_local::setup::Part;
 
@@ -34,8 +35,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 
 /// Runs one test of the ledger with a variable, and shows what it prints.
 async fn test(name: &str, variable: &str, value: &str) -> anyhow::Result<()> {
-    let mut test =
-        cargo(["test", "--package", "gpufleet-ledger", "--test", "postgres", "--", "--nocapture", "--exact"]);
-    test.arg(name).env(variable, value);
+    let mut test = cargo(["test", "--release", "--package", "gpufleet-ledger", "--test", "postgres"]);
+    test.args(["--", "--nocapture", "--exact", name]).env(variable, value);
     workspace::run(test).await
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: what continuous integration runs, and what a contributor runs before it.
 
 use crate::{
-    docs, kernels, sqlx,
+    console, docs, kernels, sqlx,
     terminal::Terminal,
     test,
     workspace::{self, cargo},
@@ -20,6 +20,7 @@ pub async fn run() -> anyhow::Result<()> {
     terminal.heading("documentation");
     docs::run(&docs::Options::default()).await?;
     test::run(&test::Options::default()).await?;
+    Box::pin(console::run(&console::Options::default())).await?;
     kernels::run(&kernels::Options { check: true }).await?;
     sqlx::run(&sqlx::Options { check: true }).await
 }

@@ -11,12 +11,17 @@ mod bench_comparison;
 mod bench_emulator;
 mod bench_ledger;
 mod ci;
+mod console;
+mod debian;
 mod demo;
+mod dist;
 mod docs;
+mod emulator_programs;
 mod fuzz;
 mod interrupt;
 mod kernels;
 mod monitoring;
+mod portable;
 mod ptx_cases;
 mod python;
 mod python_peers;
@@ -24,6 +29,11 @@ mod setup;
 mod sqlx;
 mod terminal;
 mod test;
+mod test_chart;
+mod test_cluster;
+mod test_debian;
+mod test_images;
+mod test_packages;
 mod wheel;
 mod workspace;
 
@@ -41,12 +51,20 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Install what this machine lacks: RabbitMQ, Postgres, NVRTC, and for the tests Python's pika and the tools of the package
+    /// Install what this machine lacks: RabbitMQ, Postgres, NVRTC, and for the tests Python's pika, the tools of the package and a browser
     Setup,
     /// Set up, build, and run three jobs on a private fleet: saxpy, an edge filter in CUDA C, a Mandelbrot picture
     Demo(demo::Options),
     /// Set up, build, and run the whole test suite
     Test(test::Options),
+    /// Set up, build, and run the scenarios that need a RabbitMQ cluster of three nodes; arguments go to the tests
+    TestCluster(test_cluster::Options),
+    /// Set up, build, and run the scenarios in a fresh Debian, on its RabbitMQ and Postgres; needs root; arguments after -- go to the tests
+    TestDebian(test_debian::Options),
+    /// Build the container images with buildah on stand-ins for their bases, and run a job in the worker's; needs root
+    TestImages,
+    /// Set up, render the Helm chart, check it against Kubernetes' schemas, and run its pods' programs; arguments go to pytest
+    TestChart(test_chart::Options),
     /// Build the Python package and run its tests, on a private fleet, and its type checks; arguments go to pytest
     Python(python::Options),
     /// Install Airflow and test the Python package with its scheduler and triggerer; arguments go to pytest
@@ -55,10 +73,20 @@ enum Command {
     PythonDagster(python_peers::Options),
     /// Install Spark, Ray, Dask, DuckDB, Polars and pandas, and test the Python package with them; arguments go to pytest
     PythonPipelines(python_peers::Options),
-    /// Install schemathesis, and send the read API requests derived from its OpenAPI document; arguments go to schemathesis
+    /// Install schemathesis, and send the read API and the console requests derived from the OpenAPI document; arguments go to schemathesis
     ApiFuzz(api_fuzz::Options),
+    /// Install numba-cuda and run its own tests on the emulated driver; arguments name files of tests
+    EmulatorNumba(emulator_programs::Options),
+    /// Install tinygrad and train a small network with it on the emulated driver, as CUDA graphs too
+    EmulatorTinygrad(emulator_programs::Options),
+    /// Check and build the web application of the console, and test it in Chromium on a private fleet; arguments go to Node's test runner
+    Console(console::Options),
     /// Build the wheel and the source distribution of the Python package into target/wheels
     Wheel,
+    /// Build what a release consists of into target/packages: the Debian package, the archive of the command, the wheel
+    Dist(dist::Options),
+    /// Install that Debian package into fresh Debian systems with debootstrap, and run a user's first minutes there; needs root
+    TestPackages(test_packages::Options),
     /// Look for PTX texts that the emulator does not stand, with libFuzzer
     Fuzz(fuzz::Options),
     /// What continuous integration runs: format, clippy, tests, whether the catalog's PTX and the ledger's queries are up to date
@@ -89,8 +117,13 @@ enum Command {
     BenchAffinity(bench::Options),
     /// The same for `gpufleet map` over a Parquet file of ten million rows, whole and killed several times
     BenchParquet(bench::Options),
+    /// The same for the events that a recorder writes per second, with and without statistics, on one connection and on two
+    BenchRecording(bench::Options),
     /// The same for `gpufleet export` of a million jobs: its memory and its speed in each format
     BenchExport(bench::Options),
+    /// The same for the console with a ledger of ten million jobs: how soon its pages are answered, and the database's statements
+    /// for one viewer and for fifty
+    BenchConsole(bench::Options),
     /// Install Celery, Ray and Slurm, build with optimisation, and measure gpufleet beside them
     BenchComparison(bench::Options),
     /// Count what the ledger's queries read with 2 and 10 million jobs, and migrate 20 million attempts beside a writer
@@ -102,15 +135,24 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let result = match Options::parse().command {
-        Command::Setup => setup::run(),
+        Command::Setup => setup::run().await,
         Command::Demo(options) => Box::pin(demo::run(&options)).await,
         Command::Test(options) => test::run(&options).await,
+        Command::TestCluster(options) => test_cluster::run(&options).await,
+        Command::TestDebian(options) => test_debian::run(&options).await,
+        Command::TestImages => test_images::run().await,
+        Command::TestChart(options) => test_chart::run(&options).await,
         Command::Python(options) => python::run(&options).await,
         Command::PythonAirflow(options) => python_peers::run(&python_peers::AIRFLOW, &options).await,
         Command::PythonDagster(options) => python_peers::run(&python_peers::DAGSTER, &options).await,
         Command::PythonPipelines(options) => python_peers::run(&python_peers::PIPELINES, &options).await,
         Command::ApiFuzz(options) => Box::pin(api_fuzz::run(&options)).await,
+        Command::EmulatorNumba(options) => emulator_programs::run(&emulator_programs::NUMBA, &options).await,
+        Command::EmulatorTinygrad(options) => emulator_programs::run(&emulator_programs::TINYGRAD, &options).await,
+        Command::Console(options) => Box::pin(console::run(&options)).await,
         Command::Wheel => wheel::run().await,
+        Command::Dist(options) => dist::run(&options).await,
+        Command::TestPackages(options) => test_packages::run(&options).await,
         Command::Fuzz(options) => fuzz::run(&options).await,
         Command::Ci => ci::run().await,
         Command::Docs(options) => docs::run(&options).await,
@@ -128,7 +170,9 @@ async fn main() -> ExitCode {
         Command::BenchInputs(options) => bench::run("inputs", &[Part::Services], &options).await,
         Command::BenchAffinity(options) => bench::run("affinity", &[Part::Services], &options).await,
         Command::BenchParquet(options) => bench::run("parquet", &[Part::Services], &options).await,
+        Command::BenchRecording(options) => bench::run("recording", &[Part::Services], &options).await,
         Command::BenchExport(options) => bench::run("export", &[Part::Services], &options).await,
+        Command::BenchConsole(options) => bench::run("console", &[Part::Services], &options).await,
         Command::BenchComparison(options) => bench_comparison::run(&options).await,
         Command::BenchLedger(options) => bench_ledger::run(&options).await,
         Command::BenchEmulator(options) => bench_emulator::run(&options).await,

@@ -3,13 +3,17 @@
 use anyhow::Context as _;
 use gpufleet_local::setup::{self, Part};
 
-use crate::terminal::Terminal;
+use crate::{console, terminal::Terminal};
 
-pub fn run() -> anyhow::Result<()> {
+pub async fn run() -> anyhow::Result<()> {
     let installed = ensure(&Part::ALL, &Terminal::new())?;
     if installed.is_empty() {
-        eprintln!("Everything is there: RabbitMQ, Postgres, NVRTC, pika, the tools of the Python package.");
+        eprintln!("Everything is there: RabbitMQ, Postgres, NVRTC, pika, the tools of the Python package, Chromium.");
     }
+    if console::has_node() {
+        return console::install().await;
+    }
+    eprintln!("Node.js is not here. Only work on the web application of the console needs it.");
     Ok(())
 }
 

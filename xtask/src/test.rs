@@ -26,6 +26,9 @@ pub struct Options {
     /// Have the local fleet's scenario kill all pairs of services, which takes minutes
     #[arg(long)]
     all_pairs: bool,
+    /// Run the scenarios on a RabbitMQ cluster of this many nodes
+    #[arg(long, value_name = "COUNT")]
+    nodes: Option<std::num::NonZeroU8>,
     /// Passed on to `cargo test --workspace`, such as a test's name
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
@@ -35,14 +38,18 @@ pub struct Options {
 const RUN_VARIABLE: &str = "XTASK_TEST_RUN";
 /// Read by the scenario that kills a local fleet's services.
 const ALL_PAIRS_VARIABLE: &str = "GPUFLEET_LOCAL_PAIRS";
+/// Read by the scenarios' harness.
+const NODES_VARIABLE: &str = "GPUFLEET_SCENARIO_NODES";
 /// The test program that runs beside all others.
-const SCENARIOS: &str = "scenarios";
+pub const SCENARIOS: &str = "scenarios";
+/// The test program that only `cargo xtask test-cluster` runs, because it takes minutes.
+pub const CLUSTER: &str = "cluster";
 /// The guards of killed test binaries take about five seconds at most.
 const CLEAN_WITHIN: Duration = Duration::from_secs(20);
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
-    setup::ensure(&Part::ALL, &terminal)?;
+    setup::ensure(&Part::TESTS, &terminal)?;
     // With the same selection as the tests, so that nothing is built twice: the scenarios run these programs.
     terminal.heading("build everything");
     workspace::run(cargo(["build", "--workspace", "--all-targets"])).await?;
@@ -77,6 +84,7 @@ impl Options {
         };
         let (scenarios, others): (Vec<_>, Vec<_>) =
             TestProgram::build_all()?.into_iter().partition(|program| program.target == SCENARIOS);
+        let others: Vec<_> = others.into_iter().filter(|program| program.target != CLUSTER).collect();
         ensure!(scenarios.len() == 1, "{} test programs are called {SCENARIOS}", scenarios.len());
         let beside = async {
             for program in &others {
@@ -101,22 +109,25 @@ impl Options {
         if self.all_pairs {
             command.env(ALL_PAIRS_VARIABLE, "1");
         }
+        if let Some(nodes) = self.nodes {
+            command.env(NODES_VARIABLE, nodes.to_string());
+        }
         Ok(command)
     }
 }
 
 /// A program that contains tests.
 #[derive(Debug)]
-struct TestProgram {
-    target: String,
+pub struct TestProgram {
+    pub target: String,
     /// Where cargo runs it.
-    package: PathBuf,
-    executable: PathBuf,
+    pub package: PathBuf,
+    pub executable: PathBuf,
 }
 
 impl TestProgram {
     /// Builds those of the workspace, in cargo's order.
-    fn build_all() -> anyhow::Result<Vec<Self>> {
+    pub fn build_all() -> anyhow::Result<Vec<Self>> {
         let mut command = cargo(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
         let output = command.as_std_mut().stderr(Stdio::inherit()).output().context("start cargo")?;
         ensure!(output.status.success(), "the tests could not be built: cargo ended with {}", output.status);

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use gpufleet_local::{Signal, process::Group};
 use tokio::process::Command;
 
@@ -80,6 +80,14 @@ pub async fn run(mut command: Command) -> anyhow::Result<()> {
     // Whatever is still there after that is killed as the group goes.
     tokio::time::timeout(ENDS_WITHIN, child.wait()).await.ok();
     Err(interrupted.into())
+}
+
+/// What a command prints.
+pub async fn output_of(mut command: Command) -> anyhow::Result<String> {
+    let described = format!("{:?}", command.as_std());
+    let ended = command.stderr(Stdio::inherit()).output().await.with_context(|| format!("start {described}"))?;
+    ensure!(ended.status.success(), "{described} failed: {}", ended.status);
+    String::from_utf8(ended.stdout).with_context(|| format!("{described} prints text"))
 }
 
 /// The programs that make a fleet, and the emulated device.

@@ -12,14 +12,14 @@
 //! ...
 //! ```
 //!
-//! The module has one kernel `test(in, out)`. It is launched as one block with a thread for each row; every value of
+//! The module has one kernel `test(in, out)`, or `test(in, out, texture)` where a line describes a texture. It is launched as one block with a thread for each row; every value of
 //! a row has eight bytes of its own in `in`, and in `out`, where `scratch` words for the kernel's use follow.
 
 use std::fmt::Write as _;
 
 use thiserror::Error;
 
-use crate::{compare::Tolerance, kind::Kind};
+use crate::{compare::Tolerance, kind::Kind, texture::Texture};
 
 /// Threads of the largest block.
 pub const ROWS_MAX: usize = 1024;
@@ -32,6 +32,8 @@ pub struct Case {
     pub name: String,
     pub inputs: Vec<Kind>,
     pub outputs: Vec<Output>,
+    /// A texture or a surface, whose handle the kernel takes as its third parameter.
+    pub texture: Option<Texture>,
     /// Words that the kernel may use behind the outputs of its row.
     pub scratch: usize,
     pub rows: Vec<Row>,
@@ -78,6 +80,9 @@ impl Case {
             let _ = writeln!(text, "// out: {} {} {}", output.kind, output.tolerance, output.form);
         }
         let _ = writeln!(text, "// scratch: {}", self.scratch);
+        if let Some(texture) = &self.texture {
+            let _ = writeln!(text, "// texture: {texture}");
+        }
         if self.status != 0 {
             let _ = writeln!(text, "// status: {}", self.status);
         }
@@ -103,6 +108,7 @@ impl Case {
             inputs: Vec::new(),
             outputs: Vec::new(),
             scratch: 0,
+            texture: None,
             rows: Vec::new(),
             status: 0,
             ptx: String::new(),
@@ -144,6 +150,7 @@ impl Case {
                 self.outputs.push(Output { kind, tolerance, form: words.next()?.to_owned() });
             }
             "scratch" => self.scratch = value.parse().ok().filter(|words| *words <= WORDS_MAX)?,
+            "texture" => self.texture = Some(Texture::parse(value)?),
             "status" => self.status = value.parse().ok()?,
             _ => return None,
         }

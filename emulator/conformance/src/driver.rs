@@ -3,6 +3,8 @@
 //! A context whose kernel failed answers every later call with that failure, until its process ends: see
 //! [`crate::children`] for what follows from that.
 
+mod image;
+
 use std::{
     ffi::{CString, c_void},
     path::Path,
@@ -16,6 +18,7 @@ use cudarc::driver::{
 use libloading::Library;
 use thiserror::Error;
 
+use self::image::Bound;
 use crate::case::Case;
 
 /// What is loaded when no path is given; glibc looks for it where it looks for every library.
@@ -92,9 +95,18 @@ impl Driver {
         self.capability
     }
 
-    /// Loads a text and forgets it again.
+    /// Loads a text and forgets it again. A driver may load what it can't run: it then refuses the launch.
     pub fn loads(&self, ptx: &str) -> Result<(), RunError> {
         let module = load(ptx)?;
+        let name = CString::new("test").expect("the name holds no zero");
+        // SAFETY: a block without threads is refused, so that the kernel is not run and needs no arguments.
+        let launched = unsafe {
+            let function = result::module::get_function(module, name).map_err(failed)?;
+            result::launch_kernel(function, (1, 1, 1), (0, 1, 1), 0, null_mut(), &mut [])
+        };
+        if launched.is_err_and(|error| error.0 == sys::CUresult::CUDA_ERROR_NOT_SUPPORTED) {
+            return Err(RunError::Load("the driver loads it and refuses to launch it".to_owned()));
+        }
         // SAFETY: the module was loaded just now and nothing uses it.
         unsafe { result::module::unload(module) }.map_err(failed)
     }
@@ -112,9 +124,13 @@ impl Driver {
             let mut results = result::malloc_sync(size_of_val(output.as_slice())).map_err(failed)?;
             result::memcpy_htod_sync(on_device, &input).map_err(failed)?;
             result::memset_d8_sync(results, UNWRITTEN, size_of_val(output.as_slice())).map_err(failed)?;
-            let mut arguments = [(&raw mut on_device).cast(), (&raw mut results).cast::<c_void>()];
+            let bound = case.texture.as_ref().map(Bound::new).transpose().map_err(failed)?;
+            let mut handle = bound.as_ref().map_or(0, Bound::handle);
+            let mut arguments =
+                [(&raw mut on_device).cast(), (&raw mut results).cast::<c_void>(), (&raw mut handle).cast()];
+            let arguments = &mut arguments[..if bound.is_some() { 3 } else { 2 }];
             let threads = (case.rows.len() as u32, 1, 1);
-            result::launch_kernel(function, (1, 1, 1), threads, 0, null_mut(), &mut arguments).map_err(failed)?;
+            result::launch_kernel(function, (1, 1, 1), threads, 0, null_mut(), arguments).map_err(failed)?;
             result::ctx::synchronize().map_err(failed)?;
             result::memcpy_dtoh_sync(&mut output, results).map_err(failed)?;
             result::free_sync(on_device).map_err(failed)?;

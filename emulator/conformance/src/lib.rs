@@ -19,4 +19,5 @@ pub mod random;
 pub mod recipe;
 pub mod report;
 pub mod scalar;
+pub mod texture;
 pub mod verdict;

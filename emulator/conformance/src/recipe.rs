@@ -6,6 +6,7 @@ use crate::{
     case::{Case, Output, Row},
     compare::Tolerance,
     kind::Kind,
+    texture::Texture,
 };
 
 /// Results of one row.
@@ -59,6 +60,8 @@ pub struct Form {
     pub rows: Rows,
     /// Declarations of the module.
     pub globals: String,
+    /// A texture or a surface, whose handle is in `%texture`.
+    pub texture: Option<Texture>,
     /// Words of memory at `%m`, for each row.
     pub scratch: usize,
     /// The status that a launch ends with.
@@ -115,6 +118,7 @@ pub fn forms(
         is_plain: outputs.len() == 1,
         rows: Rows::Edges { count: ROWS, and: Vec::new() },
         globals: String::new(),
+        texture: None,
         scratch: 0,
         status: 0,
         is_hint: false,
@@ -210,6 +214,11 @@ impl Form {
         self
     }
 
+    pub fn texture(mut self, texture: Texture) -> Form {
+        self.texture = Some(texture);
+        self
+    }
+
     pub fn scratch(mut self, words: usize) -> Form {
         self.scratch = words;
         self
@@ -293,6 +302,7 @@ impl Recipe {
             inputs,
             outputs,
             scratch,
+            texture: self.forms[0].texture.clone(),
             rows,
             status: forms.iter().map(|form| form.status).max().unwrap_or(0),
             ptx: kernel(&forms, scratch),
@@ -315,14 +325,19 @@ fn kernel(forms: &[&Form], scratch: usize) -> String {
             globals.push(&form.globals);
         }
     }
+    let texture = forms[0].texture.is_some();
     let mut text = format!(
-        ".version {}.{}\n.target sm_{}\n.address_size 64\n{}.visible .entry test(.param .u64 in, .param .u64 out)\n{{\n\
+        ".version {}.{}\n.target sm_{}\n.address_size 64\n{}.visible .entry test(.param .u64 in, .param .u64 out{})\n{{\n\
          .reg .b64 %in, %out, %m;\n.reg .b32 %thread, %word;\n.reg .pred %is;\n",
         needs.ptx / 10,
         needs.ptx % 10,
         needs.sm,
-        globals.concat()
+        globals.concat(),
+        if texture { ", .param .u64 texture" } else { "" }
     );
+    if texture {
+        text += ".reg .b64 %texture;\nld.param.u64 %texture, [texture];\n";
+    }
     for (kind, name) in inputs.iter().zip(INPUTS) {
         text += &format!(".reg .{} {name};\n", kind.register());
     }

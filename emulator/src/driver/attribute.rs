@@ -1,8 +1,9 @@
 //! `cuDeviceGetAttribute`: the numbers that a device tells about itself. Every attribute of the headers has an answer;
-//! what the emulator has none of (textures, surfaces, peers) is 0.
+//! what the emulator has none of (clusters, peers, virtual memory) is 0.
 
 use super::{
     device::Device,
+    image_limits,
     limits::{CONSTANT_BYTES, SHARED_BYTES_DEFAULT, SHARED_BYTES_RESERVED, WARP_THREADS},
     status::{Answer, Status},
 };
@@ -37,7 +38,7 @@ impl Device {
             11 => PITCH_MAX,
             12 => limits.registers_per_block.cast_signed(),
             13 | 36 => CLOCK_KHZ,
-            14 | 30 | 51 => TEXTURE_ALIGNMENT,
+            14 | 30 => TEXTURE_ALIGNMENT,
             16 => self.multiprocessors().cast_signed(),
             33 => self.ordinal,
             37 => MEMORY_BUS_BITS,
@@ -56,7 +57,7 @@ impl Device {
             97 => limits.shared_bytes_opt_in.cast_signed(),
             106 => limits.blocks_per_multiprocessor.cast_signed(),
             111 if self.capability.major >= 8 => SHARED_BYTES_RESERVED.cast_signed(),
-            _ => 0,
+            number => image_limits::attribute(number).unwrap_or(0),
         };
         Ok(value)
     }

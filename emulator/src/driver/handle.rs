@@ -54,6 +54,11 @@ impl<T> Registry<T> {
         self.write().remove(&handle).ok_or(Status::InvalidHandle)
     }
 
+    /// The first live handle whose object passes the test.
+    pub fn find(&self, test: impl Fn(&T) -> bool) -> Option<Handle> {
+        self.read().iter().find_map(|(handle, object)| test(object).then_some(*handle))
+    }
+
     /// Ends every handle whose object does not pass the test.
     pub fn retain(&self, mut keep: impl FnMut(&T) -> bool) {
         let mut removed = Vec::new();

@@ -73,10 +73,14 @@ impl HostMemory {
         if before.is_some_and(|(_, before)| before.base + before.bytes > block.base) {
             return Err(Status::HostMemoryAlreadyRegistered);
         }
-        for device in devices {
-            let mapped = device.memory.map_host(pointer, block.bytes as u64);
-            // The range lies in device memory, which needs no registration.
-            mapped.then_some(()).ok_or(Status::InvalidValue)?;
+        for (index, device) in devices.iter().enumerate() {
+            if !device.memory.map_host(pointer, block.bytes as u64) {
+                // The range lies in device memory, which needs no registration.
+                for mapped in &devices[..index] {
+                    mapped.memory.unmap_host(pointer);
+                }
+                return Err(Status::InvalidValue);
+            }
         }
         blocks.insert(block.base, block);
         Ok(())

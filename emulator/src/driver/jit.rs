@@ -4,6 +4,7 @@ use std::{fs, path::Path, sync::Arc};
 
 use super::{
     device::Device,
+    link,
     status::{Answer, Status},
 };
 use crate::module::{LoadError, LoadErrorKind, Module};
@@ -35,12 +36,25 @@ pub fn is_binary(image: &[u8]) -> bool {
 
 /// Loads a program from its text, without the NUL.
 pub fn load(device: &Device, image: &[u8]) -> Result<Loaded, JitError> {
-    if is_binary(image) {
-        return Err(JitError {
-            status: Status::NoBinaryForGpu,
-            log: "error: the image is machine code for a GPU; the emulator runs PTX".to_owned(),
-        });
+    refuse_binary(image)?;
+    let text = utf8(image)?;
+    let (memory, capability) = (&Arc::clone(&device.memory), device.capability);
+    let module = match link::texts(text) {
+        Some((texts, limit)) => Module::link(&texts, memory, capability).map(|module| module.with_registers_max(limit)),
+        None => Module::load(text, memory, capability),
+    };
+    Ok(Loaded::from_module(module?, device))
+}
+
+pub(super) fn refuse_binary(image: &[u8]) -> Result<(), JitError> {
+    if !is_binary(image) {
+        return Ok(());
     }
+    let log = "error: the image is machine code for a GPU; the emulator runs PTX".to_owned();
+    Err(JitError { status: Status::NoBinaryForGpu, log })
+}
+
+pub(super) fn utf8(image: &[u8]) -> Result<&str, JitError> {
     let text = std::str::from_utf8(image).map_err(|error| {
         let line = 1 + image[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
         JitError { status: Status::InvalidPtx, log: format!("error: line {line}: the text is not UTF-8") }
@@ -48,15 +62,20 @@ pub fn load(device: &Device, image: &[u8]) -> Result<Loaded, JitError> {
     if text.trim().is_empty() {
         return Err(JitError { status: Status::InvalidImage, log: "error: the image is empty".to_owned() });
     }
-    let module = Module::load(text, &Arc::clone(&device.memory), device.capability).map_err(JitError::from)?;
-    let capability = device.capability;
-    let log = format!(
-        "info: {} kernels for an emulated device of compute capability {}.{}",
-        module.entries().count(),
-        capability.major,
-        capability.minor
-    );
-    Ok(Loaded { module, log })
+    Ok(text)
+}
+
+impl Loaded {
+    pub(super) fn from_module(module: Module, device: &Device) -> Self {
+        let capability = device.capability;
+        let log = format!(
+            "info: {} kernels for an emulated device of compute capability {}.{}",
+            module.entries().count(),
+            capability.major,
+            capability.minor
+        );
+        Self { module, log }
+    }
 }
 
 /// Reads the image of `cuModuleLoad`.
@@ -82,6 +101,10 @@ impl From<LoadError> for JitError {
             | LoadErrorKind::Unresolved => Status::InvalidPtx,
             LoadErrorKind::Target => Status::NoBinaryForGpu,
             LoadErrorKind::OutOfMemory => Status::OutOfMemory,
+            LoadErrorKind::Undefined | LoadErrorKind::DefinedTwice => {
+                let lines = error.message.lines().map(|line| format!("error   : {line}")).collect::<Vec<_>>();
+                return Self { status: Status::Unknown, log: lines.join("\n") };
+            }
         };
         Self { status, log: format!("error: {error}") }
     }

@@ -8,7 +8,7 @@ use super::{
     device::{Device, DeviceFault},
     function::Function,
     handle::Handle,
-    injection, occupancy,
+    injection, occupancy, refusal,
     status::{Answer, Status},
 };
 use crate::{
@@ -72,6 +72,9 @@ impl Kernel {
         if function.context != context.handle {
             return Err(Status::InvalidHandle);
         }
+        if let Some(report) = function.entry.refusal() {
+            return Err(refusal::tell(report));
+        }
         check_shape(request, &function, context.device)?;
         if request.cooperative {
             check_residence(request, &function, context.device)?;
@@ -112,7 +115,7 @@ impl Kernel {
             shared_bytes: request.dynamic_shared,
             params: &self.params,
         };
-        let print = |text: &str| device.printf.add(text);
+        let print = |text: &[u8]| device.printf.add(text);
         let options = RunOptions {
             threads: device.threads,
             cancel: &context.cancel,

@@ -22,6 +22,7 @@ use super::{
 #[derive(Debug)]
 pub struct Library {
     image: Box<[u8]>,
+    registers_max: Option<u32>,
     /// Sorted, so that enumerating twice gives the same order.
     kernels: Vec<(String, Handle)>,
     /// The module of each context that has loaded it.
@@ -58,7 +59,7 @@ pub fn libraries() -> Answer<&'static Registry<Library>> {
 }
 
 /// Loads an image for contexts to come. It is translated once here, so that what is wrong with it is told at once.
-pub fn load(image: &[u8]) -> Result<LoadedLibrary, JitError> {
+pub fn load(image: &[u8], registers_max: Option<u32>) -> Result<LoadedLibrary, JitError> {
     let silent = |status| JitError { status, log: String::new() };
     let driver = driver().map_err(silent)?;
     let device = driver.devices.first().ok_or_else(|| silent(Status::NoDevice))?;
@@ -72,7 +73,7 @@ pub fn load(image: &[u8]) -> Result<LoadedLibrary, JitError> {
         let (entry, name) = (name.clone(), CString::new(name.as_str()).unwrap_or_default());
         registry.insert(*kernel, Arc::new(Kernel { library: handle, name, entry, settings: Mutex::default() }));
     }
-    let library = Library { image: image.into(), kernels, modules: Mutex::default() };
+    let library = Library { image: image.into(), registers_max, kernels, modules: Mutex::default() };
     libraries().map_err(silent)?.insert(handle, Arc::new(library));
     Ok(LoadedLibrary { handle, log })
 }
@@ -82,14 +83,17 @@ pub fn unload(library: Handle) -> Answer {
     let removed = libraries()?.remove(library)?;
     kernels()?.retain(|kernel| kernel.library != library);
     let modules = std::mem::take(&mut *removed.modules());
+    let contexts = contexts()?;
+    let mut result = Ok(());
     for (context, module) in modules {
         // A context that has ended took its module along.
-        if let Ok(context) = contexts()?.get(context) {
-            context.synchronize()?;
+        if let Ok(context) = contexts.get(context) {
+            // The module ends also after a fault, when its kernels have ended too.
+            result = result.and(context.synchronize());
             module::forget(module);
         }
     }
-    Ok(())
+    result
 }
 
 /// The library behind a handle.
@@ -113,7 +117,7 @@ impl Library {
         if let Some(module) = modules.get(&context.handle).filter(|module| module::is_loaded(**module)) {
             return Ok(*module);
         }
-        let loaded = module::load_into(context, &self.image).map_err(|error| error.status)?;
+        let loaded = module::load_into(context, &self.image, self.registers_max).map_err(|error| error.status)?;
         modules.insert(context.handle, loaded.handle);
         Ok(loaded.handle)
     }

@@ -124,12 +124,24 @@ pub fn info() -> Answer<(usize, usize)> {
     Ok((free as usize, total as usize))
 }
 
-/// Start and bytes of the allocation around an address.
+/// Start and bytes of the allocation, or of the pinned host memory, around an address.
 pub fn range(address: u64) -> Answer<(u64, usize)> {
     current::context()?;
+    if let Some(block) = driver()?.host.find(address as usize) {
+        return Ok((block.base as u64, block.bytes));
+    }
     let device = driver()?.device_of(address).ok_or(Status::NotFound)?;
     let (base, bytes) = device.memory.find(address).ok_or(Status::NotFound)?;
     Ok((base, bytes as usize))
+}
+
+/// Checks that a range lies in managed memory.
+pub fn check_managed(address: u64, bytes: usize) -> Answer {
+    current::context()?;
+    let device = driver()?.device_of(address).ok_or(Status::InvalidValue)?;
+    let (base, length) = device.memory.find(address).ok_or(Status::InvalidValue)?;
+    let is_managed = device.allocations.get(base).is_some_and(|allocation| allocation.managed);
+    if is_managed && bytes as u64 <= length - (address - base) { Ok(()) } else { Err(Status::InvalidValue) }
 }
 
 /// The device that has an allocation starting right here.

@@ -7,6 +7,7 @@
 //! streams, captures, graphs, operations. They refer to each other, because a captured stream leads through a graph's kernels back to a
 //! context. On top are the calls: on streams, events, modules, memory, and the submission of work.
 
+pub mod array;
 pub mod attribute;
 pub mod capture;
 pub mod context;
@@ -21,11 +22,13 @@ pub mod graph;
 pub mod handle;
 pub mod host;
 pub mod host_call;
+pub mod image_limits;
 pub mod injection;
 pub mod jit;
 pub mod launch;
 pub mod library;
 pub mod limits;
+pub mod link;
 pub mod memory;
 pub mod module;
 pub mod occupancy;
@@ -36,12 +39,14 @@ pub mod pool;
 pub mod primary;
 pub mod printf;
 pub mod queue;
+pub mod refusal;
 pub mod settings;
 pub mod started;
 pub mod status;
 pub mod stream;
 pub mod submission;
 pub mod teardown;
+pub mod texture;
 pub mod value;
 pub mod visible;
 

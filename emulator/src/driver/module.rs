@@ -16,8 +16,9 @@ use super::{
     jit::{self, JitError},
     started,
     status::{Answer, Status},
+    texture,
 };
-use crate::module::Module as Program;
+use crate::module::{Module as Program, Reference};
 
 /// A module of a context.
 #[derive(Debug)]
@@ -42,20 +43,21 @@ pub fn modules() -> Answer<&'static Registry<Module>> {
     started::check().map(|()| &*MODULES)
 }
 
-/// Loads an image into the current context.
-pub fn load(image: &[u8]) -> Result<LoadedModule, JitError> {
+/// Loads an image into the current context. Its kernels count no more registers than the limit.
+pub fn load(image: &[u8], registers_max: Option<u32>) -> Result<LoadedModule, JitError> {
     let silent = |status| JitError { status, log: String::new() };
     let context = current::context().map_err(silent)?;
-    load_into(&context, image)
+    load_into(&context, image, registers_max)
 }
 
 /// Loads an image into a context.
-pub fn load_into(context: &Context, image: &[u8]) -> Result<LoadedModule, JitError> {
+pub fn load_into(context: &Context, image: &[u8], registers_max: Option<u32>) -> Result<LoadedModule, JitError> {
     let silent = |status| JitError { status, log: String::new() };
     capture::forbid_unsafe().map_err(silent)?;
     injection::call(context, Site::Load).map_err(silent)?;
     let jit::Loaded { module: program, log } = jit::load(context.device, image)?;
     let handle = fresh();
+    let program = program.with_registers_max(registers_max);
     let module = Module { handle, context: context.handle, program, functions: Mutex::default() };
     modules().map_err(silent)?.insert(handle, Arc::new(module));
     Ok(LoadedModule { handle, log })
@@ -74,6 +76,7 @@ pub fn unload(module: Handle) -> Answer {
 pub fn forget(module: Handle) {
     if let (Ok(functions), Ok(modules)) = (functions(), modules()) {
         functions.retain(|function| function.module != module);
+        texture::reference::forget_module(module);
         // It may have gone with its context before.
         let _ = modules.remove(module);
     }
@@ -111,6 +114,11 @@ impl Module {
         let mut names = self.program.entries().map(|entry| entry.name.clone()).collect::<Vec<_>>();
         names.sort_unstable();
         names
+    }
+
+    /// A variable for a texture or a surface.
+    pub fn reference(&self, name: &str) -> Option<Reference> {
+        self.program.reference(name)
     }
 
     /// Address and bytes of a variable.

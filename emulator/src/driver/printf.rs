@@ -1,13 +1,87 @@
-//! What kernels print. It is kept until the host reads it, up to a bound; beyond that the oldest lines go, as they do
-//! from a device's buffer.
+//! What kernels print. It is kept, up to a bound beyond which the oldest lines go, as they do from a device's buffer,
+//! until a call of the driver that waits writes it to the standard output of the process, or the program takes it.
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
+    io::Write as _,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
+
+use super::driver;
 
 /// The size of a device's buffer unless set otherwise.
 const BYTES_MAX: usize = 1 << 20;
+
+/// The calls that write what earlier kernels printed before they start a kernel.
+const LAUNCHES: [&str; 3] = ["cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel"];
+
+/// The calls after which a driver writes what kernels printed: those that wait for work, and those that change what can
+/// run. These are the names of the latest versions; earlier versions and per-thread twins call these functions.
+const WRITERS: [&str; 26] = [
+    "cuCtxDestroy_v2",
+    "cuCtxSynchronize",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxReset_v2",
+    "cuStreamSynchronize",
+    "cuEventSynchronize",
+    "cuModuleLoad",
+    "cuModuleLoadData",
+    "cuModuleLoadDataEx",
+    "cuModuleLoadFatBinary",
+    "cuModuleUnload",
+    "cuLibraryUnload",
+    "cuMemcpy",
+    "cuMemcpyHtoD_v2",
+    "cuMemcpyDtoH_v2",
+    "cuMemcpyDtoD_v2",
+    "cuMemcpyPeer",
+    "cuMemcpy2D_v2",
+    "cuMemcpy2DUnaligned_v2",
+    "cuMemcpy3D_v2",
+    "cuMemcpy3DPeer",
+    "cuMemcpyDtoA_v2",
+    "cuMemcpyAtoD_v2",
+    "cuMemcpyHtoA_v2",
+    "cuMemcpyAtoH_v2",
+    "cuMemcpyAtoA_v2",
+];
+
+/// Set where a kernel has printed since the text was last written.
+static PRINTED: AtomicBool = AtomicBool::new(false);
+/// Set when the program takes the text by itself.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// From now on the text is for the program, which takes it.
+pub fn keep_for_program() {
+    IS_TAKEN.store(true, Ordering::Relaxed);
+}
+
+/// At the start of a call: writes what kernels printed, if the call launches a kernel.
+pub fn write_before(call: &str) {
+    write_for(call, &LAUNCHES);
+}
+
+/// At the end of a call: writes what kernels printed, if the call is one that does so.
+pub fn write_after(call: &str) {
+    write_for(call, &WRITERS);
+}
+
+fn write_for(call: &str, writers: &[&str]) {
+    if PRINTED.load(Ordering::Relaxed) && !IS_TAKEN.load(Ordering::Relaxed) && writers.contains(&call) {
+        write();
+    }
+}
+
+/// Writes what kernels printed to the standard output. An error there is the program's own, and shows in its own writes.
+pub fn write() {
+    let mut stdout = std::io::stdout().lock();
+    if let (true, Ok(driver)) = (PRINTED.swap(false, Ordering::Relaxed), driver()) {
+        let _ = stdout.write_all(&driver.take_printed(usize::MAX)).and_then(|()| stdout.flush());
+    }
+}
 
 /// The printed text of one device.
 #[derive(Debug, Default)]
@@ -17,9 +91,10 @@ pub struct Printf {
 
 impl Printf {
     /// Adds text at the end.
-    pub fn add(&self, text: &str) {
+    pub fn add(&self, text: &[u8]) {
         let mut bytes = self.bytes();
-        bytes.extend(text.as_bytes());
+        PRINTED.store(true, Ordering::Relaxed);
+        bytes.extend(text);
         let surplus = bytes.len().saturating_sub(BYTES_MAX);
         bytes.drain(..surplus);
     }
@@ -43,7 +118,7 @@ mod tests {
     #[test]
     fn text_is_taken_in_parts_and_once() {
         let printf = Printf::default();
-        printf.add("block 1\n");
+        printf.add(b"block 1\n");
         assert_eq!(printf.take(6), b"block ");
         assert_eq!(printf.take(100), b"1\n");
         assert!(printf.take(100).is_empty());
@@ -52,8 +127,8 @@ mod tests {
     #[test]
     fn the_oldest_text_goes_when_the_buffer_is_full() {
         let printf = Printf::default();
-        printf.add(&"a".repeat(BYTES_MAX));
-        printf.add("end");
+        printf.add(&b"a".repeat(BYTES_MAX));
+        printf.add(b"end");
         let taken = printf.take(usize::MAX);
         assert_eq!(taken.len(), BYTES_MAX);
         assert!(taken.ends_with(b"aend"));

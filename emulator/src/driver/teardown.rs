@@ -1,6 +1,7 @@
 //! The end of a context, and of every object that belongs to it.
 
 use super::{
+    array,
     context::{Context, contexts},
     driver,
     event::events,
@@ -9,6 +10,7 @@ use super::{
     module::modules,
     status::Answer,
     stream::object::streams,
+    texture,
 };
 
 /// Ends the context: kernels are cancelled, objects and memory are given back.
@@ -26,5 +28,6 @@ fn forget_objects(context: Handle) -> Answer {
     modules()?.retain(|module| module.context != context);
     events()?.retain(|event| event.context != context);
     streams()?.retain(|stream| stream.context != context);
-    Ok(())
+    texture::forget_all_of(context)?;
+    array::forget_all_of(context)
 }

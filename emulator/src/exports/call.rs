@@ -10,14 +10,25 @@ use std::{
 };
 
 use crate::driver::{
-    injection,
+    injection, printf, started,
     status::{Answer, Status},
 };
 
+/// What forked children may call too: it needs no device.
+const IN_CHILDREN: [&str; 3] = ["cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString"];
+
 /// Runs the body of an exported function; a panic becomes `CUDA_ERROR_UNKNOWN`.
 pub(super) fn boundary(name: &str, body: impl FnOnce() -> Answer + UnwindSafe) -> i32 {
+    // Locks of the driver may have been held in the parent when it forked.
+    match started::check_process() {
+        Err(status) if !IN_CHILDREN.contains(&name) => return status.code(),
+        _ => {}
+    }
     injection::wait_while_held(name);
-    match panic::catch_unwind(body) {
+    printf::write_before(name);
+    let result = panic::catch_unwind(body);
+    printf::write_after(name);
+    match result {
         Ok(Ok(())) => 0,
         Ok(Err(status)) => status.code(),
         Err(_) => Status::Unknown.code(),
@@ -128,6 +139,15 @@ impl<T> In<T> {
         }
         // SAFETY: the caller vouches for an array of the length that it gave.
         Ok(unsafe { self.0.add(index).read() })
+    }
+
+    /// So many bytes from here on.
+    pub(super) fn bytes<'a>(self, length: usize) -> Answer<&'a [u8]> {
+        if self.0.is_null() {
+            return Err(Status::InvalidValue);
+        }
+        // SAFETY: not null, so the caller vouches for the length that it gave, and for the bytes during the call.
+        Ok(unsafe { std::slice::from_raw_parts(self.0.cast(), length) })
     }
 
     pub(super) fn is_null(self) -> bool {

@@ -44,9 +44,7 @@ exports! {
     per_thread ptsz:
 
     fn cuStreamBeginCapture_v2(stream: Handle, mode: u32) {
-        let mode = Mode::from_number(mode)?;
-        let (context, stream) = stream::find(stream)?;
-        capture::begin(&context, &stream, mode, None)
+        begin_capture(stream, Mode::from_number(mode)?)
     }
 
     fn cuStreamBeginCaptureToGraph(
@@ -117,6 +115,12 @@ exports! {
         no_edge_data(data, count)?;
         update(stream, handles(dependencies, count)?, flags)
     }
+}
+
+/// Begins a capture in a stream.
+pub(super) fn begin_capture(stream: Handle, mode: Mode) -> Answer {
+    let (context, stream) = stream::find(stream)?;
+    capture::begin(&context, &stream, mode, None)
 }
 
 /// Edges with data, which serve kernels that start before others have ended, there are none of. Zeros are no data.

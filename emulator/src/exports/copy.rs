@@ -2,6 +2,7 @@
 
 use super::{call::In, exports};
 use crate::driver::{
+    array::arrays,
     context,
     copy::{Copy, Place, Return, Side},
     handle::Handle,
@@ -9,7 +10,7 @@ use crate::driver::{
 };
 
 /// The legacy default stream, which the calls without a stream use.
-const NO_STREAM: Handle = 0;
+pub(super) const NO_STREAM: Handle = 0;
 
 /// `CUDA_MEMCPY2D`.
 #[repr(C)]
@@ -61,9 +62,10 @@ pub(super) struct Volume {
     depth: usize,
 }
 
-/// `CUmemorytype`; the third is an array, which the emulator has not.
+/// `CUmemorytype`.
 const HOST: u32 = 1;
 const DEVICE: u32 = 2;
+const ARRAY: u32 = 3;
 const UNIFIED: u32 = 4;
 
 exports! {
@@ -173,8 +175,13 @@ fn on_device(to: u64, from: u64, bytes: usize, stream: Handle, returns: Return) 
     transfer(bytes, stream, returns, || Ok((Place::device(to)?, Place::device(from)?)))
 }
 
-/// A sticky fault goes before any complaint about addresses, and no bytes need no valid address.
-fn transfer(bytes: usize, stream: Handle, returns: Return, places: impl FnOnce() -> Answer<(Place, Place)>) -> Answer {
+/// A sticky fault goes before any complaint about places, and no bytes need no valid place.
+pub(super) fn transfer(
+    bytes: usize,
+    stream: Handle,
+    returns: Return,
+    places: impl FnOnce() -> Answer<(Place, Place)>,
+) -> Answer {
     crate::driver::stream::find(stream)?;
     if bytes == 0 {
         return Ok(());
@@ -185,27 +192,42 @@ fn transfer(bytes: usize, stream: Handle, returns: Return, places: impl FnOnce()
 
 impl Rectangle {
     fn copy(&self) -> Answer<Copy> {
-        let (to_pitch, from_pitch) = (pitch(self.to_pitch, self.width), pitch(self.from_pitch, self.width));
-        let to = offset([self.to_x, self.to_y, 0], to_pitch, 0)?;
-        let from = offset([self.from_x, self.from_y, 0], from_pitch, 0)?;
-        let to = place(self.to_kind, self.to_host, self.to_device, to)?;
-        let from = place(self.from_kind, self.from_host, self.from_device, from)?;
-        let side = |place, pitch| Side { place, pitch, slice: 0 };
-        Ok(Copy {
-            to: side(to, to_pitch),
-            from: side(from, from_pitch),
-            width: self.width,
-            height: self.height,
-            depth: 1,
-        })
+        let (width, height) = (self.width, self.height);
+        let end = |x, y, kind, host, device, array, pitch| End {
+            x,
+            y,
+            z: 0,
+            level: 0,
+            kind,
+            host,
+            device,
+            array,
+            context: 0,
+            pitch,
+            height: 0,
+        };
+        let to = end(self.to_x, self.to_y, self.to_kind, self.to_host, self.to_device, self.to_array, self.to_pitch);
+        let from = end(
+            self.from_x,
+            self.from_y,
+            self.from_kind,
+            self.from_host,
+            self.from_device,
+            self.from_array,
+            self.from_pitch,
+        );
+        Volume { from, to, width, height, depth: 1 }.copy()
     }
 }
 
 impl End {
     /// The place of the first byte, of a copy with rows of this width in planes of this height.
-    fn side(&self, width: usize, height: usize) -> Answer<Side> {
+    fn side(&self, [width, height, depth]: [usize; 3]) -> Answer<Side> {
         if self.level != 0 {
             return Err(Status::InvalidValue);
+        }
+        if self.kind == ARRAY {
+            return arrays()?.get(self.array)?.side([self.x, self.y, self.z], [width, height, depth]);
         }
         let pitch = pitch(self.pitch, width);
         let rows = if self.height == 0 { height } else { self.height };
@@ -227,7 +249,8 @@ impl End {
 impl Volume {
     pub(super) fn copy(&self) -> Answer<Copy> {
         let Self { from, to, width, height, depth } = *self;
-        Ok(Copy { to: to.side(width, height)?, from: from.side(width, height)?, width, height, depth })
+        let size = [width, height, depth];
+        Ok(Copy { to: to.side(size)?, from: from.side(size)?, width, height, depth })
     }
 
     /// The same copy as the headers describe it, with its offsets in its addresses.
@@ -254,6 +277,6 @@ fn place(kind: u32, host: usize, device: u64, offset: usize) -> Answer<Place> {
         HOST => Place::unified(moved(host as u64)?),
         DEVICE => Place::device(moved(device)?),
         UNIFIED => Place::unified(moved(device)?),
-        _ => Err(Status::NotSupported),
+        _ => Err(Status::InvalidValue),
     }
 }

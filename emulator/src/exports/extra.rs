@@ -1,4 +1,4 @@
-//! What a GPU's driver has not: the report of a fault, what kernels printed, read-only memory, and this library's version.
+//! Functions that NVIDIA's driver lacks: the report of a fault, what kernels printed, read-only memory, and this library's version.
 //! Programs look these up by name, and find them only when the emulator is what they loaded.
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::call::{TextRoom, boundary};
-use crate::driver::{device::DeviceFault, driver, memory};
+use crate::driver::{device::DeviceFault, driver, memory, printf, refusal, started};
 
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
     Ok(version) => version,
@@ -34,18 +34,42 @@ extern "C" fn gpufleet_emulator_fault_kernel(text: TextRoom, room: usize) -> usi
 }
 
 fn tell(text: TextRoom, room: usize, of: impl FnOnce(&'static DeviceFault) -> Option<&'static str>) -> usize {
-    let told = panic::catch_unwind(|| driver().ok()?.first_fault()).ok().flatten().and_then(of).unwrap_or_default();
+    let fault = || panic::catch_unwind(|| driver().ok()?.first_fault()).ok().flatten();
+    // Locks of the driver may have been held in the parent when it forked.
+    let told = started::check_process().ok().and_then(|()| fault()).and_then(of).unwrap_or_default();
     // No room is how a caller asks for the length alone.
     let _ = text.write(told.as_bytes(), room);
+    told.len()
+}
+
+/// Writes why the last launch that the calling thread asked for with a kernel which the emulator can't run was refused
+/// with `CUDA_ERROR_NOT_SUPPORTED`: the instruction and its line. The text is written as a fault's report is, and only
+/// once, so that it is never taken for the reason of another refusal.
+///
+/// `size_t gpufleet_emulator_refusal(char *text, size_t room)`
+#[unsafe(no_mangle)]
+extern "C" fn gpufleet_emulator_refusal(text: TextRoom, room: usize) -> usize {
+    let told = refusal::last();
+    // No room is how a caller asks for the length alone.
+    if text.write(told.as_bytes(), room).is_ok() {
+        refusal::clear();
+    }
     told.len()
 }
 
 /// Takes what kernels printed, up to the room less one byte for the NUL. Returns the bytes taken; 0 when nothing is
 /// left. What a kernel prints shows up here once it has ended.
 ///
+/// Programs that do not call this have the text on their standard output, written by the calls that wait. From the first
+/// call on, which may have no room, the text is kept for this function alone.
+///
 /// `size_t gpufleet_emulator_printf(char *text, size_t room)`
 #[unsafe(no_mangle)]
 extern "C" fn gpufleet_emulator_printf(text: TextRoom, room: usize) -> usize {
+    if started::check_process().is_err() {
+        return 0;
+    }
+    printf::keep_for_program();
     let Some(most) = room.checked_sub(1) else { return 0 };
     let taken = panic::catch_unwind(|| driver().map(|driver| driver.take_printed(most)).unwrap_or_default());
     let taken = taken.unwrap_or_default();

@@ -46,7 +46,7 @@ exports! {
         if flags & UPLOAD != 0 {
             return Err(Status::InvalidValue);
         }
-        exec.fill(|| exec::instantiate(&graph::find(graph)?, flags))
+        exec.fill(|| instantiate(graph, flags))
     }
 
     fn cuGraphExecGetFlags(exec: Handle, flags: Out<u64>) {
@@ -58,14 +58,13 @@ exports! {
     }
 
     fn cuGraphExecUpdate_v2(exec: Handle, graph: Handle, result: Out<UpdateResult>) {
-        let updated = exec::find(exec)?.update(&graph::find(graph)?)?;
-        let Mismatch { result: number, node } = updated.err().unwrap_or(Mismatch { result: 0, node: 0 });
-        result.set(UpdateResult { result: number, error_node: node, error_from_node: 0 });
-        updated.map_err(|_| Status::GraphExecUpdateFailure)
+        update(exec, graph, |number, node| {
+            result.set(UpdateResult { result: number, error_node: node, error_from_node: 0 });
+        })
     }
 
     fn cuGraphExecKernelNodeSetParams_v2(exec: Handle, node: Handle, params: In<KernelParams>) {
-        exec::find(exec)?.set_kernel(node, params.get()?.work()?)
+        set_kernel(exec, node, &params.get()?)
     }
 
     fn cuGraphExecMemcpyNodeSetParams(exec: Handle, node: Handle, params: In<Volume>, context: Handle) {
@@ -134,6 +133,22 @@ exports! {
     fn cuGraphLaunch(exec: Handle, stream: Handle) {
         exec::launch(exec, stream)
     }
+}
+
+pub(super) fn instantiate(graph: Handle, flags: u64) -> Answer<Handle> {
+    exec::instantiate(&graph::find(graph)?, flags)
+}
+
+/// Takes the parameters of a graph over, and tells the number of the result with the node that does not fit.
+pub(super) fn update(exec: Handle, graph: Handle, tell: impl FnOnce(u32, Handle)) -> Answer {
+    let updated = exec::find(exec)?.update(&graph::find(graph)?)?;
+    let Mismatch { result, node } = updated.err().unwrap_or(Mismatch { result: 0, node: 0 });
+    tell(result, node);
+    updated.map_err(|_| Status::GraphExecUpdateFailure)
+}
+
+pub(super) fn set_kernel(exec: Handle, node: Handle, params: &KernelParams) -> Answer {
+    exec::find(exec)?.set_kernel(node, params.work()?)
 }
 
 fn set(exec: Handle, node: Handle, work: impl FnOnce() -> Answer<Operation>) -> Answer {

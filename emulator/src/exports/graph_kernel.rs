@@ -7,6 +7,7 @@ use super::{
     exports,
     graph_node::{add, context_of},
     launch,
+    old::FirstKernelParams,
 };
 use crate::driver::{
     graph,
@@ -39,7 +40,7 @@ exports! {
         count: usize,
         params: In<KernelParams>,
     ) {
-        add(node, graph, dependencies, count, || params.get()?.work())
+        add_kernel(node, graph, dependencies, count, || params.get())
     }
 
     fn cuGraphKernelNodeGetParams_v2(node: Handle, params: Out<KernelParams>) {
@@ -47,10 +48,7 @@ exports! {
     }
 
     fn cuGraphKernelNodeSetParams_v2(node: Handle, params: In<KernelParams>) {
-        let kernel = kernel_of(node)?;
-        graph::of_node(node)?.set_work(node, params.get()?.work()?)?;
-        // Parameters say nothing of it, so a node stays what it was.
-        set_cooperative(node, &*kernel_of(node)?, kernel.request.cooperative)
+        set_kernel(node, &params.get()?)
     }
 
     fn cuGraphKernelNodeGetAttribute(node: Handle, attribute: u32, value: Out<[u64; 8]>) {
@@ -78,6 +76,48 @@ exports! {
     fn cuGraphKernelNodeCopyAttributes(target: Handle, source: Handle) {
         set_cooperative(target, &*kernel_of(target)?, kernel_of(source)?.request.cooperative)
     }
+}
+
+pub(super) fn add_kernel(
+    node: Out<Handle>,
+    graph: Handle,
+    dependencies: In<Handle>,
+    count: usize,
+    params: impl FnOnce() -> Answer<KernelParams>,
+) -> Answer {
+    add(node, graph, dependencies, count, || params()?.work())
+}
+
+pub(super) fn set_kernel(node: Handle, params: &KernelParams) -> Answer {
+    let kernel = kernel_of(node)?;
+    graph::of_node(node)?.set_work(node, params.work()?)?;
+    // Parameters say nothing of it, so a node stays what it was.
+    set_cooperative(node, &*kernel_of(node)?, kernel.request.cooperative)
+}
+
+/// Parameters in their first version, which had neither kernel nor context.
+pub(super) fn of_first(params: FirstKernelParams) -> KernelParams {
+    let [function, grid, grid_and_block, block, shared_bytes, parameters, extra] = params;
+    KernelParams {
+        function: function as Handle,
+        grid: [grid as u32, (grid >> 32) as u32, grid_and_block as u32],
+        block: [(grid_and_block >> 32) as u32, block as u32, (block >> 32) as u32],
+        shared_bytes: shared_bytes as u32,
+        parameters: In::from_address(parameters as usize),
+        extra: In::from_address(extra as usize),
+        kernel: 0,
+        context: 0,
+    }
+}
+
+/// The parameters of a node in their first version.
+pub(super) fn first_of(node: Handle) -> Answer<FirstKernelParams> {
+    let params = KernelParams::of(&*kernel_of(node)?)?;
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let ([x, y, z], [width, height, depth]) = (params.grid, params.block);
+    let [parameters, extra] = [params.parameters.pointer().addr(), params.extra.pointer().addr()];
+    let (function, shared_bytes) = (params.function as u64, params.shared_bytes.into());
+    Ok([function, pair(x, y), pair(z, width), pair(height, depth), shared_bytes, parameters as u64, extra as u64])
 }
 
 fn kernel_of(node: Handle) -> Answer<Arc<Kernel>> {

@@ -9,7 +9,7 @@ use std::{
 use super::{
     call::{In, Out, Text},
     exports,
-    module::{logs, write_logs},
+    module::{jit_options, write_logs},
 };
 use crate::driver::{
     current, driver,
@@ -142,10 +142,10 @@ exports! {
 }
 
 fn load(image: &[u8], options: In<u32>, values: Out<usize>, count: u32) -> Answer<Handle> {
-    let logs = logs(count as usize, options, values)?;
-    match library::load(image) {
-        Ok(LoadedLibrary { handle, log }) => write_logs(&logs, &log, "").map(|()| handle),
-        Err(JitError { status, log }) => write_logs(&logs, "", &log).and(Err(status)),
+    let options = jit_options(count as usize, options, values)?;
+    match library::load(image, options.registers_max) {
+        Ok(LoadedLibrary { handle, log }) => write_logs(&options, &log, "").map(|()| handle),
+        Err(JitError { status, log }) => write_logs(&options, "", &log).and(Err(status)),
     }
 }
 

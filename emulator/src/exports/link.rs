@@ -1,9 +1,8 @@
-//! The linker: one program of PTX goes through it as it is. Linking several would need their symbols resolved against
-//! each other, which the emulator does not do.
+//! The linker: it takes texts of PTX in any order, and resolves their names against each other when all are there.
 
 use std::{
     collections::HashMap,
-    ffi::{OsStr, c_void},
+    ffi::OsStr,
     os::unix::ffi::OsStrExt,
     path::Path,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -12,12 +11,13 @@ use std::{
 use super::{
     call::{In, Out, Text},
     exports,
-    module::{Logs, logs, write_logs},
+    module::{JitOptions, jit_options, write_logs},
 };
 use crate::driver::{
     capture, current,
     handle::{Handle, fresh},
     jit::{self, JitError},
+    link::{self, Input},
     status::{Answer, Status},
 };
 
@@ -25,11 +25,18 @@ use crate::driver::{
 const CUBIN: u32 = 0;
 const PTX: u32 = 1;
 const FAT_BINARY: u32 = 2;
+const LIBRARY: u32 = 4;
+
+/// How an archive starts, and the member by which `libcudadevrt.a` is known. It is machine code, so the linker takes a text for it.
+const ARCHIVE: &[u8] = b"!<arch>\n";
+const DEVICE_RUNTIME_MEMBER: &[u8] = b"cuda_device_runtime.o";
+const DEVICE_RUNTIME: &[u8] = include_bytes!("device_runtime.ptx");
 
 /// A linking under way.
 struct Linking {
-    logs: Logs,
-    /// The program, with the NUL at its end that an image has.
+    options: JitOptions,
+    inputs: Vec<Input>,
+    /// The result, with the NUL at its end that an image has.
     image: Option<Box<[u8]>>,
 }
 
@@ -38,10 +45,10 @@ static LINKINGS: Mutex<Option<HashMap<Handle, Linking>>> = Mutex::new(None);
 exports! {
     fn cuLinkCreate_v2(count: u32, options: In<u32>, values: Out<usize>, state: Out<Handle>) {
         current::context()?;
-        let logs = logs(count as usize, options, values)?;
+        let options = jit_options(count as usize, options, values)?;
         state.fill(|| {
             let handle = fresh();
-            linkings().get_or_insert_default().insert(handle, Linking { logs, image: None });
+            linkings().get_or_insert_default().insert(handle, Linking { options, inputs: Vec::new(), image: None });
             Ok(handle)
         })
     }
@@ -51,25 +58,37 @@ exports! {
         kind: u32,
         data: In<u8>,
         bytes: usize,
-        name: In<c_void>,
+        name: Text,
         count: u32,
         options: In<u32>,
         values: In<usize>,
     ) {
-        let _ = (name, count, options, values);
-        let image = (0..bytes).map(|index| data.at(index)).collect::<Answer<Vec<_>>>()?;
-        add(state, kind, image)
+        let _ = (count, options, values);
+        // A name is optional.
+        let name = name.bytes().map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default();
+        add(state, kind, name, data.bytes(bytes)?.to_vec())
     }
 
     fn cuLinkAddFile_v2(state: Handle, kind: u32, path: Text, count: u32, options: In<u32>, values: In<usize>) {
         let _ = (count, options, values);
-        add(state, kind, jit::read(Path::new(OsStr::from_bytes(path.bytes()?)))?)
+        let path = Path::new(OsStr::from_bytes(path.bytes()?));
+        add(state, kind, path.display().to_string(), jit::read(path)?)
     }
 
     /// The result belongs to the linking and lasts as long.
     fn cuLinkComplete(state: Handle, image: Out<*const u8>, bytes: Out<usize>) {
+        let device = current::context()?.device;
+        capture::forbid_unsafe()?;
         with(state, |linking| {
-            let linked = linking.image.as_ref().ok_or(Status::InvalidValue)?;
+            if linking.inputs.is_empty() {
+                return Err(Status::InvalidValue);
+            }
+            let mut linked = match link::link(device, &linking.inputs, linking.options.registers_max) {
+                Ok((linked, log)) => write_logs(&linking.options, &log, "").map(|()| linked)?,
+                Err(JitError { status, log }) => return write_logs(&linking.options, "", &log).and(Err(status)),
+            };
+            linked.push(0);
+            let linked = linking.image.insert(linked.into_boxed_slice());
             image.fill(|| Ok(linked.as_ptr()))?;
             bytes.set(linked.len());
             Ok(())
@@ -81,27 +100,30 @@ exports! {
     }
 }
 
-fn add(state: Handle, kind: u32, mut image: Vec<u8>) -> Answer {
+fn add(state: Handle, kind: u32, name: String, mut image: Vec<u8>) -> Answer {
     let device = current::context()?.device;
     capture::forbid_unsafe()?;
     with(state, |linking| {
+        let name = if name.is_empty() { format!("input {}", linking.inputs.len() + 1) } else { name };
         match kind {
-            PTX if linking.image.is_some() => return Err(Status::NotSupported),
             PTX => {}
+            LIBRARY if is_device_runtime(&image) => image = DEVICE_RUNTIME.to_vec(),
             CUBIN | FAT_BINARY => return Err(Status::NoBinaryForGpu),
             _ => return Err(Status::NotSupported),
         }
         while image.last() == Some(&0) {
             image.pop();
         }
-        match jit::load(device, &image) {
-            Ok(loaded) => write_logs(&linking.logs, &loaded.log, "")?,
-            Err(JitError { status, log }) => return write_logs(&linking.logs, "", &log).and(Err(status)),
+        if let Err(JitError { status, log }) = link::check(device, &image) {
+            return write_logs(&linking.options, "", &log).and(Err(status));
         }
-        image.push(0);
-        linking.image = Some(image.into_boxed_slice());
+        linking.inputs.push(Input { name, ptx: image });
         Ok(())
     })
+}
+
+fn is_device_runtime(image: &[u8]) -> bool {
+    image.starts_with(ARCHIVE) && image.windows(DEVICE_RUNTIME_MEMBER.len()).any(|bytes| bytes == DEVICE_RUNTIME_MEMBER)
 }
 
 fn with(state: Handle, work: impl FnOnce(&mut Linking) -> Answer) -> Answer {

@@ -10,7 +10,7 @@ use crate::driver::{
     handle::Handle,
     memory, pinned,
     pointer::{self, PointerAttribute},
-    status::{Answer, Status},
+    status::Status,
     stream,
 };
 
@@ -87,7 +87,11 @@ exports! {
     }
 
     fn cuMemHostGetFlags(flags: Out<u32>, pointer: usize) {
-        flags.fill(|| Ok(pinned::block(pointer)?.flags))
+        // Registered memory has no flags to tell.
+        flags.fill(|| {
+            let block = pinned::block(pointer)?;
+            block.layout.map(|_| block.flags).ok_or(Status::InvalidValue)
+        })
     }
 
     fn cuPointerGetAttribute(value: Out<c_void>, attribute: u32, address: u64) {
@@ -110,14 +114,15 @@ exports! {
         Ok(())
     }
 
+    /// Host and device share one memory, so hints on where to keep a range only need the range to be managed.
     fn cuMemAdvise(address: u64, bytes: usize, advice: u32, device: i32) {
         let _ = (advice, device);
-        managed_range(address, bytes)
+        memory::check_managed(address, bytes)
     }
 
     fn cuMemAdvise_v2(address: u64, bytes: usize, advice: u32, location: Location) {
         let _ = (advice, location.kind, location.id);
-        managed_range(address, bytes)
+        memory::check_managed(address, bytes)
     }
 
     per_thread ptsz:
@@ -137,27 +142,20 @@ exports! {
     fn cuMemPrefetchAsync(address: u64, bytes: usize, device: i32, stream: Handle) {
         let _ = device;
         stream::find(stream)?;
-        managed_range(address, bytes)
+        memory::check_managed(address, bytes)
     }
 
     fn cuMemPrefetchAsync_v2(address: u64, bytes: usize, location: Location, flags: u32, stream: Handle) {
         let _ = (location.kind, location.id, flags);
         stream::find(stream)?;
-        managed_range(address, bytes)
+        memory::check_managed(address, bytes)
     }
 
     fn cuStreamAttachMemAsync(stream: Handle, address: u64, bytes: usize, flags: u32) {
         let _ = flags;
         stream::find(stream)?;
-        managed_range(address, bytes)
+        memory::check_managed(address, bytes)
     }
-}
-
-/// Host and device share one memory, so hints on where to keep a range only need the range to exist.
-fn managed_range(address: u64, bytes: usize) -> Answer {
-    let (base, length) = memory::range(address).map_err(|_| Status::InvalidValue)?;
-    let room = length - (address - base) as usize;
-    if bytes <= room { Ok(()) } else { Err(Status::InvalidValue) }
 }
 
 fn store(place: Out<c_void>, value: PointerAttribute) {

@@ -1,9 +1,12 @@
-//! The C surface: every `cu*` symbol that cudarc 0.19.10 declares for CUDA 12.8, and a few of our own.
+//! The C surface: every `cu*` symbol that cudarc 0.19.10 declares for CUDA 12.8, the names that the functions had first
+//! in [`old`], and in [`extra`] a few of our own.
 //!
-//! The symbols stand in two kinds of list. `exports!` defines a function and enters it into its file's list;
-//! [`unsupported`] answers "not supported" for all others. A symbol in both would not link, and one in neither fails
-//! the integration test, which looks up each name. Panics end at the boundary.
+//! `exports!` defines a function and enters it into its file's list; [`unsupported`] answers "not supported" for all
+//! other functions. A symbol in both would not link, and one in neither fails the integration test, which looks up each
+//! name. Panics end at the boundary.
 
+mod array;
+mod array_copy;
 mod call;
 mod capture;
 mod context;
@@ -23,10 +26,13 @@ mod library;
 mod link;
 mod memory;
 mod module;
+mod old;
 mod pool;
 mod proc_address;
 mod start;
 mod stream;
+mod texture;
+mod texture_reference;
 mod unsupported;
 mod user_object;
 
@@ -86,6 +92,8 @@ use exports;
 /// All exported driver functions.
 pub(crate) fn symbols() -> Vec<Symbol> {
     let lists = [
+        array::symbols(),
+        array_copy::symbols(),
         capture::symbols(),
         context::symbols(),
         copy::symbols(),
@@ -107,6 +115,8 @@ pub(crate) fn symbols() -> Vec<Symbol> {
         proc_address::symbols(),
         start::symbols(),
         stream::symbols(),
+        texture::symbols(),
+        texture_reference::symbols(),
         unsupported::symbols(),
         user_object::symbols(),
     ];

@@ -15,6 +15,7 @@ use crate::driver::{
 };
 
 /// Options by their numbers in the C headers; the others tune a compiler that the emulator has not.
+const REGISTERS_MAX: u32 = 0;
 const INFO_LOG: u32 = 3;
 const INFO_LOG_BYTES: u32 = 4;
 const ERROR_LOG: u32 = 5;
@@ -31,14 +32,15 @@ struct Log {
     length: Out<usize>,
 }
 
-/// The logs that a caller asked for.
-pub(super) struct Logs {
+/// What a caller asked for: logs, and a limit on the registers of kernels.
+pub(super) struct JitOptions {
     info: Option<Log>,
     error: Option<Log>,
+    pub(super) registers_max: Option<u32>,
 }
 
 // SAFETY: the caller that passes the buffers to a link vouches for them until the link ends, on any thread.
-unsafe impl Send for Logs {}
+unsafe impl Send for JitOptions {}
 
 exports! {
     fn cuModuleLoad(module: Out<Handle>, path: Text) {
@@ -72,10 +74,10 @@ exports! {
     ) {
         module.fill(|| {
             current::context()?;
-            let logs = logs(count as usize, options, values)?;
-            match module::load(image.bytes()?) {
-                Ok(LoadedModule { handle, log }) => write_logs(&logs, &log, "").map(|()| handle),
-                Err(JitError { status, log }) => write_logs(&logs, "", &log).and(Err(status)),
+            let options = jit_options(count as usize, options, values)?;
+            match module::load(image.bytes()?, options.registers_max) {
+                Ok(LoadedModule { handle, log }) => write_logs(&options, &log, "").map(|()| handle),
+                Err(JitError { status, log }) => write_logs(&options, "", &log).and(Err(status)),
             }
         })
     }
@@ -120,11 +122,11 @@ exports! {
 }
 
 fn load(image: &[u8]) -> Answer<Handle> {
-    module::load(image).map(|loaded| loaded.handle).map_err(|error| error.status)
+    module::load(image, None).map(|loaded| loaded.handle).map_err(|error| error.status)
 }
 
 /// The log buffers among the options, for information and for errors.
-pub(super) fn logs(count: usize, options: In<u32>, values: Out<usize>) -> Answer<Logs> {
+pub(super) fn jit_options(count: usize, options: In<u32>, values: Out<usize>) -> Answer<JitOptions> {
     if count > 0 && values.is_null() {
         return Err(Status::InvalidValue);
     }
@@ -148,12 +150,17 @@ pub(super) fn logs(count: usize, options: In<u32>, values: Out<usize>) -> Answer
         let bytes = length.input().get()? as u32 as usize;
         Ok(Some(Log { room, bytes, length }))
     };
-    Ok(Logs { info: log(INFO_LOG, INFO_LOG_BYTES)?, error: log(ERROR_LOG, ERROR_LOG_BYTES)? })
+    let registers_max = value_of(REGISTERS_MAX)?.map(|value| value.input().get()).transpose()?;
+    Ok(JitOptions {
+        info: log(INFO_LOG, INFO_LOG_BYTES)?,
+        error: log(ERROR_LOG, ERROR_LOG_BYTES)?,
+        registers_max: registers_max.map(|limit| limit as u32).filter(|limit| *limit > 0),
+    })
 }
 
-pub(super) fn write_logs(logs: &Logs, info: &str, error: &str) -> Answer {
-    write(logs.info, info)?;
-    write(logs.error, error)
+pub(super) fn write_logs(options: &JitOptions, info: &str, error: &str) -> Answer {
+    write(options.info, info)?;
+    write(options.error, error)
 }
 
 /// Fills a log, if there is one with room, and tells how much of it is filled.

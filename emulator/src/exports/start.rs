@@ -3,8 +3,8 @@
 use super::{call::Out, exports};
 use crate::driver::{self, current, status::Status};
 
-/// The API level that the exported functions follow.
-pub(super) const DRIVER_VERSION: i32 = 12_080;
+/// The newest CUDA whose programs start. The exported functions are those of 12.8; programs look newer ones up by name, and do without.
+pub(super) const DRIVER_VERSION: i32 = 13_000;
 
 exports! {
     fn cuInit(flags: u32) {

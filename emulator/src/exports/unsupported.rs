@@ -1,4 +1,4 @@
-//! The driver functions that the emulator has not: each answers `CUDA_ERROR_NOT_SUPPORTED` and looks at no argument.
+//! Functions that the emulator does not implement: each answers `CUDA_ERROR_NOT_SUPPORTED` and looks at no argument.
 
 use crate::driver::status::Status;
 
@@ -20,12 +20,6 @@ macro_rules! unsupported {
 }
 
 unsupported! {
-    cuArray3DCreate_v2
-    cuArray3DGetDescriptor_v2
-    cuArrayCreate_v2
-    cuArrayDestroy
-    cuArrayGetDescriptor_v2
-    cuArrayGetMemoryRequirements
     cuArrayGetPlane
     cuArrayGetSparseProperties
     cuCoredumpGetAttribute
@@ -45,7 +39,6 @@ unsupported! {
     cuDevSmResourceSplitByCount
     cuDeviceGetDevResource
     cuDeviceGetLuid
-    cuDeviceGetTexture1DLinearMaxWidth
     cuDeviceRegisterAsyncNotification
     cuDeviceUnregisterAsyncNotification
     cuExternalMemoryGetMappedBuffer
@@ -113,21 +106,8 @@ unsupported! {
     cuMemSetAccess
     cuMemUnmap
     cuMemcpy3DBatchAsync
-    cuMemcpyAtoA_v2
-    cuMemcpyAtoD_v2
-    cuMemcpyAtoHAsync_v2
-    cuMemcpyAtoH_v2
     cuMemcpyBatchAsync
-    cuMemcpyDtoA_v2
-    cuMemcpyHtoAAsync_v2
-    cuMemcpyHtoA_v2
-    cuMipmappedArrayCreate
-    cuMipmappedArrayDestroy
-    cuMipmappedArrayGetLevel
-    cuMipmappedArrayGetMemoryRequirements
     cuMipmappedArrayGetSparseProperties
-    cuModuleGetSurfRef
-    cuModuleGetTexRef
     cuMulticastAddDevice
     cuMulticastBindAddr
     cuMulticastBindMem
@@ -144,46 +124,11 @@ unsupported! {
     cuPointerSetAttribute
     cuProfilerInitialize
     cuSignalExternalSemaphoresAsync
-    cuSurfObjectCreate
-    cuSurfObjectDestroy
-    cuSurfObjectGetResourceDesc
-    cuSurfRefGetArray
-    cuSurfRefSetArray
     cuTensorMapEncodeIm2col
     cuTensorMapEncodeIm2colWide
     cuTensorMapEncodeTiled
     cuTensorMapReplaceAddress
-    cuTexObjectCreate
-    cuTexObjectDestroy
-    cuTexObjectGetResourceDesc
-    cuTexObjectGetResourceViewDesc
-    cuTexObjectGetTextureDesc
     cuTexRefCreate
     cuTexRefDestroy
-    cuTexRefGetAddressMode
-    cuTexRefGetAddress_v2
-    cuTexRefGetArray
-    cuTexRefGetBorderColor
-    cuTexRefGetFilterMode
-    cuTexRefGetFlags
-    cuTexRefGetFormat
-    cuTexRefGetMaxAnisotropy
-    cuTexRefGetMipmapFilterMode
-    cuTexRefGetMipmapLevelBias
-    cuTexRefGetMipmapLevelClamp
-    cuTexRefGetMipmappedArray
-    cuTexRefSetAddress2D_v3
-    cuTexRefSetAddressMode
-    cuTexRefSetAddress_v2
-    cuTexRefSetArray
-    cuTexRefSetBorderColor
-    cuTexRefSetFilterMode
-    cuTexRefSetFlags
-    cuTexRefSetFormat
-    cuTexRefSetMaxAnisotropy
-    cuTexRefSetMipmapFilterMode
-    cuTexRefSetMipmapLevelBias
-    cuTexRefSetMipmapLevelClamp
-    cuTexRefSetMipmappedArray
     cuWaitExternalSemaphoresAsync
 }

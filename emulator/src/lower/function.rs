@@ -8,7 +8,7 @@ use super::writes::Writes;
 use crate::ops::lanes::FULL;
 use crate::program::{Function, Logic, Op};
 use crate::ptx::error::{LoadError, LoadErrorKind};
-use crate::ptx::tree::{self, Operand, Space, Statement, Variable};
+use crate::ptx::tree::{self, Linkage, Operand, Space, Statement, Variable};
 
 /// A function's registers may take this much for each warp: 8192 64-bit registers, 30 times what a device has.
 const FRAME_BYTES_MAX: u32 = 8192 * 256;
@@ -193,7 +193,7 @@ impl<'a> Emitter<'a, '_> {
                 self.function.local_bytes = offset + bytes as u32;
                 Symbol::Local { offset }
             }
-            Space::Shared if variable.is_extern || variable.count == 0 => Symbol::DynamicShared,
+            Space::Shared if variable.linkage == Linkage::Extern || variable.count == 0 => Symbol::DynamicShared,
             Space::Shared => {
                 let offset = place_shared(&mut self.shared_end, variable)?;
                 self.function.shared.push(shared_variable(variable, offset));
@@ -295,6 +295,7 @@ impl<'a> Emitter<'a, '_> {
             "getctarank" => self.rank_of_address(m, operands),
             "griddepcontrol" => self.grid_dependency(m, operands),
             "activemask" => self.active_mask(m, operands),
+            "tex" | "tld4" | "txq" | "suld" | "sust" | "suq" | "sured" | "istypep" => self.texturing(name, m, operands),
             "wmma" | "mma" | "ldmatrix" | "stmatrix" | "movmatrix" | "wgmma" | "tcgen05" => {
                 self.matrix(name, m, operands)
             }

@@ -102,7 +102,7 @@ impl<'a> Emitter<'a, '_> {
     /// The address of a variable in its own space: a 64-bit slot, and its value where that is known.
     pub fn address_of(&mut self, symbol: &Symbol, offset: i64) -> Lowered<(u32, Option<u64>)> {
         let address = match symbol {
-            Symbol::Global { address } => *address,
+            Symbol::Global { address } | Symbol::Opaque { handle: address } => *address,
             Symbol::Shared { offset } | Symbol::KernelParam { offset } => u64::from(*offset),
             Symbol::Function(Callee::Function(index)) => FUNCTION_WINDOW + *index as u64 * FUNCTION_STRIDE,
             Symbol::Local { offset: start } => return Ok((self.plus(Place::Local(*start), offset), None)),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::layout::Width;
-use crate::program::{Callee, SharedVariable};
+use crate::program::Callee;
 
 #[derive(Clone, Debug)]
 pub enum Symbol {
@@ -35,16 +35,18 @@ pub enum Symbol {
     /// A parameter or result of a device function: one word plane for each four bytes.
     ParamWords(Vec<u32>),
     Function(Callee),
+    /// A variable for a texture, a sampler or a surface.
+    Opaque {
+        handle: u64,
+    },
 }
 
-/// The names of the module's top level.
+/// The names of a text's top level.
 #[derive(Debug, Default)]
 pub struct Symbols<'a> {
     pub names: HashMap<&'a str, Symbol>,
-    /// Words of arguments and of results of each function that is called by name.
+    /// Words of arguments and of results of each function that is called by name, as this text declares them.
     pub signatures: HashMap<&'a str, (usize, usize)>,
-    /// The shared variables among them.
-    pub shared: Vec<SharedVariable>,
     /// Whether code gets the checks of the memory that it runs over.
     pub checked: bool,
     /// Whether kernels say that they run in clusters, of one block each.

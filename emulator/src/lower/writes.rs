@@ -49,6 +49,10 @@ fn count_written<'a>(counts: &mut HashMap<&'a str, u32>, operand: &Operand<'a>) 
     match operand {
         Operand::Name(_) | Operand::Both(..) => count(counts, operand),
         Operand::Vector(parts) | Operand::List(parts) => parts.iter().for_each(|part| count_written(counts, part)),
+        Operand::Resident(parts, predicate) => {
+            parts.iter().for_each(|part| count_written(counts, part));
+            *counts.entry(predicate).or_default() += 1;
+        }
         _ => {}
     }
 }
@@ -65,6 +69,16 @@ fn count<'a>(counts: &mut HashMap<&'a str, u32>, operand: &Operand<'a>) {
             *counts.entry(other).or_default() += 1;
         }
         Operand::Vector(parts) | Operand::List(parts) => parts.iter().for_each(|part| count(counts, part)),
+        Operand::Resident(parts, predicate) => {
+            parts.iter().for_each(|part| count(counts, part));
+            *counts.entry(predicate).or_default() += 1;
+        }
+        Operand::Indexed(base, parts) => {
+            parts.iter().for_each(|part| count(counts, part));
+            if let Base::Name(name) = base {
+                *counts.entry(name).or_default() += 1;
+            }
+        }
         Operand::Address(Base::Integer(_), _)
         | Operand::Integer(_)
         | Operand::Single(_)

@@ -17,6 +17,10 @@ pub enum LoadErrorKind {
     UnsupportedOpcode,
     UnsupportedDirective,
     Unresolved,
+    /// No text that was linked defines a name; the message has a line for each such name.
+    Undefined,
+    /// Two texts that were linked define a name.
+    DefinedTwice,
     Target,
     OutOfMemory,
 }

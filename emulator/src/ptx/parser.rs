@@ -10,7 +10,7 @@ mod variables;
 use self::cursor::{Parsed, Parser};
 pub use self::functions::threads;
 use super::lexer::{Kind, tokens};
-use super::tree::{Target, Tree};
+use super::tree::{Linkage, Target, Tree};
 use crate::ptx::error::{LoadError, LoadErrorKind};
 
 /// A text at most: several times what the largest libraries have. The tree of a text takes some ten times its bytes.
@@ -33,7 +33,7 @@ pub fn parse(text: &str) -> Result<Tree<'_>, LoadError> {
 impl<'a> Parser<'a, '_> {
     /// One item of the module's top level.
     fn item(&mut self, tree: &mut Tree<'a>) -> Parsed<()> {
-        let mut is_extern = false;
+        let mut linkage = Linkage::Internal;
         loop {
             let line = self.line();
             let Some(Kind::Dot(name)) = self.peek() else { return self.unexpected("a directive") };
@@ -76,19 +76,23 @@ impl<'a> Parser<'a, '_> {
                     tree.aliases.push((alias, self.word()?));
                     return self.expect(';');
                 }
-                "visible" | "weak" | "common" => self.at += 1,
-                "extern" => {
-                    is_extern = true;
+                "visible" | "weak" | "common" | "extern" => {
+                    linkage = match name {
+                        "visible" => Linkage::Visible,
+                        "weak" => Linkage::Weak,
+                        "common" => Linkage::Common,
+                        _ => Linkage::Extern,
+                    };
                     self.at += 1;
                 }
                 "entry" | "func" => {
                     self.at += 1;
-                    let function = self.function(line, name == "entry")?;
+                    let function = self.function(line, linkage, name == "entry")?;
                     tree.functions.push(function);
                     return Ok(());
                 }
                 "global" | "const" | "shared" => {
-                    let variables = self.variables(is_extern)?;
+                    let variables = self.variables(linkage)?;
                     tree.variables.extend(variables);
                     return Ok(());
                 }

@@ -33,6 +33,21 @@ pub enum Space {
     Param,
 }
 
+/// Where the name of a variable or a function is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Linkage {
+    /// In its own text alone.
+    #[default]
+    Internal,
+    Visible,
+    /// Everywhere, unless another text has it visible or weak before this one.
+    Weak,
+    /// As weak; the largest of several counts.
+    Common,
+    /// Another text defines it.
+    Extern,
+}
+
 /// A variable or a parameter.
 #[derive(Clone, Debug)]
 pub struct Variable<'a> {
@@ -43,8 +58,19 @@ pub struct Variable<'a> {
     pub align: u32,
     /// Elements; 0 for an array without a length.
     pub count: u64,
-    pub is_extern: bool,
+    pub linkage: Linkage,
     pub initial: Vec<Initial<'a>>,
+    /// It stands for a texture, a sampler or a surface, and has no bytes of its own.
+    pub opaque: Option<Opaque<'a>>,
+}
+
+/// A variable of type `.texref`, `.samplerref` or `.surfref`.
+#[derive(Clone, Debug)]
+pub enum Opaque<'a> {
+    Texture,
+    /// With its properties and their values, as written.
+    Sampler(Vec<(&'a str, &'a str)>),
+    Surface,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,11 +98,13 @@ pub enum Initial<'a> {
 pub struct Function<'a> {
     pub line: u32,
     pub name: &'a str,
+    pub linkage: Linkage,
     pub is_entry: bool,
     pub results: Vec<Variable<'a>>,
     pub params: Vec<Variable<'a>>,
     pub max_threads: Option<u64>,
     pub required: Option<[u32; 3]>,
+    pub registers_max: Option<u32>,
     /// It says that it runs in clusters, of one block each.
     pub explicit_cluster: bool,
     pub body: Option<Vec<Statement<'a>>>,
@@ -162,8 +190,12 @@ pub enum Operand<'a> {
     Offset(&'a str, i64),
     /// `[base + offset]`.
     Address(Base<'a>, i64),
+    /// `[base, {x, y}]`: what a texture, a surface or a tensor has there.
+    Indexed(Base<'a>, Vec<Operand<'a>>),
     /// `{a, b}`.
     Vector(Vec<Operand<'a>>),
+    /// `{a, b}|p`: values, and whether they were there.
+    Resident(Vec<Operand<'a>>, &'a str),
     /// `(a, b)` of a call.
     List(Vec<Operand<'a>>),
     /// `p|q`.

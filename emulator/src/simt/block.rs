@@ -10,9 +10,10 @@ use super::checks::BlockChecks;
 use super::frames::Spare;
 use super::launch::{LaunchConfig, RunOptions};
 use super::specials::dynamic_start;
+use super::texture::Bound;
 use super::warp::{Pause, Standing, Warp, Warps};
 use crate::fault::{Fault, FaultKind};
-use crate::memory::Memory;
+use crate::memory::{Memory, Owner};
 use crate::module::Entry;
 use crate::ops::lanes::{FULL, LANES};
 use crate::program::Program;
@@ -131,6 +132,7 @@ impl<'a> Context<'a> {
             caches: vec![Range::default(); entry.program.accesses as usize],
             reached: vec![0; entry.program.accesses as usize],
             patterns: Default::default(),
+            textures: Default::default(),
         };
         Context {
             program: &entry.program,
@@ -194,10 +196,28 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Takes `bytes` of the launch's heap; false where it is used up.
-    pub fn take_heap(&self, bytes: u64) -> bool {
+    /// Takes `bytes` of the launch's heap, unless it is used up.
+    pub fn take_heap(&self, bytes: u64) -> Option<u64> {
+        let used = &self.signals.heap_used;
         let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= HEAP_BYTES_MAX);
-        self.signals.heap_used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        let address = self.view.memory.alloc_for(Owner::Heap, bytes).ok();
+        if address.is_none() {
+            used.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        address
+    }
+
+    /// Gives memory back to the heap; false where the address is not one that the heap gave.
+    pub fn give_heap(&mut self, address: u64) -> bool {
+        let Ok(bytes) = self.view.memory.free_of(Owner::Heap, address) else { return false };
+        // An earlier launch may have taken it.
+        let less = |used: u64| Some(used.saturating_sub(bytes));
+        let _ = self.signals.heap_used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        // What this launch has found about the memory is no longer true.
+        self.view.caches.fill(Range::default());
+        self.view.textures = Bound::default();
+        true
     }
 
     /// Threads come to a barrier.

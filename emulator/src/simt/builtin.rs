@@ -1,6 +1,6 @@
 //! Functions that kernels call by name and the machine provides: `vprintf`, `__assertfail`, `malloc`, `free`.
 
-use super::access::{Local, Range, Refused, View, host_address};
+use super::access::{Local, Refused, View, host_address};
 use super::block::Context;
 use super::frames::Registers;
 use super::print::format;
@@ -53,18 +53,16 @@ pub fn run(call: &Call, registers: &mut Registers, mask: u32, cx: &mut Context, 
             }
             Callee::Allocate => {
                 let bytes = arguments.double();
-                let address = if cx.take_heap(bytes) { cx.view.memory.alloc(bytes).unwrap_or(0) } else { 0 };
+                let address = cx.take_heap(bytes).unwrap_or(0);
                 registers.words(call.results[0])[lane] = address as u32;
                 registers.words(call.results[1])[lane] = (address >> 32) as u32;
             }
             Callee::Free => {
                 let address = arguments.double();
-                if address != 0 && cx.view.memory.free(address).is_err() {
-                    let what = format!("free of {address:#x}, which is not the start of an allocation");
+                if address != 0 && !cx.give_heap(address) {
+                    let what = format!("free of {address:#x}, which `malloc` did not return");
                     return Err(Failed::Assertion(lane as u32, what));
                 }
-                // What this launch has found about the memory is no longer true.
-                cx.view.caches.fill(Range::default());
             }
             Callee::Function(_) | Callee::Register(_) => unreachable!("functions with code are not built in"),
         }

@@ -45,7 +45,7 @@ pub struct RunOptions<'a> {
     /// Ends the launch after about so many instructions, counted for each warp.
     pub instructions_max: Option<u64>,
     /// Takes what kernels print.
-    pub print: &'a (dyn Fn(&str) + Sync),
+    pub print: &'a (dyn Fn(&[u8]) + Sync),
     /// Use the vector instructions of this machine, where it has them. The results are the same.
     pub vector: bool,
 }
@@ -118,6 +118,9 @@ fn start(
     if let Err(reason) = config.check(entry) {
         let report = format!("{reason}, in a launch of kernel `{}`", entry.name);
         return Err(Fault { kind: FaultKind::LaunchFailed, report });
+    }
+    if let Some(report) = entry.refusal() {
+        return Err(Fault { kind: FaultKind::IllegalInstruction, report });
     }
     let run = Run {
         entry,

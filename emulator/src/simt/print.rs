@@ -1,4 +1,5 @@
-//! `printf` of a kernel: the format of C, with the arguments as `vprintf` lays them out in memory.
+//! `printf` of a kernel: the format of C, with the arguments as `vprintf` lays them out in memory. Text is bytes: a
+//! kernel may print what is not UTF-8.
 
 /// Digits and padding that one conversion may ask for; C promises 4095.
 const WIDTH_MAX: usize = 4095;
@@ -13,8 +14,24 @@ struct Conversion {
     zero: bool,
     width: usize,
     precision: Option<usize>,
-    wide: bool,
+    /// Bytes of an integer argument, which are fewer than it takes in memory for `h` and `hh`.
+    bytes: u32,
     letter: u8,
+}
+
+/// What a conversion prints, without its padding.
+#[derive(Debug)]
+struct Body {
+    /// The sign and `0x`, which stand before zeros that fill the width.
+    prefix: Vec<u8>,
+    rest: Vec<u8>,
+    takes_zeros: bool,
+}
+
+impl Body {
+    fn text(rest: Vec<u8>) -> Body {
+        Body { prefix: Vec::new(), rest, takes_zeros: false }
+    }
 }
 
 /// The text, and how many arguments it used. `value` reads bytes at an offset among the arguments, `text` a string.
@@ -22,7 +39,7 @@ pub fn format<E>(
     pattern: &[u8],
     value: impl Fn(u64, u64) -> Result<u64, E>,
     text: impl Fn(u64) -> Result<Vec<u8>, E>,
-) -> Result<(String, u32), E> {
+) -> Result<(Vec<u8>, u32), E> {
     let (mut out, mut at, mut offset, mut count) = (Vec::new(), 0, 0u64, 0);
     let mut take = |bytes: u64| -> Result<u64, E> {
         offset = offset.next_multiple_of(bytes);
@@ -45,39 +62,43 @@ pub fn format<E>(
         if stars.1 {
             conversion.precision = usize::try_from(take(4)? as u32 as i32).ok().map(|p| p.min(WIDTH_MAX));
         }
+        let integer = |take: &mut dyn FnMut(u64) -> Result<u64, E>| take(u64::from(conversion.bytes.max(4)));
         let body = match conversion.letter {
-            b'%' => vec![b'%'],
             b'd' | b'i' => {
-                let raw = if conversion.wide { take(8)? as i64 } else { i64::from(take(4)? as u32 as i32) };
-                signed(&conversion, raw < 0, raw.unsigned_abs().to_string())
+                let unused = 64 - 8 * conversion.bytes;
+                signed_integer(&conversion, (integer(&mut take)? << unused).cast_signed() >> unused)
             }
             b'u' | b'x' | b'X' | b'o' => {
-                let raw = if conversion.wide { take(8)? } else { take(4)? & 0xffff_ffff };
-                unsigned(&conversion, raw)
+                let unused = 64 - 8 * conversion.bytes;
+                unsigned(&conversion, integer(&mut take)? << unused >> unused)
             }
-            b'c' => vec![take(4)? as u8],
-            b'p' => format!("{:#x}", take(8)?).into_bytes(),
+            b'c' => Body::text(vec![take(4)? as u8]),
+            b'p' => match take(8)? {
+                0 => Body::text(b"(nil)".to_vec()),
+                address => unsigned(&Conversion { letter: b'x', alternate: true, ..conversion }, address),
+            },
             b's' => {
                 let address = take(8)?;
                 let mut bytes = if address == 0 { b"(null)".to_vec() } else { text(address)? };
                 bytes.truncate(conversion.precision.unwrap_or(usize::MAX));
-                bytes
+                Body::text(bytes)
             }
-            b'f' | b'F' | b'e' | b'E' | b'g' | b'G' | b'a' | b'A' => {
-                let raw = f64::from_bits(take(8)?);
-                signed(&conversion, raw.is_sign_negative(), float(&conversion, raw.abs()))
+            b'f' | b'F' | b'e' | b'E' | b'g' | b'G' | b'a' | b'A' => float(&conversion, f64::from_bits(take(8)?)),
+            b'%' => {
+                out.push(b'%');
+                continue;
             }
-            _ => pattern[at - length..at].to_vec(),
+            _ => Body::text(pattern[at - length..at].to_vec()),
         };
-        count += u32::from(conversion.letter != b'%');
+        count += 1;
         pad(&mut out, &conversion, body);
     }
-    Ok((String::from_utf8_lossy(&out).into_owned(), count))
+    Ok((out, count))
 }
 
 /// Reads a conversion: what it says, its length, and whether width and precision are arguments.
 fn parse(text: &[u8]) -> (Conversion, usize, (bool, bool)) {
-    let mut conversion = Conversion::default();
+    let mut conversion = Conversion { bytes: 4, ..Conversion::default() };
     let mut stars = (false, false);
     let mut at = 1;
     let peek = |at: usize| text.get(at).copied().unwrap_or(0);
@@ -116,54 +137,79 @@ fn parse(text: &[u8]) -> (Conversion, usize, (bool, bool)) {
         }
     }
     while matches!(peek(at), b'l' | b'h' | b'z' | b't' | b'j' | b'q') {
-        conversion.wide |= peek(at) != b'h';
+        conversion.bytes = if peek(at) == b'h' { (conversion.bytes / 2).max(1) } else { 8 };
         at += 1;
     }
     conversion.letter = peek(at);
     (conversion, (at + 1).min(text.len()), stars)
 }
 
-fn signed(conversion: &Conversion, negative: bool, digits: String) -> Vec<u8> {
-    let sign = if negative {
-        "-"
-    } else if conversion.plus {
-        "+"
-    } else if conversion.space {
-        " "
-    } else {
-        ""
-    };
-    let is_integer = matches!(conversion.letter, b'd' | b'i');
-    let least = if is_integer { conversion.precision.unwrap_or(1) } else { 0 };
-    format!("{sign}{digits:0>least$}").into_bytes()
+fn sign(conversion: &Conversion, negative: bool) -> Vec<u8> {
+    match (negative, conversion.plus, conversion.space) {
+        (true, ..) => b"-".to_vec(),
+        (_, true, _) => b"+".to_vec(),
+        (_, _, true) => b" ".to_vec(),
+        _ => Vec::new(),
+    }
 }
 
-fn unsigned(conversion: &Conversion, raw: u64) -> Vec<u8> {
+/// An integer whose precision tells how many digits it has takes no zeros for its width.
+fn integer(conversion: &Conversion, prefix: Vec<u8>, digits: String) -> Body {
     let least = conversion.precision.unwrap_or(1);
+    let digits = if digits == "0" { String::new() } else { digits };
+    Body { prefix, rest: format!("{digits:0>least$}").into_bytes(), takes_zeros: conversion.precision.is_none() }
+}
+
+fn signed_integer(conversion: &Conversion, raw: i64) -> Body {
+    integer(conversion, sign(conversion, raw < 0), raw.unsigned_abs().to_string())
+}
+
+fn unsigned(conversion: &Conversion, raw: u64) -> Body {
     let (prefix, digits) = match conversion.letter {
         b'x' => ("0x", format!("{raw:x}")),
         b'X' => ("0X", format!("{raw:X}")),
-        b'o' => ("0", format!("{raw:o}")),
+        b'o' => ("", format!("{raw:o}")),
         _ => ("", raw.to_string()),
     };
     let prefix = if conversion.alternate && raw != 0 { prefix } else { "" };
-    format!("{prefix}{digits:0>least$}").into_bytes()
+    let mut body = integer(conversion, prefix.as_bytes().to_vec(), digits);
+    if conversion.letter == b'o' && conversion.alternate && body.rest.first() != Some(&b'0') {
+        body.rest.insert(0, b'0');
+    }
+    body
 }
 
-fn float(conversion: &Conversion, value: f64) -> String {
-    let upper = conversion.letter.is_ascii_uppercase();
-    if !value.is_finite() {
-        let name = if value.is_nan() { "nan" } else { "inf" };
-        return if upper { name.to_uppercase() } else { name.to_owned() };
-    }
+fn float(conversion: &Conversion, number: f64) -> Body {
+    let mut prefix = sign(conversion, number.is_sign_negative());
+    let value = number.abs();
     let precision = conversion.precision.unwrap_or(6);
     let written = match conversion.letter.to_ascii_lowercase() {
+        _ if value.is_nan() => "nan".to_owned(),
+        _ if value.is_infinite() => "inf".to_owned(),
         b'f' => format!("{value:.precision$}"),
         b'e' => scientific(value, precision),
         b'g' => general(value, precision.max(1), conversion.alternate),
-        _ => hexadecimal(value),
+        _ => {
+            prefix.extend(b"0x");
+            hexadecimal(value, conversion.precision)
+        }
     };
-    if upper { written.to_uppercase() } else { written }
+    let written = if conversion.alternate && value.is_finite() { with_point(written) } else { written };
+    let mut body = Body { prefix, rest: written.into_bytes(), takes_zeros: value.is_finite() };
+    if conversion.letter.is_ascii_uppercase() {
+        body.prefix.make_ascii_uppercase();
+        body.rest.make_ascii_uppercase();
+    }
+    body
+}
+
+/// The number with a decimal point, before its exponent if no digit follows.
+fn with_point(mut written: String) -> String {
+    if !written.contains('.') {
+        let at = written.find(['e', 'p']).unwrap_or(written.len());
+        written.insert(at, '.');
+    }
+    written
 }
 
 /// `d.ddde+XX`.
@@ -189,37 +235,46 @@ fn general(value: f64, precision: usize, keep_zeros: bool) -> String {
     strip(&format!("{value:.places$}"))
 }
 
-fn hexadecimal(value: f64) -> String {
+/// `h.hhhp+d`, with as many digits as the value has unless a precision is given.
+fn hexadecimal(value: f64, precision: Option<usize>) -> String {
+    const FRACTION: u64 = (1 << 52) - 1;
     let bits = value.to_bits();
-    let (exponent, fraction) = ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1));
+    let (exponent, fraction) = ((bits >> 52 & 0x7ff) as i32, bits & FRACTION);
     let (lead, power) = match (exponent, fraction) {
         (0, 0) => (0, 0),
         (0, _) => (0, -1022),
         _ => (1, exponent - 1023),
     };
-    let digits = format!("{fraction:013x}");
-    let digits = digits.trim_end_matches('0');
+    let significand = round_to_even(lead << 52 | fraction, precision.map_or(0, |digits| 52 - 4 * digits.min(13)));
+    let digits = format!("{:013x}", significand & FRACTION);
+    let digits = match precision {
+        Some(precision) => format!("{digits:0<precision$}")[..precision].to_owned(),
+        None => digits.trim_end_matches('0').to_owned(),
+    };
     let point = if digits.is_empty() { "" } else { "." };
-    format!("0x{lead}{point}{digits}p{power:+}")
+    format!("{}{point}{digits}p{power:+}", significand >> 52)
 }
 
-fn pad(out: &mut Vec<u8>, conversion: &Conversion, body: Vec<u8>) {
-    let missing = conversion.width.saturating_sub(body.len());
-    let is_text = matches!(conversion.letter, b's' | b'c' | b'p' | b'%');
-    let finite =
-        body.last().is_some_and(|byte| !matches!(byte, b'n' | b'f' | b'N' | b'F')) || conversion.letter == b'x';
-    if conversion.left {
-        out.extend_from_slice(&body);
-        out.resize(out.len() + missing, b' ');
-    } else if conversion.zero && !is_text && finite {
-        let sign = usize::from(matches!(body.first(), Some(b'-' | b'+' | b' ')));
-        out.extend_from_slice(&body[..sign]);
-        out.resize(out.len() + missing, b'0');
-        out.extend_from_slice(&body[sign..]);
-    } else {
-        out.resize(out.len() + missing, b' ');
-        out.extend_from_slice(&body);
-    }
+/// Clears so many bits at the end, rounding to the nearest and half to even.
+fn round_to_even(value: u64, bits: usize) -> u64 {
+    let (kept, rest, half) = (value >> bits, value & ((1 << bits) - 1), (1 << bits) >> 1);
+    let up = rest > half || rest == half && bits > 0 && kept & 1 == 1;
+    (kept + u64::from(up)) << bits
+}
+
+fn pad(out: &mut Vec<u8>, conversion: &Conversion, Body { prefix, rest, takes_zeros }: Body) {
+    let missing = conversion.width.saturating_sub(prefix.len() + rest.len());
+    let zeros = conversion.zero && takes_zeros && !conversion.left;
+    let [before, between, behind] = match (conversion.left, zeros) {
+        (true, _) => [0, 0, missing],
+        (false, true) => [0, missing, 0],
+        (false, false) => [missing, 0, 0],
+    };
+    out.resize(out.len() + before, b' ');
+    out.extend(prefix);
+    out.resize(out.len() + between, b'0');
+    out.extend(rest);
+    out.resize(out.len() + behind, b' ');
 }
 
 #[cfg(test)]
@@ -231,7 +286,8 @@ mod tests {
     fn print(pattern: &str, arguments: &[u64]) -> String {
         let value = |offset: u64, _| Ok::<u64, Infallible>(arguments[offset as usize / 8]);
         // Every argument of these tests has 8 bytes.
-        format(pattern.as_bytes(), value, |_| Ok(b"text".to_vec())).unwrap().0
+        let bytes = format(pattern.as_bytes(), value, |_| Ok(b"text".to_vec())).unwrap().0;
+        bytes.iter().map(|byte| char::from(*byte)).collect()
     }
 
     #[test]
@@ -249,5 +305,33 @@ mod tests {
         );
         assert_eq!(print("%5s|%.2s|%p", &[1, 1, 4096]), " text|te|0x1000");
         assert_eq!(print("%f %5.1f", &[f64::NAN.to_bits(), f64::INFINITY.to_bits()]), "nan   inf");
+    }
+
+    #[test]
+    fn zeros_stand_behind_the_sign_and_the_base() {
+        assert_eq!(print("%08lX|%#010lx|%-#06lx|", &[255, 255, 255]), "000000FF|0x000000ff|0xff  |");
+        assert_eq!(
+            print("%06lF|%06f|%012a", &[0, f64::NAN.to_bits(), 1.5f64.to_bits()]),
+            "0.000000|   nan|0x00001.8p+0"
+        );
+        assert_eq!(print("%08.3ld|%.0ld|%#lo|%#.3lo", &[5, 0, 0, 8]), "     005||0|010");
+    }
+
+    #[test]
+    fn short_integers_are_narrowed() {
+        assert_eq!(print("%hd", &[70_000]), "4464");
+        assert_eq!(print("%hhd", &[0x1ff]), "-1");
+        assert_eq!(print("%hhx", &[0x1ff]), "ff");
+    }
+
+    #[test]
+    fn bytes_are_printed_as_they_are() {
+        assert_eq!(print("%c|%p|%8p", &[0xe9, 0, 0]), "\u{e9}|(nil)|   (nil)");
+    }
+
+    #[test]
+    fn the_alternate_form_of_a_float_keeps_its_point() {
+        let arguments = [3f64, 3.0, 100_000.0, 1.999].map(f64::to_bits);
+        assert_eq!(print("%#.0f|%#.0e|%#.6g|%.1a", &arguments), "3.|3.e+00|100000.|0x2.0p+0");
     }
 }

@@ -115,3 +115,37 @@ fn every_thread_may_allocate_and_free_until_the_heap_is_used_up() {
     let got = device.download::<u32>(out, 32);
     assert_eq!((&got[..2], got[2..].iter().sum::<u32>()), (&[1, 2][..], 0));
 }
+
+/// A kernel of one thread, with what it calls of the heap.
+fn heap_kernel(body: &str) -> String {
+    format!(
+        ".version 7.8\n.target sm_80\n.address_size 64\n.extern .func (.param .b64 r) malloc(.param .b64 n);\n\
+         .extern .func free(.param .b64 a);\n.visible .entry kernel(.param .u64 out) {{\n.reg .pred %p<2>;\n\
+         .reg .b64 %d<5>;\n.reg .b32 %r<3>;\nld.param.u64 %d0, [out];\n{body}\nret;\n}}\n"
+    )
+}
+
+const FREE: &str = "{\n.param .b64 a;\nst.param.b64 [a], %d1;\ncall.uni free, (a);\n}";
+
+#[test]
+fn freed_memory_returns_to_the_heap() {
+    let malloc = "{\n.param .b64 n;\nst.param.b64 [n], 1024;\n.param .b64 r;\ncall.uni (r), malloc, (n);\n\
+                  ld.param.b64 %d1, [r];\n}";
+    let body = format!(
+        "mov.u32 %r0, 0;\nAGAIN:\n{malloc}\nsetp.eq.u64 %p0, %d1, 0;\n@%p0 bra END;\nst.global.u32 [%d1], %r0;\n\
+         {FREE}\nadd.u32 %r0, %r0, 1;\nsetp.lt.u32 %p0, %r0, 10000;\n@%p0 bra AGAIN;\nEND:\nst.global.u32 [%d0], %r0;"
+    );
+    let device = Device::new(&heap_kernel(&body));
+    let out = device.upload(&[0u32]);
+    device.launch("kernel", [1; 3], [1; 3], &[Arg::U64(out)]).unwrap();
+    assert_eq!(device.download::<u32>(out, 1), [10_000]);
+}
+
+#[test]
+fn a_kernel_frees_only_what_malloc_returned() {
+    let device = Device::new(&heap_kernel(&format!("mov.u64 %d1, %d0;\n{FREE}")));
+    let out = device.upload(&[7u32]);
+    let fault = device.launch("kernel", [1; 3], [1; 3], &[Arg::U64(out)]).unwrap_err();
+    assert!(fault.report.contains("which `malloc` did not return"), "{}", fault.report);
+    assert_eq!(device.download::<u32>(out, 1), [7]);
+}

@@ -308,3 +308,16 @@ fn traps_count_the_lanes_that_came_to_them() {
          block (0, 0, 0), thread (30, 0, 0) and 1 other of its warp"
     );
 }
+
+#[test]
+fn an_access_between_two_arrays_names_both() {
+    let memory = Memory::new(1 << 20).unwrap();
+    let (first, second) = (memory.alloc(1000).unwrap(), memory.alloc(400).unwrap());
+    let told = |address| memory.check(address, 4).unwrap_err().nearest;
+    let before = |bytes| format!("{bytes} bytes before the 400-byte allocation at {second:#x}");
+    let past = |bytes| format!("{bytes} bytes past the end of the 1000-byte allocation at {first:#x}");
+    assert_eq!(second - first, 1536);
+    assert_eq!(told(second - 4), format!("{}, and {}", before(4), past(532)));
+    assert_eq!(told(second - 400), format!("{}, and {}", past(136), before(400)));
+    assert_eq!(told(first + 1000), format!("directly past the end of the 1000-byte allocation at {first:#x}"));
+}

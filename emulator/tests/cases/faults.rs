@@ -1,6 +1,7 @@
 //! What stops a kernel, and what the report says.
 
 use gpufleet_emulator::fault::FaultKind;
+use gpufleet_emulator::memory::Owner;
 
 use super::harness::{Arg, Device, fault, kernel};
 
@@ -116,7 +117,8 @@ fn memory_that_the_kernel_freed_is_out_of_bounds() {
         {\n.param .b64 a;\nst.param.b64 [a], %d0;\ncall.uni free, (a);\n}\n\
         ld.global.u32 %r1, [%d0];\nret;\n}\n";
     let device = Device::new(text);
-    let data = device.upload(&[1u32]);
+    // As if an earlier kernel had called `malloc`.
+    let data = device.memory.alloc_for(Owner::Heap, 4).unwrap();
     let fault = device.launch("kernel", [1; 3], [1; 3], &[Arg::U64(data)]).unwrap_err();
     assert_eq!(fault.kind, FaultKind::IllegalAddress);
     assert!(fault.report.contains("PTX line 15"), "{}", fault.report);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, Module};
+use proptest::prelude::{any, prop, proptest};
 
 #[path = "../../fuzz/exercise.rs"]
 mod exercise;
@@ -49,6 +50,56 @@ fn what_would_take_memory_or_time_without_end_is_refused() {
     ] {
         let error = load(top, body).unwrap_err();
         assert!(error.contains(message), "{error}, not {message}");
+    }
+}
+
+/// A kernel with texture and surface instructions of all kinds.
+const TEXTURES: &str = ".version 7.8
+.target sm_80
+.address_size 64
+.global .texref picture;
+.global .samplerref smooth = { addr_mode_0 = wrap, filter_mode = linear };
+.visible .entry k(.param .u64 out, .param .u64 texture, .param .u64 surface)
+{
+.reg .pred %p<3>; .reg .b16 %h<5>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .b64 %d<5>;
+ld.param.u64 %d0, [out]; ld.param.u64 %d1, [texture]; ld.param.u64 %d2, [surface];
+mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 2; cvt.rn.f32.u32 %f8, %r0;
+tex.2d.v4.f32.f32 {%f0, %f1, %f2, %f3}|%p0, [%d1, {%f8, 0f41100000}], {1, -3};
+tex.level.2d.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%d1, smooth, {%f8, %f8}], %f1;
+tex.grad.2d.v4.f32.f32 {%f4, %f5, %f6, %f7}, [%d1, {%f8, %f2}], {%f0, %f1}, {%f2, %f3};
+tld4.b.2d.v4.f32.f32 {%f4, %f5, %f6, %f7}, [%d1, {%f8, %f2}];
+suld.b.2d.v4.b8.zero {%h0, %h1, %h2, %h3}, [%d2, {%r1, 3}];
+sust.p.2d.v4.b32.clamp [%d2, {%r0, 9}], {%r0, %r1, %r2, %r3};
+txq.level.width.b32 %r5, [%d1], %r0; suq.height.b32 %r6, [%d2];
+@%p0 sust.b.2d.v2.b32.trap [%d2, {0, %r0}], {%r5, %r6};
+tex.1d.v4.s32.s32 {%r2, %r3, %r4, %r5}, [picture, {%r0}];
+ret;
+}
+";
+
+#[test]
+fn the_texture_instructions_that_are_mutated_load_and_run() {
+    let memory = Arc::new(Memory::new(1 << 20).unwrap());
+    let module = Module::load(TEXTURES, &memory, ComputeCapability { major: 8, minor: 0 });
+    assert!(module.is_ok(), "{module:?}");
+    exercise::exercise(TEXTURES.as_bytes());
+}
+
+proptest! {
+    #[test]
+    fn mutated_texture_instructions_never_panic(
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0u8..3), 0..4),
+    ) {
+        let mut bytes = TEXTURES.as_bytes().to_vec();
+        for (to, from, kind) in edits {
+            let (to, from) = (to.index(bytes.len()), from.index(bytes.len()));
+            match kind {
+                0 => bytes[to] = bytes[from],
+                1 => drop(bytes.remove(to)),
+                _ => bytes.insert(to, bytes[from]),
+            }
+        }
+        exercise::exercise(&bytes);
     }
 }
 

@@ -109,7 +109,7 @@ impl Device {
         shared_bytes: u32,
         params: &[u8],
     ) -> Result<(), Fault> {
-        let print = |text: &str| self.printed.lock().unwrap().push_str(text);
+        let print = |text: &[u8]| self.printed.lock().unwrap().push_str(&String::from_utf8_lossy(text));
         let options = RunOptions {
             threads: self.threads,
             cancel: &self.cancel,

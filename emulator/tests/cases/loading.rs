@@ -28,7 +28,7 @@ fn an_unknown_opcode_is_named_with_its_line() {
 fn an_unknown_modifier_is_never_ignored() {
     for op in [
         "add.relu.s32 %r1, %r1, %r1",
-        "tex.2d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%d1, {%r1, %r2}]",
+        "tex.2d.v4.f32.s32.trap {%r1, %r2, %r3, %r4}, [%d1, {%r1, %r2}]",
         "mma.sync.aligned.m8n8k8.row.col.f16.f16.f16.f16 {%r1}, {%r2}, {%r3}, {%r4}",
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], 16, [%r2]",
         "ld.relaxed.global.u32 %r1, [%d1]",
@@ -78,8 +78,8 @@ fn an_unknown_modifier_is_never_ignored() {
         "setmaxnreg.inc.sync.aligned.u32 64",
         "wgmma.fence.sync.aligned",
         "tcgen05.wait::ld.sync.aligned",
-        "suld.b.1d.b32.trap {%r1}, [%d1, {%r2}]",
-        "sured.b.add.1d.u32.trap [%d1, {%r2}], %r1",
+        "suld.b.1d.b32.wrap {%r1}, [%d1, {%r2}]",
+        "sust.p.1d.b64.trap [%d1, {%r2}], {%d2}",
         "tensormap.replace.tile.rank.global.b1024.b32 [%d1], 1",
         "mbarrier.arrive.expect_tx.noComplete.shared.b64 %d1, [%r1], 3",
         "mbarrier.arrive.acquire.cta.shared.b64 %d1, [%r1]",
@@ -172,8 +172,12 @@ fn unresolved_names_are_named() {
         assert_eq!(error.kind, LoadErrorKind::Unresolved);
         assert!(error.message.contains(name), "{error}");
     }
-    let text = ".version 7.8\n.target sm_80\n.address_size 64\n.extern .func (.param .b32 r) outside(.param .b32 a);\n";
-    assert!(refused(text).message.contains("outside"));
+    let text = ".version 7.8\n.target sm_80\n.address_size 64\n.extern .func outside();\n.extern .global .u32 far;\n";
+    load(text).unwrap();
+    for (used, kind) in [("call outside;", "function `outside`"), ("ld.global.u32 %r1, [far];", "variable `far`")] {
+        let text = format!("{text}.visible .entry k()\n{{\n.reg .b32 %r<2>;\n{used}\nret;\n}}\n");
+        assert!(refused(&text).message.contains(kind));
+    }
 }
 
 #[test]

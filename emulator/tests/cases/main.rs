@@ -50,4 +50,6 @@ mod single;
 #[cfg(test)]
 mod synchronization;
 #[cfg(test)]
+mod textures;
+#[cfg(test)]
 mod variables;

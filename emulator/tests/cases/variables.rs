@@ -96,3 +96,18 @@ fn an_alias_is_the_function_that_it_stands_for() {
     let error = Device::try_new(&text.replace("cluster 1, 1, 1", "cluster 2, 1, 1")).unwrap_err();
     assert_eq!((error.kind, error.line), (LoadErrorKind::UnsupportedDirective, 12));
 }
+
+#[test]
+fn an_alignment_beyond_that_of_every_allocation_is_kept() {
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n.global .align 8192 .u32 a = 5;\n\
+        .const .align 4 .u32 first = 6;\n.const .align 4096 .u32 second = 7;\n\
+        .visible .entry kernel(.param .u64 out) {\n.reg .b64 %d0;\n.reg .b32 %r<3>;\nld.param.u64 %d0, [out];\n\
+        ld.const.u32 %r0, [first];\nld.const.u32 %r1, [second];\nst.global.v2.u32 [%d0], {%r0, %r1};\nret;\n}\n";
+    let device = Device::new(text);
+    let at = |name: &str| device.module.global(name).unwrap().0;
+    assert_eq!((at("a") % 8192, at("second") % 4096), (0, 0));
+    assert_eq!(device.download::<u32>(at("a"), 1), [5]);
+    let out = device.upload(&[0u32; 2]);
+    device.launch("kernel", [1; 3], [1; 3], &[Arg::U64(out)]).unwrap();
+    assert_eq!(device.download::<u32>(out, 2), [6, 7]);
+}

@@ -105,7 +105,8 @@ fn registered_memory_is_pinned_until_it_is_unregistered() {
         assert_eq!(sys::cuMemHostRegister_v2(pointer, 100, 0) as i32, 712);
         assert_eq!(sys::cuMemHostGetDevicePointer_v2(&mut address, pointer, 0) as i32, 0);
         assert_eq!(address, pointer as u64);
-        assert_eq!(sys::cuMemHostGetFlags(&mut flags, pointer) as i32, 0);
+        // Only memory that the driver allocated has flags.
+        assert_eq!(sys::cuMemHostGetFlags(&mut flags, pointer) as i32, 1);
         assert_eq!(sys::cuMemHostUnregister(pointer) as i32, 0);
         assert_eq!(sys::cuMemHostUnregister(pointer) as i32, 713);
         assert_eq!(sys::cuMemFreeHost(pointer) as i32, 1);
@@ -225,8 +226,9 @@ fn a_box_is_copied_plane_by_plane() {
         assert_eq!(got, expected);
         copy.Depth = 3;
         assert_eq!(sys::cuMemcpy3D_v2(&copy) as i32, 1);
+        // There is no array.
         copy.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_ARRAY;
-        assert_eq!(sys::cuMemcpy3D_v2(&copy) as i32, 801);
+        assert_eq!(sys::cuMemcpy3D_v2(&copy) as i32, 400);
         result::free_sync(address).unwrap();
     }
 }
@@ -247,6 +249,15 @@ fn managed_memory_is_for_both_sides() {
         result::memset_d8_sync(address, 1, 8).unwrap();
         result::ctx::synchronize().unwrap();
         assert_eq!((address as *const u64).read(), 0x0101_0101_0101_0101);
+        // Hints are for managed memory.
+        let (stream, plain) = (ptr::null_mut(), result::malloc_sync(8).unwrap());
+        let advice = sys::CUmem_advise::CU_MEM_ADVISE_SET_READ_MOSTLY;
+        for (address, bytes, expected) in [(address, 8, 0), (address, 9, 1), (plain, 8, 1)] {
+            assert_eq!(sys::cuMemAdvise(address, bytes, advice, 0) as i32, expected);
+            assert_eq!(sys::cuMemPrefetchAsync(address, bytes, 0, stream) as i32, expected);
+            assert_eq!(sys::cuStreamAttachMemAsync(stream, address, bytes, 1) as i32, expected);
+        }
+        result::free_sync(plain).unwrap();
         assert_eq!(sys::cuMemAllocManaged(&mut address, 8, 0) as i32, 1);
     }
 }

@@ -8,11 +8,12 @@ use cudarc::{
 };
 
 use crate::{
-    platform::{code, context, library},
+    platform::{assert_passed, code, context, in_child, is_child, library},
     programs::{PRINT, SAXPY, STORE},
 };
 
 const INVALID_VALUE: i32 = 1;
+const NOT_READY: i32 = 600;
 
 fn function(context: &std::sync::Arc<CudaContext>, source: &str, name: &str) -> CudaFunction {
     context.load_module(Ptx::from_src(source)).unwrap().load_function(name).unwrap()
@@ -132,20 +133,95 @@ fn occupancy_proposes_a_block_that_can_be_launched() {
 fn what_a_kernel_prints_can_be_taken() {
     type Take = unsafe extern "C" fn(*mut c_char, usize) -> usize;
     let context = context();
+    // SAFETY: the library documents this signature.
+    let take = unsafe { library().get::<Take>(b"gpufleet_emulator_printf") }.unwrap();
+    // SAFETY: without room nothing is written.
+    assert_eq!(unsafe { take(std::ptr::null_mut(), 0) }, 0);
     let print = function(&context, PRINT, "print");
     let stream = context.new_stream().unwrap();
     // SAFETY: the kernel has no parameters.
     unsafe { result::launch_kernel(print.cu_function(), (1, 1, 1), (3, 1, 1), 0, stream.cu_stream(), &mut []) }
         .unwrap();
     stream.synchronize().unwrap();
-    // SAFETY: the library documents this signature.
-    let take = unsafe { library().get::<Take>(b"gpufleet_emulator_printf") }.unwrap();
     let mut text = [0u8; 256];
     // SAFETY: the buffer has the room that is told.
     let length = unsafe { take(text.as_mut_ptr().cast(), text.len()) };
     assert_eq!(std::str::from_utf8(&text[..length]).unwrap(), "thread 0\nthread 1\nthread 2\n");
     // SAFETY: as above.
     assert_eq!(unsafe { take(text.as_mut_ptr().cast(), text.len()) }, 0);
+}
+
+#[test]
+fn what_a_kernel_prints_is_written_by_the_calls_that_wait() {
+    const TEST: &str = "launches::what_a_kernel_prints_is_written_by_the_calls_that_wait";
+    if !is_child() {
+        let output = in_child(TEST, &[]);
+        assert_passed(&output);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let places = [
+            "launched\n",
+            "thread 0\nthread 1\nthread 2\n",
+            "stream\n",
+            "thread 0\n",
+            "event\n",
+            "thread 0\n",
+            "copied\n",
+            "thread 0\n",
+            "loaded\n",
+            "thread 0\n",
+            "launched again\n",
+            "thread 0\n",
+            "reset\n",
+        ];
+        let end = places.iter().fold(0, |from, part| {
+            let found = text[from..].find(part).unwrap_or_else(|| panic!("`{part}` behind byte {from} of:\n{text}"));
+            from + found + part.len()
+        });
+        assert!(!text[end..].contains("thread"), "{text}");
+        return;
+    }
+    let context = context();
+    let print = function(&context, PRINT, "print");
+    let stream = context.new_stream().unwrap();
+    let launch = |threads| {
+        let (grid, block) = ((1, 1, 1), (threads, 1, 1));
+        // SAFETY: the kernel has no parameters.
+        unsafe { result::launch_kernel(print.cu_function(), grid, block, 0, stream.cu_stream(), &mut []) }.unwrap();
+    };
+    launch(3);
+    println!("launched");
+    stream.synchronize().unwrap();
+    println!("stream");
+    launch(1);
+    stream.record_event(None).unwrap().synchronize().unwrap();
+    println!("event");
+    // The copies of the default stream wait for its kernels.
+    let launch = || {
+        let stream = std::ptr::null_mut();
+        // SAFETY: the kernel has no parameters.
+        unsafe { result::launch_kernel(print.cu_function(), (1, 1, 1), (1, 1, 1), 0, stream, &mut []) }.unwrap();
+    };
+    // Asking does not write what kernels printed.
+    // SAFETY: the default stream is always there.
+    let ends = || while unsafe { sys::cuStreamQuery(std::ptr::null_mut()) } as i32 == NOT_READY {};
+    // SAFETY: the memory is this test's own.
+    let memory = unsafe { result::malloc_sync(4) }.unwrap();
+    launch();
+    // SAFETY: as above.
+    unsafe { result::memcpy_dtoh_sync(&mut [0u32], memory) }.unwrap();
+    println!("copied");
+    launch();
+    ends();
+    function(&context, STORE, "store");
+    println!("loaded");
+    launch();
+    ends();
+    launch();
+    println!("launched again");
+    ends();
+    // SAFETY: nothing of the context is used any more.
+    assert_eq!(unsafe { sys::cuDevicePrimaryCtxReset_v2(0) } as i32, 0);
+    println!("reset");
 }
 
 #[test]

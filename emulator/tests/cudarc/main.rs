@@ -4,6 +4,8 @@
 //! cudarc's first call; glibc then answers cudarc's own `dlopen("libcuda.so")` by the library's SONAME.
 
 #[cfg(test)]
+mod arrays;
+#[cfg(test)]
 mod captures;
 #[cfg(test)]
 mod cooperative;
@@ -22,7 +24,11 @@ mod launches;
 #[cfg(test)]
 mod libraries;
 #[cfg(test)]
+mod linking;
+#[cfg(test)]
 mod modules;
+#[cfg(test)]
+mod old;
 #[cfg(test)]
 mod platform;
 #[cfg(test)]
@@ -37,3 +43,5 @@ mod several;
 mod streams;
 #[cfg(test)]
 mod symbols;
+#[cfg(test)]
+mod textures;

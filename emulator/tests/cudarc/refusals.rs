@@ -1,18 +1,21 @@
 //! What the emulated devices have not, refused with the codes that programs know, and calls in the wrong order.
 
 use std::{
-    ffi::c_void,
+    ffi::{c_char, c_void},
     ptr,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
 use cudarc::{
-    driver::{CudaContext, LaunchConfig, PushKernelArg, sys},
+    driver::{CudaContext, LaunchConfig, PushKernelArg, result, sys},
     nvrtc::Ptx,
 };
 use sys::CUdevice_attribute as Attribute;
 
-use crate::platform::{assert_passed, code, context, in_child, is_child, library};
+use crate::{
+    platform::{assert_passed, code, context, in_child, is_child, library},
+    programs::PRINT,
+};
 
 const INVALID_VALUE: i32 = 1;
 const NOT_INITIALIZED: i32 = 3;
@@ -68,6 +71,44 @@ fn nothing_works_before_the_driver_is_started() {
 }
 
 #[test]
+fn a_forked_child_is_told_that_nothing_is_initialized() {
+    if !is_child() {
+        return assert_passed(&in_child("refusals::a_forked_child_is_told_that_nothing_is_initialized", &[]));
+    }
+    type Text = unsafe extern "C" fn(*mut c_char, usize) -> usize;
+    let context = context();
+    let print = context.load_module(Ptx::from_src(PRINT)).unwrap().load_function("print").unwrap();
+    let mut room = [0u8; 64];
+    // SAFETY: the library documents this signature; the child calls the driver, which takes no locks there, and ends without running anything of its parent.
+    unsafe {
+        let texts = [&b"gpufleet_emulator_printf"[..], b"gpufleet_emulator_fault_report"];
+        let texts = texts.map(|name| library().get::<Text>(name).unwrap());
+        // From the first call on, the text is kept for this function: the child would find it.
+        texts[0](ptr::null_mut(), 0);
+        result::launch_kernel(print.cu_function(), (1, 1, 1), (1, 1, 1), 0, ptr::null_mut(), &mut []).unwrap();
+        context.synchronize().unwrap();
+        let child = libc::fork();
+        if child == 0 {
+            let (mut count, mut version) = (0, 0);
+            let codes = [
+                sys::cuInit(0) as i32,
+                sys::cuDeviceGetCount(&mut count) as i32,
+                sys::cuCtxSynchronize() as i32,
+                sys::cuMemAlloc_v2(&mut 0, 16) as i32,
+            ];
+            let texts = texts.each_ref().map(|text| text(room.as_mut_ptr().cast(), room.len()));
+            let told =
+                codes == [NOT_INITIALIZED; 4] && texts == [0; 2] && sys::cuDriverGetVersion(&mut version) as i32 == 0;
+            libc::_exit(i32::from(!told));
+        }
+        let mut status = -1;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        assert_eq!(status, 0);
+    }
+    context.synchronize().unwrap();
+}
+
+#[test]
 fn what_devices_have_not_is_zero_and_refused() {
     let context = context();
     for attribute in [
@@ -76,7 +117,6 @@ fn what_devices_have_not_is_zero_and_refused() {
         Attribute::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH,
         Attribute::CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED,
         Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
-        Attribute::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH,
     ] {
         assert_eq!(context.attribute(attribute), Ok(0), "{attribute:?}");
     }
@@ -87,8 +127,7 @@ fn what_devices_have_not_is_zero_and_refused() {
         assert_eq!(sys::cuMemCreate(&mut 0, 1 << 21, ptr::null(), 0) as i32, NOT_SUPPORTED);
         assert_eq!(sys::cuIpcGetMemHandle(ptr::null_mut(), 0) as i32, NOT_SUPPORTED);
         assert_eq!(sys::cuEventCreate(&mut ptr::null_mut(), event_flags) as i32, NOT_SUPPORTED);
-        assert_eq!(sys::cuArrayCreate_v2(&mut ptr::null_mut(), ptr::null()) as i32, NOT_SUPPORTED);
-        assert_eq!(sys::cuTexObjectDestroy(0) as i32, NOT_SUPPORTED);
+        assert_eq!(sys::cuTexRefCreate(&mut ptr::null_mut()) as i32, NOT_SUPPORTED);
         let mut table = ptr::null();
         assert_eq!(sys::cuGetExportTable(&mut table, ptr::null()) as i32, NOT_SUPPORTED);
     }

@@ -118,3 +118,56 @@ fn the_current_context_tells_the_device() {
     assert_eq!(unsafe { sys::cuStreamGetCtx(stream.cu_stream(), &mut context) } as i32, 0);
     assert_eq!(context, third.cu_ctx());
 }
+
+#[test]
+fn registering_the_memory_of_another_device_changes_nothing() {
+    const TEST: &str = "several::registering_the_memory_of_another_device_changes_nothing";
+    if !is_child() {
+        return assert_passed(&in_child(TEST, &[(DEVICES, "2")]));
+    }
+    let (first, second) = (context(), CudaContext::new(1).unwrap());
+    second.bind_to_thread().unwrap();
+    // SAFETY: the memory is the second device's own, and results have their places.
+    unsafe {
+        let address = result::malloc_sync(4096).unwrap();
+        first.bind_to_thread().unwrap();
+        let pointer = ptr::with_exposed_provenance_mut(address as usize);
+        assert_eq!(sys::cuMemHostRegister_v2(pointer, 4096, 0) as i32, 1);
+        let (mut ordinal, attribute) = (9, sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+        assert_eq!(sys::cuPointerGetAttribute(ptr::from_mut(&mut ordinal).cast(), attribute, address) as i32, 0);
+        assert_eq!(ordinal, 1);
+        result::free_sync(address).unwrap();
+    }
+}
+
+#[test]
+fn a_library_ends_in_every_context_also_after_a_fault() {
+    const TEST: &str = "several::a_library_ends_in_every_context_also_after_a_fault";
+    if !is_child() {
+        return assert_passed(&in_child(TEST, &[(DEVICES, "2")]));
+    }
+    let text = format!("{STORE}\n.global .align 4 .b8 room[1000000];\n\0");
+    let (first, others) = (context(), [(); 8].map(|()| CudaContext::new_non_primary(1, 0).unwrap()));
+    // SAFETY: handles and places are valid; the kernel writes to null, and the emulator stops it.
+    unsafe {
+        let (mut library, mut kernel, none) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        let image = text.as_ptr().cast();
+        let (no_values, no_options) = (ptr::null_mut(), ptr::null_mut());
+        let status = sys::cuLibraryLoadData(&mut library, image, none, no_values, 0, no_options, no_values, 0);
+        assert_eq!(status as i32, 0);
+        assert_eq!(sys::cuLibraryGetKernel(&mut kernel, library, c"store".as_ptr()) as i32, 0);
+        others[0].bind_to_thread().unwrap();
+        let before = result::mem_get_info().unwrap().0;
+        for context in others.iter().chain([&first]) {
+            context.bind_to_thread().unwrap();
+            assert_eq!(sys::cuKernelGetFunction(&mut ptr::null_mut(), kernel) as i32, 0);
+        }
+        let mut null = 0u64;
+        let mut arguments = [ptr::from_mut(&mut null).cast()];
+        result::launch_kernel(kernel.cast(), (1, 1, 1), (1, 1, 1), 0, ptr::null_mut(), &mut arguments).unwrap();
+        assert_eq!(code(first.synchronize()), ILLEGAL_ADDRESS);
+        assert_eq!(sys::cuLibraryUnload(library) as i32, ILLEGAL_ADDRESS);
+        others[0].bind_to_thread().unwrap();
+        assert_eq!(result::mem_get_info().unwrap().0, before);
+    }
+}

@@ -23,9 +23,9 @@ fn every_symbol_that_cudarc_declares_is_exported() {
 #[test]
 fn what_is_not_implemented_says_so() {
     // SAFETY: an unsupported function looks at none of its arguments.
-    let array_create = unsafe { library().get::<unsafe extern "C" fn() -> i32>(b"cuArrayCreate_v2") }.unwrap();
+    let encode = unsafe { library().get::<unsafe extern "C" fn() -> i32>(b"cuTensorMapEncodeTiled") }.unwrap();
     // SAFETY: as above.
-    assert_eq!(unsafe { array_create() }, NOT_SUPPORTED);
+    assert_eq!(unsafe { encode() }, NOT_SUPPORTED);
 }
 
 #[test]

@@ -99,6 +99,10 @@ impl Device {
         Device { memory, module, vector, printed: Mutex::default() }
     }
 
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     /// Allocates exactly as many bytes as the values have and copies them there.
     pub fn upload<T: Element>(&self, values: &[T]) -> Buffer<T> {
         let address = self.memory.alloc(size_of_val(values) as u64).unwrap();
@@ -167,7 +171,7 @@ impl Device {
             params[param.offset as usize..][..arg.len()].copy_from_slice(arg);
         }
         let cancel = AtomicBool::new(false);
-        let print = |text: &str| self.printed.lock().unwrap().push_str(text);
+        let print = |text: &[u8]| self.printed.lock().unwrap().push_str(&String::from_utf8_lossy(text));
         let options = RunOptions {
             threads: 2,
             cancel: &cancel,

@@ -42,4 +42,6 @@ mod objects;
 #[cfg(test)]
 mod products;
 #[cfg(test)]
+mod textures;
+#[cfg(test)]
 mod warps;

@@ -1,9 +1,5 @@
 //! Answers and their errors. What the database said goes to the log; the answer names neither the database nor its user.
 
-use axum::{
-    http::{StatusCode, header},
-    response::{IntoResponse, Response},
-};
 use tracing::{debug, warn};
 
 use super::limits;
@@ -17,17 +13,9 @@ use crate::{
 /// A value, or the problem to answer with.
 pub(super) type Answered<T> = Result<T, Problem>;
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).expect("every kind has a valid status");
-        let body = serde_json::to_string(&self).expect("all of its fields are texts and numbers");
-        (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
-    }
-}
-
 impl From<LedgerError> for Problem {
     fn from(error: LedgerError) -> Self {
-        let problem = Self::about(&error);
+        let problem = about(&error);
         match problem.kind {
             // The caller's own doing.
             ProblemKind::BadRequest => debug!(cause = cause(&error), "request refused by the database"),
@@ -37,46 +25,44 @@ impl From<LedgerError> for Problem {
     }
 }
 
-impl Problem {
-    fn about(error: &LedgerError) -> Self {
-        let unavailable = |detail| {
-            let next = "try again later; if it lasts, the operator should look at the server's log and at Postgres";
-            Self::new(ProblemKind::DatabaseUnavailable, "The ledger is not available", detail, next)
-        };
-        let unusable = || {
-            let detail = "the ledger's tables do not fit this release of the server, or its role may not read them";
-            let next = "the operator should compare the releases, run `gpufleet-ledger migrate`, and check the role's privileges";
-            Self::new(ProblemKind::TablesUnusable, "The ledger can't be read", detail, next)
-        };
-        match error {
-            LedgerError::Unreachable { .. } => unavailable("the database can't be reached"),
-            LedgerError::Refused { .. } => unavailable("the database refused the server's user"),
-            LedgerError::NoDatabase { .. } => unavailable("the database does not exist"),
-            LedgerError::Full { .. } => unavailable("all connections to the database are in use"),
-            LedgerError::TimedOut { .. } => limits::too_slow(),
-            LedgerError::Schema(_) => unusable(),
-            LedgerError::Database { source, .. } if is_timeout(source) => limits::too_slow(),
-            LedgerError::Database { source, .. } => match Disposition::of(source) {
-                Disposition::Retry => unavailable("the connection to the database failed"),
-                Disposition::Schema => unusable(),
-                // Nothing but the parameters of the request went into the query.
-                Disposition::BadData => Self::new(
-                    ProblemKind::BadRequest,
-                    "The request has an invalid value",
-                    "the database can't represent one of the parameters",
-                    "use times between the years 1 and 9999, and texts without the character U+0000",
-                ),
-                Disposition::Defect => Self::new(
-                    ProblemKind::Internal,
-                    "The server failed",
-                    "it has a defect",
-                    "the operator should report the message in the server's log",
-                ),
-            },
-        }
+fn about(error: &LedgerError) -> Problem {
+    let unavailable = |detail| {
+        let next = "try again later; if it lasts, the operator should look at the server's log and at Postgres";
+        Problem::new(ProblemKind::DatabaseUnavailable, "The ledger is not available", detail, next)
+    };
+    let unusable = || {
+        let detail = "the ledger's tables do not fit this release of the server, or its role may not read them";
+        let next =
+            "the operator should compare the releases, run `gpufleet-ledger migrate`, and check the role's privileges";
+        Problem::new(ProblemKind::TablesUnusable, "The ledger can't be read", detail, next)
+    };
+    match error {
+        LedgerError::Unreachable { .. } => unavailable("the database can't be reached"),
+        LedgerError::Refused { .. } => unavailable("the database refused the server's user"),
+        LedgerError::NoDatabase { .. } => unavailable("the database does not exist"),
+        LedgerError::Full { .. } => unavailable("all connections to the database are in use"),
+        LedgerError::TimedOut { .. } => limits::too_slow(),
+        LedgerError::Schema(_) => unusable(),
+        LedgerError::Database { source, .. } if is_timeout(source) => limits::too_slow(),
+        LedgerError::Database { source, .. } => match Disposition::of(source) {
+            Disposition::Retry => unavailable("the connection to the database failed"),
+            Disposition::Schema => unusable(),
+            // Nothing but the parameters of the request went into the query.
+            Disposition::BadData => Problem::new(
+                ProblemKind::BadRequest,
+                "The request has an invalid value",
+                "the database can't represent one of the parameters",
+                "use times between the years 1 and 9999, and texts without the character U+0000",
+            ),
+            Disposition::Defect => Problem::new(
+                ProblemKind::Internal,
+                "The server failed",
+                "it has a defect",
+                "the operator should report the message in the server's log",
+            ),
+        },
     }
 }
-
 /// 57014: the server cancelled a statement, after `statement_timeout` or because an administrator did.
 fn is_timeout(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "57014")
@@ -117,7 +103,7 @@ mod tests {
             LedgerError::NoDatabase { url, database: "canary".to_owned() },
         ] {
             assert!(!cause(&error).contains("canary"), "{}", cause(&error));
-            let problem = Problem::about(&error);
+            let problem = about(&error);
             assert_eq!(problem.status, 503);
             assert!(!problem.to_string().contains("canary"), "{problem}");
         }

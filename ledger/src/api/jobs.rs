@@ -1,7 +1,5 @@
 //! Jobs: lists of them, and one with its attempts and the output of its kernels.
 
-use std::time::Duration;
-
 use axum::{Json, extract::State};
 use gpufleet_schema::{AttemptState, JobId, JobState, PrintfOutput};
 use serde::{Deserialize, Serialize};
@@ -13,12 +11,9 @@ use super::{
     parameters::{self, Id, Label, Query, Text, Time},
 };
 use crate::{
-    HistoryFilter, JobDetail, JobMatch, Ledger, Page, PageKey, StateCount,
+    HistoryFilter, JobDetail, JobMatch, Ledger, Page, PageKey,
     problem::{Problem, ProblemKind},
 };
-
-/// How long counts are shown. They are made from an index of all jobs.
-pub(super) const COUNTED_FOR: Duration = Duration::from_secs(30);
 
 /// The filters of `gpufleet history`.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -100,25 +95,6 @@ pub(super) async fn list(State(api): Shared, Query(filters): Query<Filters>) -> 
     Ok(Json(api.ledger.history(&filters.checked()?).await?))
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Counts {
-    /// Every state, also those without jobs.
-    states: Vec<StateCount>,
-}
-
-/// Count the jobs in each state
-///
-/// The counts may be half a minute old.
-#[utoipa::path(get, path = "/v1/jobs/counts", operation_id = "countJobs", tag = "jobs", security(("token" = [])), responses(
-    (status = 200, body = Counts),
-    (status = "4XX", body = Problem, content_type = "application/problem+json"),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
-))]
-pub(super) async fn counts(State(api): Shared) -> Answered<Json<Counts>> {
-    let states = api.counts.get(async || Ok(api.ledger.count_by_state().await?)).await?;
-    Ok(Json(Counts { states }))
-}
-
 /// Show a job with its attempts and kept outputs
 ///
 /// The answer is what `gpufleet show -o json` prints.
@@ -182,7 +158,7 @@ pub(super) async fn logs(State(api): Shared, Id(id): Id, Query(wanted): Query<At
     Ok(Json(Logs { job_id, attempt, state, printf_output }))
 }
 
-async fn find(ledger: &Ledger, id: &str) -> Answered<JobDetail> {
+pub(super) async fn find(ledger: &Ledger, id: &str) -> Answered<JobDetail> {
     match ledger.find_job(id).await? {
         JobMatch::One(detail) => Ok(*detail),
         JobMatch::None => Err(Problem::new(

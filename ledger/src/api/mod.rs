@@ -1,10 +1,10 @@
 //! The read API: the ledger over HTTP, as JSON.
 //!
-//! It answers what the command asks (jobs, one job, its output, workers) in the command's own JSON, so that a person or a console needs no
+//! It answers what the command asks (jobs, one job, its output, workers, pools, statistics) in the command's own JSON, so that a person or a console needs no
 //! database password. It only reads: every other method than GET and HEAD is refused, every session is read-only. It neither submits nor
 //! cancels jobs, and has no TLS of its own.
 //!
-//! [`router`] puts the parts together, [`server`] bounds connections and requests, [`access`] decides who may ask, and each of the other
+//! [`router`] puts the parts together, `gpufleet-http` bounds connections, [`limits`] bounds requests, [`access`] decides who may ask, and each of the other
 //! modules has the answers about one subject.
 
 use std::{sync::Arc, time::Duration};
@@ -20,18 +20,27 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::Ledger;
 
 mod access;
+mod actions;
 mod answer;
 mod cached;
+mod explain;
 mod health;
 mod jobs;
 mod limits;
+mod outputs;
+mod overview;
 mod parameters;
-pub mod server;
+mod pools;
+mod samples;
+mod statistics;
 mod workers;
 
-pub use access::{InvalidTokens, Tokens};
 pub(crate) use answer::cause;
 use cached::Cached;
+pub use gpufleet_http::{
+    server,
+    tokens::{InvalidTokens, Tokens},
+};
 
 /// A standby that is further behind is not ready by default. Replication takes milliseconds; a healthy standby on which a long query holds up
 /// the replay is up to `max_standby_streaming_delay` behind, 30 s by default.
@@ -43,7 +52,7 @@ struct Api {
     tokens: Tokens,
     lag_max: Duration,
     replication: Cached<health::Checked>,
-    counts: Cached<answer::Answered<Vec<crate::StateCount>>>,
+    overview: Cached<answer::Answered<crate::Overview>>,
     limits: limits::Limits,
 }
 
@@ -51,12 +60,14 @@ struct Api {
 #[openapi(
     info(
         title = "gpufleet read API",
-        description = "Jobs and workers of a gpufleet ledger. Names are stable: later releases add fields, and neither rename nor remove any.",
+        description = "Jobs, workers and statistics of a gpufleet ledger. Names are stable: later releases add fields, and neither rename nor remove any.",
     ),
     modifiers(&BearerToken),
     tags(
         (name = "jobs", description = "Jobs, newest first, and one job with its attempts"),
-        (name = "workers", description = "Workers and their devices"),
+        (name = "workers", description = "Workers, their devices, and pools"),
+        (name = "statistics", description = "What ended when, how long it took, and what it used"),
+        (name = "actions", description = "What people did through programs that act for them"),
         (name = "health", description = "For load balancers and supervisors; needs no token"),
     )
 )]
@@ -81,7 +92,7 @@ pub fn router(ledger: Ledger, tokens: Tokens, lag_max: Duration) -> Router {
         tokens,
         lag_max,
         replication: Cached::new(health::CHECKED_FOR),
-        counts: Cached::new(jobs::COUNTED_FOR),
+        overview: Cached::new(overview::SHOWN_FOR),
         limits: limits::Limits::default(),
     });
     guarded
@@ -112,10 +123,19 @@ fn open_routes() -> OpenApiRouter<Arc<Api>> {
 fn guarded_routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(jobs::list))
-        .routes(routes!(jobs::counts))
         .routes(routes!(jobs::job))
         .routes(routes!(jobs::logs))
+        .routes(routes!(outputs::bytes))
+        .routes(routes!(explain::why))
+        .routes(routes!(explain::report))
         .routes(routes!(workers::list))
+        .routes(routes!(samples::list))
+        .routes(routes!(pools::list))
+        .routes(routes!(actions::list))
+        .routes(routes!(overview::show))
+        .routes(routes!(statistics::show))
+        .routes(routes!(statistics::series))
+        .routes(routes!(statistics::labels))
 }
 
 /// The state of a handler.

@@ -29,6 +29,12 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
+/// A number that may be absent. The deserializer of forms takes an empty one for absent too; here it is refused.
+pub(super) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(|_| serde::de::Error::custom(format!("expected a number, found `{text}`")))
+}
+
 /// The text in the path of the URL.
 pub(super) struct Id(pub(super) String);
 

@@ -25,6 +25,7 @@ pub(super) struct Filters {
     name: Option<Text>,
     /// Only workers that have not left and sent a heartbeat within this time.
     #[param(maximum = 31_536_000)]
+    #[serde(default, deserialize_with = "parameters::number")]
     heard_within_seconds: Option<u32>,
 }
 

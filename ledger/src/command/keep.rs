@@ -7,7 +7,8 @@ use super::{Exit, Failure, database_url, invalid, options::Keep};
 
 pub(super) async fn run(options: Keep) -> Result<(), Failure> {
     let url = database_url(&options.database.database_url.0).map_err(invalid)?;
-    let kept = Kept { jobs: options.jobs, attempts: options.attempts };
+    let (jobs, attempts) = (options.jobs, options.attempts);
+    let kept = Kept { jobs, attempts, samples: options.samples, actions: options.actions };
     match retention::keep(&url, kept, options.archive.as_ref()).await {
         Ok(Outcome::Dropped(partitions)) => info!(partitions, "dropped the months that are no longer kept"),
         Ok(Outcome::Busy) => info!("another process drops old months now"),

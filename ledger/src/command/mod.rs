@@ -1,16 +1,15 @@
 //! The commands of the program: configuration, waiting for the database and the broker, work, clean shutdown.
 
-use std::{io, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use backon::Retryable as _;
 use clap::{CommandFactory as _, Parser as _};
 
 use gpufleet_ledger::{DatabaseUrl, InvalidDatabaseUrl, LedgerError, migrate};
-use gpufleet_transport::{Backoff, BrokerUrl, InvalidBrokerUrl, LOG_DIRECTIVE};
+use gpufleet_service::logging;
+use gpufleet_transport::{Backoff, BrokerUrls, InvalidBrokerUrl};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use tracing_subscriber::EnvFilter;
 
 pub(crate) mod exit;
 mod keep;
@@ -21,7 +20,7 @@ mod record;
 mod serve;
 
 pub(crate) use exit::{Exit, Failure};
-use options::{Command, LogFormat, Migrate, Options};
+use options::{Command, Migrate, Options};
 
 /// The command line's definition, from which its reference page is generated.
 pub fn command() -> clap::Command {
@@ -31,7 +30,7 @@ pub fn command() -> clap::Command {
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     let options = Options::parse();
-    start_logging(options.log_format);
+    logging::start(options.log_format);
     match run(options) {
         Ok(()) => Exit::Success.into(),
         Err(failure) => {
@@ -39,16 +38,6 @@ pub fn main() -> ExitCode {
             eprintln!("gpufleet-ledger: failed to {:#}", failure.error);
             failure.exit.into()
         }
-    }
-}
-
-pub(crate) fn start_logging(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let filter = filter.add_directive(LOG_DIRECTIVE.parse().expect("the constant is a well-formed directive"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    match format {
-        LogFormat::Text => lines.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).init(),
-        LogFormat::Json => lines.json().flatten_event(true).init(),
     }
 }
 
@@ -93,35 +82,11 @@ fn warn_of_wait(problem: &LedgerError, delay: Duration) {
     warn!(error = %problem, ?delay, "waiting for the database");
 }
 
-/// Cancelled by the first SIGTERM or Ctrl-C. A second one ends the process at once, which is safe because the broker redelivers unsettled
-/// events.
-fn stop_on_signals() -> io::Result<CancellationToken> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let stop = CancellationToken::new();
-    let told = stop.clone();
-    tokio::spawn(async move {
-        let mut next = async || {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
-        next().await;
-        info!("stopping; finishing the work in progress");
-        told.cancel();
-        next().await;
-        warn!("second signal; stopping at once");
-        std::process::exit(i32::from(Exit::Success as u8));
-    });
-    Ok(stop)
-}
-
 fn database_url(text: &str) -> Result<DatabaseUrl, InvalidDatabaseUrl> {
     text.parse()
 }
 
-fn broker_url(text: &str) -> Result<BrokerUrl, InvalidBrokerUrl> {
+fn broker_url(text: &str) -> Result<BrokerUrls, InvalidBrokerUrl> {
     text.parse()
 }
 

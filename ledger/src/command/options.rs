@@ -2,7 +2,8 @@
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use gpufleet_service::{Secret, logging::LogFormat};
 
 /// A sweep lists the whole store.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
@@ -17,7 +18,7 @@ const CONNECTIONS_DEFAULT: u32 = 8;
 #[derive(Debug, Parser)]
 #[command(name = "gpufleet-ledger", version, after_help = super::exit::TABLE)]
 pub(crate) struct Options {
-    /// Format of log lines on standard error. The variable RUST_LOG filters them; without it, level info and above is logged.
+    /// Format of log lines on standard error. The variable GPUFLEET_LOG filters them; without it, level info and above is logged.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT", env = "GPUFLEET_LOG_FORMAT")]
     pub(crate) log_format: LogFormat,
     #[command(subcommand)]
@@ -30,7 +31,7 @@ pub(crate) enum Command {
     Migrate(Migrate),
     /// Record the events of jobs and workers from RabbitMQ until SIGTERM or Ctrl-C. Several recorders may run at once.
     Record(Record),
-    /// Drop the months of jobs and attempts that are older than the given time, then exit.
+    /// Drop the months of jobs and attempts, the days of device samples, and the actions that are older than the given time, then exit.
     Keep(Keep),
     /// Give label keys an index, so that `gpufleet history --label` finds jobs of any age.
     #[command(subcommand)]
@@ -54,7 +55,7 @@ pub(crate) struct Migrate {
 pub(crate) struct Record {
     #[command(flatten)]
     pub(crate) database: Database,
-    /// URL of the broker: amqp://USER:PASSWORD@HOST:5672/VHOST. Set it in the environment to keep the password out of process lists.
+    /// URL of the broker: amqp://USER:PASSWORD@HOST:5672/VHOST, or one URL for each node, separated by commas. Set it in the environment to keep the password out of process lists.
     #[arg(long, env = "GPUFLEET_AMQP_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) amqp_url: Secret,
     /// File that exists while the recorder consumes events, for supervisors and health checks.
@@ -77,16 +78,22 @@ pub(crate) struct Record {
     /// Also drop months of attempts that are older than this, as `gpufleet-ledger keep --attempts`.
     #[arg(long, value_name = "DURATION", value_parser = kept)]
     pub(crate) keep_attempts: Option<Duration>,
+    /// Also drop days of device samples that are older than this, as `gpufleet-ledger keep --samples`.
+    #[arg(long, value_name = "DURATION", value_parser = kept)]
+    pub(crate) keep_samples: Option<Duration>,
+    /// Also delete actions that are older than this, as `gpufleet-ledger keep --actions`.
+    #[arg(long, value_name = "DURATION", value_parser = kept)]
+    pub(crate) keep_actions: Option<Duration>,
     /// Folder for a Parquet file of each month that is dropped.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) keep_archive: Option<PathBuf>,
-    /// Time between two looks for old months.
+    /// How often the recorder looks for old months.
     #[arg(long, value_name = "DURATION", value_parser = interval, default_value = "1h")]
     pub(crate) keep_every: Duration,
 }
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("kept").args(["jobs", "attempts"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("kept").args(["jobs", "attempts", "samples", "actions"]).required(true).multiple(true))]
 pub(crate) struct Keep {
     #[command(flatten)]
     pub(crate) database: Database,
@@ -96,6 +103,12 @@ pub(crate) struct Keep {
     /// How long to keep attempts, if shorter. The history then shows older jobs without workers, devices and timings.
     #[arg(long, value_name = "DURATION", value_parser = kept)]
     pub(crate) attempts: Option<Duration>,
+    /// How long to keep samples of devices (use, memory, temperature, power), such as 14d. A day is dropped when all of it is older.
+    #[arg(long, value_name = "DURATION", value_parser = kept)]
+    pub(crate) samples: Option<Duration>,
+    /// How long to keep the record of what people did through the console, such as 400d.
+    #[arg(long, value_name = "DURATION", value_parser = kept)]
+    pub(crate) actions: Option<Duration>,
     /// Folder for a Parquet file of each month, written and read back before the month is dropped.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) archive: Option<PathBuf>,
@@ -148,7 +161,7 @@ pub(crate) struct Serve {
     /// Maximum number of connections to the database, 1 to 100.
     #[arg(long, value_name = "COUNT", default_value_t = CONNECTIONS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) connections: u32,
-    /// The server reports that it is not ready if a standby is further behind, such as 5s.
+    /// Maximum lag of a standby, such as 5s. Beyond it, /readyz fails.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "60s")]
     pub(crate) lag_max: Duration,
 }
@@ -170,29 +183,6 @@ fn kept(text: &str) -> Result<Duration, &'static str> {
 
 fn duration(text: &str) -> Result<Duration, &'static str> {
     humantime::parse_duration(text).map_err(|_| "expected a number with a unit, such as 30s or 10m")
-}
-
-/// A secret text that is never printed, not even in an error.
-#[derive(Clone)]
-pub(crate) struct Secret(pub(crate) String);
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    #[default]
-    Text,
-    Json,
-}
-
-impl From<String> for Secret {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret(***)")
-    }
 }
 
 #[cfg(test)]

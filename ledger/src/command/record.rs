@@ -15,15 +15,16 @@ use gpufleet_ledger::{
     recorder::{Metrics, Recorder, Store, count_dropped_replies},
     retention::{Keeper, Kept},
 };
+use gpufleet_service::signals;
 use gpufleet_telemetry::{Traces, endpoint};
 use gpufleet_transport::{
-    Backoff, BlobLocation, Broker, BrokerUrl, ConnectError, DeclareError, Options as BrokerOptions,
+    Backoff, BlobLocation, Broker, BrokerUrls, ConnectError, DeclareError, Options as BrokerOptions,
 };
 use tokio::{fs, sync::watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Exit, Failure, broker_url, database_url, invalid, options::Record, stop_on_signals, warn_of_wait};
+use super::{Exit, Failure, broker_url, database_url, invalid, options::Record, warn_of_wait};
 
 /// A stop waits this long for the collector of traces.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
@@ -31,7 +32,7 @@ const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 /// The validated options.
 struct Config {
     database: DatabaseUrl,
-    broker: BrokerUrl,
+    broker: BrokerUrls,
     /// The store to prune.
     pruned: Option<BlobLocation>,
 }
@@ -39,7 +40,7 @@ struct Config {
 pub(super) async fn run(options: Record) -> Result<(), Failure> {
     let config = Config::of(&options)?;
     info!(version = env!("CARGO_PKG_VERSION"), database = %config.database, broker = %config.broker, "recording");
-    let stop = stop_on_signals().map_err(|error| Failure::new(Exit::Internal, error).doing("listen for signals"))?;
+    let stop = signals::stop().map_err(|error| Failure::new(Exit::Internal, error).doing("listen for signals"))?;
     let traces = Traces::from_environment("gpufleet-ledger").map_err(invalid)?;
     let metrics = match options.metrics {
         Some(address) => Some(serve_metrics(address, traces.clone()).await?),
@@ -55,7 +56,12 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
         let pruner = BlobPruner::new(config.database.clone(), location, options.every);
         tokio::spawn(pruner.run(stop.clone()))
     });
-    let kept = Kept { jobs: options.keep_jobs, attempts: options.keep_attempts };
+    let kept = Kept {
+        jobs: options.keep_jobs,
+        attempts: options.keep_attempts,
+        samples: options.keep_samples,
+        actions: options.keep_actions,
+    };
     let keeping = (kept != Kept::default()).then(|| {
         let keeper = Keeper::new(config.database.clone(), kept, options.keep_archive, options.keep_every);
         tokio::spawn(keeper.run(stop.clone()))
@@ -165,8 +171,8 @@ async fn connect_database(url: &DatabaseUrl, stop: &CancellationToken) -> Result
     connected.map_err(|problem| Failure::from(problem).doing("open the ledger"))
 }
 
-async fn connect_broker(url: &BrokerUrl, stop: &CancellationToken) -> Result<Option<Broker>, Failure> {
-    let connected = (|| connect_and_declare(url))
+async fn connect_broker(urls: &BrokerUrls, stop: &CancellationToken) -> Result<Option<Broker>, Failure> {
+    let connected = (|| connect_and_declare(urls))
         .retry(Backoff::DELAYS)
         .when(Refusal::may_pass)
         .notify(|refusal, delay| warn!(error = %refusal.problem, ?delay, "waiting for the broker"));
@@ -188,11 +194,7 @@ impl Refusal {
 
 impl From<ConnectError> for Refusal {
     fn from(error: ConnectError) -> Self {
-        let may_pass = match error {
-            ConnectError::Unreachable { .. } | ConnectError::Timeout { .. } => true,
-            ConnectError::Refused { .. } | ConnectError::NoVhost { .. } | ConnectError::Tls { .. } => false,
-        };
-        Self { problem: error.into(), may_pass }
+        Self { may_pass: error.may_pass(), problem: error.into() }
     }
 }
 
@@ -209,8 +211,8 @@ impl From<DeclareError> for Refusal {
     }
 }
 
-async fn connect_and_declare(url: &BrokerUrl) -> Result<Broker, Refusal> {
-    let broker = Broker::connect(BrokerOptions::new(url.clone(), "gpufleet-ledger")).await?;
+async fn connect_and_declare(urls: &BrokerUrls) -> Result<Broker, Refusal> {
+    let broker = Broker::connect(BrokerOptions::new(urls.clone(), "gpufleet-ledger")).await?;
     if let Err(error) = broker.declare_ledger().await {
         broker.close().await;
         return Err(error.into());

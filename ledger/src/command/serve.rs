@@ -7,9 +7,10 @@ use gpufleet_ledger::{
     DatabaseUrl, Ledger, LedgerError,
     api::{self, Tokens},
 };
+use gpufleet_service::signals;
 use tracing::{info, warn};
 
-use super::{Exit, Failure, database_url, invalid, options::Serve, stop_on_signals};
+use super::{Exit, Failure, database_url, invalid, options::Serve};
 
 /// The validated options.
 struct Config {
@@ -24,7 +25,7 @@ pub(super) async fn run(options: Serve) -> Result<(), Failure> {
     let config = Config::of(&options).map_err(invalid)?;
     let ledger = Ledger::pooled(config.database, config.connections);
     check(&ledger).await?;
-    let stop = stop_on_signals().map_err(|error| Failure::new(Exit::Internal, error).doing("listen for signals"))?;
+    let stop = signals::stop().map_err(|error| Failure::new(Exit::Internal, error).doing("listen for signals"))?;
     let (listener, address) = api::server::listen(config.listen)
         .await
         .with_context(|| format!("listen on {}; choose another address or port with --listen", config.listen))

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, btree_map::Entry};
 
 use chrono::{Duration, Utc};
-use gpufleet_schema::JobState;
 use sqlx::{PgConnection, types::Json};
 
 use super::{
@@ -11,7 +10,7 @@ use super::{
     record::JobRecord,
     window::{Window, Windows},
 };
-use crate::{HistoryFilter, JobRow, LedgerError, Page, PageKey, StateCount, queries::record::job_state};
+use crate::{HistoryFilter, JobRow, LedgerError, Page, PageKey};
 
 /// How far a list goes back that asks only for labels without an index. Such a list reads every job of that time.
 const UNINDEXED_WINDOW: Duration = Duration::days(7);
@@ -48,30 +47,12 @@ impl Ledger {
         let next = jobs.last().filter(|_| more).map(|(key, _)| *key);
         Ok(Page { jobs: jobs.into_iter().map(|(_, job)| job).collect(), next, searched_since })
     }
-
-    /// The number of jobs in each state, with every state listed. It reads all jobs, so run it rarely.
-    pub async fn count_by_state(&self) -> Result<Vec<StateCount>, LedgerError> {
-        let mut lease = self.connection.lease().await?;
-        let counted = ask(
-            "counting jobs",
-            sqlx::query!(r#"/* queries::count_by_state */ select state, count(*) as "jobs!" from jobs group by state"#)
-                .fetch_all(lease.connection()),
-        )
-        .await?;
-        lease.keep();
-        let counts: BTreeMap<JobState, u64> =
-            counted.into_iter().map(|row| (job_state(&row.state), row.jobs.unsigned_abs())).collect();
-        Ok(JobState::ALL
-            .iter()
-            .map(|state| StateCount { state: *state, jobs: counts.get(state).copied().unwrap_or(0) })
-            .collect())
-    }
 }
 
 /// The windows to search for a page.
 fn windows(filter: &HistoryFilter) -> Windows {
     // Other jobs may have the time of the one that the page before ended with.
-    let after = filter.before.map(|key| key.id_at + Duration::microseconds(1));
+    let after = filter.before.map(|key| key.id_at.checked_add_signed(Duration::microseconds(1)).unwrap_or(key.id_at));
     let until = [filter.until, after].into_iter().flatten().min();
     Windows::new(filter.since, until, Utc::now())
 }

@@ -115,8 +115,8 @@ async fn read_attempts(
             select a.attempt, a.state, a.superseded, a.worker,
                    (a.state = 'running' and h.is_unheard) is true as "is_unheard!", a.device, a.device_name, a.emulated,
                    a.started_at, a.finished_at, a.verdict, a.failure_code, a.failure_message, a.failure_detail,
-                   a.failure_line, a.output_bytes, a.queue_us, a.wait_us, a.fetch_us, a.compile_us, a.load_us,
-                   a.copy_in_us, a.launches_us, a.copy_out_us, a.total_us, a.device_bytes_peak, a.module_cached, a.retry_at,
+                   a.failure_line, a.failure_source, a.output_bytes, a.queue_us, a.wait_us, a.fetch_us, a.compile_us, a.load_us,
+                   a.copy_in_us, a.launches_us, a.copy_out_us, a.total_us, a.device_bytes_peak, a.module_cached, a.charged_us, a.retry_at,
                    a.printf_output, a.printf_dropped_bytes
             from attempts a
             left join worker_hearing h on h.worker = a.worker

@@ -1,6 +1,20 @@
-//! The label keys that have an index.
+//! The declared label keys.
 
 use sqlx::PgConnection;
+
+use super::{Ledger, ask};
+use crate::LedgerError;
+
+impl Ledger {
+    /// The label keys by which jobs are counted, in the order of their declaration.
+    pub async fn label_keys(&self) -> Result<Vec<String>, LedgerError> {
+        let mut lease = self.connection.lease().await?;
+        let keys = sqlx::query_scalar!("/* queries::label_keys */ select key from label_keys order by number");
+        let keys = ask("reading the label keys", keys.fetch_all(lease.connection())).await?;
+        lease.keep();
+        Ok(keys)
+    }
+}
 
 /// The keys whose index is complete.
 pub(super) async fn indexed(connection: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {

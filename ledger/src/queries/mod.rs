@@ -12,6 +12,7 @@ use crate::{
     migrate,
 };
 
+mod actions;
 mod blobs;
 mod connection;
 mod fleet;
@@ -20,16 +21,23 @@ mod job;
 mod labels;
 mod lookup;
 mod outputs;
+mod overview;
 mod record;
 mod replication;
+mod samples;
+mod series;
 mod stats;
 mod window;
 
+pub use actions::{ActionKey, ActionPage, ActionRow, InvalidActionKey};
 pub use blobs::{BLOB_GRACE, BlobUse, MarkError};
 use connection::Connections;
 pub use outputs::PoolOutputs;
+pub use overview::{Overview, OverviewWindow, Progress, Unfinished};
 pub use replication::Replication;
-pub use stats::{Statistics, StatisticsFilter, StatisticsRow, Times};
+pub use samples::{DeviceSample, DeviceSamples, SampleFilter};
+pub use series::{Series, SeriesPoint};
+pub use stats::{STATISTICS_ROWS_MAX, Statistics, StatisticsFilter, StatisticsRow, Times};
 
 /// Access to the ledger for reading. Clones share one connection, or one pool.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::{AttemptState, JobId, JobState, PrintfOutput, Timings};
+use gpufleet_schema::{AttemptState, Excerpt, JobId, JobState, PrintfOutput, Timings};
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -60,6 +60,7 @@ pub(super) struct AttemptRecord {
     pub(super) failure_message: Option<String>,
     pub(super) failure_detail: Option<String>,
     pub(super) failure_line: Option<i32>,
+    pub(super) failure_source: Option<String>,
     pub(super) output_bytes: Option<i64>,
     pub(super) queue_us: Option<i64>,
     pub(super) wait_us: Option<i64>,
@@ -73,6 +74,7 @@ pub(super) struct AttemptRecord {
     pub(super) total_us: Option<i64>,
     pub(super) device_bytes_peak: Option<i64>,
     pub(super) module_cached: Option<bool>,
+    pub(super) charged_us: Option<i64>,
     pub(super) retry_at: Option<DateTime<Utc>>,
     pub(super) printf_output: Option<String>,
     pub(super) printf_dropped_bytes: Option<i64>,
@@ -108,7 +110,7 @@ impl From<JobRecord> for JobRow {
             device: record.device.map(i32::unsigned_abs),
             device_name: record.device_name,
             emulated: record.emulated,
-            failure: failure(record.verdict, record.failure_code, record.failure_message, None, record.failure_line),
+            failure: failure(record.verdict, record.failure_code, record.failure_message, record.failure_line),
             input_bytes: record.input_bytes.map(i64::unsigned_abs),
             output_bytes: record.output_bytes.map(i64::unsigned_abs),
             queue_us: record.queue_us.map(i64::unsigned_abs),
@@ -132,15 +134,11 @@ impl From<AttemptRecord> for AttemptRow {
             emulated: record.emulated,
             started_at: record.started_at,
             finished_at: record.finished_at,
-            failure: failure(
-                record.verdict,
-                record.failure_code,
-                record.failure_message,
-                record.failure_detail,
-                record.failure_line,
-            ),
+            failure: failure(record.verdict, record.failure_code, record.failure_message, record.failure_line)
+                .map(|failure| failure.with_details(record.failure_detail, record.failure_source)),
             retry_at: record.retry_at,
             output_bytes: record.output_bytes.map(i64::unsigned_abs),
+            charged_us: record.charged_us.map(i64::unsigned_abs),
             printf_output: printed(record.printf_output, record.printf_dropped_bytes),
         }
     }
@@ -174,9 +172,16 @@ fn failure(
     verdict: Option<String>,
     code: Option<String>,
     message: Option<String>,
-    detail: Option<String>,
     line: Option<i32>,
 ) -> Option<FailureRow> {
     let line = line.map(i32::unsigned_abs);
-    Some(FailureRow { verdict: verdict?, code: code?, message: message?, detail, line })
+    Some(FailureRow { verdict: verdict?, code: code?, message: message?, detail: None, line, source: None })
+}
+
+impl FailureRow {
+    /// Adds the longer texts, which only the attempts of one job have.
+    fn with_details(self, detail: Option<String>, source: Option<String>) -> Self {
+        let source = self.line.zip(source).map(|(line, text)| Excerpt { first_line: Excerpt::first_line(line), text });
+        Self { detail, source, ..self }
+    }
 }

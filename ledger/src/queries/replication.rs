@@ -1,6 +1,8 @@
-//! Whether the database is a standby, and how far it is behind.
+//! The database's clock, whether it is a standby, and how far it is behind.
 
 use std::time::Duration;
+
+use chrono::{DateTime, Utc};
 
 use super::{Ledger, ask};
 use crate::{LedgerError, migrate};
@@ -31,6 +33,15 @@ impl Ledger {
         migrate::check_version(lease.connection()).await?;
         lease.keep();
         Ok(())
+    }
+
+    /// The time by the database's clock.
+    pub async fn clock(&self) -> Result<DateTime<Utc>, LedgerError> {
+        let mut lease = self.connection.lease().await?;
+        let clock = sqlx::query_scalar!(r#"/* queries::clock */ select clock_timestamp() as "clock!""#);
+        let at = ask("reading the clock", clock.fetch_one(lease.connection())).await?;
+        lease.keep();
+        Ok(at)
     }
 
     /// A standby that is connected and has replayed everything it received is not behind. Any other is behind by no more than the age of

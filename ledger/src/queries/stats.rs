@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use serde::Serialize;
+use futures::TryStreamExt as _;
+use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 
 use super::{Ledger, ask};
@@ -24,16 +25,21 @@ pub struct StatisticsFilter {
 }
 
 /// Statistics since a time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct Statistics {
     /// The beginning of the first hour or day.
     pub since: DateTime<Utc>,
     /// The one with the most time on devices comes first.
     pub rows: Vec<StatisticsRow>,
+    /// Rows with less time on devices that an answer of the read API left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rows_left_out: u64,
 }
 
 /// The jobs of one value that have ended.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct StatisticsRow {
     /// Empty for jobs that have none, and for the row of all jobs.
     pub value: String,
@@ -55,6 +61,10 @@ pub struct StatisticsRow {
     pub attempts_superseded: u64,
     /// The time on devices of all attempts, superseded ones too. Lost attempts have no measured time.
     pub device_us: u64,
+    /// The device time that pools were charged for these attempts: `device_us`, and the wait for memory and for the blob store in a slot. Time
+    /// is shared between pools by it.
+    #[serde(default)]
+    pub charged_us: u64,
     /// From submission to the start on the device, of all jobs together.
     pub queue_us: u64,
     pub input_bytes: u64,
@@ -68,7 +78,8 @@ pub struct StatisticsRow {
 }
 
 /// Percentiles, within 2 %, and the longest time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
 pub struct Times {
     pub p50_us: u64,
     pub p95_us: u64,
@@ -76,29 +87,24 @@ pub struct Times {
     pub max_us: u64,
 }
 
+/// Most rows of one answer of the read API. A pool has at most a thousand values in an hour, and over time may have more.
+pub const STATISTICS_ROWS_MAX: u32 = 10_000;
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 impl Ledger {
     /// What the recorders have counted, to the last commit.
     pub async fn statistics(&self, filter: &StatisticsFilter) -> Result<Statistics, LedgerError> {
         let since = begin(filter.since, Utc::now());
         let mut lease = self.connection.lease().await?;
-        let records = ask("reading statistics", read(lease.connection(), filter, since)).await?;
+        let values = ask("reading statistics", read(lease.connection(), filter, since)).await?;
         lease.keep();
-        let mut values: BTreeMap<String, Measures> = BTreeMap::new();
-        for record in records {
-            let measures = record
-                .measures()
-                .map_err(|source| LedgerError::Database { operation: "reading statistics", source })?;
-            let value = match &filter.by {
-                None => String::new(),
-                Some(Dimension::Pool) => record.pool,
-                Some(_) => record.value,
-            };
-            values.entry(value).or_default().merge(&measures);
-        }
         let mut rows: Vec<StatisticsRow> =
             values.into_iter().map(|(value, measures)| StatisticsRow::of(value, &measures)).collect();
         rows.sort_by_key(|row| std::cmp::Reverse((row.device_us, row.jobs)));
-        Ok(Statistics { since, rows })
+        Ok(Statistics { since, rows, rows_left_out: 0 })
     }
 }
 
@@ -106,20 +112,21 @@ impl Ledger {
 fn begin(since: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
     // A day less, because an hour may go while this is read.
     let oldest_hour = now - TimeDelta::days(i64::from(HOURS_KEPT_DAYS) - 1);
-    // Before this date nothing was counted, and chrono could not represent the beginning of some hours.
-    let since = since.max(DateTime::UNIX_EPOCH);
+    // Before 1970 and after today nothing was counted, and chrono could not represent the beginning of some hours.
+    let since = since.clamp(DateTime::UNIX_EPOCH, now.max(DateTime::UNIX_EPOCH));
     if since < oldest_hour { Grain::Day.begin(since) } else { Grain::Hour.begin(since) }
 }
 
-/// Whole days from the rows of days, the hours before the first of them from those of hours, and what is not merged yet.
+/// The measures of each value: whole days from the rows of days, the hours before the first of them from those of hours, and what is not merged
+/// yet. Rows are merged as they arrive, because there may be many.
 async fn read(
     connection: &mut PgConnection,
     filter: &StatisticsFilter,
     since: DateTime<Utc>,
-) -> Result<Vec<RollupRecord>, sqlx::Error> {
+) -> Result<BTreeMap<String, Measures>, sqlx::Error> {
     let day = Grain::Day.begin(since);
     let first_day = if day == since { day } else { day + TimeDelta::days(1) };
-    sqlx::query_as!(
+    let mut records = sqlx::query_as!(
         RollupRecord,
         r#"/* queries::statistics */
         select at as "at!", pool as "pool!", dimension as "dimension!", value as "value!", succeeded as "succeeded!",
@@ -128,23 +135,24 @@ async fn read(
                verdict_out_of_memory as "verdict_out_of_memory!", verdict_device as "verdict_device!",
                verdict_infrastructure as "verdict_infrastructure!", lost as "lost!", superseded as "superseded!",
                device_us as "device_us!", queue_us as "queue_us!", input_bytes as "input_bytes!",
-               output_bytes as "output_bytes!", stages as "stages!"
+               output_bytes as "output_bytes!", stages as "stages!",
+               greatest(charged_us, device_us) as "charged_us!"
         from (
             select at, pool, dimension, value, succeeded, failed, cancelled, expired, dead, verdict_user, verdict_timeout,
                    verdict_out_of_memory, verdict_device, verdict_infrastructure, lost, superseded, device_us, queue_us,
-                   input_bytes, output_bytes, stages
+                   input_bytes, output_bytes, stages, charged_us
             from rollups
             where grain = 'day' and dimension = $1 and at >= $2
             union all
             select at, pool, dimension, value, succeeded, failed, cancelled, expired, dead, verdict_user, verdict_timeout,
                    verdict_out_of_memory, verdict_device, verdict_infrastructure, lost, superseded, device_us, queue_us,
-                   input_bytes, output_bytes, stages
+                   input_bytes, output_bytes, stages, charged_us
             from rollups
             where grain = 'hour' and dimension = $1 and at >= $3 and at < $2
             union all
             select at, pool, dimension, value, succeeded, failed, cancelled, expired, dead, verdict_user, verdict_timeout,
                    verdict_out_of_memory, verdict_device, verdict_infrastructure, lost, superseded, device_us, queue_us,
-                   input_bytes, output_bytes, stages
+                   input_bytes, output_bytes, stages, charged_us
             from rollup_deltas
             where dimension = $1 and at >= $3
         ) counted
@@ -154,12 +162,22 @@ async fn read(
         since,
         filter.pool.as_deref(),
     )
-    .fetch_all(connection)
-    .await
+    .fetch(connection);
+    let mut values: BTreeMap<String, Measures> = BTreeMap::new();
+    while let Some(record) = records.try_next().await? {
+        let measures = record.measures()?;
+        let value = match &filter.by {
+            None => String::new(),
+            Some(Dimension::Pool) => record.pool,
+            Some(_) => record.value,
+        };
+        values.entry(value).or_default().merge(&measures);
+    }
+    Ok(values)
 }
 
 impl StatisticsRow {
-    fn of(value: String, measures: &Measures) -> Self {
+    pub(super) fn of(value: String, measures: &Measures) -> Self {
         let sum = |sum: Sum| measures[sum].unsigned_abs();
         let times = |stage: Stage| Times::of(&measures.stages, stage);
         Self {
@@ -178,6 +196,7 @@ impl StatisticsRow {
             attempts_lost: sum(Sum::Lost),
             attempts_superseded: sum(Sum::Superseded),
             device_us: sum(Sum::DeviceUs),
+            charged_us: sum(Sum::ChargedUs),
             queue_us: sum(Sum::QueueUs),
             input_bytes: sum(Sum::InputBytes),
             output_bytes: sum(Sum::OutputBytes),
@@ -191,7 +210,7 @@ impl StatisticsRow {
 }
 
 impl Times {
-    fn of(stages: &Stages, stage: Stage) -> Option<Self> {
+    pub(super) fn of(stages: &Stages, stage: Stage) -> Option<Self> {
         let percentile = |share| stages.percentile_us(stage, share);
         Some(Self {
             p50_us: percentile(0.5)?,
@@ -213,5 +232,6 @@ mod tests {
         assert_eq!(begin(time("2026-11-20T08:59:00Z"), now), time("2026-11-20T08:00:00Z"));
         assert_eq!(begin(time("2026-03-20T08:59:00Z"), now), time("2026-03-20T00:00:00Z"));
         assert_eq!(begin(DateTime::<Utc>::MIN_UTC, now), DateTime::UNIX_EPOCH);
+        assert_eq!(begin(DateTime::<Utc>::MAX_UTC, now), time("2026-11-24T15:00:00Z"));
     }
 }

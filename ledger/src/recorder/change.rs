@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, DeviceSeen, Dtype, Failure, JobInfo, JobState, KeptData, KeptOutput, KeptOutputs,
-    PrintfOutput, RanOn, Started, Timings, UtilizationBy, WorkerName, WorkerSeen,
+    Action, AttemptFinished, AttemptState, DeviceSeen, Dtype, Excerpt, Failure, JobInfo, JobState, KeptData,
+    KeptOutput, KeptOutputs, PrintfOutput, RanOn, Started, Timings, UtilizationBy, WorkerName, WorkerSeen,
     bounds::{BUFFERS_MAX, DIMENSIONS_MAX, KEPT_INLINE_BYTES_MAX},
     text::{recordable, recordable_labels},
 };
@@ -85,6 +85,7 @@ pub(super) struct End {
     pub(super) output_bytes: i64,
     pub(super) printed: Option<Printed>,
     pub(super) timings: Spans,
+    pub(super) charged_us: Option<i64>,
     /// The outputs that its job keeps, in order.
     pub(super) kept: Vec<KeptRow>,
 }
@@ -164,6 +165,31 @@ pub(super) struct DeviceChange {
     pub(super) power_milliwatts: Option<i64>,
 }
 
+/// What a person did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ActionChange {
+    pub(super) at: DateTime<Utc>,
+    pub(super) who: String,
+    pub(super) action: String,
+    pub(super) target: String,
+    pub(super) origin: Option<String>,
+    pub(super) reported_by: Option<String>,
+}
+
+impl ActionChange {
+    /// Texts are cut to their bounds, so that the action is recorded in any case.
+    pub(super) fn of(action: &Action) -> Result<Self, Unrecordable> {
+        Ok(Self {
+            at: time("at_ms", action.at_ms)?,
+            who: recordable(&action.who),
+            action: recordable(&action.action),
+            target: recordable(&action.target),
+            origin: action.from.as_deref().map(recordable),
+            reported_by: action.reported_by.as_deref().map(recordable),
+        })
+    }
+}
+
 impl JobChange {
     /// The state of a job of which only this change is known.
     pub(super) fn state(&self) -> JobState {
@@ -211,6 +237,10 @@ impl End {
         let failure = event.failure.clone().map(|failure| Failure {
             message: storable(failure.message),
             detail: failure.detail.map(storable),
+            source: failure
+                .source
+                .map(Excerpt::bounded)
+                .map(|Excerpt { first_line, text }| Excerpt { first_line, text: storable(text) }),
             ..failure
         });
         let line = failure.as_ref().and_then(|failure| failure.line);
@@ -224,6 +254,7 @@ impl End {
             output_bytes: big("output_bytes", event.output_bytes)?,
             printed: event.printf_output.as_ref().and_then(Printed::of),
             timings: Spans::of(&event.timings)?,
+            charged_us: event.charged_us.map(|us| big("charged_us", us)).transpose()?,
             kept: event.kept.as_deref().map(KeptRow::all).transpose()?.unwrap_or_default(),
         })
     }

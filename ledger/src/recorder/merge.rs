@@ -13,12 +13,14 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::{AttemptFinished, Event, JobId, JobInfo, Started, Submitted, WorkerSeen};
+use gpufleet_schema::{Action, AttemptFinished, Event, JobId, JobInfo, Started, Submitted, WorkerSeen};
+use uuid::Uuid;
 
 use super::change::{
-    AttemptChange, CLOCK_STEP_MIN, DeviceChange, End, Info, JobChange, Outcome, Place, Progress, Unrecordable,
-    WorkerChange, int, time,
+    ActionChange, AttemptChange, CLOCK_STEP_MIN, DeviceChange, End, Info, JobChange, Outcome, Place, Progress,
+    Unrecordable, WorkerChange, int, time,
 };
+use super::samples::{self, Sample};
 use crate::job_time::time_in_id;
 
 /// The changes of a batch of events. They are sorted by key, because transactions that lock rows in the same order don't deadlock.
@@ -28,6 +30,8 @@ pub(super) struct Changes {
     pub(super) attempts: BTreeMap<(JobId, i32), AttemptChange>,
     pub(super) workers: BTreeMap<String, WorkerChange>,
     pub(super) devices: BTreeMap<(String, i32), DeviceChange>,
+    pub(super) samples: BTreeMap<samples::Key, Sample>,
+    pub(super) actions: BTreeMap<Uuid, ActionChange>,
 }
 
 impl Changes {
@@ -38,11 +42,12 @@ impl Changes {
             Event::Started(event) => self.started(event),
             Event::AttemptFinished(event) => self.finished(event),
             Event::WorkerSeen(event) => self.worker_seen(event),
+            Event::Action(event) => self.action(event),
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.jobs.is_empty() && self.workers.is_empty()
+        self.jobs.is_empty() && self.workers.is_empty() && self.actions.is_empty()
     }
 
     fn submitted(&mut self, event: &Submitted) -> Result<(), Unrecordable> {
@@ -92,6 +97,14 @@ impl Changes {
             .iter()
             .map(|device| Ok((int("device", device.index)?, DeviceChange::of(device, at)?)))
             .collect::<Result<_, Unrecordable>>()?;
+        let today = Utc::now().date_naive();
+        for ((device, change), seen) in devices.iter().zip(&event.devices) {
+            let declared = seen.pools.iter().fold(0_u64, |sum, pool| sum.saturating_add(pool.memory_bytes));
+            let declared = i64::try_from(declared).unwrap_or(i64::MAX);
+            if let Some(key) = samples::Key::of(event.worker.as_str(), *device, at, today) {
+                self.samples.entry(key).or_insert_with(|| Sample::of(change, declared));
+            }
+        }
         let is_latest = match self.workers.get_mut(event.worker.as_str()) {
             Some(known) => known.merge(change),
             None => {
@@ -105,6 +118,12 @@ impl Changes {
                 *known = device;
             }
         }
+        Ok(())
+    }
+
+    fn action(&mut self, event: &Action) -> Result<(), Unrecordable> {
+        let change = ActionChange::of(event)?;
+        self.actions.entry(event.action_id.as_uuid()).or_insert(change);
         Ok(())
     }
 

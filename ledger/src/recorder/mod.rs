@@ -45,6 +45,7 @@ mod metrics;
 mod months;
 mod origin;
 mod rollups;
+mod samples;
 mod store;
 mod upkeep;
 mod write;
@@ -207,8 +208,8 @@ impl Recorder {
                 look_at = Instant::now() + self.note_caught_up().await;
             }
             if Instant::now() >= upkeep_at {
-                self.upkeep().await;
-                upkeep_at = Instant::now() + upkeep::INTERVAL;
+                let is_left = self.upkeep().await;
+                upkeep_at = Instant::now() + if is_left { upkeep::PAUSE } else { upkeep::INTERVAL };
             }
             if !*self.ready.borrow() {
                 tokio::select! {
@@ -243,20 +244,21 @@ impl Recorder {
             Ok(_) => return upkeep::PAUSE,
             Err(problem) => {
                 warn!(problem = chain(&problem), "failed to look whether events wait");
-                return upkeep::INTERVAL;
+                return upkeep::LOOK_INTERVAL;
             }
         }
         if let Err(problem) = self.store.note_caught_up(Duration::ZERO).await {
             warn!(problem = chain(&problem), "failed to note that all events are recorded");
         }
-        upkeep::INTERVAL
+        upkeep::LOOK_INTERVAL
     }
 
-    /// An error is only logged, because the next interval tries again.
-    async fn upkeep(&mut self) {
-        if let Err(problem) = self.store.upkeep().await {
+    /// Returns whether some is left for soon. An error is only logged, because the next interval tries again.
+    async fn upkeep(&mut self) -> bool {
+        self.store.upkeep().await.unwrap_or_else(|problem| {
             warn!(problem = chain(&problem), "upkeep of the tables failed");
-        }
+            false
+        })
     }
 
     /// Records a batch, then acknowledges it. Returns why consuming must pause, if it must.

@@ -14,6 +14,13 @@ pub(super) fn check(exchange: &str, user_id: Option<&str>, events: &[Event]) -> 
 }
 
 fn check_client(user_id: Option<&str>, event: &Event) -> Result<(), String> {
+    if let Event::Action(action) = event {
+        return match (action.reported_by.as_deref(), user_id) {
+            (Some(claimed), Some(user_id)) if claimed == user_id => Ok(()),
+            (Some(_), Some(user_id)) => Err(format!("user {user_id} reported an action as another user")),
+            _ => Err("an action was reported without the broker's user".to_owned()),
+        };
+    }
     let Event::Submitted(submitted) = event else {
         return Err(format!("user {} reported an event that only workers may report", user_id.unwrap_or("(unknown)")));
     };
@@ -28,7 +35,7 @@ fn check_client(user_id: Option<&str>, event: &Event) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use gpufleet_schema::{
-        JobId, JobInfo, PoolName, Priority, Submitted, WorkerSeen,
+        Action, ActionId, JobId, JobInfo, PoolName, Priority, Submitted, WorkerSeen,
         topology::{EVENTS_CLIENT, EVENTS_WORKER},
     };
 
@@ -53,6 +60,18 @@ mod tests {
         Event::Submitted(Submitted { job, at_ms: 0 })
     }
 
+    fn action(reported_by: Option<&str>) -> Event {
+        Event::Action(Action {
+            action_id: ActionId::new(),
+            at_ms: 0,
+            who: "carla".to_owned(),
+            action: "cancel".to_owned(),
+            target: "a job".to_owned(),
+            from: None,
+            reported_by: reported_by.map(str::to_owned),
+        })
+    }
+
     fn seen() -> Event {
         Event::WorkerSeen(WorkerSeen {
             worker: "w".parse().unwrap(),
@@ -72,6 +91,10 @@ mod tests {
         let of_anna = |event: Event| check(EVENTS_CLIENT, Some("anna"), &[submitted(None), event]);
         assert_eq!(of_anna(submitted(None)), Ok(()));
         assert_eq!(of_anna(submitted(Some("anna"))), Ok(()));
+        assert_eq!(of_anna(action(Some("anna"))), Ok(()));
+        assert!(of_anna(action(Some("bert"))).unwrap_err().contains("as another user"));
+        assert!(of_anna(action(None)).unwrap_err().contains("without the broker's user"));
+        assert!(check(EVENTS_CLIENT, None, &[action(None)]).is_err());
         assert!(of_anna(submitted(Some("bert"))).unwrap_err().contains("another user"));
         assert!(of_anna(seen()).unwrap_err().contains("only workers"));
         assert!(check(EVENTS_CLIENT, None, &[submitted(Some("anna"))]).is_err(), "the broker has verified no user");

@@ -1,4 +1,4 @@
-//! Merges what recorders have counted into hours and days. One recorder at a time does it, in one transaction, so nothing is counted twice.
+//! Merges what recorders have counted into five minutes, hours and days. One recorder at a time does it, in one transaction, so nothing is counted twice.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +6,9 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
 use crate::{
-    rollups::{Grain, HOURS_KEPT_DAYS, Measures, OTHER, RollupColumns, RollupRecord, Sum, VALUES_MAX},
+    rollups::{
+        FIVE_MINUTES_KEPT, Grain, HOURS_KEPT_DAYS, Measures, OTHER, RollupColumns, RollupRecord, Sum, VALUES_MAX,
+    },
     tx::Transaction,
 };
 
@@ -16,8 +18,8 @@ const DELTAS_MAX: i64 = 5000;
 /// Merges some rows of `rollup_deltas`. Returns whether there may be more for this recorder.
 pub(super) struct MergeRollups;
 
-/// Deletes statistics by the hour that have been kept long enough. Those of their days stay.
-pub(super) struct ForgetHours;
+/// Deletes statistics by five minutes and by the hour that have been kept long enough. Those of their days stay.
+pub(super) struct ForgetOld;
 
 /// An hour or day of a pool, and what its rows are divided by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,18 +48,26 @@ impl Transaction for MergeRollups {
             .into_iter()
             .map(|delta| delta.measures().map(|measures| (delta, measures)))
             .collect::<Result<_, _>>()?;
-        for grain in [Grain::Hour, Grain::Day] {
+        for grain in [Grain::FiveMinutes, Grain::Hour, Grain::Day] {
             merge(grain, &deltas, connection).await?;
         }
         Ok(deltas.len() as i64 == DELTAS_MAX)
     }
 }
 
-impl Transaction for ForgetHours {
-    const NAME: &'static str = "forgetting statistics by the hour";
+impl Transaction for ForgetOld {
+    const NAME: &'static str = "forgetting old statistics";
     type Output = ();
 
     async fn run(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        sqlx::query!(
+            "/* recorder::rollups::forget_five_minutes */
+            delete from rollups
+            where grain = 'five_minutes' and dimension = '' and at < now() - make_interval(secs => $1)",
+            FIVE_MINUTES_KEPT.as_seconds_f64(),
+        )
+        .execute(&mut *connection)
+        .await?;
         sqlx::query!(
             "/* recorder::rollups::forget_hours */
             delete from rollups where grain = 'hour' and at < now() - make_interval(days => $1)",
@@ -81,7 +91,7 @@ async fn merge(
     connection: &mut PgConnection,
 ) -> Result<(), sqlx::Error> {
     let mut rollups = Rollups::new();
-    for (delta, measures) in deltas {
+    for (delta, measures) in deltas.iter().filter(|(delta, _)| grain.has(&delta.dimension)) {
         let values = rollups.entry(Group::of(grain, delta)).or_default();
         values.entry(delta.value.clone()).or_default().merge(measures);
     }
@@ -109,11 +119,11 @@ async fn merge(
 async fn take(connection: &mut PgConnection) -> Result<Vec<RollupRecord>, sqlx::Error> {
     sqlx::query_as!(
         RollupRecord,
-        "/* recorder::rollups::take */
+        r#"/* recorder::rollups::take */
         delete from rollup_deltas where delta_id in (select delta_id from rollup_deltas order by delta_id limit $1)
         returning at, pool, dimension, value, succeeded, failed, cancelled, expired, dead, verdict_user, verdict_timeout,
                   verdict_out_of_memory, verdict_device, verdict_infrastructure, lost, superseded, device_us, queue_us,
-                  input_bytes, output_bytes, stages",
+                  input_bytes, output_bytes, stages, greatest(charged_us, device_us) as "charged_us!""#,
         DELTAS_MAX,
     )
     .fetch_all(connection)
@@ -135,7 +145,8 @@ async fn read(grain: Grain, wanted: &Rollups, connection: &mut PgConnection) -> 
         r#"/* recorder::rollups::read */
         select r.at, r.pool, r.dimension, r.value, r.succeeded, r.failed, r.cancelled, r.expired, r.dead, r.verdict_user,
                r.verdict_timeout, r.verdict_out_of_memory, r.verdict_device, r.verdict_infrastructure, r.lost, r.superseded,
-               r.device_us, r.queue_us, r.input_bytes, r.output_bytes, r.stages
+               r.device_us, r.queue_us, r.input_bytes, r.output_bytes, r.stages,
+               greatest(r.charged_us, r.device_us) as "charged_us!"
         from unnest($2::timestamptz[], $3::text[], $4::text[], $5::text[]) as wanted (at, pool, dimension, value)
         join rollups r on r.grain = $1 and r.at = wanted.at and r.pool = wanted.pool and r.dimension = wanted.dimension
                       and r.value = wanted.value"#,
@@ -196,11 +207,12 @@ async fn write(grain: Grain, rollups: &Rollups, connection: &mut PgConnection) -
         insert into rollups
             (grain, at, pool, dimension, value, succeeded, failed, cancelled, expired, dead, verdict_user, verdict_timeout,
              verdict_out_of_memory, verdict_device, verdict_infrastructure, lost, superseded, device_us, queue_us, input_bytes,
-             output_bytes, stages)
+             output_bytes, stages, charged_us)
         select $1, new.* from unnest(
             $2::timestamptz[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
             $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
-            $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bytea[]) as new
+            $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bytea[],
+            $23::bigint[]) as new
         on conflict (grain, dimension, at, pool, value) do update set
             succeeded = excluded.succeeded,
             failed = excluded.failed,
@@ -218,7 +230,8 @@ async fn write(grain: Grain, rollups: &Rollups, connection: &mut PgConnection) -
             queue_us = excluded.queue_us,
             input_bytes = excluded.input_bytes,
             output_bytes = excluded.output_bytes,
-            stages = excluded.stages"#,
+            stages = excluded.stages,
+            charged_us = excluded.charged_us"#,
         grain.name(),
         &columns.at,
         &columns.pool as &[&str],
@@ -241,6 +254,7 @@ async fn write(grain: Grain, rollups: &Rollups, connection: &mut PgConnection) -
         sum(Sum::InputBytes),
         sum(Sum::OutputBytes),
         &columns.stages,
+        sum(Sum::ChargedUs),
     )
     .execute(connection)
     .await?;

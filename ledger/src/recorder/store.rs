@@ -5,14 +5,15 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use chrono::{DateTime, NaiveDate, Utc};
 use gpufleet_schema::{AttemptFinished, Event, bounds::KEPT_INLINE_BYTES_MAX};
 use sqlx::PgConnection;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     Metrics,
     change::kept_excess,
     merge::Changes,
     months,
-    rollups::{ForgetHours, MergeRollups},
+    rollups::{ForgetOld, MergeRollups},
+    samples,
     upkeep::{self, ForgetInputs, FreeExpired, NoteCaughtUp, ReadLabelKeys},
     write::RecordChanges,
 };
@@ -31,8 +32,12 @@ pub struct Store {
     connection: Option<PgConnection>,
     /// The first days of the months that have a partition.
     months: HashSet<NaiveDate>,
+    /// The days that have a partition for samples.
+    days: HashSet<NaiveDate>,
     /// The label keys by which jobs are counted, as of the last upkeep.
     label_keys: Vec<String>,
+    /// Whether ends are counted.
+    statistics: bool,
     metrics: Option<Arc<Metrics>>,
 }
 
@@ -49,10 +54,24 @@ const EVENTS_PER_TRANSACTION: usize = 1000;
 impl Store {
     /// Connects, and checks that the tables match this program.
     pub async fn connect(url: DatabaseUrl) -> Result<Self, LedgerError> {
-        let months = HashSet::new();
-        let mut store = Self { url, connection: None, months, label_keys: Vec::new(), metrics: None };
+        let mut store = Self {
+            url,
+            connection: None,
+            months: HashSet::new(),
+            days: HashSet::new(),
+            label_keys: Vec::new(),
+            statistics: true,
+            metrics: None,
+        };
         store.read_label_keys().await?;
         Ok(store)
+    }
+
+    /// Counts nothing, so that a benchmark sees what counting costs.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_statistics(self) -> Self {
+        Self { statistics: false, ..self }
     }
 
     /// Counts rows and errors.
@@ -76,16 +95,20 @@ impl Store {
         self.run(&NoteCaughtUp(ago)).await
     }
 
-    /// Merges statistics, frees the bytes of kept outputs that have expired and forgets inputs of jobs that ended long ago, or much of it.
-    /// Cancelling leaves some for the next time.
-    pub async fn upkeep(&mut self) -> Result<(), LedgerError> {
+    /// Merges statistics, frees the bytes of kept outputs that have expired and forgets inputs of jobs that ended long ago, or much of it. Returns
+    /// whether statistics are left to merge. Cancelling leaves some for the next time. An error keeps nothing else from being done.
+    pub async fn upkeep(&mut self) -> Result<bool, LedgerError> {
         // Another process may have dropped some.
         self.months.clear();
-        self.read_label_keys().await?;
-        self.repeat(&MergeRollups).await?;
-        self.run(&ForgetHours).await?;
-        self.repeat(&FreeExpired).await?;
-        self.repeat(&ForgetInputs).await
+        self.days.clear();
+        let merged = self.repeat(&MergeRollups).await;
+        let done = [
+            self.read_label_keys().await,
+            self.run(&ForgetOld).await,
+            self.repeat(&FreeExpired).await.map(drop),
+            self.repeat(&ForgetInputs).await.map(drop),
+        ];
+        done.into_iter().collect::<Result<(), _>>().and(merged)
     }
 
     async fn read_label_keys(&mut self) -> Result<(), LedgerError> {
@@ -93,14 +116,14 @@ impl Store {
         Ok(())
     }
 
-    /// Runs a transaction until nothing is left to do, or many times.
-    async fn repeat(&mut self, transaction: &impl Transaction<Output = bool>) -> Result<(), LedgerError> {
+    /// Runs a transaction until nothing is left to do, or many times. Returns whether something is left.
+    async fn repeat(&mut self, transaction: &impl Transaction<Output = bool>) -> Result<bool, LedgerError> {
         for _ in 0..upkeep::ROUNDS_MAX {
             if !self.run(transaction).await? {
-                break;
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Closes the connection with a message to the server.
@@ -142,8 +165,12 @@ impl Store {
         for month in months::needed(changes, today) {
             self.prepare_month(month).await?;
         }
+        for day in samples::days(changes.samples.keys(), today) {
+            self.prepare_day(day).await?;
+        }
         let label_keys = self.label_keys.clone();
-        self.run(&RecordChanges { changes, today, label_keys: &label_keys }).await?;
+        let counted_by = self.statistics.then_some(label_keys.as_slice());
+        self.run(&RecordChanges { changes, today, counted_by }).await?;
         if let Some(metrics) = &self.metrics {
             metrics.wrote(changes);
         }
@@ -154,10 +181,20 @@ impl Store {
         if self.months.contains(&month) {
             return Ok(());
         }
-        if self.run(&EnsurePartition(months::beginning(month))).await? {
-            info!(%month, "created a partition");
+        match self.run(&EnsurePartition(months::beginning(month))).await? {
+            Some(true) => info!(%month, "created a partition"),
+            Some(false) => {}
+            None => debug!(%month, "the table is in use; the default partition takes the rows until the next upkeep"),
         }
         self.months.insert(month);
+        Ok(())
+    }
+
+    async fn prepare_day(&mut self, day: NaiveDate) -> Result<(), LedgerError> {
+        if !self.days.contains(&day) {
+            self.run(&EnsureDay(day)).await?;
+            self.days.insert(day);
+        }
         Ok(())
     }
 
@@ -185,6 +222,7 @@ impl Store {
             None => {
                 // An operator may have replaced the database.
                 self.months.clear();
+                self.days.clear();
                 open(&self.url).await?
             }
         };
@@ -228,10 +266,35 @@ struct EnsurePartition(DateTime<Utc>);
 
 impl Transaction for EnsurePartition {
     const NAME: &'static str = "making a partition";
+    /// Whether the partition was made. `None` if another session has the table locked: all later statements would queue behind this request.
+    type Output = Option<bool>;
+
+    async fn run(&self, connection: &mut PgConnection) -> Result<Option<bool>, sqlx::Error> {
+        sqlx::query!("/* recorder::ensure_partition::patience */ set local lock_timeout = '100ms'")
+            .execute(&mut *connection)
+            .await?;
+        let made = sqlx::query_scalar!(
+            r#"/* recorder::ensure_partition */ select ensure_jobs_partition($1) as "made!""#,
+            self.0
+        )
+        .fetch_one(connection)
+        .await;
+        match made {
+            Ok(made) => Ok(Some(made)),
+            Err(error) if Disposition::is_lock_timeout(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+struct EnsureDay(NaiveDate);
+
+impl Transaction for EnsureDay {
+    const NAME: &'static str = "making a partition for samples";
     type Output = bool;
 
     async fn run(&self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-        sqlx::query_scalar!(r#"/* recorder::ensure_partition */ select ensure_jobs_partition($1) as "made!""#, self.0)
+        sqlx::query_scalar!(r#"/* recorder::ensure_day */ select ensure_samples_partition($1) as "made!""#, self.0)
             .fetch_one(connection)
             .await
     }

@@ -8,11 +8,13 @@ use sqlx::PgConnection;
 use crate::{BLOB_GRACE, tx::Transaction};
 
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
-/// The pause before the first work, and after a look at the queue that found events.
+/// The pause after a look at the queue that found no event. The overview shows how long ago that was.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// The pause before the first work, after work that left some, and after a look at the queue that found events.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// Rows of one transaction, so that the recorder soon records events again.
 const ROWS_MAX: i64 = 1000;
-/// Transactions of one kind in a row. What is left waits for the next time.
+/// Transactions of one kind in a row, between which no event is recorded.
 pub(super) const ROUNDS_MAX: usize = 20;
 
 /// Frees the bytes of some outputs. Their rows stay, so that a person sees when they expired. Returns whether there may be more.

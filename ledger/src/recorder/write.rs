@@ -9,12 +9,14 @@ use sqlx::PgConnection;
 use super::merge::Changes;
 use crate::tx::Transaction;
 
+mod actions;
 mod attempts;
 mod inputs;
 mod jobs;
 mod keys;
 mod outputs;
 mod rollups;
+mod samples;
 mod workers;
 
 /// One batch. Jobs come before attempts, which record whether their job's outcome is theirs; workers before devices, which
@@ -24,8 +26,8 @@ pub(super) struct RecordChanges<'a> {
     pub(super) changes: &'a Changes,
     /// The day for which the months were made that these may belong in.
     pub(super) today: NaiveDate,
-    /// The label keys by which jobs are counted.
-    pub(super) label_keys: &'a [String],
+    /// The label keys by which ends are counted; none if they are not counted at all.
+    pub(super) counted_by: Option<&'a [String]>,
 }
 
 impl Transaction for RecordChanges<'_> {
@@ -38,13 +40,11 @@ impl Transaction for RecordChanges<'_> {
             let keys = keys::resolve(&changes.jobs, self.today, connection).await?;
             let jobs::Written { outcomes, described } = jobs::write(changes, &keys, connection).await?;
             let ended = attempts::write(&changes.attempts, &keys, &outcomes, connection).await?;
-            let context = rollups::Context {
-                outcomes: &outcomes,
-                described: &described,
-                label_keys: self.label_keys,
-                today: self.today,
-            };
-            rollups::write(&changes.attempts, &ended, context, connection).await?;
+            if let Some(label_keys) = self.counted_by {
+                let context =
+                    rollups::Context { outcomes: &outcomes, described: &described, label_keys, today: self.today };
+                rollups::write(&changes.attempts, &ended, context, connection).await?;
+            }
             outputs::write(&changes.attempts, &keys, &outcomes, connection).await?;
             inputs::write(&changes.jobs, &outcomes, connection).await?;
         }
@@ -52,6 +52,10 @@ impl Transaction for RecordChanges<'_> {
             workers::write(&changes.workers, connection).await?;
             workers::write_devices(&changes.devices, connection).await?;
         }
+        if !changes.samples.is_empty() {
+            samples::write(&changes.samples, connection).await?;
+        }
+        actions::write(&changes.actions, connection).await?;
         Ok(())
     }
 }

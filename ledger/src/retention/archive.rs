@@ -4,14 +4,15 @@
 
 use std::{
     fs::{self, File},
-    hash::{DefaultHasher, Hasher as _},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use arrow_array::{
-    ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+    Array as _, ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
     cast::AsArray as _,
+    types::{Int32Type, Int64Type, TimestampMicrosecondType},
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, TimeUnit};
 use futures::TryStreamExt as _;
@@ -37,7 +38,7 @@ pub enum ArchiveError {
         #[source]
         source: WriteError,
     },
-    #[error("the archive {} does not have the {rows} rows that were written; check the disk", path.display())]
+    #[error("the archive {} does not have the values of the {rows} rows that were written; check the disk", path.display())]
     Differs { path: PathBuf, rows: u64 },
 }
 
@@ -53,11 +54,11 @@ pub enum WriteError {
     Database(#[from] sqlx::Error),
 }
 
-/// What a file has or should have: its rows, and a digest of their ids in order.
+/// What a file has or should have: its rows, and a digest of each column's values in order.
 #[derive(Debug, Default)]
 struct Content {
     rows: u64,
-    ids: DefaultHasher,
+    columns: Vec<DefaultHasher>,
 }
 
 /// A column of the table, and what the file makes of it.
@@ -87,7 +88,7 @@ pub(super) async fn write(
     let failed = |source| ArchiveError::Write { path: path.clone(), source };
     let written = write_to(connection, partition, &unfinished).await.map_err(failed)?;
     let read = read(&unfinished).map_err(failed)?;
-    if (read.rows, read.ids.finish()) != (written.rows, written.ids.finish()) {
+    if read != written {
         return Err(ArchiveError::Differs { path, rows: written.rows });
     }
     let finish = || {
@@ -120,7 +121,7 @@ async fn write_to(connection: &mut PgConnection, partition: &Retired, path: &Pat
     Ok(content)
 }
 
-/// Reads all pages of a file, whose checksums and encodings must be right.
+/// Reads all values of a file.
 fn read(path: &Path) -> Result<Content, WriteError> {
     let mut content = Content::default();
     for batch in ParquetRecordBatchReaderBuilder::try_new(File::open(path)?)?.build()? {
@@ -143,11 +144,28 @@ async fn columns(connection: &mut PgConnection, partition: &Retired) -> Result<V
 }
 
 impl Content {
+    /// Adds rows. Where one batch ends and the next one begins makes no difference.
     fn add(&mut self, batch: &RecordBatch) {
         self.rows += batch.num_rows() as u64;
-        if let Some(ids) = batch.column_by_name("job_id") {
-            ids.as_string::<i32>().iter().flatten().for_each(|id| self.ids.write(id.as_bytes()));
+        self.columns.resize(batch.num_columns(), DefaultHasher::new());
+        for (values, digest) in batch.columns().iter().zip(&mut self.columns) {
+            match values.data_type() {
+                DataType::Boolean => values.as_boolean().iter().for_each(|value| value.hash(digest)),
+                DataType::Int32 => values.as_primitive::<Int32Type>().iter().for_each(|value| value.hash(digest)),
+                DataType::Int64 => values.as_primitive::<Int64Type>().iter().for_each(|value| value.hash(digest)),
+                DataType::Timestamp(..) => {
+                    values.as_primitive::<TimestampMicrosecondType>().iter().for_each(|value| value.hash(digest));
+                }
+                _ => values.as_string::<i32>().iter().for_each(|value| value.hash(digest)),
+            }
         }
+    }
+}
+
+impl PartialEq for Content {
+    fn eq(&self, other: &Self) -> bool {
+        let digests = |content: &Self| -> Vec<u64> { content.columns.iter().map(DefaultHasher::finish).collect() };
+        self.rows == other.rows && digests(self) == digests(other)
     }
 }
 
@@ -202,5 +220,40 @@ impl Column {
             Kind::Time => Arc::new(all::<i64, TimestampMicrosecondArray>(rows, index)?.with_timezone("UTC")),
             Kind::Text | Kind::Json => Arc::new(all::<&str, StringArray>(rows, index)?),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(numbers: &[Option<i64>], texts: &[&str]) -> RecordBatch {
+        let columns: [(&str, ArrayRef); 2] = [
+            ("number", Arc::new(Int64Array::from(numbers.to_vec()))),
+            ("text", Arc::new(StringArray::from(texts.to_vec()))),
+        ];
+        RecordBatch::try_from_iter(columns).unwrap()
+    }
+
+    fn content(batches: &[RecordBatch]) -> Content {
+        let mut content = Content::default();
+        batches.iter().for_each(|batch| content.add(batch));
+        content
+    }
+
+    #[test]
+    fn contents_are_equal_if_every_value_is() {
+        let whole = content(&[batch(&[Some(1), None, Some(0)], &["a", "b", "c"])]);
+        let in_parts = [batch(&[Some(1)], &["a"]), batch(&[None, Some(0)], &["b", "c"])];
+        assert_eq!(whole, content(&in_parts));
+        for (numbers, texts) in [
+            ([Some(1), None, Some(2)], ["a", "b", "c"]),
+            ([Some(1), Some(0), None], ["a", "b", "c"]),
+            ([Some(1), None, Some(0)], ["a", "bc", ""]),
+            ([None, Some(1), Some(0)], ["b", "a", "c"]),
+        ] {
+            assert_ne!(whole, content(&[batch(&numbers, &texts)]), "{numbers:?} {texts:?}");
+        }
+        assert_ne!(whole, content(&in_parts[..1]));
     }
 }

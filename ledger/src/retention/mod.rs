@@ -1,4 +1,4 @@
-//! Drops the months of jobs and attempts that are older than they are kept.
+//! Drops the months of jobs and attempts, and the days of device samples, that are older than they are kept, and deletes old actions.
 //!
 //! A month goes in steps, each of which may be interrupted; the next run goes on with what it finds:
 //! 1. Its partition is detached and gets a name that begins with `retired_`. No statement reads or writes it any more. This takes a lock on the whole
@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 
 use crate::{DatabaseUrl, LedgerError, database::Purpose, error::chain, migrate};
 
+mod actions;
 mod archive;
 mod month;
 mod retired;
@@ -31,6 +32,10 @@ pub struct Kept {
     pub jobs: Option<Duration>,
     /// Attempts go with their jobs at the latest.
     pub attempts: Option<Duration>,
+    /// Samples of devices. They are not archived.
+    pub samples: Option<Duration>,
+    /// What people did through the console. It is not archived.
+    pub actions: Option<Duration>,
 }
 
 /// What a run did.
@@ -60,18 +65,23 @@ pub async fn keep(url: &DatabaseUrl, kept: Kept, archive: Option<&PathBuf>) -> R
         return Ok(Outcome::Busy);
     }
     let now = Utc::now();
-    for (table, limit) in [(Table::Attempts, kept.attempts_limit()), (Table::Jobs, kept.jobs)] {
+    for (table, limit) in
+        [(Table::Attempts, kept.attempts_limit()), (Table::Jobs, kept.jobs), (Table::Samples, kept.samples)]
+    {
         if let Some(before) = limit.and_then(|limit| ago(now, limit)) {
             month::retire(&mut connection, table, before).await.map_err(failed)?;
         }
     }
+    if let Some(before) = kept.actions.and_then(|limit| ago(now, limit)) {
+        actions::delete(&mut connection, before).await.map_err(failed)?;
+    }
     let mut dropped = 0;
     for partition in retired::list(&mut connection).await.map_err(failed)? {
-        if let Some(folder) = archive {
+        if let Some(folder) = archive.filter(|_| partition.is_archived()) {
             archive::write(&mut connection, &partition, folder).await?;
         }
         retired::drop(&mut connection, &partition).await.map_err(failed)?;
-        info!(%partition, "dropped a month that is no longer kept");
+        info!(%partition, "dropped a partition that is no longer kept");
         dropped += 1;
     }
     // A failed close is harmless.
@@ -143,7 +153,7 @@ mod tests {
     #[test]
     fn attempts_go_with_their_jobs_at_the_latest() {
         let days = |days: u64| Some(Duration::from_secs(days * 86_400));
-        let limit = |jobs, attempts| Kept { jobs, attempts }.attempts_limit();
+        let limit = |jobs, attempts| Kept { jobs, attempts, ..Kept::default() }.attempts_limit();
         assert_eq!(limit(days(400), days(90)), days(90));
         assert_eq!(limit(days(30), days(90)), days(30));
         assert_eq!(limit(days(30), None), days(30));

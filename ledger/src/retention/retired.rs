@@ -20,6 +20,11 @@ impl Retired {
         self.name.strip_prefix(PREFIX).expect("it was found by this prefix")
     }
 
+    /// Samples of devices are not archived.
+    pub(super) fn is_archived(&self) -> bool {
+        !self.file_stem().starts_with("device_samples_")
+    }
+
     fn has_jobs(&self) -> bool {
         self.file_stem().starts_with("jobs_")
     }
@@ -39,7 +44,7 @@ pub(super) async fn list(connection: &mut PgConnection) -> Result<Vec<Retired>, 
         Retired,
         r#"/* retention::retired */
         select relname::text as "name!" from pg_class
-        where relkind = 'r' and relname ~ '^retired_(jobs|attempts)_\d{4}_\d{2}_\d+$' and pg_table_is_visible(oid)
+        where relkind = 'r' and relname ~ '^retired_(jobs_\d{4}_\d{2}|attempts_\d{4}_\d{2}|device_samples_\d{4}_\d{2}_\d{2})_\d+$' and pg_table_is_visible(oid)
         order by 1"#
     )
     .fetch_all(connection)

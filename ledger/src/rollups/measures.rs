@@ -35,6 +35,7 @@ pub(crate) enum Sum {
     QueueUs,
     InputBytes,
     OutputBytes,
+    ChargedUs,
 }
 
 /// An attempt that has ended, in the numbers that count.
@@ -48,6 +49,7 @@ pub(crate) struct Ended {
     pub(crate) copy_us: i64,
     pub(crate) kernel_us: i64,
     pub(crate) total_us: i64,
+    pub(crate) charged_us: i64,
     pub(crate) input_bytes: i64,
     pub(crate) output_bytes: i64,
 }
@@ -64,7 +66,7 @@ pub(crate) enum Part {
 }
 
 impl Sum {
-    pub(crate) const COUNT: usize = Self::OutputBytes as usize + 1;
+    pub(crate) const COUNT: usize = Self::ChargedUs as usize + 1;
 
     /// The outcomes of jobs.
     const OUTCOMES: [Self; 5] = [Self::Succeeded, Self::Failed, Self::Cancelled, Self::Expired, Self::Dead];
@@ -106,10 +108,10 @@ impl Measures {
             Part::Lost => self.add(Sum::Lost, 1),
             Part::Superseded => {
                 self.add(Sum::Superseded, 1);
-                self.add(Sum::DeviceUs, ended.total_us);
+                self.count_use(ended);
             }
             Part::Outcome => {
-                self.add(Sum::DeviceUs, ended.total_us);
+                self.count_use(ended);
                 self.count_outcome(ended);
             }
         }
@@ -125,6 +127,11 @@ impl Measures {
     /// The jobs with an outcome.
     pub(crate) fn jobs(&self) -> i64 {
         Sum::OUTCOMES.iter().fold(0, |jobs: i64, outcome| jobs.saturating_add(self[*outcome]))
+    }
+
+    fn count_use(&mut self, ended: &Ended) {
+        self.add(Sum::DeviceUs, ended.total_us);
+        self.add(Sum::ChargedUs, ended.charged_us);
     }
 
     fn count_outcome(&mut self, ended: &Ended) {

@@ -38,6 +38,7 @@ pub(crate) struct RollupRecord {
     pub(crate) queue_us: i64,
     pub(crate) input_bytes: i64,
     pub(crate) output_bytes: i64,
+    pub(crate) charged_us: i64,
     pub(crate) stages: Vec<u8>,
 }
 
@@ -77,6 +78,7 @@ impl RollupRecord {
             self.queue_us,
             self.input_bytes,
             self.output_bytes,
+            self.charged_us,
         ];
         Ok(Measures { sums, stages })
     }

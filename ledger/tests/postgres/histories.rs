@@ -150,12 +150,17 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
         at_ms,
         state,
         failure: failed.then(|| {
-            Failure::new(Verdict::Infrastructure, FailureCode::ExecutorLost, "the executor\0 left").with_detail("a log")
+            Failure::new(Verdict::Infrastructure, FailureCode::ExecutorLost, "the executor\0 left")
+                .with_detail("a log")
+                .at_line(Some(2))
+                .in_program("{\n\0 y[i] = 1;\n}")
         }),
         retry_at_ms: None,
         output_bytes: 4096,
         timings: timings(attempt),
         job: None,
+        // Old workers don't report it.
+        charged_us: attempt.is_multiple_of(2).then(|| 95 + u64::from(attempt)),
         printf_output: printed(attempt, state),
         kept: None,
     })
@@ -234,7 +239,13 @@ pub fn heartbeat(number: u32, at: i64, leaving: bool) -> Event {
         driver_version: 12080,
         out_of_service: (index == 1).then(|| "fell off\0 its bus".to_owned()),
         jobs_running: Some(index),
-        pools: vec![PoolUse { pool: PoolName::default(), jobs_running: index, memory_bytes: 1 << 20, weight: Some(3) }],
+        pools: vec![PoolUse {
+            pool: PoolName::default(),
+            jobs_running: index,
+            memory_bytes: 1 << 20,
+            weight: Some(3),
+            guaranteed_bytes: Some(1 << 19),
+        }],
         memory_used_bytes: Some(1 << 30),
         utilization_percent: Some(41),
         utilization_by: Some(UtilizationBy::Worker),
@@ -293,7 +304,7 @@ pub fn expected(events: &[Event]) -> BTreeMap<Uuid, Expected> {
                 event.started_ms.into_iter().for_each(|at_ms| job.start(at_ms));
                 job.end(event);
             }
-            Event::WorkerSeen(_) => {}
+            Event::WorkerSeen(_) | Event::Action(_) => {}
         }
     }
     for job in jobs.values_mut() {

@@ -10,6 +10,7 @@ use sqlx::{Connection as _, Executor as _, PgConnection};
 use crate::{
     database::Database,
     histories::{id, info, ran},
+    poll::poll,
 };
 
 const AT: i64 = 1_763_164_800_000;
@@ -53,6 +54,31 @@ async fn jobs_of_any_age_are_found_by_a_declared_label() {
     labels::remove(&database.url(), KEY).await.unwrap();
     assert_eq!(labels::list(&database.url()).await.unwrap(), []);
     assert_eq!(with_label(&ledger).await.len(), 0);
+}
+
+#[tokio::test]
+async fn keys_are_listed_while_an_index_is_built() {
+    let database = Database::fresh().await;
+    let (mut store, _) = database.open().await;
+    store.record(&[ran(&labelled(1), 1, AttemptState::Succeeded, AT, AT + 9)]).await.unwrap();
+    // A build waits for the end of every statement that began before it.
+    let mut reader = PgConnection::connect(&database.text_url()).await.unwrap();
+    let mut reading = reader.begin().await.unwrap();
+    reading.execute("insert into jobs_default select * from jobs limit 0").await.unwrap();
+    let adding = tokio::spawn({
+        let url = database.url();
+        async move { labels::add(&url, KEY).await }
+    });
+    poll("the key is listed", async || labels::list(&database.url()).await.unwrap() == [declared(KEY, false)]).await;
+    let removing = tokio::spawn({
+        let url = database.url();
+        async move { labels::remove(&url, KEY).await }
+    });
+    assert_eq!(labels::list(&database.url()).await.unwrap(), [declared(KEY, false)]);
+    reading.rollback().await.unwrap();
+    adding.await.unwrap().unwrap();
+    removing.await.unwrap().unwrap();
+    assert_eq!(labels::list(&database.url()).await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -9,6 +9,10 @@ mod crowded;
 #[cfg(test)]
 mod database;
 #[cfg(test)]
+mod fleet;
+#[cfg(test)]
+mod heartbeats;
+#[cfg(test)]
 mod histories;
 #[cfg(feature = "serve")]
 #[cfg(test)]
@@ -19,6 +23,8 @@ mod labels;
 mod migrating;
 #[cfg(test)]
 mod months;
+#[cfg(test)]
+mod planned_statistics;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use gpufleet_ledger::{DatabaseUrl, HistoryFilter, JobMatch, Ledger, PageKey, lab
 use gpufleet_schema::{JobId, JobState};
 use serde_json::Value;
 
-use crate::database::Database;
+use crate::{database::Database, planned_statistics};
 
 /// Numbers of jobs, separated by commas: the same is measured with each. `cargo xtask bench-ledger` gives millions.
 const JOBS_VARIABLE: &str = "GPUFLEET_TEST_PLANNED_JOBS";
@@ -42,16 +42,16 @@ const FILTERS: [Filter; 7] =
 
 /// What some statements read.
 #[derive(Debug, Clone, Default)]
-struct Cost {
-    buffers: u64,
+pub(crate) struct Cost {
+    pub(crate) buffers: u64,
     /// Partitions of jobs that have rows.
-    partitions: BTreeSet<String>,
+    pub(crate) partitions: BTreeSet<String>,
 }
 
 /// A ledger whose statements explain themselves in the server's log.
-struct Scene {
-    database: Database,
-    ledger: Ledger,
+pub(crate) struct Scene {
+    pub(crate) database: Database,
+    pub(crate) ledger: Ledger,
 }
 
 impl Filter {
@@ -83,40 +83,11 @@ impl Filter {
     }
 }
 
-/// Jobs of the last 24 months, evenly. Every combination of two filters meets, but for the jobs that died: one in a thousand, of the values
-/// that end with 0 alone.
-fn jobs(count: u32) -> String {
-    format!(
-        "select count(ensure_jobs_partition(now() - interval '1 month' * month)) from generate_series(0, 23) as month;
-         with numbers as (
-            select number, (extract(epoch from now() - interval '23 months') * 1000)::bigint
-                + (number * extract(epoch from now() - (now() - interval '23 months')) * 1000 / {count})::bigint as ms
-            from generate_series(1, {count}) as number
-         ), made as (
-            select *, to_timestamp(ms / 1000) + (ms % 1000) * interval '1 millisecond' as at,
-                   (lpad(to_hex(ms), 12, '0') || '7' || substr(md5(number::text), 1, 3) || '8' || substr(md5(number::text), 4, 15))::uuid as job_id,
-                   hashint8(number) & 1048575 as dice, case when (hashint8(number) & 1048575) % 840 = 0 then 0 else hashint8(number + 1000000007) & 1048575 end as other
-            from numbers
-         )
-         insert into jobs (job_id, id_at, created_at, state, pool, priority, name, labels, program, kernel, user_id, worker, attempt,
-                           attempt_ended, started_at, final_attempt, finished_at)
-         select job_id, at, at,
-                case when dice % 840 = 0 then 'dead' when other % 8 = 0 then 'failed' else 'succeeded' end,
-                'pool-' || dice % 3, 'normal', 'name-' || dice % 8, jsonb_build_object('team''s', (other / 8 % 5)::text), 'catalog',
-                'kernel-' || dice % 5, 'user-' || other / 64 % 4, 'worker-' || dice % 7, 1, true, at, 1, at + interval '1 second'
-         from made;
-         insert into attempts (job_id, id_at, attempt, state, worker, device, device_name, emulated, started_at, finished_at, output_bytes,
-                               queue_us, wait_us, compile_us, load_us, copy_in_us, launches_us, copy_out_us, total_us, device_bytes_peak,
-                               module_cached)
-         select job_id, id_at, 1, state, worker, 0, 'GPU', false, started_at, finished_at, 0, 10, 20, 40, 50, 60, '{{3,4}}', 70, 90, 80, true
-         from jobs"
-    )
-}
-
 impl Scene {
     async fn with(count: u32) -> Self {
         let database = Database::fresh().await;
-        database.execute_slowly(&jobs(count)).await;
+        let jobs = include_str!("jobs_of_two_years.sql").replace("COUNT", &count.to_string());
+        database.execute_slowly(&jobs).await;
         labels::add(&database.url(), "team's").await.unwrap();
         database.execute_slowly("vacuum analyze").await;
         let settings = [
@@ -134,7 +105,7 @@ impl Scene {
     }
 
     /// What the statements of a question read, and its answer.
-    async fn cost<T>(&self, question: impl AsyncFnOnce(&Ledger) -> T) -> (T, Cost) {
+    pub(crate) async fn cost<T>(&self, question: impl AsyncFnOnce(&Ledger) -> T) -> (T, Cost) {
         let logged = self.database.log().len();
         let answer = question(&self.ledger).await;
         let log = self.database.log();
@@ -277,6 +248,7 @@ async fn measure(count: u32) -> BTreeMap<String, u64> {
     assert_eq!(found, JobMatch::None);
     cost.check_miss("an end that no id has", partitions);
     note("an end that no id has".to_owned(), &cost);
+    buffers.extend(planned_statistics::measure(&scene).await);
     buffers
 }
 

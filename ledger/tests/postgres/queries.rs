@@ -117,13 +117,6 @@ async fn each_filter_finds_the_matching_jobs() {
     let jobs = ledger.history(&all_at_once).await.unwrap().jobs;
     assert!(!jobs.is_empty());
     assert!(jobs.iter().all(|job| job.kernel.as_deref() == Some("saxpy") && job.total_us == Some(90)));
-    let counts: Vec<(JobState, u64)> =
-        ledger.count_by_state().await.unwrap().iter().map(|count| (count.state, count.jobs)).collect();
-    assert_eq!(
-        counts[..4],
-        [(JobState::Queued, 24), (JobState::Running, 24), (JobState::Succeeded, 48), (JobState::Failed, 24)]
-    );
-    assert_eq!(counts.len(), JobState::ALL.len());
 }
 
 #[tokio::test]

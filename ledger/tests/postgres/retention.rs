@@ -28,9 +28,10 @@ use crate::{
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-const JOBS_FOR_400_DAYS: Kept = Kept { jobs: Some(Duration::from_secs(400 * 24 * 3600)), attempts: None };
+const JOBS_FOR_400_DAYS: Kept =
+    Kept { jobs: Some(Duration::from_secs(400 * 24 * 3600)), attempts: None, samples: None, actions: None };
 /// What no statement of others may wait for a lock.
-const WAIT_MAX: &str = "set lock_timeout = '300ms'";
+const WAIT_MAX: &str = "options[lock_timeout]=300ms";
 
 fn days_ago(days: i64) -> i64 {
     (Utc::now() - chrono::Duration::days(days)).timestamp_millis()
@@ -108,6 +109,21 @@ async fn attempts_may_go_earlier_than_their_jobs() {
 }
 
 #[tokio::test]
+async fn what_belongs_to_late_jobs_of_a_dropped_month_goes_with_them() {
+    let database = Database::fresh().await;
+    let (mut store, _) = database.open().await;
+    fill(&mut store).await;
+    run(&database, JOBS_FOR_400_DAYS).await;
+    let kept = rows(&database).await;
+    // The recorder does not know that their month is gone.
+    let late = [job(70, 500), job(71, 500)].map(|job| ended(&job, 500));
+    store.record(&late).await.unwrap();
+    assert_eq!(database.execute("select count(*) from jobs_default").await.trim(), "2");
+    assert_eq!(run(&database, JOBS_FOR_400_DAYS).await, Outcome::Dropped(0));
+    assert_eq!(rows(&database).await, kept);
+}
+
+#[tokio::test]
 async fn an_event_for_a_dropped_month_is_recorded_and_dropped_with_the_next() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
@@ -153,8 +169,9 @@ async fn nobody_waits_for_a_month_that_somebody_reads() {
     let mut reader = PgConnection::connect(&database.text_url()).await.unwrap();
     let mut reading = reader.begin().await.unwrap();
     reading.execute("select count(*) from jobs").await.unwrap();
-    let mut other = PgConnection::connect(&database.text_url()).await.unwrap();
-    other.execute(WAIT_MAX).await.unwrap();
+    let impatient = format!("{}&{WAIT_MAX}", database.text_url());
+    let mut other = PgConnection::connect(&impatient).await.unwrap();
+    let mut store = Store::connect(impatient.parse().unwrap()).await.unwrap();
 
     let has_finished = AtomicBool::new(false);
     let refusals = || database.log().matches("canceling statement due to lock timeout").count();

@@ -20,6 +20,7 @@ const RAW: &str = "select
     (select count(*) from jobs where final_attempt is not null),
     (select count(*) from attempts where superseded),
     (select coalesce(sum(total_us), 0) from attempts where state not in ('running', 'lost')),
+    (select coalesce(sum(coalesce(charged_us, total_us)), 0) from attempts where state not in ('running', 'lost')),
     (select coalesce(sum(a.output_bytes), 0) from jobs j join attempts a on a.job_id = j.job_id and a.attempt = j.final_attempt),
     (select coalesce(sum(input_bytes), 0) from jobs where final_attempt is not null)";
 
@@ -39,6 +40,7 @@ async fn counted(ledger: &Ledger, by: Option<&str>) -> String {
         sum(|row| row.jobs),
         sum(|row| row.attempts_superseded),
         sum(|row| row.device_us),
+        sum(|row| row.charged_us),
         sum(|row| row.output_bytes),
         sum(|row| row.input_bytes),
     ];
@@ -82,6 +84,13 @@ fn took(total_us: u64) -> Timings {
         total_us,
         ..Timings::default()
     }
+}
+
+/// Jobs of three kernels that succeeded after times over six decades, in no order.
+pub(crate) fn spread_jobs(count: u64) -> Vec<Event> {
+    let us = |number: u64| (10.0_f64.powf(1.0 + (number * 7919 % count) as f64 * 6.0 / count as f64)) as u64;
+    let kernel = |number: u64| of_kernel(format!("k{}", number % 3));
+    (0..count).map(|number| outcome(&kernel(number), AttemptState::Succeeded, AT, took(us(number)))).collect()
 }
 
 async fn record(store: &mut Store, events: &[Event]) {
@@ -134,24 +143,33 @@ async fn an_outcome_that_replaces_a_loss_is_counted_once_and_a_superseded_one_on
     let [row] = rows.as_slice() else { panic!("{rows:?}") };
     assert_eq!((row.jobs, row.failed, row.succeeded, row.verdict_infrastructure), (1, 1, 0, 1));
     assert_eq!((row.attempts_lost, row.attempts_superseded, row.device_us), (1, 1, 2 * 90));
+    assert_eq!(row.charged_us, 90 + 97, "the first worker told no charge");
     // The times of one outcome: queued for 10 and 20 us, and copied for 60 and 70.
     let times = |us| Some(Times { p50_us: us, p95_us: us, p99_us: us, max_us: us });
     assert_eq!((row.queue, row.compile, row.copy, row.total), (times(30), times(40), times(130), times(90)));
 }
 
 #[tokio::test]
+async fn what_an_older_release_counted_is_charged_with_its_device_time() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let job = |attempt| finished(JobId::new(), attempt, AttemptState::Succeeded, AT);
+    record(&mut store, &[described(&job(2))]).await;
+    store.upkeep().await.unwrap();
+    database.execute("update rollups set charged_us = null").await;
+    record(&mut store, &[described(&job(2))]).await;
+    let charged = async || statistics(&ledger, None).await[0].charged_us;
+    assert_eq!(charged().await, 90 + 97);
+    store.upkeep().await.unwrap();
+    assert_eq!(charged().await, 90 + 97);
+}
+
+#[tokio::test]
 async fn percentiles_are_within_two_percent_of_percentile_cont_on_the_same_rows() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
-    // Times over six decades, in no order.
-    let us = |number: u64| (10.0_f64.powf(1.0 + ((number * 7919) % 3000) as f64 / 500.0)) as u64;
-    for first in (0..3000).step_by(500) {
-        let events: Vec<Event> = (first..first + 500)
-            .map(|number| {
-                outcome(&of_kernel(format!("k{}", number % 3)), AttemptState::Succeeded, AT, took(us(number)))
-            })
-            .collect();
-        record(&mut store, &events).await;
+    for events in spread_jobs(3000).chunks(500) {
+        record(&mut store, events).await;
         let appended = database.execute("select count(*) from rollup_deltas").await;
         // In all, of three kernels, and of one user, worker and device.
         assert_eq!(appended.trim(), "7", "a row for each value, and not for each event");

@@ -56,7 +56,7 @@ async fn a_recorder_killed_between_any_two_statements_counts_every_attempt_once(
         // The server finds the client gone after the statement that waits, and commits nothing.
         blocker.execute("rollback").await.unwrap();
         let recorder = ground.record().await;
-        ground.poll_recorded(&ledger, jobs).await;
+        ground.poll_recorded(jobs).await;
         assert_eq!(counted(&ledger).await, summed(&mut other).await, "killed at {table}");
         store.upkeep().await.unwrap();
         assert_eq!(counted(&ledger).await, summed(&mut other).await, "merged after a kill at {table}");

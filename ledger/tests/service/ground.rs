@@ -11,7 +11,7 @@ use std::{
 use gpufleet_ledger::{DatabaseUrl, Ledger, migrate::migrate};
 use gpufleet_local::{Postgres, Process, RabbitMq, Services, Signal, StateDir, process::ProcessSpec};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, Event, JobId, JobState, Timings,
+    AttemptFinished, AttemptState, Event, JobId, Timings,
     encoding::encode_events,
     topology::{EVENTS_KEY, EVENTS_WORKER, LEDGER_QUEUE, TYPE_EVENTS},
 };
@@ -153,12 +153,14 @@ impl Ground {
         ids
     }
 
-    pub async fn poll_recorded(&self, ledger: &Ledger, jobs: usize) {
-        poll("all jobs are recorded", async || match ledger.count_by_state().await {
-            Ok(counts) => counts.iter().find(|count| count.state == JobState::Succeeded).unwrap().jobs == jobs as u64,
-            Err(_) => false,
-        })
-        .await;
+    pub async fn poll_recorded(&self, jobs: usize) {
+        // The database may be away for a while.
+        let count = async || -> Result<i64, sqlx::Error> {
+            let mut connection = sqlx::PgConnection::connect(&self.database_url).await?;
+            let sql = "select count(*) from jobs where state = 'succeeded'";
+            sqlx::query_scalar(sql).fetch_one(&mut connection).await
+        };
+        poll("all jobs are recorded", async || count().await.is_ok_and(|counted| counted == jobs as i64)).await;
     }
 
     /// The number of transactions that wrote the attempts.
@@ -215,6 +217,7 @@ pub fn succeeded(job_id: JobId) -> Event {
         output_bytes: 16,
         timings: Timings { launches_us: vec![5], total_us: 50, ..Timings::default() },
         job: None,
+        charged_us: None,
         printf_output: None,
         kept: None,
     })

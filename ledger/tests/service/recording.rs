@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use gpufleet_ledger::recorder::{Recorder, Store};
 use gpufleet_schema::{
-    JobId,
+    Action, ActionId, Event, JobId,
     encoding::decode_events,
     topology::{DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE},
 };
@@ -24,7 +24,7 @@ async fn events_are_recorded_and_their_messages_acknowledged() {
     let recorder = ground.record().await;
     let ids = ground.publish_jobs(40, 25).await;
     let ledger = ground.ledger().await;
-    ground.poll_recorded(&ledger, ids.len()).await;
+    ground.poll_recorded(ids.len()).await;
     let detail = ledger.job(ids[0]).await.unwrap().unwrap();
     assert_eq!(detail.attempts.len(), 1);
     assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
@@ -38,17 +38,39 @@ async fn events_that_come_one_by_one_share_commits() {
     const MESSAGES: usize = 20;
     let ground = Ground::fresh().await;
     let _recorder = ground.record().await;
-    let ledger = ground.ledger().await;
     let begun = Instant::now();
     for _ in 0..MESSAGES {
         ground.publish(&[succeeded(JobId::new())]).await;
     }
-    ground.poll_recorded(&ledger, MESSAGES).await;
+    ground.poll_recorded(MESSAGES).await;
     // No batch is full, so each is closed 100 ms after its first event. Commits are therefore at least that far apart.
     let possible = begun.elapsed().as_millis() / 100;
     let commits = ground.commits().await;
     println!("{MESSAGES} messages in {commits} commits, of {possible} possible ones");
     assert!((1..=possible).contains(&u128::from(commits)), "{commits} commits, {possible} possible");
+}
+
+#[tokio::test]
+async fn an_action_that_a_client_reports_is_recorded() {
+    let ground = Ground::fresh().await;
+    let _recorder = ground.record().await;
+    let ledger = ground.ledger().await;
+    let action_id = ActionId::new();
+    let user = ground.broker.urls().user().to_owned();
+    let action = Action {
+        action_id,
+        at_ms: chrono::Utc::now().timestamp_millis(),
+        who: "anna".to_owned(),
+        action: "cancel".to_owned(),
+        target: JobId::new().to_string(),
+        from: None,
+        reported_by: Some(user.clone()),
+    };
+    ground.broker.report_alone(Event::Action(action), Some(user.clone())).await.unwrap();
+    poll("the action is recorded", async || !ledger.actions(50, None).await.unwrap().actions.is_empty()).await;
+    let recorded = ledger.actions(50, None).await.unwrap();
+    let [row] = recorded.actions.as_slice() else { panic!("{recorded:?}") };
+    assert_eq!((row.action_id, row.who.as_str(), row.reported_by.as_ref()), (action_id, "anna", Some(&user)));
 }
 
 #[tokio::test]
@@ -61,8 +83,7 @@ async fn events_that_cannot_be_recorded_are_dead_lettered_with_the_reason() {
     event.attempt = 0;
     ground.publish_body(b"no batch of events".to_vec()).await;
     ground.publish(&[bad.clone(), succeeded(good)]).await;
-    let ledger = ground.ledger().await;
-    ground.poll_recorded(&ledger, 1).await;
+    ground.poll_recorded(1).await;
 
     let mut dead = ground.broker.consume(DEAD_QUEUE.to_owned(), 10);
     for _ in 0..2 {
@@ -106,8 +127,7 @@ async fn a_dead_queue_without_permission_costs_one_requeue_and_no_body() {
     ground.publish(&[bad.clone(), succeeded(JobId::new())]).await;
     until(&mut ready, false).await;
     poll("the message is handed back", async || ground.waiting_messages().await == 1).await;
-    let ledger = ground.ledger().await;
-    ground.poll_recorded(&ledger, 1).await;
+    ground.poll_recorded(1).await;
 
     write(".*").await;
     until(&mut ready, true).await;
@@ -120,7 +140,7 @@ async fn a_dead_queue_without_permission_costs_one_requeue_and_no_body() {
         letter.ack().await.unwrap();
     }
     ground.publish_jobs(1, 1).await;
-    ground.poll_recorded(&ledger, 2).await;
+    ground.poll_recorded(2).await;
     stop.cancel();
     recording.await.unwrap().unwrap();
     assert_eq!(ground.waiting_messages().await, 0);
@@ -150,12 +170,11 @@ async fn after_an_outage_of_the_database_the_record_is_complete() {
     assert!(!recorder.is_ready());
 
     postgres.restart().await.unwrap();
-    let ledger = ground.ledger().await;
-    ground.poll_recorded(&ledger, jobs).await;
+    ground.poll_recorded(jobs).await;
     // The server ends the sessions, and the recorder opens a new one.
     postgres.restart().await.unwrap();
     jobs += ground.publish_jobs(10, 10).await.len();
-    ground.poll_recorded(&ledger, jobs).await;
+    ground.poll_recorded(jobs).await;
     assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
     assert_eq!(ground.waiting_messages().await, 0);
 }
@@ -186,14 +205,13 @@ async fn a_recorder_with_events_to_record_notes_soon_afterwards_that_it_has_caug
     lock.rollback().await.unwrap();
     let noted = poll("it has caught up", async || postgres.psql("ledger", CAUGHT_UP).await.unwrap().trim() == "1");
     tokio::time::timeout(NOTED_WITHIN, noted).await.expect("it looks again soon");
-    ground.poll_recorded(&ground.ledger().await, jobs).await;
+    ground.poll_recorded(jobs).await;
     assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
 }
 
 #[tokio::test]
 async fn in_a_long_outage_of_the_database_messages_wait_in_the_broker() {
     let (ground, postgres) = Ground::with_own_database().await;
-    let ledger = ground.ledger().await;
     let (store, stop) = (Store::connect(ground.url()).await.unwrap(), CancellationToken::new());
     let recorder = Recorder::new(ground.broker.clone(), store, stop.clone()).hold_at_most(Duration::ZERO);
     let mut ready = recorder.ready();
@@ -205,11 +223,11 @@ async fn in_a_long_outage_of_the_database_messages_wait_in_the_broker() {
     until(&mut ready, false).await;
     poll("the messages are handed back", async || ground.waiting_messages().await == 5).await;
     postgres.restart().await.unwrap();
-    ground.poll_recorded(&ledger, jobs).await;
+    ground.poll_recorded(jobs).await;
     until(&mut ready, true).await;
     // The requeued messages come first, so they are acknowledged no later than this one.
     ground.publish_jobs(1, 1).await;
-    ground.poll_recorded(&ledger, jobs + 1).await;
+    ground.poll_recorded(jobs + 1).await;
     stop.cancel();
     recording.await.unwrap().unwrap();
     assert_eq!(ground.waiting_messages().await, 0);
@@ -218,7 +236,6 @@ async fn in_a_long_outage_of_the_database_messages_wait_in_the_broker() {
 #[tokio::test]
 async fn a_recorder_without_write_permission_requeues_once_and_continues_when_it_has_it() {
     let (mut ground, postgres) = Ground::with_own_database().await;
-    let ledger = ground.ledger().await;
     let execute = async |sql| postgres.psql("ledger", sql).await.unwrap();
     // Enough permission to check the version of the tables, at the start and at each attempt.
     execute("create role reader login; grant select on all tables in schema public to reader").await;
@@ -235,11 +252,11 @@ async fn a_recorder_without_write_permission_requeues_once_and_continues_when_it
     assert_eq!(log.matches("returned messages to the broker").count(), 1, "{log}");
 
     execute("alter role reader superuser").await;
-    ground.poll_recorded(&ledger, jobs).await;
+    ground.poll_recorded(jobs).await;
     poll("it is ready again", async || recorder.is_ready()).await;
     // The requeued messages come first, so they are acknowledged no later than this one.
     ground.publish_jobs(1, 1).await;
-    ground.poll_recorded(&ledger, jobs + 1).await;
+    ground.poll_recorded(jobs + 1).await;
     assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
     assert_eq!(ground.waiting_messages().await, 0);
 }
@@ -252,7 +269,6 @@ async fn until(ready: &mut watch::Receiver<bool>, wanted: bool) {
 #[tokio::test]
 async fn a_killed_recorder_loses_nothing() {
     let ground = Ground::fresh().await;
-    let ledger = ground.ledger().await;
     let mut jobs = 0;
     for _ in 0..3 {
         let recorder = ground.record().await;
@@ -260,7 +276,7 @@ async fn a_killed_recorder_loses_nothing() {
         recorder.kill9().await;
     }
     let (one, other) = tokio::join!(ground.record(), ground.record());
-    ground.poll_recorded(&ledger, jobs).await;
+    ground.poll_recorded(jobs).await;
     for recorder in [one, other] {
         assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
     }
@@ -276,8 +292,7 @@ async fn a_restarted_broker_is_consumed_from_again() {
     poll("it is not ready", async || !recorder.is_ready()).await;
     broker.restart().await.unwrap();
     let jobs = jobs + ground.publish_jobs(20, 10).await.len();
-    let ledger = ground.ledger().await;
-    ground.poll_recorded(&ledger, jobs).await;
+    ground.poll_recorded(jobs).await;
     poll("it is ready again", async || recorder.is_ready()).await;
     assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
     assert_eq!(ground.waiting_messages().await, 0);

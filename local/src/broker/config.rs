@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{control, node_ports::Ports};
+use super::{control, member::Member, node_ports::Ports};
 use crate::{
     error::{FileContext as _, LocalError},
     secret,
@@ -16,10 +16,17 @@ pub(super) const USER: &str = "gpufleet";
 /// A worker acknowledges a message when its job has ended, which may take seven days. By default the broker closes the
 /// channel after 30 minutes.
 const CONSUMER_TIMEOUT_MS: u64 = 8 * 24 * 3600 * 1000;
+/// As RabbitMQ 3 has it. A producer whose message is too large for gpufleet then gets a reply that says so; RabbitMQ 4 would close its channel.
+const MESSAGE_BYTES_MAX: u32 = 128 << 20;
+/// A silent node counts as down after this, give or take a quarter, and until then blocks declarations on all nodes. The default of 60 s
+/// is longer than our clients wait for a confirm.
+const NET_TICK_SECONDS: u32 = 20;
 pub const DEFAULT_VHOST: &str = "gpufleet";
 
 pub(super) struct Config<'a> {
+    pub(super) member: Member,
     pub(super) directory: &'a Path,
+    pub(super) home: &'a Path,
     pub(super) logs: &'a Path,
     pub(super) password: &'a str,
     pub(super) ports: Ports,
@@ -42,7 +49,7 @@ impl Config<'_> {
             fs::write(&path, text).at("write", &path)?;
         }
         secret::write_private(&self.directory.join("rabbitmq.conf"), &self.rabbitmq_conf())?;
-        let cookie = self.directory.join(".erlang.cookie");
+        let cookie = self.home.join(".erlang.cookie");
         if !cookie.exists() {
             secret::write_private(&cookie, &secret::random()?)?;
             let read_only = std::os::unix::fs::PermissionsExt::from_mode(0o400);
@@ -59,15 +66,19 @@ impl Config<'_> {
              default_user = {USER}\n\
              default_pass = {password}\n\
              default_vhost = {DEFAULT_VHOST}\n\
-             log.file = broker-node.log\n\
+             log.file = {name}-node.log\n\
              log.file.level = warning\n\
              log.console = false\n\
              vm_memory_high_watermark.relative = 0.4\n\
              disk_free_limit.absolute = 200MB\n\
              consumer_timeout = {CONSUMER_TIMEOUT_MS}\n\
-             heartbeat = 60\n",
+             max_message_size = {MESSAGE_BYTES_MAX}\n\
+             heartbeat = 60\n\
+             {cluster}",
             port = self.ports.amqp,
             password = self.password,
+            name = self.member.name(),
+            cluster = self.member.rabbitmq_conf(),
         )
     }
 
@@ -75,13 +86,14 @@ impl Config<'_> {
         let file = |name: &str| self.directory.join(name).into_os_string();
         // The start script splits this at blanks and removes no quotes, so no argument may contain a blank.
         let boot = "{ok,_}=file:script(os:getenv(\"RABBITMQ_GPUFLEET_CONTROL\")).";
-        let server_arguments =
-            format!("-noinput -start_epmd false -kernel inet_dist_use_interface {{127,0,0,1}} -eval {boot}");
+        let server_arguments = format!(
+            "-noinput -start_epmd false -kernel inet_dist_use_interface {{127,0,0,1}} net_ticktime {NET_TICK_SECONDS} -eval {boot}"
+        );
         vec![
-            ("HOME", self.directory.as_os_str().to_owned()),
+            ("HOME", self.home.as_os_str().to_owned()),
             ("ERL_EPMD_PORT", self.ports.epmd.to_string().into()),
             ("ERL_EPMD_ADDRESS", "127.0.0.1".into()),
-            ("RABBITMQ_NODENAME", "gpufleet@localhost".into()),
+            ("RABBITMQ_NODENAME", self.member.node().into()),
             ("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1".into()),
             ("RABBITMQ_NODE_PORT", self.ports.amqp.to_string().into()),
             ("RABBITMQ_DIST_PORT", self.ports.distribution.to_string().into()),

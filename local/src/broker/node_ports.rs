@@ -22,8 +22,9 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    pub(super) fn choose() -> Result<Self, LocalError> {
-        Ok(Self { amqp: ports::free()?, distribution: ports::free()?, epmd: ports::free()? })
+    /// `epmd` is the port of a port mapper that runs already.
+    pub(super) fn choose(epmd: Option<u16>) -> Result<Self, LocalError> {
+        Ok(Self { amqp: ports::free()?, distribution: ports::free()?, epmd: epmd.map_or_else(ports::free, Ok)? })
     }
 
     pub(super) fn all(self) -> [u16; 3] {

@@ -22,13 +22,13 @@ use crate::{
 pub(crate) const LEDGER: &str = "ledger";
 /// The prefix of the process names of migrations.
 pub(crate) const MIGRATE: &str = "migrate";
-const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
-const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
+pub(crate) const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
+pub(crate) const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
 /// The prefixes of the variables that gpufleet's programs and their S3 client read. A developer may have set them for
 /// another fleet.
 const READ_BY_OURS: [&str; 2] = ["GPUFLEET_", "AWS_"];
-/// The variables that describe this machine instead of a fleet: the emulated devices and the location of NVRTC.
-const OF_THIS_MACHINE: [&str; 2] = ["GPUFLEET_EMULATOR", "GPUFLEET_NVRTC"];
+/// The beginnings of the variables that describe this machine or its log instead of a fleet.
+const OF_THIS_MACHINE: [&str; 3] = ["GPUFLEET_EMULATOR", "GPUFLEET_NVRTC", "GPUFLEET_LOG"];
 /// The variable for the folder of compiled programs. Each worker has a folder of its own, so that it does not find
 /// programs that other workers compiled, unless its arguments say so.
 const CACHE_DIR: &str = "GPUFLEET_CACHE_DIR";
@@ -224,7 +224,7 @@ mod tests {
         for foreign in ["GPUFLEET_AMQP_URL", "GPUFLEET_TRUSTED_KEYS", "GPUFLEET_WORKER_DIES", "AWS_SESSION_TOKEN"] {
             assert!(is_foreign(foreign), "{foreign}");
         }
-        for kept in ["GPUFLEET_EMULATOR_LIB", "GPUFLEET_EMULATOR_MEMORY", "GPUFLEET_NVRTC", "RUST_LOG", "PATH"] {
+        for kept in ["GPUFLEET_EMULATOR_LIB", "GPUFLEET_EMULATOR_MEMORY", "GPUFLEET_NVRTC", "GPUFLEET_LOG", "PATH"] {
             assert!(!is_foreign(kept), "{kept}");
         }
     }

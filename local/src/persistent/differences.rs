@@ -39,7 +39,7 @@ pub fn differences(options: &UpOptions) -> Result<Vec<String>, LocalError> {
 }
 
 /// The arguments with which the process was started.
-fn arguments(state: &Arc<StateDir>, name: &str) -> Option<Vec<String>> {
+pub(super) fn arguments(state: &Arc<StateDir>, name: &str) -> Option<Vec<String>> {
     let process = Process::attach(state, name)?;
     let line = fs::read(format!("/proc/{}/cmdline", process.pid())).ok()?;
     Some(line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect())
@@ -72,7 +72,7 @@ fn different(arguments: &[String], options: &UpOptions) -> Vec<String> {
         .collect()
 }
 
-fn values(arguments: &[String], option: &str) -> Vec<String> {
+pub(super) fn values(arguments: &[String], option: &str) -> Vec<String> {
     let pairs = arguments.windows(2).filter(|pair| pair[0] == option);
     pairs.map(|pair| pair[1].clone()).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Postgres, SUPERUSER, output};
+use super::{COMMAND_WITHIN, Postgres, SUPERUSER, output};
 use crate::{error::LocalError, ports, state::StateDir};
 
 impl Postgres {
@@ -15,7 +15,7 @@ impl Postgres {
         backup.arg("--pgdata").arg(standby.data_dir()).arg("--host").arg(self.socket_dir());
         backup.args(["--port", &self.port().to_string(), "--username", SUPERUSER, "--no-password"]);
         backup.args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"]);
-        output(backup, "pg_basebackup").await?;
+        output(backup, "pg_basebackup", COMMAND_WITHIN).await?;
         standby.launch_repeatedly().await?;
         Ok(standby)
     }

@@ -48,11 +48,23 @@ pub(super) fn missing_services() -> Vec<&'static str> {
     packages
 }
 
-/// The missing packages of Slurm on one machine.
-pub(super) fn missing_slurm() -> Vec<&'static str> {
-    let packages = [("slurmctld", "slurmctld"), ("slurmd", "slurmd"), ("srun", "slurm-client"), ("munged", "munge")];
-    let missing = packages.into_iter().filter(|(program, _)| programs::system(program).is_none());
-    missing.map(|(_, package)| package).collect()
+/// Slurm on one machine. Each program is followed by its package.
+pub(super) const SLURM: &[(&str, &str)] =
+    &[("slurmctld", "slurmctld"), ("slurmd", "slurmd"), ("srun", "slurm-client"), ("munged", "munge")];
+/// The console's tests.
+pub(super) const BROWSER: &[(&str, &str)] = &[("chromium", "chromium"), ("nginx", "nginx-light")];
+/// Building a Debian package.
+pub(super) const DEBIAN_TOOLS: &[(&str, &str)] = &[("dpkg-shlibdeps", "dpkg-dev")];
+/// Installing a Debian package into a system of its own, and checking it.
+pub(super) const DEBIAN_TESTS: &[(&str, &str)] = &[("debootstrap", "debootstrap"), ("lintian", "lintian")];
+
+/// Building container images without a Docker engine.
+pub(super) const IMAGES: &[(&str, &str)] = &[("buildah", "buildah")];
+
+/// The packages of the programs that are missing.
+pub(super) fn missing(programs: &[(&str, &'static str)]) -> Vec<&'static str> {
+    let missing = programs.iter().filter(|(program, _)| programs::system(program).is_none());
+    missing.map(|(_, package)| *package).collect()
 }
 
 /// The package of Prometheus, which also has `promtool`.

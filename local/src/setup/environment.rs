@@ -47,6 +47,30 @@ pub(super) const SCHEMATHESIS: Environment = Environment {
     requirements: include_str!("../../../python/requirements-schemathesis.txt"),
 };
 
+pub(super) const NUMBA_CUDA: Environment = Environment {
+    folder: "python-numba-cuda",
+    title: "numba-cuda, NVRTC and NVVM with pip (480 MB)",
+    requirements: include_str!("../../../python/requirements-numba.txt"),
+};
+
+pub(super) const TINYGRAD: Environment = Environment {
+    folder: "python-tinygrad",
+    title: "tinygrad and NumPy with pip (60 MB)",
+    requirements: include_str!("../../../python/requirements-tinygrad.txt"),
+};
+
+pub(super) const CHART: Environment = Environment {
+    folder: "python-chart",
+    title: "Helm's engine and Kubernetes' schemas with pip (390 MB)",
+    requirements: include_str!("../../../tests/chart/requirements.txt"),
+};
+
+pub(super) const ZIG: Environment = Environment {
+    folder: "python-zig",
+    title: "zig with pip (440 MB)",
+    requirements: include_str!("../../../python/requirements-zig.txt"),
+};
+
 const MARKER: &str = "requirements.txt";
 
 impl Environment {

@@ -6,26 +6,27 @@ use gpufleet::{
     AttachError, CheckedJob, Fleet, StoredArray,
     schema::{ClientName, JobId, PoolName, Selection},
 };
-use pyo3::{Bound, PyAny, PyErr, PyRefMut, PyResult, Python, exceptions::PyRuntimeError, pyclass, pymethods};
+use pyo3::{
+    Bound, PyAny, PyErr, PyRefMut, PyResult, Python, exceptions::PyRuntimeError, pyclass, pymethods,
+    types::PyAnyMethods as _,
+};
 use tokio::{
     runtime::{Builder, Runtime},
-    sync::{
-        mpsc::{UnboundedSender, unbounded_channel},
-        oneshot,
-    },
+    sync::{mpsc::unbounded_channel, oneshot},
     time::timeout,
 };
 use tokio_util::task::TaskTracker;
 
 use crate::{
     arrays::{self, Bytes, Elements},
+    call,
     completions::{Completions, News, Token},
     connecting::Settings,
     ended::Ended,
     errors::{chain, raise, value},
     job::Job,
-    sending::{Request, Sending, read_outputs},
-    waiting::wait,
+    sending::{Request, Requests, Sending, read_outputs},
+    waiting::{wait, wait_unless},
 };
 
 /// Publishing and receiving is I/O; hashing and storing of arrays has threads of its own.
@@ -49,7 +50,7 @@ struct Inner {
     runtime: Runtime,
     fleet: Fleet,
     completions: Arc<Completions>,
-    requests: UnboundedSender<Request>,
+    requests: Requests,
     /// What sends jobs and reads outputs.
     tasks: TaskTracker,
 }
@@ -101,7 +102,7 @@ impl Client {
         let connected = wait(py, &runtime, Box::pin(settings.connect()))?;
         let fleet = connected.map_err(|error| raise(py, "ConnectError", &chain(&error)))?;
         let (reading, results) = unbounded_channel();
-        let (requests, taken) = unbounded_channel();
+        let (requests, taken) = Requests::new();
         let completions = Arc::new(Completions::new(reading));
         let sending = Sending::new(fleet.clone(), completions.clone(), keeps_replies);
         let tasks = sending.tasks().clone();
@@ -136,6 +137,24 @@ impl Client {
         let jobs = jobs.into_iter().map(|mut job| job.take());
         let jobs = jobs.zip(tokens).map(|(job, token)| Ok((job?, token))).collect::<PyResult<_>>()?;
         self.request(Request::Many(jobs))
+    }
+
+    /// Sends a job and waits for its end in this thread, unless `is_over()` becomes true. The client must not have a name of
+    /// its own, whose replies stay with the broker until they are read.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        mut job: PyRefMut<'py, Job>,
+        is_over: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (inner, job) = (self.inner()?, job.take()?);
+        let running = async {
+            inner.requests.passed().await;
+            call::run(&inner.fleet, &inner.completions, job).await
+        };
+        let is_over = || is_over.call0()?.extract();
+        let ended = wait_unless(py, &inner.runtime, Box::pin(running), is_over)?;
+        Ok(ended.map(|ended| ended.into_python(py)).transpose()?.map(Bound::into_any))
     }
 
     /// Sends a job and waits until the broker has it. Its reply stays with the broker, for a later program with the same
@@ -245,6 +264,7 @@ impl Client {
     fn close(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         let inner = self.inner()?;
         let deadline = Duration::try_from_secs_f64(seconds).unwrap_or(NO_DEADLINE);
+        inner.completions.closing();
         let (sent, all_sent) = oneshot::channel();
         // An error means that `close` waits no longer.
         self.request(Request::Alone(Box::pin(async { _ = sent.send(()) })))?;

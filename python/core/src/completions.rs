@@ -1,6 +1,9 @@
 //! What has happened to jobs since Python looked last. One Python thread takes it all at once.
 
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, Ordering},
+};
 
 use gpufleet::{Follower, JobError, JobResult, SubmitError, UnreadOutput};
 use tokio::sync::watch;
@@ -18,7 +21,12 @@ pub struct Completions {
     reading: Reading,
     /// Jobs that the broker has neither confirmed nor refused.
     unsettled: watch::Sender<usize>,
+    is_closing: AtomicBool,
 }
+
+/// A job whose submission has begun and that the broker has neither confirmed nor refused.
+#[derive(Debug)]
+pub struct Unsettled(Arc<Completions>);
 
 /// What Python takes.
 #[derive(Debug, Default)]
@@ -31,12 +39,32 @@ pub struct News {
 
 impl Completions {
     pub fn new(reading: Reading) -> Self {
-        Self { news: Mutex::default(), arrived: Condvar::new(), reading, unsettled: watch::Sender::new(0) }
+        Self {
+            news: Mutex::default(),
+            arrived: Condvar::new(),
+            reading,
+            unsettled: watch::Sender::new(0),
+            is_closing: AtomicBool::new(false),
+        }
     }
 
-    /// Counts jobs whose submission begins.
+    /// Counts jobs whose submission begins. [`Self::settle`] counts them again.
     pub fn began(&self, jobs: usize) {
         self.unsettled.send_modify(|unsettled| *unsettled += jobs);
+    }
+
+    /// Counts a job until the returned value is dropped. `None` if the connection closes: then the job must not be sent,
+    /// because nothing would wait for its confirmation.
+    pub fn begin_if_open(self: &Arc<Self>) -> Option<Unsettled> {
+        self.began(1);
+        // Counted first: `settled` waits for this job, or it began after `closing` and sees that here.
+        let unsettled = Unsettled(self.clone());
+        (!self.is_closing.load(Ordering::SeqCst)).then_some(unsettled)
+    }
+
+    /// The connection begins to close, before it waits for [`Self::settled`].
+    pub fn closing(&self) {
+        self.is_closing.store(true, Ordering::SeqCst);
     }
 
     /// Waits until the broker has confirmed or refused all jobs whose submission began.
@@ -45,7 +73,7 @@ impl Completions {
         drop(self.unsettled.subscribe().wait_for(|unsettled| *unsettled == 0).await);
     }
 
-    fn settle(&self, jobs: usize) {
+    pub fn settle(&self, jobs: usize) {
         self.unsettled.send_modify(|unsettled| *unsettled -= jobs);
     }
 
@@ -78,6 +106,12 @@ impl Completions {
 
     fn locked(&self) -> MutexGuard<'_, News> {
         self.news.lock().expect("nothing panics while it holds this lock")
+    }
+}
+
+impl Drop for Unsettled {
+    fn drop(&mut self) {
+        self.0.settle(1);
     }
 }
 

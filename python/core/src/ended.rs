@@ -115,8 +115,10 @@ fn failed(py: Python<'_>, job: FailedJob) -> PyResult<Bound<'_, PyTuple>> {
     let round_trip = round_trip.as_secs_f64();
     let report =
         Py::new(py, Report { attempt, round_trip, measured: timings, device: ran_on, printed: printf_output })?;
-    let failure = failure
-        .map(|failure| (failure.verdict.name(), failure.code.name(), failure.message, failure.detail, failure.line));
+    let failure = failure.map(|failure| {
+        let source = failure.source.map(|source| (source.first_line, source.text));
+        (failure.verdict.name(), failure.code.name(), failure.message, failure.detail, failure.line, source)
+    });
     ("failed", report, ended, failure).into_pyobject(py)
 }
 

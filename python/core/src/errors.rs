@@ -33,6 +33,7 @@ pub fn class_of(error: &SubmitError) -> &'static str {
         SubmitError::Refused { .. } => "QueueFull",
         SubmitError::Unknown { .. } => "MaybeSubmitted",
         SubmitError::Blob { .. } | SubmitError::File { .. } => "StoreFailed",
+        closed if closed.is_closed() => "FleetClosed",
         _ => "SubmitError",
     }
 }

@@ -1,11 +1,19 @@
 //! Sends jobs in the order in which Python submits them, and follows them to their ends.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use gpufleet::{CheckedJob, Fleet, Follower, Job, JobHandle, JobResult, UnreadOutput, schema::bounds::BLOB_BYTES_MIN};
 use tokio::sync::{
     Semaphore,
-    mpsc::{UnboundedReceiver, UnboundedSender},
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    oneshot,
 };
 use tokio_util::task::TaskTracker;
 
@@ -29,11 +37,31 @@ pub enum Request {
     Unread(Token, CheckedJob),
     /// A job that was sent earlier.
     Attached(Token, JobHandle, bool),
+    /// Tells when the jobs before it were sent.
+    Passed(oneshot::Sender<()>),
     /// Runs once the broker has confirmed or refused all jobs before it, and before the jobs after it are sent.
     Alone(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
-/// The task that sends. It ends when its sender is dropped.
+/// Where Python puts requests, in their order.
+#[derive(Debug, Clone)]
+pub struct Requests {
+    sender: UnboundedSender<Request>,
+    /// Those that the task has not begun.
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Nothing takes requests any more.
+#[derive(Debug)]
+pub struct RuntimeEnded;
+
+/// The task's end of [`Requests`].
+pub struct Taken {
+    receiver: UnboundedReceiver<Request>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// The task that sends. It ends when its requests are dropped.
 pub struct Sending {
     fleet: Fleet,
     completions: Arc<Completions>,
@@ -42,6 +70,30 @@ pub struct Sending {
     keeps_replies: bool,
     tasks: TaskTracker,
     handles: Arc<Semaphore>,
+}
+
+impl Requests {
+    pub fn new() -> (Self, Taken) {
+        let (sender, receiver) = unbounded_channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        (Self { sender, waiting: waiting.clone() }, Taken { receiver, waiting })
+    }
+
+    pub fn send(&self, request: Request) -> Result<(), RuntimeEnded> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.sender.send(request).map_err(|_| RuntimeEnded)
+    }
+
+    /// Waits until the jobs of earlier requests were sent.
+    pub async fn passed(&self) {
+        if self.waiting.load(Ordering::Acquire) > 0 {
+            let (passed, all_passed) = oneshot::channel();
+            // Both fail if the runtime has ended, and then nothing is sent any more.
+            if self.send(Request::Passed(passed)).is_ok() {
+                drop(all_passed.await);
+            }
+        }
+    }
 }
 
 impl Sending {
@@ -55,11 +107,12 @@ impl Sending {
         &self.tasks
     }
 
-    pub async fn run(self, mut requests: UnboundedReceiver<Request>) {
+    pub async fn run(self, Taken { mut receiver, waiting }: Taken) {
         let mut taken = Vec::new();
-        while requests.recv_many(&mut taken, REQUESTS_MAX).await > 0 {
+        while receiver.recv_many(&mut taken, REQUESTS_MAX).await > 0 {
             for request in taken.drain(..) {
                 self.begin(request).await;
+                waiting.fetch_sub(1, Ordering::Release);
             }
         }
     }
@@ -87,6 +140,8 @@ impl Sending {
                 let (fleet, follower) = (self.fleet.clone(), self.follower.clone());
                 self.tasks.spawn(async move { fleet.submit_many_followed(jobs, &follower).await });
             }
+            // An error means that the caller waits no longer.
+            Request::Passed(passed) => _ = passed.send(()),
             Request::Alone(work) => {
                 self.completions.settled().await;
                 work.await;

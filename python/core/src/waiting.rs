@@ -14,12 +14,30 @@ where
     F: Future + Send,
     F::Output: Send,
 {
+    let waited = wait_unless(py, runtime, future, || Ok(false))?;
+    Ok(waited.expect("nothing but the end of the future ends the wait"))
+}
+
+/// The same. Drops the future and returns `None` once nobody wants its outcome.
+pub fn wait_unless<F>(
+    py: Python<'_>,
+    runtime: &Runtime,
+    future: F,
+    is_over: impl Fn() -> PyResult<bool>,
+) -> PyResult<Option<F::Output>>
+where
+    F: Future + Send,
+    F::Output: Send,
+{
     let mut future = pin!(future);
     loop {
         let step = py.detach(|| runtime.block_on(async { timeout(SIGNALS_EVERY, future.as_mut()).await }));
         match step {
-            Ok(output) => return Ok(output),
+            Ok(output) => return Ok(Some(output)),
             Err(_) => py.check_signals()?,
+        }
+        if is_over()? {
+            return Ok(None);
         }
     }
 }

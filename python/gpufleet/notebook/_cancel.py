@@ -29,6 +29,7 @@ def cancel_jobs(futures: Iterable[Future[Any]]) -> int:
             # It has no id before it is submitted.
             future.cancel()
         elif not future.done():
+            future._expects_cancellation = True
             found.setdefault(future._connection, []).append(future)
     for connection, jobs in found.items():
         connection.cancel([job.job_id for job in jobs])

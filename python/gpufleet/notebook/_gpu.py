@@ -28,6 +28,8 @@ def gpu(**options: Any) -> Iterator[Meter]:
         meter.wait()
     except BaseException:
         cancel_jobs(meter.open())
+        # A worker may have answered first: then another thread counts the job.
+        meter.wait()
         raise
     finally:
         print(meter)

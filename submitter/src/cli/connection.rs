@@ -5,13 +5,14 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use gpufleet::{BlobError, BlobLocation, ConnectError, Fleet, FleetBuilder, InvalidBlobLocation, Traces};
 use gpufleet_ledger::{DatabaseUrl, Ledger, LedgerError};
 use gpufleet_local::{BlobEndpoint, Endpoints, LocalError};
-use gpufleet_transport::{BlobStore, DeclareError, PublishError};
+use gpufleet_transport::{BlobStore, BrokerUrls, DeclareError, PublishError};
 
 use super::{
     complaint::{Complaint, chain},
     environment,
     exit::Exit,
     options::{BlobOptions, BrokerOptions, LedgerOptions, ProducerOptions},
+    profile,
 };
 
 /// From RabbitMQ's error: `PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was 'b'`.
@@ -26,12 +27,26 @@ pub fn local_dir() -> Result<PathBuf, LocalError> {
     named.map_or_else(gpufleet_local::state::default_dir, |dir| Ok(dir.into()))
 }
 
+/// The local fleet, if it is running.
+pub fn local_fleet() -> Option<Endpoints> {
+    gpufleet_local::running(&local_dir().ok()?)
+}
+
+/// The URLs of the broker's nodes, with their password.
+pub fn broker_urls(options: &BrokerOptions) -> Result<BrokerUrls, Complaint> {
+    amqp_url(options)?.parse().map_err(|error| broker_complaint(ConnectError::Url(error)))
+}
+
+fn amqp_url(options: &BrokerOptions) -> Result<String, Complaint> {
+    match &options.amqp_url {
+        Some(url) => profile::with_password(&url.0),
+        None => Ok(local(Exit::Broker, "no broker URL was given", "--amqp-url", environment::AMQP_URL)?.amqp_url),
+    }
+}
+
 /// Connects to the broker.
 pub async fn fleet(options: &BrokerOptions, builder: FleetBuilder) -> Result<Fleet, Complaint> {
-    let url = match &options.amqp_url {
-        Some(url) => url.0.clone(),
-        None => local(Exit::Broker, "no broker URL was given", "--amqp-url", environment::AMQP_URL)?.amqp_url,
-    };
+    let url = amqp_url(options)?;
     let traces = Traces::from_environment("gpufleet").map_err(|error| Complaint::usage(sentence(&chain(&error))))?;
     Box::pin(builder.traces(traces).connect(&url)).await.map_err(broker_complaint)
 }
@@ -44,7 +59,7 @@ pub async fn producer(options: &ProducerOptions, builder: FleetBuilder) -> Resul
 /// The blob store for large arrays: the given one, or that of the local fleet if the command uses it. Without one, arrays travel in
 /// messages.
 pub fn blobs(options: &BlobOptions, broker: &BrokerOptions) -> Result<Option<BlobLocation>, Complaint> {
-    choose_blobs(options, broker, || gpufleet_local::running(&local_dir().ok()?))
+    choose_blobs(options, broker, local_fleet)
 }
 
 /// The location of the local fleet's store, with the key of a bucket.
@@ -116,9 +131,10 @@ pub async fn ledger(options: &LedgerOptions) -> Result<Ledger, Complaint> {
 
 /// Connects to the database at a URL, which came from this option or variable.
 pub async fn ledger_at(url: &str, option: &str, variable: &str) -> Result<Ledger, Complaint> {
-    let url: DatabaseUrl = url.parse().map_err(|problem: gpufleet_ledger::InvalidDatabaseUrl| {
-        Complaint::usage(problem.to_string()).hint(format!("correct {option} or {variable}"))
-    })?;
+    let url: DatabaseUrl =
+        profile::with_password(url)?.parse().map_err(|problem: gpufleet_ledger::InvalidDatabaseUrl| {
+            Complaint::usage(problem.to_string()).hint(format!("correct {option} or {variable}"))
+        })?;
     Ledger::connect(url).await.map_err(|error| ledger_complaint(&error))
 }
 

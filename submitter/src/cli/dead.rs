@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use gpufleet::{
     DeadError, DeadLetters, Fleet, LETTERS_MAX,
-    schema::{TooLarge, bounds::LABELS_MAX},
+    schema::{JobId, TooLarge, bounds::LABELS_MAX},
 };
 
 use super::{
@@ -87,7 +87,7 @@ struct DiscardOptions {
 /// The selected messages.
 #[derive(Debug, Args)]
 struct ChoiceOptions {
-    /// Ids of jobs or messages, or their beginnings. A complete id selects every message about that job
+    /// Ids of jobs or messages, or their beginnings or ends. A complete id selects every message about that job
     #[arg(value_name = "ID", required_unless_present = "all", value_parser = choice::id)]
     ids: Vec<String>,
     /// Select all messages that are in the queue when the command starts
@@ -125,6 +125,13 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 pub async fn replay(options: &ReplayOptions) -> Result<Exit, Complaint> {
     let fleet = connection::producer(&options.producer, Fleet::builder());
     with_dead(fleet, ACTING, async |dead| acting::replay(dead, &options.choice).await).await
+}
+
+/// Submits the dead-lettered messages about one job again, for `gpufleet rerun`.
+pub async fn replay_job(options: &ProducerOptions, job: JobId) -> Result<Exit, Complaint> {
+    let choice = ChoiceOptions { ids: vec![job.to_string()], all: false };
+    let fleet = connection::producer(options, Fleet::builder());
+    with_dead(fleet, ACTING, async |dead| acting::replay(dead, &choice).await).await
 }
 
 async fn with_dead(

@@ -14,6 +14,10 @@ pub const API_URL: &str = "GPUFLEET_API_URL";
 pub const API_TOKEN: &str = "GPUFLEET_API_TOKEN";
 /// The default pool of jobs.
 pub const POOL: &str = "GPUFLEET_POOL";
+/// The profile that gives what options and the environment leave open.
+pub const PROFILE: &str = "GPUFLEET_PROFILE";
+/// The configuration file with the profiles.
+pub const CONFIG: &str = "GPUFLEET_CONFIG";
 /// The kind of the local fleet's task queues.
 pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
 /// If true, jobs are sent without the name of the broker's user.
@@ -22,8 +26,6 @@ pub const NO_USER_ID: &str = "GPUFLEET_NO_USER_ID";
 pub const AFFINITY: &str = "GPUFLEET_AFFINITY";
 /// The folder of the local fleet.
 pub const LOCAL_DIR: &str = "GPUFLEET_LOCAL_DIR";
-/// The log filter for stderr. Without it, nothing is logged.
-pub const LOG: &str = "GPUFLEET_LOG";
 /// `dumb` if the terminal can't move its cursor back.
 pub const TERM: &str = "TERM";
 /// Any value except the empty one turns colours off.
@@ -41,6 +43,8 @@ Environment:
   GPUFLEET_POOL               pool to run jobs in (--pool)
   GPUFLEET_AFFINITY           true: prefer workers with a job's largest input (submit --affinity)
   GPUFLEET_NO_USER_ID         true: send jobs without the broker user's name (--no-user-id)
+  GPUFLEET_PROFILE            profile of the configuration file to use (--profile)
+  GPUFLEET_CONFIG             configuration file [default: ~/.config/gpufleet/config.toml]
   GPUFLEET_QUEUE_KIND         kind of the local fleet's task queues (local up --queue-kind)
   GPUFLEET_LOCAL_DIR          folder of the local fleet (local --dir)
   GPUFLEET_LOG                log filter for stderr, such as gpufleet=debug [default: off]
@@ -62,9 +66,11 @@ mod tests {
             POOL,
             AFFINITY,
             NO_USER_ID,
+            PROFILE,
+            CONFIG,
             QUEUE_KIND,
             LOCAL_DIR,
-            LOG,
+            gpufleet_service::LOG,
             NO_COLOR,
         ] {
             assert!(TABLE.contains(&format!("\n  {name} ")), "{name}");

@@ -32,6 +32,8 @@ pub enum Exit {
     FleetFailed = 10,
     /// The ledger's tables do not fit this release, or the user lacks privileges on them. The recorder has the same code.
     LedgerTables = 11,
+    /// `gpufleet doctor` found an error.
+    Unhealthy = 12,
     /// Ctrl-C. A submitted job keeps running.
     Interrupted = 130,
 }
@@ -51,6 +53,7 @@ Exit codes:
     9  not found: no such job, attempt, output or worker, or the id is ambiguous
    10  the fleet failed the job: a device, an executor or the blob store was lost
    11  the ledger's tables do not fit this release, or the user lacks privileges on them
+   12  gpufleet doctor found an error
   130  interrupted with Ctrl-C; a submitted job keeps running";
 
 impl Exit {
@@ -110,6 +113,7 @@ mod tests {
             Exit::NotFound,
             Exit::FleetFailed,
             Exit::LedgerTables,
+            Exit::Unhealthy,
             Exit::Interrupted,
         ] {
             assert!(TABLE.contains(&format!("\n{:>5}  ", exit.code())), "{exit:?}");

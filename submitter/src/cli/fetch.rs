@@ -23,7 +23,7 @@ use super::{
 
 /// Write the kept outputs of a job to files
 ///
-/// A job keeps its outputs if it was submitted with --keep, or detached. They can be fetched from any machine until they expire.
+/// A job keeps its outputs if it was submitted with --keep or --detach, or with a blob store. They can be fetched from any machine until they expire.
 /// `gpufleet show ID` lists them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n\n{}", json::FETCH, exit::TABLE))]
@@ -32,7 +32,7 @@ pub struct Options {
     /// Id of the job. The beginning or the end is enough if it is unique; @last is the job that you submitted last
     id: String,
     /// File to write an output to; the extension decides the format: .npy, .png, else raw bytes. Repeatable
-    #[arg(long, value_name = "NAME=FILE")]
+    #[arg(long, visible_alias = "save", value_name = "NAME=FILE")]
     out: Vec<FileSpec>,
     /// Folder to write all outputs to, each as NAME.npy. It is created if needed
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "out")]

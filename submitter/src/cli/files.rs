@@ -197,6 +197,17 @@ pub fn read_text(path: &Path, purpose: Purpose) -> Result<String, Complaint> {
     })
 }
 
+/// Reads a cubin. The worker checks its headers.
+pub fn read_cubin(path: &Path) -> Result<Vec<u8>, Complaint> {
+    const ELF: &[u8] = b"\x7fELF";
+    let bytes = read_bytes(path, Purpose::Program)?;
+    if bytes.starts_with(ELF) {
+        return Ok(bytes);
+    }
+    Err(Complaint::bad_input(format!("failed to read {}: it is not a cubin", path.display()))
+        .hint("nvcc -cubin makes cubins; use --ptx for PTX and --source for CUDA C"))
+}
+
 fn read_bytes(path: &Path, purpose: Purpose) -> Result<Vec<u8>, Complaint> {
     let failed = |problem| unreadable(path, &problem);
     let bytes_max = purpose.bytes_max() as u64;

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone, Utc};
 use clap::{Args, ValueEnum};
 use gpufleet::schema::JobState;
-use gpufleet_ledger::{HistoryFilter, JobRow, Page, PageKey};
+use gpufleet_ledger::{HistoryFilter, JobRow, Page, PageKey, age};
 
 use super::{
     complaint::Complaint,
@@ -251,16 +251,6 @@ pub fn device(name: Option<&str>, emulated: Option<bool>) -> String {
         (None, _) => "-".to_owned(),
         (Some(name), Some(true)) if !name.to_ascii_lowercase().contains("emulat") => format!("{name} (emulated)"),
         (Some(name), _) => name.to_owned(),
-    }
-}
-
-pub(super) fn age(since: chrono::Duration) -> String {
-    match since.num_seconds() {
-        ..0 => "0s".to_owned(),
-        seconds @ 0..120 => format!("{seconds}s"),
-        seconds @ 120..7_200 => format!("{}m", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{}h", seconds / 3_600),
-        seconds => format!("{}d", seconds / 86_400),
     }
 }
 

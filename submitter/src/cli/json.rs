@@ -12,8 +12,17 @@ JSON: one object, also for a failed job. Unknown values are null. Later versions
   round_trip_us  time from submission to reply, by this machine's clock
   outputs        a list of name, dtype, shape, file
   failure        verdict (user, timeout, out_of_memory, device, infrastructure), code, message,
-                 detail (such as a compile log), line (of the program)
+                 detail (such as a compile log), line (of the program), source (the lines around it:
+                 first_line, text)
   printf_output  of the kernels: text (the first 64 KiB), dropped_bytes (bytes after those)";
+
+/// What `gpufleet submit --dry-run -o json` prints.
+pub const DRY_RUN: &str = "\
+JSON with --dry-run: one object. Later versions only add fields.
+  job_id, pool, priority
+  arrays        a list of name, bytes, source (message, blob_store, or device if it is filled there)
+  output_bytes  size of the outputs
+  task          the task; null stands for the bytes of arrays and of a cubin";
 
 /// What `gpufleet map -o json` prints.
 pub const MAP: &str = "\
@@ -31,7 +40,7 @@ JSON: a list of objects. Unknown values are null. Later versions only add fields
   attempt: the attempt that decided the outcome, else the latest. These fields describe it:
   worker, is_unheard (recorded as running, but its worker is silent or has left), device,
   device_name, emulated, input_bytes, output_bytes, queue_us, kernel_us, total_us, failure (verdict,
-  code, message, line; `gpufleet show` adds the detail)
+  code, message, line; `gpufleet show` adds detail and source)
 CSV: most of these fields under the same names; labels as KEY=VALUE, failure as its message.";
 
 /// What `gpufleet show -o json` prints.
@@ -41,8 +50,8 @@ JSON: one object. Unknown values are null. Later versions only add fields.
   attempts  a list, oldest first: attempt (the number; some may be missing), state (running,
             succeeded, failed, cancelled, expired, dead or lost), superseded (another attempt
             decided the outcome), worker, is_unheard, device, device_name, emulated, started_at,
-            finished_at, failure, retry_at, output_bytes, timings and printf_output (as in
-            `gpufleet submit -o json`)
+            finished_at, failure, retry_at, output_bytes, charged_us, timings and printf_output
+            (as in `gpufleet submit -o json`)
   outputs   kept outputs: name, dtype, shape, digest (null if the ledger has the bytes),
             expires_at, is_expired";
 
@@ -64,7 +73,7 @@ JSON: a list of objects. Unknown values are null. Later versions only add fields
   devices: a list of device (the number), uuid, name, emulated, compute_capability,
   memory_bytes, driver_version, out_of_service (the reason, or null while in service),
   jobs_running, pools (a list of pool, jobs_running, memory_bytes: requested by these jobs,
-  weight: share of the device time),
+  weight: share of the device time, guaranteed_bytes),
   memory_used_bytes (by all processes, from NVML), temperature_celsius, power_milliwatts,
   utilization_percent, utilization_by: nvml (kernels of all processes, in the last second) or
   worker (jobs of this worker, since its last heartbeat)";
@@ -77,9 +86,10 @@ JSON: one object. Unknown values are null. Later versions only add fields.
          for the row of all jobs), jobs (that ended), succeeded, failed, cancelled, expired, dead,
          verdict_user, verdict_timeout, verdict_out_of_memory, verdict_device,
          verdict_infrastructure, attempts_lost, attempts_superseded, device_us (of all attempts
-         but the lost ones), queue_us, input_bytes, output_bytes (of outcomes), and the times of
-         queue (from submission to the start on the device), compile, copy, kernel and total (on
-         the device): each p50_us, p95_us, p99_us, max_us";
+         but the lost ones), charged_us (the same with the wait for memory and for the blob store
+         in a slot), queue_us, input_bytes, output_bytes (of outcomes), and the times of queue
+         (from submission to the start on the device), compile, copy, kernel and total (on the
+         device): each p50_us, p95_us, p99_us, max_us";
 
 /// What `gpufleet report -o json` prints.
 pub const REPORT: &str = "\
@@ -92,20 +102,35 @@ JSON: one object. Unknown values are null. Later versions only add fields.
   device_bytes_peak  device memory; device_bytes: the memory of the device
   advice             a list of texts";
 
+/// What `gpufleet actions -o json` prints.
+pub const ACTIONS: &str = "\
+JSON: a list of objects. Unknown values are null. Later versions only add fields.
+  action_id, at (RFC 3339, in UTC), who (the person), action (cancel, replay, drop), target (such
+  as the id of a job), from (where the person came from), reported_by (the broker's user of the
+  program that acted)";
+
 /// What `gpufleet pools -o json` prints.
 pub const POOLS: &str = "\
 JSON: a list of objects. Unknown values are null. Later versions only add fields.
-  pool, messages (in its queues), consumers, jobs_running, memory_bytes (declared by these jobs)
-  due_percent: share of the device time by weight; got_percent: of the time that all pools used
-  device_us";
+  pool, messages (in its queues), consumers, jobs_running, memory_bytes (declared by these jobs),
+  guaranteed_bytes, borrowed_bytes (beyond what is guaranteed)
+  due_percent: share of the device time by weight; got_percent: of the time that all pools were
+  charged; device_us, charged_us (with the wait for memory and for the blob store in a slot)";
 
 /// What `gpufleet why -o json` prints.
 pub const WHY: &str = "\
 JSON: one object. Later versions only add fields, and reasons.
   job_id, state
   reasons  a list, the most likely one first; empty if the job does not wait. Each has text and
-           reason: no_consumer, over_share, memory, jobs_ahead, busy_worker, retry_due or
-           ledger_and_broker_disagree";
+           reason: no_consumer, over_share, memory, jobs_ahead, busy_worker, retry_due,
+           ledger_and_broker_disagree, or, if the broker was not asked, ask_broker";
+
+/// What `gpufleet doctor -o json` prints.
+pub const DOCTOR: &str = "\
+JSON: one object. Later versions only add fields, and checks.
+  errors, warnings, skipped  how many findings have this status
+  checks  a list of check (its name), status (ok, warning, error or skipped), found, and fix (what
+          to do next, or null)";
 
 /// What `gpufleet dead list -o json` prints.
 pub const DEAD_LIST: &str = "\

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use gpufleet_local::{BlobKind, Cuda, LocalError, QueueKind, Status, UpOptions, persistent::FleetState};
+use gpufleet_local::{BlobKind, Cuda, LocalError, QueueKind, Status, UpOptions, persistent::FleetState, setup::Part};
 
 use super::{
     complaint::{Complaint, chain},
@@ -14,6 +14,9 @@ use super::{
     table::{self, Column},
     waiting,
 };
+
+mod logs;
+mod variables;
 
 /// Start, stop or inspect a whole fleet on this machine
 ///
@@ -31,13 +34,22 @@ pub struct Options {
 
 const EXAMPLES: &str = "\
 Examples:
+  gpufleet local setup
   gpufleet local up
   gpufleet local up --workers 2 --pool default --pool team-a --cuda emulated
   gpufleet local up --blobs s3
+  gpufleet local up --console
+  eval \"$(gpufleet local env)\"       # let other programs use the fleet
+  gpufleet local logs gpufleet-w1
   gpufleet local down";
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// Install what a fleet on this machine needs and lacks: RabbitMQ, Postgres, and NVRTC for CUDA C
+    ///
+    /// RabbitMQ and Postgres are packages of the system, so they need root or sudo. Their own services are neither started nor
+    /// changed. NVRTC and the CUDA headers come from PyPI and go to ~/.cache/gpufleet (140 MB).
+    Setup,
     /// Start the processes that are not running yet; running ones stay as they are
     Up {
         /// Number of workers, 1 to 64 [default: as many as last time, else 1]
@@ -56,6 +68,9 @@ enum Action {
         /// Blob store: folder, or s3 for a bucket of a private S3 server. It can't change while the fleet is running [default: folder]
         #[arg(long, value_enum, value_name = "KIND", hide_possible_values = true)]
         blobs: Option<Blobs>,
+        /// Also start the console, which shows the fleet in the browser to everyone on this machine
+        #[arg(long)]
+        console: bool,
     },
     /// Stop the fleet; data and logs stay
     Down,
@@ -64,6 +79,26 @@ enum Action {
         /// Output format
         #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
         output: Format,
+    },
+    /// Print the environment variables with which other programs use the fleet
+    ///
+    /// For the shell: eval "$(gpufleet local env)". Then gpufleet-worker, gpufleet-ledger, gpufleet-console and programs in
+    /// other languages use the fleet. The values contain passwords.
+    Env {
+        /// Output format
+        #[arg(short, long, value_enum, default_value_t = variables::Format::Shell, value_name = "FORMAT")]
+        output: variables::Format,
+    },
+    /// Print the URL of the fleet's broker, with its password
+    Url,
+    /// Print the ends of the logs of the fleet's processes, also after the fleet was stopped
+    Logs {
+        /// Name of a process, as `gpufleet local status` shows it [default: all]
+        #[arg(value_name = "PROCESS")]
+        process: Option<String>,
+        /// Number of lines of each log, blank ones left out
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = spec::whole(1..=100_000))]
+        lines: u32,
     },
 }
 
@@ -95,7 +130,8 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 async fn perform(options: &Options) -> Result<Exit, Complaint> {
     let dir = options.dir.clone().map_or_else(connection::local_dir, Ok).map_err(complaint)?;
     match &options.action {
-        Action::Up { workers, pool, cuda, queue_kind, blobs } => {
+        Action::Setup => setup()?,
+        Action::Up { workers, pool, cuda, queue_kind, blobs, console } => {
             let up = UpOptions {
                 dir: dir.clone(),
                 workers: *workers,
@@ -106,6 +142,7 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
                     gpufleet::QueueKind::Classic => QueueKind::Classic,
                 }),
                 blobs: blobs.map(Into::into),
+                console: *console,
             };
             let status = gpufleet_local::up(&up, waiting::steps(false).as_ref()).await.map_err(complaint)?;
             output::emit(&describe(&status))?;
@@ -140,8 +177,20 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
                 Format::Json => output::emit_json(&status)?,
             }
         }
+        Action::Env { output: format } => variables::print(&dir, *format)?,
+        Action::Url => variables::print_url(&dir)?,
+        Action::Logs { process, lines } => logs::print(&dir, process.as_deref(), *lines)?,
     }
     Ok(Exit::Success)
+}
+
+fn setup() -> Result<(), Complaint> {
+    let installed = gpufleet_local::setup::install(&[Part::Services, Part::Compiler], waiting::steps(false).as_ref())
+        .map_err(|error| Complaint::bad_input(format!("failed to {}", chain(&error))))?;
+    if installed.is_empty() {
+        output::note("nothing is missing");
+    }
+    Ok(())
 }
 
 fn complaint(error: LocalError) -> Complaint {
@@ -206,5 +255,8 @@ fn describe(status: &Status) -> String {
             ]
         }),
     ));
+    if let Some(url) = &status.console {
+        text.push_str(&format!("the console is at {url}\n"));
+    }
     text
 }

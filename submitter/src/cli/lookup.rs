@@ -14,14 +14,19 @@ use super::{
 
 /// The job that a text names, for a command that asks the ledger nothing else.
 pub async fn job(id: &str, options: &SourceOptions) -> Result<Box<JobDetail>, Complaint> {
-    let id = &last::resolve(id)?;
     let work = async {
         let source = Source::open(options).await?;
-        let found = source.find_job(id).await;
+        let found = in_source(&source, id).await;
         source.close().await;
-        only(id, found?)?.ok_or_else(|| missing(id))
+        found
     };
     Spinner::new("reading the job").around(work).await
+}
+
+/// The job that a text names, for a command that asks more.
+pub async fn in_source(source: &Source, id: &str) -> Result<Box<JobDetail>, Complaint> {
+    let id = &last::resolve(id)?;
+    only(id, source.find_job(id).await?)?.ok_or_else(|| missing(id))
 }
 
 /// The job whose id begins or ends with this text; `@last` is the last job of this user.

@@ -1,18 +1,24 @@
 //! The options as typed. Each command interprets its own in its own file.
 
-use std::{convert::Infallible, ffi::OsString, fmt, str::FromStr};
+use std::ffi::OsString;
 
 use super::{
-    blobs, cancel, completions, dead, environment, exit, export, fetch, history, kernels, keygen, local, logs, map,
-    permissions, pools, report, show, stats, submit, top, usage, wait, why, workers,
+    actions, blobs, cancel, completions, dead, doctor, environment, exit, export, fetch, history, init, kernels,
+    keygen, local, logs, man, map, permissions, pools, report, rerun, show, stats, submit, top, usage, wait, why,
+    workers,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub use gpufleet_service::Secret;
 
 /// Run GPU jobs on a fleet of workers, from a machine without a GPU.
 #[derive(Debug, Parser)]
 #[command(name = "gpufleet", version, max_term_width = 100)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n\n{}", environment::TABLE, exit::TABLE))]
 pub struct Options {
+    /// Profile in the configuration file. It supplies the settings that neither options nor the environment give [default: `default` in the file]
+    // Read before the other options: see `profile`.
+    #[arg(long, global = true, value_name = "NAME", env = environment::PROFILE, help_heading = "Connection")]
+    pub profile: Option<String>,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -42,21 +48,27 @@ pub enum Command {
     Pools(pools::Options),
     Top(top::Options),
     Workers(workers::Options),
+    Doctor(doctor::Options),
+    Actions(actions::Options),
     Dead(dead::Options),
     /// Submit dead-lettered jobs again; same as `gpufleet dead replay`
     Retry(dead::ReplayOptions),
+    Rerun(rerun::Options),
     Blobs(blobs::Options),
+    Init(init::Options),
     Kernels(kernels::Options),
     Keygen(keygen::Options),
     Permissions(permissions::Options),
     Local(local::Options),
     Completions(completions::Options),
+    Man(man::Options),
 }
 
 /// The broker.
 #[derive(Debug, Args)]
 pub struct BrokerOptions {
-    /// URL of the broker: amqp://USER:PASSWORD@HOST:5672/VHOST [default: the fleet of `gpufleet local up`]
+    /// URL of the broker: amqp://USER:PASSWORD@HOST:5672/VHOST, or one for each node, separated by commas [default: the fleet of `gpufleet
+    /// local up`]
     #[arg(long, value_name = "URL", env = environment::AMQP_URL, hide_env_values = true, help_heading = "Connection")]
     pub amqp_url: Option<Secret>,
 }
@@ -97,24 +109,6 @@ pub enum Format {
     Table,
     /// JSON for programs
     Json,
-}
-
-/// A text with a password, which is never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub String);
-
-impl FromStr for Secret {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(text.to_owned()))
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(***)")
-    }
 }
 
 #[cfg(test)]

@@ -98,7 +98,15 @@ fn stderr_is_terminal() -> bool {
 }
 
 pub fn stderr_has_colour() -> bool {
-    stderr_is_terminal() && std::env::var_os(environment::NO_COLOR).is_none_or(|value| value.is_empty())
+    stderr_is_terminal() && colour_is_wanted()
+}
+
+pub fn stdout_has_colour() -> bool {
+    std::io::stdout().is_terminal() && colour_is_wanted()
+}
+
+fn colour_is_wanted() -> bool {
+    std::env::var_os(environment::NO_COLOR).is_none_or(|value| value.is_empty())
 }
 
 #[cfg(test)]

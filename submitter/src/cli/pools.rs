@@ -1,28 +1,27 @@
 //! `gpufleet pools`: who waits, who serves, and who got how much of the devices.
 
-use std::collections::BTreeMap;
-
 use chrono::{DateTime, Utc};
 use clap::Args;
 use gpufleet::{Fleet, PoolDepth, schema::PoolName};
-use gpufleet_ledger::{Dimension, Ledger, LedgerError, StatisticsFilter, WorkerFilter, WorkerRow};
-use serde::Serialize;
+use gpufleet_ledger::{Dimension, Pool, StatisticsFilter, WorkerFilter, WorkerRow};
 
 use super::{
     complaint::Complaint,
     connection,
     exit::Exit,
     history, json,
-    options::{BrokerOptions, Format, LedgerOptions},
+    options::{BrokerOptions, Format},
     output, quantity,
+    source::{Source, SourceOptions},
     table::{self, Column},
     waiting::Spinner,
 };
 
 /// Show the pools: waiting messages, workers, and shares of the devices
 ///
-/// WAITING and CONSUMERS come from the broker, which counts messages; one message may have many jobs. DUE is the share of the device time
-/// that the pool's weight gives it while all pools have work, GOT the share that it received of the time that all pools used.
+/// WAITING and CONSUMERS come from the broker, which counts messages; one message may have many jobs. DUE is the pool's share of the device
+/// time by weight, while all pools have work. GOT is its share of the time that all pools were charged. BORROWED is the memory that the
+/// pool uses beyond its guarantee; other pools leave it unused.
 #[derive(Debug, Args)]
 #[command(after_long_help = json::POOLS)]
 pub struct Options {
@@ -35,31 +34,14 @@ pub struct Options {
     #[command(flatten)]
     broker: BrokerOptions,
     #[command(flatten)]
-    ledger: LedgerOptions,
-}
-
-/// A pool as broker, heartbeats and statistics describe it.
-#[derive(Debug, Default, Clone, PartialEq, Serialize)]
-pub struct Pool {
-    pub pool: String,
-    /// Messages in its queues; none if the broker was not asked.
-    pub messages: Option<u64>,
-    pub consumers: Option<u32>,
-    pub jobs_running: u32,
-    /// Device memory that its running jobs declared.
-    pub memory_bytes: u64,
-    /// The share of the device time that its weight gives it, in percent. Workers may give it different weights.
-    pub due_percent: Option<f64>,
-    /// Of the device time that all pools used, in percent.
-    pub got_percent: Option<f64>,
-    pub device_us: u64,
+    source: SourceOptions,
 }
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let work = async {
-        let ledger = connection::ledger(&options.ledger).await?;
-        let pools = read(&ledger, options.since).await.map_err(|error| connection::ledger_complaint(&error));
-        ledger.close().await;
+        let source = Source::open(&options.source).await?;
+        let pools = read(&source, options.since).await;
+        source.close().await;
         let mut pools = pools?;
         let fleet = connection::fleet(&options.broker, Fleet::builder()).await?;
         ask(&fleet, &mut pools).await?;
@@ -76,12 +58,15 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 }
 
 /// The pools that workers serve now, and those of jobs that ended since a time.
-pub async fn read(ledger: &Ledger, since: DateTime<Utc>) -> Result<Vec<Pool>, LedgerError> {
-    let workers = ledger.workers(&WorkerFilter::default()).await?;
+pub async fn read(source: &Source, since: DateTime<Utc>) -> Result<Vec<Pool>, Complaint> {
+    let workers = source.workers(&WorkerFilter::default()).await?;
+    among(source, &workers, since).await
+}
+
+/// The same, with these workers.
+pub async fn among(source: &Source, workers: &[WorkerRow], since: DateTime<Utc>) -> Result<Vec<Pool>, Complaint> {
     let filter = StatisticsFilter { by: Some(Dimension::Pool), since, pool: None };
-    let used = ledger.statistics(&filter).await?;
-    let used = used.rows.into_iter().map(|row| (row.value, row.device_us)).collect();
-    Ok(merge(&workers, &used))
+    Ok(Pool::all(workers, &source.statistics(&filter).await?))
 }
 
 /// Asks the broker for the depth of each pool.
@@ -101,48 +86,13 @@ pub async fn depth(fleet: &Fleet, pool: &PoolName) -> Result<PoolDepth, Complain
         .map_err(|error| Complaint::new(Exit::Broker, connection::sentence(&super::complaint::chain(&error))))
 }
 
-fn merge(workers: &[WorkerRow], used: &BTreeMap<String, u64>) -> Vec<Pool> {
-    let mut pools: BTreeMap<&str, Pool> = BTreeMap::new();
-    for (pool, device_us) in used.iter().filter(|(pool, _)| !pool.is_empty()) {
-        pools.entry(pool).or_default().device_us = *device_us;
-    }
-    // The sum of the shares of each device, and the number of devices.
-    let (mut due, mut devices): (BTreeMap<&str, f64>, u32) = (BTreeMap::new(), 0);
-    for worker in workers.iter().filter(|worker| !worker.has_left && !worker.is_silent) {
-        for pool in &worker.pools {
-            pools.entry(pool).or_default();
-        }
-        for device in worker.devices.iter().filter(|device| device.out_of_service.is_none()) {
-            devices += 1;
-            let weights: u32 = device.pools.iter().filter_map(|pool| pool.weight).sum();
-            for of_device in &device.pools {
-                let pool = pools.entry(of_device.pool.as_str()).or_default();
-                pool.jobs_running += of_device.jobs_running;
-                pool.memory_bytes = pool.memory_bytes.saturating_add(of_device.memory_bytes);
-                if let Some(weight) = of_device.weight {
-                    *due.entry(of_device.pool.as_str()).or_default() += f64::from(weight) / f64::from(weights.max(1));
-                }
-            }
-        }
-    }
-    let all: u64 = used.values().fold(0, |sum, us| sum.saturating_add(*us));
-    pools
-        .into_iter()
-        .map(|(name, pool)| Pool {
-            pool: name.to_owned(),
-            due_percent: due.get(name).map(|share| share * 100.0 / f64::from(devices.max(1))),
-            got_percent: (all > 0).then(|| pool.device_us as f64 * 100.0 / all as f64),
-            ..pool
-        })
-        .collect()
-}
-
-pub const COLUMNS: [Column; 8] = [
+pub const COLUMNS: [Column; 9] = [
     Column::Left("POOL"),
     Column::Right("WAITING"),
     Column::Right("CONSUMERS"),
     Column::Right("RUNNING"),
     Column::Right("MEMORY"),
+    Column::Right("BORROWED"),
     Column::Right("DUE"),
     Column::Right("GOT"),
     Column::Right("DEVICE TIME"),
@@ -159,6 +109,7 @@ pub fn cells(pool: &Pool) -> Vec<String> {
         shown(pool.consumers),
         pool.jobs_running.to_string(),
         quantity::bytes(pool.memory_bytes),
+        quantity::bytes(pool.borrowed_bytes),
         percent(pool.due_percent),
         percent(pool.got_percent),
         quantity::micros(pool.device_us),
@@ -167,16 +118,16 @@ pub fn cells(pool: &Pool) -> Vec<String> {
 
 fn render(pools: &[Pool], width: Option<usize>) -> String {
     let rows: Vec<Vec<String>> = pools.iter().map(cells).collect();
-    table::fit(&COLUMNS, &rows, width, &["DEVICE TIME", "MEMORY", "CONSUMERS"])
+    table::fit(&COLUMNS, &rows, width, &["DEVICE TIME", "BORROWED", "MEMORY", "CONSUMERS"])
 }
 
 #[cfg(test)]
 pub mod tests {
     use gpufleet::schema::PoolUse;
-    use gpufleet_ledger::DeviceRow;
+    use gpufleet_ledger::{DeviceRow, StatisticsRow};
 
     use super::*;
-    use crate::cli::workers;
+    use crate::cli::{statistics, workers};
 
     pub fn pools() -> Vec<Pool> {
         let of = |pool: &str, weight| PoolUse {
@@ -184,6 +135,7 @@ pub mod tests {
             jobs_running: 2,
             memory_bytes: 1 << 30,
             weight,
+            guaranteed_bytes: Some(1 << 28),
         };
         let mut worker = workers::tests::worker("w1", 1, false);
         worker.pools = vec!["team-a".to_owned(), "team-b".to_owned()];
@@ -192,9 +144,15 @@ pub mod tests {
         worker.devices = vec![device.clone(), DeviceRow { out_of_service: Some("sick".to_owned()), ..device }];
         let mut left = workers::tests::worker("w2", 1, true);
         left.pools = vec!["gone".to_owned()];
-        let used =
-            BTreeMap::from([("team-a".to_owned(), 30_000_000), ("old".to_owned(), 10_000_000), (String::new(), 0)]);
-        let mut pools = merge(&[worker, left], &used);
+        let mut used = statistics::tests::statistics();
+        let row = |value: &str, device_us| StatisticsRow {
+            value: value.to_owned(),
+            device_us,
+            charged_us: device_us + 1_000,
+            ..used.rows[0].clone()
+        };
+        used.rows = vec![row("team-a", 30_000_000), row("old", 10_000_000), row("", 0)];
+        let mut pools = Pool::all(&[worker, left], &used);
         (pools[1].messages, pools[1].consumers) = (Some(12), Some(1));
         pools
     }

@@ -1,17 +1,18 @@
 //! `gpufleet report`: how well one job used its device, as Slurm's `seff`.
 
 use clap::Args;
-use gpufleet::schema::{AttemptState, Timings};
-use gpufleet_ledger::{AttemptRow, JobDetail, WorkerFilter};
-use serde::Serialize;
+use gpufleet_ledger::{
+    JobDetail, Report, WorkerFilter, WorkerRow,
+    report::{Share, percent},
+};
 
 use super::{
     complaint::Complaint,
-    connection,
     exit::Exit,
     json, lookup,
-    options::{Format, LedgerOptions},
+    options::Format,
     output, quantity,
+    source::{Source, SourceOptions},
     waiting::Spinner,
 };
 
@@ -21,71 +22,41 @@ use super::{
 #[derive(Debug, Args)]
 #[command(after_long_help = json::REPORT)]
 pub struct Options {
-    /// Id of the job; the beginning is enough if it is unique
+    /// Id of the job. The beginning or the end is enough if it is unique; @last is the job that you submitted last
     id: String,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
     #[command(flatten)]
-    ledger: LedgerOptions,
+    source: SourceOptions,
 }
-
-/// The efficiency of an attempt.
-#[derive(Debug, Serialize)]
-struct Report {
-    job_id: String,
-    state: &'static str,
-    attempt: u32,
-    attempts: u32,
-    /// From submission to the end.
-    elapsed_us: u64,
-    stages: Vec<Share>,
-    device_bytes_peak: u64,
-    /// The memory of the device, if its worker still has it.
-    device_bytes: Option<u64>,
-    advice: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Share {
-    stage: &'static str,
-    us: u64,
-    percent: f64,
-}
-
-/// A job that waits for longer than it runs depends on the load more than on its program.
-const QUEUE_PERCENT: f64 = 50.0;
-/// From this share of the time after the queue on, compiling is worth avoiding.
-const COMPILE_PERCENT: f64 = 20.0;
-/// From these shares of the time on the device on, copies and overhead are worth avoiding.
-const COPY_PERCENT: f64 = 50.0;
-const KERNEL_PERCENT: f64 = 25.0;
-/// Such a job fails on a device with a little less memory.
-const MEMORY_PERCENT: f64 = 90.0;
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let work = async {
-        let ledger = connection::ledger(&options.ledger).await?;
-        let detail = lookup::in_ledger(&ledger, &options.id).await?;
-        let name = detail.job.worker.clone();
-        let named = WorkerFilter { name, ..WorkerFilter::default() };
-        let workers = ledger.workers(&named).await.map_err(|error| connection::ledger_complaint(&error))?;
-        ledger.close().await;
-        let devices = workers.first().filter(|_| detail.job.worker.is_some()).map(|worker| &worker.devices);
-        let device = devices.and_then(|devices| {
-            devices.iter().find(|device| {
-                Some(device.device) == detail.job.device && Some(&device.name) == detail.job.device_name.as_ref()
-            })
-        });
-        Ok::<_, Complaint>((detail, device.map(|device| device.memory_bytes)))
+        let source = Source::open(&options.source).await?;
+        let found = lookup::in_source(&source, &options.id).await;
+        let read = match found {
+            Ok(detail) => workers_of(&source, &detail).await.map(|workers| (detail, workers)),
+            Err(complaint) => Err(complaint),
+        };
+        source.close().await;
+        read
     };
-    let (detail, device_bytes) = Spinner::new("reading the job").around(work).await?;
-    let report = Report::of(&detail, device_bytes).ok_or_else(|| not_ended(&detail))?;
+    let (detail, workers) = Spinner::new("reading the job").around(work).await?;
+    let report = Report::of(&detail, &workers).ok_or_else(|| not_ended(&detail))?;
     match options.output {
-        Format::Table => output::emit(&report.describe())?,
+        Format::Table => output::emit(&describe(&report))?,
         Format::Json => output::emit_json(&report)?,
     }
     Ok(Exit::Success)
+}
+
+/// The worker that ran the job, if it did run.
+async fn workers_of(source: &Source, detail: &JobDetail) -> Result<Vec<WorkerRow>, Complaint> {
+    match &detail.job.worker {
+        None => Ok(Vec::new()),
+        name => source.workers(&WorkerFilter { name: name.clone(), ..WorkerFilter::default() }).await,
+    }
 }
 
 fn not_ended(detail: &JobDetail) -> Complaint {
@@ -94,111 +65,41 @@ fn not_ended(detail: &JobDetail) -> Complaint {
         .hint(format!("to see why it waits: gpufleet why {}", job.job_id))
 }
 
-impl Report {
-    fn of(detail: &JobDetail, device_bytes: Option<u64>) -> Option<Self> {
-        let job = &detail.job;
-        let attempt = detail.attempts.iter().find(|attempt| Some(attempt.attempt) == job.attempt)?;
-        let timings = attempt.timings.as_ref()?;
-        let kernel_us = timings.kernel_us();
-        let copy_us = timings.copy_in_us.saturating_add(timings.copy_out_us);
-        let other_us =
-            timings.total_us.saturating_sub(timings.load_us.saturating_add(copy_us).saturating_add(kernel_us));
-        let stages = [
-            ("queue", timings.queue_us),
-            ("compile", timings.compile_us),
-            ("wait", timings.wait_us),
-            ("fetch", timings.fetch_us),
-            ("load", timings.load_us),
-            ("copy", copy_us),
-            ("kernel", kernel_us),
-            ("other", other_us),
-        ];
-        let elapsed_us = stages.iter().fold(0_u64, |sum, (_, us)| sum.saturating_add(*us));
-        let stages = stages.map(|(stage, us)| Share { stage, us, percent: percent(us, elapsed_us) });
-        Some(Self {
-            job_id: job.job_id.to_string(),
-            state: job.state.name(),
-            attempt: attempt.attempt,
-            attempts: job.attempts,
-            elapsed_us,
-            stages: stages.into(),
-            device_bytes_peak: timings.device_bytes_peak,
-            device_bytes,
-            advice: advice(detail, attempt, timings, device_bytes),
-        })
+fn describe(report: &Report) -> String {
+    let mut text = format!("job      {}\nstate    {}\n", report.job_id, report.state);
+    text.push_str(&format!("attempt  {}, {} recorded\n", report.attempt, report.attempts));
+    text.push_str(&format!("elapsed  {}\n\n", quantity::micros(report.elapsed_us)));
+    for Share { stage, us, percent } in report.stages.iter().filter(|share| share.us > 0) {
+        text.push_str(&format!("{stage:<8} {:>12}  {percent:>5.1} %\n", quantity::micros(*us)));
     }
-
-    fn describe(&self) -> String {
-        let mut text = format!("job      {}\nstate    {}\n", self.job_id, self.state);
-        text.push_str(&format!("attempt  {}, {} recorded\n", self.attempt, self.attempts));
-        text.push_str(&format!("elapsed  {}\n\n", quantity::micros(self.elapsed_us)));
-        for Share { stage, us, percent } in self.stages.iter().filter(|share| share.us > 0) {
-            text.push_str(&format!("{stage:<8} {:>12}  {percent:>5.1} %\n", quantity::micros(*us)));
+    let peak = quantity::bytes(report.device_bytes_peak);
+    text.push_str(&match report.device_bytes {
+        Some(all) => {
+            let share = percent(report.device_bytes_peak, all);
+            format!("\nmemory   {peak} at its peak, {share:.1} % of the device's {}\n", quantity::bytes(all))
         }
-        let peak = quantity::bytes(self.device_bytes_peak);
-        text.push_str(&match self.device_bytes {
-            Some(all) => {
-                let share = percent(self.device_bytes_peak, all);
-                format!("\nmemory   {peak} at its peak, {share:.1} % of the device's {}\n", quantity::bytes(all))
-            }
-            None => format!("\nmemory   {peak} at its peak\n"),
-        });
-        for advice in &self.advice {
-            text.push_str(&format!("\n- {advice}"));
-        }
-        if self.advice.is_empty() { text } else { text + "\n" }
+        None => format!("\nmemory   {peak} at its peak\n"),
+    });
+    for advice in &report.advice {
+        text.push_str(&format!("\n- {advice}"));
     }
-}
-
-fn advice(detail: &JobDetail, attempt: &AttemptRow, timings: &Timings, device_bytes: Option<u64>) -> Vec<String> {
-    let mut advice = Vec::new();
-    let waited = timings.queue_us.saturating_add(timings.wait_us);
-    let worked = timings.compile_us.saturating_add(timings.fetch_us).saturating_add(timings.total_us);
-    let queue = percent(waited, waited.saturating_add(worked));
-    if queue >= QUEUE_PERCENT {
-        advice.push(format!("it waited for {queue:.0} % of its life; `gpufleet pools` shows how busy its pool is"));
-    }
-    let compile = percent(timings.compile_us, worked);
-    if compile >= COMPILE_PERCENT {
-        advice.push(format!(
-            "compiling took {compile:.0} % of its work; workers keep compiled programs, so send the same source and options again, or send PTX"
-        ));
-    }
-    let copy = percent(timings.copy_in_us.saturating_add(timings.copy_out_us), timings.total_us);
-    let kernel = percent(timings.kernel_us(), timings.total_us);
-    if copy >= COPY_PERCENT {
-        advice.push(format!(
-            "copies took {copy:.0} % of its time on the device; run several launches in one job, or share inputs from the blob store"
-        ));
-    } else if timings.total_us > 0 && kernel < KERNEL_PERCENT {
-        advice.push(format!(
-            "kernels ran for only {kernel:.0} % of its time on the device; give each job more work, or submit many jobs at once"
-        ));
-    }
-    if let Some(all) = device_bytes
-        && percent(timings.device_bytes_peak, all) >= MEMORY_PERCENT
-    {
-        advice
-            .push("it needs almost all of the device's memory; split its data to run it beside other jobs".to_owned());
-    }
-    let lost = detail.attempts.iter().filter(|other| other.state == AttemptState::Lost).count();
-    if lost > 0 {
-        advice.push(format!("attempts lost before: {lost}; `gpufleet show {}` has the reasons", detail.job.job_id));
-    }
-    if attempt.emulated == Some(true) {
-        advice.push("it ran on the emulated device, whose times say nothing about a GPU".to_owned());
-    }
-    advice
-}
-
-fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+    if report.advice.is_empty() { text } else { text + "\n" }
 }
 
 #[cfg(test)]
 mod tests {
+    use gpufleet::schema::{AttemptState, Timings};
+    use gpufleet_ledger::{AttemptRow, DeviceRow};
+
     use super::*;
-    use crate::cli::{history::tests::job, show::tests::attempt};
+    use crate::cli::{history::tests::job, show::tests::attempt, workers};
+
+    /// The worker of the job, on a device with this memory.
+    fn workers(memory_bytes: u64) -> Vec<WorkerRow> {
+        let mut worker = workers::tests::worker("w1", 1, false);
+        worker.devices = vec![DeviceRow { memory_bytes, name: "CPU".to_owned(), ..worker.devices[0].clone() }];
+        vec![worker]
+    }
 
     fn detail(timings: Timings) -> JobDetail {
         let lost = AttemptRow { attempt: 1, state: AttemptState::Lost, timings: None, ..attempt() };
@@ -226,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_report_has_shares_memory_and_advice() {
-        insta::assert_snapshot!(Report::of(&detail(timings()), Some(64 << 30)).unwrap().describe());
+        insta::assert_snapshot!(describe(&Report::of(&detail(timings()), &workers(64 << 30)).unwrap()));
     }
 
     #[test]
@@ -235,7 +136,7 @@ mod tests {
         let mut detail = detail(timings);
         detail.attempts.remove(0);
         detail.attempts[0].emulated = Some(false);
-        let report = Report::of(&detail, Some(1 << 30)).unwrap();
+        let report = Report::of(&detail, &workers(1 << 30)).unwrap();
         assert_eq!(report.advice, [""; 0]);
         let shares: f64 = report.stages.iter().map(|share| share.percent).sum();
         assert!((shares - 100.0).abs() < 1e-9, "{shares}");
@@ -243,14 +144,14 @@ mod tests {
 
     #[test]
     fn the_help_names_every_field_of_the_json() {
-        json::check(json::REPORT, &Report::of(&detail(timings()), None).unwrap());
+        json::check(json::REPORT, &Report::of(&detail(timings()), &[]).unwrap());
     }
 
     #[test]
     fn a_job_without_times_is_explained_by_another_command() {
         let mut detail = detail(timings());
         detail.attempts[1].timings = None;
-        assert!(Report::of(&detail, None).is_none());
+        assert!(Report::of(&detail, &[]).is_none());
         assert!(not_ended(&detail).hint.unwrap().contains("gpufleet why 0199"));
     }
 }

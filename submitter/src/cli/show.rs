@@ -10,7 +10,7 @@ use super::{
     history::{UNHEARD, device},
     json, lookup,
     options::Format,
-    output, printed, quantity,
+    output, printed, quantity, snippet,
     source::SourceOptions,
 };
 
@@ -121,7 +121,10 @@ fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -
 fn describe_failure(failure: &FailureRow) -> String {
     let line = failure.line.map(|line| format!(", line {line}")).unwrap_or_default();
     let mut text = format!("  {} ({}, verdict {}{line})\n", failure.message, failure.code, failure.verdict);
-    for line in failure.detail.iter().flat_map(|detail| detail.lines()) {
+    let log = failure.detail.as_deref().unwrap_or_default();
+    let place = failure.line.zip(failure.source.as_ref());
+    let quoted = place.map(|(line, source)| snippet::render(source, line, &format!("line {line}"), log));
+    for line in quoted.iter().flat_map(|quoted| quoted.lines()).chain(log.lines()) {
         text.push_str(format!("    {line}").trim_end());
         text.push('\n');
     }
@@ -176,7 +179,7 @@ impl Lines {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use gpufleet::schema::{JobState, PrintfOutput};
+    use gpufleet::schema::{Excerpt, JobState, PrintfOutput};
     use gpufleet_ledger::JobRow;
 
     use super::*;
@@ -197,6 +200,7 @@ pub(super) mod tests {
             failure: None,
             retry_at: None,
             output_bytes: None,
+            charged_us: Some(310_000),
             printf_output: None,
             timings: Some(Timings {
                 queue_us: 1_500,
@@ -220,7 +224,8 @@ pub(super) mod tests {
             code: "executor_lost".to_owned(),
             message: "the executor died".to_owned(),
             detail: Some("signal 9".to_owned()),
-            line: None,
+            line: Some(5),
+            source: Some(Excerpt { first_line: 4, text: "{\n    y[i] = x[i];\n}".to_owned() }),
         };
         let lost = AttemptRow {
             attempt: 1,

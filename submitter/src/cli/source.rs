@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use clap::Args;
-use gpufleet_ledger::{HistoryFilter, JobMatch, Ledger, Page, WorkerFilter, WorkerRow};
+use gpufleet_ledger::{
+    ActionPage, HistoryFilter, JobMatch, Ledger, Page, Statistics, StatisticsFilter, WorkerFilter, WorkerRow,
+};
 
 use super::{
     complaint::Complaint,
     connection, environment,
     options::{LedgerOptions, Secret},
-    output,
+    output, profile,
 };
 
 mod api;
@@ -45,7 +47,8 @@ const LAG_NOTED: Duration = Duration::from_secs(10);
 impl Source {
     pub async fn open(options: &SourceOptions) -> Result<Self, Complaint> {
         if let Some(url) = &options.api_url {
-            return Ok(Self::Api(ReadApi::new(url, options.api_token.as_ref())?));
+            let token = options.api_token.clone().map_or_else(|| profile::api_token(url), |token| Ok(Some(token)))?;
+            return Ok(Self::Api(ReadApi::new(url, token.as_ref())?));
         }
         match &options.database_read_url {
             Some(url) => {
@@ -76,6 +79,24 @@ impl Source {
         match self {
             Self::Database { ledger, .. } => ledger.workers(filter).await.map_err(|e| connection::ledger_complaint(&e)),
             Self::Api(api) => api.workers(filter).await,
+        }
+    }
+
+    pub async fn statistics(&self, filter: &StatisticsFilter) -> Result<Statistics, Complaint> {
+        match self {
+            Self::Database { ledger, .. } => {
+                ledger.statistics(filter).await.map_err(|e| connection::ledger_complaint(&e))
+            }
+            Self::Api(api) => api.statistics(filter).await,
+        }
+    }
+
+    pub async fn actions(&self, limit: u32) -> Result<ActionPage, Complaint> {
+        match self {
+            Self::Database { ledger, .. } => {
+                ledger.actions(limit, None).await.map_err(|e| connection::ledger_complaint(&e))
+            }
+            Self::Api(api) => api.actions(limit).await,
         }
     }
 

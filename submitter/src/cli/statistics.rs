@@ -6,9 +6,11 @@ use gpufleet_ledger::{Dimension, Statistics, StatisticsFilter, StatisticsRow};
 
 use super::{
     complaint::Complaint,
-    connection, history,
-    options::{Format, LedgerOptions},
-    output, spec,
+    history,
+    options::Format,
+    output,
+    source::{Source, SourceOptions},
+    spec,
     table::{self, Column},
     waiting::Spinner,
 };
@@ -32,7 +34,7 @@ pub struct StatisticsOptions {
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
     #[command(flatten)]
-    ledger: LedgerOptions,
+    source: SourceOptions,
 }
 
 /// A table of statistics: a column for the value, and others.
@@ -46,10 +48,10 @@ pub struct Layout<'a> {
 /// Reads the statistics and prints them.
 pub async fn print(options: &StatisticsOptions, layout: &Layout<'_>) -> Result<(), Complaint> {
     let work = async {
-        let ledger = connection::ledger(&options.ledger).await?;
+        let source = Source::open(&options.source).await?;
         let filter = StatisticsFilter { by: options.by.clone(), since: options.since, pool: options.pool.clone() };
-        let statistics = ledger.statistics(&filter).await.map_err(|error| connection::ledger_complaint(&error));
-        ledger.close().await;
+        let statistics = source.statistics(&filter).await;
+        source.close().await;
         statistics
     };
     let statistics = Spinner::new("reading the statistics").around(work).await?;
@@ -85,7 +87,7 @@ pub fn render(
 
 fn explain(statistics: &Statistics, options: &StatisticsOptions) {
     let since = statistics.since.format("%F %R UTC");
-    let left = statistics.rows.len().saturating_sub(options.limit as usize);
+    let left = statistics.rows.len().saturating_sub(options.limit as usize) as u64 + statistics.rows_left_out;
     output::note(&match (statistics.rows.is_empty(), left) {
         (true, _) => match &options.by {
             Some(by @ Dimension::Label(key)) => {
@@ -124,6 +126,7 @@ pub mod tests {
             attempts_lost: 7,
             attempts_superseded: 1,
             device_us: 7_384_000_123,
+            charged_us: 7_400_000_000,
             queue_us: 120_000_000,
             input_bytes: 3 << 30,
             output_bytes: 1 << 20,
@@ -147,6 +150,6 @@ pub mod tests {
             total: None,
             ..saxpy.clone()
         };
-        Statistics { since: "2026-11-20T08:00:00Z".parse().unwrap(), rows: vec![saxpy, none] }
+        Statistics { since: "2026-11-20T08:00:00Z".parse().unwrap(), rows: vec![saxpy, none], rows_left_out: 0 }
     }
 }

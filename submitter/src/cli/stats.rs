@@ -14,7 +14,7 @@ use super::{
 /// Show outcomes and times of the jobs that have ended
 ///
 /// The recorder counts each job once, when it ends. Percentiles are within 2 %. WAIT is the time from submission to the start on the device,
-/// RUN the time on the device. Attempts that another attempt's outcome superseded are no outcomes.
+/// RUN the time on the device. An attempt that another attempt's outcome superseded does not count.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", json::STATS))]
 pub struct Options {

@@ -18,8 +18,10 @@ use super::{
 
 mod chained;
 mod deadline;
+mod dry_run;
 mod failure;
 mod keeping;
+mod meant_pool;
 mod options;
 mod plan;
 mod report;
@@ -40,6 +42,9 @@ const CLOSE_AFTER_DEADLINE: Duration = Duration::from_millis(500);
 pub async fn run(options: Options) -> Result<Exit, Complaint> {
     let blobs = connection::blobs(&options.blobs, &options.producer.broker)?;
     let plan = planned(&options, blobs.is_some()).await?;
+    if options.dry_run {
+        return dry_run::print(&plan, options.output).map(|()| Exit::Success);
+    }
     let deadline = Deadline::after(options.timeout);
     let mut builder = Fleet::builder().affinity(options.affinity);
     if let Some(location) = blobs {
@@ -85,7 +90,13 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options, deadline: &Deadlin
     let spinner = Spinner::new("submitting the job");
     let confirmed = confirmed(fleet, plan.job.clone(), &spinner);
     let mut handle = tokio::select! {
-        handle = spinner.clone().around(confirmed) => handle.map_err(|error| refused(&error, plan.job.program(), plan.has_store))?,
+        handle = spinner.clone().around(confirmed) => match handle {
+            Ok(handle) => handle,
+            Err(error) => {
+                let complaint = refused(&error, plan.job.program(), plan.has_store);
+                return Err(meant_pool::explain(complaint, &error, options).await);
+            }
+        },
         () = waiting::interrupt() => return Err(interrupted_before()),
         () = deadline.passed() => {
             report::unfinished(id, options.output)?;

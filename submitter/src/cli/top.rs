@@ -7,7 +7,7 @@ use std::{io, time::Duration};
 use chrono::Utc;
 use clap::Args;
 use gpufleet::{Fleet, schema::JobState};
-use gpufleet_ledger::{HistoryFilter, Ledger, LedgerError, WorkerFilter};
+use gpufleet_ledger::{HistoryFilter, WorkerFilter, why::SHARE_WINDOW};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use tokio::{sync::mpsc, time::Instant};
 
@@ -15,27 +15,27 @@ use super::{
     complaint::Complaint,
     connection,
     exit::Exit,
-    options::{BrokerOptions, LedgerOptions},
-    output, pools, spec,
+    options::BrokerOptions,
+    output, pools,
+    source::{Source, SourceOptions},
+    spec,
 };
 use view::Snapshot;
 
 /// Watch workers, pools and running jobs live; q ends it
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Pause between two looks, such as 1s or 500ms
+    /// Interval between updates, such as 1s or 500ms
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = spec::duration)]
     every: Duration,
     #[command(flatten)]
     broker: BrokerOptions,
     #[command(flatten)]
-    ledger: LedgerOptions,
+    source: SourceOptions,
 }
 
 /// Jobs of one look. More do not fit on a screen.
-const JOBS_SHOWN: u32 = 100;
-/// Pools are shown with the device time since this long ago, rounded down to the hour.
-const SHARE_WINDOW: chrono::TimeDelta = chrono::TimeDelta::hours(1);
+pub(super) const JOBS_SHOWN: u32 = 100;
 /// How often the keyboard is looked at. A person does not notice it.
 const KEY_POLL: Duration = Duration::from_millis(100);
 
@@ -44,14 +44,14 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
         return Err(Complaint::usage("gpufleet top needs a terminal")
             .hint("for programs: gpufleet workers, gpufleet pools and gpufleet history, each with -o json"));
     }
-    let ledger = connection::ledger(&options.ledger).await?;
+    let source = Source::open(&options.source).await?;
     let fleet = connection::fleet(&options.broker, Fleet::builder()).await?;
     // The first look comes before the screen is taken, so that its error is printed as any other.
-    let first = look(&ledger, &fleet).await.map_err(|error| connection::ledger_complaint(&error))?;
+    let first = look(&source, &fleet).await?;
     let mut terminal = ratatui::try_init().map_err(|error| screen(&error))?;
-    let shown = show(&mut terminal, first, &ledger, &fleet, options.every).await;
+    let shown = show(&mut terminal, first, &source, &fleet, options.every).await;
     ratatui::restore();
-    ledger.close().await;
+    source.close().await;
     let _closed_in_time = tokio::time::timeout(connection::CLOSE_DEADLINE, fleet.close()).await;
     shown.map_err(|error| screen(&error))?;
     Ok(Exit::Success)
@@ -65,7 +65,7 @@ fn screen(error: &io::Error) -> Complaint {
 async fn show(
     terminal: &mut ratatui::DefaultTerminal,
     mut snapshot: Snapshot,
-    ledger: &Ledger,
+    source: &Source,
     fleet: &Fleet,
     every: Duration,
 ) -> io::Result<()> {
@@ -81,12 +81,12 @@ async fn show(
             },
             looked = async {
                 tokio::time::sleep_until(look_at).await;
-                look(ledger, fleet).await
+                look(source, fleet).await
             } => {
                 look_at = Instant::now() + every;
                 match looked {
                     Ok(next) => snapshot = next,
-                    Err(error) => snapshot.problem = Some(super::complaint::chain(&error)),
+                    Err(error) => snapshot.problem = Some(error.message),
                 }
             }
         }
@@ -94,13 +94,13 @@ async fn show(
 }
 
 /// Cancelling has no effect.
-async fn look(ledger: &Ledger, fleet: &Fleet) -> Result<Snapshot, LedgerError> {
+async fn look(source: &Source, fleet: &Fleet) -> Result<Snapshot, Complaint> {
     let now = Utc::now();
-    let workers = ledger.workers(&WorkerFilter::default()).await?;
+    let workers = source.workers(&WorkerFilter::default()).await?;
+    let mut pools = pools::among(source, &workers, now - SHARE_WINDOW).await?;
     let workers = workers.into_iter().filter(|worker| !worker.has_left).collect();
-    let mut pools = pools::read(ledger, now - SHARE_WINDOW).await?;
     let running = HistoryFilter { states: vec![JobState::Running], limit: JOBS_SHOWN, ..HistoryFilter::default() };
-    let jobs = ledger.history(&running).await?.jobs;
+    let jobs = source.history(&running).await?.jobs;
     // Without the broker the view is still useful.
     let problem = pools::ask(fleet, &mut pools).await.err().map(|complaint| complaint.message);
     Ok(Snapshot { at: now, workers, pools, jobs, problem })

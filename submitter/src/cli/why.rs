@@ -1,23 +1,24 @@
 //! `gpufleet why`: the reason why a job waits.
 
-use chrono::{DateTime, Utc};
+use chrono::Utc;
 use clap::Args;
 use gpufleet::{
-    Fleet, PoolDepth,
+    Fleet,
     schema::{JobState, PoolName},
 };
-use gpufleet_ledger::{JobDetail, WorkerFilter, WorkerRow};
-use serde::Serialize;
+use gpufleet_ledger::{
+    Explanation, JobDetail, Pool, WorkerFilter, WorkerRow,
+    why::{Depth, SHARE_WINDOW, Situation},
+};
 
 use super::{
     complaint::Complaint,
     connection,
     exit::Exit,
-    history, json, lookup,
-    options::{BrokerOptions, Format, LedgerOptions},
-    output,
-    pools::{self, Pool},
-    quantity,
+    json, lookup,
+    options::{BrokerOptions, Format},
+    output, pools,
+    source::{Source, SourceOptions},
     waiting::Spinner,
 };
 
@@ -28,7 +29,7 @@ use super::{
 #[derive(Debug, Args)]
 #[command(after_long_help = json::WHY)]
 pub struct Options {
-    /// Id of the job; the beginning is enough if it is unique
+    /// Id of the job. The beginning or the end is enough if it is unique; @last is the job that you submitted last
     id: String,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
@@ -36,84 +37,53 @@ pub struct Options {
     #[command(flatten)]
     broker: BrokerOptions,
     #[command(flatten)]
-    ledger: LedgerOptions,
-}
-
-/// Device time of this long ago decides whether a pool is over its share. The statistics have whole hours.
-const SHARE_WINDOW: chrono::TimeDelta = chrono::TimeDelta::hours(1);
-/// Shares are measured, so a pool that has a little more than its share is not over it.
-const SHARE_TOLERANCE_PERCENT: f64 = 5.0;
-/// So long, the events of a job may be on their way.
-const EVENTS_ON_THEIR_WAY: chrono::TimeDelta = chrono::TimeDelta::seconds(5);
-
-/// What is known about a job that waits.
-struct Situation<'a> {
-    detail: &'a JobDetail,
-    depth: PoolDepth,
-    /// The workers that serve its pool and send heartbeats.
-    workers: Vec<&'a WorkerRow>,
-    pools: &'a [Pool],
-    now: DateTime<Utc>,
-}
-
-/// A reason why a job waits.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-struct Reason {
-    /// One of [`json::WHY`].
-    reason: &'static str,
-    text: String,
-}
-
-#[derive(Debug, Serialize)]
-struct Explanation {
-    job_id: String,
-    state: &'static str,
-    /// The most likely one first. Empty for a job that does not wait.
-    reasons: Vec<Reason>,
+    source: SourceOptions,
 }
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
-    let (explanation, text) = Spinner::new("looking for the reason").around(explain(options)).await?;
+    let (explanation, detail) = Spinner::new("looking for the reason").around(explain(options)).await?;
     match options.output {
-        Format::Table => output::emit(&text)?,
+        Format::Table => output::emit(&describe(&explanation, &detail))?,
         Format::Json => output::emit_json(&explanation)?,
     }
     Ok(Exit::Success)
 }
 
-async fn explain(options: &Options) -> Result<(Explanation, String), Complaint> {
-    let ledger = connection::ledger(&options.ledger).await?;
-    let detail = lookup::in_ledger(&ledger, &options.id).await?;
-    let job = &detail.job;
-    let pool = job.pool.as_deref().and_then(|pool| pool.parse::<PoolName>().ok());
-    let (JobState::Queued, Some(pool)) = (job.state, pool) else {
-        ledger.close().await;
-        return Ok(explanation(&detail, Vec::new()));
+async fn explain(options: &Options) -> Result<(Explanation, Box<JobDetail>), Complaint> {
+    let source = Source::open(&options.source).await?;
+    let read = read(&source, &options.id).await;
+    source.close().await;
+    let (detail, workers, pools) = read?;
+    let pool = detail.job.pool.as_deref().and_then(|pool| pool.parse::<PoolName>().ok());
+    let depth = match pool.filter(|_| detail.job.state == JobState::Queued) {
+        None => None,
+        Some(pool) => {
+            let fleet = connection::fleet(&options.broker, Fleet::builder()).await?;
+            let depth = pools::depth(&fleet, &pool).await?;
+            let _closed_in_time = tokio::time::timeout(connection::CLOSE_DEADLINE, fleet.close()).await;
+            Some(Depth { messages: depth.messages, consumers: depth.consumers })
+        }
     };
-    let now = Utc::now();
-    let asked = async {
-        Ok((ledger.workers(&WorkerFilter::default()).await?, pools::read(&ledger, now - SHARE_WINDOW).await?))
-    };
-    let (workers, pools) = asked.await.map_err(|error| connection::ledger_complaint(&error))?;
-    ledger.close().await;
-    let fleet = connection::fleet(&options.broker, Fleet::builder()).await?;
-    let depth = pools::depth(&fleet, &pool).await?;
-    let _closed_in_time = tokio::time::timeout(connection::CLOSE_DEADLINE, fleet.close()).await;
-    let serves = |worker: &&WorkerRow| {
-        !worker.has_left && !worker.is_silent && worker.pools.iter().any(|of| of == pool.as_str())
-    };
-    let workers = workers.iter().filter(serves).collect();
-    let reasons = Situation { detail: &detail, depth, workers, pools: &pools, now }.reasons();
-    Ok(explanation(&detail, reasons))
+    let situation = Situation { detail: &detail, depth, workers: &workers, pools: &pools, now: Utc::now() };
+    Ok((situation.explain(), detail))
 }
 
-fn explanation(detail: &JobDetail, reasons: Vec<Reason>) -> (Explanation, String) {
-    let job = &detail.job;
-    let text = match reasons.as_slice() {
+/// The job, and if it waits, the workers and pools.
+async fn read(source: &Source, id: &str) -> Result<(Box<JobDetail>, Vec<WorkerRow>, Vec<Pool>), Complaint> {
+    let detail = lookup::in_source(source, id).await?;
+    if detail.job.state != JobState::Queued {
+        return Ok((detail, Vec::new(), Vec::new()));
+    }
+    let workers = source.workers(&WorkerFilter::default()).await?;
+    let pools = pools::among(source, &workers, Utc::now() - SHARE_WINDOW).await?;
+    Ok((detail, workers, pools))
+}
+
+fn describe(explanation: &Explanation, detail: &JobDetail) -> String {
+    match explanation.reasons.as_slice() {
         [] => does_not_wait(detail),
         reasons => reasons.iter().map(|reason| format!("{}\n", reason.text)).collect(),
-    };
-    (Explanation { job_id: job.job_id.to_string(), state: job.state.name(), reasons }, text)
+    }
 }
 
 fn does_not_wait(detail: &JobDetail) -> String {
@@ -135,137 +105,9 @@ fn does_not_wait(detail: &JobDetail) -> String {
     }
 }
 
-impl Situation<'_> {
-    /// In this order the first one is what keeps the job: nothing below it matters until it is gone.
-    fn reasons(&self) -> Vec<Reason> {
-        let reasons = [
-            ("no_consumer", self.no_consumer()),
-            ("over_share", self.over_share()),
-            ("memory", self.memory()),
-            ("jobs_ahead", self.jobs_ahead()),
-            ("busy_worker", self.busy_worker()),
-            ("retry_due", self.retry_due()),
-        ];
-        let mut found: Vec<Reason> =
-            reasons.into_iter().filter_map(|(reason, text)| Some(Reason { reason, text: text? })).collect();
-        if found.is_empty() {
-            found.push(Reason { reason: "ledger_and_broker_disagree", text: self.disagreement() });
-        }
-        found
-    }
-
-    fn pool(&self) -> &str {
-        self.detail.job.pool.as_deref().unwrap_or_default()
-    }
-
-    fn retry_at(&self) -> Option<DateTime<Utc>> {
-        self.detail.attempts.last().and_then(|attempt| attempt.retry_at).filter(|at| *at > self.now)
-    }
-
-    fn no_consumer(&self) -> Option<String> {
-        let pool = self.pool();
-        (self.depth.consumers == 0).then(|| {
-            format!("no worker serves pool {pool}, in which {} messages wait; to start one: gpufleet-worker run --pool {pool}", self.depth.messages)
-        })
-    }
-
-    /// Whether the job waits in a queue of its pool or in a worker, and not for its retry.
-    fn is_in_line(&self) -> bool {
-        self.retry_at().is_none() && self.depth.consumers > 0
-    }
-
-    fn over_share(&self) -> Option<String> {
-        let mine = self.pools.iter().find(|pool| pool.pool == self.pool())?;
-        let (due, got) = (mine.due_percent?, mine.got_percent?);
-        let is_shared =
-            |other: &&Pool| other.pool != mine.pool && other.jobs_running > 0 && self.shares_a_worker(&other.pool);
-        let rivals: Vec<&str> = self.pools.iter().filter(is_shared).map(|pool| pool.pool.as_str()).collect();
-        let is_over = self.is_in_line() && !rivals.is_empty() && got > due + SHARE_TOLERANCE_PERCENT;
-        is_over.then(|| {
-            format!(
-                "pool {} is over its share: it got {got:.0} % of the device time since the last full hour and is due {due:.0} %; {} goes first",
-                mine.pool,
-                rivals.join(", ")
-            )
-        })
-    }
-
-    fn shares_a_worker(&self, pool: &str) -> bool {
-        self.workers.iter().any(|worker| worker.pools.iter().any(|of| of == pool))
-    }
-
-    /// The ledger does not know how much memory a job needs, but it is at least that of its inputs.
-    fn memory(&self) -> Option<String> {
-        let needed = self.detail.job.input_bytes.filter(|_| self.is_in_line())?;
-        let devices =
-            self.workers.iter().flat_map(|worker| &worker.devices).filter(|device| device.out_of_service.is_none());
-        let free = |device: &gpufleet_ledger::DeviceRow| {
-            let declared = device.pools.iter().fold(0_u64, |sum, pool| sum.saturating_add(pool.memory_bytes));
-            device.memory_bytes.saturating_sub(declared)
-        };
-        let most = devices.map(free).max()?;
-        (needed > most).then(|| {
-            format!(
-                "its inputs alone need {} of device memory; running jobs leave at most {} on a device of pool {}",
-                quantity::bytes(needed),
-                quantity::bytes(most),
-                self.pool()
-            )
-        })
-    }
-
-    fn jobs_ahead(&self) -> Option<String> {
-        let messages = self.depth.messages;
-        (self.is_in_line() && messages > 0).then(|| {
-            let running = self.running();
-            format!(
-                "{messages} messages wait in pool {}, itself perhaps among them, and {running} jobs run on its {} workers (an estimate: jobs of a higher priority go first, and a message may have many jobs)",
-                self.pool(),
-                self.workers.len()
-            )
-        })
-    }
-
-    fn running(&self) -> u32 {
-        self.workers.iter().map(|worker| worker.jobs_running).sum()
-    }
-
-    /// Workers take messages ahead of time.
-    fn busy_worker(&self) -> Option<String> {
-        let running = self.running();
-        (self.is_in_line() && self.depth.messages == 0 && running > 0).then(|| {
-            let pool = self.pool();
-            format!("a worker of pool {pool} has probably taken it, and runs it when a running job has ended (running: {running})")
-        })
-    }
-
-    fn retry_due(&self) -> Option<String> {
-        let at = self.retry_at()?;
-        let failure = self.detail.attempts.last().and_then(|attempt| attempt.failure.as_ref());
-        let reason = failure.map(|failure| format!(": {}", failure.message)).unwrap_or_default();
-        Some(format!(
-            "an attempt was lost{reason}; the retry is due in {}, at {}",
-            history::age(at - self.now),
-            at.format("%T UTC")
-        ))
-    }
-
-    fn disagreement(&self) -> String {
-        let job = &self.detail.job;
-        if self.now - job.created_at < EVENTS_ON_THEIR_WAY {
-            return "nothing keeps it: it was submitted a moment ago, and its events may be on their way".to_owned();
-        }
-        format!(
-            "the ledger and the broker disagree: the ledger has the job as queued, but no message waits in pool {} and its workers are idle; \
-             the recorder may be behind, the message may be dead-lettered (`gpufleet dead list`), wait for a device class, or be gone",
-            self.pool()
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use chrono::TimeDelta;
+    use chrono::{DateTime, TimeDelta};
     use gpufleet_ledger::AttemptRow;
 
     use super::*;
@@ -289,10 +131,19 @@ mod tests {
         Pool { pool: pool.to_owned(), jobs_running, due_percent: Some(due), got_percent: Some(got), ..Pool::default() }
     }
 
-    fn found(detail: &JobDetail, depth: (u64, u32), worker: &WorkerRow, pools: &[Pool]) -> Vec<&'static str> {
-        let depth = PoolDepth { messages: depth.0, consumers: depth.1 };
-        let situation = Situation { detail, depth, workers: vec![worker], pools, now: now() };
-        situation.reasons().into_iter().map(|reason| reason.reason).collect()
+    fn explained(detail: &JobDetail, depth: Option<(u64, u32)>, worker: &WorkerRow, pools: &[Pool]) -> Explanation {
+        let depth = depth.map(|(messages, consumers)| Depth { messages, consumers });
+        Situation { detail, depth, workers: std::slice::from_ref(worker), pools, now: now() }.explain()
+    }
+
+    fn found(
+        detail: &JobDetail,
+        depth: impl Into<Option<(u64, u32)>>,
+        worker: &WorkerRow,
+        pools: &[Pool],
+    ) -> Vec<String> {
+        let explanation = explained(detail, depth.into(), worker, pools);
+        explanation.reasons.into_iter().map(|reason| reason.reason).collect()
     }
 
     #[test]
@@ -316,6 +167,18 @@ mod tests {
     }
 
     #[test]
+    fn without_the_broker_the_heartbeats_tell_whether_a_pool_is_served() {
+        let (idle, busy) = (worker(0), worker(2));
+        let mut queued = detail();
+        assert_eq!(found(&queued, None, &idle, &[]), ["ask_broker"]);
+        assert_eq!(found(&queued, None, &busy, &[]), ["busy_worker"]);
+        queued.job.pool = Some("team-z".to_owned());
+        assert_eq!(found(&queued, None, &busy, &[]), ["no_consumer"]);
+        queued.job.state = JobState::Running;
+        assert_eq!(found(&queued, None, &busy, &[]), [""; 0]);
+    }
+
+    #[test]
     fn a_job_that_does_not_wait_is_said_to_run_or_to_have_ended() {
         let mut detail = detail();
         detail.job.state = JobState::Running;
@@ -328,10 +191,7 @@ mod tests {
 
     #[test]
     fn the_help_names_every_field_and_every_reason() {
-        let depth = PoolDepth { messages: 0, consumers: 0 };
-        let detail = detail();
-        let reasons = Situation { detail: &detail, depth, workers: vec![], pools: &[], now: now() }.reasons();
-        json::check(json::WHY, &explanation(&detail, reasons).0);
+        json::check(json::WHY, &explained(&detail(), Some((0, 0)), &worker(0), &[]));
         for reason in [
             "no_consumer",
             "over_share",
@@ -340,6 +200,7 @@ mod tests {
             "busy_worker",
             "retry_due",
             "ledger_and_broker_disagree",
+            "ask_broker",
         ] {
             assert!(json::WHY.contains(reason), "{reason}");
         }

@@ -5,13 +5,12 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use gpufleet::schema::WorkerName;
-use gpufleet_ledger::{DeviceRow, ListedWorker, WorkerFilter};
+use gpufleet_ledger::{DeviceRow, ListedWorker, WorkerFilter, age};
 
 use super::{
     complaint::Complaint,
     connection,
     exit::Exit,
-    history::age,
     json,
     options::{BrokerOptions, Format, LedgerOptions},
     output, quantity,
@@ -275,6 +274,7 @@ pub mod tests {
                 jobs_running: 3,
                 memory_bytes: 3 << 30,
                 weight: Some(1),
+                guaranteed_bytes: Some(0),
             }],
             memory_used_bytes: None,
             utilization_percent: Some(41),

@@ -41,6 +41,7 @@ fn finished(context: Option<TraceContext>, timings: Timings) -> AttemptFinished 
         output_bytes: 0,
         timings,
         job: Some(Box::new(job)),
+        charged_us: None,
         printf_output: None,
         kept: None,
     }

@@ -64,7 +64,7 @@ fn by_job(events: &[Event]) -> BTreeMap<JobId, JobEvents<'_>> {
                 }));
                 events.ends.push(end);
             }
-            Event::Submitted(_) | Event::WorkerSeen(_) => {}
+            Event::Submitted(_) | Event::WorkerSeen(_) | Event::Action(_) => {}
         }
     }
     jobs

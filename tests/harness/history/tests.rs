@@ -59,6 +59,7 @@ fn finished(job_id: JobId, attempt: u32, state: AttemptState) -> Event {
         output_bytes: 0,
         timings: Timings::default(),
         job: None,
+        charged_us: None,
         printf_output: None,
         kept: None,
     })
@@ -79,6 +80,7 @@ fn row(attempt: u32, state: AttemptState, superseded: bool) -> AttemptRow {
         failure: None,
         retry_at: None,
         output_bytes: Some(0),
+        charged_us: None,
         timings: None,
         printf_output: None,
     }
@@ -284,8 +286,14 @@ fn two_different_ends_of_one_attempt_are_a_violation() {
 fn a_changed_outcome_is_a_violation() {
     let mut history = sound();
     let job = history.known[0].job.job_id;
-    history.known[0].job.failure =
-        Some(FailureRow { verdict: "user".into(), code: "c".into(), message: "m".into(), detail: None, line: None });
+    history.known[0].job.failure = Some(FailureRow {
+        verdict: "user".into(),
+        code: "c".into(),
+        message: "m".into(),
+        detail: None,
+        line: None,
+        source: None,
+    });
     look(&mut history);
     assert_eq!(history.violations(), [Violation::Changed { job }]);
 }

@@ -79,6 +79,12 @@ impl DerefMut for BlobBytes {
     }
 }
 
+impl AsRef<[u8]> for BlobBytes {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl From<Vec<u8>> for BlobBytes {
     fn from(bytes: Vec<u8>) -> Self {
         Self::Owned(bytes)

@@ -177,7 +177,7 @@ impl Subscriber {
         let (link, queue) = (self.link.clone(), self.queue.clone());
         if self.is_suspect {
             let arguments = self.arguments();
-            match self.idle(try_apart(&link, &queue, arguments)).await {
+            match self.idle(try_apart(&link, &session, &queue, arguments)).await {
                 None => return Broken::Stop,
                 Some(Err(broken)) => return broken,
                 Some(Ok(())) => self.is_suspect = false,
@@ -390,9 +390,9 @@ async fn open(session: &Session, queue: &str, prefetch: u16, arguments: FieldTab
 }
 
 /// Tries to subscribe over a separate connection and closes it. A message that arrives there is requeued.
-async fn try_apart(link: &Link, queue: &str, arguments: FieldTable) -> Result<(), Broken> {
+async fn try_apart(link: &Link, session: &Session, queue: &str, arguments: FieldTable) -> Result<(), Broken> {
     let trial = async {
-        let connection = link.connection_apart().await.map_err(|error| Broken::Fault(error.to_string()))?;
+        let connection = link.connection_apart(session).await.map_err(|error| Broken::Fault(error.to_string()))?;
         let subscribing = async {
             let channel = connection.create_channel().await?;
             let _deliveries = subscribe(&channel, queue, 1, arguments).await?;

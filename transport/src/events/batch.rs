@@ -55,6 +55,11 @@ impl Batch {
         self.events.len() >= EVENTS_MAX || self.bytes >= BYTES_MAX
     }
 
+    /// One event, for a message of its own.
+    pub(super) fn of_one(event: Event) -> Self {
+        Self { events: vec![event], ..Self::default() }
+    }
+
     /// The message to publish. It has a new id, which it keeps when it is published again.
     pub(super) fn message(&self, origin: &Origin) -> Result<Message, PublishError> {
         let body = encoding::encode_events(&self.events)
@@ -129,6 +134,10 @@ pub(super) fn weight(event: &Event) -> usize {
             Event::WorkerSeen(seen) => {
                 let devices: usize = seen.devices.iter().map(device).sum();
                 seen.worker.as_str().len() + seen.host.len() + seen.revision.len() + seen.pools.len() * 104 + devices
+            }
+            Event::Action(action) => {
+                let optional = [&action.from, &action.reported_by].map(|text| text.as_ref().map_or(0, String::len));
+                action.who.len() + action.action.len() + action.target.len() + optional.iter().sum::<usize>()
             }
         }
 }
@@ -227,6 +236,7 @@ mod tests {
             output_bytes: 0,
             timings: Timings { queue_us: u64::MAX, launches_us: vec![u64::MAX; 1024], ..Timings::default() },
             job: Some(Box::new(job)),
+            charged_us: None,
             printf_output: None,
             kept: None,
         })
@@ -267,7 +277,13 @@ mod tests {
             out_of_service: Some("r".repeat(5000)),
             jobs_running: Some(u32::MAX),
             pools: vec![
-                PoolUse { pool: pool(), jobs_running: u32::MAX, memory_bytes: u64::MAX, weight: Some(u32::MAX) };
+                PoolUse {
+                    pool: pool(),
+                    jobs_running: u32::MAX,
+                    memory_bytes: u64::MAX,
+                    weight: Some(u32::MAX),
+                    guaranteed_bytes: Some(u64::MAX),
+                };
                 8
             ],
             memory_used_bytes: Some(u64::MAX),

@@ -10,14 +10,12 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{ConnectError, Options};
+use crate::{BrokerUrl, ConnectError};
 
-const PROTOCOL_HEADER: &[u8; 8] = b"AMQP\x00\x00\x09\x01";
+pub(super) const PROTOCOL_HEADER: &[u8; 8] = b"AMQP\x00\x00\x09\x01";
 
-/// Checks that a server at the address responds. With TLS it only connects, because a handshake would need a TLS stack here.
-pub(super) async fn answers(options: &Options) -> Result<(), ConnectError> {
-    let url = &options.url;
-    let unreachable = |reason: String| ConnectError::Unreachable { url: url.clone(), reason };
+/// Checks that a server at the address responds in time. With TLS it only connects, because a handshake would need a TLS stack here.
+pub(super) async fn answers(url: &BrokerUrl, waited: Duration) -> Result<(), ConnectError> {
     let speak = async {
         let mut stream = TcpStream::connect((url.host(), url.port())).await?;
         if !url.is_tls() {
@@ -26,10 +24,9 @@ pub(super) async fn answers(options: &Options) -> Result<(), ConnectError> {
         }
         Ok::<_, std::io::Error>(())
     };
-    let waited: Duration = options.connect_deadline;
     match tokio::time::timeout(waited, speak).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(unreachable(error.to_string())),
+        Ok(Err(error)) => Err(ConnectError::Unreachable { url: url.clone(), reason: error.to_string() }),
         Err(_) => Err(ConnectError::Timeout { url: url.clone(), waited }),
     }
 }

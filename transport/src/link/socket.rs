@@ -20,7 +20,7 @@ mod runtime;
 
 use frames::Frames;
 
-pub(super) use runtime::connect;
+pub(super) use runtime::{connect, open};
 
 /// A frame to check is read in steps of at most this size, so that memory follows the received bytes and not the claimed
 /// length.

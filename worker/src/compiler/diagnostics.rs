@@ -1,7 +1,7 @@
 //! What a compiler's log says first.
 
 /// The file name under which NVRTC knows the user's code.
-pub(super) const FILE_NAME: &str = "kernel.cu";
+pub(crate) const FILE_NAME: &str = "kernel.cu";
 /// A log longer than this says nothing more to a person.
 pub(super) const LOG_BYTES_MAX: usize = 64 << 10;
 

@@ -57,8 +57,8 @@ impl From<CompileError> for Failure {
         let message = match error {
             CompileError::Source { message, .. } => message,
             CompileError::NotFound(why) => format!(
-                "the worker found no NVRTC ({why}); install it on the worker (for example the PyPI package nvidia-cuda-nvrtc-cu12) and \
-                 set {NVRTC_VARIABLE} to its path, or submit PTX"
+                "the worker found no NVRTC ({why}); install it on the worker with `gpufleet local setup`, set {NVRTC_VARIABLE} to \
+                 its path, or submit PTX"
             ),
             CompileError::Open(missing) => format!(
                 "this worker does not compile CUDA C: it runs with --sandbox strict, and its Linux kernel lacks {missing}; submit PTX"

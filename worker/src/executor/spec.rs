@@ -1,7 +1,6 @@
 //! Which CUDA driver a worker uses.
 
 use std::{
-    convert::Infallible,
     env, fmt,
     path::{Path, PathBuf},
     str::FromStr,
@@ -38,17 +37,23 @@ impl fmt::Display for CudaSpec {
     }
 }
 
-/// Every other text is a path; a missing library is an error when it is opened.
-impl FromStr for CudaSpec {
-    type Err = Infallible;
+/// A misspelt word is no library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("give system, emulated, auto, or the path of a library, which has a slash or .so")]
+pub struct InvalidCudaSpec;
 
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(match text {
-            "system" => Self::System,
-            "emulated" => Self::Emulated,
-            "auto" => Self::Auto,
-            path => Self::Path(path.into()),
-        })
+/// A missing library is an error when it is opened.
+impl FromStr for CudaSpec {
+    type Err = InvalidCudaSpec;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCudaSpec> {
+        match text {
+            "system" => Ok(Self::System),
+            "emulated" => Ok(Self::Emulated),
+            "auto" => Ok(Self::Auto),
+            path if path.contains('/') || path.contains(".so") => Ok(Self::Path(path.into())),
+            _ => Err(InvalidCudaSpec),
+        }
     }
 }
 

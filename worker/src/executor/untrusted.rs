@@ -29,9 +29,9 @@ pub(super) fn timings(said: Timings, held: Duration, launches: usize, device_byt
     }
 }
 
-/// Rebuilds the failure, which cuts its texts at their bounds.
+/// Rebuilds the failure, which cuts its texts at their bounds. The supervisor adds lines of the program.
 pub(super) fn failure(said: Failure) -> Failure {
-    let Failure { verdict, code, message, detail, line } = said;
+    let Failure { verdict, code, message, detail, line, source: _ } = said;
     Failure::new(verdict, code, message).with_detail(detail.unwrap_or_default()).at_line(line)
 }
 

@@ -199,6 +199,7 @@ impl Supervisor {
             retry_at_ms,
             output_bytes: attempt.outputs.iter().map(JobOutput::bytes).sum(),
             timings: job.timings(task, envelope),
+            charged_us: attempt.charged_us,
             job: Some(Box::new(self.job_info(task, envelope))),
             printf_output: attempt.printed.clone(),
             kept: attempt.kept.clone().filter(|_| state == AttemptState::Succeeded).map(Box::new),
@@ -260,6 +261,7 @@ impl Supervisor {
                 output_bytes: 0,
                 timings: Timings::default(),
                 job: None,
+                charged_us: None,
                 printf_output: None,
                 kept: None,
             })

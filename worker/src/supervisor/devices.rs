@@ -175,6 +175,7 @@ impl DeviceSlot {
             jobs_running: held.jobs,
             memory_bytes: held.bytes,
             weight: Some(pool.guarantee.weight),
+            guaranteed_bytes: Some(pool.guarantee.bytes(self.info.memory_bytes)),
         });
         DeviceSeen {
             index: self.info.ordinal,

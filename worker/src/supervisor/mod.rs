@@ -10,6 +10,7 @@ mod decoding;
 mod devices;
 mod envelope;
 mod exposition;
+mod failing_line;
 mod footprints;
 mod forwarding;
 mod gathered_replies;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    Batch, ClientName, Encoding, JobId, MessageId, Output, Reply, TraceContext,
+    Batch, ClientName, Encoding, Failure, JobId, MessageId, Output, Reply, TraceContext,
     bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
     topology::{
         DEAD, DEAD_KEY, FORWARDED, HEADER_ATTEMPT, HEADER_BODY_BYTES, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN,
@@ -231,7 +231,7 @@ impl Supervisor {
 
     /// The user that the broker validates for this worker's messages, if user ids are enabled.
     pub(super) fn own_user(&self) -> Option<&str> {
-        self.config.user_id.then(|| self.broker.url().user())
+        self.config.user_id.then(|| self.broker.urls().user())
     }
 }
 
@@ -294,11 +294,15 @@ pub(super) fn encode(encoding: Encoding, batch: &Batch<Reply<'_>>) -> Vec<u8> {
 /// An upper bound of the reply's size in a message.
 fn estimate(reply: &Reply<'_>, encoding: Encoding) -> usize {
     let outputs: usize = reply.outputs.iter().map(|output| output_bytes(output, encoding)).sum();
-    let failure = reply.failure.as_ref();
-    let failure = failure.map_or(0, |failure| text(&failure.message) + failure.detail.as_deref().map_or(0, text));
+    let failure = reply.failure.as_ref().map_or(0, failure_texts);
     let printed = reply.printf_output.as_ref().map_or(0, |printed| text(&printed.text));
     let device = reply.ran_on.as_ref().map_or(0, |ran_on| text(&ran_on.device_name));
     FRAME_BYTES + outputs + failure + printed + device + reply.timings.launches_us.len() * NUMBER_BYTES
+}
+
+fn failure_texts(failure: &Failure) -> usize {
+    let (detail, source) = (failure.detail.as_deref(), failure.source.as_ref());
+    text(&failure.message) + detail.map_or(0, text) + source.map_or(0, |source| text(&source.text))
 }
 
 fn output_bytes(output: &Output<'_>, encoding: Encoding) -> usize {
@@ -321,7 +325,7 @@ pub(super) fn unix_seconds() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet_schema::{AttemptState, Dtype, Failure, FailureCode, Inline, PrintfOutput, RanOn, Timings, Verdict};
+    use gpufleet_schema::{AttemptState, Dtype, FailureCode, Inline, PrintfOutput, RanOn, Timings, Verdict};
 
     use super::*;
 
@@ -333,13 +337,14 @@ mod tests {
             shape: vec![u64::MAX; 8],
             data: Inline::from(vec![0; index % 5]).into(),
         };
+        let program = ["\u{1}".repeat(1 << 10).as_str(); 9].join("\n");
         let failure = Failure::new(Verdict::Infrastructure, FailureCode::RequirementsNotMet, "\u{1}".repeat(1 << 20));
         Reply {
             version: u32::MAX,
             job_id: Some(JobId::new()),
             attempt: u32::MAX,
             state: AttemptState::Succeeded,
-            failure: Some(failure.with_detail("\u{1}".repeat(1 << 20))),
+            failure: Some(failure.with_detail("\u{1}".repeat(1 << 20)).at_line(Some(5)).in_program(&program)),
             outputs: (0..256).map(output).collect(),
             timings: Timings {
                 queue_us: u64::MAX,

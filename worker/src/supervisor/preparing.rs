@@ -177,7 +177,8 @@ impl Supervisor {
             };
             self.compiler.compile_for(pool, request).await.map(|found| (target, found))
         });
-        let found = try_join_all(compilations).await.map_err(|error| Ending::Failed(error.into()))?;
+        let found =
+            try_join_all(compilations).await.map_err(|error| Ending::Failed(Failure::from(error).in_program(code)))?;
         let is_new = found.iter().any(|(_, found)| found.origin == Origin::Compiler);
         let compiled = found.into_iter().map(|(target, found)| (target, found.compiled)).collect();
         Ok(CompiledPrograms { compiled, micros: if is_new { micros(started.elapsed()) } else { 0 }, room: None })

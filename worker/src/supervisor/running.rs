@@ -12,6 +12,7 @@ use super::{
     arrays::JobOutput,
     clock::{micros, unix_ms},
     envelope::Envelope,
+    failing_line,
     handle::Mail,
     preparing::Ready,
 };
@@ -36,6 +37,8 @@ pub(super) struct Attempt {
     pub(super) ran_on: Option<RanOn>,
     /// When it went to an executor, if it did.
     pub(super) started_ms: Option<i64>,
+    /// The device time that its pool is charged for it, if that was measured.
+    pub(super) charged_us: Option<u64>,
 }
 
 /// How an executor ended a job.
@@ -156,7 +159,7 @@ impl Supervisor {
         timings.compile_us = job.programs.micros;
         let printed = printout.as_ref().and_then(Printout::text);
         let (ran_on, started_ms) = (Some(ran_on), Some(started_ms));
-        let attempt = Attempt { outputs, kept: None, printed, timings, ran_on, started_ms };
+        let attempt = Attempt { outputs, kept: None, printed, timings, ran_on, started_ms, charged_us: used_us };
         (attempt, ending, used_us)
     }
 
@@ -181,7 +184,7 @@ impl Supervisor {
 }
 
 async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>) -> ExecutorResult {
-    let alone = job.alone;
+    let (alone, program) = (job.alone, &job.task.program);
     let result = match executor {
         Some(executor) => executor.run(job).await,
         None => {
@@ -199,7 +202,7 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>) -> Execut
             (Ending::ShortOfMemory(failure), Vec::new(), timings, waited)
         }
         Ok(Finished { outcome: Err(failure), timings, waited, .. }) => {
-            (blobs::ending(failure), Vec::new(), timings, waited)
+            (blobs::ending(failing_line::quoted(failure, program)), Vec::new(), timings, waited)
         }
         Err(RunError::Cancelled) => {
             (Ending::Cancelled { reason: String::new() }, Vec::new(), Timings::default(), Duration::ZERO)
@@ -224,7 +227,7 @@ fn charge(timings: &Timings, storing: Duration) -> Option<u64> {
 fn failure_bytes(ending: &Ending) -> usize {
     match ending {
         Ending::Failed(failure) | Ending::ShortOfMemory(failure) | Ending::Unavailable { failure, .. } => {
-            failure.message.len() + failure.detail.as_ref().map_or(0, String::len)
+            failure.text_bytes()
         }
         Ending::Lost { reason, .. } | Ending::Cancelled { reason } => reason.len(),
         Ending::Succeeded | Ending::Expired { .. } | Ending::Forwarded { .. } | Ending::HandedBack => 0,

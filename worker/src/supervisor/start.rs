@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use gpufleet_schema::ClassKey;
-use gpufleet_transport::{BlobCache, BlobStore, Broker, ConnectError, DeclareError, Options};
+use gpufleet_transport::{BlobCache, BlobStore, Broker, DeclareError, Options};
 use tracing::{error, info, warn};
 
 use super::{WorkerError, devices::DeviceSlot, handle::DispatcherHandle, signals::Signals};
@@ -171,9 +171,7 @@ async fn connect(config: &Config, classes: &[ClassKey]) -> Result<Broker, Worker
 /// Whether waiting may help.
 fn is_away(error: &WorkerError) -> bool {
     match error {
-        WorkerError::Connect(error) => {
-            matches!(**error, ConnectError::Unreachable { .. } | ConnectError::Timeout { .. })
-        }
+        WorkerError::Connect(error) => error.may_pass(),
         WorkerError::Declare(error) => matches!(error, DeclareError::Timeout { .. }),
         _ => false,
     }

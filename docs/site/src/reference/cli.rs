@@ -1,4 +1,4 @@
-//! `cli.md`: every command and option of the three programs, from their definitions.
+//! `cli.md`: every command and option of the four programs, from their definitions.
 
 use std::fmt::Write as _;
 
@@ -79,25 +79,40 @@ fn is_builtin(arg: &Arg) -> bool {
 
 fn item(arg: &Arg) -> String {
     let short = arg.get_short().map(|short| format!("-{short}, ")).unwrap_or_default();
-    let text = [vec![format!("`{short}{arg}`:")], help(arg), facts(arg)].concat().join(" ");
-    format!("- {}\n", wrapped(&text, "  "))
+    let (prose, listed) = help(arg);
+    let text = [vec![format!("`{short}{arg}`:")], prose, facts(arg)].concat().join(" ");
+    let listed: String = listed.iter().map(|list| format!("\n{}", indented(&code("text", list)))).collect();
+    format!("- {}\n{listed}", wrapped(&text, "  "))
 }
 
-/// The longer of the two helps as sentences. Where it ends in a default that depends on something, that is a sentence too.
-fn help(arg: &Arg) -> Vec<String> {
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}").trim_end().to_owned() + "\n").collect()
+}
+
+/// The longer of the two helps: its paragraphs as sentences, and those with indented lines as they are. Where it ends in a default that depends on
+/// something, that is a sentence too.
+fn help(arg: &Arg) -> (Vec<String>, Vec<String>) {
     let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
     let help = help.trim();
     let default = help.strip_suffix(']').and_then(|help| help.rsplit_once("[default: "));
     let (help, default) = default.map_or((help, None), |(help, default)| (help, Some(default)));
     let default = default.map(|default| format!("Default: {}", escaped(default)));
-    let paragraphs = help.split("\n\n").map(escaped).filter(|help| !help.is_empty());
-    paragraphs.chain(default).map(|text| sentence(&text)).collect()
+    let is_list = |part: &&str| part.lines().all(|line| line.starts_with("  "));
+    let (listed, prose): (Vec<&str>, Vec<&str>) = help.split("\n\n").partition(is_list);
+    let prose = prose.into_iter().map(escaped).filter(|help| !help.is_empty());
+    let listed = listed.into_iter().filter(|list| !list.is_empty()).map(unindented);
+    (prose.chain(default).map(|text| sentence(&text)).collect(), listed.collect())
+}
+
+fn unindented(list: &str) -> String {
+    let lines: Vec<&str> = list.lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect();
+    lines.join("\n")
 }
 
 fn sentence(text: &str) -> String {
     let text = text.trim();
     match text.chars().last() {
-        None | Some('.' | ':' | ')' | ']' | '!' | '?') => text.to_owned(),
+        None | Some('.' | ':' | '!' | '?') => text.to_owned(),
         Some(_) => format!("{text}."),
     }
 }

@@ -18,18 +18,19 @@ use super::{
 /// A variable that is no option of a command.
 type Variable = (&'static str, &'static str);
 
-const PROGRAMS: [Variable; 9] = [
+const PROGRAMS: [Variable; 10] = [
+    (
+        "GPUFLEET_CONFIG",
+        "`gpufleet`, Python: the configuration file with the profiles, in place of `~/.config/gpufleet/config.toml`.",
+    ),
     (
         "GPUFLEET_LOG",
-        "`gpufleet`: what the libraries log to stderr, as a tracing filter such as `info` or `gpufleet=debug`. Unset: nothing.",
+        "every program: what is logged to stderr, as a tracing filter such as `info` or `gpufleet_worker=debug`. Unset: `info`, for the worker's libraries `warn`, and nothing for `gpufleet`.",
     ),
-    (
-        "RUST_LOG",
-        "`gpufleet-worker`, `gpufleet-ledger`: what is logged to stderr, as a tracing filter. Unset: `info`, and for the worker's libraries `warn`.",
-    ),
+    ("GPUFLEET_POOLS", "`gpufleet-worker`: the former name of `GPUFLEET_POOL`. A worker does not start with it."),
     (
         "GPUFLEET_NVRTC",
-        "`gpufleet-worker`: the NVRTC library, or the folder that holds it. Unset: the places where `cargo xtask setup`, PyPI packages and NVIDIA's packages put it.",
+        "`gpufleet-worker`: the NVRTC library, or the folder that holds it. Unset: the places where `gpufleet local setup`, PyPI packages and NVIDIA's packages put it.",
     ),
     (
         "GPUFLEET_EMULATOR_LIB",
@@ -41,7 +42,7 @@ const PROGRAMS: [Variable; 9] = [
     ),
     (
         "GPUFLEET_BIN_DIR",
-        "`gpufleet local`: the folder that holds `gpufleet-worker` and `gpufleet-ledger`. Unset: beside `gpufleet`, then `PATH`.",
+        "`gpufleet local`: the folder that holds gpufleet's other programs. Unset: beside `gpufleet`, then `PATH`.",
     ),
     ("NO_COLOR", "`gpufleet`: no colours if set to anything but the empty text."),
     ("TERM", "`gpufleet`: no progress display if it is `dumb`."),
@@ -98,15 +99,16 @@ const SYSTEM: [Variable; 11] = [
     ("WATCHDOG_USEC", "Set by systemd: how often the worker must report that it lives."),
 ];
 
-const DEVELOPMENT: [Variable; 4] = [
+const DEVELOPMENT: [Variable; 5] = [
     ("GPUFLEET_LOCAL_STATE", "Marks the processes of a local fleet; `gpufleet local` sets it."),
     ("GPUFLEET_WORKER_DIES", "Debug builds only: where a worker ends itself in a test, as in `after-reply:3`."),
     ("GPUFLEET_LOCAL_PAIRS", "`cargo xtask test`: kills every pair of a local fleet's services instead of some."),
+    ("GPUFLEET_SCENARIO_NODES", "`cargo xtask test`: runs the scenarios on a RabbitMQ cluster of this many nodes."),
     ("GPUFLEET_GOLDEN", "Tests of the contract: `write` adds missing golden files."),
 ];
 
 /// Folders whose code is part of what users run. Tests may read what they like.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     "schema",
     "kernels",
     "transport",
@@ -115,6 +117,7 @@ const SOURCES: [&str; 10] = [
     "emulator",
     "emulator/conformance",
     "ledger",
+    "console",
     "local",
     "xtask",
 ];
@@ -126,8 +129,8 @@ const OF_TESTS: &str = "_TEST";
 
 pub fn page() -> String {
     let intro = "An option on the command line wins over its variable. Variables keep passwords out of process lists. \
-                 `gpufleet local` removes all `GPUFLEET_` variables from the fleet's processes, except those of the emulated device \
-                 and `GPUFLEET_NVRTC`.";
+                 `gpufleet local` removes all `GPUFLEET_` variables from the fleet's processes, except those of the emulated device, \
+                 `GPUFLEET_NVRTC`, `GPUFLEET_LOG` and `GPUFLEET_LOG_FORMAT`.";
     let rows = of_options().into_iter().map(|(name, option)| {
         let readers: Vec<String> = option.commands.iter().map(|command| format!("`{command}`")).collect();
         [format!("`{name}`"), format!("`{}`", option.spelling), readers.join(", "), cell(&option.help)]

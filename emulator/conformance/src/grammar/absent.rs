@@ -1,19 +1,24 @@
-//! What the emulator refuses by name: textures and surfaces, tensor copies, the instructions of one architecture, and
-//! the video instructions that no compiler emits any more. One legal form of each mnemonic stands for all of them.
+//! What the emulator refuses by name: rare forms of texture and surface instructions, tensor copies, the instructions of
+//! one architecture, and the video instructions that no compiler emits any more. One legal form of each mnemonic stands
+//! for all of them.
 
 use super::Grammar;
 use crate::{kind::Kind::*, recipe::form};
 
 pub fn add(g: &mut Grammar) {
-    let registers = ".reg .b32 %x<8>;\n.reg .b64 %y<4>;\n.reg .pred %z;\n.reg .f32 %f<8>;\n";
+    let registers = ".reg .b32 %x<8>;\n.reg .b64 %y<4>;\n.reg .pred %z;\n.reg .f32 %f<8>;\n.reg .b16 %h<4>;\n";
     for (text, operands, sm, ptx) in [
-        ("tex.2d.v4.f32.s32", "{%f0, %f1, %f2, %f3}, [%y0, {%x0, %x1}]", 70, 70),
-        ("tld4.r.2d.v4.f32.f32", "{%f0, %f1, %f2, %f3}, [%y0, {%f4, %f5}]", 70, 70),
-        ("txq.width.b32", "%x0, [%y0]", 70, 70),
-        ("suld.b.1d.b32.trap", "%x0, [%y0, {%x1}]", 70, 70),
-        ("sust.b.1d.b32.trap", "[%y0, {%x1}], %x0", 70, 70),
+        ("tex.2d.v4.f16.f32", "{%h0, %h1, %h2, %h3}, [%y0, {%f4, %f5}]", 70, 70),
+        ("tex.2d.v2.f16x2.f32", "{%x0, %x1}, [%y0, {%f4, %f5}]", 70, 70),
+        ("tex.2dms.v4.f32.s32", "{%f0, %f1, %f2, %f3}, [%y0, {%x0, %x1, %x2, %x3}]", 70, 70),
+        ("tex.a2dms.v4.f32.s32", "{%f0, %f1, %f2, %f3}, [%y0, {%x0, %x1, %x2, %x3}]", 70, 70),
+        ("txq.channel_data_type.b32", "%x0, [%y0]", 70, 70),
+        ("txq.channel_order.b32", "%x0, [%y0]", 70, 70),
+        ("txq.num_samples.b32", "%x0, [%y0]", 70, 70),
+        ("suq.channel_data_type.b32", "%x0, [%y0]", 70, 70),
+        ("suq.channel_order.b32", "%x0, [%y0]", 70, 70),
+        ("suq.memory_layout.b32", "%x0, [%y0]", 70, 70),
         ("sured.b.add.1d.u32.trap", "[%y0, {%x1}], %x0", 70, 70),
-        ("suq.width.b32", "%x0, [%y0]", 70, 70),
         ("istypep.texref", "%z, %y0", 70, 70),
         ("vadd.s32.s32.s32", "%x0, %x1, %x2", 70, 70),
         ("vsub.s32.s32.s32", "%x0, %x1, %x2", 70, 70),

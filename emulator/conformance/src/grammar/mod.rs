@@ -15,7 +15,9 @@ mod logic;
 mod matrix;
 mod memory;
 mod phases;
+mod surface;
 mod synchronization;
+mod texture;
 mod tiles;
 mod turns;
 mod warp;
@@ -41,6 +43,7 @@ impl Grammar {
             Some(place) => {
                 let recipe = &mut self.recipes[*place];
                 assert_eq!(recipe.forms[0].inputs, form.inputs, "forms of one case have the same inputs: {name}");
+                assert_eq!(recipe.forms[0].texture, form.texture, "forms of one case have the same texture: {name}");
                 recipe.forms.push(form);
             }
             None => {
@@ -70,6 +73,8 @@ pub fn recipes() -> Vec<Recipe> {
     matrix::add(&mut grammar);
     turns::add(&mut grammar);
     tiles::add(&mut grammar);
+    texture::add(&mut grammar);
+    surface::add(&mut grammar);
     absent::add(&mut grammar);
     phases::add(&mut grammar);
     grammar.recipes

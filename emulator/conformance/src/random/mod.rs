@@ -127,6 +127,7 @@ impl<'a> Program<'a> {
             name,
             inputs: columns(),
             outputs: columns().into_iter().map(output).collect(),
+            texture: None,
             scratch: 0,
             rows,
             status: 0,

@@ -19,6 +19,8 @@ use gpufleet_emulator::{
     simt::{LaunchConfig, RunOptions, launch},
 };
 
+use crate::image::Bound;
+
 /// The newest architecture that the grammar knows.
 const TARGET: ComputeCapability = ComputeCapability { major: 9, minor: 0 };
 pub const MEMORY_BYTES: u64 = 64 << 20;
@@ -46,7 +48,9 @@ pub fn run(case: &Case, memory: &Arc<Memory>, vector: bool) -> Outcome {
         memory.copy_in(on_device, input.as_ptr().cast(), input.len() as u64).unwrap();
         memory.copy_in(results, output.as_ptr().cast(), output.len() as u64).unwrap();
     }
-    let params = words_as_bytes(&[on_device, results]);
+    let bound = case.texture.as_ref().map(|texture| Bound::new(texture, memory));
+    let mut params = words_as_bytes(&[on_device, results]);
+    params.extend(bound.iter().flat_map(|bound| bound.handle.to_le_bytes()));
     let config = LaunchConfig { grid: [1; 3], block: [case.rows.len() as u32, 1, 1], shared_bytes: 0, params: &params };
     let options = RunOptions {
         threads: 1,

@@ -3,4 +3,6 @@
 #[cfg(test)]
 mod emulated;
 #[cfg(test)]
+mod image;
+#[cfg(test)]
 mod random;

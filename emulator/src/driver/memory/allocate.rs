@@ -12,6 +12,7 @@ use crate::driver::{
     pool::pools,
     status::{Answer, Status},
 };
+use crate::memory::Owner;
 
 /// What an allocation is for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,7 +34,7 @@ pub fn allocate(context: &Arc<Context>, bytes: usize, purpose: Purpose) -> Answe
     if let Some((_, pool)) = &pool {
         pool.take(bytes)?;
     }
-    let drawn = draw(context, bytes);
+    let drawn = draw(context, Owner::Program, bytes);
     if let (Err(_), Some((_, pool))) = (&drawn, &pool) {
         pool.give(bytes);
     }
@@ -42,15 +43,15 @@ pub fn allocate(context: &Arc<Context>, bytes: usize, purpose: Purpose) -> Answe
     Ok(address)
 }
 
-/// Takes device memory.
-fn draw(context: &Context, bytes: u64) -> Answer<u64> {
+/// Takes device memory for an owner.
+pub fn draw(context: &Context, owner: Owner, bytes: u64) -> Answer<u64> {
     let device = context.device;
-    match device.memory.alloc(bytes) {
+    match device.memory.alloc_for(owner, bytes) {
         Ok(address) => Ok(address),
         // What streams have yet to free may be enough.
         Err(_) => {
             context.synchronize()?;
-            device.memory.alloc(bytes).map_err(|_| Status::OutOfMemory)
+            device.memory.alloc_for(owner, bytes).map_err(|_| Status::OutOfMemory)
         }
     }
 }

@@ -4,7 +4,7 @@ use super::cursor::{Parsed, Parser};
 use super::unsupported;
 use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::lexer::Kind;
-use crate::ptx::tree::{Function, Registers, Shape, Space, Statement, Variable};
+use crate::ptx::tree::{Function, Linkage, Registers, Shape, Space, Statement, Variable};
 use crate::ptx::types::Type;
 
 /// Registers in one `%r<N>` declaration. The compiler numbers them one by one, so that more would be a text of
@@ -27,7 +27,8 @@ impl<'a> Parser<'a, '_> {
             if space != Space::Param {
                 return Err(LoadError::syntax(line, "parameter outside the .param space"));
             }
-            params.push(Variable { line, name, space, ty, align, count, is_extern: false, initial: Vec::new() });
+            let (linkage, initial, opaque) = (Linkage::Internal, Vec::new(), None);
+            params.push(Variable { line, name, space, ty, align, count, linkage, initial, opaque });
             if !self.eat(',') && !self.is(')') {
                 return self.unexpected("`,` or `)`");
             }
@@ -35,18 +36,20 @@ impl<'a> Parser<'a, '_> {
         Ok(params)
     }
 
-    pub(super) fn function(&mut self, line: u32, is_entry: bool) -> Parsed<Function<'a>> {
+    pub(super) fn function(&mut self, line: u32, linkage: Linkage, is_entry: bool) -> Parsed<Function<'a>> {
         let results = if self.is('(') { self.params()? } else { Vec::new() };
         let name = self.word()?;
         let params = if self.is('(') { self.params()? } else { Vec::new() };
         let mut function = Function {
             line,
             name,
+            linkage,
             is_entry,
             results,
             params,
             max_threads: None,
             required: None,
+            registers_max: None,
             explicit_cluster: false,
             body: None,
         };
@@ -80,7 +83,8 @@ impl<'a> Parser<'a, '_> {
                     return Err(LoadError::new(line, LoadErrorKind::UnsupportedDirective, message));
                 }
             }
-            "minnctapersm" | "maxnctapersm" | "maxnreg" | "maxclusterrank" => {
+            "maxnreg" => function.registers_max = Some(self.small()?),
+            "minnctapersm" | "maxnctapersm" | "maxclusterrank" => {
                 self.integer()?;
             }
             "noreturn" => {}
@@ -138,11 +142,11 @@ impl<'a> Parser<'a, '_> {
             Some(Kind::Dot("pragma")) => self.skip_to(';')?,
             Some(Kind::Dot("extern")) => {
                 self.at += 1;
-                let variables = self.variables(true)?;
+                let variables = self.variables(Linkage::Extern)?;
                 statements.extend(variables.into_iter().map(Statement::Variable));
             }
             Some(Kind::Dot("param" | "local" | "shared" | "global" | "const")) => {
-                let variables = self.variables(false)?;
+                let variables = self.variables(Linkage::Internal)?;
                 statements.extend(variables.into_iter().map(Statement::Variable));
             }
             Some(Kind::Dot(name)) => return Err(unsupported(line, name)),

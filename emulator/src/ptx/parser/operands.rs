@@ -38,7 +38,10 @@ impl<'a> Parser<'a, '_> {
             return Err(self.error("operand nested too deeply"));
         }
         match self.peek() {
-            Some(Kind::Punct('{')) => Ok(Operand::Vector(self.operands('{', '}', depth)?)),
+            Some(Kind::Punct('{')) => {
+                let parts = self.operands('{', '}', depth)?;
+                if self.eat('|') { Ok(Operand::Resident(parts, self.word()?)) } else { Ok(Operand::Vector(parts)) }
+            }
             Some(Kind::Punct('(')) => Ok(Operand::List(self.operands('(', ')', depth)?)),
             Some(Kind::Punct('[')) => self.address(depth),
             Some(Kind::Punct('!')) => {
@@ -138,12 +141,11 @@ impl<'a> Parser<'a, '_> {
             self.at += usize::from(self.peek() == Some(Kind::Dot("unified")));
             return Ok(Operand::Address(base, offset));
         }
-        // Texture and tensor operands; the instructions that take them are refused by name later.
         let mut rest = Vec::new();
         while self.eat(',') {
             rest.push(self.operand(depth + 1)?);
         }
         self.expect(']')?;
-        Ok(Operand::List(rest))
+        Ok(Operand::Indexed(base, rest))
     }
 }

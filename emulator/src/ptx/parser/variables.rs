@@ -4,7 +4,7 @@ use super::cursor::{Parsed, Parser};
 use super::unsupported;
 use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::lexer::Kind;
-use crate::ptx::tree::{Initial, Operand, Space, Variable};
+use crate::ptx::tree::{Initial, Linkage, Opaque, Operand, Space, Variable};
 use crate::ptx::types::Type;
 
 /// Braces inside one another in an initial value; PTX has no use for more than a few.
@@ -94,8 +94,12 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// One or more variables of one type, up to and with the semicolon.
-    pub(super) fn variables(&mut self, is_extern: bool) -> Parsed<Vec<Variable<'a>>> {
+    pub(super) fn variables(&mut self, linkage: Linkage) -> Parsed<Vec<Variable<'a>>> {
         let space = self.space()?;
+        if let Some(Kind::Dot(name @ ("texref" | "samplerref" | "surfref"))) = self.peek() {
+            self.at += 1;
+            return self.opaque_variables(space, name, linkage);
+        }
         let (ty, align, vector) = self.declared_type()?;
         let mut variables = Vec::new();
         loop {
@@ -122,18 +126,63 @@ impl<'a> Parser<'a, '_> {
             }
             let row = sizes.get(1).copied().unwrap_or(1).max(1);
             let count = match sizes[0] {
-                0 if !is_extern => (initial.len() as u64).next_multiple_of(row),
+                0 if linkage != Linkage::Extern => (initial.len() as u64).next_multiple_of(row),
                 count => count,
             };
             if initial.len() as u64 > count {
                 return Err(LoadError::syntax(line, format!("`{name}` has more initial values than elements")));
             }
-            variables.push(Variable { line, name, space, ty, align, count, is_extern, initial });
+            variables.push(Variable { line, name, space, ty, align, count, linkage, initial, opaque: None });
             if !self.eat(',') {
                 self.expect(';')?;
                 return Ok(variables);
             }
         }
+    }
+
+    /// Variables for textures, samplers and surfaces, behind their type. Only samplers have initial values that matter here.
+    fn opaque_variables(&mut self, space: Space, type_name: &'a str, linkage: Linkage) -> Parsed<Vec<Variable<'a>>> {
+        let mut variables = Vec::new();
+        loop {
+            let line = self.line();
+            let name = self.word()?;
+            let properties = if self.eat('=') { self.properties()? } else { Vec::new() };
+            let opaque = match type_name {
+                "samplerref" => Opaque::Sampler(properties),
+                _ if !properties.is_empty() => {
+                    return Err(LoadError::syntax(line, format!("`{name}` can't have an initial value")));
+                }
+                "texref" => Opaque::Texture,
+                _ => Opaque::Surface,
+            };
+            let (ty, align, initial) = (Type::U64, 8, Vec::new());
+            variables.push(Variable { line, name, space, ty, align, count: 1, linkage, initial, opaque: Some(opaque) });
+            if !self.eat(',') {
+                self.expect(';')?;
+                return Ok(variables);
+            }
+        }
+    }
+
+    /// `{ name = value, … }`, where values are names or numbers, as written.
+    fn properties(&mut self) -> Parsed<Vec<(&'a str, &'a str)>> {
+        let mut properties = Vec::new();
+        self.expect('{')?;
+        while !self.eat('}') {
+            let name = self.word()?;
+            self.expect('=')?;
+            let token = self.tokens.get(self.at).copied();
+            let value = match (self.next()?, token) {
+                (Kind::Word(word), _) => word,
+                (Kind::Integer(_), Some(token)) => &self.text[token.start..token.end],
+                _ => return self.unexpected("a name or a number"),
+            };
+            properties.push((name, value));
+            if !self.eat(',') && !self.is('}') {
+                return self.unexpected("`,` or `}`");
+            }
+        }
+        Ok(properties)
     }
 
     /// A value, or values in braces. `sizes` has the elements of this and of each dimension below; a list that is

@@ -7,6 +7,7 @@ use crate::ops::lanes::{FULL, LANES, Word, flags_of};
 use crate::program::memory::{
     Address, FUNCTION_WINDOW, Index, LOCAL_WINDOW, PARAM_WINDOW, REMEMBERED_MAX, Reach, SHARED_WINDOW, WINDOW_BITS,
 };
+use crate::simt::texture::Bound;
 
 /// Addresses in a vector register. Loops over addresses go in such steps: those over all lanes at once are unrolled
 /// before they are vectorised, and some of them then are not.
@@ -25,6 +26,7 @@ pub struct View<'a> {
     pub reached: Vec<u64>,
     /// What addresses of the stretch of code that runs look like, by the numbers of `Repeat`.
     pub patterns: [Pattern; REMEMBERED_MAX],
+    pub textures: Bound,
 }
 
 /// Addresses that may be used, and where they lie on the host.

@@ -225,7 +225,7 @@ impl Warp {
         let Stamp { thread, function, pc, .. } = hazard.earlier;
         let function = &cx.program.functions[usize::from(function)];
         let instruction = &function.code[pc as usize];
-        let source = function.lines.describe(pc, &cx.program.files);
+        let source = function.lines.describe(pc, cx.program.files_of(function));
         let place = code_place(source.as_deref(), instruction.line, &function.texts[instruction.text as usize]);
         let lanes = LANES as u32;
         let [x, y, z] = cx.thread(u32::from(thread) / lanes, u32::from(thread) % lanes);

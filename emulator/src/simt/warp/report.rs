@@ -7,6 +7,7 @@ use crate::program::Op;
 use crate::program::memory::{Address, Reach, WINDOW_BITS};
 use crate::simt::access::{Refused, host_address};
 use crate::simt::block::Context;
+use crate::simt::texture::Misuse;
 
 /// Callers of a function that are named.
 const CALLERS_MAX: usize = 3;
@@ -52,7 +53,7 @@ impl Warp {
             }
             let (parent, pc) = (self.frame(frame).parent, self.frame(frame).return_pc - 1);
             let caller = &cx.program.functions[self.frame(parent).function];
-            let source = caller.lines.describe(pc, &cx.program.files);
+            let source = caller.lines.describe(pc, cx.program.files_of(caller));
             let line = caller.code[pc as usize].line;
             fault = fault.with_line(&match source {
                 Some(source) => format!("called from {source} (PTX line {line}) in `{}`", caller.name),
@@ -70,7 +71,7 @@ impl Warp {
             kernel: &cx.entry.name,
             function: &function.name,
             line: instruction.line,
-            source: function.lines.describe(group.pc, &cx.program.files),
+            source: function.lines.describe(group.pc, cx.program.files_of(function)),
             opcode: &function.texts[instruction.text as usize],
             block: cx.block,
             thread: cx.thread(self.index, lane),
@@ -100,6 +101,12 @@ impl Warp {
             };
         }
         fault.with_line(&self.explain(&first, cx))
+    }
+
+    /// What a lane did wrong with a texture or a surface.
+    #[cold]
+    pub(super) fn misuse(&mut self, misuse: &Misuse, group: &Group, cx: &Context) -> Fault {
+        self.fault_in(misuse.kind, &misuse.what, group, misuse.lane as u32, cx).with_line(&misuse.reason)
     }
 
     /// Where an address outside of everything lies.

@@ -11,7 +11,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::ops::lanes::{FULL, load_mask, put_lanes, store_mask};
 use crate::program::{Function, Instruction, Logic, Op};
 use crate::simt::block::Context;
-use crate::simt::{atomic, copy};
+use crate::simt::{atomic, copy, texture};
 
 /// Turns of a loop after which another group of the same warp gets its turn.
 const TURNS_OF_GROUP: u32 = 256;
@@ -209,6 +209,14 @@ impl Warp {
             }
             Op::Check(check) => self.check(check, group, mask, cx)?,
             Op::Matrix(matrix) => return self.together(matrix, group, mask, cx),
+            Op::Texture(operation) => {
+                // SAFETY: the slots lie in the frame, with the widths that lowering gave them.
+                unsafe { texture::run(operation, registers, mask, &mut cx.view) }
+                    .map_err(|misuse| self.misuse(&misuse, group, cx))?;
+            }
+            Op::Missing => {
+                return Err(self.fault(FaultKind::IllegalInstruction, "unsupported instruction", group, cx));
+            }
             Op::Shuffle(_) | Op::Vote(_) | Op::Match(_) | Op::Reduce(_) | Op::Elect(_) => {
                 return self.exchange(op, group, mask, cx);
             }

@@ -71,23 +71,23 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
             (job_id, attempt, state, superseded, worker, device, device_name, emulated, finished_at, verdict, failure_code,
              failure_message, failure_detail, failure_line, output_bytes, queue_us, wait_us, fetch_us, compile_us, load_us,
              copy_in_us, launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, retry_at, printf_output,
-             printf_dropped_bytes, started_at, id_at)
+             printf_dropped_bytes, started_at, id_at, failure_source, charged_us)
         select new.job_id, new.attempt, new.state, new.superseded, new.worker,
                new.device, new.device_name, new.emulated, new.finished_at, new.verdict, new.failure_code,
                new.failure_message, new.failure_detail, new.failure_line, new.output_bytes, new.queue_us, new.wait_us,
                new.fetch_us, new.compile_us, new.load_us, new.copy_in_us, new.launches_us::bigint[], new.copy_out_us, new.total_us,
                new.device_bytes_peak, new.module_cached, new.retry_at, new.printf_output, new.printf_dropped_bytes,
-               new.started_at, new.id_at
+               new.started_at, new.id_at, new.failure_source, new.charged_us
         from unnest(
             $1::uuid[], $2::bool[], $3::int[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[],
             $9::text[], $10::text[], $11::text[], $12::int[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
             $17::bigint[], $18::bigint[], $19::text[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bool[],
             $24::text[], $25::bool[], $26::timestamptz[], $27::bigint[], $28::text[], $29::bigint[], $30::timestamptz[],
-            $31::timestamptz[])
+            $31::timestamptz[], $32::text[], $33::bigint[])
             as new (job_id, superseded, attempt, state, worker, device, finished_at, verdict, failure_code, failure_message,
                     failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us,
                     launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, device_name, emulated, retry_at,
-                    fetch_us, printf_output, printf_dropped_bytes, started_at, id_at)
+                    fetch_us, printf_output, printf_dropped_bytes, started_at, id_at, failure_source, charged_us)
         on conflict (job_id, id_at, attempt) do update set
             state = excluded.state,
             superseded = excluded.superseded,
@@ -102,6 +102,7 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
             failure_message = excluded.failure_message,
             failure_detail = excluded.failure_detail,
             failure_line = excluded.failure_line,
+            failure_source = excluded.failure_source,
             output_bytes = excluded.output_bytes,
             queue_us = excluded.queue_us,
             wait_us = excluded.wait_us,
@@ -114,6 +115,7 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
             total_us = excluded.total_us,
             device_bytes_peak = excluded.device_bytes_peak,
             module_cached = excluded.module_cached,
+            charged_us = excluded.charged_us,
             retry_at = excluded.retry_at,
             printf_output = excluded.printf_output,
             printf_dropped_bytes = excluded.printf_dropped_bytes
@@ -150,6 +152,8 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
         &columns.printf_dropped_bytes as &[Option<i64>],
         &columns.started_at as &[Option<DateTime<Utc>>],
         &columns.id_at,
+        &columns.failure_source as &[Option<&str>],
+        &columns.charged_us as &[Option<i64>],
     )
     .fetch_all(connection)
     .await?;
@@ -187,6 +191,7 @@ struct EndColumns<'a> {
     failure_message: Vec<Option<&'a str>>,
     failure_detail: Vec<Option<&'a str>>,
     failure_line: Vec<Option<i32>>,
+    failure_source: Vec<Option<&'a str>>,
     output_bytes: Vec<i64>,
     queue_us: Vec<i64>,
     wait_us: Vec<i64>,
@@ -199,6 +204,7 @@ struct EndColumns<'a> {
     total_us: Vec<i64>,
     device_bytes_peak: Vec<i64>,
     module_cached: Vec<bool>,
+    charged_us: Vec<Option<i64>>,
     retry_at: Vec<Option<DateTime<Utc>>>,
     printf_output: Vec<Option<&'a str>>,
     printf_dropped_bytes: Vec<Option<i64>>,
@@ -257,7 +263,10 @@ impl<'a> EndColumns<'a> {
         self.failure_message.push(failure.map(|failure| failure.message.as_str()));
         self.failure_detail.push(failure.and_then(|failure| failure.detail.as_deref()));
         self.failure_line.push(end.failure_line);
+        self.failure_source
+            .push(failure.and_then(|failure| failure.source.as_ref()).map(|source| source.text.as_str()));
         self.output_bytes.push(end.output_bytes);
+        self.charged_us.push(end.charged_us);
         self.retry_at.push(end.retry_at);
         self.printf_output.push(end.printed.as_ref().map(|printed| printed.text.as_str()));
         self.printf_dropped_bytes.push(end.printed.as_ref().map(|printed| printed.dropped_bytes));

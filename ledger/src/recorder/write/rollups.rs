@@ -1,6 +1,7 @@
 //! Counts the attempts whose end this transaction has written, and appends the counts to `rollup_deltas`.
 //!
-//! A repeated event writes no end, so it is counted once. All counts of a transaction with the same hour, pool, dimension and value are one row.
+//! A repeated event writes no end, so it is counted once. All counts of a transaction with the same time, pool, dimension and value are one row: those
+//! of a whole pool by five minutes, the others by the hour.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,7 +24,7 @@ use crate::{
 /// What one row of `rollup_deltas` counts.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key<'a> {
-    hour: DateTime<Utc>,
+    at: DateTime<Utc>,
     pool: &'a str,
     dimension: &'a str,
     value: &'a str,
@@ -51,7 +52,8 @@ pub(super) async fn write(
     for key in written {
         let (Some(end), Some(job)) = (attempts[key].end.as_ref(), context.described.get(&key.0)) else { continue };
         let ended = ended(key, end, job, context.outcomes);
-        let hour = Grain::Hour.begin(months::near(end.at, context.today).unwrap_or_else(Utc::now));
+        let at = months::near(end.at, context.today).unwrap_or_else(Utc::now);
+        let (five_minutes, hour) = (Grain::FiveMinutes.begin(at), Grain::Hour.begin(at));
         let fixed = [
             ("", ""),
             ("kernel", job.kernel.as_str()),
@@ -62,12 +64,13 @@ pub(super) async fn write(
         let labels = context.label_keys.iter().zip(&dimensions);
         let labels = labels.filter_map(|(key, dimension)| Some((dimension.as_str(), job.labels.get(key)?.as_str())));
         for (dimension, value) in fixed.into_iter().chain(labels) {
-            deltas.entry(Key { hour, pool: &job.pool, dimension, value }).or_default().count(&ended);
+            let at = if Grain::FiveMinutes.has(dimension) { five_minutes } else { hour };
+            deltas.entry(Key { at, pool: &job.pool, dimension, value }).or_default().count(&ended);
         }
     }
     let mut columns = RollupColumns::default();
-    for (Key { hour, pool, dimension, value }, measures) in &deltas {
-        columns.push(*hour, [pool, dimension, value], measures);
+    for (Key { at, pool, dimension, value }, measures) in &deltas {
+        columns.push(*at, [pool, dimension, value], measures);
     }
     if columns.at.is_empty() { Ok(()) } else { append(&columns, connection).await }
 }
@@ -88,6 +91,7 @@ fn ended((job_id, attempt): &AttemptKey, end: &End, job: &Described, outcomes: &
         copy_us: timings.copy_in_us.saturating_add(timings.copy_out_us),
         kernel_us: timings.launches_us.iter().sum(),
         total_us: timings.total_us,
+        charged_us: end.charged_us.unwrap_or(timings.total_us),
         input_bytes: job.input_bytes,
         output_bytes: end.output_bytes,
     }
@@ -100,11 +104,12 @@ async fn append(columns: &RollupColumns<'_>, connection: &mut PgConnection) -> R
         insert into rollup_deltas
             (at, pool, dimension, value, succeeded, failed, cancelled, expired, dead, verdict_user, verdict_timeout,
              verdict_out_of_memory, verdict_device, verdict_infrastructure, lost, superseded, device_us, queue_us, input_bytes,
-             output_bytes, stages)
+             output_bytes, stages, charged_us)
         select * from unnest(
             $1::timestamptz[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
             $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[],
-            $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bytea[])"#,
+            $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bytea[],
+            $22::bigint[])"#,
         &columns.at,
         &columns.pool as &[&str],
         &columns.dimension as &[&str],
@@ -126,6 +131,7 @@ async fn append(columns: &RollupColumns<'_>, connection: &mut PgConnection) -> R
         sum(Sum::InputBytes),
         sum(Sum::OutputBytes),
         &columns.stages,
+        sum(Sum::ChargedUs),
     )
     .execute(connection)
     .await?;

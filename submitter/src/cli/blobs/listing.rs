@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::HashMap, time::SystemTime};
 use chrono::{DateTime, Utc};
 use clap::Args;
 use gpufleet::schema::BlobDigest;
-use gpufleet_ledger::BlobUse;
+use gpufleet_ledger::{BlobUse, age};
 use gpufleet_transport::BlobEntry;
 use serde::Serialize;
 
@@ -13,7 +13,6 @@ use crate::cli::{
     complaint::Complaint,
     connection::{self, blob_complaint},
     exit::Exit,
-    history::age,
     json,
     options::{BlobOptions, Format, LedgerOptions},
     output, quantity,

@@ -5,10 +5,10 @@ use gpufleet::{DeadLetter, schema::Encoding};
 use serde_json::{Value, json};
 
 use crate::cli::{
-    history::age,
     output, quantity,
     table::{Column, fit},
 };
+use gpufleet_ledger::age;
 
 /// The largest body that is shown: longer arrays are not readable as JSON.
 const SHOWN_BYTES: usize = 64 << 10;

@@ -20,6 +20,7 @@ fn jobs() -> Vec<JobRow> {
         message: "misaligned, address".to_owned(),
         detail: None,
         line: Some(3),
+        source: None,
     });
     jobs
 }

@@ -48,6 +48,7 @@ fn jobs() -> Vec<JobRow> {
         message: "identifier \"x\" is undefined".to_owned(),
         detail: None,
         line: Some(3),
+        source: None,
     });
     vec![failed, job("01990f3e-0000-7000-8000-000000000001")]
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use chrono::Utc;
+use gpufleet_ledger::Page;
 
-use super::{Options, read, table};
+use super::{Options, WEEK_SEARCHED, read, table};
 use crate::cli::{complaint::Complaint, exit::Exit, output, source::Source, waiting};
 
 /// The pause between two looks. Each reads one page.
@@ -18,9 +19,12 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
         let source = Source::open(&options.source).await?;
         let mut last = None;
         loop {
-            let jobs = read(&source, options).await?.jobs;
+            let Page { jobs, next, searched_since } = read(&source, options).await?;
             if last.as_ref() != Some(&jobs) {
                 output::replace(&table(&jobs, Utc::now(), output::stdout_width()), CLEAR)?;
+                if searched_since.is_some() && next.is_none() {
+                    output::note(WEEK_SEARCHED);
+                }
                 last = Some(jobs);
             }
             tokio::time::sleep(PAUSE).await;

@@ -72,7 +72,7 @@ impl<'a> Jobs<'a> {
         if let Some(limit) = options.time_limit {
             job = job.time_limit(limit);
         }
-        if let Some(device) = &options.device {
+        if let Some(device) = &options.device_name {
             job = job.requires_device(device);
         }
         inputs.into_iter().fold(job, |job, (name, array)| job.input_array(name, array))

@@ -53,7 +53,7 @@ pub struct Options {
     /// Rows of one job, which are also the rows of one row group in OUT [default: 131072, and fewer in wide tables]
     #[arg(long, value_name = "ROWS", value_parser = spec::whole(1..=u32::MAX), help_heading = "Batches")]
     pub batch_rows: Option<u32>,
-    /// Most jobs in flight at once. More of them keep more devices busy, and take more memory
+    /// Maximum number of jobs in flight. More jobs keep more devices busy and take more memory
     #[arg(long, value_name = "JOBS", default_value_t = 8, value_parser = spec::whole(1..=1024), help_heading = "Batches")]
     pub in_flight: u32,
     /// Longest time in which no batch finishes, such as 30s or 2h
@@ -77,7 +77,7 @@ pub struct Options {
     pub time_limit: Option<Duration>,
     /// Run only on a device whose name contains this text, such as H200
     #[arg(long, value_name = "NAME", help_heading = "Job")]
-    pub device: Option<String>,
+    pub device_name: Option<String>,
 
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]

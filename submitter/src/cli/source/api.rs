@@ -3,7 +3,8 @@
 use std::{sync::Mutex, time::Duration};
 
 use gpufleet_ledger::{
-    HistoryFilter, JobDetail, JobMatch, Page, WorkerFilter, WorkerRow,
+    ActionPage, HistoryFilter, JobDetail, JobMatch, Page, STATISTICS_ROWS_MAX, Statistics, StatisticsFilter,
+    WorkerFilter, WorkerRow,
     problem::{Problem, ProblemKind},
 };
 use reqwest::{Client, StatusCode, Url, redirect};
@@ -92,6 +93,20 @@ impl ReadApi {
         let query: Vec<_> = name.into_iter().chain(within).collect();
         let workers: Workers = self.get(&["workers"], &query).await.map_err(|refusal| self.complaint(refusal))?;
         Ok(workers.workers)
+    }
+
+    pub async fn statistics(&self, filter: &StatisticsFilter) -> Result<Statistics, Complaint> {
+        let StatisticsFilter { by, since, pool } = filter;
+        let by = by.as_ref().map(|by| ("by", by.to_string()));
+        let pool = pool.clone().map(|pool| ("pool", pool));
+        let bounds = [("since", since.to_rfc3339()), ("limit", STATISTICS_ROWS_MAX.to_string())];
+        let query: Vec<_> = by.into_iter().chain(pool).chain(bounds).collect();
+        self.get(&["statistics"], &query).await.map_err(|refusal| self.complaint(refusal))
+    }
+
+    pub async fn actions(&self, limit: u32) -> Result<ActionPage, Complaint> {
+        let limit = [("limit", limit.to_string())];
+        self.get(&["actions"], &limit).await.map_err(|refusal| self.complaint(refusal))
     }
 
     pub fn lag(&self) -> Option<Duration> {

@@ -2,16 +2,11 @@
 
 use gpufleet::{
     FailedJob,
-    schema::{AttemptState, Failure, FailureCode, Verdict},
+    schema::{AttemptState, Excerpt, Failure, FailureCode, Verdict},
 };
 
 use super::plan::SourceText;
-use crate::cli::{complaint::Complaint, exit::Exit};
-
-/// The number of lines before and after the failing line.
-const CONTEXT_LINES: usize = 2;
-/// The longest line that is shown whole, because generated sources can have very long lines.
-const LINE_CHARS_MAX: usize = 160;
+use crate::cli::{complaint::Complaint, exit::Exit, snippet};
 
 pub fn complaint(failed: &FailedJob, source: Option<&SourceText>) -> Complaint {
     let exit = Exit::of_outcome(failed.state, failed.failure.as_ref());
@@ -42,36 +37,10 @@ fn detail(failure: &Failure, source: Option<&SourceText>) -> String {
     parts.join("\n\n")
 }
 
-/// The failing line with its neighbours. If the compiler's log has a caret below the line, the result has it too.
+/// The failing line of the submitted file with its neighbours.
 fn snippet(source: &SourceText, line: u32, log: &str) -> Option<String> {
-    let lines: Vec<&str> = source.text.lines().collect();
-    let index = usize::try_from(line).ok()?.checked_sub(1).filter(|index| *index < lines.len())?;
-    let first = index.saturating_sub(CONTEXT_LINES);
-    let last = (index + CONTEXT_LINES).min(lines.len() - 1);
-    let width = (last + 1).to_string().len();
-    let mut text = format!("{:width$}--> {}:{line}\n", "", source.path.display());
-    for (number, line) in lines.iter().enumerate().take(last + 1).skip(first) {
-        let shown: String = line.replace('\t', "    ").chars().take(LINE_CHARS_MAX).collect();
-        text.push_str(format!("{:>width$} | {shown}", number + 1).trim_end());
-        text.push('\n');
-        if number == index {
-            let indent = shown.chars().take_while(|c| c.is_whitespace()).count();
-            let (skip, carets) = match column(log, shown.trim()) {
-                Some(column) => (indent + column, 1),
-                None => (indent, shown.trim().chars().count().max(1)),
-            };
-            text.push_str(&format!("{:width$} | {}{}\n", "", " ".repeat(skip), "^".repeat(carets)));
-        }
-    }
-    Some(text.trim_end().to_owned())
-}
-
-/// The column of the log's caret below this line of source, counted from the line's first character.
-fn column(log: &str, source_line: &str) -> Option<usize> {
-    let lines: Vec<&str> = log.lines().collect();
-    let pair = lines.windows(2).find(|pair| pair[0].trim() == source_line && pair[1].trim() == "^")?;
-    let margin = |line: &str| line.chars().take_while(|c| c.is_whitespace()).count();
-    margin(pair[1]).checked_sub(margin(pair[0])).filter(|column| *column < source_line.chars().count())
+    let excerpt = Excerpt::around(&source.text, line)?;
+    Some(snippet::render(&excerpt, line, &format!("{}:{line}", source.path.display()), log))
 }
 
 fn hint(failure: &Failure, failed: &FailedJob) -> String {

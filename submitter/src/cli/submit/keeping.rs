@@ -86,7 +86,7 @@ impl Keeping {
 }
 
 /// The size of the outputs. Those of a catalog kernel come from its manifest; a task that can't be resolved is refused later.
-fn output_bytes(task: &Task<'_>) -> u64 {
+pub fn output_bytes(task: &Task<'_>) -> u64 {
     gpufleet_kernels::resolve(task.borrowed()).map_or_else(|_| task.output_bytes(), |resolved| resolved.output_bytes())
 }
 

@@ -3,24 +3,26 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args};
-use gpufleet::schema::{PoolName, Priority};
+use gpufleet::schema::{JobId, PoolName, Priority, bounds::ATTEMPTS_MAX};
 
 use crate::cli::{
     environment, exit, json,
     options::{BlobOptions, Format, LedgerOptions, ProducerOptions},
+    requirements::{ByteSize, Capability},
     spec::{self, ArgsSpec, BlockSpec, Extents, FileSpec, FillSpec, LabelSpec, ScalarSpec, ZerosSpec},
 };
 
 /// Submit a job and wait for its result
 ///
-/// The program is a kernel of the catalog, CUDA C (--source), PTX (--ptx) or part of a task file (--file).
+/// The program is a kernel of the catalog, CUDA C (--source), PTX (--ptx), a cubin (--cubin) or part of a task file
+/// (--file).
 ///
 /// The extension of a file decides how it is read and written. A .npy file has its own dtype and shape. A .png file is
 /// u8 of shape [height,width] in grey and [height,width,channels] in colour. Any other file is raw bytes and needs a
 /// dtype and a shape, as in x=x.bin:f32[1024,1024].
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n\n{}", json::SUBMIT, exit::TABLE))]
-#[command(group = ArgGroup::new("program").args(["kernel", "source", "ptx", "file"]).required(true))]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n\n{}\n\n{}", json::SUBMIT, json::DRY_RUN, exit::TABLE))]
+#[command(group = ArgGroup::new("program").args(["kernel", "source", "ptx", "cubin", "file"]).required(true))]
 pub struct Options {
     /// Name of a catalog kernel; `gpufleet kernels` lists them
     pub kernel: Option<String>,
@@ -30,6 +32,9 @@ pub struct Options {
     /// PTX file
     #[arg(long, value_name = "FILE", help_heading = "Program", requires = "entry")]
     pub ptx: Option<PathBuf>,
+    /// Cubin file: machine code for one GPU architecture. The emulated device can't run it
+    #[arg(long, value_name = "FILE", help_heading = "Program", requires = "entry")]
+    pub cubin: Option<PathBuf>,
     /// Task file in TOML (extension .toml) or JSON. Its paths are relative to the file
     #[arg(short, long, value_name = "FILE", help_heading = "Program")]
     pub file: Option<PathBuf>,
@@ -38,14 +43,14 @@ pub struct Options {
     #[arg(long, value_name = "NAME", help_heading = "Program", conflicts_with_all = ["kernel", "file"])]
     pub entry: Option<String>,
     /// Option for the CUDA C compiler, such as --use_fast_math. Repeatable
-    #[arg(long, value_name = "OPTION", allow_hyphen_values = true, help_heading = "Program", conflicts_with_all = ["kernel", "file", "ptx"])]
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true, help_heading = "Program", conflicts_with_all = ["kernel", "file", "ptx", "cubin"])]
     pub compile_option: Vec<String>,
     /// Sign the program with this private key, for pools that run only signed programs. `gpufleet keygen` creates keys
     #[arg(long, value_name = "FILE", help_heading = "Program")]
     pub sign_key: Option<PathBuf>,
 
     /// Value for a scalar of a catalog kernel. Repeatable
-    #[arg(long, value_name = "NAME=VALUE", help_heading = "Data", conflicts_with_all = ["source", "ptx", "file"])]
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Data", conflicts_with_all = ["source", "ptx", "cubin", "file"])]
     pub arg: Vec<ScalarSpec>,
     /// Buffer read from a file, or a kept output of another job: NAME=job:ID/OUTPUT. Repeatable
     #[arg(long = "in", value_name = "NAME=FILE", help_heading = "Data", conflicts_with = "file")]
@@ -64,7 +69,7 @@ pub struct Options {
     pub fill: Vec<FillSpec>,
     /// File to write an output buffer to. With a dtype and a shape (y=y.bin:f32[1024]) also creates the buffer, filled
     /// with zeros. Repeatable
-    #[arg(long, value_name = "NAME=FILE", help_heading = "Data")]
+    #[arg(long, visible_alias = "save", value_name = "NAME=FILE", help_heading = "Data")]
     pub out: Vec<FileSpec>,
 
     /// Launch enough blocks to have at least this many threads in x, y and z
@@ -87,7 +92,7 @@ pub struct Options {
     pub cluster: Option<Extents<u32>>,
     /// The kernel's parameters in order: buffers by name (x@16 is the address of element 16), scalars as
     /// NAME:DTYPE=VALUE, structs as NAME:bytes=HEX@ALIGNMENT
-    #[arg(long, value_name = "x,y,n:u32=1000", help_heading = "Launch", conflicts_with_all = ["kernel", "file"])]
+    #[arg(long, visible_alias = "params", value_name = "x,y,n:u32=1000", help_heading = "Launch", conflicts_with_all = ["kernel", "file"])]
     pub args: Option<ArgsSpec>,
 
     /// Name of the job in the history
@@ -110,7 +115,20 @@ pub struct Options {
     pub queue_limit: Option<Duration>,
     /// Run only on a device whose name contains this text, such as H200
     #[arg(long, value_name = "NAME", help_heading = "Job")]
-    pub device: Option<String>,
+    pub device_name: Option<String>,
+    /// Run only on a device with at least this much memory, such as 40GiB
+    #[arg(long, value_name = "SIZE", help_heading = "Job")]
+    pub min_memory: Option<ByteSize>,
+    /// Run only on a device of at least this compute capability, such as 8.0
+    #[arg(long, value_name = "X.Y", help_heading = "Job")]
+    pub compute_capability: Option<Capability>,
+    /// Number of executors that the job may lose before it is dead-lettered, 1 to 20 [default: set by the pool, else 3]
+    #[arg(long, value_name = "N", value_parser = spec::whole(1..=ATTEMPTS_MAX), help_heading = "Job")]
+    pub attempts: Option<u32>,
+    /// Id of the job, a UUID. Submitting the same id again makes no second job in the history, which keeps the first outcome,
+    /// but the job may run again [default: a new id]
+    #[arg(long, value_name = "UUID", help_heading = "Job")]
+    pub id: Option<JobId>,
     /// Prefer a worker that has the largest input on a device, if that input is in the blob store. The workers of the pool
     /// must offer it: gpufleet-worker run --pool POOL:affinity
     #[arg(long, env = environment::AFFINITY, help_heading = "Job")]
@@ -130,6 +148,10 @@ pub struct Options {
     /// Do not keep the outputs
     #[arg(long, conflicts_with = "keep", help_heading = "Waiting")]
     pub discard: bool,
+    /// Check the job and print what would be submitted, without the bytes of arrays. This sends nothing and needs no broker;
+    /// inputs from other jobs need the ledger
+    #[arg(long, help_heading = "Waiting")]
+    pub dry_run: bool,
     /// Longest time to connect, submit and wait for the result, such as 30s or 2h. A submitted job keeps running after it
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = spec::duration, help_heading = "Waiting")]
     pub timeout: Duration,

@@ -20,6 +20,7 @@ use crate::cli::{
     complaint::Complaint,
     files::{self, Input, Purpose},
     kernels, keygen,
+    requirements::Capability,
     spec::FileSpec,
 };
 
@@ -107,8 +108,20 @@ impl Plan {
         if let Some(limit) = options.queue_limit {
             job = job.queue_limit(limit);
         }
-        if let Some(device) = &options.device {
+        if let Some(device) = &options.device_name {
             job = job.requires_device(device);
+        }
+        if let Some(size) = options.min_memory {
+            job = job.requires_memory(size.0);
+        }
+        if let Some(Capability { major, minor }) = options.compute_capability {
+            job = job.requires_compute_capability(major, minor);
+        }
+        if let Some(attempts) = options.attempts {
+            job = job.attempts_max(attempts);
+        }
+        if let Some(id) = options.id {
+            job = job.with_id(id);
         }
         self.job = job;
     }
@@ -199,7 +212,10 @@ fn program(options: &Options) -> Result<(Job, Option<SourceText>), Complaint> {
         let source = read(path)?;
         return Ok((Job::ptx(&source.text), Some(source)));
     }
-    let name = options.kernel.as_deref().expect("clap requires a kernel, a source, PTX or a task file");
+    if let Some(path) = &options.cubin {
+        return Ok((Job::cubin(files::read_cubin(path)?), None));
+    }
+    let name = options.kernel.as_deref().expect("clap requires a kernel, a source, PTX, a cubin or a task file");
     let kernel = kernels::find(name)?;
     let mut job = Job::catalog(&kernel.name);
     for scalar in &options.arg {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gpufleet::{
     FailedJob, JobResult, UnreadOutput,
-    schema::{Failure, JobId, PrintfOutput, RanOn, Timings},
+    schema::{Excerpt, Failure, JobId, PrintfOutput, RanOn, Timings},
 };
 use serde::Serialize;
 
@@ -33,6 +33,7 @@ struct Reason<'a> {
     message: &'a str,
     detail: Option<&'a str>,
     line: Option<u32>,
+    source: Option<&'a Excerpt>,
 }
 
 /// An output, and the file that it went to.
@@ -110,6 +111,7 @@ impl<'a> Reason<'a> {
             message: &failure.message,
             detail: failure.detail.as_deref(),
             line: failure.line,
+            source: failure.source.as_ref(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Draws one look at the fleet.
 
 use chrono::{DateTime, Utc};
-use gpufleet_ledger::{JobRow, WorkerRow};
+use gpufleet_ledger::{JobRow, Pool, WorkerRow, age};
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -11,9 +11,10 @@ use ratatui::{
 };
 
 use crate::cli::{
-    history::{self, UNHEARD, age},
+    history::{self, UNHEARD},
     output::visible,
-    pools::{self, Pool},
+    pools,
+    top::JOBS_SHOWN,
     workers::device_cells,
 };
 
@@ -135,7 +136,8 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot, now: DateTi
         Constraint::Length(7),
     ];
     let headings = ["ID", "STATE", "KERNEL", "POOL", "USER", "WORKER", "DEVICE", "RUNNING"];
-    let title = format!("Running jobs: {}", snapshot.jobs.len());
+    let at_least = if snapshot.jobs.len() < JOBS_SHOWN as usize { "" } else { "the newest " };
+    let title = format!("Running jobs: {at_least}{}", snapshot.jobs.len());
     frame.render_widget(table(rows.collect(), &widths, &headings, &title), area);
 }
 

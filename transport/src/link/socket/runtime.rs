@@ -26,14 +26,16 @@ struct SocketReactor(Tokio);
 /// Opens a connection whose streams are [`Socket`]s. Cancelled, lapin's thread may go on with it for as long as the connect timeout lasts.
 pub(in super::super) async fn connect(uri: AMQPUri, properties: ConnectionProperties) -> lapin::Result<Connection> {
     let tokio = Tokio::current();
-    let runtime = Runtime::new(RuntimeParts::new(tokio.clone(), SocketReactor(tokio.clone())));
-    let plain = Runtime::new(tokio);
-    let open = async move |uri: AMQPUri, _: Runtime<_>| {
-        let tls = OwnedTLSConfig::default();
-        let stream = AMQPUriTcpExt::connect_with_config_async(&uri, tls.as_ref(), &plain).await?;
-        Ok(AsyncTcpStream::Plain(Socket::new(stream)))
-    };
+    let runtime = Runtime::new(RuntimeParts::new(tokio.clone(), SocketReactor(tokio)));
+    let open = async move |uri: AMQPUri, _: Runtime<_>| Ok(AsyncTcpStream::Plain(open(&uri).await?));
     Connection::connector(uri, runtime, open, properties).await
+}
+
+/// Opens the stream alone: TCP, and TLS if the URI asks for it.
+pub(in super::super) async fn open(uri: &AMQPUri) -> io::Result<Socket<<Tokio as Reactor>::TcpStream>> {
+    let tls = OwnedTLSConfig::default();
+    let runtime = Runtime::new(Tokio::current());
+    Ok(Socket::new(AMQPUriTcpExt::connect_with_config_async(uri, tls.as_ref(), &runtime).await?))
 }
 
 impl Reactor for SocketReactor {

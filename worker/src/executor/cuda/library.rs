@@ -27,6 +27,7 @@ pub(crate) struct DriverLibrary {
     pub name: String,
     report: Option<FaultText>,
     kernel: Option<FaultText>,
+    refusal: Option<FaultText>,
     printed: Option<TakePrinted>,
     protect: Option<Protect>,
 }
@@ -72,15 +73,21 @@ impl DriverLibrary {
         let library: &'static Library = Box::leak(Box::new(library));
         check_identity(library, &name)?;
         // SAFETY: the symbols, where they are there, have these types: they are ours.
-        let (report, kernel, printed, protect) = unsafe {
+        let (report, kernel, refusal, printed, protect) = unsafe {
             (
                 library.get::<FaultText>(b"gpufleet_emulator_fault_report\0").ok().map(|symbol| *symbol),
                 library.get::<FaultText>(b"gpufleet_emulator_fault_kernel\0").ok().map(|symbol| *symbol),
+                library.get::<FaultText>(b"gpufleet_emulator_refusal\0").ok().map(|symbol| *symbol),
                 library.get::<TakePrinted>(b"gpufleet_emulator_printf\0").ok().map(|symbol| *symbol),
                 library.get::<Protect>(b"gpufleet_emulator_protect\0").ok().map(|symbol| *symbol),
             )
         };
-        Ok(Self { library, name, report, kernel, printed, protect })
+        if let Some(take) = printed {
+            // From the first call on, the emulator keeps the text for us instead of writing it itself.
+            // SAFETY: without room nothing is written.
+            unsafe { take(std::ptr::null_mut(), 0) };
+        }
+        Ok(Self { library, name, report, kernel, refusal, printed, protect })
     }
 
     /// Whether this is the emulator, which alone has fault reports.
@@ -113,6 +120,11 @@ impl DriverLibrary {
     /// The emulator's human-readable report of the fault, which may include text from a kernel.
     pub(crate) fn fault_report(&self) -> Option<String> {
         self.report.and_then(text)
+    }
+
+    /// Why the emulator refused the calling thread's last launch of a kernel that it can't run.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.refusal.and_then(text)
     }
 
     /// The kernel that caused the fault, if the emulator knows it.

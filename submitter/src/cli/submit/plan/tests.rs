@@ -3,7 +3,7 @@ use std::fs;
 use clap::Parser;
 use gpufleet::{
     Array,
-    schema::{Grid, Priority},
+    schema::{Dtype, Grid, Priority},
 };
 
 use super::*;
@@ -106,6 +106,40 @@ fn a_source_line_may_request_cooperative_launches_and_clusters() {
 }
 
 #[test]
+fn a_line_may_require_a_device_and_bound_the_attempts() {
+    let scene = Scene::new();
+    let line =
+        "saxpy --arg a=2 --in x=@/x.npy --inout y=@/x.npy --min-memory 40GiB --compute-capability 8.0 --attempts 5";
+    let task = scene.plan(line).job.build().unwrap().task;
+    assert_eq!(task.requires.memory_bytes_min, Some(40 << 30));
+    assert_eq!(task.requires.compute_capability_min, Some([8, 0]));
+    assert_eq!(task.limits.attempts_max, Some(5));
+    assert!(scene.usage("saxpy --attempts 21").contains("from 1 to 20"));
+}
+
+#[test]
+fn a_line_may_choose_the_id() {
+    let scene = Scene::new();
+    let id = "01990f3e-0000-7000-8000-000000000001";
+    let plan = scene.plan(&format!("saxpy --arg a=2 --in x=@/x.npy --inout y=@/x.npy --id {id}"));
+    assert_eq!(plan.job.id().to_string(), id);
+    assert!(scene.usage("saxpy --id 1").contains("is not a UUID"));
+}
+
+#[test]
+fn a_cubin_line_becomes_a_launch() {
+    let scene = Scene::new();
+    fs::write(scene.folder.path().join("k.cubin"), b"\x7fELF and more").unwrap();
+    let task = scene.plan("--cubin @/k.cubin --entry k --cover 3 --inout x=@/x.npy --args x").job.build().unwrap().task;
+    assert!(
+        matches!(&task.program, Program::Cubin(image) if image.resolved_len(Dtype::U8) == 13),
+        "{:?}",
+        task.program
+    );
+    assert!(scene.complaint("--cubin @/k.cu --entry k --cover 3").contains("it is not a cubin"));
+}
+
+#[test]
 fn each_bad_input_is_one_clear_message() {
     let scene = Scene::new();
     let lines = [
@@ -182,7 +216,7 @@ fn a_job_may_name_more_than_a_gibibyte_of_blobs() {
 #[test]
 fn conflicting_options_are_a_usage_error() {
     let scene = Scene::new();
-    assert!(scene.usage("").contains("<KERNEL|--source <FILE>|--ptx <FILE>|--file <FILE>>"));
+    assert!(scene.usage("").contains("<KERNEL|--source <FILE>|--ptx <FILE>|--cubin <FILE>|--file <FILE>>"));
     assert!(scene.usage("saxpy --source @/k.cu --entry k").contains("cannot be used with"));
     assert!(scene.usage("--source @/k.cu").contains("--entry"));
     assert!(scene.usage("saxpy --cover 10").contains("cannot be used with"));

@@ -41,7 +41,12 @@ impl Stream {
             match called("cuLaunchKernel", result) {
                 Ok(()) => {}
                 Err(error) if is_of_the_launch(error.result) => {
-                    let message = format!("launch of {}: {error}", checked.launch.entry);
+                    let is_refusal = error.result == CUresult::CUDA_ERROR_NOT_SUPPORTED;
+                    let why = if is_refusal { preparation.common.library.refusal() } else { None };
+                    let message = match why {
+                        Some(why) => format!("launch of {}: {why}", checked.launch.entry),
+                        None => format!("launch of {}: {error}", checked.launch.entry),
+                    };
                     return failed(Verdict::User, FailureCode::LaunchError, message);
                 }
                 Err(error) => return Err(error.into()),

@@ -1,0 +1,24 @@
+//! The console: a fleet in the browser.
+//!
+//! The program serves a web application and asks the read API of the ledger for it, so it needs no database password. What only the
+//! broker knows, and the actions, go through the client of gpufleet; without a broker these parts of the pages say so.
+//!
+//! [`feed`] asks the read API, once a second for all viewers together and only while there are viewers. [`access`] decides who may ask
+//! and what. [`server`] puts the parts together. The console decides nothing about jobs and keeps nothing: everything that it shows is in
+//! the ledger or the broker.
+
+pub mod access;
+pub mod actions;
+pub mod assets;
+pub mod broker;
+pub mod command;
+mod config;
+pub mod feed;
+mod live;
+mod options;
+pub mod outputs;
+pub mod server;
+pub mod snapshot;
+pub mod upstream;
+
+pub use command::{command, main};

@@ -1,0 +1,81 @@
+// Numbers and times as people read them.
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** A number of microseconds, with about three digits. */
+export function duration(us: number | null | undefined): string {
+  if (us === null || us === undefined) return "–";
+  if (us < 1000) return `${Math.round(us)} µs`;
+  if (us < 1e6) return `${digits(us / 1e3)} ms`;
+  if (us < 60e6) return `${digits(us / 1e6)} s`;
+  const seconds = Math.round(us / 1e6);
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return `${Math.floor(minutes / 1440)} d ${Math.floor((minutes % 1440) / 60)} h`;
+}
+
+export function bytes(count: number | null | undefined): string {
+  if (count === null || count === undefined) return "–";
+  let value = count;
+  let unit = 0;
+  while (value >= 1024 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${unit === 0 ? value : digits(value)} ${UNITS[unit]}`;
+}
+
+export function count(value: number | null | undefined): string {
+  return value === null || value === undefined ? "–" : value.toLocaleString("en-US");
+}
+
+export function percent(share: number | null | undefined): string {
+  if (share === null || share === undefined || Number.isNaN(share)) return "–";
+  return `${share > 0 && share < 0.1 ? digits(share * 100) : Math.round(share * 100)} %`;
+}
+
+/** How long ago a time was. */
+export function age(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 48 * 3600) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86400)} d`;
+}
+
+/** The time of today, or date and time of another day. */
+export function clock(iso: string, now: number): string {
+  const time = new Date(iso);
+  const of_day = time.toLocaleTimeString("en-GB");
+  const is_today = new Date(now).toDateString() === time.toDateString();
+  return is_today ? of_day : `${time.toLocaleDateString("en-CA")} ${of_day}`;
+}
+
+/** The end of an id, which is the random part. */
+export function shortId(id: string): string {
+  return id.slice(-8);
+}
+
+export function labels(of: Record<string, string>): string[] {
+  return Object.entries(of).map(([key, value]) => `${key}=${value}`);
+}
+
+/** A text as one word of a shell. */
+export function quoted(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** Characters that a reader does not see, or that reorder others, become visible. */
+export function visible(text: string): string {
+  return text.replace(
+    // eslint-disable-next-line no-control-regex
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+function digits(value: number): string {
+  if (value >= 100) return value.toFixed(0);
+  return value >= 10 ? value.toFixed(1) : value.toFixed(2);
+}

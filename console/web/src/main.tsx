@@ -1,0 +1,9 @@
+import "./app.css";
+
+import { render } from "preact";
+
+import { App } from "./app";
+import { identify } from "./session";
+
+void identify();
+render(<App />, document.getElementById("app")!);

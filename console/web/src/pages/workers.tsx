@@ -1,0 +1,227 @@
+// Workers and their devices, the ones heard from last first.
+
+import { useMemo, useState } from "preact/hooks";
+import { Link, useLocation, useSearch } from "wouter-preact";
+
+import type { Device, Samples, Worker, Workers } from "../api/types";
+import { bytes, count } from "../format";
+import { isOutage, useTopic } from "../live/store";
+import { Chart, type Line } from "../parts/chart";
+import { Command } from "../parts/command";
+import { Field } from "../parts/field";
+import { Empty, Loading, ProblemNote } from "../parts/messages";
+import { Meter } from "../parts/meter";
+import { State } from "../parts/state";
+import { Text } from "../parts/text";
+import { Ago } from "../parts/time";
+
+export function WorkersPage() {
+  const name = new URLSearchParams(useSearch()).get("name") ?? "";
+  const [, navigate] = useLocation();
+  const { body, problem } = useTopic<Workers>(name ? `/v1/workers?name=${encodeURIComponent(name)}` : "/v1/workers");
+  const workers = body?.workers ?? [];
+  const [here, gone] = useMemo(() => {
+    const isHere = (worker: Worker) => worker.state !== "left";
+    return [workers.filter(isHere), workers.filter((worker) => !isHere(worker))];
+  }, [body]);
+  return (
+    <>
+      <header class="page-head">
+        <h1>Workers</h1>
+        <p class="faint" role="status">
+          {body && `${count(here.filter(({ state }) => state === "up").length)} up, ${count(here.filter(({ state }) => state === "silent").length)} silent`}
+        </p>
+      </header>
+      <form class="filters" data-filters aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
+        <div class="fields">
+          <Field
+            name="name"
+            title="Name"
+            hint="exact"
+            value={name}
+            change={(text) => {
+              const value = text.trim();
+              navigate(value ? `/workers?name=${encodeURIComponent(value)}` : "/workers", { replace: true });
+            }}
+          />
+          {name && (
+            <Link class="quiet button" href="/workers">
+              Clear
+            </Link>
+          )}
+        </div>
+      </form>
+      {problem && !isOutage(problem) && <ProblemNote problem={problem} />}
+      {!body && <Loading />}
+      {body && workers.length === 0 && <Empty>No worker has reported yet.</Empty>}
+      {here.map((worker) => (
+        <WorkerPanel key={worker.worker} worker={worker} />
+      ))}
+      {gone.length > 0 && (
+        <section>
+          <h2>
+            Left <span class="faint">{count(gone.length)}</span>
+          </h2>
+          <div class="table-box">
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">Worker</th>
+                  <th scope="col">Host</th>
+                  <th scope="col" class="is-end">
+                    Heard
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {gone.slice(0, 50).map((worker) => (
+                  <tr key={worker.worker}>
+                    <td>
+                      <Link href={`/workers?name=${encodeURIComponent(worker.worker)}`}>
+                        <Text>{worker.worker}</Text>
+                      </Link>
+                    </td>
+                    <td>
+                      <Text>{worker.host}</Text>
+                    </td>
+                    <td class="is-end">
+                      <Ago at={worker.heard_at} />
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        </section>
+      )}
+      <Command text="gpufleet workers" />
+    </>
+  );
+}
+
+function WorkerPanel({ worker }: { worker: Worker }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <article class="panel worker" aria-label={`Worker ${worker.worker}`}>
+      <header>
+        <h2>
+          <Text>{worker.worker}</Text>
+        </h2>
+        <State state={worker.state} />
+        <span class="faint">
+          <Text>{worker.host}</Text>, process {worker.pid}, {worker.revision}, heard <Ago at={worker.heard_at} />
+        </span>
+        <Link href={`/jobs?worker=${encodeURIComponent(worker.worker)}`}>{count(worker.jobs_running)} running</Link>
+        <button type="button" class="quiet" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+          {isOpen ? "Hide 48 hours" : "Show 48 hours"}
+        </button>
+      </header>
+      <div class="table-box">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Device</th>
+              <th scope="col">Model</th>
+              <th scope="col">State</th>
+              <th scope="col" class="is-end">
+                Jobs
+              </th>
+              <th scope="col">Use</th>
+              <th scope="col">Memory</th>
+              <th scope="col" class="is-end">
+                Temperature
+              </th>
+              <th scope="col" class="is-end">
+                Power
+              </th>
+              <th scope="col">Pools</th>
+            </tr>
+          </thead>
+          <tbody>
+            {worker.devices.map((device) => (
+              <DeviceRow key={device.device} device={device} />
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {isOpen && worker.devices.map((device) => <DeviceHistory key={device.device} worker={worker.worker} device={device} />)}
+      {worker.devices.length === 0 && <p class="faint">Its latest heartbeat lists no devices.</p>}
+    </article>
+  );
+}
+
+/** Use, memory and temperature of a device over 48 hours. */
+function DeviceHistory({ worker, device }: { worker: string; device: Device }) {
+  const { body } = useTopic<Samples>(`/v1/samples?worker=${encodeURIComponent(worker)}&device=${device.device}`);
+  const [at, use, memory, heat] = useMemo((): [number[], Line[], Line[], Line[]] => {
+    const points = body?.points ?? [];
+    const hasUsed = points.some((point) => point.memory_used_bytes !== null && point.memory_used_bytes !== undefined);
+    return [
+      points.map((point) => Date.parse(point.at) / 1000),
+      [{ title: "use", colour: "accent", values: points.map((point) => point.utilization_percent ?? null) }],
+      [
+        { title: "declared by jobs", colour: "compile", values: points.map((point) => point.declared_bytes), dash: [6, 3] },
+        ...(hasUsed ? [{ title: "in use", colour: "accent", values: points.map((point) => point.memory_used_bytes ?? null) }] : []),
+      ],
+      [{ title: "temperature", colour: "accent", values: points.map((point) => point.temperature_celsius ?? null) }],
+    ];
+  }, [body]);
+  if (!body) return <Loading />;
+  if (at.length === 0) return <Empty>The ledger has no samples of device {device.device} yet.</Empty>;
+  return (
+    <div class="charts" role="group" aria-label={`Device ${device.device} over 48 hours`}>
+      <Chart title={`Device ${device.device}: use`} at={at} lines={use} shown={(value) => `${Math.round(value)} %`} max={100} hours={48} height={120} />
+      <Chart title={`Device ${device.device}: memory`} at={at} lines={memory} shown={bytes} max={device.memory_bytes} hours={48} height={120} />
+      {heat[0]?.values.some((value) => value !== null) && (
+        <Chart title={`Device ${device.device}: temperature`} at={at} lines={heat} shown={(value) => `${Math.round(value)} °C`} hours={48} height={120} />
+      )}
+    </div>
+  );
+}
+
+function DeviceRow({ device }: { device: Device }) {
+  const used = device.memory_used_bytes;
+  const declared = device.pools.reduce((sum, pool) => sum + pool.memory_bytes, 0);
+  const memory = used ?? declared;
+  const who = { nvml: "measured by the driver, all processes", worker: "measured by the worker, its jobs alone" }[device.utilization_by ?? ""];
+  return (
+    <tr>
+      <td>{device.device}</td>
+      <td class="is-wide">
+        <Text cut={60}>{device.name}</Text> <span class="faint">{device.compute_capability.join(".")}{device.emulated ? ", emulated" : ""}</span>
+      </td>
+      <td class="is-wide">
+        {device.out_of_service ? (
+          <>
+            <State state="sick" word="out of service" />: <Text>{device.out_of_service}</Text>
+          </>
+        ) : (
+          <State state="up" word="in service" />
+        )}
+      </td>
+      <td class="is-end">{count(device.jobs_running)}</td>
+      <td title={who}>
+        {device.utilization_percent === null || device.utilization_percent === undefined ? (
+          <span class="faint">–</span>
+        ) : (
+          <>
+            <Meter share={device.utilization_percent / 100} /> {device.utilization_percent} % <span class="faint">{device.utilization_by}</span>
+          </>
+        )}
+      </td>
+      <td title={used === null || used === undefined ? "declared by its jobs" : "in use by all processes"}>
+        <Meter share={memory / device.memory_bytes} /> {bytes(memory)} <span class="faint">of {bytes(device.memory_bytes)}</span>
+      </td>
+      <td class="is-end">{device.temperature_celsius === null || device.temperature_celsius === undefined ? "–" : `${device.temperature_celsius} °C`}</td>
+      <td class="is-end">{device.power_milliwatts === null || device.power_milliwatts === undefined ? "–" : `${Math.round(device.power_milliwatts / 1000)} W`}</td>
+      <td>
+        {device.pools.map((pool) => (
+          <Link key={pool.pool} class="label" href={`/jobs?pool=${encodeURIComponent(pool.pool)}`}>
+            <Text cut={40}>{pool.pool}</Text>
+            {pool.weight ? ` ×${pool.weight}` : ""}
+          </Link>
+        ))}
+      </td>
+    </tr>
+  );
+}

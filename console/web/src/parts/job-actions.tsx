@@ -1,0 +1,68 @@
+// What a viewer may do with a job: cancel it, or submit it again once it is dead.
+
+import { useState } from "preact/hooks";
+
+import { post, problemIn } from "../api/ask";
+import type { Acted, Broker, Cancelled, Job } from "../api/types";
+import { useTopic } from "../live/store";
+import { me } from "../session";
+import { Ask } from "./ask";
+import { isEnded } from "./state";
+
+/** What an action has done, in words. */
+function outcome(what: string, { only_own, done, failed, stopped }: Partial<Cancelled & Acted>): Message {
+  if (only_own) return { text: "Only jobs of the console's own broker user are cancelled.", isBad: true };
+  if (failed?.[0]) return { text: `The message stays: ${failed[0][1]}.`, isBad: true };
+  if (stopped) return { text: `Not certain: ${stopped}.`, isBad: true };
+  if (done === 0) return { text: "The dead-letter queue has no message of this job.", isBad: true };
+  return { text: what, isBad: false };
+}
+
+interface Message {
+  text: string;
+  isBad: boolean;
+}
+
+export function JobActions({ job }: { job: Job }) {
+  const [said, setSaid] = useState<Message | null>(null);
+  const { body: broker } = useTopic<Broker>(me.value?.actions ? "broker" : undefined);
+  if (!me.value?.actions) return null;
+  if (broker?.state !== "up") return broker && <p class="faint">No actions: {broker.reason}</p>;
+  const run = async (what: string, path: string, body: unknown) => {
+    try {
+      const answer = await post<Partial<Cancelled & Acted>>(path, body);
+      setSaid(outcome(what, answer));
+    } catch (error) {
+      const problem = problemIn(error);
+      setSaid({ text: `${problem.title}: ${problem.detail}`, isBad: true });
+    }
+  };
+  return (
+    <div class="actions">
+      {said && (
+        <span role="status" class={said.isBad ? "is-bad" : "faint"}>
+          {said.text}
+        </span>
+      )}
+      {!isEnded(job) && (
+        <Ask
+          title="Cancel this job?"
+          detail={job.state === "running" ? "The worker stops it." : "It never runs."}
+          verb="Cancel the job"
+          button="Cancel…"
+          isDanger
+          act={() => run("Cancellation requested.", "/actions/cancel", { jobs: [job.job_id] })}
+        />
+      )}
+      {job.state === "dead" && (
+        <Ask
+          title="Submit this job again?"
+          detail={`It becomes a new job with the label replay-of=${job.job_id}. This one stays dead.`}
+          verb="Submit again"
+          button="Submit again…"
+          act={() => run("Submitted again.", "/actions/dead/replay", { letters: [job.job_id] })}
+        />
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,47 @@
+// How long each stage of an attempt took, as numbers beside the picture.
+
+import type { Attempt } from "../api/types";
+import { bytes, duration, percent } from "../format";
+import { LEGEND } from "./gantt";
+
+export function Stages({ attempt }: { attempt: Attempt | undefined }) {
+  const timings = attempt?.timings;
+  if (!attempt || !timings) return null;
+  const kernel = (timings.launches_us ?? []).reduce((sum, us) => sum + us, 0);
+  const values: Record<string, number> = {
+    fetch: timings.fetch_us ?? 0,
+    compile: timings.compile_us ?? 0,
+    load: timings.load_us ?? 0,
+    "copy in": timings.copy_in_us ?? 0,
+    kernel,
+    "copy out": timings.copy_out_us ?? 0,
+  };
+  const total = (timings.total_us ?? 0) + (timings.compile_us ?? 0) || 1;
+  return (
+    <table class="small">
+      <caption>
+        Attempt {attempt.attempt}: {duration(timings.total_us)} in the executor
+        {timings.wait_us ? `, after ${duration(timings.wait_us)} on the worker` : ""}
+        {timings.device_bytes_peak ? `, at most ${bytes(timings.device_bytes_peak)} of device memory` : ""}
+      </caption>
+      <thead>
+        <tr>
+          {LEGEND.map((stage) => (
+            <th key={stage} scope="col" class="is-end">
+              <span class={`swatch is-${stage.replace(" ", "-")}`} aria-hidden="true" /> {stage}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        <tr>
+          {LEGEND.map((stage) => (
+            <td key={stage} class="is-end">
+              {duration(values[stage])} <span class="faint">{percent((values[stage] ?? 0) / total)}</span>
+            </td>
+          ))}
+        </tr>
+      </tbody>
+    </table>
+  );
+}

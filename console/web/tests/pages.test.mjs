@@ -1,0 +1,400 @@
+// The pages on a real fleet: live, complete, accessible, usable by keyboard.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+
+import { api, browse, console_, fakeApi, gpufleet, mandelbrot, submit, submitted, until, waiting, wire, worker } from "./harness.mjs";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const PAGES = ["/", "/jobs", "/workers", "/pools", "/dead", "/kernels", "/usage"];
+
+let ledger;
+let server;
+let job;
+
+before(async () => {
+  ledger = await api();
+  server = await console_(ledger.url, ["--actions"]);
+  job = await submit("--name", "the-first", "--label", "run=1", "--keep", "1d");
+  await submit("--name", "the-second");
+});
+after(async () => {
+  await server.stop();
+  await ledger.stop();
+});
+
+const state = (page, word) => page.locator(".page-head .state", { hasText: word });
+
+test("a job goes from queued over running to succeeded without a reload", async () => {
+  await browse(async (page, _, problems) => {
+    await page.goto(`${server.url}/jobs?name=watched`);
+    await page.getByText("No jobs match these filters.").waitFor();
+    const loads = [];
+    page.on("load", () => loads.push(1));
+    // It notes every state that the row shows.
+    await page.evaluate(() => {
+      globalThis.seen = [];
+      const look = () => {
+        const word = document.querySelector(".rows-body .state")?.dataset.state;
+        if (word && globalThis.seen.at(-1) !== word) globalThis.seen.push(word);
+      };
+      new MutationObserver(look).observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true });
+    });
+    // The queues of a pool exist once a worker has served it. Without one, the job waits.
+    await (await worker("late")).stop();
+    // The console looks once a second.
+    const id = await waiting(3, "--name", "watched", "--pool", "late");
+    await page.locator(".rows-body .state[data-state=queued]").waitFor();
+    const late = await worker("late");
+    await page.locator(".rows-body .state[data-state=succeeded]").waitFor();
+    const seen = await page.evaluate(() => globalThis.seen);
+    assert.deepEqual(seen, ["queued", "running", "succeeded"]);
+    assert.deepEqual(loads, []);
+    await page.locator(".rows-body .row").first().click();
+    await state(page, "succeeded").waitFor();
+    assert.match(page.url(), new RegExp(id));
+    assert.deepEqual(problems, []);
+    await late.stop();
+  });
+});
+
+test("every page shows its heading and no error, in light and dark, without serious faults for axe", async () => {
+  for (const colorScheme of ["light", "dark"]) {
+    await browse(
+      async (page, _, problems) => {
+        for (const path of [...PAGES, `/jobs/${job}`, "/jobs?state=succeeded&label=run%3D1"]) {
+          await page.goto(server.url + path);
+          await page.locator("h1").first().waitFor();
+          await page.locator(".liveness.is-live").waitFor();
+          await until("the page has loaded", async () => !(await page.getByText("Loading…").count()));
+          // By the debugger: the policy of the page refuses it as a script.
+          await page.evaluate(axe);
+          const { violations } = await page.evaluate(() => globalThis.axe.run());
+          const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+          const told = serious.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 200)).join(" | ")}`);
+          assert.deepEqual(told, [], `${path} in ${colorScheme}`);
+        }
+        assert.deepEqual(problems, []);
+      },
+      { colorScheme },
+    );
+  }
+});
+
+test("filters are in the URL, and a wrong one is named", async () => {
+  await browse(async (page) => {
+    await page.goto(`${server.url}/jobs`);
+    await page.getByLabel("Labels").fill("run=1");
+    // New data draws the page again, and what is typed stays.
+    await submit("--name", "meanwhile");
+    await page.locator(".rows-body .row", { hasText: "meanwhile" }).waitFor();
+    await page.getByLabel("Labels").press("Enter");
+    await page.waitForURL(/label=run%3D1/);
+    await page.locator(".rows-body .row", { hasText: "the-first" }).waitFor();
+    await page.getByRole("checkbox", { name: "failed" }).check();
+    await page.waitForURL(/state=failed/);
+    await page.getByText("No jobs match these filters.").waitFor();
+    await page.reload();
+    assert.ok(await page.getByRole("checkbox", { name: "failed" }).isChecked());
+    await page.goto(`${server.url}/jobs?since=yesterday-ish`);
+    await page.getByRole("alert").filter({ hasText: "since" }).waitFor();
+  });
+});
+
+test("everything can be done with the keyboard", async () => {
+  await browse(async (page) => {
+    await page.goto(server.url);
+    // The page hears keys once its application runs.
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    await page.keyboard.press("g");
+    await page.keyboard.press("j");
+    await page.getByRole("heading", { name: "Jobs", exact: true }).waitFor();
+    await page.locator(".rows-body .row").nth(1).waitFor();
+    await page.keyboard.press("/");
+    await until("a filter has the focus", () => page.evaluate(() => document.activeElement.tagName === "INPUT"));
+    await page.locator(".rows-body .row[tabindex='0']").focus();
+    await page.keyboard.press("ArrowDown");
+    await until("the second row has the focus", () => page.evaluate(() => document.activeElement.dataset.index === "1"));
+    await page.keyboard.press("ArrowUp");
+    await until("the first row has the focus", () => page.evaluate(() => document.activeElement.dataset.index === "0"));
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/\/jobs\/[0-9a-f-]{36}/);
+    await page.keyboard.press("?");
+    const help = page.getByRole("dialog", { name: "Keyboard" });
+    await help.waitFor();
+    await page.keyboard.press("Escape");
+    await help.waitFor({ state: "hidden" });
+    const theme = () => page.evaluate(() => document.documentElement.dataset.theme);
+    assert.equal(await theme(), "light");
+    await page.keyboard.press("t");
+    await page.keyboard.press("t");
+    await until("the theme is dark", async () => (await theme()) === "dark");
+  });
+});
+
+test("a kept output can be looked at and downloaded", async () => {
+  await browse(async (page) => {
+    await page.goto(`${server.url}/jobs/${job}`);
+    await page.getByRole("button", { name: "Preview" }).click();
+    await page.getByText("64 elements, from 3 to 3").waitFor();
+    const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download .npy" }).click()]);
+    const file = await readFile(await download.path());
+    assert.equal(file.subarray(1, 6).toString(), "NUMPY");
+    assert.equal(file.readFloatLE(file.length - 4), 3);
+  });
+});
+
+test("a faulty line is shown with its neighbours and a caret, and an ended job with advice", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "gpufleet-page-"));
+  const file = join(folder, "wild.cu");
+  await writeFile(file, 'extern "C" __global__ void wild(float *y) {\n    int i = threadIdx.x;\n    y[i + 4096] = 1;\n}\n');
+  const { text, code } = await gpufleet("submit", "--source", file, "--entry", "wild", "--cover", "32", "--block", "32", "--zeros", "y=f32[32]", "--args", "y", "-o", "json");
+  assert.notEqual(code, 0);
+  await browse(async (page) => {
+    await page.goto(`${server.url}/jobs/${JSON.parse(text).job_id}`);
+    const source = page.getByLabel("Source around line 3");
+    await source.locator(".is-here", { hasText: "y[i + 4096] = 1;" }).waitFor();
+    assert.match(await source.innerText(), /2 │ +int i = threadIdx\.x;\n3 │ +y\[i \+ 4096\] = 1;\n +│ +\^{16}\n4 │ }/);
+    await page.getByText("illegal access of 4 bytes").waitFor();
+    await page.getByText("it ran on the emulated device").waitFor();
+  });
+  await rm(folder, { recursive: true });
+});
+
+test("a job that waits says why", async () => {
+  await (await worker("unserved")).stop();
+  const id = await submit("--pool", "unserved");
+  await browse(async (page) => {
+    await page.goto(`${server.url}/jobs/${id}`);
+    await page.getByText("no worker serves pool unserved").waitFor();
+    await page.getByText("1 message waits in its pool, which 0 workers serve.").waitFor();
+  });
+  const served = await worker("unserved");
+  await served.stop();
+});
+
+test("hostile names, labels and output are text", async () => {
+  const hostile = "<script>globalThis.harmed=1</script><img src=x onerror=globalThis.harmed=1>";
+  const folder = await mkdtemp(join(tmpdir(), "gpufleet-page-"));
+  const file = join(folder, "printing.cu");
+  await writeFile(file, `extern "C" __global__ void printing(int *y) { printf("${hostile}\\342\\200\\256\\033[31mred\\n"); y[0] = 1; }\n`);
+  const id = await submitted("--source", file, "--entry", "printing", "--cover", "1", "--block", "1", "--zeros", "y=i32[1]", "--args", "y", "--name", hostile, "--label", "note=\u202e<b>evil</b>");
+  await browse(async (page) => {
+    await page.goto(`${server.url}/jobs?name=${encodeURIComponent(hostile)}`);
+    await page.locator(".rows-body .row", { hasText: "<script>" }).waitFor();
+    await page.goto(`${server.url}/jobs/${id}`);
+    await page.locator("h1", { hasText: "<script>" }).waitFor();
+    await page.locator(".label", { hasText: "\\u202e<b>evil</b>" }).waitFor();
+    await page.locator(".log", { hasText: `${hostile}\\u202e\ufffd[31mred` }).waitFor();
+    assert.equal(await page.evaluate(() => globalThis.harmed), undefined);
+    assert.equal(await page.locator("h1 img, h1 script, .label b, .log img, .log script").count(), 0);
+  });
+  await rm(folder, { recursive: true });
+});
+
+test("lines of 256 KiB in labels, output and failures are text, and no page grows wider than its window", async () => {
+  const line = "<b>\u202e".padEnd(256 << 10, "x");
+  const id = "01990f3e-0000-7000-8000-000000000001";
+  const at = "2026-11-20T10:00:00Z";
+  const failed = { verdict: "user", code: "compile_failed", message: line, detail: line, line: 1, source: { first_line: 1, text: line } };
+  const long = {
+    job_id: id, state: "failed", name: line, labels: { note: line }, pool: "default", kernel: line, created_at: at, finished_at: at,
+    attempts: 1, attempt: 1, worker: line, is_unheard: false, failure: failed, user_id: line,
+  };
+  const attempts = [{ attempt: 1, state: "failed", superseded: false, worker: line, is_unheard: false, started_at: at, finished_at: at, failure: failed, printf_output: { text: line, dropped_bytes: 0 } }];
+  const fake = await fakeApi({
+    "/v1/jobs": { jobs: [long], next: null },
+    [`/v1/jobs/${id}`]: { job: long, attempts, outputs: [] },
+    "/v1/workers": { workers: [] },
+  });
+  const own = await console_(fake.url, [], { GPUFLEET_AMQP_URL: "" });
+  try {
+    await browse(async (page) => {
+      const isWithinWindow = () => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
+      await page.goto(`${own.url}/jobs`);
+      await page.locator(".rows-body .row", { hasText: "<b>\\u202e" }).waitFor();
+      assert.ok(await isWithinWindow(), "the list");
+      await page.goto(`${own.url}/jobs/${id}`);
+      for (const log of ["Report", "Output of printf"]) {
+        const shown = await page.getByLabel(log).innerText();
+        assert.equal(shown.slice(0, 12), "<b>\\u202exxx");
+        assert.equal(shown.length, line.length + "\\u202e".length - 1, log);
+      }
+      assert.ok(await isWithinWindow(), "the job's page");
+      assert.equal(await page.locator("main b").count(), 0);
+    });
+  } finally {
+    await own.stop();
+    await fake.stop();
+  }
+});
+
+test("a job is cancelled from its page by keyboard, and the log has a record of it", async () => {
+  await (await worker("cancelled")).stop();
+  const id = await mandelbrot("--pool", "cancelled");
+  await browse(async (page) => {
+    await page.goto(`${server.url}/jobs/${job}`);
+    await state(page, "succeeded").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Cancel…" }).count(), 0, "a job that has ended can't be cancelled");
+    await page.goto(`${server.url}/jobs/${id}`);
+    await state(page, "queued").waitFor();
+    await page.getByRole("button", { name: "Cancel…" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog", { name: "Cancel this job?" }).waitFor();
+    await page.keyboard.press("Enter");
+    await page.getByText("Cancellation requested.").waitFor();
+    const served = await worker("cancelled");
+    await state(page, "cancelled").waitFor();
+    await served.stop();
+  });
+  await until("the record", () => server.log.some((line) => line.includes('action="cancel"') && line.includes(id)));
+});
+
+test("tabs of one browser share a stream, and hidden ones have none", async () => {
+  await browse(async (page, context) => {
+    const streams = new Set();
+    context.on("request", (request) => request.url().includes("/live?") && streams.add(request));
+    const done = (request) => streams.delete(request);
+    context.on("requestfailed", done);
+    context.on("requestfinished", done);
+    await page.goto(`${server.url}/jobs`);
+    await page.locator(".liveness.is-live").waitFor();
+    const other = await context.newPage();
+    await other.goto(`${server.url}/workers`);
+    await other.locator(".liveness.is-live").waitFor();
+    await other.getByText(/\d+ up/).waitFor();
+    await until("one stream is left", () => streams.size === 1);
+    await other.evaluate(() => {
+      Object.defineProperty(document, "hidden", { get: () => true, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    });
+    await page.evaluate(() => {
+      Object.defineProperty(document, "hidden", { get: () => true, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    });
+    await until("no stream is left", () => streams.size === 0);
+  });
+});
+
+test("with the API away a banner shows the age of the data, and the page recovers alone", async () => {
+  let passing = await api(["--listen", "127.0.0.1:0"]);
+  const port = passing.port;
+  const own = await console_(passing.url);
+  try {
+    await browse(async (page) => {
+      await page.goto(`${own.url}/jobs`);
+      await page.locator(".rows-body .row").first().waitFor();
+      await passing.stop();
+      await page.locator(".banner", { hasText: "The read API is not available" }).waitFor();
+      await page.locator(".banner", { hasText: /data from \d+ s ago/ }).waitFor();
+      assert.ok((await page.locator(".rows-body .row").count()) > 0, "the last data stay");
+      passing = await api(["--listen", `127.0.0.1:${port}`]);
+      await page.locator(".banner").waitFor({ state: "detached" });
+      await page.locator(".liveness.is-live").waitFor();
+    });
+  } finally {
+    await own.stop();
+    await passing.stop();
+  }
+});
+
+test("with Postgres away a banner shows the age of the data, and the page recovers alone", async () => {
+  const way = await wire("GPUFLEET_DATABASE_URL");
+  const reading = await api(["--listen", "127.0.0.1:0"], way.url);
+  const own = await console_(reading.url);
+  try {
+    await browse(async (page) => {
+      await page.goto(`${own.url}/jobs`);
+      await page.locator(".rows-body .row").first().waitFor();
+      await way.cut();
+      await page.locator(".banner", { hasText: "The ledger is not available" }).waitFor();
+      await page.locator(".banner", { hasText: /data from \d+ s ago/ }).waitFor();
+      assert.ok((await page.locator(".rows-body .row").count()) > 0, "the last data stay");
+      await way.mend();
+      await page.locator(".banner").waitFor({ state: "detached" });
+      await page.locator(".liveness.is-live").waitFor();
+    });
+  } finally {
+    await own.stop();
+    await reading.stop();
+    await way.cut();
+  }
+});
+
+test("without a broker the pages say so, and there are no actions", async () => {
+  const own = await console_(ledger.url, [], { GPUFLEET_AMQP_URL: "" });
+  try {
+    await browse(async (page) => {
+      await page.goto(`${own.url}/dead`);
+      await page.getByText("the console was started without a broker").first().waitFor();
+      assert.equal((await page.request.post(`${own.url}/actions/cancel`)).status(), 405);
+    });
+  } finally {
+    await own.stop();
+  }
+});
+
+test("while the broker is away there are no actions, and they return alone", async () => {
+  const way = await wire("GPUFLEET_AMQP_URL");
+  const own = await console_(ledger.url, ["--actions"], { GPUFLEET_AMQP_URL: way.url });
+  await (await worker("parted")).stop();
+  const id = await mandelbrot("--pool", "parted");
+  try {
+    await browse(async (page) => {
+      await page.goto(`${own.url}/jobs/${id}`);
+      const cancel = page.getByRole("button", { name: "Cancel…" });
+      await cancel.waitFor();
+      await way.cut();
+      await page.getByText("No actions:").waitFor();
+      assert.equal(await cancel.count(), 0);
+      await state(page, "queued").waitFor();
+      const refused = await page.evaluate(async (id) => {
+        const body = JSON.stringify({ jobs: [id] });
+        const answer = await fetch("/actions/cancel", { method: "POST", headers: { "content-type": "application/json" }, body });
+        return [answer.status, (await answer.json()).type];
+      }, id);
+      assert.deepEqual(refused, [503, "gpufleet:broker-unavailable"]);
+      await way.mend();
+      await cancel.waitFor();
+      await cancel.click();
+      await page.getByRole("button", { name: "Cancel the job" }).click();
+      await page.getByText("Cancellation requested.").waitFor();
+    });
+  } finally {
+    await own.stop();
+    await way.cut();
+  }
+  const served = await worker("parted");
+  await until("the job is cancelled", async () => /cancelled/.test((await gpufleet("show", id)).text));
+  await served.stop();
+});
+
+test("a token opens the pages, and signing out closes them", async () => {
+  const folder = await mkdtemp(`${tmpdir()}/gpufleet-token-`);
+  await writeFile(`${folder}/tokens`, "0123456789abcdef-of-a-test\n");
+  const own = await console_(ledger.url, ["--token-file", `${folder}/tokens`]);
+  try {
+    await browse(async (page, context) => {
+      await page.goto(`${own.url}/workers`);
+      await page.getByLabel("Token").fill("wrong-token-of-a-test");
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await page.getByRole("alert").waitFor();
+      await page.getByLabel("Token").fill("0123456789abcdef-of-a-test");
+      await page.getByRole("button", { name: "Sign in" }).click();
+      await page.getByText(/\d+ up/).waitFor();
+      const [cookie] = await context.cookies();
+      assert.ok(cookie.httpOnly && cookie.sameSite === "Strict");
+      assert.equal(await page.evaluate(() => document.cookie), "");
+      await page.getByRole("button", { name: "Sign out" }).click();
+      await page.getByLabel("Token").waitFor();
+    });
+  } finally {
+    await own.stop();
+    await rm(folder, { recursive: true });
+  }
+});

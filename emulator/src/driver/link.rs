@@ -1,0 +1,45 @@
+//! Linking: texts are checked one by one as they come, and resolved against each other when all are there.
+
+use std::sync::Arc;
+
+use super::{
+    device::Device,
+    jit::{self, JitError, Loaded},
+};
+use crate::module::{Module, Text};
+
+/// Starts a linked image. A limit on registers and the texts follow, each behind a separator that PTX does not have.
+const MAGIC: &str = "// texts linked by gpufleet's emulator";
+const SEPARATOR: char = '\u{1e}';
+
+/// A text to link, and what messages call it.
+#[derive(Debug)]
+pub struct Input {
+    pub name: String,
+    pub ptx: Vec<u8>,
+}
+
+/// Tells what is wrong with a text, apart from what others may define for it.
+pub fn check(device: &Device, ptx: &[u8]) -> Result<(), JitError> {
+    jit::refuse_binary(ptx)?;
+    Ok(Module::check(jit::utf8(ptx)?, &Arc::clone(&device.memory), device.capability)?)
+}
+
+/// Links texts to an image, and tells about it. Kernels count no more registers than the limit.
+pub fn link(device: &Device, inputs: &[Input], registers_max: Option<u32>) -> Result<(Vec<u8>, String), JitError> {
+    let mut texts = Vec::new();
+    for Input { name, ptx } in inputs {
+        texts.push(Text { name, ptx: jit::utf8(ptx)? });
+    }
+    let module = Module::link(&texts, &Arc::clone(&device.memory), device.capability)?;
+    let limit = registers_max.map(|limit| limit.to_string()).unwrap_or_default();
+    let parts = [MAGIC, &limit].into_iter().chain(texts.iter().map(|text| text.ptx)).collect::<Vec<_>>();
+    Ok((parts.join(&SEPARATOR.to_string()).into_bytes(), Loaded::from_module(module, device).log))
+}
+
+/// The texts of a linked image, and its limit on registers.
+pub(super) fn texts(image: &str) -> Option<(Vec<Text<'_>>, Option<u32>)> {
+    let mut parts = image.strip_prefix(MAGIC)?.strip_prefix(SEPARATOR)?.split(SEPARATOR);
+    let limit = parts.next()?.parse().ok();
+    Some((parts.map(|ptx| Text { name: "linked image", ptx }).collect(), limit))
+}

@@ -1,0 +1,25 @@
+//! Why a kernel was not launched: the driver API has no text for that.
+
+use std::cell::RefCell;
+
+use super::status::Status;
+
+thread_local! {
+    static LAST: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Keeps the reason for the program to ask for, and shows it to whoever runs a program that does not ask.
+pub fn tell(report: String) -> Status {
+    eprintln!("gpufleet emulator: {report}");
+    LAST.set(report);
+    Status::NotSupported
+}
+
+/// The reason for the calling thread's last refusal, until [`clear`].
+pub fn last() -> String {
+    LAST.with_borrow(Clone::clone)
+}
+
+pub fn clear() {
+    LAST.take();
+}

@@ -1,0 +1,128 @@
+//! Texture and surface objects: what a caller describes, made into what kernels read.
+
+pub mod reference;
+pub mod resource;
+pub mod sampling;
+
+use std::sync::{Arc, LazyLock};
+
+use super::{
+    current,
+    device::Device,
+    handle::{Handle, Registry},
+    started,
+    status::{Answer, Status},
+};
+use crate::texture::{Texture, image::Image, registry::Object, sampler::Filter};
+use resource::{Resource, View};
+use sampling::{NORMALIZED, Sampling};
+
+/// A texture object, as its caller described it.
+#[derive(Debug)]
+pub struct TextureObject {
+    pub context: Handle,
+    device: &'static Device,
+    handle: u64,
+    pub resource: Resource,
+    pub sampling: Sampling,
+    pub view: Option<View>,
+}
+
+/// A surface object.
+#[derive(Debug)]
+pub struct SurfaceObject {
+    pub context: Handle,
+    device: &'static Device,
+    handle: u64,
+    pub resource: Resource,
+}
+
+/// The texture objects under the handles that kernels know.
+pub fn texture_objects() -> Answer<&'static Registry<TextureObject>> {
+    static OBJECTS: LazyLock<Registry<TextureObject>> = LazyLock::new(Registry::default);
+    started::check().map(|()| &*OBJECTS)
+}
+
+/// The surface objects under the handles that kernels know.
+pub fn surface_objects() -> Answer<&'static Registry<SurfaceObject>> {
+    static OBJECTS: LazyLock<Registry<SurfaceObject>> = LazyLock::new(Registry::default);
+    started::check().map(|()| &*OBJECTS)
+}
+
+/// `cuTexObjectCreate`.
+pub fn create_texture(resource: Resource, sampling: Sampling, view: Option<View>) -> Answer<u64> {
+    let context = current::context()?;
+    // The levels of a mipmapped array differ in size, so that coordinates in texels would name other places in each.
+    if matches!(resource, Resource::MipmappedArray(_)) && sampling.flags & NORMALIZED == 0 {
+        return Err(Status::InvalidValue);
+    }
+    let image = resource.shown(&context, view)?;
+    let texture = texture(image, &sampling)?;
+    let device = context.device;
+    let handle = device.memory.textures().add(Object::Texture(Arc::new(texture)));
+    let object = TextureObject { context: context.handle, device, handle, resource, sampling, view };
+    texture_objects()?.insert(handle as Handle, Arc::new(object));
+    Ok(handle)
+}
+
+/// An image with the way to read it, where both go together.
+fn texture(image: Image, sampling: &Sampling) -> Answer<Texture> {
+    let sampler = sampling.sampler()?;
+    // Linear filtering needs float results.
+    if sampler.filter == Filter::Linear && !sampler.gives_floats(image.format.channel) {
+        return Err(Status::InvalidValue);
+    }
+    Ok(Texture { image, sampler })
+}
+
+/// `cuSurfObjectCreate`: of an array that was made for it.
+pub fn create_surface(resource: Resource) -> Answer<u64> {
+    let context = current::context()?;
+    let image = resource.surface()?;
+    let device = context.device;
+    let handle = device.memory.textures().add(Object::Surface(Arc::new(image)));
+    let object = SurfaceObject { context: context.handle, device, handle, resource };
+    surface_objects()?.insert(handle as Handle, Arc::new(object));
+    Ok(handle)
+}
+
+/// The texture object behind a handle.
+pub fn find_texture(handle: u64) -> Answer<Arc<TextureObject>> {
+    texture_objects()?.get(handle as Handle).map_err(|_| Status::InvalidValue)
+}
+
+/// The surface object behind a handle.
+pub fn find_surface(handle: u64) -> Answer<Arc<SurfaceObject>> {
+    surface_objects()?.get(handle as Handle).map_err(|_| Status::InvalidValue)
+}
+
+/// `cuTexObjectDestroy`. Kernels in flight keep what they have looked up.
+pub fn destroy_texture(handle: u64) -> Answer {
+    current::context()?;
+    texture_objects()?.remove(handle as Handle).map(drop).map_err(|_| Status::InvalidValue)
+}
+
+/// `cuSurfObjectDestroy`.
+pub fn destroy_surface(handle: u64) -> Answer {
+    current::context()?;
+    surface_objects()?.remove(handle as Handle).map(drop).map_err(|_| Status::InvalidValue)
+}
+
+/// The objects of a context end with it.
+pub fn forget_all_of(context: Handle) -> Answer {
+    texture_objects()?.retain(|object| object.context != context);
+    surface_objects()?.retain(|object| object.context != context);
+    reference::forget_all_of(context)
+}
+
+impl Drop for TextureObject {
+    fn drop(&mut self) {
+        self.device.memory.textures().remove(self.handle);
+    }
+}
+
+impl Drop for SurfaceObject {
+    fn drop(&mut self) {
+        self.device.memory.textures().remove(self.handle);
+    }
+}

@@ -1,0 +1,59 @@
+//! Copies between arrays and linear memory, by bytes in the order of texels.
+
+use super::{
+    copy::{NO_STREAM, transfer},
+    exports,
+};
+use crate::driver::{
+    array::arrays,
+    copy::{Place, Return},
+    handle::Handle,
+    status::Answer,
+};
+
+exports! {
+    per_thread ptds:
+
+    fn cuMemcpyDtoA_v2(to: Handle, to_offset: usize, from: u64, bytes: usize) {
+        transfer(bytes, NO_STREAM, Return::Done, || Ok((array(to, to_offset, bytes)?, Place::device(from)?)))
+    }
+
+    fn cuMemcpyAtoD_v2(to: u64, from: Handle, from_offset: usize, bytes: usize) {
+        transfer(bytes, NO_STREAM, Return::Done, || Ok((Place::device(to)?, array(from, from_offset, bytes)?)))
+    }
+
+    fn cuMemcpyHtoA_v2(to: Handle, to_offset: usize, from: usize, bytes: usize) {
+        to_array(to, to_offset, from, bytes, NO_STREAM, Return::Done)
+    }
+
+    fn cuMemcpyAtoH_v2(to: usize, from: Handle, from_offset: usize, bytes: usize) {
+        from_array(to, from, from_offset, bytes, NO_STREAM, Return::Done)
+    }
+
+    fn cuMemcpyAtoA_v2(to: Handle, to_offset: usize, from: Handle, from_offset: usize, bytes: usize) {
+        let places = || Ok((array(to, to_offset, bytes)?, array(from, from_offset, bytes)?));
+        transfer(bytes, NO_STREAM, Return::Done, places)
+    }
+
+    per_thread ptsz:
+
+    fn cuMemcpyHtoAAsync_v2(to: Handle, to_offset: usize, from: usize, bytes: usize, stream: Handle) {
+        to_array(to, to_offset, from, bytes, stream, Return::Early)
+    }
+
+    fn cuMemcpyAtoHAsync_v2(to: usize, from: Handle, from_offset: usize, bytes: usize, stream: Handle) {
+        from_array(to, from, from_offset, bytes, stream, Return::Early)
+    }
+}
+
+fn array(array: Handle, offset: usize, bytes: usize) -> Answer<Place> {
+    arrays()?.get(array)?.bytes(offset, bytes)
+}
+
+fn to_array(to: Handle, offset: usize, from: usize, bytes: usize, stream: Handle, returns: Return) -> Answer {
+    transfer(bytes, stream, returns, || Ok((array(to, offset, bytes)?, Place::unified(from as u64)?)))
+}
+
+fn from_array(to: usize, from: Handle, offset: usize, bytes: usize, stream: Handle, returns: Return) -> Answer {
+    transfer(bytes, stream, returns, || Ok((Place::unified(to as u64)?, array(from, offset, bytes)?)))
+}

@@ -1,0 +1,23 @@
+//! The state of the whole fleet.
+
+use std::time::Duration;
+
+use axum::{Json, extract::State};
+
+use super::{Shared, answer::Answered};
+use crate::{Overview, problem::Problem};
+
+/// How long an overview is shown. However many callers watch, the database makes one a second.
+pub(super) const SHOWN_FOR: Duration = Duration::from_secs(1);
+
+/// Show throughput, waits, unfinished jobs and the recorder's progress
+///
+/// It may be a second old. What ended comes from statistics and not from the jobs.
+#[utoipa::path(get, path = "/v1/overview", operation_id = "showOverview", tag = "statistics", security(("token" = [])), responses(
+    (status = 200, body = Overview),
+    (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json"),
+))]
+pub(super) async fn show(State(api): Shared) -> Answered<Json<Overview>> {
+    Ok(Json(api.overview.get(async || Ok(api.ledger.overview().await?)).await?))
+}

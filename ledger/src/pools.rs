@@ -1,0 +1,80 @@
+//! Pools: what they run, and their shares of the devices. Plain data; it asks neither the ledger nor the broker.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Statistics, WorkerRow};
+
+/// A pool as heartbeats and statistics describe it, and the broker if it was asked.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "serve", derive(utoipa::ToSchema))]
+pub struct Pool {
+    pub pool: String,
+    /// Messages in its queues; none if the broker was not asked. One message may have many jobs.
+    pub messages: Option<u64>,
+    /// Workers that take messages from its queues; none if the broker was not asked.
+    pub consumers: Option<u32>,
+    pub jobs_running: u32,
+    /// Device memory that its running jobs declared.
+    pub memory_bytes: u64,
+    /// The memory that is guaranteed to it, on all devices.
+    pub guaranteed_bytes: u64,
+    /// The memory beyond what is guaranteed to it on the device, which other pools leave unused.
+    pub borrowed_bytes: u64,
+    /// The share of the device time that its weight gives it, in percent. Workers may give it different weights.
+    pub due_percent: Option<f64>,
+    /// Of the device time that all pools were charged, in percent.
+    pub got_percent: Option<f64>,
+    /// The device time that it used, as `gpufleet usage` counts it.
+    pub device_us: u64,
+    /// The device time that it was charged: what it used, and the wait for memory and for the blob store in a slot.
+    pub charged_us: u64,
+}
+
+impl Pool {
+    /// The pools that workers serve now, and those with device time in these statistics by pool.
+    pub fn all(workers: &[WorkerRow], used: &Statistics) -> Vec<Self> {
+        let used = used.rows.iter().filter(|row| !row.value.is_empty());
+        let mut pools: BTreeMap<&str, Self> = BTreeMap::new();
+        for row in used {
+            let pool = pools.entry(row.value.as_str()).or_default();
+            (pool.device_us, pool.charged_us) = (row.device_us, row.charged_us);
+        }
+        // The sum of the shares of each device, and the number of devices.
+        let (mut due, mut devices): (BTreeMap<&str, f64>, u32) = (BTreeMap::new(), 0);
+        for worker in workers.iter().filter(|worker| !worker.has_left && !worker.is_silent) {
+            for pool in &worker.pools {
+                pools.entry(pool).or_default();
+            }
+            for device in worker.devices.iter().filter(|device| device.out_of_service.is_none()) {
+                devices += 1;
+                let weights: u64 = device.pools.iter().filter_map(|pool| pool.weight).map(u64::from).sum();
+                for of_device in &device.pools {
+                    let pool = pools.entry(of_device.pool.as_str()).or_default();
+                    pool.jobs_running = pool.jobs_running.saturating_add(of_device.jobs_running);
+                    pool.memory_bytes = pool.memory_bytes.saturating_add(of_device.memory_bytes);
+                    // Old workers report no guarantee, so nothing counts as borrowed.
+                    let guaranteed = of_device.guaranteed_bytes.unwrap_or(of_device.memory_bytes);
+                    let borrowed = of_device.memory_bytes.saturating_sub(guaranteed);
+                    pool.guaranteed_bytes =
+                        pool.guaranteed_bytes.saturating_add(of_device.guaranteed_bytes.unwrap_or(0));
+                    pool.borrowed_bytes = pool.borrowed_bytes.saturating_add(borrowed);
+                    if let Some(weight) = of_device.weight {
+                        *due.entry(of_device.pool.as_str()).or_default() += f64::from(weight) / weights.max(1) as f64;
+                    }
+                }
+            }
+        }
+        let all = pools.values().fold(0, |sum: u64, pool| sum.saturating_add(pool.charged_us));
+        pools
+            .into_iter()
+            .map(|(name, pool)| Self {
+                pool: name.to_owned(),
+                due_percent: due.get(name).map(|share| share * 100.0 / f64::from(devices.max(1))),
+                got_percent: (all > 0).then(|| pool.charged_us as f64 * 100.0 / all as f64),
+                ..pool
+            })
+            .collect()
+    }
+}

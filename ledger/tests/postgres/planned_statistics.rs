@@ -1,0 +1,60 @@
+//! What statistics of the jobs in [`crate::plans`] read: roll-ups alone, however many jobs there are.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use chrono::{TimeDelta, Utc};
+use gpufleet_ledger::StatisticsFilter;
+
+use crate::{database::Database, plans::Scene, statistics::spread_jobs};
+
+/// A row of a day, pool and value has a sketch of about 1 kB.
+const BUFFERS_MAX: u64 = 1500;
+const REPEATED: usize = 9;
+
+/// The buffers of each question, by its name. Prints how long those of 30 days take, beside the same percentiles from the attempts.
+pub(crate) async fn measure(scene: &Scene) -> BTreeMap<String, u64> {
+    scene.database.execute_slowly(&include_str!("rollups_of_jobs.sql").replace("SKETCH", &sketch().await)).await;
+    scene.database.execute_slowly("vacuum analyze rollups").await;
+    let mut buffers = BTreeMap::new();
+    for by in [None, Some("pool"), Some("kernel"), Some("worker"), Some("label:team's")] {
+        let name = format!("statistics of 30 days by {}", by.unwrap_or("nothing"));
+        let by = by.map(|by| by.parse().unwrap());
+        let filter = StatisticsFilter { by, since: Utc::now() - TimeDelta::days(30), pool: None };
+        let (statistics, cost) = scene.cost(async |ledger| ledger.statistics(&filter).await.unwrap()).await;
+        assert!(!statistics.rows.is_empty(), "{name}");
+        assert!(cost.buffers <= BUFFERS_MAX && cost.partitions.is_empty(), "{name}: {cost:?}");
+        println!("{name}: {:?}", median(async || _ = scene.ledger.statistics(&filter).await.unwrap()).await);
+        buffers.insert(name, cost.buffers);
+    }
+    let exact = "select percentile_cont(array[0.5, 0.95, 0.99]) within group (order by total_us)::text
+                 from attempts where id_at >= now() - interval '30 days'";
+    println!(
+        "percentile_cont over the attempts: {:?}",
+        median(async || _ = scene.database.read_slowly(exact).await).await
+    );
+    buffers
+}
+
+async fn median(mut question: impl AsyncFnMut()) -> Duration {
+    let mut took = Vec::new();
+    for _ in 0..REPEATED {
+        let begun = Instant::now();
+        question().await;
+        took.push(begun.elapsed());
+    }
+    took.sort_unstable();
+    took[REPEATED / 2]
+}
+
+/// The stages of a thousand jobs, as a recorder writes them.
+async fn sketch() -> String {
+    let database = Database::fresh().await;
+    let (mut store, _) = database.open().await;
+    assert_eq!(store.record(&spread_jobs(1000)).await.unwrap(), []);
+    store.upkeep().await.unwrap();
+    let stages = "select encode(stages, 'hex') from rollups where grain = 'day' and dimension = '' limit 1";
+    database.execute(stages).await.trim().to_owned()
+}

@@ -1,0 +1,255 @@
+//! Examples of lists of events.
+
+use std::collections::BTreeMap;
+
+use gpufleet_schema::{
+    Action, AttemptFinished, AttemptState, BlobDigest, DeviceSeen, Dtype, Event, JobInfo, KeptData, KeptOutput,
+    KeptOutputs, PoolUse, Priority, Started, Submitted, UtilizationBy, WorkerSeen,
+};
+
+use crate::{
+    id,
+    replies::{failed, printed, ran_on, succeeded},
+    tasks::{little_endian, trace_context},
+};
+
+pub(crate) fn job_info() -> JobInfo {
+    JobInfo {
+        job_id: id(1),
+        pool: "default".parse().unwrap(),
+        priority: Priority::High,
+        name: Some("a name".into()),
+        labels: BTreeMap::from([("k".to_owned(), "v".to_owned())]),
+        program: "catalog".into(),
+        kernel: "saxpy".into(),
+        input_bytes: 24,
+        client: Some("golden-client".into()),
+        submitted_ms: Some(1_720_000_000_123),
+        user_id: None,
+        blobs: Vec::new(),
+        traceparent: None,
+    }
+}
+
+pub(crate) fn events() -> Vec<Event> {
+    let job = job_info();
+    vec![
+        Event::Submitted(Submitted { job: job.clone(), at_ms: 1_720_000_000_123 }),
+        Event::Started(Started {
+            job,
+            attempt: 1,
+            worker: "w1".parse().unwrap(),
+            device: 0,
+            ran_on: None,
+            at_ms: 1_720_000_000_125,
+        }),
+        Event::AttemptFinished(AttemptFinished {
+            job_id: id(1),
+            attempt: 1,
+            worker: "w1".parse().unwrap(),
+            device: Some(0),
+            ran_on: None,
+            started_ms: None,
+            at_ms: 1_720_000_000_130,
+            state: AttemptState::Failed,
+            failure: failed().failure,
+            retry_at_ms: None,
+            output_bytes: 0,
+            timings: succeeded().timings,
+            job: None,
+            charged_us: None,
+            printf_output: None,
+            kept: None,
+        }),
+        Event::WorkerSeen(WorkerSeen {
+            worker: "w1".parse().unwrap(),
+            at_ms: 1_720_000_000_140,
+            host: "host".into(),
+            pid: 42,
+            revision: "0.1.0".into(),
+            pools: vec!["default".parse().unwrap()],
+            devices: vec![DeviceSeen {
+                index: 0,
+                uuid: "GPU-0".into(),
+                name: "a device".into(),
+                emulated: false,
+                compute_capability: [9, 0],
+                memory_bytes: 1 << 37,
+                driver_version: 12080,
+                out_of_service: None,
+                jobs_running: None,
+                pools: Vec::new(),
+                memory_used_bytes: None,
+                utilization_percent: None,
+                utilization_by: None,
+                temperature_celsius: None,
+                power_milliwatts: None,
+            }],
+            jobs_running: 1,
+            leaving: false,
+        }),
+    ]
+}
+
+/// Events of a worker that reports its device with each attempt.
+pub(crate) fn events_ran_on() -> Vec<Event> {
+    let mut events = events();
+    for event in &mut events {
+        match event {
+            Event::Started(started) => started.ran_on = Some(ran_on()),
+            Event::AttemptFinished(finished) => finished.ran_on = Some(ran_on()),
+            Event::Submitted(_) | Event::WorkerSeen(_) | Event::Action(_) => {}
+        }
+    }
+    events
+}
+
+/// Events with the user that the broker validated.
+pub(crate) fn events_user() -> Vec<Event> {
+    let mut events = events_ran_on();
+    for event in &mut events {
+        if let Event::Started(started) = event {
+            started.job.user_id = Some("anna".into());
+        }
+    }
+    events
+}
+
+/// Events of a worker that reports the state of its devices, and the description of a job that never started.
+pub(crate) fn events_devices() -> Vec<Event> {
+    let mut events = events_user();
+    for event in &mut events {
+        match event {
+            Event::WorkerSeen(seen) => {
+                let device = seen.devices[0].clone();
+                let pool = "default".parse().unwrap();
+                seen.devices[0] = DeviceSeen {
+                    jobs_running: Some(1),
+                    pools: vec![PoolUse {
+                        pool,
+                        jobs_running: 1,
+                        memory_bytes: 1 << 20,
+                        weight: None,
+                        guaranteed_bytes: None,
+                    }],
+                    memory_used_bytes: Some(1 << 30),
+                    utilization_percent: Some(41),
+                    utilization_by: Some(UtilizationBy::Nvml),
+                    temperature_celsius: Some(55),
+                    power_milliwatts: Some(350_500),
+                    ..device.clone()
+                };
+                let out_of_service = Some("its probe kernel failed".into());
+                let utilization_by = Some(UtilizationBy::Worker);
+                let utilization_percent = Some(0);
+                seen.devices.push(DeviceSeen {
+                    index: 1,
+                    out_of_service,
+                    utilization_percent,
+                    utilization_by,
+                    ..device
+                });
+            }
+            Event::AttemptFinished(finished) => {
+                (finished.device, finished.ran_on) = (None, None);
+                finished.job = Some(Box::new(JobInfo { user_id: Some("anna".into()), ..job_info() }));
+            }
+            Event::Submitted(_) | Event::Started(_) | Event::Action(_) => {}
+        }
+    }
+    events
+}
+
+/// Events of a worker that reports the `printf` output of an attempt.
+pub(crate) fn events_printf() -> Vec<Event> {
+    let mut events = events_devices();
+    for event in &mut events {
+        if let Event::AttemptFinished(finished) = event {
+            finished.printf_output = Some(printed());
+        }
+    }
+    events
+}
+
+/// Events of a worker that reports the start and the description of a job in its final event.
+pub(crate) fn events_started_ms() -> Vec<Event> {
+    let mut events = events_printf();
+    events.retain(|event| !matches!(event, Event::Started(_)));
+    for event in &mut events {
+        if let Event::AttemptFinished(finished) = event {
+            (finished.device, finished.ran_on) = (Some(0), Some(ran_on()));
+            finished.started_ms = Some(1_720_000_000_125);
+        }
+    }
+    events
+}
+
+/// Events of a worker that reports the kept outputs of a job.
+pub(crate) fn events_kept() -> Vec<Event> {
+    let mut events = events_started_ms();
+    for event in &mut events {
+        if let Event::AttemptFinished(finished) = event {
+            let output =
+                |name: &str, data| KeptOutput { name: name.into(), dtype: Dtype::F32, shape: vec![1, 3], data };
+            let blob = KeptData::Blob(BlobDigest::of(&little_endian([1.0, 2.0, 3.0])));
+            let inline = KeptData::Inline(little_endian([0.5, -0.5, 0.0]));
+            let outputs = vec![output("y", inline), output("x", blob)];
+            (finished.state, finished.failure) = (AttemptState::Succeeded, None);
+            finished.kept = Some(Box::new(KeptOutputs { expires_ms: 1_720_086_400_130, outputs }));
+        }
+    }
+    events
+}
+
+/// Events of a client and a worker that name the blobs of a job.
+pub(crate) fn events_blobs() -> Vec<Event> {
+    let blobs = vec![BlobDigest::of(&little_endian([1.0, 2.0, 3.0])), BlobDigest::of(b"")];
+    let mut events = events_kept();
+    for event in &mut events {
+        match event {
+            Event::Submitted(Submitted { job, .. }) | Event::Started(Started { job, .. }) => {
+                job.blobs.clone_from(&blobs)
+            }
+            Event::AttemptFinished(AttemptFinished { job: Some(job), .. }) => job.blobs.clone_from(&blobs),
+            Event::AttemptFinished(_) | Event::WorkerSeen(_) | Event::Action(_) => {}
+        }
+    }
+    events
+}
+
+/// Events of a worker that reports the weights of its pools.
+pub(crate) fn events_weights() -> Vec<Event> {
+    let mut events = events_blobs();
+    for event in &mut events {
+        if let Event::WorkerSeen(seen) = event {
+            seen.devices.iter_mut().flat_map(|device| &mut device.pools).for_each(|pool| pool.weight = Some(3));
+        }
+    }
+    events
+}
+
+/// Events of a job whose producer is traced.
+pub(crate) fn events_traceparent() -> Vec<Event> {
+    let mut events = events_blobs();
+    for event in &mut events {
+        match event {
+            Event::Submitted(Submitted { job, .. }) => job.traceparent = Some(trace_context()),
+            Event::AttemptFinished(AttemptFinished { job: Some(job), .. }) => job.traceparent = Some(trace_context()),
+            Event::Started(_) | Event::AttemptFinished(_) | Event::WorkerSeen(_) | Event::Action(_) => {}
+        }
+    }
+    events
+}
+
+/// What a person did through a program.
+pub(crate) fn events_action() -> Vec<Event> {
+    vec![Event::Action(Action {
+        action_id: "01990f3e-5c1a-7b6e-9d8f-0a1b2c3d4e60".parse().unwrap(),
+        at_ms: 1_720_000_000_150,
+        who: "anna".into(),
+        action: "cancel".into(),
+        target: "01990f3e-5c1a-7b6e-9d8f-0a1b2c3d4e5f".into(),
+        from: Some("10.0.0.7".into()),
+        reported_by: Some("console".into()),
+    })]
+}

@@ -1,0 +1,88 @@
+//! `gpufleet doctor`: checks the parts of a fleet, and tells how to fix what is broken.
+//!
+//! Each part is examined in a file of its own, which separates what was seen, as plain data, from the findings about it. A part that can't be
+//! examined is skipped with the reason, so one broken part does not hide the others.
+
+use std::collections::BTreeSet;
+
+use clap::Args;
+use gpufleet::schema::PoolName;
+
+use super::{
+    complaint::Complaint,
+    environment,
+    exit::Exit,
+    json,
+    options::{BlobOptions, BrokerOptions, Format},
+    output,
+    source::SourceOptions,
+    spec,
+    waiting::Spinner,
+};
+
+mod blobs;
+mod broker;
+mod clock;
+mod consumer_timeout;
+mod finding;
+mod ledger;
+mod pools;
+mod workers;
+
+use finding::Diagnosis;
+
+/// Check the broker, the ledger, the blob store, the workers and the clocks
+///
+/// Every finding is ok, a warning, an error, or skipped, and each problem has its fix. No message reaches a queue of the fleet. The checks
+/// use a reply queue, which they delete, and a small file in the blob store.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", json::DOCTOR))]
+pub struct Options {
+    /// Pool that you submit to. Repeatable. Pools with workers or waiting jobs are checked anyway
+    #[arg(long, value_name = "POOL", env = environment::POOL)]
+    pool: Vec<PoolName>,
+    /// Hold a message unacknowledged for this long, to see whether the broker's consumer_timeout is shorter. The broker checks once a
+    /// minute, so add a minute [default: skip this check]
+    #[arg(long, value_name = "DURATION", value_parser = spec::duration)]
+    hold: Option<std::time::Duration>,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+    #[command(flatten)]
+    broker: BrokerOptions,
+    #[command(flatten)]
+    blobs: BlobOptions,
+    #[command(flatten)]
+    source: SourceOptions,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet doctor
+  gpufleet doctor --pool team-a --hold 32m
+  gpufleet doctor -o json";
+
+pub async fn run(options: &Options) -> Result<Exit, Complaint> {
+    let diagnosis = Spinner::new("checking the fleet").around(examine(options)).await;
+    match options.output {
+        Format::Table => output::emit(&diagnosis.describe())?,
+        Format::Json => output::emit_json(&diagnosis)?,
+    }
+    Ok(if diagnosis.errors > 0 { Exit::Unhealthy } else { Exit::Success })
+}
+
+async fn examine(options: &Options) -> Diagnosis {
+    let (ledger, blobs) = tokio::join!(
+        Box::pin(ledger::examine(&options.source, &options.broker)),
+        Box::pin(blobs::examine(&options.blobs, &options.broker))
+    );
+    let pools = options.pool.iter().cloned().chain(ledger.pools()).collect::<BTreeSet<_>>();
+    let broker = Box::pin(broker::examine(&options.broker, pools, options.hold)).await;
+    let mut findings = broker.findings();
+    findings.extend(ledger.findings());
+    findings.push(blobs);
+    findings.push(workers::judge(ledger.workers.as_ref()));
+    findings.extend(pools::judge_all(&broker.pools, ledger.workers.as_ref().ok().map(Vec::as_slice)));
+    findings.extend(clock::judge_all(&ledger.clock, ledger.workers.as_ref().ok().map(Vec::as_slice)));
+    Diagnosis::new(findings)
+}

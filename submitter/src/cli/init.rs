@@ -1,0 +1,143 @@
+//! `gpufleet init`: writes a starter project, a kernel with the programs that run it.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+
+use super::{complaint::Complaint, exit::Exit, files, output};
+
+/// Write a starter project: a CUDA C kernel, a shell script, a Python script and a README
+///
+/// The last part of DIR is also the name of the kernel. Existing files are never overwritten.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Options {
+    /// Folder to write to; it is created if it does not exist. Its name becomes the name of the kernel
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet init blend                # then: sh blend/run.sh
+  gpufleet init kernels/blend";
+
+/// Stands for the kernel's name in the files of a project.
+const PLACEHOLDER: &str = "KERNEL";
+/// The extension of CUDA C. The file has the name of the kernel.
+const SOURCE: &str = include_str!("init/project/kernel.cu");
+const FILES: [(&str, &str, u32); 3] = [
+    ("run.sh", include_str!("init/project/run.sh"), 0o755),
+    ("run.py", include_str!("init/project/run.py"), 0o644),
+    ("README.md", include_str!("init/project/README.md"), 0o644),
+];
+/// The words of C++ that are as short as a kernel's name may be, and could be taken for one.
+const RESERVED: [&str; 24] = [
+    "auto", "bool", "break", "case", "char", "class", "const", "default", "double", "else", "enum", "float", "for",
+    "if", "int", "long", "new", "return", "short", "static", "struct", "this", "void", "while",
+];
+
+pub fn run(options: &Options) -> Result<Exit, Complaint> {
+    let folder = &options.folder;
+    let kernel = kernel_name(folder)?;
+    let files = project(kernel);
+    refuse_existing(folder, &files)?;
+    fs::create_dir_all(folder).map_err(|error| files::unwritable(folder, &error))?;
+    for file in &files {
+        let path = folder.join(&file.name);
+        file.write(&path).map_err(|error| files::unwritable(&path, &error))?;
+    }
+    let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+    output::emit(&format!("wrote {} to {}\n", names.join(", "), folder.display()))?;
+    output::note(&format!("to run it: sh {}", folder.join("run.sh").display()));
+    Ok(Exit::Success)
+}
+
+/// A file of a project.
+struct File {
+    name: String,
+    text: String,
+    mode: u32,
+}
+
+impl File {
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(self.mode).open(path)?;
+        file.write_all(self.text.as_bytes())
+    }
+}
+
+fn project(kernel: &str) -> Vec<File> {
+    let source = (format!("{kernel}.cu"), SOURCE, 0o644);
+    let others = FILES.map(|(name, text, mode)| (name.to_owned(), text, mode));
+    let all = [source].into_iter().chain(others);
+    all.map(|(name, text, mode)| File { name, text: text.replace(PLACEHOLDER, kernel), mode }).collect()
+}
+
+/// The name of the folder, if CUDA C, Python and a shell all take it as a name.
+fn kernel_name(folder: &Path) -> Result<&str, Complaint> {
+    let name = folder.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !RESERVED.contains(&name);
+    if is_name {
+        return Ok(name);
+    }
+    Err(Complaint::usage(format!("the folder's name {name:?} can't be the name of a kernel"))
+        .hint("use letters, digits and '_', with a letter first, as in: gpufleet init my_kernel"))
+}
+
+/// Checks all files before the first is written.
+fn refuse_existing(folder: &Path, files: &[File]) -> Result<(), Complaint> {
+    match files.iter().map(|file| folder.join(&file.name)).find(|path| path.symlink_metadata().is_ok()) {
+        None => Ok(()),
+        Some(path) => Err(Complaint::bad_input(format!("{} exists already; nothing was written", path.display()))
+            .hint("choose another folder, or remove the file")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn init(folder: &Path) -> Result<Exit, Complaint> {
+        run(&Options { folder: folder.to_owned() })
+    }
+
+    #[test]
+    fn a_project_has_the_kernels_name_everywhere_and_no_placeholder() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("deep/blend");
+        assert_eq!(init(&folder).unwrap(), Exit::Success);
+        for name in ["blend.cu", "run.sh", "run.py", "README.md"] {
+            let text = fs::read_to_string(folder.join(name)).unwrap();
+            assert!(text.contains("blend") && !text.contains(PLACEHOLDER), "{name}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_existing_file_stays_and_nothing_else_is_written() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("blend");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("run.py"), "mine").unwrap();
+        let complaint = init(&folder).unwrap_err();
+        assert_eq!(complaint.exit, Exit::BadInput);
+        assert!(complaint.message.contains("run.py exists already"), "{}", complaint.message);
+        assert_eq!(fs::read_to_string(folder.join("run.py")).unwrap(), "mine");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_name_that_no_kernel_can_have_is_refused() {
+        for name in ["8x", "a-b", "", "..", "float", "ünder", "_x"] {
+            assert_eq!(init(Path::new(name)).unwrap_err().exit, Exit::Usage, "{name:?}");
+        }
+    }
+}

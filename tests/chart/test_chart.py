@@ -1,0 +1,157 @@
+"""What the chart makes of values, by Helm's own engine and Kubernetes' schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import helm_python as helm
+import kubernetes_validate
+import pytest
+from chart import ALL, CHART, DEFAULTS, EVERYTHING, FOLDER, WITHOUT_CONSOLE, Object, Values, container, named, objects
+
+# The oldest release that the chart admits, and the newest whose schemas there are.
+KUBERNETES = ["1.27", "1.37"]
+FOREIGN = {"keda.sh/v1alpha1", "monitoring.coreos.com/v1"}
+"""Kinds of operators. Their schemas are in no package, so tests below name what these operators read."""
+WARNING = 2
+
+
+@pytest.mark.parametrize("values", ALL.values(), ids=ALL)
+def test_helm_finds_nothing_to_complain_about(values: Values) -> None:
+    messages = helm.lint(CHART, values)["messages"]
+    assert [message for message in messages if message["severity"] >= WARNING] == []
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("values", ALL.values(), ids=ALL)
+def test_every_object_fits_the_schema_of_its_kind(values: Values, version: str) -> None:
+    own = [object_ for object_ in objects(values) if object_["apiVersion"] not in FOREIGN]
+    assert own
+    for object_ in own:
+        kubernetes_validate.validate(object_, version, strict=True)
+
+
+@pytest.mark.parametrize("values", ALL.values(), ids=ALL)
+def test_names_are_unique_and_selectors_find_their_own_pods_alone(values: Values) -> None:
+    all_objects = objects(values)
+    names = [(object_["kind"], object_["metadata"]["name"]) for object_ in all_objects]
+    assert len(set(names)) == len(names)
+    deployments = [object_ for object_ in all_objects if object_["kind"] == "Deployment"]
+    for deployment in deployments:
+        selector = deployment["spec"]["selector"]["matchLabels"]
+        found = [other for other in deployments if selector.items() <= labels_of(other).items()]
+        assert found == [deployment]
+
+
+@pytest.mark.parametrize("values", ALL.values(), ids=ALL)
+def test_no_pod_is_root_or_may_write_to_its_image_or_has_a_token_of_the_cluster(values: Values) -> None:
+    pods = [o["spec"]["template"]["spec"] for o in objects(values) if o["kind"] in ("Deployment", "Job")]
+    assert pods
+    for pod in pods:
+        assert pod["automountServiceAccountToken"] is False and pod["securityContext"]["runAsNonRoot"] is True
+        for only in pod["containers"]:
+            assert only["securityContext"]["readOnlyRootFilesystem"] is True
+            assert only["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_passwords_come_from_secrets_alone() -> None:
+    for object_ in objects(EVERYTHING):
+        for only in containers_of(object_):
+            secret = [v for v in only["env"] if v["name"].endswith(("_URL", "_TOKEN", "_KEY", "_KEY_ID"))]
+            assert all("secretKeyRef" in variable["valueFrom"] for variable in secret)
+
+
+def test_a_worker_has_its_own_settings_and_the_defaults_for_the_rest() -> None:
+    worker = container(EVERYTHING, "Deployment", "fleet-worker-team-a")
+    assert worker["image"] == "registry.example.org/gpu/gpufleet-worker:1.2.3"
+    assert worker["resources"]["limits"] == {"nvidia.com/gpu": 2, "memory": "64Gi"}
+    assert worker["resources"]["requests"]["memory"] == "4Gi"
+    assert {"--grace=3600s", "--resident-inputs=8GiB", "--cuda=system"} <= set(worker["args"])
+    assert value_of(worker, "GPUFLEET_POOL") == "team-a:weight=3,memory=50% team-b"
+    deployment = named(EVERYTHING, "Deployment", "fleet-worker-team-a")
+    assert deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 3615
+    assert "replicas" not in deployment["spec"], "KEDA decides"
+    emulated = container(EVERYTHING, "Deployment", "fleet-worker-cpu")
+    assert "limits" not in emulated["resources"]
+    assert named(EVERYTHING, "Deployment", "fleet-worker-cpu")["spec"]["replicas"] == 3
+    workers = [o for o in objects(EVERYTHING) if o["metadata"]["name"].startswith("fleet-worker-default")]
+    assert workers == []
+
+
+def test_keda_scales_a_worker_by_the_queues_of_its_pools() -> None:
+    scaled = named(EVERYTHING, "ScaledObject", "fleet-worker-team-a")["spec"]
+    assert scaled["scaleTargetRef"] == {"name": "fleet-worker-team-a"}
+    assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (1, 8)
+    queues = [trigger["metadata"]["queueName"] for trigger in scaled["triggers"]]
+    pools, priorities = ("team-a", "team-b"), ("high", "normal", "low")
+    assert queues == [f"gpufleet.v1.tasks.{pool}.{priority}" for pool in pools for priority in priorities]
+    for trigger in scaled["triggers"]:
+        assert trigger["type"] == "rabbitmq"
+        # KEDA reads all metadata as text.
+        assert {k: v for k, v in trigger["metadata"].items() if k != "queueName"} == {
+            "protocol": "amqp",
+            "mode": "QueueLength",
+            "value": "20",
+        }
+        assert trigger["authenticationRef"] == {"name": "fleet-scaler"}
+    secret = named(EVERYTHING, "TriggerAuthentication", "fleet-scaler")["spec"]["secretTargetRef"]
+    assert secret == [{"parameter": "host", "name": "gpufleet-broker", "key": "scaler"}]
+    assert not [o for o in objects(DEFAULTS) if o["apiVersion"] in FOREIGN]
+
+
+def test_prometheus_finds_the_ports_that_programs_listen_on() -> None:
+    monitor = named(EVERYTHING, "PodMonitor", "fleet")["spec"]
+    labels = monitor["selector"]["matchLabels"]
+    for name in ("fleet-worker-team-a", "fleet-worker-cpu", "fleet-recorder"):
+        assert labels.items() <= labels_of(named(EVERYTHING, "Deployment", name)).items()
+        only = container(EVERYTHING, "Deployment", name)
+        (port,) = only["ports"]
+        assert [{"port": port["name"]}] == monitor["podMetricsEndpoints"]
+        assert f"--metrics=0.0.0.0:{port['containerPort']}" in only["args"]
+
+
+def test_a_folder_of_blobs_is_mounted_wherever_blobs_are_used() -> None:
+    for name in ("fleet-worker-default", "fleet-recorder", "fleet-console"):
+        pod = named(FOLDER, "Deployment", name)["spec"]["template"]["spec"]
+        assert {"name": "blobs", "persistentVolumeClaim": {"claimName": "shared"}} in pod["volumes"]
+        (only,) = pod["containers"]
+        assert {"name": "blobs", "mountPath": "/blobs"} in only["volumeMounts"]
+        assert "/blobs" in (value_of(only, "GPUFLEET_BLOBS"), value_of(only, "GPUFLEET_PRUNE_BLOBS"))
+
+
+def test_the_tables_are_migrated_before_anything_else() -> None:
+    job = named(DEFAULTS, "Job", "fleet-migrate")
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    assert not [o for o in objects(WITHOUT_CONSOLE) if o["kind"] in ("Job", "Service", "Ingress")]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"worker": {}}, "additional properties 'worker' not allowed"),
+        ({"workers": {"x": {"gpus": 1}}}, "missing property 'pools'"),
+        ({"workers": {"x": {"pools": []}}}, "minItems"),
+        ({"workers": {"x": {"pools": ["a"], "gpu": 1}}}, "additional properties 'gpu' not allowed"),
+        ({"workerDefaults": {"graceSeconds": "30s"}}, "workerDefaults/graceSeconds"),
+        ({"recorder": {"keep": {"jobs": "a year"}}}, "does not match pattern"),
+        ({"api": {"enabled": False}}, "set api.enabled, or disable console.enabled"),
+        ({"console": {"viewers": {"header": "X-User"}}}, "name its networks in console.viewers.proxies"),
+        ({"console": {"ingress": {"enabled": True}}}, "console.ingress needs console.hosts"),
+    ],
+)
+def test_a_mistake_in_the_values_is_named(values: Values, message: str) -> None:
+    with pytest.raises(helm.HelmError, match=message):
+        objects(values)
+
+
+def labels_of(object_: Object) -> dict[str, str]:
+    return object_["spec"]["template"]["metadata"]["labels"]
+
+
+def containers_of(object_: Object) -> list[Object]:
+    return object_["spec"]["template"]["spec"]["containers"] if object_["kind"] in ("Deployment", "Job") else []
+
+
+def value_of(only: Object, name: str) -> Any:
+    values = [variable.get("value") for variable in only["env"] if variable["name"] == name]
+    return values[0] if values else None

@@ -1,0 +1,43 @@
+//! Checks a user's permission to publish, without a message that reaches a queue.
+//!
+//! The message is published in a transaction, which is then rolled back. RabbitMQ checks the permissions when it gets the message, and
+//! passes it on when the transaction is committed.
+
+use gpufleet_schema::MessageId;
+use lapin::{BasicProperties, options::BasicPublishOptions};
+use tokio::time::{Duration, Instant, timeout_at};
+
+use crate::{
+    PublishError,
+    link::{Link, NoSession, is_access_refused, missing_exchange, reason_of},
+};
+
+/// The limit for the check, which takes a few round trips.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+pub(crate) async fn check_publish(link: &Link, exchange: &str, routing_key: &str) -> Result<(), PublishError> {
+    let deadline = Instant::now() + DEADLINE;
+    let timeout = || PublishError::Timeout { waited: DEADLINE, blocked: link.trouble() };
+    let session = link.session(deadline).await.map_err(|none| match none {
+        NoSession::Closed => PublishError::Closed,
+        NoSession::Timeout(_) => timeout(),
+    })?;
+    let _user = session.user();
+    let probe = async {
+        let channel = session.publish_channel().await?;
+        channel.tx_select().await?;
+        let properties = BasicProperties::default().with_message_id(MessageId::new().to_string().into());
+        let options = BasicPublishOptions::default();
+        channel.basic_publish(exchange.into(), routing_key.into(), options, &[], properties).await?;
+        channel.tx_rollback().await
+    };
+    match timeout_at(deadline, probe).await {
+        Err(_) => Err(timeout()),
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) if is_access_refused(&error) => Err(PublishError::Forbidden { reason: reason_of(&error) }),
+        Ok(Err(error)) => match missing_exchange(&error) {
+            Some(exchange) => Err(PublishError::NoExchange { exchange }),
+            None => Err(PublishError::Refused { reason: reason_of(&error) }),
+        },
+    }
+}

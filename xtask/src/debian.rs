@@ -1,0 +1,87 @@
+//! Fresh Debian systems, made with debootstrap and entered with chroot. They share this machine's kernel and network.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, ensure};
+use gpufleet_local::state;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::workspace;
+
+/// The certificates that this machine trusts, which may include that of a proxy.
+const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// Packages must not start their services, because the system shares the ports of this machine.
+const POLICY: &str = "#!/bin/sh\nexit 101\n";
+/// The folder of a system for what comes from here.
+const FOLDER: &str = "packages";
+/// Enters the system with processes and mounts of its own, which end with the script. The arguments are the system, the script, and
+/// folders of this machine that the system has too.
+const ENTER: &str = r#"
+system=$1 script=$2
+shift 2
+mount -t proc proc "$system/proc"
+mount -t sysfs -o ro sysfs "$system/sys"
+mount -t tmpfs tmpfs "$system/dev/shm"
+mount -t devpts devpts "$system/dev/pts"
+for folder; do
+    mkdir -p "$system$folder"
+    mount --bind "$folder" "$system$folder"
+done
+exec chroot "$system" sh "$script"
+"#;
+
+/// A system, which is deleted when it is dropped.
+pub struct Debian {
+    folder: TempDir,
+    shared: Vec<PathBuf>,
+}
+
+impl Debian {
+    /// Installs a release.
+    pub async fn install(release: &str) -> anyhow::Result<Self> {
+        ensure!(state::is_root(), "debootstrap and chroot need root: run this as root, or with sudo");
+        let parent = workspace::target()?;
+        let folder =
+            tempfile::tempdir_in(&parent).with_context(|| format!("create a folder in {}", parent.display()))?;
+        let mut bootstrap = Command::new("debootstrap");
+        bootstrap.args(["--variant=minbase", release]).arg(folder.path());
+        workspace::run(bootstrap).await?;
+        let system = Self { folder, shared: Vec::new() };
+        let policy = system.folder.path().join("usr/sbin/policy-rc.d");
+        fs::write(&policy, POLICY)
+            .and_then(|()| fs::set_permissions(&policy, fs::Permissions::from_mode(0o755)))
+            .with_context(|| format!("write {}", policy.display()))?;
+        fs::create_dir(system.folder.path().join(FOLDER)).context("create the folder of packages")?;
+        system.copy(Path::new(CERTIFICATES), "certificates.crt")?;
+        Ok(system)
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Copies a file into the folder of packages.
+    pub fn copy(&self, file: &Path, name: &str) -> anyhow::Result<()> {
+        let to = self.folder.path().join(FOLDER).join(name);
+        fs::copy(file, &to).with_context(|| format!("copy {} to {}", file.display(), to.display())).map(drop)
+    }
+
+    /// Gives the system a folder of this machine, under the same path.
+    pub fn share(&mut self, folder: PathBuf) {
+        self.shared.push(folder);
+    }
+
+    /// Runs a script from the folder of packages.
+    pub async fn run(&self, script: &str, variables: &[(&str, &str)]) -> anyhow::Result<()> {
+        let mut enter = Command::new("unshare");
+        enter.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-eu", "-c", ENTER, "sh"]);
+        enter.arg(self.folder.path()).arg(format!("/{FOLDER}/{script}")).args(&self.shared);
+        enter.envs(variables.iter().copied());
+        workspace::run(enter).await
+    }
+}

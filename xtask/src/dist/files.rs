@@ -1,0 +1,72 @@
+//! The programs, and the files that they write about themselves.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use tokio::process::Command;
+
+use crate::workspace::{self, output_of};
+
+/// The command that producers use.
+pub const COMMAND: &str = "gpufleet";
+
+/// A folder with built programs.
+pub struct Programs {
+    folder: PathBuf,
+}
+
+impl Programs {
+    pub const fn in_folder(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Writes the man pages and the completions of the command below `share`, where systems look for them.
+    pub async fn describe_command(&self, share: &Path) -> anyhow::Result<()> {
+        let pages = share.join("man/man1");
+        fs::create_dir_all(&pages).with_context(|| format!("create {}", pages.display()))?;
+        output_of(self.command(["man".as_ref(), pages.as_os_str()])).await?;
+        for (shell, file) in [
+            ("bash", "bash-completion/completions/gpufleet"),
+            ("zsh", "zsh/vendor-completions/_gpufleet"),
+            ("fish", "fish/vendor_completions.d/gpufleet.fish"),
+        ] {
+            let script = output_of(self.command(["completions", shell])).await?;
+            write(&share.join(file), &script, 0o644)?;
+        }
+        Ok(())
+    }
+
+    fn command<S: AsRef<std::ffi::OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(self.path(COMMAND));
+        command.args(arguments);
+        command
+    }
+}
+
+/// A file of the repository.
+pub fn of_project(path: &str) -> PathBuf {
+    workspace::root().join(path)
+}
+
+/// Copies a file, and makes the folders above it.
+pub fn install(from: &Path, to: &Path, mode: u32) -> anyhow::Result<()> {
+    let contents = fs::read(from).with_context(|| format!("read {}", from.display()))?;
+    write(to, contents, mode)
+}
+
+/// Writes a file, and makes the folders above it.
+pub fn write(to: &Path, contents: impl AsRef<[u8]>, mode: u32) -> anyhow::Result<()> {
+    let folder = to.parent().context("a file is in a folder")?;
+    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    fs::write(to, contents).with_context(|| format!("write {}", to.display()))?;
+    fs::set_permissions(to, fs::Permissions::from_mode(mode))
+        .with_context(|| format!("set the mode of {}", to.display()))
+}

@@ -1,0 +1,87 @@
+//! `cargo xtask emulator-numba` and `emulator-tinygrad`: programs of others on the emulated driver.
+//!
+//! They find it as they find NVIDIA's driver, by its name on the library path.
+
+use std::{
+    fs, io,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use gpufleet_local::setup::{self as parts, Part, SetupError};
+use tokio::process::Command;
+
+use crate::{
+    setup,
+    terminal::Terminal,
+    workspace::{self, cargo},
+};
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Passed on to the program: for numba, files of tests such as `cudapy/test_print.py`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// A program that runs on the emulated driver.
+#[derive(Debug)]
+pub struct Program {
+    name: &'static str,
+    parts: &'static [Part],
+    interpreter: fn() -> Result<PathBuf, SetupError>,
+    /// What Python runs, in the workspace.
+    script: &'static str,
+}
+
+pub const NUMBA: Program = Program {
+    name: "numba-cuda's tests",
+    parts: &[Part::NumbaCuda],
+    interpreter: parts::numba_cuda_environment,
+    script: "emulator/programs/numba/run.py",
+};
+
+/// It looks for NVRTC on the library path, where numba-cuda has its own.
+pub const TINYGRAD: Program = Program {
+    name: "tinygrad",
+    parts: &[Part::Compiler, Part::Tinygrad],
+    interpreter: parts::tinygrad_environment,
+    script: "emulator/programs/tinygrad/run.py",
+};
+
+pub async fn run(program: &Program, options: &Options) -> anyhow::Result<()> {
+    let terminal = Terminal::new();
+    setup::ensure(program.parts, &terminal)?;
+    terminal.heading("build");
+    workspace::run(cargo(["build", "--package", "gpufleet-emulator"])).await?;
+    let compiler = parts::compiler_folder()?.join("nvidia");
+    let libraries = std::env::join_paths([library_folder()?, compiler.join("cuda_nvrtc/lib")])?;
+    terminal.heading(&format!("run {}", program.name));
+    let mut command = Command::new((program.interpreter)()?);
+    command.arg(program.script).args(&options.arguments).current_dir(workspace::root());
+    command.env("LD_LIBRARY_PATH", libraries).env("LOGS", workspace::target()?.join("emulator-programs/logs"));
+    command.env("DEV", "CUDA").env("CUDA_PATH", compiler.join("cuda_runtime"));
+    command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
+    workspace::run(command).await
+}
+
+/// A folder where the emulator has the names of NVIDIA's driver.
+fn library_folder() -> anyhow::Result<PathBuf> {
+    let folder = workspace::target()?.join("emulator-programs/lib");
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let library = workspace::target()?.join("debug/libgpufleet_emulator.so");
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        link(&library, &folder.join(name))?;
+    }
+    Ok(folder)
+}
+
+fn link(library: &Path, name: &Path) -> anyhow::Result<()> {
+    match symlink(library, name) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(error).with_context(|| format!("link {}", name.display()))
+        }
+        _ => Ok(()),
+    }
+}

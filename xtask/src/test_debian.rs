@@ -1,0 +1,49 @@
+//! `cargo xtask test-debian`: the scenarios in a fresh Debian, on its own RabbitMQ and Postgres.
+
+use anyhow::Context as _;
+use gpufleet_local::{
+    programs::BIN_DIR_VARIABLE,
+    setup::{Part, cache_folder},
+};
+
+use crate::{
+    debian::Debian,
+    setup,
+    terminal::Terminal,
+    test::{SCENARIOS, TestProgram},
+    workspace::{self, cargo},
+};
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Debian release by name
+    #[arg(default_value = "trixie")]
+    release: String,
+    /// Passed on to the test program, such as a test's name
+    #[arg(last = true)]
+    arguments: Vec<String>,
+}
+
+/// What runs in the system, in `tests/packages`.
+const SCRIPT: &str = "scenarios.sh";
+
+pub async fn run(options: &Options) -> anyhow::Result<()> {
+    let terminal = Terminal::new();
+    // Programs and libraries of this machine run there too, but for the services.
+    setup::ensure(&[Part::DebianTests, Part::Compiler, Part::Pika], &terminal)?;
+    terminal.heading("build everything");
+    workspace::run(cargo(["build", "--workspace", "--all-targets"])).await?;
+    let programs = TestProgram::build_all()?;
+    let scenarios = programs.iter().find(|program| program.target == SCENARIOS).context("there are no scenarios")?;
+    terminal.heading(&format!("run the scenarios in Debian {}", options.release));
+    let mut system = Debian::install(&options.release).await?;
+    system.copy(&workspace::root().join("tests/packages").join(SCRIPT), SCRIPT)?;
+    for folder in [workspace::root(), workspace::target()?, cache_folder()?] {
+        system.share(folder);
+    }
+    let command = [scenarios.executable.display().to_string(), options.arguments.join(" ")].join(" ");
+    let programs = workspace::target()?.join("debug").display().to_string();
+    let package = scenarios.package.display().to_string();
+    let variables = [("SCENARIOS", &*command), ("CARGO_MANIFEST_DIR", &package), (BIN_DIR_VARIABLE, &programs)];
+    system.run(SCRIPT, &variables).await
+}

@@ -1,0 +1,37 @@
+//! `cargo xtask test-images`: builds the container images, and runs a job in the worker's.
+
+use anyhow::Context as _;
+use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
+use tokio::process::Command;
+
+use crate::{
+    debian::Debian,
+    setup,
+    terminal::Terminal,
+    workspace::{self, FLEET_PACKAGES, build_of},
+};
+
+/// The release of the images' base.
+const RELEASE: &str = "bookworm";
+
+pub async fn run() -> anyhow::Result<()> {
+    let terminal = Terminal::new();
+    setup::ensure(&[Part::Services, Part::Compiler, Part::DebianTests, Part::Images], &terminal)?;
+    terminal.heading("build");
+    workspace::run(build_of(&FLEET_PACKAGES)?).await?;
+    terminal.heading("build the images");
+    let system = Debian::install(RELEASE).await?;
+    let store = tempfile::tempdir_in(workspace::target()?).context("create a folder for the images")?;
+    let mut script = Command::new("sh");
+    script.arg("tests/images/images.sh").current_dir(workspace::root());
+    script.env("SYSTEM", system.folder()).env("STORE", store.path()).env("RUST", rust().await?);
+    script.env(BIN_DIR_VARIABLE, workspace::programs()?);
+    workspace::run(script).await
+}
+
+/// The folder of the Rust toolchain.
+async fn rust() -> anyhow::Result<String> {
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--print", "sysroot"]).current_dir(workspace::root());
+    Ok(workspace::output_of(rustc).await?.trim().to_owned())
+}

@@ -1,0 +1,63 @@
+//! `cargo xtask test-packages`: installs the Debian package into fresh Debian systems, runs a user's first minutes there, and uses the
+//! archive in an older one.
+
+use std::{fs, path::PathBuf};
+
+use anyhow::Context as _;
+use gpufleet_local::setup::Part;
+use tokio::process::Command;
+
+use crate::{debian::Debian, dist, setup, terminal::Terminal, workspace};
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Debian releases by name [default: those that the documentation names]
+    #[arg(default_values = ["bookworm", "trixie"])]
+    releases: Vec<String>,
+}
+
+/// What runs in each system, in `tests/packages`.
+const SCRIPTS: [&str; 2] = ["install.sh", "first_minutes.sh"];
+/// What runs in the older system.
+const ARCHIVE_SCRIPT: &str = "archive.sh";
+/// A release with an older C library than the Debian package needs.
+const OLD_RELEASE: &str = "bullseye";
+/// lintian's tags that are no faults here: the project keeps its own changelog, and only the command has man pages.
+const ALLOWED: &str = "no-changelog,no-manual-page";
+
+pub async fn run(options: &Options) -> anyhow::Result<()> {
+    let terminal = Terminal::new();
+    setup::ensure(&[Part::DebianTests], &terminal)?;
+    let package = built(".deb")?;
+    let archive = built("-linux-gnu.tar.gz")?;
+    terminal.heading("check the package");
+    let mut lintian = Command::new("lintian");
+    lintian.args(["--allow-root", "--fail-on", "error", "--suppress-tags", ALLOWED]).arg(&package);
+    workspace::run(lintian).await?;
+    for release in &options.releases {
+        terminal.heading(&format!("install into Debian {release}"));
+        let system = Debian::install(release).await?;
+        system.copy(&package, "gpufleet.deb")?;
+        for script in SCRIPTS {
+            copy_script(&system, script)?;
+        }
+        system.run(SCRIPTS[0], &[]).await?;
+    }
+    terminal.heading(&format!("use the archive in Debian {OLD_RELEASE}"));
+    let system = Debian::install(OLD_RELEASE).await?;
+    system.copy(&archive, "gpufleet.tar.gz")?;
+    copy_script(&system, ARCHIVE_SCRIPT)?;
+    system.run(ARCHIVE_SCRIPT, &[]).await
+}
+
+fn copy_script(system: &Debian, script: &str) -> anyhow::Result<()> {
+    system.copy(&workspace::root().join("tests/packages").join(script), script)
+}
+
+/// A file that `cargo xtask dist` has built.
+fn built(end: &str) -> anyhow::Result<PathBuf> {
+    let folder = dist::folder()?;
+    let mut paths = fs::read_dir(&folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let found = paths.find(|path| path.to_string_lossy().ends_with(end));
+    found.with_context(|| format!("{} has no *{end}; build it with `cargo xtask dist`", folder.display()))
+}
