@@ -72,6 +72,8 @@ pub(super) struct AttemptChange {
     /// The place of that start. `None` after the end, which has a place of its own.
     pub(super) runs_on: Option<Place>,
     pub(super) end: Option<End>,
+    /// The loss that the end has replaced. It is counted, as in a batch of its own.
+    pub(super) replaced: Option<End>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

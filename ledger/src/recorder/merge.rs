@@ -196,7 +196,7 @@ impl AttemptChange {
         self.started_at = earlier(self.started_at, started_at);
         self.runs_on = None;
         if self.end.as_ref().is_none_or(|known| end.is_final() && !known.is_final()) {
-            self.end = Some(end);
+            self.replaced = self.end.replace(end);
         }
     }
 }

@@ -43,7 +43,7 @@ impl Transaction for RecordChanges<'_> {
             if let Some(label_keys) = self.counted_by {
                 let context =
                     rollups::Context { outcomes: &outcomes, described: &described, label_keys, today: self.today };
-                rollups::write(&changes.attempts, &ended, context, connection).await?;
+                rollups::write(&ended, context, connection).await?;
             }
             outputs::write(&changes.attempts, &keys, &outcomes, connection).await?;
             inputs::write(&changes.jobs, &outcomes, connection).await?;

@@ -1,4 +1,5 @@
-//! What statistics of the jobs in [`crate::plans`] read: roll-ups alone, however many jobs there are.
+//! What statistics of the jobs in [`crate::plans`] read: roll-ups alone, however many jobs there are. The overview also counts jobs without
+//! an outcome.
 
 use std::{
     collections::BTreeMap,
@@ -29,6 +30,19 @@ pub(crate) async fn measure(scene: &Scene) -> BTreeMap<String, u64> {
         println!("{name}: {:?}", median(async || _ = scene.ledger.statistics(&filter).await.unwrap()).await);
         buffers.insert(name, cost.buffers);
     }
+    for days in [1, 30, 365] {
+        let name = format!("series of {days} days");
+        let since = Utc::now() - TimeDelta::days(days);
+        let (series, cost) = scene.cost(async |ledger| ledger.series(since, None).await.unwrap()).await;
+        assert!(!series.points.is_empty(), "{name}");
+        assert!(cost.buffers <= BUFFERS_MAX && cost.partitions.is_empty(), "{name}: {cost:?}");
+        buffers.insert(name, cost.buffers);
+    }
+    // Jobs without an outcome may be of any month.
+    let (overview, cost) = scene.cost(async |ledger| ledger.overview().await.unwrap()).await;
+    assert!(overview.windows.iter().any(|window| window.statistics.jobs > 0), "{overview:?}");
+    assert!(cost.buffers <= BUFFERS_MAX, "overview: {cost:?}");
+    buffers.insert("overview".to_owned(), cost.buffers);
     let exact = "select percentile_cont(array[0.5, 0.95, 0.99]) within group (order by total_us)::text
                  from attempts where id_at >= now() - interval '30 days'";
     println!(

@@ -130,14 +130,26 @@ async fn sums_equal_those_of_the_attempts_whatever_the_order_and_the_repetitions
 
 #[tokio::test]
 async fn an_outcome_that_replaces_a_loss_is_counted_once_and_a_superseded_one_only_by_its_time() {
+    for one_batch in [false, true] {
+        count_a_loss_and_two_outcomes(one_batch).await;
+    }
+}
+
+async fn count_a_loss_and_two_outcomes(one_batch: bool) {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     let job = info(id(1, 0, Some(AT)), AT);
     let lost = finished(job.job_id, 1, AttemptState::Lost, AT + 10);
     let outcome = finished(job.job_id, 1, AttemptState::Failed, AT + 20);
     let rival = finished(job.job_id, 2, AttemptState::Succeeded, AT + 30);
-    for events in [[started(&job, 1, AT), lost], [outcome.clone(), outcome], [rival.clone(), rival]] {
-        record(&mut store, &events).await;
+    let batches = [[started(&job, 1, AT), lost], [outcome.clone(), outcome], [rival.clone(), rival]];
+    match one_batch {
+        true => record(&mut store, &batches.concat()).await,
+        false => {
+            for events in batches {
+                record(&mut store, &events).await;
+            }
+        }
     }
     let rows = statistics(&ledger, None).await;
     let [row] = rows.as_slice() else { panic!("{rows:?}") };

@@ -15,17 +15,23 @@ use crate::recorder::change::{AttemptChange, End, Place};
 pub(super) type AttemptKey = (JobId, i32);
 type Attempts = BTreeMap<AttemptKey, AttemptChange>;
 
-/// Writes the ends, then the other starts: those without an end, or all of them if the table rejected an end. Returns the attempts whose end was
-/// written, which happens once for an outcome and once for a loss before it.
-pub(super) async fn write(
-    attempts: &Attempts,
+/// Writes the losses that were replaced, then the ends, then the other starts: those without an end, or all of them if the table rejected an
+/// end. Returns what was written, which happens once for an outcome and once for a loss before it.
+pub(super) async fn write<'a>(
+    attempts: &'a Attempts,
     keys: &Keys,
     outcomes: &FinalAttempts,
     connection: &mut PgConnection,
-) -> Result<Vec<AttemptKey>, sqlx::Error> {
-    let ends = EndColumns::of(attempts, keys, outcomes);
-    let written = if ends.job_id.is_empty() { Vec::new() } else { write_ends(&ends, connection).await? };
-    let all_written = written.len() == ends.job_id.len();
+) -> Result<Vec<(AttemptKey, &'a End)>, sqlx::Error> {
+    let losses = EndColumns::of(attempts, |change| change.replaced.as_ref(), keys, outcomes);
+    let mut written = Vec::new();
+    for key in write_ends(&losses, connection).await? {
+        written.extend(attempts[&key].replaced.as_ref().map(|loss| (key, loss)));
+    }
+    let ends = EndColumns::of(attempts, |change| change.end.as_ref(), keys, outcomes);
+    let keys_of_ends = write_ends(&ends, connection).await?;
+    let all_written = keys_of_ends.len() == ends.job_id.len();
+    written.extend(keys_of_ends.into_iter().filter_map(|key| Some((key, attempts[&key].end.as_ref()?))));
     let starts = StartColumns::of(attempts.iter().filter(|(_, change)| !all_written || change.end.is_none()), keys);
     if !starts.job_id.is_empty() {
         write_starts(&starts, connection).await?;
@@ -65,6 +71,9 @@ async fn write_starts(columns: &StartColumns<'_>, connection: &mut PgConnection)
 
 /// Keeps the first outcome, and replaces a loss by an outcome. Returns the ends that were written.
 async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> Result<Vec<AttemptKey>, sqlx::Error> {
+    if columns.job_id.is_empty() {
+        return Ok(Vec::new());
+    }
     let written = sqlx::query!(
         r#"/* recorder::write::attempts::ends */
         insert into attempts as known
@@ -234,10 +243,15 @@ impl<'a> StartColumns<'a> {
 }
 
 impl<'a> EndColumns<'a> {
-    fn of(attempts: &'a Attempts, keys: &Keys, outcomes: &FinalAttempts) -> Self {
+    fn of(
+        attempts: &'a Attempts,
+        end: impl Fn(&'a AttemptChange) -> Option<&'a End>,
+        keys: &Keys,
+        outcomes: &FinalAttempts,
+    ) -> Self {
         let mut columns = Self::default();
         for ((job_id, attempt), change) in attempts {
-            if let Some(end) = &change.end {
+            if let Some(end) = end(change) {
                 let is_superseded = end.is_final() && outcomes.get(job_id).is_some_and(|known| known != attempt);
                 columns.superseded.push(is_superseded);
                 columns.id_at.push(keys[job_id]);

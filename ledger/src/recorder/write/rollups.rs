@@ -14,10 +14,7 @@ use super::{
     jobs::{Described, FinalAttempts},
 };
 use crate::{
-    recorder::{
-        change::{AttemptChange, End},
-        months,
-    },
+    recorder::{change::End, months},
     rollups::{Dimension, Ended, Grain, Measures, Part, RollupColumns, Sum},
 };
 
@@ -42,15 +39,14 @@ pub(super) struct Context<'a> {
 
 /// Counts the attempts whose ends were written.
 pub(super) async fn write(
-    attempts: &BTreeMap<AttemptKey, AttemptChange>,
-    written: &[AttemptKey],
+    written: &[(AttemptKey, &End)],
     context: Context<'_>,
     connection: &mut PgConnection,
 ) -> Result<(), sqlx::Error> {
     let dimensions: Vec<String> = context.label_keys.iter().map(|key| Dimension::Label(key.clone()).column()).collect();
     let mut deltas: BTreeMap<Key<'_>, Measures> = BTreeMap::new();
-    for key in written {
-        let (Some(end), Some(job)) = (attempts[key].end.as_ref(), context.described.get(&key.0)) else { continue };
+    for (key, end) in written {
+        let Some(job) = context.described.get(&key.0) else { continue };
         let ended = ended(key, end, job, context.outcomes);
         let at = months::near(end.at, context.today).unwrap_or_else(Utc::now);
         let (five_minutes, hour) = (Grain::FiveMinutes.begin(at), Grain::Hour.begin(at));
