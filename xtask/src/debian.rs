@@ -1,7 +1,9 @@
-//! Fresh Debian systems, made with debootstrap and entered with chroot. They share this machine's kernel and network.
+//! Fresh Debian systems, made with debootstrap. Entered with chroot they share this machine's kernel and network; booted with systemd,
+//! they have a network of their own.
 
 use std::{
     fs,
+    io::{self, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
@@ -19,6 +21,9 @@ const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 const POLICY: &str = "#!/bin/sh\nexit 101\n";
 /// The folder of a system for what comes from here.
 const FOLDER: &str = "packages";
+/// The unit that runs a script in a booted system, and its limit.
+const SCRIPT_UNIT: &str = "gpufleet-script.service";
+const SCRIPT_LIMIT_S: u64 = 600;
 /// Enters the system with processes and mounts of its own, which end with the script. The arguments are the system, the script, and
 /// folders of this machine that the system has too.
 const ENTER: &str = r#"
@@ -33,6 +38,34 @@ for folder; do
     mount --bind "$folder" "$system$folder"
 done
 exec chroot "$system" sh "$script"
+"#;
+
+/// Boots the system in namespaces of its own, the network's too. The arguments are the system and the unit that is started.
+///
+/// systemd gets a cgroup of its own in the unified hierarchy, which also machines with the older hierarchies have.
+const BOOT: &str = r#"
+unified=$(findmnt --noheadings --first-only --types cgroup2 --output TARGET)
+cgroup=$unified/gpufleet-debian-$$
+mkdir "$cgroup"
+echo $$ > "$cgroup/cgroup.procs"
+code=0
+unshare --mount --pid --fork --kill-child --uts --ipc --net --cgroup sh -eu -c "$INSIDE" sh "$@" || code=$?
+echo $$ > "$unified/cgroup.procs"
+find "$cgroup" -depth -type d -exec rmdir {} +
+exit $code
+"#;
+const INSIDE: &str = r#"
+system=$1 unit=$2
+mount --bind "$system" "$system"
+cd "$system"
+mount -t proc proc proc
+mount -t sysfs sysfs sys
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+mount -t tmpfs tmpfs run
+mkdir -p run/outside
+pivot_root . run/outside
+umount --lazy run/outside
+exec env --ignore-environment container=lxc /lib/systemd/systemd --unit "$unit" --log-target=null --show-status=no
 "#;
 
 /// A system, which is deleted when it is dropped.
@@ -83,5 +116,30 @@ impl Debian {
         enter.arg(self.folder.path()).arg(format!("/{FOLDER}/{script}")).args(&self.shared);
         enter.envs(variables.iter().copied());
         workspace::run(enter).await
+    }
+
+    /// Boots the system and runs a script from the folder of packages as a service, after the services of the system. Shows what the
+    /// script prints.
+    pub async fn boot(&self, script: &str) -> anyhow::Result<()> {
+        let output = format!("{FOLDER}/output");
+        let unit = format!(
+            "[Unit]\nWants=multi-user.target\nAfter=multi-user.target\nSuccessAction=exit\nFailureAction=exit\n\
+             [Service]\nType=oneshot\nExecStart=/bin/sh /{FOLDER}/{script}\nStandardOutput=file:/{output}\n\
+             StandardError=inherit\nTimeoutStartSec={SCRIPT_LIMIT_S}\n"
+        );
+        let within = |path: &str| self.folder.path().join(path);
+        for (path, text) in [
+            (&*format!("etc/systemd/system/{SCRIPT_UNIT}"), &*unit),
+            ("etc/hostname", "debian\n"),
+            ("etc/hosts", "127.0.0.1 localhost debian\n"),
+        ] {
+            fs::write(within(path), text).with_context(|| format!("write {path}"))?;
+        }
+        let mut boot = Command::new("sh");
+        boot.args(["-eu", "-c", BOOT, "sh"]).arg(self.folder.path()).arg(SCRIPT_UNIT).env("INSIDE", INSIDE);
+        let result = workspace::run(boot).await;
+        let text = fs::read(within(&output)).context("read the output of the script")?;
+        io::stderr().write_all(&text).context("show the output of the script")?;
+        result
     }
 }

@@ -39,7 +39,7 @@ const RUN_VARIABLE: &str = "XTASK_TEST_RUN";
 /// Read by the scenario that kills a local fleet's services.
 const ALL_PAIRS_VARIABLE: &str = "GPUFLEET_LOCAL_PAIRS";
 /// Read by the scenarios' harness.
-const NODES_VARIABLE: &str = "GPUFLEET_SCENARIO_NODES";
+pub const NODES_VARIABLE: &str = "GPUFLEET_SCENARIO_NODES";
 /// The test program that runs beside all others.
 pub const SCENARIOS: &str = "scenarios";
 /// The test program that only `cargo xtask test-cluster` runs, because it takes minutes.

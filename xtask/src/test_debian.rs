@@ -1,5 +1,7 @@
 //! `cargo xtask test-debian`: the scenarios in a fresh Debian, on its own RabbitMQ and Postgres.
 
+use std::num::NonZeroU8;
+
 use anyhow::Context as _;
 use gpufleet_local::{
     programs::BIN_DIR_VARIABLE,
@@ -10,7 +12,7 @@ use crate::{
     debian::Debian,
     setup,
     terminal::Terminal,
-    test::{SCENARIOS, TestProgram},
+    test::{NODES_VARIABLE, SCENARIOS, TestProgram},
     workspace::{self, cargo},
 };
 
@@ -19,6 +21,9 @@ pub struct Options {
     /// Debian release by name
     #[arg(default_value = "trixie")]
     release: String,
+    /// Run the scenarios on a RabbitMQ cluster of this many nodes
+    #[arg(long, value_name = "COUNT", default_value_t = NonZeroU8::MIN)]
+    nodes: NonZeroU8,
     /// Passed on to the test program, such as a test's name
     #[arg(last = true)]
     arguments: Vec<String>,
@@ -44,6 +49,12 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let command = [scenarios.executable.display().to_string(), options.arguments.join(" ")].join(" ");
     let programs = workspace::target()?.join("debug").display().to_string();
     let package = scenarios.package.display().to_string();
-    let variables = [("SCENARIOS", &*command), ("CARGO_MANIFEST_DIR", &package), (BIN_DIR_VARIABLE, &programs)];
+    let nodes = options.nodes.to_string();
+    let variables = [
+        ("SCENARIOS", &*command),
+        ("CARGO_MANIFEST_DIR", &package),
+        (BIN_DIR_VARIABLE, &programs),
+        (NODES_VARIABLE, &nodes),
+    ];
     system.run(SCRIPT, &variables).await
 }

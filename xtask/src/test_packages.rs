@@ -1,5 +1,5 @@
-//! `cargo xtask test-packages`: installs the Debian package into fresh Debian systems, runs a user's first minutes there, and uses the
-//! archive in an older one.
+//! `cargo xtask test-packages`: installs the Debian package into fresh Debian systems, runs a user's first minutes and the services
+//! there, and uses the archive in an older one.
 
 use std::{fs, path::PathBuf};
 
@@ -16,8 +16,11 @@ pub struct Options {
     releases: Vec<String>,
 }
 
-/// What runs in each system, in `tests/packages`.
-const SCRIPTS: [&str; 2] = ["install.sh", "first_minutes.sh"];
+/// What runs in each system, in `tests/packages`. The first script runs the second; the third runs in the booted system.
+const SCRIPTS: [&str; 4] = [INSTALL, "first_minutes.sh", SERVICES, REMOVE];
+const INSTALL: &str = "install.sh";
+const SERVICES: &str = "services.sh";
+const REMOVE: &str = "remove.sh";
 /// What runs in the older system.
 const ARCHIVE_SCRIPT: &str = "archive.sh";
 /// A release with an older C library than the Debian package needs.
@@ -41,7 +44,9 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         for script in SCRIPTS {
             copy_script(&system, script)?;
         }
-        system.run(SCRIPTS[0], &[]).await?;
+        system.run(INSTALL, &[]).await?;
+        system.boot(SERVICES).await?;
+        system.run(REMOVE, &[]).await?;
     }
     terminal.heading(&format!("use the archive in Debian {OLD_RELEASE}"));
     let system = Debian::install(OLD_RELEASE).await?;
