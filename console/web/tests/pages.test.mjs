@@ -30,18 +30,25 @@ after(async () => {
 
 const state = (page, word) => page.locator(".page-head .state", { hasText: word });
 
-test("a job goes from queued over running to succeeded without a reload", async () => {
+/** How long after the time in the ledger each state was on the screen, for the table in `bench/README.md`. */
+async function delays(id, seen) {
+  const { job } = await (await fetch(`${ledger.url}/v1/jobs/${id}`)).json();
+  const entered = { queued: job.submitted_at, running: job.started_at, succeeded: job.finished_at };
+  return seen.map(({ word, at }) => `${word} after ${at - Date.parse(entered[word])} ms`).join(", ");
+}
+
+test("a job goes from queued over running to succeeded without a reload", async (context) => {
   await browse(async (page, _, problems) => {
     await page.goto(`${server.url}/jobs?name=watched`);
     await page.getByText("No jobs match these filters.").waitFor();
     const loads = [];
     page.on("load", () => loads.push(1));
-    // It notes every state that the row shows.
+    // It notes every state that the row shows, and when.
     await page.evaluate(() => {
       globalThis.seen = [];
       const look = () => {
         const word = document.querySelector(".rows-body .state")?.dataset.state;
-        if (word && globalThis.seen.at(-1) !== word) globalThis.seen.push(word);
+        if (word && globalThis.seen.at(-1)?.word !== word) globalThis.seen.push({ word, at: Date.now() });
       };
       new MutationObserver(look).observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true });
     });
@@ -53,7 +60,11 @@ test("a job goes from queued over running to succeeded without a reload", async 
     const late = await worker("late");
     await page.locator(".rows-body .state[data-state=succeeded]").waitFor();
     const seen = await page.evaluate(() => globalThis.seen);
-    assert.deepEqual(seen, ["queued", "running", "succeeded"]);
+    assert.deepEqual(
+      seen.map(({ word }) => word),
+      ["queued", "running", "succeeded"],
+    );
+    context.diagnostic(`on the screen: ${await delays(id, seen)}`);
     assert.deepEqual(loads, []);
     await page.locator(".rows-body .row").first().click();
     await state(page, "succeeded").waitFor();
