@@ -50,6 +50,10 @@ const WINDOW: u16 = 16;
 /// link.
 const NEXT_LETTER: Duration = Duration::from_secs(30);
 
+/// The limit for requeued letters to be in their queue again, and the time between two looks: nothing tells a client.
+const REQUEUED_WITHIN: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 /// Headers about earlier attempts and deliveries, which a new job does not inherit.
 const HISTORY_HEADERS: [&str; 9] = [
     HEADER_ATTEMPT,
@@ -268,8 +272,8 @@ impl DeadLetters {
         self.settle(index).await
     }
 
-    /// Returns the letters to the queue in their order. If the connection breaks or the future is cancelled, the broker
-    /// requeues them in any order.
+    /// Returns the letters to the queue in their order, and waits until the queue has them. If the connection breaks or the
+    /// future is cancelled, the broker requeues them in any order.
     pub async fn requeue(mut self) {
         self.consumer.stop().await;
         let mut ackers: VecDeque<Acker> = self.letters.into_iter().flatten().map(|fetched| fetched.acker).collect();
@@ -279,10 +283,14 @@ impl DeadLetters {
                 ackers.push_back(delivery.acker);
             }
         }
+        let requeued = ackers.len() as u64;
         while let Some(acker) = ackers.pop_front() {
             if !matches!(acker.requeue().await, Ok(Settled::Sent)) {
                 return;
             }
+        }
+        if !self.has_other_consumers {
+            wait_for_letters(&self.fleet, requeued).await;
         }
     }
 
@@ -378,6 +386,19 @@ impl DeadLetters {
             Settled::Stale => Err(DeadError::Stale),
         }
     }
+}
+
+/// Waits until the queue has this many letters, because the broker requeues some time after it was told to, and who reads the queue before
+/// finds none. Gives up after a while: somebody else may have taken letters.
+async fn wait_for_letters(fleet: &Fleet, count: u64) {
+    let wait = async {
+        while let Ok(Some(depth)) = fleet.dead_depth().await
+            && depth < count
+        {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    };
+    _ = tokio::time::timeout(REQUEUED_WITHIN, wait).await;
 }
 
 impl DeadError {

@@ -50,6 +50,8 @@ pub struct Proxy {
     conditions: Arc<watch::Sender<Conditions>>,
     /// Bytes to the broker until all connections break.
     budget: Arc<AtomicI64>,
+    /// Pieces to the broker that the silence has held back.
+    held: Arc<watch::Sender<u64>>,
     listening: AbortHandle,
 }
 
@@ -58,6 +60,7 @@ pub struct Proxy {
 struct ProxiedConnection {
     conditions: watch::Receiver<Conditions>,
     budget: Arc<AtomicI64>,
+    held: Arc<watch::Sender<u64>>,
     breaks: Arc<watch::Sender<Conditions>>,
     /// Whether the client consumes on it; known once it has sent its name.
     consuming: Arc<OnceLock<bool>>,
@@ -97,8 +100,16 @@ impl Proxy {
         let url = url(listener.local_addr().unwrap());
         let conditions = Arc::new(watch::Sender::new(Conditions::default()));
         let budget = Arc::new(AtomicI64::new(i64::MAX));
-        let listening = tokio::spawn(listen(listener, server.to_owned(), Arc::clone(&conditions), Arc::clone(&budget)));
-        Self { url, conditions, budget, listening: listening.abort_handle() }
+        let held = Arc::new(watch::Sender::new(0));
+        let passage = ProxiedConnection {
+            conditions: conditions.subscribe(),
+            budget: Arc::clone(&budget),
+            held: Arc::clone(&held),
+            breaks: Arc::clone(&conditions),
+            consuming: Arc::default(),
+        };
+        let listening = tokio::spawn(listen(listener, server.to_owned(), passage));
+        Self { url, conditions, budget, held, listening: listening.abort_handle() }
     }
 
     pub fn url(&self) -> &str {
@@ -115,7 +126,13 @@ impl Proxy {
     }
 
     pub fn silence(&self, silence: Silence) {
+        self.held.send_replace(0);
         self.conditions.send_modify(|conditions| conditions.silence = Some(silence));
+    }
+
+    /// Waits until the silence holds back something that a process has sent.
+    pub async fn holds_back(&self) {
+        self.held.subscribe().wait_for(|held| *held > 0).await.unwrap();
     }
 
     /// Breaks all connections. New ones pass.
@@ -149,20 +166,10 @@ impl Drop for Proxy {
     }
 }
 
-async fn listen(
-    listener: TcpListener,
-    broker: String,
-    conditions: Arc<watch::Sender<Conditions>>,
-    budget: Arc<AtomicI64>,
-) {
+async fn listen(listener: TcpListener, broker: String, passage: ProxiedConnection) {
     loop {
         let Ok((client, _)) = listener.accept().await else { return };
-        let passage = ProxiedConnection {
-            conditions: conditions.subscribe(),
-            budget: Arc::clone(&budget),
-            breaks: Arc::clone(&conditions),
-            consuming: Arc::default(),
-        };
+        let passage = ProxiedConnection { consuming: Arc::default(), ..passage.clone() };
         let broker = broker.clone();
         tokio::spawn(async move {
             if let Ok(broker) = TcpStream::connect(broker).await {
@@ -206,6 +213,9 @@ impl ProxiedConnection {
                 return Ok(());
             }
             self.learn(&piece[..bytes]);
+            if direction == Direction::ToBroker && self.is_silent(*conditions.borrow()) {
+                self.held.send_modify(|held| *held += 1);
+            }
             // An error means that the proxy has been dropped.
             let now =
                 *conditions.wait_for(|conditions| !self.is_silent(*conditions)).await.map_err(io::Error::other)?;

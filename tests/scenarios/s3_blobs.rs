@@ -5,9 +5,10 @@ use std::{fs, path::Path};
 
 use gpufleet::{BlobLocation, Fleet, JobError};
 use gpufleet_local_s3::Server;
-use gpufleet_schema::{AttemptState, Dtype, JobState, Selection, bounds::BLOB_BYTES_MIN};
+use gpufleet_schema::{AttemptState, Dtype, Selection, bounds::BLOB_BYTES_MIN};
 use gpufleet_tests::{Ended, Ground, Producer, Proxy, Silence, WAIT, busy, gpufleet_command, kernels, poll_until};
 use tempfile::TempDir;
+use tokio::time::timeout;
 
 /// Floats in several parts of an upload, and more than fit into a message.
 const LARGE: u32 = 5 << 20;
@@ -160,7 +161,8 @@ async fn an_output_that_waits_for_a_silent_server_delays_no_job_and_can_be_cance
     proxy.silence(Silence::All);
     let large = || busy::for_millis(0).zeros("large", Dtype::U8, [BYTES]).output("large");
     let mut unwanted = fleet.submit(large()).await.unwrap();
-    scene.ground.poll_job("running", unwanted.id(), |job| job.state == JobState::Running).await;
+    // Before its output moves, a cancelled job ends with its executor.
+    timeout(WAIT, proxy.holds_back()).await.expect("the output is on its way");
     fleet.submit(busy::for_millis(1)).await.unwrap().wait(WAIT).await.unwrap();
     fleet.cancel(Selection { jobs: vec![unwanted.id()], ..Selection::default() }, None).await.unwrap();
     match unwanted.wait(WAIT).await.unwrap_err() {

@@ -30,6 +30,11 @@ pub(crate) fn is_channel_level(error: &Error) -> bool {
     error.is_amqp_soft_error()
 }
 
+/// The channel was closed before the operation. The reason went to an earlier operation, or to none.
+pub(crate) fn is_of_a_closed_channel(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::InvalidChannelState(..))
+}
+
 pub(crate) fn is_not_found(error: &Error) -> bool {
     amqp(error).is_some_and(|amqp| matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND)))
 }

@@ -29,7 +29,8 @@ use crate::{
     Message, PublishError,
     backoff::Backoff,
     link::{
-        Link, OpenChannel, Session, blames_a_message, is_access_refused, is_channel_level, is_not_found, reason_of,
+        Link, OpenChannel, Session, blames_a_message, is_access_refused, is_channel_level, is_not_found,
+        is_of_a_closed_channel, reason_of,
     },
 };
 
@@ -252,7 +253,7 @@ impl ConfirmChannel {
             warn!(reason, "the broker rejected a message in a batch, publishing one at a time to identify it");
             self.has_rejected = true;
         }
-        let channel_only = is_channel_level(error) || matches!(error.kind(), lapin::ErrorKind::InvalidChannelState(..));
+        let channel_only = is_channel_level(error) || is_of_a_closed_channel(error);
         if channel_only && session.alive() {
             debug!(reason, "a publishing channel ended");
             return End::ChannelClosed;

@@ -79,7 +79,8 @@ fn an_outcome_replaces_the_loss_of_the_same_attempt() {
     let job_id = id(1, 3, Some(AT));
     let lost = finished(job_id, 1, AttemptState::Lost, AT + 5);
     let succeeded = finished(job_id, 1, AttemptState::Succeeded, AT + 9);
-    for (events, replaced) in [([lost.clone(), succeeded.clone()], Some(AttemptState::Lost)), ([succeeded, lost], None)] {
+    for (events, replaced) in [([lost.clone(), succeeded.clone()], Some(AttemptState::Lost)), ([succeeded, lost], None)]
+    {
         let change = merged(&events).attempts[&(job_id, 1)].clone();
         assert_eq!(change.end.unwrap().state, AttemptState::Succeeded);
         assert_eq!(change.replaced.map(|end| end.state), replaced, "a loss after the outcome changes nothing");
