@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gpufleet_emulator::memory::Memory;
-use gpufleet_emulator::module::{ComputeCapability, Entry, Module};
+use gpufleet_emulator::module::{ComputeCapability, Entry, Module, Reuse};
 use gpufleet_emulator::simt::{LaunchConfig, RunOptions, launch};
 use gpufleet_emulator::texture::Texture;
 use gpufleet_emulator::texture::format::{Channel, Format};
@@ -31,15 +31,22 @@ const INSTRUCTIONS_MAX: u64 = 3000;
 pub fn exercise(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let memory = Arc::new(Memory::new(MEMORY_BYTES).expect("the host reserves a megabyte of addresses"));
-    let Ok(module) = Module::load(&text, &memory, ComputeCapability { major: 9, minor: 0 }) else { return };
     let Ok(buffer) = memory.alloc(BUFFER_BYTES) else { return };
     let values = values(&memory, buffer);
+    for reuse in [Reuse::Large, Reuse::Always] {
+        let target = ComputeCapability { major: 9, minor: 0 };
+        let Ok(module) = Module::load_reusing(&text, &memory, target, reuse) else { return };
+        run_some(&module, &memory, values);
+    }
+}
+
+fn run_some(module: &Module, memory: &Memory, values: [u64; 3]) {
     let mut entries: Vec<_> = module.entries().collect();
     // A text does the same every time.
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     for entry in entries.into_iter().take(ENTRIES_MAX) {
         for vector in [true, false] {
-            run(entry, &memory, values, vector);
+            run(entry, memory, values, vector);
         }
     }
 }

@@ -8,10 +8,12 @@ mod chains;
 mod check;
 mod control;
 mod emitter;
+mod flow;
 mod function;
 mod initial;
 mod layout;
 mod link;
+mod liveness;
 mod matrix;
 mod memory;
 mod modifiers;
@@ -20,7 +22,9 @@ mod phases;
 mod qualifiers;
 mod references;
 mod repeats;
+mod reuse;
 mod shared;
+mod slots;
 mod surface;
 mod symbols;
 mod texture;
@@ -34,6 +38,7 @@ use std::sync::Arc;
 use self::emitter::Emitter;
 pub use self::link::Text;
 use self::link::{Linked, Undefined, Unit, link};
+pub use self::reuse::Reuse;
 use self::symbols::Symbols;
 use crate::memory::Memory;
 use crate::module::{ComputeCapability, Entry, Module, Param, Storage};
@@ -67,9 +72,24 @@ impl Module {
         Module::link(&[Text { name: "", ptx }], memory, target)
     }
 
+    /// As [`Module::load`], where registers share slots as `reuse` says.
+    pub fn load_reusing(
+        ptx: &str,
+        memory: &Arc<Memory>,
+        target: ComputeCapability,
+        reuse: Reuse,
+    ) -> Result<Module, LoadError> {
+        let lowered = lower_texts(&[Text { name: "", ptx }], memory, target, Undefined::Refused, reuse)?;
+        Ok(Module::of(lowered))
+    }
+
     /// As [`Module::load`] for several texts, which may use each other's functions and variables.
     pub fn link(texts: &[Text], memory: &Arc<Memory>, target: ComputeCapability) -> Result<Module, LoadError> {
-        let lowered = lower_texts(texts, memory, target, Undefined::Refused)?;
+        let lowered = lower_texts(texts, memory, target, Undefined::Refused, Reuse::default())?;
+        Ok(Module::of(lowered))
+    }
+
+    fn of(lowered: LoweredTexts) -> Module {
         let LoweredTexts { storage, files, reserved_shared, linked, lowered } = lowered;
         let storage = Arc::new(storage);
         let Lowered { accesses, functions, shared, .. } = lowered;
@@ -96,12 +116,12 @@ impl Module {
             entries.insert(name, Arc::new(entry));
         }
         let Linked { globals, references, .. } = linked;
-        Ok(Module { entries, globals, references, _storage: storage })
+        Module { entries, globals, references, _storage: storage }
     }
 
     /// Tells what is wrong with a text that is to be linked with others, which may define what it lacks.
     pub fn check(ptx: &str, memory: &Arc<Memory>, target: ComputeCapability) -> Result<(), LoadError> {
-        lower_texts(&[Text { name: "", ptx }], memory, target, Undefined::Allowed).map(drop)
+        lower_texts(&[Text { name: "", ptx }], memory, target, Undefined::Allowed, Reuse::default()).map(drop)
     }
 }
 
@@ -119,6 +139,7 @@ fn lower_texts<'a>(
     memory: &Arc<Memory>,
     device: ComputeCapability,
     undefined: Undefined,
+    reuse: Reuse,
 ) -> Result<LoweredTexts<'a>, LoadError> {
     let mut units = Vec::new();
     let mut reserved_shared = 0;
@@ -126,7 +147,7 @@ fn lower_texts<'a>(
         let tree = parse(text.ptx)?;
         check_target(&tree, device)?;
         let target = tree.target.map_or(0, |target| 10 * target.major + target.minor);
-        let symbols = Symbols { checked: memory.checks().any(), target, ..Symbols::default() };
+        let symbols = Symbols { checked: memory.checks().any(), target, reuse, ..Symbols::default() };
         units.push(Unit { name: text.name, tree, symbols });
         if text.ptx.contains("%reserved_smem_offset_") {
             reserved_shared = RESERVED_SHARED_BYTES;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::memory::Memory;
 use crate::program::Program;
 
-pub use crate::lower::Text;
+pub use crate::lower::{Reuse, Text};
 pub use crate::ptx::error::{LoadError, LoadErrorKind};
 
 /// What the device that runs a program can do, as major and minor number.

@@ -3,6 +3,7 @@
 pub mod lines;
 pub mod matrix;
 pub mod memory;
+pub mod registers;
 pub mod texture;
 pub mod warp;
 

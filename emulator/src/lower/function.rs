@@ -1,8 +1,11 @@
 //! Lowers one function, statement by statement: parameters, scopes, registers, variables, labels and instructions.
 
 use super::emitter::{Emitter, Lowered, Scope};
+use super::layout::PLANE_BYTES;
 use super::modifiers::Modifiers;
+use super::reuse::share_slots;
 use super::shared::{place_shared, shared_variable};
+use super::slots::Overfull;
 use super::symbols::Symbol;
 use super::writes::Writes;
 use crate::ops::lanes::FULL;
@@ -12,6 +15,9 @@ use crate::ptx::tree::{self, Linkage, Operand, Space, Statement, Variable};
 
 /// A function's registers may take this much for each warp: 8192 64-bit registers, 30 times what a device has.
 const FRAME_BYTES_MAX: u32 = 8192 * 256;
+
+/// The same before registers share slots: two million 32-bit registers, so that lowering takes memory within bounds.
+const NAMED_BYTES_MAX: u32 = 128 * FRAME_BYTES_MAX;
 
 /// Local memory of one frame at most, as on a device.
 const LOCAL_BYTES_MAX: u64 = 512 << 10;
@@ -45,8 +51,11 @@ impl<'a> Emitter<'a, '_> {
                 }
                 _ => self.statement(statement)?,
             }
-            if self.layout.bytes > FRAME_BYTES_MAX {
-                return Err(LoadError::syntax(self.line, "the function has too many registers"));
+            if self.layout.bytes > NAMED_BYTES_MAX {
+                let named = self.layout.bytes / PLANE_BYTES;
+                let message =
+                    format!("the function names too many registers: {named} of 32 bits; split it into several");
+                return Err(LoadError::syntax(self.line, message));
             }
         }
         self.guard = (self.layout.constant_mask(FULL), 0);
@@ -54,18 +63,32 @@ impl<'a> Emitter<'a, '_> {
         self.push(Op::Return);
         self.fuse_chains();
         self.resolve_labels();
+        self.place_registers()?;
         let always = self.layout.constant_mask(FULL);
         super::repeats::find(&mut self.function, always);
         super::branches::find(&mut self.function, always);
+        let mut texts: Vec<_> = self.texts.iter().collect();
+        texts.sort_by_key(|(_, index)| **index);
+        self.function.texts = texts.into_iter().map(|(text, _)| (*text).to_owned()).collect();
+        Ok((self.function, self.shared_end, self.layout.registers))
+    }
+
+    /// Gives the function its frame, in which registers share slots where that is worth it.
+    fn place_registers(&mut self) -> Lowered<()> {
+        let always = self.layout.constant_mask(FULL);
         self.function.frame_bytes = self.layout.bytes;
         self.function.constants = std::mem::take(&mut self.layout.constants);
         let specials = self.specials.iter().map(|(special, slot)| (*slot, *special));
         (self.function.uniforms, self.function.specials) = specials.partition(|(_, special)| special.is_uniform());
         self.function.locals = self.local_addresses.iter().map(|(offset, slot)| (*slot, *offset)).collect();
-        let mut texts: Vec<_> = self.texts.iter().collect();
-        texts.sort_by_key(|(_, index)| **index);
-        self.function.texts = texts.into_iter().map(|(text, _)| (*text).to_owned()).collect();
-        Ok((self.function, self.shared_end, self.layout.registers))
+        if self.symbols.reuse.applies(self.layout.bytes) {
+            return share_slots(&mut self.function, &self.layout.numbers(), always, FRAME_BYTES_MAX)
+                .map_err(|overfull| too_many_registers(&self.function, overfull));
+        }
+        match self.layout.bytes {
+            0..=FRAME_BYTES_MAX => Ok(()),
+            bytes => Err(too_many_registers(&self.function, Overfull { at: 0, words: bytes / PLANE_BYTES })),
+        }
     }
 
     fn declare_params(&mut self, function: &tree::Function<'a>, offsets: &[u32]) -> Lowered<()> {
@@ -302,4 +325,15 @@ impl<'a> Emitter<'a, '_> {
             _ => self.arithmetic(name, m, operands),
         }
     }
+}
+
+/// More registers hold values at once, or constants, than a frame has room for.
+fn too_many_registers(function: &Function, overfull: Overfull) -> LoadError {
+    let most = FRAME_BYTES_MAX / PLANE_BYTES;
+    let message = format!(
+        "the function has too many registers: {} of 32 bits hold values or constants at once, and a warp has \
+         room for {most}; split the function, or keep values in local memory",
+        overfull.words
+    );
+    LoadError::syntax(function.code[overfull.at as usize].line, message)
 }

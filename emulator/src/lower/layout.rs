@@ -25,6 +25,8 @@ pub fn width(ty: Type) -> Width {
 #[derive(Debug, Default)]
 pub struct Layout {
     pub bytes: u32,
+    /// What lies in each plane of the frame.
+    planes: Vec<Width>,
     masks_left: u32,
     next_mask: u32,
     words: HashMap<u32, u32>,
@@ -38,27 +40,39 @@ pub struct Layout {
     pub registers: u32,
 }
 
-const PLANE: u32 = 128;
+/// A plane of words. Those of 64 bits take two, and masks share one.
+pub const PLANE_BYTES: u32 = 128;
+pub const MASKS_PER_PLANE: u32 = PLANE_BYTES / 4;
 
 impl Layout {
     pub fn word(&mut self) -> u32 {
-        self.take(PLANE)
+        self.take(Width::Word)
     }
 
     pub fn double(&mut self) -> u32 {
-        self.take(2 * PLANE)
+        self.take(Width::Double)
     }
 
-    fn take(&mut self, bytes: u32) -> u32 {
+    fn take(&mut self, width: Width) -> u32 {
         let slot = self.bytes;
-        self.bytes += bytes;
+        self.planes.push(width);
+        if width == Width::Double {
+            self.planes.push(width);
+        }
+        // Lowering ends long before this would be too large.
+        self.bytes = (self.planes.len() as u32).saturating_mul(PLANE_BYTES);
         slot
+    }
+
+    /// The registers of all slots so far.
+    pub fn numbers(&self) -> Numbers {
+        Numbers::new(&self.planes)
     }
 
     pub fn mask(&mut self) -> u32 {
         if self.masks_left == 0 {
-            self.next_mask = self.take(PLANE);
-            self.masks_left = PLANE / 4;
+            self.next_mask = self.take(Width::Mask);
+            self.masks_left = MASKS_PER_PLANE;
         }
         self.masks_left -= 1;
         self.next_mask += 4;
@@ -95,5 +109,51 @@ impl Layout {
         self.masks.insert(value, slot);
         self.constants.push(Constant::Mask(slot, value));
         slot
+    }
+}
+
+/// Numbers for the registers that have slots, one after the other.
+#[derive(Debug)]
+pub struct Numbers {
+    /// The first register of each plane.
+    planes: Vec<u32>,
+    pub widths: Vec<Width>,
+}
+
+impl Numbers {
+    fn new(planes: &[Width]) -> Numbers {
+        let mut numbers = Numbers { planes: Vec::with_capacity(planes.len()), widths: Vec::new() };
+        for width in planes {
+            numbers.planes.push(numbers.widths.len() as u32);
+            let count = if *width == Width::Mask { MASKS_PER_PLANE } else { 1 };
+            numbers.widths.extend((0..count).map(|_| *width));
+        }
+        numbers
+    }
+
+    /// The register in a slot that was handed out.
+    pub fn of(&self, slot: u32) -> u32 {
+        self.planes[(slot / PLANE_BYTES) as usize] + slot % PLANE_BYTES / (PLANE_BYTES / MASKS_PER_PLANE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Layout, Width};
+
+    #[test]
+    fn every_slot_has_a_number_of_its_own() {
+        let mut layout = Layout::default();
+        let mut slots: Vec<(u32, Width)> = (0..40).map(|_| (layout.mask(), Width::Mask)).collect();
+        slots.push((layout.word(), Width::Word));
+        slots.push((layout.double(), Width::Double));
+        slots.push((layout.word(), Width::Word));
+        let numbers = layout.numbers();
+        let mut found: Vec<u32> = slots.iter().map(|(slot, _)| numbers.of(*slot)).collect();
+        let width = |(number, (_, width)): (&u32, &(u32, Width))| numbers.widths[*number as usize] == *width;
+        assert!(found.iter().zip(&slots).all(width));
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found.len(), slots.len());
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::layout::Width;
+use super::reuse::Reuse;
 use crate::program::Callee;
 
 #[derive(Clone, Debug)]
@@ -49,6 +50,8 @@ pub struct Symbols<'a> {
     pub signatures: HashMap<&'a str, (usize, usize)>,
     /// Whether code gets the checks of the memory that it runs over.
     pub checked: bool,
+    /// When registers share slots.
+    pub reuse: Reuse,
     /// Whether kernels say that they run in clusters, of one block each.
     pub explicit_clusters: bool,
     /// Where the constants lie.

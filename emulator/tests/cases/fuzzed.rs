@@ -35,7 +35,8 @@ fn what_would_take_memory_or_time_without_end_is_refused() {
     for (top, body, message) in [
         ("", ".reg .b32 %r<4294967295>;", "more than 1048576 registers"),
         ("", &".reg .b32 a<2>;\n".repeat(300), "more than 256 ranges of registers"),
-        ("", &format!(".reg .b64 {};", names(9000)), "the function has too many registers"),
+        ("", &at_once(9000), "the function has too many registers"),
+        ("", &(0..2100).map(|i| format!(".param .b8 a{i}[4096];\n")).collect::<String>(), "too many registers"),
         ("", &format!(".reg .b32 %r0;\n{labels}"), "more than 1048576 labels"),
         ("", &"{".repeat(400), "braces nested too deeply"),
         ("", &format!("mov.b32 {}", "{".repeat(400)), "operand nested too deeply"),
@@ -103,8 +104,11 @@ proptest! {
     }
 }
 
-fn names(count: usize) -> String {
-    (0..count).map(|i| format!("a{i}")).collect::<Vec<_>>().join(", ")
+/// Registers of 64 bits that all hold values before one is read.
+fn at_once(count: usize) -> String {
+    let each = |text: &dyn Fn(usize) -> String| (0..count).map(text).collect::<String>();
+    let writes = each(&|i| format!("mov.b64 a{i}, %clock64;\n"));
+    format!(".reg .b64 a<{count}>;\n{writes}{}", each(&|i| format!("st.global.b64 [a0], a{i};\n")))
 }
 
 #[test]

@@ -42,6 +42,8 @@ mod programs;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]
+mod registers;
+#[cfg(test)]
 mod repeats;
 #[cfg(test)]
 mod rows;

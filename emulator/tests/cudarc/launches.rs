@@ -51,6 +51,37 @@ fn saxpy_gives_what_the_cpu_gives() {
     assert_eq!(result, expected);
 }
 
+/// A kernel that adds up `names` registers, each of which is read once.
+fn many_registers(names: u32) -> String {
+    let add = |name| format!("add.u32 %n{name}, %n{}, {};\n", name - 1, name % 64);
+    let adds: String = (1..names).map(add).collect();
+    format!(
+        ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry many(.param .u64 out)\n{{\n\
+         .reg .b32 %n<{names}>;\n.reg .b64 %d<3>;\nld.param.u64 %d0, [out];\nmov.u32 %n0, %tid.x;\n\
+         mul.wide.u32 %d1, %n0, 4;\nadd.s64 %d2, %d0, %d1;\n{adds}st.global.u32 [%d2], %n{};\nret;\n}}\n",
+        names - 1
+    )
+}
+
+#[test]
+fn a_kernel_names_more_registers_than_a_frame_has_room_for() {
+    const NAMES: u32 = 60_000;
+    let context = context();
+    let many = function(&context, &many_registers(NAMES), "many");
+    let stream = context.new_stream().unwrap();
+    let mut result = vec![0u32; 40];
+    // SAFETY: the address is this test's own, with a word for each thread of the block.
+    unsafe {
+        let mut out = result::malloc_sync(4 * result.len()).unwrap();
+        let (stream, mut arguments) = (stream.cu_stream(), [pointer(&mut out)]);
+        result::launch_kernel(many.cu_function(), (1, 1, 1), (40, 1, 1), 0, stream, &mut arguments).unwrap();
+        result::memcpy_dtoh_async(&mut result, out, stream).unwrap();
+        result::free_sync(out).unwrap();
+    }
+    let sum: u32 = (1..NAMES).map(|name| name % 64).sum();
+    assert_eq!(result, (0..40).map(|thread| sum + thread).collect::<Vec<_>>());
+}
+
 #[test]
 fn arguments_may_come_in_one_buffer() {
     let context = context();

@@ -15,7 +15,7 @@ use gpufleet_conformance::{
 };
 use gpufleet_emulator::{
     memory::Memory,
-    module::{ComputeCapability, Module},
+    module::{ComputeCapability, Module, Reuse},
     simt::{LaunchConfig, RunOptions, launch},
 };
 
@@ -34,8 +34,8 @@ fn words_as_bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-pub fn run(case: &Case, memory: &Arc<Memory>, vector: bool) -> Outcome {
-    let module = match Module::load(&case.ptx, memory, TARGET) {
+pub fn run(case: &Case, memory: &Arc<Memory>, vector: bool, reuse: Reuse) -> Outcome {
+    let module = match Module::load_reusing(&case.ptx, memory, TARGET, reuse) {
         Ok(module) => module,
         Err(error) => return Outcome::Failed(RunError::Load(error.to_string())),
     };
@@ -71,15 +71,15 @@ pub fn run(case: &Case, memory: &Arc<Memory>, vector: bool) -> Outcome {
     }
 }
 
-fn verdicts(vector: bool) -> Vec<CaseVerdict> {
+fn verdicts(vector: bool, reuse: Reuse) -> Vec<CaseVerdict> {
     let memory = Arc::new(Memory::new(MEMORY_BYTES).unwrap());
     let regressions = files::list(&files::regressions()).unwrap();
     let regressions: Vec<Case> = regressions.iter().map(|path| files::read(path).unwrap()).collect();
-    CASES.iter().chain(&regressions).map(|case| judge(case, &run(case, &memory, vector))).collect()
+    CASES.iter().chain(&regressions).map(|case| judge(case, &run(case, &memory, vector, reuse))).collect()
 }
 
-fn every_case_passes(vector: bool) {
-    let verdicts = verdicts(vector);
+fn every_case_passes(vector: bool, reuse: Reuse) {
+    let verdicts = verdicts(vector, reuse);
     assert!(verdicts.iter().all(CaseVerdict::passed), "\n{}", report::failures(&verdicts));
     // Arithmetic answers one NaN, as devices do; which one a conversion makes of another, the ISA leaves open.
     let payloads: Vec<_> = verdicts
@@ -93,12 +93,17 @@ fn every_case_passes(vector: bool) {
 
 #[test]
 fn every_case_passes_with_vector_instructions() {
-    every_case_passes(true);
+    every_case_passes(true, Reuse::default());
 }
 
 #[test]
 fn every_case_passes_without_vector_instructions() {
-    every_case_passes(false);
+    every_case_passes(false, Reuse::default());
+}
+
+#[test]
+fn every_case_passes_with_shared_slots() {
+    every_case_passes(true, Reuse::Always);
 }
 
 #[test]

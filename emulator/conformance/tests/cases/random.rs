@@ -1,4 +1,4 @@
-//! Random programs on the emulator, in both builds of its interpreter. `GPUFLEET_RANDOM_SEED` and
+//! Random programs on the emulator, in both builds of its interpreter, and with registers that share slots. `GPUFLEET_RANDOM_SEED` and
 //! `GPUFLEET_RANDOM_COUNT` choose others than the fixed ones; a failure says the seed.
 
 use std::{env, sync::Arc};
@@ -9,7 +9,7 @@ use gpufleet_conformance::{
     report,
     verdict::judge,
 };
-use gpufleet_emulator::memory::Memory;
+use gpufleet_emulator::{memory::Memory, module::Reuse};
 
 use crate::emulated::{MEMORY_BYTES, run};
 
@@ -28,11 +28,11 @@ fn random_programs_give_what_their_instructions_say() {
     let (first, count) = (number("GPUFLEET_RANDOM_SEED", SEED), number("GPUFLEET_RANDOM_COUNT", COUNT));
     for seed in first..first + count {
         let case = Program::new(seed, &pool).case();
-        for vector in [true, false] {
-            let verdict = judge(&case, &run(&case, &memory, vector));
+        for (vector, reuse) in [(true, Reuse::default()), (false, Reuse::default()), (true, Reuse::Always)] {
+            let verdict = judge(&case, &run(&case, &memory, vector, reuse));
             assert!(
                 verdict.passed(),
-                "seed {seed}, vector instructions {vector}: {}\nto keep it: cargo xtask ptx-cases --random 1 --seed {seed}",
+                "seed {seed}, vector instructions {vector}, slots {reuse:?}: {}\nto keep it: cargo xtask ptx-cases --random 1 --seed {seed}",
                 report::failures(&[verdict])
             );
         }

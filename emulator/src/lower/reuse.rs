@@ -1,0 +1,90 @@
+//! Lets registers of a function share slots where none of them is live with another.
+//!
+//! The code is lowered with a slot for every register that it names, and is rewritten here. What is the same for the life
+//! of a frame or for a launch, and what calls hand over, keeps slots of its own: others than the code write those.
+
+use super::flow::Flow;
+use super::layout::{Numbers, PLANE_BYTES};
+use super::liveness::{Effect, Mention, Span, spans};
+use super::slots::{Overfull, Slots, assign};
+use crate::program::registers::Role;
+use crate::program::{Constant, Function};
+
+/// When registers share slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reuse {
+    /// In functions whose registers would take much memory otherwise.
+    #[default]
+    Large,
+    Always,
+    Never,
+}
+
+/// Registers take so much before they share slots. Below, that makes a kernel a few percent faster at most, about what
+/// it adds to the time to load.
+const LARGE_BYTES: u32 = 128 << 10;
+
+impl Reuse {
+    /// Whether it is worth it for a frame of so many bytes.
+    pub fn applies(self, frame_bytes: u32) -> bool {
+        match self {
+            Reuse::Large => frame_bytes > LARGE_BYTES,
+            Reuse::Always => true,
+            Reuse::Never => false,
+        }
+    }
+}
+
+/// Moves the registers of `function` together into a frame of at most `bytes_max` bytes. Instructions under the guard
+/// `always`, not inverted, run in all lanes that come to them.
+pub fn share_slots(function: &mut Function, numbers: &Numbers, always: u32, bytes_max: u32) -> Result<(), Overfull> {
+    let mut kept = vec![false; numbers.widths.len()];
+    kept_slots(function, |slot| kept[numbers.of(*slot) as usize] = true);
+    let mentions = mentions(function, numbers, &kept, always);
+    let flow = Flow::of(&function.code, always);
+    let mut spans = spans(&flow, &mentions, numbers.widths.len());
+    let whole = Span { first: 0, last: function.code.len() as u32 - 1 };
+    spans.iter_mut().zip(&kept).filter(|(_, kept)| **kept).for_each(|(span, _)| *span = whole);
+    let Slots { of, frame_bytes } = assign(&spans, &numbers.widths, bytes_max / PLANE_BYTES)?;
+    let place = |slot: &mut u32| *slot = of[numbers.of(*slot) as usize];
+    kept_slots(function, place);
+    for instruction in &mut function.code {
+        instruction.registers(&mut |slot, _| place(slot));
+    }
+    function.frame_bytes = frame_bytes;
+    Ok(())
+}
+
+/// Shows the slots that something else than the code reads or writes.
+fn kept_slots(function: &mut Function, mut visit: impl FnMut(&mut u32)) {
+    for constant in &mut function.constants {
+        match constant {
+            Constant::Word(slot, _) | Constant::Double(slot, _) | Constant::Mask(slot, _) => visit(slot),
+        }
+    }
+    function.uniforms.iter_mut().chain(&mut function.specials).for_each(|(slot, _)| visit(slot));
+    function.locals.iter_mut().for_each(|(slot, _)| visit(slot));
+    function.params.iter_mut().chain(&mut function.results).for_each(visit);
+}
+
+/// What the code does to the registers that may move.
+fn mentions(function: &mut Function, numbers: &Numbers, kept: &[bool], always: u32) -> Vec<Mention> {
+    let mut mentions = Vec::new();
+    for (at, instruction) in function.code.iter_mut().enumerate() {
+        let runs_always = (instruction.guard, instruction.invert) == (always, 0);
+        instruction.registers(&mut |slot, role| {
+            let register = numbers.of(*slot);
+            if kept[register as usize] {
+                return;
+            }
+            let effects: &[Effect] = match role {
+                Role::Read => &[Effect::Read],
+                Role::Write if runs_always => &[Effect::Write],
+                Role::Write => &[Effect::WriteSome],
+                Role::Update => &[Effect::Read, Effect::WriteSome],
+            };
+            mentions.extend(effects.iter().map(|effect| Mention { register, at: at as u32, effect: *effect }));
+        });
+    }
+    mentions
+}
