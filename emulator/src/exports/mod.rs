@@ -35,6 +35,7 @@ mod texture;
 mod texture_reference;
 mod unsupported;
 mod user_object;
+mod virtual_memory;
 
 /// A name and its address.
 pub(crate) type Symbol = (&'static str, usize);
@@ -119,6 +120,7 @@ pub(crate) fn symbols() -> Vec<Symbol> {
         texture_reference::symbols(),
         unsupported::symbols(),
         user_object::symbols(),
+        virtual_memory::symbols(),
     ];
     lists.concat()
 }

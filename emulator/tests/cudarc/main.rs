@@ -45,3 +45,5 @@ mod streams;
 mod symbols;
 #[cfg(test)]
 mod textures;
+#[cfg(test)]
+mod virtual_memory;
