@@ -21,6 +21,7 @@ mod graph;
 mod graph_exec;
 mod graph_kernel;
 mod graph_node;
+mod image;
 mod launch;
 mod library;
 mod link;

@@ -14,6 +14,8 @@ mod copies;
 #[cfg(test)]
 mod device;
 #[cfg(test)]
+mod fat_binaries;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod graphs;
