@@ -4,6 +4,7 @@ mod address;
 mod arithmetic;
 mod atomic;
 mod branches;
+mod bulk;
 mod chains;
 mod check;
 mod control;

@@ -8,6 +8,7 @@ pub mod access;
 mod atomic;
 mod block;
 mod builtin;
+mod bulk;
 mod checks;
 mod collective;
 mod cooperative;

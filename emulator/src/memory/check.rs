@@ -25,6 +25,11 @@ impl Memory {
         self.check_for(address, bytes, true)
     }
 
+    /// Whether `bytes` at `address` lie inside mappings that follow each other, and may be accessed.
+    pub fn spans_mappings(&self, address: u64, bytes: u64, writes: bool) -> bool {
+        self.protection(address).is_some() && self.first_bad(address, bytes, writes).is_none()
+    }
+
     fn check_for(&self, address: u64, bytes: u64, writes: bool) -> Result<(), BadAddress> {
         match self.first_bad(address, bytes, writes) {
             None => Ok(()),

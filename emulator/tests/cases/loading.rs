@@ -30,7 +30,7 @@ fn an_unknown_modifier_is_never_ignored() {
         "add.relu.s32 %r1, %r1, %r1",
         "tex.2d.v4.f32.s32.trap {%r1, %r2, %r3, %r4}, [%d1, {%r1, %r2}]",
         "mma.sync.aligned.m8n8k8.row.col.f16.f16.f16.f16 {%r1}, {%r2}, {%r3}, {%r4}",
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], 16, [%r2]",
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%d1], 16, [%r2], %h1",
         "ld.relaxed.global.u32 %r1, [%d1]",
         "ld.global.gpu.u32 %r1, [%d1]",
         "ld.volatile.global.ca.u32 %r1, [%d1]",

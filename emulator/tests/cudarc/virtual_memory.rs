@@ -136,14 +136,19 @@ fn write(address: u64, words: &[u32]) -> i32 {
 
 /// Lets 32 threads write their numbers from an address on.
 fn run_store(address: u64) -> i32 {
+    run(STORE, "store", address)
+}
+
+/// Runs a kernel of one address in 32 threads.
+fn run(text: &str, kernel: &str, address: u64) -> i32 {
     let context = context();
-    let store = context.load_module(cudarc::nvrtc::Ptx::from_src(STORE)).unwrap().load_function("store").unwrap();
+    let kernel = context.load_module(cudarc::nvrtc::Ptx::from_src(text)).unwrap().load_function(kernel).unwrap();
     let stream = context.new_stream().unwrap();
     let mut argument = address;
     let mut arguments = [ptr::from_mut(&mut argument).cast::<c_void>()];
     // SAFETY: the kernel takes one address, which the emulator checks.
     unsafe {
-        result::launch_kernel(store.cu_function(), (1, 1, 1), (32, 1, 1), 0, stream.cu_stream(), &mut arguments)
+        result::launch_kernel(kernel.cu_function(), (1, 1, 1), (32, 1, 1), 0, stream.cu_stream(), &mut arguments)
             .unwrap();
         code(result::stream::synchronize(stream.cu_stream()))
     }
@@ -180,6 +185,24 @@ fn unmapped_in_two(address: u64) {
     assert_eq!(free(address, 2 * GRANULE), INVALID_VALUE, "these are not the bytes that were reserved");
     assert_eq!(free(address, 3 * GRANULE), 0);
     assert_eq!(free(address, 3 * GRANULE), INVALID_VALUE);
+}
+
+/// Copies 128 bytes from shared memory, to where the pointer says.
+const BULK: &str = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry bulk(.param .u64 to) {\n\
+    .reg .b64 %rd<2>;\n.reg .b32 %r<4>;\n.shared .align 16 .b32 s[32];\nld.param.u64 %rd1, [to];\n\
+    mov.u32 %r1, %tid.x;\nmov.u32 %r2, s;\nmad.lo.u32 %r3, %r1, 4, %r2;\nst.shared.u32 [%r3], %r1;\nbar.sync 0;\n\
+    cp.async.bulk.global.shared::cta.bulk_group [%rd1], [s], 128;\nret;\n}\n";
+
+#[test]
+fn a_bulk_copy_goes_on_in_the_next_mapping() {
+    context();
+    let (address, handle) = (reserve(2 * GRANULE), create(2 * GRANULE));
+    let (second, middle) = (address + GRANULE as u64, address + GRANULE as u64 - 64);
+    assert_eq!((map(second, GRANULE, 0, handle), map(address, GRANULE, GRANULE, handle)), (0, 0));
+    assert_eq!(set_access(address, 2 * GRANULE, 0, READ_WRITE), 0);
+    assert_eq!(run(BULK, "bulk", middle), 0);
+    assert_eq!(read(middle, 32), (0..32).collect::<Vec<_>>());
+    assert_eq!((unmap(address, 2 * GRANULE), release(handle), free(address, 2 * GRANULE)), (0, 0, 0));
 }
 
 #[test]

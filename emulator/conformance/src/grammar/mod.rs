@@ -5,6 +5,7 @@ mod absent;
 mod address;
 mod asynchronous;
 mod atomic;
+mod bulk;
 mod compare;
 mod control;
 mod convert;
@@ -77,6 +78,7 @@ pub fn recipes() -> Vec<Recipe> {
     surface::add(&mut grammar);
     absent::add(&mut grammar);
     phases::add(&mut grammar);
+    bulk::add(&mut grammar);
     grammar.recipes
 }
 
