@@ -19,6 +19,7 @@ mod modifiers;
 mod operand;
 mod phases;
 mod qualifiers;
+mod reduction;
 mod references;
 mod repeats;
 mod shared;

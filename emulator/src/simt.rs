@@ -18,6 +18,7 @@ mod launch;
 mod matrix;
 mod phases;
 mod print;
+mod reduction;
 mod specials;
 mod team;
 mod texture;

@@ -18,7 +18,7 @@ pub fn add(g: &mut Grammar) {
         ("suq.channel_data_type.b32", "%x0, [%y0]", 70, 70),
         ("suq.channel_order.b32", "%x0, [%y0]", 70, 70),
         ("suq.memory_layout.b32", "%x0, [%y0]", 70, 70),
-        ("sured.b.add.1d.u32.trap", "[%y0, {%x1}], %x0", 70, 70),
+        ("sured.p.min.1d.b64.trap", "[%y0, {%x1}], %y1", 70, 81),
         ("istypep.texref", "%z, %y0", 70, 70),
         ("vadd.s32.s32.s32", "%x0, %x1, %x2", 70, 70),
         ("vsub.s32.s32.s32", "%x0, %x1, %x2", 70, 70),

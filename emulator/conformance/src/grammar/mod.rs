@@ -16,6 +16,7 @@ mod logic;
 mod matrix;
 mod memory;
 mod phases;
+mod reduction;
 mod surface;
 mod synchronization;
 mod texture;
@@ -76,6 +77,7 @@ pub fn recipes() -> Vec<Recipe> {
     tiles::add(&mut grammar);
     texture::add(&mut grammar);
     surface::add(&mut grammar);
+    reduction::add(&mut grammar);
     absent::add(&mut grammar);
     phases::add(&mut grammar);
     bulk::add(&mut grammar);
