@@ -401,6 +401,62 @@ fn memory_is_not_shared_with_processes() {
     assert_eq!(release(handle), 0);
 }
 
+#[test]
+fn a_mapping_is_for_the_device_of_its_memory() {
+    if !is_child() {
+        let devices = [("GPUFLEET_EMULATOR_DEVICES", "2")];
+        return assert_passed(&in_child("virtual_memory::a_mapping_is_for_the_device_of_its_memory", &devices));
+    }
+    context();
+    let (address, mut handle) = (reserve(GRANULE), 0);
+    // SAFETY: the result has a place, and the properties outlive the call.
+    assert_eq!(unsafe { sys::cuMemCreate(&mut handle, GRANULE, &properties(1), 0) } as i32, 0);
+    assert_eq!(map(address, GRANULE, 0, handle), 0);
+    assert_eq!(set_access(address, GRANULE, 0, READ), INVALID_DEVICE);
+    assert_eq!(set_access(address, GRANULE, 0, NONE), 0);
+    assert_eq!(set_access(address, GRANULE, 1, READ_WRITE), 0);
+    assert_eq!(get_access(address), (0, 0));
+    assert_eq!(attribute(address, Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL), (0, 1));
+    assert_eq!((write(address, &[4, 5]), read(address, 2)), (0, vec![4, 5]));
+    assert_eq!(run_store(address), ILLEGAL_ADDRESS);
+    assert!(fault_report().contains("where no memory of this device is mapped"), "{}", fault_report());
+}
+
+/// Looks at a word until it is 0.
+const LOOK: &str = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry look(.param .u64 at) {\n\
+    .reg .b64 %rd<2>;\n.reg .b32 %r<2>;\n.reg .pred %p;\nld.param.u64 %rd1, [at];\nAGAIN:\n\
+    ld.volatile.global.u32 %r1, [%rd1];\nsetp.ne.u32 %p, %r1, 0;\n@%p bra AGAIN;\nret;\n}\n";
+
+#[test]
+fn a_kernel_survives_that_its_memory_is_unmapped() {
+    const TEST: &str = "virtual_memory::a_kernel_survives_that_its_memory_is_unmapped";
+    if !is_child() {
+        return assert_passed(&in_child(TEST, &[]));
+    }
+    context();
+    let address = mapped(GRANULE);
+    assert_eq!(write(address, &[1]), 0);
+    let ended = std::thread::spawn(move || run(LOOK, "look", address));
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(unmap(address, GRANULE), 0);
+    // Zeros end it, unless it looks the address up again first.
+    assert!([0, ILLEGAL_ADDRESS].contains(&ended.join().unwrap()));
+    assert_eq!(free(address, GRANULE), 0);
+}
+
+#[test]
+fn creating_memory_is_an_allocation_to_injected_faults() {
+    const TEST: &str = "virtual_memory::creating_memory_is_an_allocation_to_injected_faults";
+    if !is_child() {
+        return assert_passed(&in_child(TEST, &[("GPUFLEET_EMULATOR_FAULTS", "alloc:2=out-of-memory")]));
+    }
+    context();
+    let (first, mut second) = (create(GRANULE), 0);
+    // SAFETY: the result has a place, and the properties outlive the call.
+    assert_eq!(unsafe { sys::cuMemCreate(&mut second, GRANULE, &properties(0), 0) } as i32, OUT_OF_MEMORY);
+    assert_eq!(release(first), 0);
+}
+
 /// Runs the kernel in a process of its own, as its fault sticks; answers what is told about it.
 fn faulting(test: &str, address: impl FnOnce() -> u64, reasons: &[&str]) {
     if !is_child() {
