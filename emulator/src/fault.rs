@@ -6,7 +6,9 @@
 
 use std::fmt::Write as _;
 
-use crate::memory::{ALLOCATION_ALIGN, Memory, Nearest};
+use crate::memory::mapping::Protection;
+use crate::memory::reservations::Reserved;
+use crate::memory::{ALLOCATION_ALIGN, Memory, Nearest, Owner};
 
 /// Why a kernel was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +119,9 @@ pub fn describe_access(memory: &Memory, address: u64, bytes: u64) -> String {
             _ => format!("the address is {address} bytes from a null pointer"),
         };
     }
+    if let Some(text) = describe_reserved(memory, address) {
+        return text;
+    }
     let live = memory.nearest(address);
     let near = live.map(|live| match other_neighbour(memory, live, address) {
         Some(other) => {
@@ -138,6 +143,20 @@ pub fn describe_access(memory: &Memory, address: u64, bytes: u64) -> String {
     }
 }
 
+/// Says where an address lies that is reserved and has no memory of the device, or was so until its range was freed.
+fn describe_reserved(memory: &Memory, address: u64) -> Option<String> {
+    if memory.find(address).is_some() {
+        return None;
+    }
+    let text = |range: Reserved| {
+        let Reserved { base, bytes } = range;
+        format!("{} bytes into the {bytes}-byte range of addresses that was reserved at {base:#x}", address - base)
+    };
+    let live = memory.reservations().find(address);
+    let live = live.map(|range| format!("{}, where no memory of this device is mapped", text(range)));
+    live.or_else(|| memory.reservations().find_freed(address).map(|range| format!("{} and then freed", text(range))))
+}
+
 /// The range on the other side of an access that lies between two, if it is near too: the array that the kernel meant may
 /// be either.
 fn other_neighbour(memory: &Memory, nearest: Nearest, address: u64) -> Option<Nearest> {
@@ -148,15 +167,20 @@ fn other_neighbour(memory: &Memory, nearest: Nearest, address: u64) -> Option<Ne
 
 /// Whether an access lies in memory that was freed, and not in any that is live.
 pub fn is_use_after_free(memory: &Memory, address: u64) -> bool {
-    memory.find(address).is_none() && memory.freed(address).is_some()
+    let was_reserved = || {
+        let reservations = memory.reservations();
+        reservations.find(address).is_none() && reservations.find_freed(address).is_some()
+    };
+    memory.find(address).is_none() && (memory.freed(address).is_some() || was_reserved())
 }
 
 fn describe_nearest(nearest: Nearest, address: u64, bytes: u64) -> String {
-    let Nearest { base, bytes: size, is_host, is_image, is_protected } = nearest;
-    let noun = match (is_host, is_image) {
-        (true, _) => "range of host memory",
-        (_, true) => "array",
-        _ => "allocation",
+    let Nearest { base, bytes: size, owner, is_protected } = nearest;
+    let noun = match owner {
+        Owner::Host => "range of host memory",
+        Owner::Image => "array",
+        Owner::Mapping(_) => "mapping",
+        Owner::Program | Owner::Heap => "allocation",
     };
     let name = format!("the {size}-byte {noun} at {base:#x}");
     if address < base {
@@ -169,10 +193,13 @@ fn describe_nearest(nearest: Nearest, address: u64, bytes: u64) -> String {
             distance => format!("{distance} bytes past the end of {name}"),
         };
     }
-    match (offset + bytes).saturating_sub(size) {
-        0 if is_image => format!("{offset} bytes into {name}, which only textures and surfaces reach"),
-        0 if is_protected => format!("{offset} bytes into {name}, which is read-only"),
-        0 => format!("{offset} bytes into {name}"),
-        surplus => format!("{offset} bytes into {name}, with {surplus} bytes past its end"),
+    let text = format!("{offset} bytes into {name}");
+    match ((offset + bytes).saturating_sub(size), owner) {
+        (_, Owner::Mapping(Protection::None)) => format!("{text}, to which the device has no access (cuMemSetAccess)"),
+        (0, Owner::Image) => format!("{text}, which only textures and surfaces reach"),
+        (0, Owner::Mapping(Protection::Read)) => format!("{text}, which is read-only"),
+        (0, _) if is_protected => format!("{text}, which is read-only"),
+        (0, _) => text,
+        (surplus, _) => format!("{text}, with {surplus} bytes past its end"),
     }
 }

@@ -8,6 +8,7 @@
 pub mod checks;
 pub mod driver;
 mod exports;
+mod fat_binary;
 pub mod fault;
 mod lower;
 pub mod memory;

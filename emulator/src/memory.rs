@@ -9,20 +9,26 @@
 //! no other room. Neither counts as used memory, and neither makes an allocation fail.
 
 mod arena;
+mod check;
 mod freed;
+pub mod mapping;
+pub mod physical;
+pub mod reservations;
 mod shadow;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use self::arena::Arena;
 use self::freed::Freed;
+use self::mapping::Protection;
+use self::physical::Store;
+use self::reservations::Reservations;
 use self::shadow::Shadow;
 use crate::checks::Checks;
-use crate::fault::describe_access;
 use crate::texture::registry::Textures;
 
 /// Every allocation starts at a multiple of this: the alignment that CUDA's own allocator keeps, which kernels rely
@@ -45,6 +51,8 @@ pub struct Memory {
     /// How many of them are protected, so that a write by the host rarely looks for protection.
     protected: AtomicUsize,
     freed: Mutex<Freed>,
+    store: Store,
+    reservations: Arc<Reservations>,
     checks: Checks,
     shadow: Option<Shadow>,
     textures: Textures,
@@ -80,10 +88,7 @@ pub struct BadAddress {
 pub struct Nearest {
     pub base: u64,
     pub bytes: u64,
-    /// Mapped host memory, and no allocation.
-    pub is_host: bool,
-    /// An array, which no plain access reaches.
-    pub is_image: bool,
+    pub owner: Owner,
     pub is_protected: bool,
 }
 
@@ -106,6 +111,18 @@ pub enum Owner {
     /// Arrays, which kernels reach by textures and surfaces alone.
     Image,
     Host,
+    /// Physical memory at reserved addresses.
+    Mapping(Protection),
+}
+
+impl Range {
+    fn lets_kernels(&self, writes: bool) -> bool {
+        match self.owner {
+            Owner::Image => false,
+            Owner::Mapping(protection) => protection.allows(writes),
+            Owner::Program | Owner::Heap | Owner::Host => !(writes && self.is_protected),
+        }
+    }
 }
 
 impl Nearest {
@@ -123,6 +140,11 @@ impl Memory {
 
     /// As [`Memory::new`], with checks for every kernel that runs over this memory.
     pub fn checked(bytes: u64, checks: Checks) -> io::Result<Memory> {
+        Memory::beside(Arc::default(), bytes, checks)
+    }
+
+    /// As [`Memory::checked`], in a process with these reserved addresses.
+    pub fn beside(reservations: Arc<Reservations>, bytes: u64, checks: Checks) -> io::Result<Memory> {
         let capacity = bytes;
         let reserved = bytes
             .checked_next_multiple_of(ALLOCATION_ALIGN)
@@ -137,6 +159,8 @@ impl Memory {
             live: RwLock::new(BTreeMap::new()),
             protected: AtomicUsize::new(0),
             freed: Mutex::default(),
+            store: Store::default(),
+            reservations,
             checks,
             shadow: None,
             textures: Textures::default(),
@@ -150,6 +174,11 @@ impl Memory {
     /// The checks for kernels that run over this memory.
     pub fn checks(&self) -> Checks {
         self.checks
+    }
+
+    /// The addresses that programs have reserved.
+    pub fn reservations(&self) -> &Reservations {
+        &self.reservations
     }
 
     /// The texture and surface objects of the device.
@@ -199,7 +228,7 @@ impl Memory {
         let Range { bytes, room, is_protected, .. } = {
             let mut live = self.write_live();
             match live.get(&address).copied() {
-                Some(range) if range.owner == owner && owner != Owner::Host => {
+                Some(range) if range.owner == owner && range.room > 0 => {
                     live.remove(&address);
                     range
                 }
@@ -223,19 +252,36 @@ impl Memory {
         (self.capacity - used, self.capacity)
     }
 
-    /// The allocation or mapped host range that holds `address`: its start and its bytes.
+    /// Counts bytes as used that no addresses are taken for.
+    fn count(&self, bytes: u64) -> Result<(), OutOfMemory> {
+        let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = self.capacity - arena.used;
+        if bytes > free {
+            return Err(OutOfMemory { wanted: bytes, free });
+        }
+        arena.used += bytes;
+        Ok(())
+    }
+
+    fn uncount(&self, bytes: u64) {
+        self.arena.lock().unwrap_or_else(PoisonError::into_inner).used -= bytes;
+    }
+
+    /// The allocation, mapping or mapped host range that holds `address`: its start and its bytes.
     pub fn find(&self, address: u64) -> Option<(u64, u64)> {
-        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
-        let (&base, range) = live.range(..=address).next_back()?;
-        (address - base < range.bytes).then_some((base, range.bytes))
+        self.range_at(address).map(|(base, range)| (base, range.bytes))
     }
 
     /// The range that holds `address`, if a kernel may access it there.
     pub fn find_for_kernel(&self, address: u64, writes: bool) -> Option<(u64, u64)> {
+        let (base, range) = self.range_at(address)?;
+        range.lets_kernels(writes).then_some((base, range.bytes))
+    }
+
+    fn range_at(&self, address: u64) -> Option<(u64, Range)> {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         let (&base, range) = live.range(..=address).next_back()?;
-        let is_allowed = range.owner != Owner::Image && !(writes && range.is_protected);
-        (address - base < range.bytes && is_allowed).then_some((base, range.bytes))
+        (address - base < range.bytes).then_some((base, *range))
     }
 
     /// Makes an allocation read-only for kernels that start from now on, until the host writes to it or frees it.
@@ -272,8 +318,7 @@ impl Memory {
         let nearest = |(&base, range): (&u64, &Range)| Nearest {
             base,
             bytes: range.bytes,
-            is_host: range.owner == Owner::Host,
-            is_image: range.owner == Owner::Image,
+            owner: range.owner,
             is_protected: range.is_protected,
         };
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
@@ -292,7 +337,7 @@ impl Memory {
         let mut live = self.write_live();
         let Some(end) = start.checked_add(bytes) else { return false };
         let overlaps = live.range(..end).next_back().is_some_and(|(&base, range)| base + range.bytes > start);
-        if overlaps || bytes == 0 {
+        if overlaps || bytes == 0 || self.reservations.overlaps(start, bytes) {
             return false;
         }
         live.insert(start, Range { bytes, room: 0, owner: Owner::Host, is_protected: false });
@@ -308,25 +353,12 @@ impl Memory {
         }
     }
 
-    /// Whether `bytes` at `address` lie inside one live range.
-    pub fn check(&self, address: u64, bytes: u64) -> Result<(), BadAddress> {
-        if bytes == 0 || self.find(address).is_some_and(|(base, size)| bytes <= size - (address - base)) {
-            return Ok(());
-        }
-        Err(self.bad(address, bytes))
-    }
-
-    #[cold]
-    fn bad(&self, address: u64, bytes: u64) -> BadAddress {
-        BadAddress { address, bytes, nearest: describe_access(self, address, bytes) }
-    }
-
     /// Copies from the host into device memory.
     ///
     /// # Safety
     /// `source` is readable for `bytes`.
     pub unsafe fn copy_in(&self, target: u64, source: *const u8, bytes: u64) -> Result<(), BadAddress> {
-        self.check(target, bytes)?;
+        self.check_writable(target, bytes)?;
         self.unprotect(target);
         // SAFETY: the target was just checked, the caller vouches for the source, and `copy` allows overlap.
         unsafe { ptr::copy(source, target as *mut u8, bytes as usize) };
@@ -348,7 +380,7 @@ impl Memory {
     /// Copies inside device memory; the ranges may overlap.
     pub fn copy_within(&self, target: u64, source: u64, bytes: u64) -> Result<(), BadAddress> {
         self.check(source, bytes)?;
-        self.check(target, bytes)?;
+        self.check_writable(target, bytes)?;
         self.unprotect(target);
         // SAFETY: both ranges were just checked.
         unsafe { ptr::copy(source as *const u8, target as *mut u8, bytes as usize) };
@@ -375,8 +407,8 @@ impl Memory {
 
     fn fill<T: Copy>(&self, target: u64, value: T, count: u64) -> Result<(), BadAddress> {
         let size = size_of::<T>() as u64;
-        let bytes = count.checked_mul(size).ok_or_else(|| self.bad(target, u64::MAX))?;
-        self.check(target, bytes)?;
+        let bytes = count.checked_mul(size).ok_or_else(|| self.bad(target, u64::MAX, target))?;
+        self.check_writable(target, bytes)?;
         self.unprotect(target);
         self.note_written(target, bytes);
         for index in 0..count {

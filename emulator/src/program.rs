@@ -9,7 +9,7 @@ pub mod warp;
 
 use self::lines::Lines;
 use self::matrix::Matrix;
-use self::memory::{Access, Atomic, Check, CopyAsync};
+use self::memory::{Access, Atomic, Check, CopyAsync, CopyBulk};
 use self::texture::Texturing;
 use self::warp::{Barrier, Elect, Match, Phase, Reduce, Shuffle, Vote};
 use crate::ops::lanes::{Lanes, Slots};
@@ -199,6 +199,7 @@ pub enum Op {
     Store(Box<Access>),
     Atomic(Box<Atomic>),
     CopyAsync(Box<CopyAsync>),
+    CopyBulk(Box<CopyBulk>),
     /// Looks at what the next instruction is about to do to memory, where checks are on.
     Check(Box<Check>),
     Shuffle(Box<Shuffle>),

@@ -1,5 +1,5 @@
 //! `cuDeviceGetAttribute`: the numbers that a device tells about itself. Every attribute of the headers has an answer;
-//! what the emulator has none of (clusters, peers, virtual memory) is 0.
+//! what the emulator has none of (clusters, peers) is 0.
 
 use super::{
     device::Device,
@@ -51,8 +51,9 @@ impl Device {
             82 => limits.registers_per_multiprocessor.cast_signed(),
             // Copies and kernels overlap (15, 31, 40), pinned memory is mapped at its own address (19, 41, 91, 99),
             // managed memory is memory that both sides reach at any time (83, 89, 101), blocks can wait for each other
-            // (95), memory pools exist (115), and streams write words and wait for them (122, 123).
-            15 | 19 | 31 | 40 | 41 | 78 | 79 | 80 | 83 | 89 | 91 | 95 | 99 | 101 | 115 | 122 | 123 => 1,
+            // (95), memory has virtual addresses (102), memory pools exist (115), and streams write words and wait for
+            // them (122, 123).
+            15 | 19 | 31 | 40 | 41 | 78 | 79 | 80 | 83 | 89 | 91 | 95 | 99 | 101 | 102 | 115 | 122 | 123 => 1,
             87 => 2,
             97 => limits.shared_bytes_opt_in.cast_signed(),
             106 => limits.blocks_per_multiprocessor.cast_signed(),

@@ -5,7 +5,7 @@ use super::{
     driver,
     status::{Answer, Status},
 };
-use crate::memory::BadAddress;
+use crate::memory::{BadAddress, Memory};
 
 /// Between two devices data goes through a buffer of this size.
 const BOUNCE_BYTES: usize = 1 << 20;
@@ -58,13 +58,21 @@ impl Place {
         if address == 0 {
             return Err(Status::InvalidValue);
         }
-        Ok(driver()?.device_of(address).map_or(Self::Host(address as usize), |device| Self::Device(device, address)))
+        match driver()?.device_of(address) {
+            Some(device) => Ok(Self::Device(device, address)),
+            // What is reserved is no host's memory, whether or not something was mapped there before.
+            None if driver()?.reservations.holds(address) => Err(Status::InvalidValue),
+            None => Ok(Self::Host(address as usize)),
+        }
     }
 
-    fn check(self, extent: usize) -> Answer {
+    /// Whether the memory is there, and may be written to if it is the target.
+    fn check(self, extent: usize, is_target: bool) -> Answer {
         match self {
             Self::Device(device, address) => {
-                device.memory.check(address, extent as u64).map_err(|_| Status::InvalidValue)
+                let memory = &device.memory;
+                let check = if is_target { Memory::check_writable } else { Memory::check };
+                check(memory, address, extent as u64).map_err(|_| Status::InvalidValue)
             }
             Self::Host(pointer) => pointer.checked_add(extent).map(drop).ok_or(Status::InvalidValue),
         }
@@ -100,8 +108,8 @@ impl Copy {
         if self.width == 0 || self.height == 0 || self.depth == 0 {
             return Ok(None);
         }
-        self.to.place.check(to_extent)?;
-        self.from.place.check(from_extent)?;
+        self.to.place.check(to_extent, true)?;
+        self.from.place.check(from_extent, false)?;
         Ok(Some((to_extent, from_extent)))
     }
 

@@ -21,7 +21,10 @@ use super::{
     status::{Answer, Status},
     visible::Part,
 };
-use crate::{memory::Memory, module::ComputeCapability};
+use crate::{
+    memory::{Memory, reservations::Reservations},
+    module::ComputeCapability,
+};
 
 /// A device of the emulated machine.
 #[derive(Debug)]
@@ -67,9 +70,9 @@ impl DeviceFault {
 }
 
 impl Device {
-    pub fn new(ordinal: u32, part: Part, settings: &Settings) -> Answer<Self> {
+    pub fn new(ordinal: u32, part: Part, settings: &Settings, reservations: &Arc<Reservations>) -> Answer<Self> {
         let memory_bytes = settings.memory_bytes / u64::from(settings.slices.max(1));
-        let memory = Memory::checked(memory_bytes, settings.checks).map_err(|error| {
+        let memory = Memory::beside(Arc::clone(reservations), memory_bytes, settings.checks).map_err(|error| {
             eprintln!("gpufleet emulator: failed to reserve {memory_bytes} bytes for a device: {error}");
             Status::OutOfMemory
         })?;

@@ -65,7 +65,7 @@ impl Fill {
             Place::Device(device, _) => device,
             Place::Host(_) => own,
         };
-        device.memory.check(self.address, extent as u64).map_err(|_| Status::InvalidValue)?;
+        device.memory.check_writable(self.address, extent as u64).map_err(|_| Status::InvalidValue)?;
         Ok(Some(device))
     }
 

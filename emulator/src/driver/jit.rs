@@ -7,13 +7,14 @@ use super::{
     link,
     status::{Answer, Status},
 };
-use crate::module::{LoadError, LoadErrorKind, Module};
+use crate::{
+    fat_binary::{self, FatBinary, FatBinaryError},
+    module::{LoadError, LoadErrorKind, Module},
+};
 
 /// Images larger than this are refused before they are read: NVRTC's output is thousands of times smaller.
 const IMAGE_BYTES_MAX: u64 = 256 << 20;
 const ELF: [u8; 4] = [0x7f, b'E', b'L', b'F'];
-const FAT_BINARY: [u8; 4] = 0xBA55_ED50_u32.to_le_bytes();
-const FAT_BINARY_WRAPPER: [u8; 4] = 0x4662_43B1_u32.to_le_bytes();
 
 /// A load that failed, with the log for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,21 +30,44 @@ pub struct Loaded {
     pub log: String,
 }
 
-/// Is this the start of machine code for a GPU, which only a GPU runs?
-pub fn is_binary(image: &[u8]) -> bool {
-    [ELF, FAT_BINARY, FAT_BINARY_WRAPPER].iter().any(|magic| image.starts_with(magic))
+/// Is this the start of something else than a text?
+fn is_binary(image: &[u8]) -> bool {
+    [ELF, fat_binary::MAGIC, fat_binary::WRAPPER_MAGIC].iter().any(|magic| image.starts_with(magic))
 }
 
-/// Loads a program from its text, without the NUL.
+/// Loads a program from its text, without the NUL, or from a fat binary.
 pub fn load(device: &Device, image: &[u8]) -> Result<Loaded, JitError> {
+    let (memory, capability) = (&Arc::clone(&device.memory), device.capability);
+    if image.starts_with(&fat_binary::MAGIC) {
+        let module = newest(device, image, |text| Module::load(text, memory, capability))?;
+        return Ok(Loaded::from_module(module, device));
+    }
     refuse_binary(image)?;
     let text = utf8(image)?;
-    let (memory, capability) = (&Arc::clone(&device.memory), device.capability);
     let module = match link::texts(text) {
         Some((texts, limit)) => Module::link(&texts, memory, capability).map(|module| module.with_registers_max(limit)),
         None => Module::load(text, memory, capability),
     };
     Ok(Loaded::from_module(module?, device))
+}
+
+/// Takes the newest text of a fat binary that is for this device.
+pub(super) fn newest<T>(
+    device: &Device,
+    image: &[u8],
+    take: impl Fn(&str) -> Result<T, LoadError>,
+) -> Result<T, JitError> {
+    let binary = FatBinary::parse(image)?;
+    for entry in binary.ptx_for(device.capability) {
+        match take(&entry.text()?) {
+            // A text for `sm_90a` is not for all later devices, as others are.
+            Err(error) if error.kind == LoadErrorKind::Target => {}
+            taken => return Ok(taken?),
+        }
+    }
+    let (major, minor) = (device.capability.major, device.capability.minor);
+    let log = format!("error: the fat binary has no PTX for sm_{major}{minor}; it has {}", binary.contents());
+    Err(JitError { status: Status::NoBinaryForGpu, log })
 }
 
 pub(super) fn refuse_binary(image: &[u8]) -> Result<(), JitError> {
@@ -90,6 +114,12 @@ pub fn read(path: &Path) -> Answer<Vec<u8>> {
         image.pop();
     }
     Ok(image)
+}
+
+impl From<FatBinaryError> for JitError {
+    fn from(error: FatBinaryError) -> Self {
+        Self { status: Status::InvalidImage, log: format!("error: failed to load the image: {error}") }
+    }
 }
 
 impl From<LoadError> for JitError {

@@ -25,6 +25,12 @@ pub fn check(device: &Device, ptx: &[u8]) -> Result<(), JitError> {
     Ok(Module::check(jit::utf8(ptx)?, &Arc::clone(&device.memory), device.capability)?)
 }
 
+/// The text of a fat binary for a device.
+pub fn text_of(device: &Device, image: &[u8]) -> Result<String, JitError> {
+    let memory = &Arc::clone(&device.memory);
+    jit::newest(device, image, |text| Module::check(text, memory, device.capability).map(|()| text.to_owned()))
+}
+
 /// Links texts to an image, and tells about it. Kernels count no more registers than the limit.
 pub fn link(device: &Device, inputs: &[Input], registers_max: Option<u32>) -> Result<(Vec<u8>, String), JitError> {
     let mut texts = Vec::new();

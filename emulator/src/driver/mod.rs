@@ -48,15 +48,18 @@ pub mod submission;
 pub mod teardown;
 pub mod texture;
 pub mod value;
+pub mod virtual_memory;
 pub mod visible;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use device::{Device, DeviceFault};
 use faults::Injection;
 use host::HostMemory;
 use settings::Settings;
 use status::{Answer, Status};
+
+use crate::memory::reservations::Reservations;
 
 /// The emulated machine. The objects that callers make are in the registries of their own modules.
 #[derive(Debug)]
@@ -65,6 +68,8 @@ pub struct Driver {
     pub injection: Injection,
     pub devices: Vec<Device>,
     pub host: HostMemory,
+    /// Addresses that the program has reserved, whichever device's memory is mapped there.
+    pub reservations: Arc<Reservations>,
 }
 
 /// Set once by the first `cuInit`, also when that fails: the environment is read only then.
@@ -90,13 +95,15 @@ impl Driver {
             eprintln!("gpufleet emulator: failed to {error}");
             Status::SystemNotReady
         })?;
+        let reservations = Arc::default();
         let parts = (0..).zip(visible::shown(&settings));
-        let devices: Vec<_> =
-            parts.map(|(ordinal, part)| Device::new(ordinal, part, &settings)).collect::<Answer<_>>()?;
+        let device = |(ordinal, part)| Device::new(ordinal, part, &settings, &reservations);
+        let devices: Vec<_> = parts.map(device).collect::<Answer<_>>()?;
         if devices.is_empty() {
             return Err(Status::NoDevice);
         }
-        Ok(Self { injection: Injection::new(settings.faults.clone()), settings, devices, host: HostMemory::default() })
+        let injection = Injection::new(settings.faults.clone());
+        Ok(Self { settings, injection, devices, host: HostMemory::default(), reservations })
     }
 
     /// The device with this ordinal.

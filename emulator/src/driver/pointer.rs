@@ -4,11 +4,14 @@ use super::{
     context::contexts,
     current, driver,
     status::{Answer, Status},
+    virtual_memory,
 };
 
 /// `CU_MEMORYTYPE_HOST` and `CU_MEMORYTYPE_DEVICE`.
 const MEMORY_TYPE_HOST: u32 = 1;
 const MEMORY_TYPE_DEVICE: u32 = 2;
+/// `CU_POINTER_ATTRIBUTE_MAPPED`.
+const MAPPED: u32 = 13;
 /// Kernels may read and write everything.
 const ACCESS_READ_WRITE: u32 = 3;
 
@@ -28,11 +31,17 @@ struct Facts {
     base: u64,
     bytes: u64,
     pool: usize,
+    access: u32,
+    /// Tells physical memory apart that is mapped at several addresses.
+    block: u64,
 }
 
 /// The attribute by its number in the C headers.
 pub fn attribute(number: u32, address: u64) -> Answer<PointerAttribute> {
     use PointerAttribute::{Byte, Double, Word};
+    if number == MAPPED && is_unmapped(address)? {
+        return Ok(Byte(0));
+    }
     let facts = facts(address)?;
     Ok(match number {
         1 => Double(facts.context as u64),
@@ -44,12 +53,13 @@ pub fn attribute(number: u32, address: u64) -> Answer<PointerAttribute> {
         6 | 10 | 15 => Byte(0),
         8 => Byte(u8::from(facts.is_managed)),
         9 => Word(facts.ordinal.cast_unsigned()),
-        11 => Double(facts.base),
-        12 => Double(facts.bytes),
-        13 => Byte(1),
+        11 | 19 => Double(facts.base),
+        12 | 18 => Double(facts.bytes),
+        MAPPED => Byte(1),
         14 => Double(0),
-        16 => Word(ACCESS_READ_WRITE),
+        16 => Word(facts.access),
         17 => Double(facts.pool as u64),
+        20 => Double(facts.block),
         _ => return Err(Status::InvalidValue),
     })
 }
@@ -68,19 +78,33 @@ fn facts(address: u64) -> Answer<Facts> {
             base,
             bytes,
             pool: 0,
+            access: ACCESS_READ_WRITE,
+            block: base,
         });
     }
     let device = driver.device_of(address).ok_or(Status::InvalidValue)?;
     let (base, bytes) = device.memory.find(address).ok_or(Status::InvalidValue)?;
     let allocation = device.allocations.get(base);
+    let mapping = virtual_memory::mapping(address);
     Ok(Facts {
-        // A module's variables belong to the context that asks: they are in no list.
-        context: allocation.map_or_else(|| current::handle().unwrap_or(0), |allocation| allocation.context),
+        // A module's variables belong to the context that asks: they are in no list. Mappings belong to no context.
+        context: match (allocation, mapping) {
+            (Some(allocation), _) => allocation.context,
+            (None, Some(_)) => 0,
+            (None, None) => current::handle().unwrap_or(0),
+        },
         ordinal: device.ordinal,
         is_device: true,
         is_managed: allocation.is_some_and(|allocation| allocation.managed),
         base,
         bytes,
         pool: allocation.and_then(|allocation| allocation.pool).unwrap_or(0),
+        access: mapping.map_or(ACCESS_READ_WRITE, |_| virtual_memory::access(device, address)),
+        block: mapping.map_or(base, |handle| handle as u64),
     })
+}
+
+/// Is an address reserved that no memory is mapped at?
+fn is_unmapped(address: u64) -> Answer<bool> {
+    Ok(driver()?.reservations.find(address).is_some() && virtual_memory::mapping(address).is_none())
 }

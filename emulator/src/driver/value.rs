@@ -15,6 +15,7 @@ use super::{
     status::{Answer, Status},
     stream,
 };
+use crate::memory::{BadAddress, Memory};
 
 /// The interval between reads of a word. Kernels and the host write it without waking the reader.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
@@ -44,17 +45,17 @@ impl Word {
     }
 
     /// The device whose map has the word: its own, or the context's for pinned memory.
-    fn check(self, context: &Context) -> Answer<&'static Device> {
+    fn check(self, context: &Context, writes: bool) -> Answer<&'static Device> {
         let (address, bytes) = self.address();
         let is_pinned = driver()?.host.covers(address as usize, bytes as usize);
         let device =
             driver()?.device_of(address).or_else(|| is_pinned.then_some(context.device)).ok_or(Status::InvalidValue)?;
-        let fits = address.is_multiple_of(bytes) && device.memory.check(address, bytes).is_ok();
+        let fits = address.is_multiple_of(bytes) && check(&device.memory, self, writes).is_ok();
         if fits { Ok(device) } else { Err(Status::InvalidValue) }
     }
 
     fn read(self, device: &Device) -> Result<u64, DeviceFault> {
-        self.still_there(device)?;
+        self.still_there(device, false)?;
         let (address, _) = self.address();
         // SAFETY: just checked to lie in live memory, and aligned; kernels and the host may write it at the same time.
         Ok(unsafe {
@@ -66,7 +67,7 @@ impl Word {
     }
 
     fn write(self, device: &Device, value: u64) -> Result<(), DeviceFault> {
-        self.still_there(device)?;
+        self.still_there(device, true)?;
         let (address, _) = self.address();
         // SAFETY: as above.
         unsafe {
@@ -78,9 +79,8 @@ impl Word {
         Ok(())
     }
 
-    fn still_there(self, device: &Device) -> Result<(), DeviceFault> {
-        let (address, bytes) = self.address();
-        device.memory.check(address, bytes).map_err(|bad| {
+    fn still_there(self, device: &Device, writes: bool) -> Result<(), DeviceFault> {
+        check(&device.memory, self, writes).map_err(|bad| {
             let report = format!(
                 "the word of a stream operation was freed before the stream reached the operation: failed to {bad}"
             );
@@ -103,6 +103,11 @@ impl Word {
     }
 }
 
+fn check(memory: &Memory, word: Word, writes: bool) -> Result<(), BadAddress> {
+    let (address, bytes) = word.address();
+    if writes { memory.check_writable(address, bytes) } else { memory.check(address, bytes) }
+}
+
 /// Writes a word when the stream comes to it.
 pub fn write(stream: Handle, word: Word, value: u64, flags: u32) -> Answer {
     if flags & !NO_BARRIER != 0 {
@@ -110,7 +115,7 @@ pub fn write(stream: Handle, word: Word, value: u64, flags: u32) -> Answer {
     }
     let (context, stream) = stream::find(stream)?;
     refuse_capture(&stream)?;
-    let device = word.check(&context)?;
+    let device = word.check(&context, true)?;
     let work = Box::new(move || word.write(device, value));
     context.enqueue(&stream, Job { after: Vec::new(), brief: true, work }).map(drop)
 }
@@ -123,7 +128,7 @@ pub fn wait(stream: Handle, word: Word, value: u64, flags: u32) -> Answer {
     }
     let (context, stream) = stream::find(stream)?;
     refuse_capture(&stream)?;
-    let device = word.check(&context)?;
+    let device = word.check(&context, false)?;
     let runner = std::sync::Arc::clone(&context);
     let work = Box::new(move || {
         while !word.holds(condition, word.read(device)?, value) && !runner.cancel.load(Ordering::Relaxed) {

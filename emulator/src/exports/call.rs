@@ -169,6 +169,10 @@ impl<T> In<T> {
 }
 
 impl Text {
+    pub(super) fn from_pointer(pointer: *const c_char) -> Self {
+        Self(pointer)
+    }
+
     pub(super) fn bytes<'a>(self) -> Answer<&'a [u8]> {
         if self.0.is_null() {
             return Err(Status::InvalidValue);

@@ -9,6 +9,7 @@ use std::{
 use super::{
     call::{In, Out, Text},
     exports,
+    image::Image,
     module::{jit_options, write_logs},
 };
 use crate::driver::{
@@ -27,7 +28,7 @@ exports! {
     /// Options of the library itself concern images that are kept by the caller, and change nothing here.
     fn cuLibraryLoadData(
         library: Out<Handle>,
-        image: Text,
+        image: Image,
         options: In<u32>,
         values: Out<usize>,
         count: u32,

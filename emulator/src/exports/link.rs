@@ -21,7 +21,7 @@ use crate::driver::{
     status::{Answer, Status},
 };
 
-/// `CU_JIT_INPUT_*`: machine code, PTX, both; then objects, archives and NVVM's code.
+/// `CU_JIT_INPUT_*`: machine code, PTX, a container of both; then objects, archives and NVVM's code.
 const CUBIN: u32 = 0;
 const PTX: u32 = 1;
 const FAT_BINARY: u32 = 2;
@@ -108,7 +108,11 @@ fn add(state: Handle, kind: u32, name: String, mut image: Vec<u8>) -> Answer {
         match kind {
             PTX => {}
             LIBRARY if is_device_runtime(&image) => image = DEVICE_RUNTIME.to_vec(),
-            CUBIN | FAT_BINARY => return Err(Status::NoBinaryForGpu),
+            FAT_BINARY => match link::text_of(device, &image) {
+                Ok(text) => image = text.into_bytes(),
+                Err(JitError { status, log }) => return write_logs(&linking.options, "", &log).and(Err(status)),
+            },
+            CUBIN => return Err(Status::NoBinaryForGpu),
             _ => return Err(Status::NotSupported),
         }
         while image.last() == Some(&0) {

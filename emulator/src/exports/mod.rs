@@ -21,6 +21,7 @@ mod graph;
 mod graph_exec;
 mod graph_kernel;
 mod graph_node;
+mod image;
 mod launch;
 mod library;
 mod link;
@@ -35,6 +36,7 @@ mod texture;
 mod texture_reference;
 mod unsupported;
 mod user_object;
+mod virtual_memory;
 
 /// A name and its address.
 pub(crate) type Symbol = (&'static str, usize);
@@ -119,6 +121,7 @@ pub(crate) fn symbols() -> Vec<Symbol> {
         texture_reference::symbols(),
         unsupported::symbols(),
         user_object::symbols(),
+        virtual_memory::symbols(),
     ];
     lists.concat()
 }

@@ -5,6 +5,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 use super::{
     call::{In, Out, Text, TextRoom},
     exports,
+    image::Image,
 };
 use crate::driver::{
     current,
@@ -51,14 +52,14 @@ exports! {
         })
     }
 
-    fn cuModuleLoadData(module: Out<Handle>, image: Text) {
+    fn cuModuleLoadData(module: Out<Handle>, image: Image) {
         module.fill(|| {
             current::context()?;
             load(image.bytes()?)
         })
     }
 
-    fn cuModuleLoadFatBinary(module: Out<Handle>, image: Text) {
+    fn cuModuleLoadFatBinary(module: Out<Handle>, image: Image) {
         module.fill(|| {
             current::context()?;
             load(image.bytes()?)
@@ -67,7 +68,7 @@ exports! {
 
     fn cuModuleLoadDataEx(
         module: Out<Handle>,
-        image: Text,
+        image: Image,
         count: u32,
         options: In<u32>,
         values: Out<usize>,

@@ -16,9 +16,9 @@ use crate::driver::{
 };
 
 /// `CU_MEM_ALLOCATION_TYPE_PINNED` and `CU_MEM_LOCATION_TYPE_DEVICE`: the only kind that there is.
-const PINNED: u32 = 1;
+pub(super) const PINNED: u32 = 1;
 const ON_DEVICE: u32 = 1;
-const NO_HANDLES: u32 = 0;
+pub(super) const NO_HANDLES: u32 = 0;
 
 /// `CUmemPoolProps`; what comes after the location has no meaning here.
 #[repr(C)]
@@ -36,7 +36,7 @@ pub(super) struct Properties {
 /// `CUmemLocation`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Location {
+pub(super) struct Location {
     kind: u32,
     id: i32,
 }
@@ -44,9 +44,9 @@ struct Location {
 /// `CUmemAccessDesc`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Access {
-    location: Location,
-    flags: u32,
+pub(super) struct Access {
+    pub location: Location,
+    pub flags: u32,
 }
 
 impl Properties {
@@ -117,8 +117,12 @@ exports! {
 }
 
 impl Location {
+    pub(super) fn on(device: i32) -> Self {
+        Self { kind: ON_DEVICE, id: device }
+    }
+
     /// The device, which is the only kind of place that there is.
-    fn device(self) -> Answer<i32> {
+    pub(super) fn device(self) -> Answer<i32> {
         if self.kind != ON_DEVICE {
             return Err(Status::InvalidValue);
         }

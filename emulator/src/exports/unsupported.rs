@@ -83,17 +83,10 @@ unsupported! {
     cuLaunchCooperativeKernelMultiDevice
     cuLaunchGrid
     cuLaunchGridAsync
-    cuMemAddressFree
-    cuMemAddressReserve
     cuMemBatchDecompressAsync
-    cuMemCreate
     cuMemExportToShareableHandle
-    cuMemGetAccess
-    cuMemGetAllocationGranularity
-    cuMemGetAllocationPropertiesFromHandle
     cuMemGetHandleForAddressRange
     cuMemImportFromShareableHandle
-    cuMemMap
     cuMemMapArrayAsync
     cuMemPoolExportPointer
     cuMemPoolExportToShareableHandle
@@ -101,10 +94,6 @@ unsupported! {
     cuMemPoolImportPointer
     cuMemRangeGetAttribute
     cuMemRangeGetAttributes
-    cuMemRelease
-    cuMemRetainAllocationHandle
-    cuMemSetAccess
-    cuMemUnmap
     cuMemcpy3DBatchAsync
     cuMemcpyBatchAsync
     cuMipmappedArrayGetSparseProperties

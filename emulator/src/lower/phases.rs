@@ -125,6 +125,11 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
+    /// Tells a barrier that so many bytes have come.
+    pub(super) fn complete_bytes(&mut self, barrier: &Operand<'a>, bytes: &Operand<'a>) -> Lowered<()> {
+        self.phase(PhaseAction::Complete, Reach::Shared, None, barrier, Some(bytes))
+    }
+
     /// What an arrival's state says was pending before it.
     fn pending_count(&mut self, d: &Operand<'a>, state: &Operand<'a>) -> Lowered<()> {
         let a = self.source(state, Type::B64)?;

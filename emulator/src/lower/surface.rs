@@ -75,7 +75,7 @@ impl<'a> Emitter<'a, '_> {
         Ok((geometry, count, ty, outside))
     }
 
-    fn push_surface(
+    pub(super) fn push_surface(
         &mut self,
         place: &Operand<'a>,
         geometry: Geometry,

@@ -31,7 +31,8 @@ impl<'a> Emitter<'a, '_> {
             "txq" | "suq" => self.query(name == "suq", m, operands),
             "suld" => self.surface_load(m, operands),
             "sust" => self.surface_store(m, operands),
-            // Reductions, and questions about the kind of a handle: no compiler emits them.
+            "sured" => self.surface_reduction(m, operands),
+            // Questions about the kind of a handle: no compiler emits them.
             _ => self.defer(),
         }
     }

@@ -21,6 +21,9 @@ impl<'a> Emitter<'a, '_> {
         if !m.take("async") {
             return Err(self.unsupported());
         }
+        if m.take("bulk") {
+            return self.copy_bulk(m, operands);
+        }
         match m.one_of(&["commit_group", "wait_group", "wait_all", "mbarrier"]) {
             Some("mbarrier") => return self.arrive_after_copies(m, operands),
             Some(name) => {

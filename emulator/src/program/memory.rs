@@ -113,6 +113,18 @@ pub struct CopyAsync {
     pub part: Option<Part>,
 }
 
+/// A copy between global and shared memory, or inside shared memory.
+#[derive(Debug)]
+pub struct CopyBulk {
+    pub target: Address,
+    pub source: Address,
+    /// The slot of the bytes that a lane copies.
+    pub bytes: u32,
+}
+
+/// What addresses and sizes of bulk copies are multiples of.
+pub const BULK_ALIGN: u32 = 16;
+
 /// What lanes access of the bytes that an operation is for.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
@@ -120,6 +132,8 @@ pub enum Part {
     Length(u32),
     /// All bytes, or none where a predicate holds, or does not where it is negated.
     Unless(u32, bool),
+    /// So many bytes as the lane's word in this slot says, aligned as bulk copies are.
+    Bulk(u32),
 }
 
 /// An access of memory, for those who watch it.

@@ -1,7 +1,7 @@
 //! Which registers an instruction names, and what it does to them.
 
 use super::matrix::{Fragment, Matrix, Multiply, Rows, Transfer};
-use super::memory::{Access, Address, Atomic, Check, CopyAsync, Index, Part};
+use super::memory::{Access, Address, Atomic, Check, CopyAsync, CopyBulk, Index, Part};
 use super::texture::{Fetch, FetchLevel, Query, SurfaceAccess, SurfaceAction, Texturing};
 use super::warp::{Barrier, Elect, Match, Phase, Reduce, Shuffle, Vote};
 use super::{Call, Callee, Instruction, Op};
@@ -63,6 +63,7 @@ impl<F: FnMut(&mut u32, Role)> Visitor<'_, F> {
             Op::Store(access) => self.access(access, Role::Read),
             Op::Atomic(atomic) => self.atomic(atomic),
             Op::CopyAsync(copy) => self.copy(copy),
+            Op::CopyBulk(copy) => self.copy_bulk(copy),
             Op::Check(check) => self.check(check),
             Op::Shuffle(shuffle) => self.shuffle(shuffle),
             Op::Vote(vote) => self.vote(vote),
@@ -123,9 +124,16 @@ impl<F: FnMut(&mut u32, Role)> Visitor<'_, F> {
         self.part(part);
     }
 
+    fn copy_bulk(&mut self, copy: &mut CopyBulk) {
+        let CopyBulk { target, source, bytes } = copy;
+        self.address(target);
+        self.address(source);
+        self.read(bytes);
+    }
+
     fn part(&mut self, part: &mut Option<Part>) {
         match part {
-            Some(Part::Length(slot) | Part::Unless(slot, _)) => self.read(slot),
+            Some(Part::Length(slot) | Part::Unless(slot, _) | Part::Bulk(slot)) => self.read(slot),
             None => {}
         }
     }

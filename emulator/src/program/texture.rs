@@ -1,5 +1,7 @@
 //! Instructions that reach textures and surfaces.
 
+use crate::program::memory::AtomicFunction;
+use crate::ptx::types::Type;
 use crate::texture::Geometry;
 
 #[derive(Debug)]
@@ -37,7 +39,7 @@ pub enum FetchLevel {
     Gradients([Vec<u32>; 2]),
 }
 
-/// `suld` and `sust`.
+/// `suld`, `sust` and `sured`.
 #[derive(Debug)]
 pub struct SurfaceAccess {
     pub surface: u32,
@@ -56,6 +58,13 @@ pub enum SurfaceAction {
     Store(u32),
     /// A texel, whose components are converted to the surface's format; the first coordinate counts texels.
     StoreTexel,
+    /// Combines what is there with a value of this type. Of a texel, the surface's format tells whether it has a sign, and
+    /// the first coordinate counts texels.
+    Reduce {
+        function: AtomicFunction,
+        ty: Type,
+        by_texel: bool,
+    },
 }
 
 /// What an access outside of a surface does.

@@ -22,7 +22,7 @@ use self::element::{Element, Plane};
 use crate::program::memory::{Access, Reach};
 use crate::ptx::types::Type;
 
-pub use self::parts::{lengths_in, resolve_parts};
+pub use self::parts::{lengths_in, resolve_bulk, resolve_parts};
 pub use self::reach::{Local, Range, Refused, View, host_address, portable as resolve, shared_offsets, space_of};
 
 /// A load or a store of one element type, in its two builds.

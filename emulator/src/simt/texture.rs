@@ -4,10 +4,12 @@
 //! flight ends before the host frees memory.
 
 use super::access::View;
+use super::reduction;
 use crate::fault::FaultKind;
 use crate::memory::Memory;
 use crate::ops::lanes::{FULL, LANES, store_mask};
 use crate::program::texture::{Fetch, FetchLevel, Outside, Property, Query, SurfaceAccess, SurfaceAction, Texturing};
+use crate::texture::format::Format;
 use crate::texture::image::{Image, Level};
 use crate::texture::registry::{Object, was_given};
 use crate::texture::sampler::{AddressMode, Filter, Sampler};
@@ -177,6 +179,13 @@ unsafe fn access_lane(access: &SurfaceAccess, frame: *mut u8, lane: usize, view:
                 let stored = image.format.stored(values);
                 std::ptr::copy_nonoverlapping(stored.as_ptr(), pointer, image.format.texel_bytes() as usize);
             }
+            SurfaceAction::Reduce { function, ty, by_texel } => {
+                let texel = if by_texel { reduction::texel_type(image.format) } else { Some(ty) };
+                let ty = texel.ok_or_else(|| no_integers(handle, image, lane))?;
+                let slot = access.values[0];
+                let value = if ty.bytes() == 8 { double(frame, slot, lane) } else { word(frame, slot, lane).into() };
+                reduction::run(function, ty, pointer, value);
+            }
         }
     }
     Ok(())
@@ -207,7 +216,8 @@ fn surface_place(
     // Bytes of the access, and bytes for each step of the first coordinate.
     let (bytes, step) = match access.action {
         SurfaceAction::Load(size) | SurfaceAction::Store(size) => (i64::from(size) * access.values.len() as i64, 1),
-        SurfaceAction::StoreTexel => (texel, texel),
+        SurfaceAction::StoreTexel | SurfaceAction::Reduce { by_texel: true, .. } => (texel, texel),
+        SurfaceAction::Reduce { ty, .. } => (ty.bytes().into(), 1),
     };
     let (row, [x, y, z]) = (level.width as i64 * texel, [at[0] * step, at[1], at[2]]);
     let last = [row - bytes, level.height as i64 - 1, level.depth as i64 - 1];
@@ -378,6 +388,14 @@ impl Bound {
 fn wrong_kind(wanted: &str, handle: u64, lane: usize) -> Misuse {
     let what = format!("illegal access by the texture or surface handle {handle:#x}");
     Misuse { lane, kind: FaultKind::IllegalAddress, what, reason: format!("the handle is not that of a {wanted}") }
+}
+
+fn no_integers(handle: u64, image: &Image, lane: usize) -> Misuse {
+    let what = format!("illegal access by the surface handle {handle:#x}");
+    let Format { channel, channels } = image.format;
+    let reason =
+        format!("its texels have {channels} channels of {channel:?}, and a reduction needs one of 32-bit integers");
+    Misuse { lane, kind: FaultKind::IllegalAddress, what, reason }
 }
 
 fn wrong_shape(noun: &str, handle: u64, image: &Image, geometry: Geometry, lane: usize) -> Misuse {

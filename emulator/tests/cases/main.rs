@@ -6,6 +6,8 @@ mod accesses;
 #[cfg(test)]
 mod atomics;
 #[cfg(test)]
+mod bulk;
+#[cfg(test)]
 mod calls;
 #[cfg(test)]
 mod chains;

@@ -113,14 +113,14 @@ fn handles_that_are_wrong_are_illegal_accesses() {
 
 #[test]
 fn a_kernel_with_a_missing_form_is_refused_when_it_is_launched() {
-    let missing = ".func reduce(.param .u64 s) {\n.reg .b64 %d;\nld.param.u64 %d, [s];\n\
-                   sured.b.add.1d.u32.trap [%d, {0}], 1;\nret;\n}\n";
+    let missing = ".func ask(.param .u64 s) {\n.reg .b64 %d; .reg .pred %p;\nld.param.u64 %d, [s];\n\
+                   istypep.texref %p, %d;\nret;\n}\n";
     let other = ".visible .entry other(.param .u64 out) {\n.reg .b64 %d;\nld.param.u64 %d, [out];\n\
                  st.global.u32 [%d], 7;\nret;\n}\n";
-    let body = "{ .param .u64 s; st.param.u64 [s], %d2; call reduce, (s); }";
+    let body = "{ .param .u64 s; st.param.u64 [s], %d2; call ask, (s); }";
     let device = Device::new(&kernel(&format!("{missing}{other}"), body));
     let fault = run(&device, 0, 1).unwrap_err();
-    assert_eq!(fault.report, "kernel `kernel` can't run: line 7: unsupported opcode `sured.b.add.1d.u32.trap`");
+    assert_eq!(fault.report, "kernel `kernel` can't run: line 7: unsupported opcode `istypep.texref`");
     let out = device.upload(&[0u32]);
     device.launch("other", [1; 3], [1; 3], &[Arg::U64(out)]).unwrap();
     assert_eq!(device.download::<u32>(out, 1), [7]);
@@ -128,13 +128,13 @@ fn a_kernel_with_a_missing_form_is_refused_when_it_is_launched() {
 
 #[test]
 fn a_missing_form_behind_a_pointer_is_a_fault_when_it_is_reached() {
-    let missing = ".func reduce() {\n.reg .b64 %d;\nmov.u64 %d, 0;\nsured.b.add.1d.u32.trap [%d, {0}], 1;\nret;\n}\n";
-    let body = "mov.u64 %d3, reduce;\n{ PROTO: .callprototype _ ();\ncall %d3, (), PROTO; }";
+    let missing = ".func ask() {\n.reg .b64 %d; .reg .pred %p;\nmov.u64 %d, 0;\nistypep.texref %p, %d;\nret;\n}\n";
+    let body = "mov.u64 %d3, ask;\n{ PROTO: .callprototype _ ();\ncall %d3, (), PROTO; }";
     let device = Device::new(&kernel(missing, body));
     let fault = run(&device, 0, 1).unwrap_err();
     assert_eq!(fault.kind, FaultKind::IllegalInstruction);
-    assert!(fault.report.starts_with("unsupported instruction in kernel `kernel`, function `reduce`"), "{fault}");
-    assert!(fault.report.contains("PTX line 7, `sured.b.add.1d.u32.trap`"), "{fault}");
+    assert!(fault.report.starts_with("unsupported instruction in kernel `kernel`, function `ask`"), "{fault}");
+    assert!(fault.report.contains("PTX line 7, `istypep.texref`"), "{fault}");
 }
 
 #[test]
@@ -244,6 +244,47 @@ fn a_formatted_store_keeps_integers_in_range_and_rounds_floats() {
     assert_eq!(stored(Channel::S16, -40_000i32 as u32), 0x8000);
     assert_eq!(stored(Channel::U16, 7), 7);
     assert_eq!(stored(Channel::F16, 1.0f32.to_bits()), 0x3c00);
+}
+
+/// A surface of one row of so many texels, whose memory starts at the address.
+fn row(device: &Device, format: Format, width: u64) -> (u64, u64) {
+    let extent = Extent { width, height: 0, depth: 0, is_layered: false, is_cube: false };
+    let bytes = width * u64::from(format.texel_bytes());
+    let image = Image::array(format, extent, 1, device.memory.alloc(bytes).unwrap());
+    let address = image.range().0;
+    (address, device.memory.textures().add(Object::Surface(Arc::new(image))))
+}
+
+#[test]
+fn blocks_count_in_a_surface() {
+    let body = "and.b32 %r1, %r0, 3;\nsured.p.add.1d.b32.trap [%d2, {%r1}], 1;\nshl.b32 %r1, %r1, 2;\n\
+                sured.b.max.1d.u32.trap [%d2, {16}], %r0;\nsured.b.or.1d.b32.zero [%d2, {64}], %r0;";
+    let device = Device::new(&kernel("", body));
+    let (address, handle) = row(&device, Format { channel: Channel::U32, channels: 1 }, 5);
+    let out = device.upload(&[0u32]);
+    device.launch("kernel", [64, 1, 1], [256, 1, 1], &[Arg::U64(out), Arg::U64(handle)]).unwrap();
+    assert_eq!(device.download::<u32>(address, 5), [4096, 4096, 4096, 4096, 255]);
+}
+
+#[test]
+fn a_reduction_of_texels_needs_integers() {
+    let device = Device::new(&kernel("", "sured.p.add.1d.b32.trap [%d2, {0}], 1;"));
+    for (channel, channels) in [(Channel::F32, 1), (Channel::U32, 2), (Channel::U16, 2)] {
+        let (_, handle) = row(&device, Format { channel, channels }, 4);
+        let fault = run(&device, handle, 1).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::IllegalAddress);
+        assert!(fault.report.contains("a reduction needs one of 32-bit integers"), "{fault}");
+    }
+    let (_, handle) = row(&device, Format { channel: Channel::S32, channels: 1 }, 4);
+    run(&device, handle, 1).unwrap();
+}
+
+#[test]
+fn a_reduction_outside_traps_with_its_place() {
+    let device = Device::new(&kernel("", "sured.b.add.1d.u64.trap [%d2, {16}], 1;"));
+    let (_, handle) = row(&device, Format { channel: Channel::U32, channels: 1 }, 4);
+    let fault = run(&device, handle, 1).unwrap_err();
+    assert!(fault.report.starts_with("illegal access of 8 bytes at (16) of a surface"), "{fault}");
 }
 
 #[test]

@@ -14,6 +14,8 @@ mod copies;
 #[cfg(test)]
 mod device;
 #[cfg(test)]
+mod fat_binaries;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod graphs;
@@ -45,3 +47,5 @@ mod streams;
 mod symbols;
 #[cfg(test)]
 mod textures;
+#[cfg(test)]
+mod virtual_memory;

@@ -112,7 +112,6 @@ fn a_forked_child_is_told_that_nothing_is_initialized() {
 fn what_devices_have_not_is_zero_and_refused() {
     let context = context();
     for attribute in [
-        Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
         Attribute::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
         Attribute::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH,
         Attribute::CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED,
@@ -123,8 +122,7 @@ fn what_devices_have_not_is_zero_and_refused() {
     let event_flags = 2 | 4;
     // SAFETY: the refused calls look at none of their arguments.
     unsafe {
-        assert_eq!(sys::cuMemAddressReserve(&mut 0, 1 << 21, 0, 0, 0) as i32, NOT_SUPPORTED);
-        assert_eq!(sys::cuMemCreate(&mut 0, 1 << 21, ptr::null(), 0) as i32, NOT_SUPPORTED);
+        assert_eq!(sys::cuMemMapArrayAsync(ptr::null_mut(), 0, ptr::null_mut()) as i32, NOT_SUPPORTED);
         assert_eq!(sys::cuIpcGetMemHandle(ptr::null_mut(), 0) as i32, NOT_SUPPORTED);
         assert_eq!(sys::cuEventCreate(&mut ptr::null_mut(), event_flags) as i32, NOT_SUPPORTED);
         assert_eq!(sys::cuTexRefCreate(&mut ptr::null_mut()) as i32, NOT_SUPPORTED);

@@ -100,11 +100,11 @@ const KERNELS: &str = "
 	ret;
 }
 
-.visible .entry reduces(.param .u64 surface)
+.visible .entry asks(.param .u64 surface)
 {
-	.reg .b64 %d<5>;
+	.reg .b64 %d<5>; .reg .pred %p;
 	ld.param.u64 %d1, [surface];
-	sured.b.add.1d.u32.trap [%d1, {0}], 1;
+	istypep.surfref %p, %d1;
 	ret;
 }
 
@@ -467,9 +467,9 @@ fn a_destroyed_texture_is_an_illegal_address_with_a_report() {
 fn a_kernel_that_can_not_run_is_refused_when_it_is_launched_and_told_why() {
     type Refusal = unsafe extern "C" fn(*mut c_char, usize) -> usize;
     let stream = context().new_stream().unwrap();
-    let reduces = function("reduces");
+    let asks = function("asks");
     // SAFETY: the kernel is not run.
-    assert_eq!(code(unsafe { stream.launch_builder(&reduces).arg(&0u64).launch(shape(1)) }), NOT_SUPPORTED);
+    assert_eq!(code(unsafe { stream.launch_builder(&asks).arg(&0u64).launch(shape(1)) }), NOT_SUPPORTED);
     // SAFETY: the library documents this signature, and the room is what is told.
     let text = unsafe {
         let refusal: Symbol<Refusal> = library().get(b"gpufleet_emulator_refusal").unwrap();
@@ -477,7 +477,7 @@ fn a_kernel_that_can_not_run_is_refused_when_it_is_launched_and_told_why() {
         let length = refusal(text.as_mut_ptr().cast(), text.len());
         String::from_utf8(text[..length].to_vec()).unwrap()
     };
-    assert_eq!(text, "kernel `reduces` can't run: line 70: unsupported opcode `sured.b.add.1d.u32.trap`");
+    assert_eq!(text, "kernel `asks` can't run: line 70: unsupported opcode `istypep.surfref`");
     stream.synchronize().unwrap();
 }
 

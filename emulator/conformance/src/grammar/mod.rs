@@ -5,6 +5,7 @@ mod absent;
 mod address;
 mod asynchronous;
 mod atomic;
+mod bulk;
 mod compare;
 mod control;
 mod convert;
@@ -15,6 +16,7 @@ mod logic;
 mod matrix;
 mod memory;
 mod phases;
+mod reduction;
 mod surface;
 mod synchronization;
 mod texture;
@@ -75,8 +77,10 @@ pub fn recipes() -> Vec<Recipe> {
     tiles::add(&mut grammar);
     texture::add(&mut grammar);
     surface::add(&mut grammar);
+    reduction::add(&mut grammar);
     absent::add(&mut grammar);
     phases::add(&mut grammar);
+    bulk::add(&mut grammar);
     grammar.recipes
 }
 

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A surface of each shape, with rows of 64 bytes at least.
-fn surfaces() -> [(&'static str, Texture); 5] {
+pub(super) fn surfaces() -> [(&'static str, Texture); 5] {
     let made = |shape, size, channel, channels| {
         let plain = texture(shape, size, channel, channels);
         Texture { is_surface: true, ..plain }
@@ -51,7 +51,7 @@ fn extent(surface: &Texture) -> [i64; 3] {
 }
 
 /// The coordinate operand, over inputs from the first on. They are x, y and z, in this order.
-fn operand(shape: Shape) -> &'static str {
+pub(super) fn operand(shape: Shape) -> &'static str {
     match shape {
         Shape::Line => "{%a}",
         Shape::Plane => "{%a, %b}",
@@ -62,7 +62,7 @@ fn operand(shape: Shape) -> &'static str {
 }
 
 /// What is at a place: its first byte, if it is inside or `clamps`.
-fn place(surface: &Texture, row: &[u64], bytes: i64, clamps: bool) -> Option<usize> {
+pub(super) fn place(surface: &Texture, row: &[u64], bytes: i64, clamps: bool) -> Option<usize> {
     let extent = extent(surface);
     let last = [extent[0] - bytes, extent[1] - 1, extent[2] - 1];
     let at = [0, 1, 2].map(|axis| i64::from((row[axis] as u32).cast_signed()));
@@ -72,7 +72,7 @@ fn place(surface: &Texture, row: &[u64], bytes: i64, clamps: bool) -> Option<usi
 }
 
 /// Places all over a surface, and outside of it where that is allowed. Axes that it has not stay 0.
-fn rows(surface: &Texture, bytes: i64, outside: bool) -> Vec<Vec<u64>> {
+pub(super) fn rows(surface: &Texture, bytes: i64, outside: bool) -> Vec<Vec<u64>> {
     let extent = extent(surface);
     let used = [true, matches!(surface.shape, Shape::Plane | Shape::Volume | Shape::Planes), extent[2] > 1];
     let row = |index: i64| {

@@ -3,7 +3,7 @@
 use super::reach::{Local, Refused, View, addresses, host_address, portable, space_of};
 use crate::fault::FaultKind;
 use crate::ops::lanes::{FULL, LANES, load_mask};
-use crate::program::memory::{Address, Part};
+use crate::program::memory::{Address, BULK_ALIGN, Part};
 
 /// The bytes that each lane accesses.
 pub type Lengths = [u32; LANES];
@@ -24,6 +24,10 @@ impl Part {
                 Part::Unless(slot, negated) => {
                     let holds = load_mask(frame, slot) ^ if negated { FULL } else { 0 };
                     lengths_in(mask & !holds, |_| bytes)
+                }
+                Part::Bulk(slot) => {
+                    let lengths = *frame.add(slot as usize).cast::<Lengths>();
+                    lengths_in(mask, |lane| lengths[lane])
                 }
             }
         }
@@ -67,6 +71,27 @@ pub unsafe fn resolve_parts(
         addresses::<false>(found, address, frame, reading);
     }
     one_by_one(found, address, bytes, lengths, view, local)
+}
+
+/// Finds the host addresses of what lanes copy in bulk, after all checks.
+///
+/// # Safety
+/// As for [`portable`].
+pub unsafe fn resolve_bulk(
+    found: &mut [u64; LANES],
+    address: &Address,
+    lengths: &Lengths,
+    frame: *mut u8,
+    view: &View,
+    local: Local,
+) -> Result<(), Refused> {
+    let copying = lanes(lengths, |length| length > 0);
+    if copying == 0 {
+        return Ok(());
+    }
+    // SAFETY: the same contract.
+    unsafe { addresses::<false>(found, address, frame, copying) };
+    one_by_one(found, address, BULK_ALIGN, lengths, view, local)
 }
 
 /// Each lane for itself, from its address to where that lies on the host.

@@ -366,6 +366,7 @@ pub fn host_address(
         "local" if within(local.lane_bytes) => Ok(local.start as u64 + lane as u64 * local.lane_bytes + offset),
         "parameter" if within(view.params.len() as u64) => Ok(view.params.as_ptr() as u64 + offset),
         "global" if global_range(address, writes, bytes, view.memory).is_some() => Ok(address),
+        "global" if view.memory.spans_mappings(address, bytes, writes) => Ok(address),
         _ => Err(Refused { lane, address, bytes, space, kind: FaultKind::IllegalAddress, among: FULL }),
     }
 }

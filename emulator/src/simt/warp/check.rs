@@ -4,8 +4,8 @@ use super::{Group, Warp};
 use crate::fault::{Fault, FaultKind, code_place, describe_access};
 use crate::ops::lanes::{FULL, LANES};
 use crate::program::matrix::Matrix;
-use crate::program::memory::{Check, Kinds};
-use crate::simt::access::{Local, lengths_in, resolve_parts};
+use crate::program::memory::{Check, Kinds, Part};
+use crate::simt::access::{Local, lengths_in, resolve_bulk, resolve_parts};
 use crate::simt::block::Context;
 use crate::simt::checks::{Hazard, HazardKind, Stamp, Touch};
 use crate::simt::matrix::{self, Span};
@@ -113,7 +113,11 @@ impl Warp {
                 Some(part) => part.lengths(bytes, registers, mask),
                 None => lengths_in(mask, |_| bytes),
             };
-            (lengths, resolve_parts(&mut pointers, address, bytes, &lengths, registers, &mut cx.view, local))
+            let found = match check.part {
+                Some(Part::Bulk(_)) => resolve_bulk(&mut pointers, address, &lengths, registers, &cx.view, local),
+                _ => resolve_parts(&mut pointers, address, bytes, &lengths, registers, &mut cx.view, local),
+            };
+            (lengths, found)
         };
         found.map_err(|refused| self.refusal(&refused, group, cx))?;
         let access = |lane: usize| {

@@ -36,10 +36,15 @@ impl Warp {
                 turns.end();
                 Ok(Some(Step::Tired(Group { pc: group.pc + 1, ..*group })))
             }
-            Err(Failed::Access(refused)) => Err(self.refusal(&refused, group, cx)),
-            Err(Failed::Misuse(lane, what)) => {
-                Err(self.fault_in(FaultKind::LaunchFailed, what, group, lane as u32, cx))
-            }
+            Err(failed) => Err(self.failure(failed, group, cx)),
+        }
+    }
+
+    #[cold]
+    pub(super) fn failure(&mut self, failed: Failed, group: &Group, cx: &Context) -> Fault {
+        match failed {
+            Failed::Access(refused) => self.refusal(&refused, group, cx),
+            Failed::Misuse(lane, what) => self.fault_in(FaultKind::LaunchFailed, what, group, lane as u32, cx),
         }
     }
 

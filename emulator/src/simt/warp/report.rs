@@ -209,6 +209,7 @@ fn addresses(op: &Op) -> Vec<&Address> {
         Op::Check(check) => vec![&check.address],
         Op::Phase(phase) => vec![&phase.address],
         Op::CopyAsync(copy) => vec![&copy.target, &copy.source],
+        Op::CopyBulk(copy) => vec![&copy.target, &copy.source],
         _ => Vec::new(),
     }
 }

@@ -11,7 +11,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::ops::lanes::{FULL, load_mask, put_lanes, store_mask};
 use crate::program::{Function, Instruction, Logic, Op};
 use crate::simt::block::Context;
-use crate::simt::{atomic, copy, texture};
+use crate::simt::{atomic, bulk, copy, texture};
 
 /// Turns of a loop after which another group of the same warp gets its turn.
 const TURNS_OF_GROUP: u32 = 256;
@@ -206,6 +206,11 @@ impl Warp {
                 // SAFETY: the slots lie in the frame, the view and the local memory are those of this block and warp.
                 unsafe { copy::run(copy, registers, mask, &mut cx.view, local) }
                     .map_err(|refused| self.refusal(&refused, group, cx))?;
+            }
+            Op::CopyBulk(copy) => {
+                // SAFETY: as above.
+                unsafe { bulk::run(copy, registers, mask, &mut cx.view, local) }
+                    .map_err(|failed| self.failure(failed, group, cx))?;
             }
             Op::Check(check) => self.check(check, group, mask, cx)?,
             Op::Matrix(matrix) => return self.together(matrix, group, mask, cx),

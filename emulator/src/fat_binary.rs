@@ -1,0 +1,87 @@
+//! Fat binaries: containers of one program for several devices, as PTX and as machine code.
+//!
+//! A container is a header and entries, each with a header of its own and a payload. NVIDIA documents no layout. What is
+//! read here was found in containers that NVIDIA's tools wrote; fields that no loader needs are passed over.
+
+mod entry;
+mod payload;
+
+use self::entry::Entry;
+use crate::module::ComputeCapability;
+
+/// Starts a container.
+pub const MAGIC: [u8; 4] = 0xBA55_ED50_u32.to_le_bytes();
+/// Starts what compilers put into programs: it has the address of a container.
+pub const WRAPPER_MAGIC: [u8; 4] = 0x4662_43B1_u32.to_le_bytes();
+/// Magic, version, the bytes of the header, and of all entries together.
+pub const HEADER_BYTES: usize = 16;
+
+/// The entries of a container.
+#[derive(Debug)]
+pub struct FatBinary<'a> {
+    entries: Vec<Entry<'a>>,
+}
+
+/// Why a container could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FatBinaryError {
+    #[error("no fat binary starts here")]
+    Magic,
+    #[error("the fat binary ends inside its header, or before its last entry")]
+    CutOff,
+    #[error("the fat binary ends inside its entry {0}")]
+    CutOffEntry(usize),
+    #[error("the fat binary has a header of {0} bytes")]
+    Header(u16),
+    #[error("an entry of the fat binary has a header of {0} bytes")]
+    EntryHeader(u32),
+    #[error("the PTX for sm_{architecture} has {bytes} bytes when uncompressed; {most} are allowed")]
+    TooLarge { architecture: u32, bytes: u64, most: u64 },
+    #[error("uncompress the PTX for sm_{architecture}: {reason}")]
+    Payload { architecture: u32, reason: String },
+}
+
+impl<'a> FatBinary<'a> {
+    /// Reads the headers of a container, which more bytes may follow.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, FatBinaryError> {
+        if !bytes.starts_with(&MAGIC) {
+            return Err(FatBinaryError::Magic);
+        }
+        let header = bytes.first_chunk::<HEADER_BYTES>().ok_or(FatBinaryError::CutOff)?;
+        let start = u16::from_le_bytes([header[6], header[7]]);
+        if usize::from(start) < HEADER_BYTES {
+            return Err(FatBinaryError::Header(start));
+        }
+        let all = usize::try_from(container_bytes(header)).ok().and_then(|end| bytes.get(usize::from(start)..end));
+        let mut rest = all.ok_or(FatBinaryError::CutOff)?;
+        let mut entries = Vec::new();
+        while !rest.is_empty() {
+            let (entry, behind) = Entry::parse(rest, entries.len())?;
+            entries.push(entry);
+            rest = behind;
+        }
+        Ok(Self { entries })
+    }
+
+    /// The texts that a device may run, the newest first. Some may be for exactly one device, and not this one.
+    pub fn ptx_for(&self, device: ComputeCapability) -> Vec<&Entry<'a>> {
+        let architecture = device.major * 10 + device.minor;
+        let fits = |entry: &&Entry| entry.is_ptx() && entry.architecture <= architecture;
+        let mut fitting: Vec<_> = self.entries.iter().filter(fits).collect();
+        fitting.sort_by_key(|entry| std::cmp::Reverse(entry.architecture));
+        fitting
+    }
+
+    /// What there is, in words.
+    pub fn contents(&self) -> String {
+        let names: Vec<_> = self.entries.iter().map(Entry::name).collect();
+        if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+    }
+}
+
+/// All bytes of the container with this header.
+pub fn container_bytes(header: &[u8; HEADER_BYTES]) -> u64 {
+    let [.., a, b, c, d, e, f, g, h] = *header;
+    let start = u16::from_le_bytes([header[6], header[7]]);
+    u64::from_le_bytes([a, b, c, d, e, f, g, h]).saturating_add(start.into())
+}
