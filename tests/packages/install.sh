@@ -14,4 +14,5 @@ getent passwd gpufleet-worker gpufleet-ledger gpufleet-console > /dev/null
 useradd --create-home ana
 su --login ana --command "PIP_CERT=/packages/certificates.crt sh /packages/first_minutes.sh"
 # The compiler of CUDA C for the worker's service, which sees no homes.
-XDG_CACHE_HOME=/opt/cache PIP_CERT=/packages/certificates.crt gpufleet local setup
+cp --recursive /home/ana/.cache/gpufleet/python /opt/nvrtc
+chmod --recursive a+rX /opt/nvrtc

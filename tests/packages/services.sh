@@ -30,7 +30,7 @@ export GPUFLEET_DATABASE_URL=postgres://fleet:of-database@127.0.0.1:5432/gpuflee
 cat > /etc/gpufleet/worker.env << END
 GPUFLEET_AMQP_URL=$GPUFLEET_AMQP_URL
 GPUFLEET_CUDA=emulated
-GPUFLEET_NVRTC=$(find /opt/cache -name 'libnvrtc.so.*')
+GPUFLEET_NVRTC=$(find /opt/nvrtc -name 'libnvrtc.so.*')
 END
 cat > /etc/gpufleet/ledger.env << END
 GPUFLEET_AMQP_URL=$GPUFLEET_AMQP_URL
