@@ -389,7 +389,7 @@ impl DeadLetters {
 }
 
 /// Waits until the queue has this many letters, because the broker requeues some time after it was told to, and who reads the queue before
-/// finds none. Gives up after a while: somebody else may have taken letters.
+/// finds none. Gives up after a while: another client may have taken letters.
 async fn wait_for_letters(fleet: &Fleet, count: u64) {
     let wait = async {
         while let Ok(Some(depth)) = fleet.dead_depth().await

@@ -8,7 +8,7 @@ thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Keeps the reason for the program to ask for, and shows it to whoever runs a program that does not ask.
+/// Stores the reason for [`last`], and prints it, because most programs never ask for it.
 pub fn tell(report: String) -> Status {
     eprintln!("gpufleet emulator: {report}");
     LAST.set(report);

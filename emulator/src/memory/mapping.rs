@@ -25,7 +25,7 @@ impl Protection {
 }
 
 impl Memory {
-    /// Maps a part of physical memory at reserved addresses, to which nobody has access yet.
+    /// Maps a part of physical memory at reserved addresses. No device has access to them yet.
     ///
     /// # Safety
     /// The addresses are reserved, nothing is mapped there, and the physical memory is this device's and outlives the

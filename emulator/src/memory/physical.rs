@@ -103,6 +103,6 @@ fn create() -> io::Result<File> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just made, and is nobody else's.
+    // SAFETY: the descriptor was just made and has no other owner.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }

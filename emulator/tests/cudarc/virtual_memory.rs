@@ -422,9 +422,10 @@ fn a_mapping_is_for_the_device_of_its_memory() {
     assert!(fault_report().contains("where no memory of this device is mapped"), "{}", fault_report());
 }
 
-/// Looks at a word until it is 0.
+/// Writes 1 to the address that the second two words are, and then looks at the first word until it is 0.
 const LOOK: &str = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry look(.param .u64 at) {\n\
-    .reg .b64 %rd<2>;\n.reg .b32 %r<2>;\n.reg .pred %p;\nld.param.u64 %rd1, [at];\nAGAIN:\n\
+    .reg .b64 %rd<3>;\n.reg .b32 %r<2>;\n.reg .pred %p;\nld.param.u64 %rd1, [at];\n\
+    ld.global.u64 %rd2, [%rd1+8];\nst.volatile.global.u32 [%rd2], 1;\nAGAIN:\n\
     ld.volatile.global.u32 %r1, [%rd1];\nsetp.ne.u32 %p, %r1, 0;\n@%p bra AGAIN;\nret;\n}\n";
 
 #[test]
@@ -435,13 +436,23 @@ fn a_kernel_survives_that_its_memory_is_unmapped() {
     }
     context();
     let address = mapped(GRANULE);
-    assert_eq!(write(address, &[1]), 0);
+    // SAFETY: the word lives until the process ends, and only the kernel writes to it.
+    let begun: *mut u32 = unsafe { result::malloc_host(4, 0) }.unwrap().cast();
+    // SAFETY: as above, and the kernel has not been launched.
+    unsafe { begun.write_volatile(0) };
+    let place = begun as u64;
+    assert_eq!(write(address, &[1, 0, place as u32, (place >> 32) as u32]), 0);
     let ended = std::thread::spawn(move || run(LOOK, "look", address));
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    // SAFETY: as above.
+    while unsafe { begun.read_volatile() } == 0 {
+        assert!(!ended.is_finished(), "the kernel looks until its memory is gone");
+        std::thread::yield_now();
+    }
     assert_eq!(unmap(address, GRANULE), 0);
     // Zeros end it, unless it looks the address up again first.
     assert!([0, ILLEGAL_ADDRESS].contains(&ended.join().unwrap()));
     assert_eq!(free(address, GRANULE), 0);
+    // The process ends here, and the word with it: after a fault the context frees nothing.
 }
 
 #[test]

@@ -111,7 +111,7 @@ async fn a_job_whose_worker_is_silent_may_or_may_not_run() {
         let detail = ledger.job(job.job_id).await.unwrap().unwrap();
         let listed = ledger.history(&HistoryFilter::default()).await.unwrap().jobs[0].is_unheard;
         let worker = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
-        assert_eq!(detail.job.state, JobState::Running, "nobody has said anything else");
+        assert_eq!(detail.job.state, JobState::Running, "no event has said anything else");
         (worker.is_silent, detail.job.is_unheard, detail.attempts[0].is_unheard, listed)
     };
     assert_eq!(looks().await, (false, false, false, false));

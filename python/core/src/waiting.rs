@@ -18,7 +18,7 @@ where
     Ok(waited.expect("nothing but the end of the future ends the wait"))
 }
 
-/// The same. Drops the future and returns `None` once nobody wants its outcome.
+/// Like [`wait`], but drops the future and returns `None` once `is_over` says that its outcome is not wanted.
 pub fn wait_unless<F>(
     py: Python<'_>,
     runtime: &Runtime,
