@@ -8,9 +8,9 @@ use super::{
 };
 use crate::module::{Module, Text};
 
-/// Starts a linked image. A limit on registers and the texts follow, each behind a separator that PTX does not have.
-const MAGIC: &str = "// texts linked by gpufleet's emulator";
-const SEPARATOR: char = '\u{1e}';
+/// Starts a linked image. The rest of the line is the limit on registers, if any, and the bytes of each text, after commas.
+/// The texts follow, one behind the other.
+const MAGIC: &str = "// texts linked by gpufleet's emulator: ";
 
 /// A text to link, and what messages call it.
 #[derive(Debug)]
@@ -39,13 +39,21 @@ pub fn link(device: &Device, inputs: &[Input], registers_max: Option<u32>) -> Re
     }
     let module = Module::link(&texts, &Arc::clone(&device.memory), device.capability)?;
     let limit = registers_max.map(|limit| limit.to_string()).unwrap_or_default();
-    let parts = [MAGIC, &limit].into_iter().chain(texts.iter().map(|text| text.ptx)).collect::<Vec<_>>();
-    Ok((parts.join(&SEPARATOR.to_string()).into_bytes(), Loaded::from_module(module, device).log))
+    let lengths = texts.iter().map(|text| format!(",{}", text.ptx.len())).collect::<String>();
+    let all = texts.iter().map(|text| text.ptx).collect::<String>();
+    let image = format!("{MAGIC}{limit}{lengths}\n{all}");
+    Ok((image.into_bytes(), Loaded::from_module(module, device).log))
 }
 
 /// The texts of a linked image, and its limit on registers.
 pub(super) fn texts(image: &str) -> Option<(Vec<Text<'_>>, Option<u32>)> {
-    let mut parts = image.strip_prefix(MAGIC)?.strip_prefix(SEPARATOR)?.split(SEPARATOR);
-    let limit = parts.next()?.parse().ok();
-    Some((parts.map(|ptx| Text { name: "linked image", ptx }).collect(), limit))
+    let (numbers, mut rest) = image.strip_prefix(MAGIC)?.split_once('\n')?;
+    let (limit, lengths) = numbers.split_once(',')?;
+    let mut texts = Vec::new();
+    for length in lengths.split(',') {
+        let ptx;
+        (ptx, rest) = rest.split_at_checked(length.parse().ok()?)?;
+        texts.push(Text { name: "linked image", ptx });
+    }
+    Some((texts, limit.parse().ok()))
 }

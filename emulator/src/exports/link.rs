@@ -115,9 +115,9 @@ fn add(state: Handle, kind: u32, name: String, mut image: Vec<u8>) -> Answer {
             CUBIN => return Err(Status::NoBinaryForGpu),
             _ => return Err(Status::NotSupported),
         }
-        while image.last() == Some(&0) {
-            image.pop();
-        }
+        // The result is loaded by its address alone, so a text ends at its NUL.
+        let text_end = image.iter().position(|byte| *byte == 0).unwrap_or(image.len());
+        image.truncate(text_end);
         if let Err(JitError { status, log }) = link::check(device, &image) {
             return write_logs(&linking.options, "", &log).and(Err(status));
         }

@@ -181,6 +181,16 @@ fn texts_are_linked_in_any_order() {
 }
 
 #[test]
+fn comments_may_have_any_characters() {
+    let (function, kernel) = (twice(".visible", 2), KERNEL.replacen('\n', "// \u{1e}, and \u{fc}\n", 1));
+    let link = Link::new(0);
+    for text in [&kernel, &function, &format!("{BIAS}\0{BIAS}")] {
+        assert_eq!(link.add_ptx(c"text.ptx", text), 0, "{}", link.log());
+    }
+    assert_eq!(computed(link.complete().unwrap()), 42);
+}
+
+#[test]
 fn the_first_weak_definition_counts_unless_one_is_visible() {
     let result = |functions: &[String]| {
         let link = Link::new(0);
