@@ -9,23 +9,20 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::Mutex,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use gpufleet_ledger::{FailureRow, JobDetail, JobRow};
 use gpufleet_schema::{AttemptState, Event, JobId, JobState};
 
 use crate::{
-    Ground,
+    Ground, WAIT,
     poll::{PAUSE, poll_until},
 };
 
 mod rules;
 #[cfg(test)]
 mod tests;
-
-/// How long the sources of a history may differ.
-const SETTLED_WITHIN: Duration = Duration::from_secs(20);
 
 /// All records of a scenario's jobs.
 #[derive(Debug, Clone, Default)]
@@ -178,10 +175,14 @@ impl Ground {
         })
         .await;
         // The sources are read one after the other, so they may differ for a moment. A violation that persists is real.
-        let deadline = Instant::now() + SETTLED_WITHIN;
+        let deadline = Instant::now() + WAIT;
         loop {
             let history = self.history_now(jobs).await;
-            if history.violations().is_empty() || Instant::now() > deadline {
+            if history.violations().is_empty() {
+                return history;
+            }
+            if Instant::now() > deadline {
+                println!("copies that the broker still has: {}", self.unread_copies().await);
                 return history;
             }
             tokio::time::sleep(PAUSE).await;

@@ -63,6 +63,13 @@ impl Ground {
     pub fn seen_events(&self) -> Vec<Event> {
         self.witness.seen().0
     }
+
+    /// The copies that the queue holds and the witness has not acknowledged.
+    pub(crate) async fn unread_copies(&self) -> String {
+        let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{QUEUE}\">>))");
+        self.erlang(&format!("{found}, rabbit_amqqueue:info(Q, [messages_ready, messages_unacknowledged, consumers])."))
+            .await
+    }
 }
 
 impl Drop for Witness {
