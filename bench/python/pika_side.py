@@ -4,22 +4,18 @@ pika's `BlockingConnection` would wait for each confirm before the next publish,
 producer with many jobs in flight does.
 """
 
-import base64
 import json
 import os
-import secrets
 import time
-import uuid
 
-import numpy
 import pika
 
 import work
+from json_task import REPLY_QUEUE_ARGUMENTS, output, task
 from side import Side, version
 
 CLIENT = "bench-pika"
 QUEUE = "gpufleet.v1.replies." + CLIENT
-EXPIRES_MS = 600_000
 PREFETCH = int(os.environ.get("BENCH_IN_FLIGHT_MAX", "1000"))
 
 
@@ -43,7 +39,7 @@ class Pika(Side):
         channel.add_on_return_callback(self.returned)
         channel.add_on_close_callback(self.failed)
         channel.basic_qos(prefetch_count=PREFETCH)
-        channel.queue_declare(QUEUE, durable=True, arguments={"x-expires": EXPIRES_MS}, callback=self.bind)
+        channel.queue_declare(QUEUE, durable=True, arguments=REPLY_QUEUE_ARGUMENTS, callback=self.bind)
 
     def bind(self, _declared):
         self.channel.queue_bind(QUEUE, "gpufleet.v1.replies", routing_key=CLIENT, callback=self.consume)
@@ -111,37 +107,6 @@ class Pika(Side):
             self.connection.close()
             # Ends when the connection has closed.
             self.connection.ioloop.start()
-
-
-def task(number):
-    return json.dumps({
-        "version": 1,
-        "job_id": job_id(),
-        "program": {"catalog": "saxpy"},
-        "arguments": {"a": 2.0},
-        "buffers": [
-            {"name": name, "dtype": "f32", "shape": [len(array)], "data": {"inline": encoded(array)}}
-            for name, array in zip("xy", work.arrays(number))
-        ],
-    }).encode()
-
-
-def job_id():
-    """A UUID of version 7, in which the ledger finds the time."""
-    milliseconds = int(time.time() * 1000)
-    bits = milliseconds << 80 | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62)
-    return str(uuid.UUID(int=bits))
-
-
-def encoded(array):
-    return base64.b64encode(array.astype("<f4").tobytes()).decode()
-
-
-def output(reply):
-    if reply["state"] != "succeeded":
-        raise RuntimeError(f"a job {reply['state']}: {reply.get('failure')}")
-    [y] = reply["outputs"]
-    return numpy.frombuffer(base64.b64decode(y["data"]), dtype="<f4")
 
 
 if __name__ == "__main__":

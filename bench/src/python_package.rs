@@ -1,4 +1,5 @@
-//! `gpufleet-bench python`: the Python package next to the Rust client that it is made of, on the same fleet. They take turns.
+//! `gpufleet-bench python`: the Python package next to the Rust client that it is made of, and next to a producer with
+//! aio-pika alone, on the same fleet. They take turns.
 
 use std::{
     env,
@@ -102,6 +103,7 @@ struct Rounds {
     many: Vec<Turn>,
     each: Vec<Turn>,
     python: [Vec<Turn>; WAYS.len()],
+    aio_pika: Vec<Turn>,
     rust_p50: Vec<f64>,
     call_p50: Vec<f64>,
     await_p50: Vec<f64>,
@@ -145,20 +147,22 @@ async fn measure(
     let amqp_url = &fleet.endpoints().amqp_url;
     let rust = Fleet::connect(amqp_url).await?;
     let mut python = start(services, amqp_url, blobs).await?;
+    let mut aio_pika = start_aio_pika(services, amqp_url).await?;
     let mut rounds = Rounds::default();
     for round in 0..=options.repeat {
         eprintln!("round {round} of {} …", options.repeat);
-        let measured = Box::pin(one_round(options, &rust, &mut python)).await?;
+        let measured = Box::pin(one_round(options, &rust, &mut python, &mut aio_pika)).await?;
         // The first round warms everything up.
         if round > 0 {
             rounds.add(measured);
         }
     }
     rust.close().await;
+    let about = format!("{}; {}", python.about(), aio_pika.about());
+    aio_pika.stop().await?;
     declare_idle_pool(fleet).await?;
     let open = python.ask(json!({ "do": "open", "jobs": options.open_jobs })).await?;
     let put = python.ask(json!({ "do": "put", "mib": options.mib })).await?;
-    let about = python.about().to_owned();
     python.stop().await?;
     Ok((about, rounds, open, put))
 }
@@ -182,6 +186,18 @@ async fn start(services: &Services, amqp_url: &str, blobs: &Path) -> anyhow::Res
     PythonProgram::start(services, program).await
 }
 
+async fn start_aio_pika(services: &Services, amqp_url: &str) -> anyhow::Result<PythonProgram> {
+    let program = Program {
+        name: "aio_pika",
+        run: "aio-pika",
+        interpreter: None,
+        amqp_url: Some(amqp_url),
+        floats: saxpy::FLOATS,
+        environment: &[],
+    };
+    PythonProgram::start(services, program).await
+}
+
 /// A pool has queues once a worker has served it.
 async fn declare_idle_pool(fleet: &LocalFleet) -> anyhow::Result<()> {
     let worker = fleet.launch_worker(&["--pool", IDLE_POOL])?;
@@ -190,11 +206,17 @@ async fn declare_idle_pool(fleet: &LocalFleet) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn one_round(options: &Options, rust: &Fleet, python: &mut PythonProgram) -> anyhow::Result<Rounds> {
+async fn one_round(
+    options: &Options,
+    rust: &Fleet,
+    python: &mut PythonProgram,
+    aio_pika: &mut PythonProgram,
+) -> anyhow::Result<Rounds> {
     let jobs = options.jobs as usize;
     let mut round = Rounds {
         many: vec![turn(rust, jobs, RustWay::Many).await?],
         each: vec![turn(rust, jobs, RustWay::Each).await?],
+        aio_pika: vec![aio_pika.ask(json!({ "do": "submit", "jobs": jobs })).await?],
         ..Rounds::default()
     };
     for (index, (_, request, _)) in WAYS.iter().enumerate() {
@@ -256,6 +278,7 @@ impl Rounds {
         for (all, more) in self.python.iter_mut().zip(round.python) {
             all.extend(more);
         }
+        self.aio_pika.extend(round.aio_pika);
         self.rust_p50.extend(round.rust_p50);
         self.call_p50.extend(round.call_p50);
         self.await_p50.extend(round.await_p50);
@@ -283,6 +306,9 @@ fn print(options: &Options, rounds: &Rounds) {
         let ratio = format!("{} of {}", spread(&Spread::of_rounds(ratios), 2), way.name());
         many.add_row([(*name).to_owned(), rate(turns), ratio, cpu(turns)]);
     }
+    many.add_row(["aio-pika".to_owned(), rate(&rounds.aio_pika), String::new(), cpu(&rounds.aio_pika)]);
+    let [_, submits, _] = &rounds.python;
+    let of_aio_pika = submits.iter().zip(&rounds.aio_pika).map(|(python, aio_pika)| aio_pika.seconds / python.seconds);
     let mut one = table(["one in flight", "p50 µs", "more than Rust, µs"]);
     one.add_row(["Rust".to_owned(), spread(&Spread::of_rounds(rounds.rust_p50.iter().copied()), 0), String::new()]);
     for (name, trips) in [("call", &rounds.call_p50), ("await", &rounds.await_p50)] {
@@ -290,5 +316,9 @@ fn print(options: &Options, rounds: &Rounds) {
         let p50 = spread(&Spread::of_rounds(trips.iter().copied()), 0);
         one.add_row([name.to_owned(), p50, spread(&Spread::of_rounds(more), 0)]);
     }
-    println!("\n{many}\n\n{one}\n");
+    println!(
+        "\n{many}\n{} is {} times as fast as aio-pika.\n\n{one}\n",
+        WAYS[1].0,
+        spread(&Spread::of_rounds(of_aio_pika), 2)
+    );
 }

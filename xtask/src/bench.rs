@@ -30,7 +30,7 @@ pub async fn run(benchmark: &str, parts: &[Part], options: &Options) -> anyhow::
 /// The Python package next to the Rust client.
 pub async fn run_python(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
-    setup::ensure(&[Part::Services, Part::PythonTools], &terminal)?;
+    setup::ensure(&[Part::Services, Part::PythonTools, Part::Comparison], &terminal)?;
     build(&terminal).await?;
     let package = Package::build("release").await?;
     terminal.heading("measure");

@@ -40,11 +40,13 @@ pub(super) const ASSEMBLER: Collection = Collection {
 pub(super) const PIKA: Collection =
     Collection { folder: "python-tests", title: "pika, an AMQP client for the tests", packages: &["pika==1.4.4"] };
 
-/// Celery, Ray, NumPy and their dependencies. All versions are fixed, so that figures of different days are comparable.
+/// Celery, Ray, aio-pika, NumPy and their dependencies. All versions are fixed, so that figures of different days are comparable.
 pub(super) const COMPARISON: Collection = Collection {
     folder: "python-comparison",
-    title: "Celery, Ray and NumPy (110 MB)",
+    title: "Celery, Ray, aio-pika and NumPy (110 MB)",
     packages: &[
+        "aio-pika==10.2.1",
+        "aiormq==7.2.4",
         "amqp==5.4.2",
         "attrs==26.1.0",
         "billiard==4.3.2",
@@ -61,9 +63,12 @@ pub(super) const COMPARISON: Collection = Collection {
         "jsonschema-specifications==2025.9.1",
         "kombu==5.7.0",
         "msgpack==1.2.4",
+        "multidict==7.2.1",
         "numpy==2.4.6",
         "packaging==26.3",
+        "pamqp==4.0.1",
         "prompt_toolkit==3.0.53",
+        "propcache==0.5.4",
         "protobuf==7.36.2",
         "python-dateutil==2.9.0.post0",
         "PyYAML==6.0.3",
@@ -77,6 +82,7 @@ pub(super) const COMPARISON: Collection = Collection {
         "urllib3==2.8.0",
         "vine==5.1.0",
         "wcwidth==0.9.4",
+        "yarl==1.25.1",
     ],
 };
 
