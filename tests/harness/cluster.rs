@@ -8,6 +8,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     Ground,
+    node::{LEADER, queue_record},
     poll::{poll_some, poll_until},
 };
 
@@ -54,10 +55,9 @@ impl Ground {
 
     /// The position of the node that leads a quorum queue or a stream.
     pub async fn leader_of(&self, queue: &str) -> usize {
-        let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{queue}\">>))");
+        let found = queue_record(queue);
         poll_some("the queue has a leader", async || {
-            let leader = "case amqqueue:get_pid(Q) of {_, Node} -> Node; Pid -> node(Pid) end";
-            let leader = self.erlang(&format!("{found}, {leader}.")).await;
+            let leader = self.erlang(&format!("{found}, {LEADER}.")).await;
             let is_leader = |node: &RabbitMq| node.node_name() == leader.trim_matches('\'') && node.pid().is_some();
             self.nodes().iter().position(is_leader)
         })

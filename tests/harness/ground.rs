@@ -20,7 +20,7 @@ static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
 /// The services that scenarios may break, one scenario at a time.
 static BREAKABLE: LazyLock<Arc<Mutex<Option<Arc<Services>>>>> = LazyLock::new(Arc::default);
 
-/// The number of nodes of the scenarios' broker.
+/// The number of nodes of the broker that scenarios share.
 const NODES_VARIABLE: &str = "GPUFLEET_SCENARIO_NODES";
 
 /// A fleet for one scenario. Its processes end when it is dropped.
@@ -48,16 +48,17 @@ impl Ground {
 
     /// A fleet on the shared services, with workers that declare task queues of this kind.
     pub async fn shared_with(label: &str, kind: QueueKind) -> Self {
-        let services = SERVICES.get_or_init(start_services).await;
+        let services = shared_services().await;
         Self::on(services, label, kind).await
     }
 
-    /// A fleet with exclusive use of a broker and a database, which the scenario may break and leave broken.
+    /// A fleet with exclusive use of a broker and a database, which the scenario may break and leave broken. The broker has
+    /// one node: clients of a cluster would go on to the next, as the cluster's own scenarios show.
     pub async fn breakable(label: &str) -> Self {
         let mut held = Arc::clone(&BREAKABLE).lock_owned().await;
         match &*held {
             Some(services) => repair(services).await,
-            None => *held = Some(start_services().await),
+            None => *held = Some(start_services(1).await),
         }
         let services = Arc::clone(held.as_ref().expect("the services were started above"));
         Self::holding(LocalFleet::builder().label(label).on(&services), held).await
@@ -65,7 +66,7 @@ impl Ground {
 
     /// A fleet with its own broker and database, for a scenario that breaks them for a long time.
     pub async fn alone(label: &str) -> Self {
-        Self::on(&start_services().await, label, QueueKind::default()).await
+        Self::on(&start_services(1).await, label, QueueKind::default()).await
     }
 
     /// A fleet whose workers have further environment variables.
@@ -76,13 +77,13 @@ impl Ground {
 
     /// A fleet on the shared services with further options.
     pub async fn shared_as(label: &str, options: impl FnOnce(LocalFleetBuilder) -> LocalFleetBuilder) -> Self {
-        let services = SERVICES.get_or_init(start_services).await;
+        let services = shared_services().await;
         Self::of(options(LocalFleet::builder().label(label).on(services)), QueueKind::default()).await
     }
 
     /// A fleet with its own broker and database, and with further options.
     pub async fn alone_as(label: &str, options: impl FnOnce(LocalFleetBuilder) -> LocalFleetBuilder) -> Self {
-        let builder = LocalFleet::builder().label(label).on(&start_services().await);
+        let builder = LocalFleet::builder().label(label).on(&start_services(1).await);
         Self::of(options(builder), QueueKind::default()).await
     }
 
@@ -167,12 +168,22 @@ impl Ground {
         self.connect().await
     }
 
+    /// A connection to one node, whose reply queues are classic ones. A quorum queue refuses messages only once it holds more
+    /// than it may.
+    pub async fn node_broker(&self) -> Broker {
+        self.connect_to(&self.node_url()).await
+    }
+
     async fn connect(&self) -> Broker {
+        self.connect_to(&self.endpoints().amqp_url).await
+    }
+
+    async fn connect_to(&self, url: &str) -> Broker {
         let queue_kind = match self.kind {
             QueueKind::Quorum => gpufleet_transport::QueueKind::Quorum,
             QueueKind::Classic => gpufleet_transport::QueueKind::Classic,
         };
-        let options = Options::new(self.endpoints().amqp_url.parse().unwrap(), "a scenario");
+        let options = Options::new(url.parse().unwrap(), "a scenario");
         Broker::connect(Options { queue_kind, ..options }).await.unwrap()
     }
 
@@ -257,9 +268,13 @@ pub fn signal(pid: u32, signal: libc::c_int) {
     unsafe { libc::kill(pid as libc::pid_t, signal) };
 }
 
-/// Services with a broker of one node, or of as many as the variable says.
-async fn start_services() -> Arc<Services> {
-    let nodes = std::env::var(NODES_VARIABLE).map_or(1, |nodes| nodes.parse().expect("a number of nodes"));
+/// The services that most scenarios share. Their broker has as many nodes as the variable says.
+async fn shared_services() -> &'static Arc<Services> {
+    let nodes = || std::env::var(NODES_VARIABLE).map_or(1, |nodes| nodes.parse().expect("a number of nodes"));
+    SERVICES.get_or_init(|| start_services(nodes())).await
+}
+
+async fn start_services(nodes: usize) -> Arc<Services> {
     Services::ephemeral_cluster(nodes).await.unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use gpufleet_local::{LocalFleet, RabbitMq, Services};
 
-use crate::{Ground, ground::is_suspended, poll::poll_some};
+use crate::{
+    Ground,
+    ground::is_suspended,
+    poll::{poll_some, poll_until},
+};
 
 /// The default of the fleet's broker.
 const WATERMARK: &str = "0.4";
@@ -40,14 +44,16 @@ impl Ground {
         declare_queue(self.fleet(), name, arguments).await;
     }
 
-    /// Stops a quorum queue's process: the broker knows the queue, but does not start it.
+    /// Stops a quorum queue's processes: the broker knows the queue, but does not start it.
     pub async fn stop_queue(&self, name: &str) {
-        self.erlang(&format!("{}, ok = ra:stop_server(quorum_queues, P).", process_of(name))).await;
+        self.erlang(&format!("{}, [ok = ra:stop_server(quorum_queues, M) || M <- Members], ok.", members_of(name)))
+            .await;
     }
 
     /// Starts a queue that [`Ground::stop_queue`] has stopped.
     pub async fn start_queue(&self, name: &str) {
-        self.erlang(&format!("{}, ok = ra:restart_server(quorum_queues, P).", process_of(name))).await;
+        self.erlang(&format!("{}, [ok = ra:restart_server(quorum_queues, M) || M <- Members], ok.", members_of(name)))
+            .await;
     }
 
     /// Suspends a queue's process, so that it answers no request.
@@ -67,16 +73,18 @@ impl Ground {
 
     /// The messages of a queue, including unacknowledged ones.
     pub async fn messages_in(&self, queue: &str) -> u64 {
-        let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{queue}\">>))");
-        let counted = format!("{found}, proplists:get_value(messages, rabbit_amqqueue:info(Q, [messages])).");
-        self.erlang(&counted).await.parse().unwrap()
+        self.erlang(&format!("{}, proplists:get_value(messages, I).", info_of(queue, "messages")))
+            .await
+            .parse()
+            .unwrap()
     }
 
-    /// Checks that no reply queue of a client exists.
-    pub async fn check_no_reply_queue(&self) {
+    /// Waits until no reply queue of a client exists, which one node of a cluster may learn later than another. By itself
+    /// a reply queue would last longer than the wait.
+    pub async fn poll_no_reply_queue(&self) {
         let named = "[N || Q <- rabbit_amqqueue:list(@), {resource, _, queue, N} <- [amqqueue:get_name(Q)]";
-        let found = self.erlang(&format!("{named}, binary:match(N, <<\"gpufleet.v1.replies.\">>) =/= nomatch].")).await;
-        assert_eq!(found, "[]");
+        let found = format!("{named}, binary:match(N, <<\"gpufleet.v1.replies.\">>) =/= nomatch].");
+        poll_until("no reply queue is left", async || self.erlang(&found).await == "[]").await;
     }
 
     /// Applies a policy of the broker to the queues of this name, such as `{<<"max-length">>, 3}`.
@@ -105,7 +113,7 @@ impl Ground {
     /// after it has opened.
     async fn tracked_connections(&self) -> usize {
         let vhost = "case catch rabbit_networking:connection_info(C, [vhost]) of [{vhost, @}] -> true; _ -> false end";
-        let open = format!("length([C || C <- rabbit_networking:local_connections(), {vhost}])");
+        let open = format!("length([C || C <- rabbit_networking:connections(), {vhost}])");
         poll_some("all connections are tracked", async || {
             let counts = self.erlang(&format!("{{length(rabbit_connection_tracking:list(@)), {open}}}.")).await;
             let (tracked, open) = counts.trim_matches(['{', '}']).split_once(',')?;
@@ -125,8 +133,27 @@ impl Ground {
     }
 }
 
+/// The node that leads the queue `Q`.
+pub(crate) const LEADER: &str = "case amqqueue:get_pid(Q) of {_, Node} -> Node; Pid -> node(Pid) end";
+
+/// Finds a queue as `Q`.
+pub(crate) fn queue_record(queue: &str) -> String {
+    format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{queue}\">>))")
+}
+
+/// Has the queue's leader count these items as `I`, such as `messages,consumers`. Other nodes of a cluster count nothing.
+pub(crate) fn info_of(queue: &str, items: &str) -> String {
+    format!("{}, L = {LEADER}, I = erpc:call(L, rabbit_amqqueue, info, [Q, [{items}]])", queue_record(queue))
+}
+
+/// Finds the processes of a quorum queue as `Members`, one on each node.
+fn members_of(queue: &str) -> String {
+    let nodes = "maps:get(nodes, amqqueue:get_type_state(Q))";
+    format!("{}, {{Name, _}} = amqqueue:get_pid(Q), Members = [{{Name, N}} || N <- {nodes}]", queue_record(queue))
+}
+
 fn process_of(queue: &str) -> String {
-    format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{queue}\">>)), P = amqqueue:get_pid(Q)")
+    format!("{}, P = amqqueue:get_pid(Q)", queue_record(queue))
 }
 
 /// Restores the settings that a broker of the fleet has from the start.

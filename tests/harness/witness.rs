@@ -66,9 +66,8 @@ impl Ground {
 
     /// The copies that the queue holds and the witness has not acknowledged.
     pub(crate) async fn unread_copies(&self) -> String {
-        let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{QUEUE}\">>))");
-        self.erlang(&format!("{found}, rabbit_amqqueue:info(Q, [messages_ready, messages_unacknowledged, consumers])."))
-            .await
+        let counted = node::info_of(QUEUE, "messages_ready,messages_unacknowledged,consumers");
+        self.erlang(&format!("{counted}, I.")).await
     }
 }
 

@@ -147,7 +147,7 @@ async fn a_job_for_a_pool_without_queues_is_refused_with_advice() {
     for part in ["pool mistyped has no queue", "no worker has ever served it", "gpufleet-worker run --pool mistyped"] {
         assert!(ended.stderr.contains(part), "{part}: {ended:?}");
     }
-    ground.check_no_reply_queue().await;
+    ground.poll_no_reply_queue().await;
 }
 
 /// On this broker no worker has declared anything.
@@ -208,7 +208,7 @@ async fn short_commands_and_detached_jobs_leave_no_reply_queue_behind() {
     for arguments in &commands {
         let ended = ground.gpufleet(folder.path(), arguments).await;
         assert_eq!(ended.code, 0, "{arguments:?}: {ended:?}");
-        ground.check_no_reply_queue().await;
+        ground.poll_no_reply_queue().await;
     }
 }
 

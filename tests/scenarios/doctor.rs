@@ -37,8 +37,7 @@ impl Patient {
     fn of(ground: Ground) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut patient = Self { folder, environment: Vec::new(), ground };
-        let endpoints = patient.ground.endpoints();
-        let (broker, database) = (endpoints.amqp_url.clone(), endpoints.database_url.clone());
+        let (broker, database) = (patient.ground.node_url(), patient.ground.endpoints().database_url.clone());
         let blobs = patient.folder.path().join("blobs");
         fs::create_dir(&blobs).unwrap();
         patient.set(AMQP_URL, &broker);
@@ -142,14 +141,13 @@ async fn a_whole_fleet_has_no_error_and_no_check_is_skipped_but_the_hold() {
     let table = patient.run(&[]).await;
     assert_eq!(table.code, 0, "{table:?}");
     assert!(table.stdout.contains("ok       login") && table.stdout.contains("\n0 errors, "), "{table:?}");
-    patient.ground.check_no_reply_queue().await;
+    patient.ground.poll_no_reply_queue().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_profile_supplies_what_the_environment_lacks() {
     let mut patient = Patient::new("doctor-profile").await;
-    let endpoints = patient.ground.endpoints();
-    let config = format!("[profile.a]\namqp_url = {:?}\nblobs = \"/\"\n", endpoints.amqp_url);
+    let config = format!("[profile.a]\namqp_url = {:?}\nblobs = \"/\"\n", patient.ground.node_url());
     let file = patient.folder.path().join("config.toml");
     fs::write(&file, config).unwrap();
     fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
@@ -183,7 +181,7 @@ async fn a_broker_that_is_away_is_named_and_the_ledger_is_checked_all_the_same()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_and_a_missing_vhost_are_told_apart() {
     let mut patient = Patient::new("doctor-login").await;
-    let url = patient.ground.endpoints().amqp_url.clone();
+    let url = patient.ground.node_url();
     let (_, place) = url.split_once('@').unwrap();
     patient.set(AMQP_URL, &format!("amqp://gpufleet:wrong-one@{place}"));
     let diagnosis = patient.diagnose(&[]).await;
@@ -209,7 +207,8 @@ async fn add_user(ground: &Ground, name: &str, patterns: [&str; 3]) -> String {
         "rabbit_auth_backend_internal:set_permissions(<<\"{user}\">>, @, <<\"{configure}\">>, <<\"{write}\">>, <<\"{read}\">>, <<\"scenario\">>)"
     );
     ground.erlang(&format!("ok = {allow}.")).await;
-    let place = ground.endpoints().amqp_url.split_once('@').unwrap().1.to_owned();
+    let url = ground.node_url();
+    let (_, place) = url.split_once('@').unwrap();
     format!("amqp://{user}:hunter2@{place}")
 }
 
@@ -350,7 +349,7 @@ async fn a_consumer_timeout_that_is_too_low_is_found_by_holding_a_message() {
     patient.ground.consumer_timeout(Duration::from_secs(2), Duration::from_millis(250)).await;
     let short = patient.diagnose(&["--hold", "60s"]).await;
     short.expect("consumer timeout", "error", &["timed out", "consumer_timeout = 691200000"]);
-    patient.ground.check_no_reply_queue().await;
+    patient.ground.poll_no_reply_queue().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

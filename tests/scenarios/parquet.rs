@@ -181,7 +181,7 @@ async fn bad_input_is_refused_before_anything_is_sent() {
     }
     let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "nothing was written: {names:?}");
-    ground.check_no_reply_queue().await;
+    ground.poll_no_reply_queue().await;
 }
 
 /// The commands in the page's code blocks. A line that ends in a backslash continues.

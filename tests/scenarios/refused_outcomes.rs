@@ -54,7 +54,7 @@ async fn ask(ground: &Ground, client: &ClientName) -> JobId {
 async fn a_reply_arrives_after_its_queue_refused_it_for_a_while() {
     let ground = Ground::shared("reply-nacked").await;
     let worker = ground.worker().await;
-    let broker = ground.broker().await;
+    let broker = ground.node_broker().await;
     let client: ClientName = "patient".parse().unwrap();
     broker.declare_reply_queue(&client).await.unwrap();
     close_queues(&ground, &reply_queue(&client), 0).await;
@@ -77,7 +77,7 @@ async fn replies_behind_an_unconfirmed_one_share_a_message_if_the_producer_reads
     const JOBS: usize = 5;
     let ground = Ground::shared("gathered").await;
     let worker = ground.worker_with(&METRICS).await;
-    let broker = ground.broker().await;
+    let broker = ground.node_broker().await;
     for (asked, sizes) in [(Some(REPLIES_IN_LISTS), vec![1, JOBS - 1]), (None, vec![1; JOBS])] {
         let client: ClientName = format!("reads-{}", asked.unwrap_or("one")).parse().unwrap();
         broker.declare_reply_queue(&client).await.unwrap();
@@ -118,7 +118,7 @@ async fn replies_behind_an_unconfirmed_one_share_a_message_if_the_producer_reads
 async fn a_stopping_worker_publishes_a_refused_reply_to_the_unclaimed_replies() {
     let ground = Ground::shared("reply-kept").await;
     let worker = ground.worker().await;
-    let broker = ground.broker().await;
+    let broker = ground.node_broker().await;
     let client: ClientName = "refusing".parse().unwrap();
     broker.declare_reply_queue(&client).await.unwrap();
     close_queues(&ground, &reply_queue(&client), 0).await;
