@@ -131,7 +131,8 @@ async fn a_wait_for_a_pool_without_workers_names_the_pool_and_times_out() {
     let ground = Ground::shared("no-worker").await;
     let folder = folder_with_vectors();
     ground.declare_pools(&["empty"]).await;
-    let ended = ground.gpufleet(folder.path(), &submit(&["--pool", "empty", "--timeout", "1s"])).await;
+    // Long enough for the submission itself on a busy machine.
+    let ended = ground.gpufleet(folder.path(), &submit(&["--pool", "empty", "--timeout", "10s"])).await;
     assert_eq!(ended.code, 6, "{ended:?}");
     assert!(ended.stderr.contains("empty") && ended.stderr.contains("worker"), "{ended:?}");
     assert!(ended.stderr.contains("gpufleet show"), "the error says how to find the job: {ended:?}");
