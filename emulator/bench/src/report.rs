@@ -14,6 +14,8 @@ use crate::spread::Spread;
 const MEAN_MAX: f64 = 2.5;
 const WORST_MAX: f64 = 12.0;
 const TWO_THREADS_MIN: f64 = 1.8;
+/// How much faster a product on tensor cores is than one of floats.
+const MMA_MIN: f64 = 2.0;
 const LAUNCH_US_MAX: f64 = 20.0;
 const LOAD_MS_MAX: f64 = 1.0;
 
@@ -47,7 +49,19 @@ pub fn render(results: &[Result], latency: &Latency, rounds: u32, load_before: f
         let missed = if is_met { "" } else { "  MISSED" };
         let _ = writeln!(text, "{name}: {value} (aim: {aim}){missed}");
     }
+    if let Some(faster) = mma_speed_up(results) {
+        let missed = if faster.median >= MMA_MIN { "" } else { "  MISSED" };
+        let _ =
+            writeln!(text, "matmul_mma beside matmul_tiled: {faster} x as fast (aim: at least {MMA_MIN} x){missed}");
+    }
     text
+}
+
+/// Both products have matrices of the same size: their times compare as those of a multiply-add do.
+fn mma_speed_up(results: &[Result]) -> Option<Spread> {
+    let times = |name| results.iter().find(|result| result.name == name).map(|result| result.times(Subject::One));
+    let pairs = times("matmul_tiled")?.iter().zip(times("matmul_mma")?);
+    Some(Spread::of(pairs.map(|(tiled, mma)| tiled.cpu / mma.cpu)))
 }
 
 fn header(rounds: u32, load_before: f64) -> String {
