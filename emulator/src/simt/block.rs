@@ -9,6 +9,7 @@ use super::access::{Range, View};
 use super::checks::BlockChecks;
 use super::frames::Spare;
 use super::launch::{LaunchConfig, RunOptions};
+use super::matrix::Room;
 use super::specials::dynamic_start;
 use super::texture::Bound;
 use super::warp::{Pause, Standing, Warp, Warps};
@@ -95,6 +96,7 @@ pub struct Context<'a> {
     pub spare: Spare,
     pub block: [u32; 3],
     pub vector: bool,
+    pub matrices: Room,
     pub barriers: [Arrivals; BARRIERS],
     /// There where the memory has checks.
     pub checks: Option<Box<BlockChecks>>,
@@ -144,6 +146,7 @@ impl<'a> Context<'a> {
             spare: Spare::default(),
             block: [0; 3],
             vector,
+            matrices: Room::default(),
             barriers: [Arrivals::default(); BARRIERS],
             checks: checks.any().then(block_checks),
             come: 0,
