@@ -9,6 +9,7 @@
 
 mod element;
 mod lanes;
+mod moves;
 mod parts;
 mod reach;
 mod rows;
@@ -50,11 +51,11 @@ unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
     // SAFETY: the caller vouches for frame, slots, view and local memory, and for the machine.
     unsafe {
         match rows::find::<VECTOR>(access, size_of::<[E; COUNT]>() as u64, frame, mask, view) {
-            Some(halves) => {
+            Some(found) => {
                 if access.address.reach != Reach::Shared {
-                    rows::fetch_next::<[E; COUNT]>(&halves, view.reached.get_mut(access.address.cache as usize));
+                    moves::fetch_next::<[E; COUNT]>(&found, view.reached.get_mut(access.address.cache as usize));
                 }
-                rows::load::<E, P, COUNT, VECTOR>(&halves, access, frame);
+                moves::load::<E, P, COUNT, VECTOR>(&found, access, frame);
                 Ok(())
             }
             None => lanes(access, frame, mask, view, local),
@@ -74,8 +75,8 @@ unsafe fn store<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
     // SAFETY: as for loads.
     unsafe {
         match rows::find::<VECTOR>(access, size_of::<[E; COUNT]>() as u64, frame, mask, view) {
-            Some(halves) => {
-                rows::store::<E, P, COUNT, VECTOR>(&halves, access, frame);
+            Some(found) => {
+                moves::store::<E, P, COUNT, VECTOR>(&found, access, frame);
                 Ok(())
             }
             None => lanes(access, frame, mask, view, local),

@@ -89,6 +89,7 @@ fn flushed_sum(a: u32, b: u32) -> u32 {
 /// # Safety
 /// The slots are planes of the frame, and the view and the local memory are live; where `vector`, the machine has its
 /// vectors.
+#[inline]
 pub unsafe fn run(
     atomic: &Atomic,
     frame: *mut u8,
@@ -97,17 +98,24 @@ pub unsafe fn run(
     local: Local,
     vector: bool,
 ) -> Result<(), Refused> {
+    // SAFETY: the same contract.
+    unsafe {
+        let sums = if vector { vector_sums } else { sums };
+        if sums(atomic, frame, mask, view) { Ok(()) } else { singly(atomic, frame, mask, view, local) }
+    }
+}
+
+/// One lane after the other. It is a call, because it needs much room.
+///
+/// # Safety
+/// As for [`run`].
+#[inline(never)]
+unsafe fn singly(atomic: &Atomic, frame: *mut u8, mask: u32, view: &mut View, local: Local) -> Result<(), Refused> {
     let size = u64::from(atomic.ty.bytes());
     let bytes = if atomic.quad { 2 * size } else { size * atomic.count as u64 };
     // SAFETY: the caller vouches for frame, slots, view and local memory; every pointer is checked for the bytes of
     // the operation and aligned to them.
     unsafe {
-        if atomic.function == AtomicFunction::Add && bytes == 4 && atomic.count == 1 && !atomic.ty.is_float() {
-            let sums = if vector { vector_sums } else { sums };
-            if sums(atomic, frame, mask, view) {
-                return Ok(());
-            }
-        }
         let mut pointers = [0; LANES];
         resolve(&mut pointers, &atomic.address, bytes, frame, mask, view, local)?;
         let shared = view.shared as u64..view.shared as u64 + view.shared_bytes;
@@ -145,6 +153,10 @@ pub unsafe fn run(
 /// As for [`run`].
 #[inline(always)]
 unsafe fn sums(atomic: &Atomic, frame: *mut u8, mask: u32, view: &View) -> bool {
+    let Atomic { function, ty, count, quad, .. } = *atomic;
+    if function != AtomicFunction::Add || ty.bytes() != 4 || ty.is_float() || count != 1 || quad {
+        return false;
+    }
     let mut offsets = [0; LANES];
     // SAFETY: the caller vouches for slots and view.
     unsafe {

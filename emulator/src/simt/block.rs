@@ -377,7 +377,13 @@ impl BlockRun {
         arrivals.threads > 0 && arrivals.threads >= arrivals.expected.unwrap_or(self.threads)
     }
 
+    #[inline(always)]
     fn release(&mut self, cx: &mut Context) -> bool {
+        // No barrier can open before a thread has come to it.
+        (cx.come != 0 || !self.waiting.is_empty()) && self.release_waiting(cx)
+    }
+
+    fn release_waiting(&mut self, cx: &mut Context) -> bool {
         let (mut released, mut left) = (false, cx.come);
         while left != 0 {
             let id = left.trailing_zeros();

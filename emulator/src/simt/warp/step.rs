@@ -44,6 +44,16 @@ impl Turns {
         self.warp == 0
     }
 
+    /// Whether there are turns behind the next one, for the warp and the group.
+    fn are_left(&self) -> bool {
+        self.warp > 1 && self.group > 1
+    }
+
+    fn take(&mut self) {
+        self.warp -= 1;
+        self.group -= 1;
+    }
+
     /// Takes a turn; whether it was the group's last.
     fn are_over_for_group(&mut self) -> bool {
         self.warp = self.warp.saturating_sub(1);
@@ -155,9 +165,15 @@ impl Warp {
                 stop = stop.min(target.max(from + 1));
             }
             if target <= from {
+                cx.spent += u64::from(from - target) + 1;
+                // Most often nothing else wants a turn.
+                if self.groups.is_empty() && turns.are_left() && cx.must_stop().is_none() {
+                    turns.take();
+                    continue 'code;
+                }
                 let group = Group { pc, mask: active, ..group };
                 stop = self.next_stop(&group);
-                self.count(u64::from(from - target) + 1, &group, cx)?;
+                self.count(0, &group, cx)?;
                 if let Some(step) = self.turn(&group, turns) {
                     return Ok(step);
                 }
