@@ -33,9 +33,11 @@ pub struct AccessRun {
     pub vector: Move,
 }
 
+/// A refusal is in a box, so that the result fits a register.
+///
 /// # Safety
 /// The frame and the slots are as for the operations on lanes; the view's pointers are live for its sizes.
-pub type Move = unsafe fn(&Access, *mut u8, u32, &mut View, Local) -> Result<(), Refused>;
+pub type Move = unsafe fn(&Access, *mut u8, u32, &mut View, Local) -> Result<(), Box<Refused>>;
 
 /// Loads by rows where there are some, or else lane by lane with `lanes`, which is a call: what it needs room for would
 /// make the rest slow.
@@ -47,7 +49,7 @@ unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
     mask: u32,
     view: &mut View,
     local: Local,
-) -> Result<(), Refused> {
+) -> Result<(), Box<Refused>> {
     // SAFETY: the caller vouches for frame, slots, view and local memory, and for the machine.
     unsafe {
         match rows::find::<VECTOR>(access, size_of::<[E; COUNT]>() as u64, frame, mask, view) {
@@ -71,7 +73,7 @@ unsafe fn store<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
     mask: u32,
     view: &mut View,
     local: Local,
-) -> Result<(), Refused> {
+) -> Result<(), Box<Refused>> {
     // SAFETY: as for loads.
     unsafe {
         match rows::find::<VECTOR>(access, size_of::<[E; COUNT]>() as u64, frame, mask, view) {
@@ -95,9 +97,9 @@ macro_rules! builds {
                 mask: u32,
                 view: &mut View,
                 local: Local,
-            ) -> Result<(), Refused> {
+            ) -> Result<(), Box<Refused>> {
                 // SAFETY: the same contract.
-                unsafe { lanes::$body::<E, P, COUNT, false>(access, frame, mask, view, local) }
+                unsafe { lanes::$body::<E, P, COUNT, false>(access, frame, mask, view, local) }.map_err(Box::new)
             }
             unsafe fn portable<E: Element, P: Plane, const COUNT: usize>(
                 access: &Access,
@@ -105,7 +107,7 @@ macro_rules! builds {
                 mask: u32,
                 view: &mut View,
                 local: Local,
-            ) -> Result<(), Refused> {
+            ) -> Result<(), Box<Refused>> {
                 let lanes = portable_lanes::<E, P, COUNT>;
                 // SAFETY: the same contract.
                 unsafe { $body::<E, P, COUNT, false>(lanes, access, frame, mask, view, local) }
@@ -118,9 +120,9 @@ macro_rules! builds {
                 mask: u32,
                 view: &mut View,
                 local: Local,
-            ) -> Result<(), Refused> {
+            ) -> Result<(), Box<Refused>> {
                 // SAFETY: the same contract.
-                unsafe { lanes::$body::<E, P, COUNT, VECTORS>(access, frame, mask, view, local) }
+                unsafe { lanes::$body::<E, P, COUNT, VECTORS>(access, frame, mask, view, local) }.map_err(Box::new)
             }
             #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
             unsafe fn vector<E: Element, P: Plane, const COUNT: usize>(
@@ -129,7 +131,7 @@ macro_rules! builds {
                 mask: u32,
                 view: &mut View,
                 local: Local,
-            ) -> Result<(), Refused> {
+            ) -> Result<(), Box<Refused>> {
                 let lanes = vector_lanes::<E, P, COUNT>;
                 // SAFETY: the same contract.
                 unsafe { $body::<E, P, COUNT, VECTORS>(lanes, access, frame, mask, view, local) }

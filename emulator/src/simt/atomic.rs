@@ -105,6 +105,13 @@ pub unsafe fn run(
     }
 }
 
+/// Whether each lane adds a whole number of 32 bits to another.
+#[inline(always)]
+fn adds_words(atomic: &Atomic) -> bool {
+    let Atomic { function, ty, count, quad, .. } = *atomic;
+    function == AtomicFunction::Add && ty.bytes() == 4 && !ty.is_float() && count == 1 && !quad
+}
+
 /// One lane after the other. It is a call, because it needs much room.
 ///
 /// # Safety
@@ -119,10 +126,17 @@ unsafe fn singly(atomic: &Atomic, frame: *mut u8, mask: u32, view: &mut View, lo
         let mut pointers = [0; LANES];
         resolve(&mut pointers, &atomic.address, bytes, frame, mask, view, local)?;
         let shared = view.shared as u64..view.shared as u64 + view.shared_bytes;
+        let adds_words = adds_words(atomic);
         let mut left = mask;
         while left != 0 {
             let lane = left.trailing_zeros() as usize;
             left &= left - 1;
+            if adds_words {
+                let place = AtomicU32::from_ptr(pointers[lane] as *mut u32);
+                let old = place.fetch_add(operand(frame, atomic.b[0], lane, 4) as u32, Ordering::SeqCst);
+                put(frame, atomic.d[0], lane, 4, old.into());
+                continue;
+            }
             if atomic.quad {
                 run_quad(atomic, frame, lane, pointers[lane]);
                 continue;
@@ -153,8 +167,7 @@ unsafe fn singly(atomic: &Atomic, frame: *mut u8, mask: u32, view: &mut View, lo
 /// As for [`run`].
 #[inline(always)]
 unsafe fn sums(atomic: &Atomic, frame: *mut u8, mask: u32, view: &View) -> bool {
-    let Atomic { function, ty, count, quad, .. } = *atomic;
-    if function != AtomicFunction::Add || ty.bytes() != 4 || ty.is_float() || count != 1 || quad {
+    if !adds_words(atomic) {
         return false;
     }
     let mut offsets = [0; LANES];

@@ -10,6 +10,7 @@ mod meeting;
 mod phases;
 mod report;
 mod step;
+mod straight;
 
 use std::time::Instant;
 

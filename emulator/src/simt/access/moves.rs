@@ -131,7 +131,12 @@ unsafe fn load_row<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>
     unsafe {
         #[cfg(target_arch = "x86_64")]
         if VECTOR && COUNT == 4 && size_of::<E>() == 4 && size_of::<P>() == 4 {
-            turn::split(first.cast(), step, std::array::from_fn(|component| targets[component].cast()));
+            let targets = std::array::from_fn(|component| targets[component].cast());
+            // Of rows side by side, all places are known when this is compiled.
+            match step {
+                16 => turn::split(first.cast(), 16, targets),
+                _ => turn::split(first.cast(), step, targets),
+            }
             return;
         }
         if COUNT == 1 && step == size_of::<E>() {
@@ -232,7 +237,11 @@ unsafe fn store_row<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool
     unsafe {
         #[cfg(target_arch = "x86_64")]
         if VECTOR && COUNT == 4 && size_of::<E>() == 4 && size_of::<P>() == 4 {
-            turn::join(std::array::from_fn(|component| sources[component].cast()), first.cast(), step);
+            let sources = std::array::from_fn(|component| sources[component].cast());
+            match step {
+                16 => turn::join(sources, first.cast(), 16),
+                _ => turn::join(sources, first.cast(), step),
+            }
             return;
         }
         if COUNT == 1 && step == size_of::<E>() {
