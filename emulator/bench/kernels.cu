@@ -58,6 +58,97 @@ extern "C" __global__ void matmul_tiled(const float* a, const float* b, float* c
     }
 }
 
+#define MMA_TILE 64
+#define MMA_STEP 32
+// Eight halves more in a row of shared memory, so that rows start in different banks.
+#define MMA_PAD 8
+
+static __device__ unsigned shared_address(const void* place) {
+    return (unsigned)__cvta_generic_to_shared(place);
+}
+
+// The product of matrices of halves on tensor cores. n is a multiple of 64. A block of 4 warps computes a tile of 64 x 64, each
+// warp a quarter of it as 2 x 4 products of 16 x 8.
+extern "C" __global__ void matmul_mma(const uint4* a, const uint4* b, float* c, int n) {
+    __shared__ __align__(16) unsigned short a_tile[MMA_TILE][MMA_STEP + MMA_PAD];
+    __shared__ __align__(16) unsigned short b_tile[MMA_STEP][MMA_TILE + MMA_PAD];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int top = blockIdx.y * MMA_TILE, left = blockIdx.x * MMA_TILE;
+    const int warp_top = warp / 2 * 32, warp_left = warp % 2 * 32;
+    float sum[2][4][4] = {};
+    for (int start = 0; start < n; start += MMA_STEP) {
+#pragma unroll
+        for (int part = 0; part < 2; ++part) {
+            const int i = part * 128 + threadIdx.x;
+            *(uint4*)&a_tile[i / 4][i % 4 * 8] = a[((top + i / 4) * n + start) / 8 + i % 4];
+            *(uint4*)&b_tile[i / 8][i % 8 * 8] = b[((start + i / 8) * n + left) / 8 + i % 8];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < MMA_STEP; k += 16) {
+            unsigned as[2][4], bs[2][4];
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const unsigned a_row = shared_address(&a_tile[warp_top + half * 16 + lane % 16][k + lane / 16 * 8]);
+                asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                             : "=r"(as[half][0]), "=r"(as[half][1]), "=r"(as[half][2]), "=r"(as[half][3])
+                             : "r"(a_row) : "memory");
+                const unsigned b_row = shared_address(&b_tile[k + lane % 16][warp_left + half * 16 + lane / 16 * 8]);
+                asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                             : "=r"(bs[half][0]), "=r"(bs[half][1]), "=r"(bs[half][2]), "=r"(bs[half][3])
+                             : "r"(b_row) : "memory");
+            }
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    float* d = sum[i][j];
+                    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                        "{%0, %1, %2, %3};"
+                        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                        : "r"(as[i][0]), "r"(as[i][1]), "r"(as[i][2]), "r"(as[i][3]), "r"(bs[j / 2][j % 2 * 2]),
+                          "r"(bs[j / 2][j % 2 * 2 + 1]));
+                }
+            }
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const int row = top + warp_top + i * 16 + lane / 4, column = left + warp_left + j * 8 + lane % 4 * 2;
+            *(float2*)&c[row * n + column] = make_float2(sum[i][j][0], sum[i][j][1]);
+            *(float2*)&c[(row + 8) * n + column] = make_float2(sum[i][j][2], sum[i][j][3]);
+        }
+    }
+}
+
+// The same product as nvcuda::wmma makes it: a warp computes a tile of 16 x 16 and loads its factors from global memory.
+extern "C" __global__ void matmul_wmma(const unsigned short* a, const unsigned short* b, float* c, int n) {
+    const int warp = threadIdx.x / 32;
+    const int top = blockIdx.y * 32 + warp / 2 * 16, left = blockIdx.x * 32 + warp % 2 * 16;
+    float d[8] = {};
+    for (int start = 0; start < n; start += 16) {
+        unsigned as[8], bs[8];
+        asm volatile("wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;"
+                     : "=r"(as[0]), "=r"(as[1]), "=r"(as[2]), "=r"(as[3]), "=r"(as[4]), "=r"(as[5]), "=r"(as[6]), "=r"(as[7])
+                     : "l"(__cvta_generic_to_global(&a[top * n + start])), "r"(n) : "memory");
+        asm volatile("wmma.load.b.sync.aligned.row.m16n16k16.global.f16 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;"
+                     : "=r"(bs[0]), "=r"(bs[1]), "=r"(bs[2]), "=r"(bs[3]), "=r"(bs[4]), "=r"(bs[5]), "=r"(bs[6]), "=r"(bs[7])
+                     : "l"(__cvta_generic_to_global(&b[start * n + left])), "r"(n) : "memory");
+        asm("wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, "
+            "{%8, %9, %10, %11, %12, %13, %14, %15}, {%16, %17, %18, %19, %20, %21, %22, %23}, "
+            "{%0, %1, %2, %3, %4, %5, %6, %7};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+            : "r"(as[0]), "r"(as[1]), "r"(as[2]), "r"(as[3]), "r"(as[4]), "r"(as[5]), "r"(as[6]), "r"(as[7]), "r"(bs[0]),
+              "r"(bs[1]), "r"(bs[2]), "r"(bs[3]), "r"(bs[4]), "r"(bs[5]), "r"(bs[6]), "r"(bs[7]));
+    }
+    asm volatile("wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8}, %9;"
+                 :: "l"(__cvta_generic_to_global(&c[top * n + left])), "f"(d[0]), "f"(d[1]), "f"(d[2]), "f"(d[3]), "f"(d[4]),
+                    "f"(d[5]), "f"(d[6]), "f"(d[7]), "r"(n) : "memory");
+}
+
 // One sum for each block.
 extern "C" __global__ void reduce(const float* in, float* sums, unsigned n) {
     __shared__ float tree[256];

@@ -124,6 +124,8 @@ pub fn all(sizes: Sizes) -> Vec<Case> {
         saxpy_float4(&mut random, elements),
         multiply(&mut random, "matmul_naive", side),
         multiply(&mut random, "matmul_tiled", side),
+        multiply_halves(&mut random, "matmul_mma", side, 64),
+        multiply_halves(&mut random, "matmul_wmma", side, 32),
         reduce(&mut random, elements),
         scan(&mut random, elements / 2),
         histogram(&mut random, elements),
@@ -183,6 +185,37 @@ fn multiply(random: &mut Random, kernel: &'static str, n: u32) -> Case {
         vectorised_numbers: [n, 1],
         results: vec![(2, Likeness::Bits)],
     }
+}
+
+/// Multiples of a sixteenth, whose products and sums a float holds exactly, so that the order of additions does not matter.
+/// A block computes a tile of so many elements on each side.
+fn multiply_halves(random: &mut Random, kernel: &'static str, n: u32, tile: u32) -> Case {
+    let mut halves = || {
+        let pairs = (0..n * n / 2).map(|_| [random.word() % 33, random.word() % 33].map(sixteenths));
+        let words: Vec<u32> = pairs.map(|[low, high]| u32::from(low) | u32::from(high) << 16).collect();
+        Buffer::of_words(words.into_iter())
+    };
+    let mut arguments = [0, 1, 2].map(Argument::Buffer).to_vec();
+    arguments.push(Argument::Word(n));
+    Case {
+        name: kernel,
+        size: format!("{n} x {n} halves"),
+        buffers: vec![halves(), halves(), Buffer::zeroed((n * n) as usize * 4)],
+        launches: vec![Launch { kernel, grid: [n / tile, n / tile, 1], block: [128, 1, 1], arguments }],
+        plain: "plain_multiply_halves",
+        plain_buffers: vec![0, 1, 2],
+        plain_numbers: [n, 0],
+        vectorised_numbers: [n, 1],
+        results: vec![(2, Likeness::Bits)],
+    }
+}
+
+/// The bits of the half that is `count - 16` sixteenths, for at most 32.
+fn sixteenths(count: u32) -> u16 {
+    let value = (count as f32 - 16.0) / 16.0;
+    // An f32 has 13 bits more of fraction, and an exponent that counts from 112 further below.
+    let magnitude = (value.abs().to_bits() >> 13).saturating_sub(112 << 10);
+    (magnitude | (value.to_bits() >> 16 & 0x8000)) as u16
 }
 
 /// Whole numbers whose sum a float holds exactly, so that the order of additions does not matter.

@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn every_kernel_answers_what_plain_rust_does_in_all_ways() {
         let machine = Machine::new().unwrap();
-        for case in &all(Sizes { elements: 1 << 15, side: 32, bodies: 128, picture_side: 32 }) {
+        for case in &all(Sizes { elements: 1 << 15, side: 64, bodies: 128, picture_side: 32 }) {
             let kernel = plain::kernel(case.plain).unwrap();
             let (buffers, emulated) = (case.buffers.clone(), machine.prepare(case).unwrap());
             let mut subjects = Subjects { case, scalar: kernel, vectorised: kernel, buffers, emulated };

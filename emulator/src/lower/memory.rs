@@ -85,13 +85,18 @@ impl<'a> Emitter<'a, '_> {
             }
             *slot = found;
         }
-        let wide = wide.unwrap_or(width(ty)) == Width::Double;
+        let width = wide.unwrap_or(width(ty));
+        let wide = width == Width::Double;
         if ty.bits() == 64 && !wide {
             return Err(self.syntax("result of the wrong size"));
         }
+        // Unwanted elements get a register too, so that a load need not test for them.
+        for slot in slots[..elements.len()].iter_mut().filter(|slot| **slot == NO_SLOT) {
+            *slot = self.scratch(width);
+        }
         self.check(Check::load(address, ty.bytes() * elements.len() as u32, !plain));
         let run = load_run(ty, wide, elements.len() as u32);
-        self.push(Op::Load(Box::new(Access { address, ordered: !plain, repeat: Repeat::No, slots, run })));
+        self.push(Op::Load(Box::new(Access { address, ordered: !plain, repeat: Repeat::Never, slots, run })));
         if qualifiers.order == Order::Acquire {
             self.push(Op::Fence);
         }
@@ -145,7 +150,7 @@ impl<'a> Emitter<'a, '_> {
         let count = elements.len();
         self.check(Check::store(address, ty.bytes() * count as u32, !plain, &slots[..count], wide));
         let run = store_run(ty, wide, count as u32);
-        self.push(Op::Store(Box::new(Access { address, ordered: !plain, repeat: Repeat::No, slots, run })));
+        self.push(Op::Store(Box::new(Access { address, ordered: !plain, repeat: Repeat::Never, slots, run })));
         Ok(())
     }
 

@@ -83,6 +83,7 @@ fn note(access: &mut Access, known: &mut Known, always: bool) {
         Reach::Global | Reach::Generic => address.wide || address.index.is_some(),
         Reach::Local | Reach::Param => false,
     };
+    access.repeat = Repeat::Never;
     if has_pattern && !access.ordered {
         access.repeat = known.access(access.address.slot, always);
     }

@@ -53,6 +53,8 @@ pub struct Index {
 /// Whether an access is by an address whose pattern is known, or will be wanted again: by a number in a stretch of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
+    /// The access goes lane by lane.
+    Never,
     No,
     First(u8),
     Again(u8),

@@ -9,6 +9,7 @@
 
 mod element;
 mod lanes;
+mod moves;
 mod parts;
 mod reach;
 mod rows;
@@ -32,9 +33,11 @@ pub struct AccessRun {
     pub vector: Move,
 }
 
+/// A refusal is in a box, so that the result fits a register.
+///
 /// # Safety
 /// The frame and the slots are as for the operations on lanes; the view's pointers are live for its sizes.
-pub type Move = unsafe fn(&Access, *mut u8, u32, &mut View, Local) -> Result<(), Refused>;
+pub type Move = unsafe fn(&Access, *mut u8, u32, &mut View, Local) -> Result<(), Box<Refused>>;
 
 /// Loads by rows where there are some, or else lane by lane with `lanes`, which is a call: what it needs room for would
 /// make the rest slow.
@@ -46,15 +49,15 @@ unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
     mask: u32,
     view: &mut View,
     local: Local,
-) -> Result<(), Refused> {
+) -> Result<(), Box<Refused>> {
     // SAFETY: the caller vouches for frame, slots, view and local memory, and for the machine.
     unsafe {
         match rows::find::<VECTOR>(access, size_of::<[E; COUNT]>() as u64, frame, mask, view) {
-            Some(halves) => {
+            Some(found) => {
                 if access.address.reach != Reach::Shared {
-                    rows::fetch_next::<[E; COUNT]>(&halves, view.reached.get_mut(access.address.cache as usize));
+                    moves::fetch_next::<[E; COUNT]>(&found, view.reached.get_mut(access.address.cache as usize));
                 }
-                rows::load::<E, P, COUNT, VECTOR>(&halves, access, frame);
+                moves::load::<E, P, COUNT, VECTOR>(&found, access, frame);
                 Ok(())
             }
             None => lanes(access, frame, mask, view, local),
@@ -70,12 +73,12 @@ unsafe fn store<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
     mask: u32,
     view: &mut View,
     local: Local,
-) -> Result<(), Refused> {
+) -> Result<(), Box<Refused>> {
     // SAFETY: as for loads.
     unsafe {
         match rows::find::<VECTOR>(access, size_of::<[E; COUNT]>() as u64, frame, mask, view) {
-            Some(halves) => {
-                rows::store::<E, P, COUNT, VECTOR>(&halves, access, frame);
+            Some(found) => {
+                moves::store::<E, P, COUNT, VECTOR>(&found, access, frame);
                 Ok(())
             }
             None => lanes(access, frame, mask, view, local),
@@ -94,9 +97,9 @@ macro_rules! builds {
                 mask: u32,
                 view: &mut View,
                 local: Local,
-            ) -> Result<(), Refused> {
+            ) -> Result<(), Box<Refused>> {
                 // SAFETY: the same contract.
-                unsafe { lanes::$body::<E, P, COUNT, false>(access, frame, mask, view, local) }
+                unsafe { lanes::$body::<E, P, COUNT, false>(access, frame, mask, view, local) }.map_err(Box::new)
             }
             unsafe fn portable<E: Element, P: Plane, const COUNT: usize>(
                 access: &Access,
@@ -104,7 +107,7 @@ macro_rules! builds {
                 mask: u32,
                 view: &mut View,
                 local: Local,
-            ) -> Result<(), Refused> {
+            ) -> Result<(), Box<Refused>> {
                 let lanes = portable_lanes::<E, P, COUNT>;
                 // SAFETY: the same contract.
                 unsafe { $body::<E, P, COUNT, false>(lanes, access, frame, mask, view, local) }
@@ -117,9 +120,9 @@ macro_rules! builds {
                 mask: u32,
                 view: &mut View,
                 local: Local,
-            ) -> Result<(), Refused> {
+            ) -> Result<(), Box<Refused>> {
                 // SAFETY: the same contract.
-                unsafe { lanes::$body::<E, P, COUNT, VECTORS>(access, frame, mask, view, local) }
+                unsafe { lanes::$body::<E, P, COUNT, VECTORS>(access, frame, mask, view, local) }.map_err(Box::new)
             }
             #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
             unsafe fn vector<E: Element, P: Plane, const COUNT: usize>(
@@ -128,7 +131,7 @@ macro_rules! builds {
                 mask: u32,
                 view: &mut View,
                 local: Local,
-            ) -> Result<(), Refused> {
+            ) -> Result<(), Box<Refused>> {
                 let lanes = vector_lanes::<E, P, COUNT>;
                 // SAFETY: the same contract.
                 unsafe { $body::<E, P, COUNT, VECTORS>(lanes, access, frame, mask, view, local) }

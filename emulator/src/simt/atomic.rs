@@ -89,6 +89,7 @@ fn flushed_sum(a: u32, b: u32) -> u32 {
 /// # Safety
 /// The slots are planes of the frame, and the view and the local memory are live; where `vector`, the machine has its
 /// vectors.
+#[inline]
 pub unsafe fn run(
     atomic: &Atomic,
     frame: *mut u8,
@@ -97,24 +98,45 @@ pub unsafe fn run(
     local: Local,
     vector: bool,
 ) -> Result<(), Refused> {
+    // SAFETY: the same contract.
+    unsafe {
+        let sums = if vector { vector_sums } else { sums };
+        if sums(atomic, frame, mask, view) { Ok(()) } else { singly(atomic, frame, mask, view, local) }
+    }
+}
+
+/// Whether each lane adds a whole number of 32 bits to another.
+#[inline(always)]
+fn adds_words(atomic: &Atomic) -> bool {
+    let Atomic { function, ty, count, quad, .. } = *atomic;
+    function == AtomicFunction::Add && ty.bytes() == 4 && !ty.is_float() && count == 1 && !quad
+}
+
+/// One lane after the other. It is a call, because it needs much room.
+///
+/// # Safety
+/// As for [`run`].
+#[inline(never)]
+unsafe fn singly(atomic: &Atomic, frame: *mut u8, mask: u32, view: &mut View, local: Local) -> Result<(), Refused> {
     let size = u64::from(atomic.ty.bytes());
     let bytes = if atomic.quad { 2 * size } else { size * atomic.count as u64 };
     // SAFETY: the caller vouches for frame, slots, view and local memory; every pointer is checked for the bytes of
     // the operation and aligned to them.
     unsafe {
-        if atomic.function == AtomicFunction::Add && bytes == 4 && atomic.count == 1 && !atomic.ty.is_float() {
-            let sums = if vector { vector_sums } else { sums };
-            if sums(atomic, frame, mask, view) {
-                return Ok(());
-            }
-        }
         let mut pointers = [0; LANES];
         resolve(&mut pointers, &atomic.address, bytes, frame, mask, view, local)?;
         let shared = view.shared as u64..view.shared as u64 + view.shared_bytes;
+        let adds_words = adds_words(atomic);
         let mut left = mask;
         while left != 0 {
             let lane = left.trailing_zeros() as usize;
             left &= left - 1;
+            if adds_words {
+                let place = AtomicU32::from_ptr(pointers[lane] as *mut u32);
+                let old = place.fetch_add(operand(frame, atomic.b[0], lane, 4) as u32, Ordering::SeqCst);
+                put(frame, atomic.d[0], lane, 4, old.into());
+                continue;
+            }
             if atomic.quad {
                 run_quad(atomic, frame, lane, pointers[lane]);
                 continue;
@@ -145,6 +167,9 @@ pub unsafe fn run(
 /// As for [`run`].
 #[inline(always)]
 unsafe fn sums(atomic: &Atomic, frame: *mut u8, mask: u32, view: &View) -> bool {
+    if !adds_words(atomic) {
+        return false;
+    }
     let mut offsets = [0; LANES];
     // SAFETY: the caller vouches for slots and view.
     unsafe {

@@ -9,6 +9,7 @@ use super::access::{Range, View};
 use super::checks::BlockChecks;
 use super::frames::Spare;
 use super::launch::{LaunchConfig, RunOptions};
+use super::matrix::Room;
 use super::specials::dynamic_start;
 use super::texture::Bound;
 use super::warp::{Pause, Standing, Warp, Warps};
@@ -95,6 +96,7 @@ pub struct Context<'a> {
     pub spare: Spare,
     pub block: [u32; 3],
     pub vector: bool,
+    pub matrices: Room,
     pub barriers: [Arrivals; BARRIERS],
     /// There where the memory has checks.
     pub checks: Option<Box<BlockChecks>>,
@@ -144,6 +146,7 @@ impl<'a> Context<'a> {
             spare: Spare::default(),
             block: [0; 3],
             vector,
+            matrices: Room::default(),
             barriers: [Arrivals::default(); BARRIERS],
             checks: checks.any().then(block_checks),
             come: 0,
@@ -374,7 +377,13 @@ impl BlockRun {
         arrivals.threads > 0 && arrivals.threads >= arrivals.expected.unwrap_or(self.threads)
     }
 
+    #[inline(always)]
     fn release(&mut self, cx: &mut Context) -> bool {
+        // No barrier can open before a thread has come to it.
+        (cx.come != 0 || !self.waiting.is_empty()) && self.release_waiting(cx)
+    }
+
+    fn release_waiting(&mut self, cx: &mut Context) -> bool {
         let (mut released, mut left) = (false, cx.come);
         while left != 0 {
             let id = left.trailing_zeros();

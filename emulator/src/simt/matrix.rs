@@ -2,6 +2,7 @@
 
 mod multiply;
 mod rows;
+mod tiles;
 mod transfer;
 
 use super::access::{Local, Refused, View};
@@ -25,6 +26,10 @@ impl From<Refused> for Failed {
     }
 }
 
+/// The matrices of a product of floats. The first product allocates them, and later ones do not clear them again.
+#[derive(Debug, Default)]
+pub struct Room(Option<Box<multiply::Floats>>);
+
 /// Runs the instruction for all lanes, `vector` with the vector instructions of the machine, which has them then.
 pub fn run(
     matrix: &Matrix,
@@ -32,13 +37,14 @@ pub fn run(
     view: &mut View,
     local: Local,
     vector: bool,
+    room: &mut Room,
 ) -> Result<(), Failed> {
     match matrix {
         Matrix::Load(transfer) => transfer::load(transfer, registers, view, local)?,
         Matrix::Store(transfer) => transfer::store(transfer, registers, view, local)?,
         // SAFETY: the vector build is asked for only where the machine has what it needs.
-        Matrix::Multiply(product) if vector => unsafe { multiply::vector(product, registers) },
-        Matrix::Multiply(product) => multiply::portable(product, registers),
+        Matrix::Multiply(product) if vector => unsafe { multiply::vector(product, registers, room) },
+        Matrix::Multiply(product) => multiply::portable(product, registers, room),
         Matrix::LoadRows(rows) => rows::load(rows, registers, view, local)?,
         Matrix::StoreRows(rows) => rows::store(rows, registers, view, local)?,
         Matrix::Transpose { d, a } => rows::transpose(*d, *a, registers),

@@ -22,7 +22,7 @@ impl Context<'_> {
         for (slot, offset) in &function.locals {
             registers.put_double(*slot, u64::from(local + offset));
         }
-        self.place(&mut registers, function, warp);
+        self.place(&mut registers, function, warp, None);
         registers
     }
 
@@ -67,11 +67,15 @@ impl Context<'_> {
         }
     }
 
-    /// Sets what depends on the block and the warp.
-    pub fn place(&self, registers: &mut Registers, function: &Function, warp: u32) {
+    /// Sets what depends on the block and the warp, in registers that were those of the block and the warp in `before`.
+    pub fn place(&self, registers: &mut Registers, function: &Function, warp: u32, before: Option<([u32; 3], u32)>) {
+        let (same_block, same_warp) =
+            before.map_or((false, false), |(block, number)| (block == self.block, number == warp));
         for (slot, special) in &function.specials {
             match *special {
+                Special::Block(_) if same_block => {}
                 Special::Block(axis) => registers.put_word(*slot, self.block[usize::from(axis)]),
+                _ if same_warp => {}
                 Special::Thread(axis) => self.put_threads(registers.words(*slot), axis, warp),
                 _ => registers.put_word(*slot, warp),
             }

@@ -10,6 +10,7 @@ mod meeting;
 mod phases;
 mod report;
 mod step;
+mod straight;
 
 use std::time::Instant;
 
@@ -58,6 +59,7 @@ struct Group {
 #[derive(Debug)]
 pub struct Warp {
     pub index: u32,
+    block: [u32; 3],
     /// Lanes that have not exited.
     pub live: u32,
     frames: Vec<Option<Frame>>,
@@ -81,6 +83,7 @@ impl Warp {
         let lane_bytes = u64::from(lane_bytes).next_multiple_of(16);
         Warp {
             index: 0,
+            block: [0; 3],
             live: 0,
             frames: Vec::new(),
             groups: Vec::new(),
@@ -95,7 +98,7 @@ impl Warp {
 
     /// Puts the warp at the start of the kernel, as number `index` of its block with `lanes` threads.
     pub fn start(&mut self, index: u32, lanes: u32, cx: &mut Context) {
-        self.index = index;
+        let before = (std::mem::replace(&mut self.block, cx.block), std::mem::replace(&mut self.index, index));
         self.live = if lanes >= LANES as u32 { FULL } else { (1 << lanes) - 1 };
         self.groups.clear();
         self.favoured = None;
@@ -110,10 +113,10 @@ impl Warp {
             let frame = Frame { function: kernel, registers, parent: 0, return_pc: 0, depth: 0, lanes: live, local: 0 };
             self.frames.push(Some(frame));
         } else {
-            // The registers of a block before: only the place is another.
+            // The registers of a warp before: only the place is another.
             let frame = self.frames[0].as_mut().expect("the kernel's own frame stays");
             frame.lanes = live;
-            cx.place(&mut frame.registers, &cx.program.functions[kernel], index);
+            cx.place(&mut frame.registers, &cx.program.functions[kernel], index, Some(before));
         }
     }
 
@@ -142,6 +145,7 @@ impl Warp {
                     self.favour_after(group.mask);
                     self.add(group);
                 }
+                Step::Gone if self.groups.is_empty() => return Ok(Pause::Finished),
                 Step::Gone => {}
             }
             // At once: what else is ready may spin until those who wait go on.
@@ -161,6 +165,9 @@ impl Warp {
             if found.is_some() {
                 return found;
             }
+        }
+        if let [group] = self.groups.as_slice() {
+            return (group.wait == Wait::None).then_some(0);
         }
         let ready = self.groups.iter().enumerate().filter(|(_, group)| group.wait == Wait::None);
         ready.min_by_key(|(_, group)| (u32::MAX - group.depth, group.pc)).map(|(index, _)| index)

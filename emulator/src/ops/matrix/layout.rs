@@ -67,12 +67,24 @@ impl Major {
     }
 }
 
+/// Whether a matrix lies in tiles of 8 by 8 elements, of which each lane holds two neighbours: the first and the second
+/// of its elements, and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Four lanes hold a row of a tile, in a matrix of so many columns.
+    Rows(usize),
+    /// Four lanes hold a column.
+    Columns(usize),
+    None,
+}
+
 /// Indices into a matrix that is stored row after row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub lanes: [u16; LANES],
     /// For the elements of a lane, from the low bits of its first register on.
     pub elements: Box<[u16]>,
+    pub pattern: Pattern,
 }
 
 impl Layout {
@@ -106,7 +118,14 @@ impl Layout {
             }
         };
         let count = rows * columns / LANES as u32;
-        Layout { lanes: std::array::from_fn(|number| lane(number as u32)), elements: (0..count).map(element).collect() }
+        let pattern = match role {
+            Role::A if per == 2 => Pattern::Rows(columns as usize),
+            Role::B if per == 2 => Pattern::Columns(columns as usize),
+            Role::C => Pattern::Rows(columns as usize),
+            Role::A | Role::B => Pattern::None,
+        };
+        let lanes = std::array::from_fn(|number| lane(number as u32));
+        Layout { lanes, elements: (0..count).map(element).collect(), pattern }
     }
 
     /// The same elements again until there are `count`: the ISA gives some fragments of `wmma` more registers than
@@ -147,7 +166,7 @@ impl Layout {
             (number % 16 / 4 * rows * columns) as u16 + index(row, column)
         });
         // Eight lanes hold each matrix.
-        Layout { lanes, elements: (0..rows * columns / 8).map(element).collect() }
+        Layout { lanes, elements: (0..rows * columns / 8).map(element).collect(), pattern: Pattern::None }
     }
 }
 

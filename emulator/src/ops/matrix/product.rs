@@ -5,6 +5,9 @@
 //! A device rounds or cuts off more often, and sooner. For f64, every step is a fused multiply-add along the row in
 //! the given mode. Integers are exact.
 
+#[cfg(target_arch = "x86_64")]
+mod vector;
+
 use super::layout::Shape;
 use crate::ops::exact::{self, DOUBLE, Rounding};
 
@@ -38,8 +41,16 @@ fn along<T: Copy, S: Copy>(shape: Shape, a: &[T], b: &[T], c: &mut [S], step: im
 }
 
 /// Sums of exact products.
+///
+/// # Safety
+/// With `VECTOR`, the machine has what the vector build needs.
 #[inline(always)]
-pub fn floats(shape: Shape, a: &[f64], b: &[f64], c: &mut [f64]) {
+pub unsafe fn floats<const VECTOR: bool>(shape: Shape, a: &[f64], b: &[f64], c: &mut [f64]) {
+    #[cfg(target_arch = "x86_64")]
+    if VECTOR {
+        // SAFETY: the caller vouches for the machine.
+        return unsafe { vector::floats(shape, a, b, c) };
+    }
     along(shape, a, b, c, |a, b, sum| sum + a * b);
 }
 

@@ -3,7 +3,6 @@
 
 use super::element::{Element, Plane};
 use super::reach::{self, Local, Refused, View};
-use crate::ops::lanes::NO_SLOT;
 use crate::ops::lanes::{LANES, store as put};
 use crate::program::memory::Access;
 
@@ -44,9 +43,7 @@ pub unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>
             }
         }
         for (plane, slot) in values.iter().zip(access.slots) {
-            if slot != NO_SLOT {
-                put::<P, VECTOR>(frame, slot, plane, mask);
-            }
+            put::<P, VECTOR>(frame, slot, plane, mask);
         }
     }
     Ok(())

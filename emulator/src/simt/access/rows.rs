@@ -1,25 +1,25 @@
 //! Accesses to rows. Half a warp at a time, since blocks are often 16 threads wide: its lanes that are on are the
 //! first ones, and reach elements one behind the other, or so many bytes apart, or all the same element.
 
-use std::mem::MaybeUninit;
-
-use super::element::{Element, Plane};
 use super::reach::{Range, View};
-use super::spread::{narrow, widen};
 #[cfg(target_arch = "x86_64")]
-use super::{steps, turn};
-use crate::ops::lanes::{FULL, LANES, NO_SLOT};
+use super::steps;
+use crate::ops::lanes::{FULL, LANES};
 use crate::program::memory::{Access, Address, Index, Reach, Repeat};
 
 /// Lanes that are looked at together.
 pub const HALF: usize = LANES / 2;
 
-/// Bytes that come from memory together.
-const CACHE_LINE: usize = 64;
-
-/// What half a warp reaches, checked.
+/// One thing for all lanes, where all are on and lie in one row, or one for each half of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Half {
+pub enum Rows<T> {
+    Whole(T),
+    Halves([T; 2]),
+}
+
+/// What lanes reach, checked: all of them, or half a warp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
     /// Lanes that are on: none before the last of them is off.
     pub lanes: usize,
     /// Where on the host the first lane's elements are.
@@ -28,17 +28,7 @@ pub struct Half {
     pub step: u64,
 }
 
-impl Half {
-    /// The halves of a row of all lanes.
-    #[inline(always)]
-    fn split(self) -> [Half; 2] {
-        let Half { first, step, .. } = self;
-        [Half { lanes: HALF, ..self }, Half { lanes: HALF, first: first.wrapping_add(HALF as u64 * step), step }]
-    }
-}
-
-/// How the addresses of half a warp lie to each other, before anything is added to them or checked. The first may be that
-/// of all lanes; there is no second one then.
+/// How the addresses of lanes lie to each other, before anything is added to them or checked.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     lanes: usize,
@@ -66,11 +56,17 @@ impl Row {
 }
 
 /// What is in an address's register, where that has a pattern.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Pattern {
     /// The lanes that were looked at; none where there is no pattern, and no access is by none.
     mask: u32,
-    halves: [Row; 2],
+    rows: Rows<Row>,
+}
+
+impl Default for Pattern {
+    fn default() -> Pattern {
+        Pattern { mask: 0, rows: Rows::Whole(Row::default()) }
+    }
 }
 
 /// The rows that the lanes reach, where they do and may. It never says what is wrong.
@@ -84,45 +80,48 @@ pub unsafe fn find<const VECTOR: bool>(
     frame: *mut u8,
     mask: u32,
     view: &mut View,
-) -> Option<[Half; 2]> {
+) -> Option<Rows<Span>> {
     let address = &access.address;
-    let range = match address.reach {
-        _ if access.ordered => return None,
-        Reach::Shared => Range::shared(view),
-        Reach::Global | Reach::Generic => *view.caches.get(address.cache as usize)?,
-        Reach::Local | Reach::Param => return None,
-    };
-    let allowed = Allowed { range, stride, truncate: address.reach == Reach::Shared };
-    let mut halves = match access.repeat {
+    let shared = Range::shared(view);
+    let found;
+    let rows = match access.repeat {
+        Repeat::Never => return None,
         Repeat::Again(number) if view.patterns[usize::from(number)].mask == mask => {
-            view.patterns[usize::from(number)].halves
+            &view.patterns[usize::from(number)].rows
         }
-        // SAFETY: the caller vouches for the slot.
-        Repeat::Again(_) | Repeat::No => unsafe { rows::<VECTOR>(address, frame, mask) }?,
+        Repeat::Again(_) | Repeat::No => {
+            // SAFETY: the caller vouches for the slot.
+            found = unsafe { rows::<VECTOR>(address, frame, mask) }?;
+            &found
+        }
         Repeat::First(number) => {
             // SAFETY: as above.
-            let halves = unsafe { rows::<VECTOR>(address, frame, mask) };
-            let found = halves.map_or(Pattern::default(), |halves| Pattern { mask, halves });
-            view.patterns[usize::from(number)] = found;
-            halves?
+            let found = unsafe { rows::<VECTOR>(address, frame, mask) };
+            let pattern = &mut view.patterns[usize::from(number)];
+            *pattern = found.map_or(Pattern::default(), |rows| Pattern { mask, rows });
+            found?;
+            &pattern.rows
         }
     };
-    if let Some(index) = &address.index {
-        // SAFETY: as above.
-        let start = unsafe { index.start(frame) };
-        halves = [halves[0].indexed(index, start)?, halves[1].indexed(index, start)?];
+    let truncate = address.reach == Reach::Shared;
+    let range = if truncate { shared } else { *view.caches.get(address.cache as usize)? };
+    let allowed = Allowed { range, stride, truncate };
+    // SAFETY: as above.
+    unsafe {
+        Some(match rows {
+            Rows::Whole(row) => Rows::Whole(allowed.span(row, address, frame)?),
+            Rows::Halves([low, high]) => {
+                Rows::Halves([allowed.span(low, address, frame)?, allowed.span(high, address, frame)?])
+            }
+        })
     }
-    let (low, high) = (allowed.half(halves[0], address.offset)?, allowed.half(halves[1], address.offset)?);
-    Some(if low.lanes == LANES { low.split() } else { [low, high] })
 }
 
 /// # Safety
 /// The slot lies inside the frame; with `VECTOR`, the machine has its vectors.
 #[inline(always)]
-unsafe fn rows<const VECTOR: bool>(address: &Address, frame: *mut u8, mask: u32) -> Option<[Row; 2]> {
+unsafe fn rows<const VECTOR: bool>(address: &Address, frame: *mut u8, mask: u32) -> Option<Rows<Row>> {
     let masks = [mask & 0xffff, mask >> HALF];
-    // Other addresses of 32 bits do not wrap around there.
-    let is_word = address.reach == Reach::Shared || address.index.is_some();
     // SAFETY: the caller vouches for the slot.
     unsafe {
         let plane = frame.add(address.slot as usize);
@@ -130,21 +129,18 @@ unsafe fn rows<const VECTOR: bool>(address: &Address, frame: *mut u8, mask: u32)
         if VECTOR && mask == FULL {
             let whole = match address.wide {
                 true => steps::row64(&*plane.cast()),
-                false if is_word => steps::row32(&*plane.cast()),
-                false => return None,
+                false => steps::row32(&*plane.cast()),
             };
             if let Some((first, step)) = whole {
-                return Some([Row { lanes: LANES, first, step }, Row::default()]);
+                return Some(Rows::Whole(Row { lanes: LANES, first, step }));
             }
         }
         if address.wide {
             let [low, high] = &*plane.cast::<[[u64; HALF]; 2]>();
-            Some([row64(low, masks[0])?, row64(high, masks[1])?])
-        } else if is_word {
-            let [low, high] = &*plane.cast::<[[u32; HALF]; 2]>();
-            Some([row32(low, masks[0])?, row32(high, masks[1])?])
+            Some(Rows::Halves([row64(low, masks[0])?, row64(high, masks[1])?]))
         } else {
-            None
+            let [low, high] = &*plane.cast::<[[u32; HALF]; 2]>();
+            Some(Rows::Halves([row32(low, masks[0])?, row32(high, masks[1])?]))
         }
     }
 }
@@ -158,19 +154,26 @@ struct Allowed {
 }
 
 impl Allowed {
-    /// The half whose addresses are those of `row` and `offset`, if all of it may be reached.
+    /// What the lanes of a row reach, if they may reach all of it.
+    ///
+    /// # Safety
+    /// The slots of the address lie inside the frame.
     #[inline(always)]
-    fn half(&self, row: Row, offset: i64) -> Option<Half> {
-        let Row { lanes, first, step } = row;
+    unsafe fn span(&self, row: &Row, address: &Address, frame: *mut u8) -> Option<Span> {
+        let Row { lanes, first, step } = match &address.index {
+            // SAFETY: the caller vouches for the slots.
+            Some(index) => row.indexed(index, unsafe { index.start(frame) })?,
+            None => *row,
+        };
         if lanes == 0 {
-            return Some(Half { lanes, first: 0, step });
+            return Some(Span { lanes, first: 0, step });
         }
-        let address = first.wrapping_add_signed(offset);
+        let address = first.wrapping_add_signed(address.offset);
         let address = if self.truncate { address & 0xffff_ffff } else { address };
         // Steps have 32 bits, so that this does not overflow; nor does the row, where it fits.
         let bytes = (lanes as u64 - 1) * step + self.stride;
         let first = self.range.host(address, bytes)?;
-        ((address | step) & (self.stride - 1) == 0).then_some(Half { lanes, first, step })
+        ((address | step) & (self.stride - 1) == 0).then_some(Span { lanes, first, step })
     }
 }
 
@@ -217,170 +220,3 @@ macro_rules! row {
 
 row!(row32, u32, 8);
 row!(row64, u64, 4);
-
-/// Asks for the row after this one, where rows come at even distances as they did so far. The processor sees for itself
-/// only what lies side by side: threads of a grid that go through memory together leap.
-#[inline(always)]
-pub fn fetch_next<E>(halves: &[Half; 2], reached: Option<&mut u64>) {
-    let side_by_side = |half: &Half| half.lanes == HALF && half.step == size_of::<E>() as u64;
-    if let (true, Some(reached)) = (halves.iter().all(side_by_side), reached) {
-        let first = halves[0].first;
-        let next = first.wrapping_add(first.wrapping_sub(*reached));
-        *reached = first;
-        (0..(LANES * size_of::<E>()) as u64).step_by(CACHE_LINE).for_each(|byte| fetch(next.wrapping_add(byte)));
-    }
-}
-
-/// Asks for what is at an address soon, if anything is.
-#[inline(always)]
-fn fetch(address: u64) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has the instruction, and it may be given any address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address as *const i8);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
-/// Loads `COUNT` elements for each lane.
-///
-/// # Safety
-/// The halves come from [`find`] for this access and frame; with `VECTOR`, the machine has its vectors.
-#[inline(always)]
-pub unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
-    halves: &[Half; 2],
-    access: &Access,
-    frame: *mut u8,
-) {
-    let mut unwanted = MaybeUninit::<[[P; LANES]; COUNT]>::uninit();
-    let unwanted: *mut [P; LANES] = unwanted.as_mut_ptr().cast();
-    for (index, half) in halves.iter().enumerate() {
-        let first = half.first as *const [E; COUNT];
-        // SAFETY: the rows were checked and are aligned, the slots are planes of the frame; other threads' writes to
-        // the same memory are the kernel's race, as for single lanes.
-        unsafe {
-            let targets: [*mut P; COUNT] = std::array::from_fn(|component| match access.slots[component] {
-                NO_SLOT => unwanted.add(component).cast::<P>().add(index * HALF),
-                slot => frame.add(slot as usize).cast::<P>().add(index * HALF),
-            });
-            if half.lanes < HALF {
-                for lane in 0..half.lanes {
-                    let elements = *first.byte_add(lane * half.step as usize);
-                    for component in 0..COUNT {
-                        *targets[component].add(lane) = P::from_element(elements[component]);
-                    }
-                }
-            } else if half.step == 0 {
-                let elements = *first;
-                for component in 0..COUNT {
-                    *targets[component].cast::<[P; HALF]>() = [P::from_element(elements[component]); HALF];
-                }
-            } else {
-                load_row::<E, P, COUNT, VECTOR>(first, half.step as usize, targets);
-            }
-        }
-    }
-}
-
-/// # Safety
-/// The row can be read, and the targets have room for half a plane each; the vectors as for [`load`].
-#[inline(always)]
-unsafe fn load_row<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
-    first: *const [E; COUNT],
-    step: usize,
-    targets: [*mut P; COUNT],
-) {
-    // SAFETY: the caller vouches for all pointers. Elements and registers of four bytes are words for `turn`.
-    unsafe {
-        #[cfg(target_arch = "x86_64")]
-        if VECTOR && COUNT == 4 && size_of::<E>() == 4 && size_of::<P>() == 4 {
-            turn::split(first.cast(), step, std::array::from_fn(|component| targets[component].cast()));
-            return;
-        }
-        if COUNT == 1 && step == size_of::<E>() {
-            widen::<E, P, VECTOR>(first.cast(), targets[0]);
-            return;
-        }
-        if step == size_of::<[E; COUNT]>() {
-            let row = &*first.cast::<[[E; COUNT]; HALF]>();
-            for (component, target) in targets.into_iter().enumerate() {
-                let plane: [P; HALF] = std::array::from_fn(|lane| P::from_element(row[lane][component]));
-                *target.cast::<[P; HALF]>() = plane;
-            }
-            return;
-        }
-        for (component, target) in targets.into_iter().enumerate() {
-            let element = |lane: usize| *first.byte_add(lane * step).cast::<E>().add(component);
-            let plane: [P; HALF] = std::array::from_fn(|lane| P::from_element(element(lane)));
-            *target.cast::<[P; HALF]>() = plane;
-        }
-    }
-}
-
-/// Stores `COUNT` elements of each lane. Where lanes reach the same place, the last one's are there in the end.
-///
-/// # Safety
-/// As for [`load`].
-#[inline(always)]
-pub unsafe fn store<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
-    halves: &[Half; 2],
-    access: &Access,
-    frame: *mut u8,
-) {
-    for (index, half) in halves.iter().enumerate() {
-        let first = half.first as *mut [E; COUNT];
-        // SAFETY: as for loads.
-        unsafe {
-            let sources: [*const P; COUNT] = std::array::from_fn(|component| {
-                frame.add(access.slots[component] as usize).cast::<P>().add(index * HALF).cast_const()
-            });
-            let elements = |lane: usize| -> [E; COUNT] {
-                std::array::from_fn(|component| (*sources[component].add(lane)).to_element())
-            };
-            match half.lanes {
-                0 => {}
-                lanes if half.step == 0 => *first = elements(lanes - 1),
-                HALF => store_row::<E, P, COUNT, VECTOR>(first, half.step as usize, sources),
-                lanes => {
-                    for lane in 0..lanes {
-                        *first.byte_add(lane * half.step as usize) = elements(lane);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// # Safety
-/// The row can be written, and the sources hold half a plane each; the vectors as for [`load`].
-#[inline(always)]
-unsafe fn store_row<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
-    first: *mut [E; COUNT],
-    step: usize,
-    sources: [*const P; COUNT],
-) {
-    // SAFETY: as for loading a row.
-    unsafe {
-        #[cfg(target_arch = "x86_64")]
-        if VECTOR && COUNT == 4 && size_of::<E>() == 4 && size_of::<P>() == 4 {
-            turn::join(std::array::from_fn(|component| sources[component].cast()), first.cast(), step);
-            return;
-        }
-        if COUNT == 1 && step == size_of::<E>() {
-            narrow::<E, P, VECTOR>(sources[0], first.cast());
-            return;
-        }
-        let planes: [[P; HALF]; COUNT] = std::array::from_fn(|component| *sources[component].cast::<[P; HALF]>());
-        let elements =
-            |lane: usize| -> [E; COUNT] { std::array::from_fn(|component| planes[component][lane].to_element()) };
-        if step == size_of::<[E; COUNT]>() {
-            *first.cast::<[[E; COUNT]; HALF]>() = std::array::from_fn(elements);
-            return;
-        }
-        for lane in 0..HALF {
-            *first.byte_add(lane * step) = elements(lane);
-        }
-    }
-}

@@ -4,10 +4,12 @@ use crate::ops::exact::Rounding;
 use crate::ops::float::{canonical, canonical64};
 use crate::ops::half::Small;
 use crate::ops::matrix::element::{Element, brain, e4m3, e5m2, half, tensor};
-use crate::ops::matrix::layout::Shape;
+use crate::ops::matrix::layout::{Pattern, Shape};
 use crate::ops::matrix::product::{self, BitOp};
 use crate::program::matrix::{Arithmetic, Fragment, Multiply};
 use crate::simt::frames::Registers;
+use crate::simt::matrix::Room;
+use crate::simt::matrix::tiles;
 
 /// Elements of the largest factors, of m16n8k64 in integers and of m16n8k32 and m32n8k16 in floats, and of the
 /// largest sum.
@@ -16,13 +18,31 @@ const FLOATS_MAX: usize = 512;
 const SUMS_MAX: usize = 256;
 
 type Integers<T> = [T; INTEGERS_MAX];
-type Floats = [f64; FLOATS_MAX];
+type Factors = [f64; FLOATS_MAX];
 type Sums<T> = [T; SUMS_MAX];
 
+/// The matrices of a product of floats.
+#[derive(Debug)]
+pub struct Floats {
+    a: Factors,
+    b: Factors,
+    c: Sums<f64>,
+}
+
+impl Room {
+    #[inline(always)]
+    fn floats(&mut self) -> &mut Floats {
+        self.0.get_or_insert_with(|| Box::new(Floats { a: [0.0; _], b: [0.0; _], c: [0.0; _] }))
+    }
+}
+
+/// # Safety
+/// With `VECTOR`, the machine has what the vector build needs.
 #[inline(always)]
-fn body(product: &Multiply, registers: &mut Registers) {
+unsafe fn body<const VECTOR: bool>(product: &Multiply, registers: &mut Registers, room: &mut Room) {
     match product.arithmetic {
-        Arithmetic::Floats => floats(product, registers),
+        // SAFETY: the same contract.
+        Arithmetic::Floats => unsafe { floats::<VECTOR>(product, registers, room.floats()) },
         Arithmetic::Doubles(rounding) => doubles(product, registers, rounding),
         Arithmetic::Integers { saturate } => integers(product, registers, saturate),
         Arithmetic::Bits(op) => bits(product, registers, op),
@@ -30,19 +50,46 @@ fn body(product: &Multiply, registers: &mut Registers) {
 }
 
 /// In the build for any machine.
-pub fn portable(product: &Multiply, registers: &mut Registers) {
-    body(product, registers);
+pub fn portable(product: &Multiply, registers: &mut Registers, room: &mut Room) {
+    // SAFETY: this build needs nothing of the machine.
+    unsafe { body::<false>(product, registers, room) }
 }
 
 /// As [`portable`], in the build for the machine's vectors, on one that has them.
 #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt"))]
-pub fn vector(product: &Multiply, registers: &mut Registers) {
-    body(product, registers);
+pub fn vector(product: &Multiply, registers: &mut Registers, room: &mut Room) {
+    // SAFETY: the caller vouches for the machine.
+    unsafe { body::<{ cfg!(target_arch = "x86_64") }>(product, registers, room) }
 }
 
 /// Takes a matrix out of the registers.
 #[inline(always)]
-fn gather<T, const N: usize>(
+fn gather<T: Copy + Default, const N: usize>(
+    fragment: &Fragment,
+    registers: &mut Registers,
+    matrix: &mut [T; N],
+    decode: impl Fn(u32) -> T,
+) {
+    match fragment.layout.pattern {
+        Pattern::Rows(columns) => {
+            for (number, start) in tiles::starts(fragment) {
+                let words = tiles::from_registers(fragment, registers, number);
+                tiles::put(&mut matrix[start..], columns, &tiles::each(&words, &decode));
+            }
+        }
+        Pattern::Columns(columns) => {
+            for (number, start) in tiles::starts(fragment) {
+                let words = tiles::from_registers(fragment, registers, number);
+                tiles::put(&mut matrix[start..], columns, &tiles::turned(&tiles::each(&words, &decode)));
+            }
+        }
+        Pattern::None => gather_single(fragment, registers, matrix, decode),
+    }
+}
+
+/// The same, one element after the other.
+#[inline(always)]
+fn gather_single<T, const N: usize>(
     fragment: &Fragment,
     registers: &mut Registers,
     matrix: &mut [T; N],
@@ -52,9 +99,8 @@ fn gather<T, const N: usize>(
     for (slot, numbers) in fragment.slots.iter().zip(fragment.layout.elements.chunks_exact(fragment.per)) {
         let words = registers.words(*slot);
         for (within, number) in numbers.iter().enumerate() {
-            let values = words.map(|word| decode(word >> (within * bits)));
-            for (value, lane) in values.into_iter().zip(&fragment.layout.lanes) {
-                matrix[usize::from(lane + number)] = value;
+            for (word, lane) in words.iter().zip(&fragment.layout.lanes) {
+                matrix[usize::from(lane + number)] = decode(word >> (within * bits));
             }
         }
     }
@@ -62,7 +108,26 @@ fn gather<T, const N: usize>(
 
 /// Puts a matrix into the registers.
 #[inline(always)]
-fn scatter<T: Copy, const N: usize>(
+fn scatter<T: Copy + Default, const N: usize>(
+    fragment: &Fragment,
+    registers: &mut Registers,
+    matrix: &[T; N],
+    encode: impl Fn(T) -> u32,
+) {
+    match fragment.layout.pattern {
+        Pattern::Rows(columns) => {
+            for (number, start) in tiles::starts(fragment) {
+                let words = tiles::each(&tiles::take(&matrix[start..], columns), &encode);
+                tiles::to_registers(fragment, registers, number, &words);
+            }
+        }
+        Pattern::Columns(_) | Pattern::None => scatter_single(fragment, registers, matrix, encode),
+    }
+}
+
+/// The same, one element after the other.
+#[inline(always)]
+fn scatter_single<T: Copy, const N: usize>(
     fragment: &Fragment,
     registers: &mut Registers,
     matrix: &[T; N],
@@ -73,9 +138,8 @@ fn scatter<T: Copy, const N: usize>(
         let words = registers.words(*slot);
         words.fill(0);
         for (within, number) in numbers.iter().enumerate() {
-            let values = fragment.layout.lanes.map(|lane| matrix[usize::from(lane + number)]);
-            for (word, value) in words.iter_mut().zip(values) {
-                *word |= encode(value) << (within * bits);
+            for (word, lane) in words.iter_mut().zip(&fragment.layout.lanes) {
+                *word |= encode(matrix[usize::from(lane + number)]) << (within * bits);
             }
         }
     }
@@ -109,24 +173,27 @@ fn gather_floats<const N: usize>(fragment: &Fragment, registers: &mut Registers,
     }
 }
 
+/// # Safety
+/// With `VECTOR`, the machine has what the vector build needs.
 #[inline(always)]
-fn floats(product: &Multiply, registers: &mut Registers) {
-    let (mut a, mut b, mut c): (Floats, Floats, Sums<f64>) = ([0.0; _], [0.0; _], [0.0; _]);
-    gather_floats(&product.a, registers, &mut a);
-    gather_floats(&product.b, registers, &mut b);
-    gather_floats(&product.c, registers, &mut c);
-    for ((a, b), c) in each(product, &a, &b, &mut c) {
-        product::floats(product.shape, a, b, c);
+unsafe fn floats<const VECTOR: bool>(product: &Multiply, registers: &mut Registers, room: &mut Floats) {
+    let Floats { a, b, c } = room;
+    gather_floats(&product.a, registers, a);
+    gather_floats(&product.b, registers, b);
+    gather_floats(&product.c, registers, c);
+    for ((a, b), c) in each(product, a, b, c) {
+        // SAFETY: the same contract.
+        unsafe { product::floats::<VECTOR>(product.shape, a, b, c) };
     }
     match product.d.element {
-        Element::F16 => scatter(&product.d, registers, &c, |sum| half::f16::rounded(sum).to_bits().into()),
-        _ => scatter(&product.d, registers, &c, |sum| canonical(sum as f32).to_bits()),
+        Element::F16 => scatter(&product.d, registers, c, |sum| half::f16::rounded(sum).to_bits().into()),
+        _ => scatter(&product.d, registers, c, |sum| canonical(sum as f32).to_bits()),
     }
 }
 
 #[inline(always)]
 fn doubles(product: &Multiply, registers: &mut Registers, rounding: Rounding) {
-    let (mut a, mut b, mut c): (Floats, Floats, Sums<f64>) = ([0.0; _], [0.0; _], [0.0; _]);
+    let (mut a, mut b, mut c): (Factors, Factors, Sums<f64>) = ([0.0; _], [0.0; _], [0.0; _]);
     gather_doubles(&product.a, registers, &mut a);
     gather_doubles(&product.b, registers, &mut b);
     gather_doubles(&product.c, registers, &mut c);

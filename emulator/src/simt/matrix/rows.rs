@@ -1,6 +1,7 @@
 //! Matrices of 8 by 8 elements of 16 bits: a lane holds two neighbours of a row, or of a column where the matrix is
 //! transposed.
 
+use super::tiles::{self, SIDE, Tile};
 use super::{Failed, Span, addresses};
 use crate::fault::FaultKind;
 use crate::ops::lanes::{FULL, LANES};
@@ -9,36 +10,24 @@ use crate::program::memory::Reach;
 use crate::simt::access::{Local, Refused, View, resolve, space_of};
 use crate::simt::frames::Registers;
 
-const SIDE: usize = 8;
 const ROW_BYTES: u64 = 16;
 
-type Tile = [[u16; SIDE]; SIDE];
-
-/// Row and column of an element of a lane.
-fn place(lane: usize, element: usize, transposed: bool) -> (usize, usize) {
-    let (outer, inner) = (lane / 4, lane % 4 * 2 + element);
-    if transposed { (inner, outer) } else { (outer, inner) }
-}
-
-fn spread(tile: &Tile, transposed: bool) -> [u32; LANES] {
-    std::array::from_fn(|lane| {
-        let [low, high] = [0, 1].map(|element| {
-            let (row, column) = place(lane, element, transposed);
-            u32::from(tile[row][column])
-        });
-        low | high << 16
-    })
-}
-
-fn collect(words: &[u32; LANES], transposed: bool) -> Tile {
-    let mut tile = [[0; SIDE]; SIDE];
-    for (lane, word) in words.iter().enumerate() {
-        for element in 0..2 {
-            let (row, column) = place(lane, element, transposed);
-            tile[row][column] = (word >> (16 * element)) as u16;
-        }
+fn spread(tile: &Tile<u16>, transposed: bool) -> [u32; LANES] {
+    let tile = if transposed { tiles::turned(tile) } else { *tile };
+    let mut words = [0; LANES];
+    for lane in 0..LANES {
+        words[lane] = u32::from(tile[2 * lane]) | u32::from(tile[2 * lane + 1]) << 16;
     }
-    tile
+    words
+}
+
+fn collect(words: &[u32; LANES], transposed: bool) -> Tile<u16> {
+    let mut tile = [0; SIDE * SIDE];
+    for lane in 0..LANES {
+        tile[2 * lane] = words[lane] as u16;
+        tile[2 * lane + 1] = (words[lane] >> 16) as u16;
+    }
+    if transposed { tiles::turned(&tile) } else { tile }
 }
 
 pub fn transpose(d: u32, a: u32, registers: &mut Registers) {
@@ -51,8 +40,8 @@ pub fn load(rows: &Rows, registers: &mut Registers, view: &mut View, local: Loca
     // All are read before any register is written: the address may be one of them.
     let mut planes = [[0; LANES]; LANES / SIDE];
     for (plane, pointers) in planes.iter_mut().zip(pointers.chunks_exact(SIDE)).take(rows.slots.len()) {
-        let mut tile = [[0; SIDE]; SIDE];
-        for (row, pointer) in tile.iter_mut().zip(pointers) {
+        let mut tile = [0; SIDE * SIDE];
+        for (row, pointer) in tile.as_chunks_mut::<SIDE>().0.iter_mut().zip(pointers) {
             // SAFETY: the pointer was checked for a row and is aligned to it.
             *row = unsafe { *(*pointer as *const [u16; SIDE]) };
         }
@@ -68,7 +57,7 @@ pub fn store(rows: &Rows, registers: &mut Registers, view: &mut View, local: Loc
     let pointers = pointers(rows, registers, view, local)?;
     for (slot, pointers) in rows.slots.iter().zip(pointers.chunks_exact(SIDE)) {
         let tile = collect(registers.words(*slot), rows.transposed);
-        for (row, pointer) in tile.iter().zip(pointers) {
+        for (row, pointer) in tile.as_chunks::<SIDE>().0.iter().zip(pointers) {
             // SAFETY: the pointer was checked for a row and is aligned to it.
             unsafe { *(*pointer as *mut [u16; SIDE]) = *row };
         }

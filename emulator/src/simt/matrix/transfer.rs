@@ -1,9 +1,10 @@
 //! Matrices between memory and registers, line by line.
 
+use super::tiles::{self, SIDE};
 use super::{Failed, Span, addresses};
 use crate::fault::FaultKind;
 use crate::ops::lanes::{FULL, LANES};
-use crate::ops::matrix::layout::Major;
+use crate::ops::matrix::layout::{Major, Pattern};
 use crate::program::matrix::Transfer;
 use crate::simt::access::{Local, Refused, View, host_address, space_of};
 use crate::simt::frames::Registers;
@@ -17,14 +18,42 @@ const LINE_ALIGN_MAX: u64 = 16;
 
 pub fn load(transfer: &Transfer, registers: &mut Registers, view: &View, local: Local) -> Result<(), Failed> {
     let lines = lines(transfer, registers, view, local, false)?;
-    match unit_bits(transfer) {
-        4 => load_lines::<4>(transfer, &lines, registers),
-        8 => load_lines::<8>(transfer, &lines, registers),
-        16 => load_lines::<16>(transfer, &lines, registers),
-        32 => load_lines::<32>(transfer, &lines, registers),
-        _ => load_lines::<64>(transfer, &lines, registers),
+    match (unit_bits(transfer), transfer.fragment.layout.pattern) {
+        (16, Pattern::Rows(_) | Pattern::Columns(_)) => load_tiles::<u16>(transfer, &lines, registers),
+        (32, Pattern::Rows(_)) => load_tiles::<u32>(transfer, &lines, registers),
+        _ => load_single(transfer, &lines, registers),
     }
     Ok(())
+}
+
+/// Loads a matrix one element after the other.
+fn load_single(transfer: &Transfer, lines: &[u64; LINES_MAX], registers: &mut Registers) {
+    match unit_bits(transfer) {
+        4 => load_lines::<4>(transfer, lines, registers),
+        8 => load_lines::<8>(transfer, lines, registers),
+        16 => load_lines::<16>(transfer, lines, registers),
+        32 => load_lines::<32>(transfer, lines, registers),
+        _ => load_lines::<64>(transfer, lines, registers),
+    }
+}
+
+/// Loads a matrix of tiles.
+fn load_tiles<E: Copy + Default + Into<u32>>(transfer: &Transfer, lines: &[u64; LINES_MAX], registers: &mut Registers) {
+    for (number, start) in tiles::starts(&transfer.fragment) {
+        let (first, position) = position(transfer, start as u16);
+        let mut tile = [E::default(); SIDE * SIDE];
+        for (part, line) in tile.as_chunks_mut::<SIDE>().0.iter_mut().zip(&lines[first..]) {
+            // SAFETY: the line was checked for all its elements.
+            *part = unsafe { (*line as *const E).add(position).cast::<[E; SIDE]>().read_unaligned() };
+        }
+        let tile = if lines_are_lanes(transfer) { tile } else { tiles::turned(&tile) };
+        tiles::to_registers(&transfer.fragment, registers, number, &tiles::each(&tile, E::into));
+    }
+}
+
+/// Whether what four lanes hold of a tile is a part of a line.
+fn lines_are_lanes(transfer: &Transfer) -> bool {
+    matches!(transfer.fragment.layout.pattern, Pattern::Rows(_)) == (transfer.major == Major::Row)
 }
 
 fn load_lines<const BITS: u32>(transfer: &Transfer, lines: &[u64; LINES_MAX], registers: &mut Registers) {

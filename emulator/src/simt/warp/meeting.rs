@@ -103,7 +103,7 @@ impl Warp {
         }
         let local = self.local();
         let registers = &mut self.frame(group.frame).registers;
-        match matrix::run(matrix, registers, &mut cx.view, local, cx.vector) {
+        match matrix::run(matrix, registers, &mut cx.view, local, cx.vector, &mut cx.matrices) {
             Ok(()) => Ok(None),
             Err(matrix::Failed::Access(refused)) => Err(self.refusal(&refused, group, cx)),
             Err(matrix::Failed::Operands(kind, what)) => Err(self.fault(kind, &what, group, cx)),

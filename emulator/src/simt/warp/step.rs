@@ -1,20 +1,23 @@
 //! The loop that runs instructions.
 //!
-//! What is frequent is handled in the loop itself; the rest goes through [`Warp::other`], so that the loop stays small
-//! enough for the compiler to keep its state in registers.
+//! What is frequent runs in [`straight`]; jumps are handled here, and the rest goes through [`Warp::other`].
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
+use super::straight::{self, Loops};
 use super::{Group, Wait, Warp};
 use crate::fault::{Fault, FaultKind};
-use crate::ops::lanes::{FULL, load_mask, put_lanes, store_mask};
-use crate::program::{Function, Instruction, Logic, Op};
+use crate::ops::lanes::{load_mask, put_lanes};
+use crate::program::{Function, Instruction, Op};
 use crate::simt::block::Context;
-use crate::simt::{atomic, bulk, copy, texture};
+use crate::simt::{bulk, copy, texture};
 
 /// Turns of a loop after which another group of the same warp gets its turn.
 const TURNS_OF_GROUP: u32 = 256;
+
+/// Turns of a loop between two checks of whether the launch must end.
+const FREE_TURNS_MAX: u32 = 32;
 
 /// A longer sleep is cut, as CUDA says.
 const SLEEP_MAX: Duration = Duration::from_millis(1);
@@ -44,6 +47,16 @@ impl Turns {
         self.warp == 0
     }
 
+    /// Turns that a group may take without a check. None of them is its last one.
+    fn free(&self) -> u32 {
+        self.warp.min(self.group).saturating_sub(1).min(FREE_TURNS_MAX)
+    }
+
+    fn take(&mut self, turns: u32) {
+        self.warp -= turns;
+        self.group -= turns;
+    }
+
     /// Takes a turn; whether it was the group's last.
     fn are_over_for_group(&mut self) -> bool {
         self.warp = self.warp.saturating_sub(1);
@@ -71,64 +84,38 @@ impl Warp {
             (&program.functions[frame.function], frame.registers.start())
         };
         let code: &[Instruction] = &function.code;
-        let vector = cx.vector;
+        let run = if cx.vector { straight::run::<true> } else { straight::run::<false> };
         let mut stop = self.next_stop(&group);
         // What changes stays apart from the group, whose address others take: so it can live in registers.
         let (mut pc, mut active) = (group.pc, group.mask);
+        let lanes = |active: u32| straight::Group { registers, active, local };
         'code: while pc < stop {
-            let instruction = &code[pc as usize];
+            // After a jump back, another group may come first.
+            let free = if self.groups.is_empty() { turns.free() } else { 0 };
+            let mut loops = Loops { free, spent: 0 };
             // SAFETY: here and below, the slots of an instruction lie inside the frame of its function, with planes
-            // of the width that it uses: lowering hands them out and checks the widths.
+            // of the width that it uses: lowering hands them out and checks the widths. The view and the local memory
+            // are those of this block and warp, and the vector build runs only where the machine has what it needs.
+            let halted = unsafe { run(code, pc, stop, &lanes(active), &mut loops, &mut cx.view) };
+            turns.take(free - loops.free);
+            cx.spent += loops.spent;
+            pc = match halted {
+                Ok(pc) => pc,
+                Err(refusal) => {
+                    return Err(self.refusal(&refusal.1, &Group { pc: refusal.0, mask: active, ..group }, cx));
+                }
+            };
+            if pc >= stop {
+                break;
+            }
+            let instruction = &code[pc as usize];
+            // SAFETY: see above.
             let guard = unsafe { load_mask(registers, instruction.guard) } ^ instruction.invert;
             let mask = active & guard;
             let (mask, target) = 'jump: {
                 match &instruction.op {
                     _ if mask == 0 => {}
-                    Op::Lanes { run, slots } => {
-                        let run = if vector { run.vector } else { run.portable };
-                        // SAFETY: see above; the vector build runs only where the machine has what it needs.
-                        unsafe { run(registers, slots, mask) };
-                    }
-                    Op::Predicate { function, d, a, b, invert_b } => {
-                        // SAFETY: see above.
-                        unsafe {
-                            let a = load_mask(registers, *a);
-                            let b = load_mask(registers, *b) ^ if *invert_b { FULL } else { 0 };
-                            store_mask(registers, *d, logic(*function, a, b), mask);
-                        }
-                    }
-                    Op::Load(access) | Op::Store(access) => {
-                        let run = if vector { access.run.vector } else { access.run.portable };
-                        // SAFETY: see above; the view and the local memory are those of this block and warp.
-                        let result = unsafe { run(access, registers, mask, &mut cx.view, local) };
-                        if let Err(refused) = result {
-                            return Err(self.refusal(&refused, &Group { pc, mask: active, ..group }, cx));
-                        }
-                    }
-                    Op::Branch { run, slots, target, invert } => {
-                        let run = if vector { run.vector } else { run.portable };
-                        // SAFETY: as for `Lanes`; the result is a predicate.
-                        let guard = unsafe {
-                            run(registers, slots, mask);
-                            load_mask(registers, slots.d) ^ invert
-                        };
-                        pc += 1;
-                        // Others may wait at the jump to be joined.
-                        if pc >= stop {
-                            continue 'code;
-                        }
-                        if active & guard != 0 {
-                            break 'jump (active & guard, *target);
-                        }
-                    }
                     Op::Jump(target) => break 'jump (mask, *target),
-                    Op::Atomic(operation) => {
-                        // SAFETY: as for loads.
-                        let result = unsafe { atomic::run(operation, registers, mask, &mut cx.view, local, vector) };
-                        if let Err(refused) = result {
-                            return Err(self.refusal(&refused, &Group { pc, mask: active, ..group }, cx));
-                        }
-                    }
                     Op::Shuffle(_) | Op::Vote(_) | Op::Match(_) | Op::Reduce(_)
                         if self.exchange_at_once(&instruction.op, group.frame, mask, cx) => {}
                     // The whole warp at once, which is how most end.
@@ -155,9 +142,15 @@ impl Warp {
                 stop = stop.min(target.max(from + 1));
             }
             if target <= from {
+                cx.spent += u64::from(from - target) + 1;
+                // Most often nothing else wants a turn.
+                if self.groups.is_empty() && turns.free() > 0 && cx.must_stop().is_none() {
+                    turns.take(1);
+                    continue 'code;
+                }
                 let group = Group { pc, mask: active, ..group };
                 stop = self.next_stop(&group);
-                self.count(u64::from(from - target) + 1, &group, cx)?;
+                self.count(0, &group, cx)?;
                 if let Some(step) = self.turn(&group, turns) {
                     return Ok(step);
                 }
@@ -271,7 +264,7 @@ impl Warp {
             | Op::Store(_)
             | Op::Atomic(_)
             | Op::Jump(_)
-            | Op::Branch { .. } => unreachable!("the loop itself handles these"),
+            | Op::Branch { .. } => unreachable!("the loops themselves handle these"),
         }
         Ok(None)
     }
@@ -339,14 +332,4 @@ impl Warp {
 fn rest(group: &Group, mask: u32) -> Step {
     let rest = group.mask & !mask;
     if rest == 0 { Step::Gone } else { Step::Kept(Group { pc: group.pc + 1, mask: rest, ..*group }) }
-}
-
-fn logic(function: Logic, a: u32, b: u32) -> u32 {
-    match function {
-        Logic::And => a & b,
-        Logic::Or => a | b,
-        Logic::Xor => a ^ b,
-        Logic::Copy => a,
-        Logic::Not => !a,
-    }
 }

@@ -1,0 +1,262 @@
+//! Elements of rows, to the planes of a frame and back.
+
+use super::element::{Element, Plane};
+use super::rows::{HALF, Rows, Span};
+use super::spread::{narrow, widen};
+#[cfg(target_arch = "x86_64")]
+use super::turn;
+use crate::ops::lanes::LANES;
+use crate::program::memory::Access;
+
+/// Bytes that come from memory together.
+const CACHE_LINE: usize = 64;
+
+/// Asks for the row after this one, where rows come at even distances as they did so far. The processor sees for itself
+/// only what lies side by side: threads of a grid that go through memory together leap.
+#[inline(always)]
+pub fn fetch_next<E>(rows: &Rows<Span>, reached: Option<&mut u64>) {
+    let side_by_side = |span: &Span| span.step == size_of::<E>() as u64;
+    let (is_row, first) = match rows {
+        Rows::Whole(span) => (side_by_side(span), span.first),
+        Rows::Halves(halves) => (halves.iter().all(|half| half.lanes == HALF && side_by_side(half)), halves[0].first),
+    };
+    if let (true, Some(reached)) = (is_row, reached) {
+        let next = first.wrapping_add(first.wrapping_sub(*reached));
+        *reached = first;
+        let mut byte = 0;
+        while byte < LANES * size_of::<E>() {
+            fetch(next.wrapping_add(byte as u64));
+            byte += CACHE_LINE;
+        }
+    }
+}
+
+/// Asks for what is at an address soon, if anything is.
+#[inline(always)]
+fn fetch(address: u64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has the instruction, and it may be given any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address as *const i8);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// Loads `COUNT` elements for each lane.
+///
+/// # Safety
+/// The rows come from [`find`](super::rows::find) for this access and frame; with `VECTOR`, the machine has its vectors.
+#[inline(always)]
+pub unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    rows: &Rows<Span>,
+    access: &Access,
+    frame: *mut u8,
+) {
+    // SAFETY: the rows were checked and are aligned, the slots are planes of the frame; other threads' writes to
+    // the same memory are the kernel's race, as for single lanes.
+    unsafe {
+        let targets: [*mut P; COUNT] =
+            std::array::from_fn(|component| frame.add(access.slots[component] as usize).cast::<P>());
+        match rows {
+            Rows::Whole(Span { first, step, .. }) => {
+                let (first, step) = (*first as *const [E; COUNT], *step as usize);
+                let behind = targets.map(|target| target.add(HALF));
+                if step == 0 {
+                    repeat::<E, P, COUNT>(first, targets);
+                    repeat::<E, P, COUNT>(first, behind);
+                } else {
+                    load_row::<E, P, COUNT, VECTOR>(first, step, targets);
+                    load_row::<E, P, COUNT, VECTOR>(first.byte_add(HALF * step), step, behind);
+                }
+            }
+            Rows::Halves([low, high]) => {
+                load_half::<E, P, COUNT, VECTOR>(low, targets);
+                load_half::<E, P, COUNT, VECTOR>(high, targets.map(|target| target.add(HALF)));
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`load`].
+#[inline(always)]
+unsafe fn load_half<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    half: &Span,
+    targets: [*mut P; COUNT],
+) {
+    let (first, step) = (half.first as *const [E; COUNT], half.step as usize);
+    // SAFETY: the caller vouches for the row and the planes.
+    unsafe {
+        if half.lanes < HALF {
+            for lane in 0..half.lanes {
+                let elements = *first.byte_add(lane * step);
+                for component in 0..COUNT {
+                    *targets[component].add(lane) = P::from_element(elements[component]);
+                }
+            }
+        } else if step == 0 {
+            repeat::<E, P, COUNT>(first, targets);
+        } else {
+            load_row::<E, P, COUNT, VECTOR>(first, step, targets);
+        }
+    }
+}
+
+/// Loads the same elements for half a warp.
+///
+/// # Safety
+/// As for [`load`].
+#[inline(always)]
+unsafe fn repeat<E: Element, P: Plane, const COUNT: usize>(first: *const [E; COUNT], targets: [*mut P; COUNT]) {
+    // SAFETY: the caller vouches for the elements and the planes.
+    unsafe {
+        let elements = *first;
+        for component in 0..COUNT {
+            *targets[component].cast::<[P; HALF]>() = [P::from_element(elements[component]); HALF];
+        }
+    }
+}
+
+/// # Safety
+/// The row can be read, and the targets have room for half a plane each; the vectors as for [`load`].
+#[inline(always)]
+unsafe fn load_row<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    first: *const [E; COUNT],
+    step: usize,
+    targets: [*mut P; COUNT],
+) {
+    // SAFETY: the caller vouches for all pointers. Elements and registers of four bytes are words for `turn`.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if VECTOR && COUNT == 4 && size_of::<E>() == 4 && size_of::<P>() == 4 {
+            let targets = std::array::from_fn(|component| targets[component].cast());
+            // Of rows side by side, all places are known when this is compiled.
+            match step {
+                16 => turn::split(first.cast(), 16, targets),
+                _ => turn::split(first.cast(), step, targets),
+            }
+            return;
+        }
+        if COUNT == 1 && step == size_of::<E>() {
+            widen::<E, P, VECTOR>(first.cast(), targets[0]);
+            return;
+        }
+        if step == size_of::<[E; COUNT]>() {
+            let row = &*first.cast::<[[E; COUNT]; HALF]>();
+            for (component, target) in targets.into_iter().enumerate() {
+                let plane: [P; HALF] = std::array::from_fn(|lane| P::from_element(row[lane][component]));
+                *target.cast::<[P; HALF]>() = plane;
+            }
+            return;
+        }
+        for (component, target) in targets.into_iter().enumerate() {
+            let element = |lane: usize| *first.byte_add(lane * step).cast::<E>().add(component);
+            let plane: [P; HALF] = std::array::from_fn(|lane| P::from_element(element(lane)));
+            *target.cast::<[P; HALF]>() = plane;
+        }
+    }
+}
+
+/// Stores `COUNT` elements of each lane. Where lanes reach the same place, the last one's are there in the end.
+///
+/// # Safety
+/// As for [`load`].
+#[inline(always)]
+pub unsafe fn store<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    rows: &Rows<Span>,
+    access: &Access,
+    frame: *mut u8,
+) {
+    // SAFETY: as for loads.
+    unsafe {
+        let sources: [*const P; COUNT] =
+            std::array::from_fn(|component| frame.add(access.slots[component] as usize).cast::<P>().cast_const());
+        match rows {
+            Rows::Whole(Span { first, step, .. }) => {
+                let (first, step) = (*first as *mut [E; COUNT], *step as usize);
+                if step == 0 {
+                    *first = elements(sources, LANES - 1);
+                } else {
+                    let behind = sources.map(|source| source.add(HALF));
+                    store_row::<E, P, COUNT, VECTOR>(first, step, sources);
+                    store_row::<E, P, COUNT, VECTOR>(first.byte_add(HALF * step), step, behind);
+                }
+            }
+            Rows::Halves([low, high]) => {
+                store_half::<E, P, COUNT, VECTOR>(low, sources);
+                store_half::<E, P, COUNT, VECTOR>(high, sources.map(|source| source.add(HALF)));
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`load`].
+#[inline(always)]
+unsafe fn store_half<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    half: &Span,
+    sources: [*const P; COUNT],
+) {
+    let (first, step) = (half.first as *mut [E; COUNT], half.step as usize);
+    // SAFETY: the caller vouches for the row and the planes.
+    unsafe {
+        match half.lanes {
+            0 => {}
+            lanes if step == 0 => *first = elements(sources, lanes - 1),
+            HALF => store_row::<E, P, COUNT, VECTOR>(first, step, sources),
+            lanes => {
+                for lane in 0..lanes {
+                    *first.byte_add(lane * step) = elements(sources, lane);
+                }
+            }
+        }
+    }
+}
+
+/// What a lane stores.
+///
+/// # Safety
+/// The sources hold the lane.
+#[inline(always)]
+unsafe fn elements<E: Element, P: Plane, const COUNT: usize>(sources: [*const P; COUNT], lane: usize) -> [E; COUNT] {
+    // SAFETY: the caller vouches for the planes.
+    unsafe { std::array::from_fn(|component| (*sources[component].add(lane)).to_element()) }
+}
+
+/// # Safety
+/// The row can be written, and the sources hold half a plane each; the vectors as for [`load`].
+#[inline(always)]
+unsafe fn store_row<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    first: *mut [E; COUNT],
+    step: usize,
+    sources: [*const P; COUNT],
+) {
+    // SAFETY: as for loading a row.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if VECTOR && COUNT == 4 && size_of::<E>() == 4 && size_of::<P>() == 4 {
+            let sources = std::array::from_fn(|component| sources[component].cast());
+            match step {
+                16 => turn::join(sources, first.cast(), 16),
+                _ => turn::join(sources, first.cast(), step),
+            }
+            return;
+        }
+        if COUNT == 1 && step == size_of::<E>() {
+            narrow::<E, P, VECTOR>(sources[0], first.cast());
+            return;
+        }
+        let planes: [[P; HALF]; COUNT] = std::array::from_fn(|component| *sources[component].cast::<[P; HALF]>());
+        let elements =
+            |lane: usize| -> [E; COUNT] { std::array::from_fn(|component| planes[component][lane].to_element()) };
+        if step == size_of::<[E; COUNT]>() {
+            *first.cast::<[[E; COUNT]; HALF]>() = std::array::from_fn(elements);
+            return;
+        }
+        for lane in 0..HALF {
+            *first.byte_add(lane * step) = elements(lane);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Tiles of 8 by 8 elements, of which each lane of a warp holds two neighbours. The loops are plain ones over whole tiles,
+//! because the compiler vectorises those.
+
+use crate::ops::lanes::LANES;
+use crate::program::matrix::Fragment;
+use crate::simt::frames::Registers;
+
+/// Rows and columns of a tile.
+pub const SIDE: usize = 8;
+
+/// The elements of a tile in the order of the lanes that hold them, line after line: those of a row or, where the layout
+/// has [`Columns`](crate::ops::matrix::layout::Pattern::Columns), of a column.
+pub type Tile<T> = [T; SIDE * SIDE];
+
+/// The tiles of a fragment by their number, and where each starts in the matrix.
+#[inline(always)]
+pub fn starts(fragment: &Fragment) -> impl Iterator<Item = (usize, usize)> {
+    fragment.layout.elements.chunks_exact(2).map(|pair| usize::from(pair[0])).enumerate()
+}
+
+/// The bits of a tile's elements: a lane has its two in one register, or in two.
+#[inline(always)]
+pub fn from_registers(fragment: &Fragment, registers: &mut Registers, number: usize) -> Tile<u32> {
+    let mut tile = [0; SIDE * SIDE];
+    if fragment.per == 2 {
+        let words = registers.words(fragment.slots[number]);
+        for lane in 0..LANES {
+            tile[2 * lane] = words[lane] & 0xffff;
+            tile[2 * lane + 1] = words[lane] >> 16;
+        }
+    } else {
+        for within in 0..2 {
+            let words = registers.words(fragment.slots[2 * number + within]);
+            for lane in 0..LANES {
+                tile[2 * lane + within] = words[lane];
+            }
+        }
+    }
+    tile
+}
+
+/// Puts a tile into the registers that [`from_registers`] takes it from.
+#[inline(always)]
+pub fn to_registers(fragment: &Fragment, registers: &mut Registers, number: usize, tile: &Tile<u32>) {
+    if fragment.per == 2 {
+        let words = registers.words(fragment.slots[number]);
+        for lane in 0..LANES {
+            words[lane] = tile[2 * lane] | tile[2 * lane + 1] << 16;
+        }
+    } else {
+        for within in 0..2 {
+            let words = registers.words(fragment.slots[2 * number + within]);
+            for lane in 0..LANES {
+                words[lane] = tile[2 * lane + within];
+            }
+        }
+    }
+}
+
+/// Applies a function to each element.
+#[inline(always)]
+pub fn each<T: Copy, R: Copy + Default>(tile: &Tile<T>, change: impl Fn(T) -> R) -> Tile<R> {
+    let mut changed = [R::default(); SIDE * SIDE];
+    for element in 0..SIDE * SIDE {
+        changed[element] = change(tile[element]);
+    }
+    changed
+}
+
+/// A tile with its lines across.
+#[inline(always)]
+pub fn turned<T: Copy>(tile: &Tile<T>) -> Tile<T> {
+    let mut turned = *tile;
+    for line in 0..SIDE {
+        for place in 0..SIDE {
+            turned[line * SIDE + place] = tile[place * SIDE + line];
+        }
+    }
+    turned
+}
+
+/// Writes the lines of a tile from the start of `matrix` on, whose own have `length` elements.
+#[inline(always)]
+pub fn put<T: Copy>(matrix: &mut [T], length: usize, tile: &Tile<T>) {
+    for (line, to) in tile.as_chunks::<SIDE>().0.iter().zip(matrix.chunks_mut(length)) {
+        *to.first_chunk_mut().expect("a tile lies in its matrix") = *line;
+    }
+}
+
+/// Reads a tile as [`put`] writes it.
+#[inline(always)]
+pub fn take<T: Copy + Default>(matrix: &[T], length: usize) -> Tile<T> {
+    let mut tile = [T::default(); SIDE * SIDE];
+    for (line, from) in tile.as_chunks_mut::<SIDE>().0.iter_mut().zip(matrix.chunks(length)) {
+        *line = *from.first_chunk().expect("a tile lies in its matrix");
+    }
+    tile
+}
