@@ -79,6 +79,11 @@ impl Ground {
             .unwrap()
     }
 
+    /// Drops the messages of a queue that no consumer holds.
+    pub async fn purge_queue(&self, queue: &str) {
+        self.erlang(&format!("{}, {{ok, _}} = rabbit_amqqueue:purge(Q), ok.", queue_record(queue))).await;
+    }
+
     /// Waits until no reply queue of a client exists, which one node of a cluster may learn later than another. By itself
     /// a reply queue would last longer than the wait.
     pub async fn poll_no_reply_queue(&self) {

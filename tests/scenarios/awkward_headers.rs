@@ -191,9 +191,8 @@ async fn dead_letters_are_listed_shown_and_submitted_again() {
 /// Purges the dead-letter queue until it is empty. The broker may requeue letters a moment after the command that
 /// fetched them has ended.
 async fn purge_letters(ground: &Ground) {
-    let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{DEAD_QUEUE}\">>))");
     poll_until("no letters", async || {
-        ground.erlang(&format!("{found}, {{ok, _}} = rabbit_amqqueue:purge(Q), ok.")).await;
+        ground.purge_queue(DEAD_QUEUE).await;
         ground.messages_in(DEAD_QUEUE).await == 0
     })
     .await;

@@ -55,12 +55,9 @@ exports! {
     plain_scan(values: u32 = 0), _, _ => array::scan(values);
     plain_histogram(data: u8 = 0, bins: u32 = 1), _, _ => array::histogram(data, bins);
     plain_multiply(a: f32 = 0, b: f32 = 1, c: f32 = 2), n, by_row =>
-        if by_row == 0 { matrix::multiply(a, b, c, n as usize) } else { matrix::multiply_by_row(a, b, c, n as usize) };
-    plain_multiply_halves(a: u16 = 0, b: u16 = 1, c: f32 = 2), n, by_row => if by_row == 0 {
-        matrix::multiply_halves(a, b, c, n as usize)
-    } else {
-        matrix::multiply_halves_by_row(a, b, c, n as usize)
-    };
+        matrix::multiply(a, b, c, n as usize, by_row != 0, |value| value);
+    plain_multiply_halves(a: u16 = 0, b: u16 = 1, c: f32 = 2), n, by_row =>
+        matrix::multiply(a, b, c, n as usize, by_row != 0, matrix::float_of_half);
     plain_transpose(from: f32 = 0, to: f32 = 1), n, _ => matrix::transpose(from, to, n as usize);
     plain_nbody(positions: [f32; 4] = 0, pulls: [f32; 4] = 1), _, _ => simulation::nbody(positions, pulls);
     plain_mandelbrot(out: u32 = 0), side, _ => simulation::mandelbrot(out, side as usize);
