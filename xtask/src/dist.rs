@@ -11,8 +11,7 @@ use gpufleet_local::setup::Part;
 use tokio::process::Command;
 
 use crate::{
-    portable::{self, C_LIBRARY},
-    setup,
+    portable, setup,
     terminal::Terminal,
     wheel,
     workspace::{self, cargo},
@@ -70,8 +69,8 @@ async fn build(terminal: &Terminal) -> anyhow::Result<Programs> {
 
 /// The command alone, for the archive.
 async fn build_portable(terminal: &Terminal) -> anyhow::Result<Programs> {
-    terminal.heading(&format!("build the command for systems with version {C_LIBRARY} of the C library"));
-    workspace::run(portable::build(&["--locked", "--profile", PROFILE, "--package", COMMAND])?).await?;
+    terminal.heading("build the command for every Linux");
+    workspace::run(portable::build(&["--locked", "--profile", PROFILE, "--package", COMMAND]).await?).await?;
     Ok(Programs::in_folder(workspace::target()?.join(portable::triple()).join(PROFILE)))
 }
 

@@ -32,7 +32,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::DebianTests], &terminal)?;
     let package = built(".deb")?;
-    let archive = built("-linux-gnu.tar.gz")?;
+    let archive = built("-linux-musl.tar.gz")?;
     terminal.heading("check the package");
     let mut lintian = Command::new("lintian");
     lintian.args(["--allow-root", "--fail-on", "error", "--suppress-tags", ALLOWED]).arg(&package);

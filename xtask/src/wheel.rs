@@ -7,7 +7,7 @@ use gpufleet_local::setup::Part;
 
 use crate::{portable::with_zig, python::maturin, setup, terminal::Terminal, workspace};
 
-/// For the C library of [`portable`](crate::portable).
+/// Systems with version 2.17 of the GNU C library or newer.
 const COMPATIBILITY: &str = "manylinux2014";
 
 pub async fn run() -> anyhow::Result<()> {

@@ -11,7 +11,7 @@ use crate::workspace;
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
 pub async fn build(programs: &Programs, packages: &Path) -> anyhow::Result<()> {
-    let name = format!("gpufleet-{}-{}-linux-gnu", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
+    let name = format!("gpufleet-{}-{}-linux-musl", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
     let stage = tempfile::tempdir().context("create a folder for the archive")?;
     let root = stage.path().join(&name);
     install(&programs.path(COMMAND), &root.join("bin").join(COMMAND), 0o755)?;
