@@ -8,6 +8,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    os::unix::process::ExitStatusExt as _,
     sync::Mutex,
     time::Instant,
 };
@@ -38,6 +39,8 @@ pub struct History {
     pub known: Vec<JobDetail>,
     /// Every final outcome that the ledger has shown for a job.
     pub outcomes: BTreeMap<JobId, BTreeSet<Outcome>>,
+    /// The workers that were killed.
+    pub killed: BTreeSet<String>,
 }
 
 /// The producers' records of their jobs.
@@ -199,7 +202,16 @@ impl Ground {
             replies,
             known,
             outcomes: self.sightings.all(),
+            killed: self.killed_workers(),
         }
+    }
+
+    fn killed_workers(&self) -> BTreeSet<String> {
+        let workers = self.fleet().workers().into_iter();
+        let killed = workers.filter(|worker| {
+            worker.process().exit_status().is_some_and(|status| status.signal() == Some(libc::SIGKILL))
+        });
+        killed.map(|worker| worker.name().to_owned()).collect()
     }
 }
 

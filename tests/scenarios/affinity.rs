@@ -1,10 +1,7 @@
 //! In a pool with affinity, jobs with the same largest input run on the same worker while it has room, and on any other
 //! worker if it has none or is gone.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::collections::HashMap;
 
 use futures::future::join_all;
 use gpufleet::{Array, Fleet, FleetBuilder, Job, JobResult, StoredArray, SubmitError};
@@ -84,9 +81,8 @@ async fn jobs_run_where_their_largest_input_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_slots_of_a_killed_worker_drain_through_the_others() {
     const JOBS: usize = 200;
-    // The worker is lost at once with its connection, and not after the 20 s of two missed heartbeats.
-    const SOON: Duration = Duration::from_secs(15);
-    let scene = Scene::new("affinity-killed", &[]).await;
+    // A worker that is lost only by its heartbeats would keep its jobs for longer than any job is waited for.
+    let scene = Scene::new("affinity-killed", &["--heartbeat", "120s"]).await;
     // Each of them has an input, so that they go to the slots.
     let job = |number: usize| busy::for_millis(100).pool(pool()).input_stored("x", &scene.inputs[number % INPUTS]);
     let mut handles = Vec::new();
@@ -95,11 +91,9 @@ async fn the_slots_of_a_killed_worker_drain_through_the_others() {
     }
     handles[0].wait(WAIT).await.unwrap();
     scene.workers[0].kill9().await.unwrap();
-    let killed = Instant::now();
     for handle in &mut handles[1..] {
         handle.wait(WAIT).await.unwrap();
     }
-    assert!(killed.elapsed() < SOON, "jobs waited for the killed worker: {:?}", killed.elapsed());
     // The other worker is now the first of all slots.
     for input in 0..INPUTS {
         let ran_on = scene.run(&scene.fleet, input).await.ran_on.unwrap();

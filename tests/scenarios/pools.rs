@@ -16,16 +16,18 @@ async fn pools_with_work_share_the_device_by_weight() {
     let fleet = ground.client().await;
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut waits = JoinSet::new();
-    for index in 0..2 * JOBS {
-        let pool = ["heavy", "light"][index % 2];
-        let mut handle = fleet.submit(busy::for_millis(20).pool(pool.parse().unwrap())).await.unwrap();
-        let order = Arc::clone(&order);
-        waits.spawn(async move {
-            let result = handle.wait(WAIT).await.unwrap();
-            order.lock().unwrap().push((pool, result.timings.total_us));
-        });
+    // All jobs of a pool share a message and wait before the worker starts. So the worker has jobs of both pools from the
+    // beginning, even if the broker is slower than the device.
+    for pool in ["heavy", "light"] {
+        let jobs = (0..JOBS).map(|_| busy::for_millis(20).pool(pool.parse().unwrap()));
+        for handle in fleet.submit_many(jobs).await {
+            let (mut handle, order) = (handle.unwrap(), Arc::clone(&order));
+            waits.spawn(async move {
+                let result = handle.wait(WAIT).await.unwrap();
+                order.lock().unwrap().push((pool, result.timings.total_us));
+            });
+        }
     }
-    // All jobs wait before the worker starts, so that both pools have jobs from the beginning.
     let _worker = ground.worker_with(&["--pool", "heavy:weight=3", "--pool", "light"]).await;
     waits.join_all().await;
     let finished = std::mem::take(&mut *order.lock().unwrap());

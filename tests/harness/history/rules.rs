@@ -34,7 +34,7 @@ pub(super) fn violations(history: &History) -> Vec<Violation> {
     for detail in &history.known {
         let events = events.get(&detail.job.job_id);
         decided_once(detail, &mut found);
-        ends(detail, events, &mut found);
+        ends(history, detail, events, &mut found);
         starts(detail, events, &mut found);
         labels(detail, &mut found);
     }
@@ -167,20 +167,24 @@ fn decided_once(detail: &JobDetail, found: &mut Vec<Violation>) {
 }
 
 /// The ledger has exactly the ends that events reported.
-fn ends(detail: &JobDetail, events: Option<&JobEvents<'_>>, found: &mut Vec<Violation>) {
+fn ends(history: &History, detail: &JobDetail, events: Option<&JobEvents<'_>>, found: &mut Vec<Violation>) {
     let job = detail.job.job_id;
     let ends: &[&AttemptFinished] = events.map_or(&[], |events| &events.ends);
+    // A worker that was killed may have waited for the confirm of an end. Then each queue of the broker has a copy or has
+    // none, and the job runs again.
+    let was_unconfirmed = |attempt: u32, worker: &str| history.killed.contains(worker) && detail.job.attempts > attempt;
     for row in detail.attempts.iter().filter(|row| row.state != AttemptState::Running) {
         let matches = |end: &&&AttemptFinished| {
             end.attempt == row.attempt && end.state == row.state && end.worker.as_str() == row.worker
         };
-        if !ends.iter().any(|end| matches(&end)) {
+        if !ends.iter().any(|end| matches(&end)) && !was_unconfirmed(row.attempt, &row.worker) {
             found.push(Violation::EndWithoutEvent { job, attempt: row.attempt });
         }
     }
     for (index, end) in ends.iter().enumerate().filter(|(_, end)| is_final(end.state)) {
         let attempt = end.attempt;
-        if !detail.attempts.iter().any(|row| row.attempt == attempt && is_final(row.state)) {
+        let is_recorded = detail.attempts.iter().any(|row| row.attempt == attempt && is_final(row.state));
+        if !is_recorded && !was_unconfirmed(attempt, end.worker.as_str()) {
             found.push(Violation::UnrecordedEnd { job, attempt });
         }
         let same = |other: &&&AttemptFinished| {

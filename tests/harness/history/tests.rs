@@ -275,6 +275,27 @@ fn an_event_whose_end_the_ledger_lacks_is_a_violation() {
 }
 
 #[test]
+fn only_some_queues_may_have_the_end_of_a_killed_workers_attempt_before_the_last() {
+    let mut history = sound();
+    let job = history.known[1].job.job_id;
+    // The ledger lacks this one, and the events lack the other.
+    history.events.push(finished(job, 1, AttemptState::Failed));
+    forget_event(
+        &mut history,
+        |event| matches!(event, Event::AttemptFinished(end) if end.job_id == job && end.attempt == 2),
+    );
+    let [unseen, unrecorded] =
+        [Violation::EndWithoutEvent { job, attempt: 2 }, Violation::UnrecordedEnd { job, attempt: 1 }];
+    assert_eq!(history.violations(), [unseen, unrecorded]);
+    history.killed.insert(WORKER.to_owned());
+    assert_eq!(history.violations(), []);
+
+    let attempt = 3;
+    history.known[1].attempts.pop();
+    assert_eq!(history.violations(), [Violation::UnrecordedEnd { job, attempt }]);
+}
+
+#[test]
 fn two_different_ends_of_one_attempt_are_a_violation() {
     let mut history = sound();
     let job = history.known[0].job.job_id;
