@@ -37,6 +37,8 @@ pub enum Part {
     Dagster,
     /// Spark, Ray, Dask, DuckDB, Polars and pandas, for the tests of the Python package with them, in a virtual environment.
     Pipelines,
+    /// Debian's PyTorch, and papermill with notebooks of other authors, for the tests of the Python package with them.
+    Foreign,
     /// schemathesis, for requests to the read API, in a virtual environment.
     Schemathesis,
     /// numba-cuda with NVIDIA's compilers, for its tests on the emulated driver, in a virtual environment.
@@ -102,6 +104,7 @@ impl Part {
             Self::Airflow => environment::AIRFLOW.is_installed(),
             Self::Dagster => environment::DAGSTER.is_installed(),
             Self::Pipelines => environment::PIPELINES.is_installed(),
+            Self::Foreign => apt::missing_torch().is_empty() && environment::FOREIGN.is_installed(),
             Self::Schemathesis => environment::SCHEMATHESIS.is_installed(),
             Self::NumbaCuda => environment::NUMBA_CUDA.is_installed(),
             Self::Tinygrad => environment::TINYGRAD.is_installed(),
@@ -127,6 +130,13 @@ impl Part {
             Self::Airflow => environment::AIRFLOW.install(progress),
             Self::Dagster => environment::DAGSTER.install(progress),
             Self::Pipelines => environment::PIPELINES.install(progress),
+            Self::Foreign => {
+                let missing = apt::missing_torch();
+                if !missing.is_empty() {
+                    apt::install(&missing, progress)?;
+                }
+                environment::FOREIGN.install(progress)
+            }
             Self::Schemathesis => environment::SCHEMATHESIS.install(progress),
             Self::NumbaCuda => environment::NUMBA_CUDA.install(progress),
             Self::Tinygrad => environment::TINYGRAD.install(progress),
@@ -189,6 +199,11 @@ pub fn dagster_environment() -> Result<PathBuf, SetupError> {
 /// The interpreter of the virtual environment with Spark, Ray, Dask, DuckDB, Polars and pandas.
 pub fn pipelines_environment() -> Result<PathBuf, SetupError> {
     environment::PIPELINES.interpreter()
+}
+
+/// The interpreter of the virtual environment with PyTorch and notebooks of other authors.
+pub fn foreign_environment() -> Result<PathBuf, SetupError> {
+    environment::FOREIGN.interpreter()
 }
 
 /// The interpreter of the virtual environment with schemathesis.

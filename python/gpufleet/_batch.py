@@ -107,6 +107,11 @@ class Batch:
     def __repr__(self) -> str:
         return f"<gpufleet.Batch {self._id} of {len(self)} jobs>"
 
+    def _repr_html_(self) -> str:
+        from gpufleet.notebook._many import view_of_batch  # noqa: PLC0415
+
+        return view_of_batch(self)._repr_html_()
+
     def _options_of(self, options: Options) -> Options:
         return options.within(self._options)
 

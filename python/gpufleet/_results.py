@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from gpufleet._future import Future
     from gpufleet._kernel import Prepared
+    from gpufleet.notebook._many import ManyView
 
 R = TypeVar("R")
 
@@ -18,6 +19,9 @@ CHUNK_BYTES = 8 << 20
 """The bytes of inputs from which on no more jobs are sent at once."""
 AHEAD_CHUNKS = 16
 """How many chunks are sent ahead of the results that the caller takes. It bounds the memory of inputs and results."""
+
+FAILURES_SHOWN = 20
+"""The most failed jobs that are kept for people to see. Their results are with the caller, or nowhere."""
 
 
 class Results(Generic[R], Iterator[R]):
@@ -38,6 +42,13 @@ class Results(Generic[R], Iterator[R]):
         self._length = length
         self._ahead: deque[deque[Future[R]]] = deque()
         self._refused: Exception | None = None
+        self._taken = 0
+        self._succeeded = 0
+        self._failed = 0
+        self._emulated = 0
+        self._is_exhausted = False
+        self._failures: list[tuple[int, Future[R]]] = []
+        """The first failed jobs that the caller has taken, each with the index of its input."""
         self._send()
 
     def __iter__(self) -> Results[R]:
@@ -49,7 +60,7 @@ class Results(Generic[R], Iterator[R]):
         while self._ahead and not self._ahead[0]:
             self._ahead.popleft()
         if self._ahead:
-            return self._ahead[0].popleft().result()
+            return self._take(self._ahead[0].popleft())
         if self._refused is not None:
             error, self._refused = self._refused, None
             raise error
@@ -59,6 +70,33 @@ class Results(Generic[R], Iterator[R]):
         if self._length is None:
             raise TypeError("these results have no length, because the inputs have none")
         return self._length
+
+    def __repr__(self) -> str:
+        return repr(self._view())
+
+    def _repr_html_(self) -> str:
+        return self._view()._repr_html_()
+
+    def _view(self) -> ManyView:
+        from gpufleet.notebook._many import view_of_results  # noqa: PLC0415
+
+        return view_of_results(self)
+
+    def _take(self, future: Future[R]) -> R:
+        try:
+            result = future.result()
+        except Exception:
+            self._failed += 1
+            if len(self._failures) < FAILURES_SHOWN:
+                self._failures.append((self._taken, future))
+            raise
+        else:
+            self._succeeded += 1
+            return result
+        finally:
+            self._taken += 1
+            if (report := future._report) is not None and report.is_emulated:
+                self._emulated += 1
 
     def _send(self) -> None:
         if chunk := self._chunk():
@@ -73,6 +111,8 @@ class Results(Generic[R], Iterator[R]):
                 size += job.task.input_bytes
                 if len(chunk) == CHUNK_JOBS or size >= CHUNK_BYTES:
                     break
+            else:
+                self._is_exhausted = True
         except Exception as error:
             self._refused = error
         return chunk

@@ -34,4 +34,4 @@ def array_of(data: Bytes, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any
     if not math.prod(shape):
         return np.empty(shape, DTYPES[dtype])
     array: npt.NDArray[Any] = np.frombuffer(memoryview(data), DTYPES[dtype])
-    return array.reshape(shape)
+    return array if len(shape) == 1 else array.reshape(shape)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
 
 import gpufleet as gf
-from gpufleet.notebook._html import card, table
+from gpufleet.notebook._html import card, many, table
 from gpufleet.notebook._live import UPDATE_SECONDS, Live
+from gpufleet.notebook._many import ManyView
 from gpufleet.notebook._view import View
 
 HOSTILE = "<script>alert('1')</script>\"'&"
@@ -47,6 +49,15 @@ def test_whatever_comes_from_a_job_is_text(state: str) -> None:
         assert {name for name, _ in found.attributes} <= {"style", "title"}
         assert found.text.count(HOSTILE) >= 4
         assert "\n\n" not in html, "Markdown would end the HTML there"
+
+
+def test_a_table_of_many_jobs_has_only_text_of_theirs() -> None:
+    view = ManyView(HOSTILE, Counter(failed=3), ((0, hostile()), (7, hostile("open"))), emulated=1, note=HOSTILE)
+    found = Text(many(view))
+    assert set(found.tags) <= {"div", "b", "code", "span", "table", "tr", "td", "th"}
+    assert {name for name, _ in found.attributes} <= {"style", "title"}
+    assert found.text.count(HOSTILE) >= 8 and "and 1 more" in found.text
+    assert "\n\n" not in many(view), "Markdown would end the HTML there"
 
 
 def test_an_emulated_device_is_marked() -> None:

@@ -8,7 +8,8 @@ use std::{
 };
 
 use arrow_array::{
-    Array as _, ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray, cast::AsArray as _, types,
+    Array as _, ArrayRef, Float32Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+    TimestampMillisecondArray, cast::AsArray as _, types,
 };
 use gpufleet_tests::{Ground, poll_until};
 use parquet::{
@@ -153,6 +154,84 @@ async fn a_batch_that_fails_is_told_with_its_rows() {
     assert!(!folder.path().join("out.parquet").exists());
 }
 
+const BLEND: &str = r#"
+typedef double Real;
+extern "C" __global__ void blend(const Real *price, const long long *day, long long *visits, Real *due, Real rate, size_t rows) {
+    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i >= rows) return;
+    due[i] = price[i] * (1 + rate * day[i]);
+    visits[i] += 1;
+}
+"#;
+
+/// A table with doubles, times, whole numbers with a null, and words.
+fn write_wide_table(path: &Path) {
+    let times = TimestampMillisecondArray::from_iter_values((0..ROWS as i64).map(|row| row % 30)).with_timezone("UTC");
+    let visits = (0..ROWS as i64).map(|row| (row != 77).then_some(row << 40));
+    let columns: [(&str, ArrayRef); 4] = [
+        ("price", Arc::new(Float64Array::from_iter_values((0..ROWS).map(|row| 0.1 * row as f64)))),
+        ("at", Arc::new(times)),
+        ("visits", Arc::new(Int64Array::from_iter(visits))),
+        ("word", Arc::new(StringArray::from_iter_values((0..ROWS).map(|row| format!("word {row}"))))),
+    ];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap();
+    write(path, &batch, 3_000);
+}
+
+const BLEND_LINE: [&str; 9] = [
+    "map",
+    "--parquet",
+    "in.parquet",
+    "out.parquet",
+    "--source=blend.cu",
+    "--kernel=blend",
+    "--columns=price,day=at,visits=visits",
+    "--rows=rows",
+    "--arg=rate=0.25",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kernel_of_a_file_maps_columns_of_64_bits() {
+    let ground = Ground::shared("parquet-source").await;
+    let _worker = ground.worker().await;
+    let folder = tempfile::tempdir().unwrap();
+    write_wide_table(&folder.path().join("in.parquet"));
+    fs::write(folder.path().join("blend.cu"), BLEND).unwrap();
+    let more = ["--fill-null=5", "--batch-rows=1700", "--out-columns=due=owed"];
+    let ended = ground.gpufleet(folder.path(), &[&BLEND_LINE[..], &more].concat()).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "out.parquet: 10000 rows in 6 batches\n"), "{ended:?}");
+    let written = read_table(&folder.path().join("out.parquet"));
+    let names: Vec<_> = written.schema().fields().iter().map(|field| field.name().clone()).collect();
+    assert_eq!(names, ["price", "at", "visits", "word", "owed"]);
+    let owed = written.column_by_name("owed").unwrap().as_primitive::<types::Float64Type>();
+    let visits = written.column_by_name("visits").unwrap().as_primitive::<types::Int64Type>();
+    for row in 0..ROWS {
+        assert_eq!(owed.value(row), 0.1 * row as f64 * (1.0 + 0.25 * (row % 30) as f64), "row {row}");
+        assert_eq!(visits.value(row), if row == 77 { 6 } else { ((row as i64) << 40) + 1 }, "row {row}");
+    }
+    ground.check_history(6).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kernel_of_a_file_that_does_not_compile_is_shown_with_its_line() {
+    let ground = Ground::shared("parquet-source-wrong").await;
+    let _worker = ground.worker().await;
+    let folder = tempfile::tempdir().unwrap();
+    write_wide_table(&folder.path().join("in.parquet"));
+    fs::write(folder.path().join("blend.cu"), BLEND.replace("visits[i] += 1", "visits[j] += 1")).unwrap();
+    let line = [&BLEND_LINE[..], &["--fill-null=5", "--batch-rows=1700"]].concat();
+    let ended = ground.gpufleet(folder.path(), &line).await;
+    assert_ne!(ended.code, 0, "{ended:?}");
+    for part in ["rows 0 to 1699: job ", "blend.cu:7", "visits[j] += 1"] {
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+    }
+    // Another kernel may not continue what this one began.
+    fs::write(folder.path().join("blend.cu"), BLEND).unwrap();
+    let ended = ground.gpufleet(folder.path(), &line).await;
+    assert_eq!(ended.code, 3, "{ended:?}");
+    assert!(ended.stderr.contains("the source was \"sha256:") && ended.stderr.contains("rm -r "), "{}", ended.stderr);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_input_is_refused_before_anything_is_sent() {
     let ground = Ground::shared("parquet-refused").await;
@@ -191,16 +270,25 @@ fn commands_of_the_guide() -> Vec<Vec<String>> {
     lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
 }
 
+/// The CUDA C of the page.
+fn source_of_the_guide() -> &'static str {
+    let page = include_str!("../../docs/src/guides/parquet.md");
+    let (_, code) = page.split_once("```cpp\n").unwrap();
+    code.split_once("```").unwrap().0
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_commands_of_the_guide_run() {
     let ground = Ground::shared("parquet-guide").await;
     let _worker = ground.worker().await;
     let folder = tempfile::tempdir().unwrap();
     let numbers = || Arc::new(Float32Array::from_iter_values((0..ROWS).map(|row| row as f32))) as ArrayRef;
-    let orders = RecordBatch::try_from_iter([("price", numbers()), ("fee", numbers())]).unwrap();
+    let days = Arc::new(Int32Array::from_iter_values(0..ROWS as i32)) as ArrayRef;
+    let orders = RecordBatch::try_from_iter([("price", numbers()), ("fee", numbers()), ("days", days)]).unwrap();
     write(&folder.path().join("orders.parquet"), &orders, ROWS);
     let commands = commands_of_the_guide();
-    assert_eq!(commands.len(), 2);
+    assert_eq!(commands.len(), 3);
+    fs::write(folder.path().join("late_fee.cu"), source_of_the_guide()).unwrap();
     for command in commands {
         let line: Vec<&str> = command.iter().map(String::as_str).collect();
         let ended = ground.gpufleet(folder.path(), &line).await;
@@ -211,5 +299,8 @@ async fn the_commands_of_the_guide_run() {
         let table = read_table(&folder.path().join(file));
         table.column_by_name(name).unwrap().as_primitive::<types::Float32Type>().value(row)
     };
+    let late = read_table(&folder.path().join("late.parquet"));
+    let due = late.column_by_name("due").unwrap().as_primitive::<types::Float64Type>();
+    assert_eq!((due.value(30), due.value(31)), (30.0, 31.0 + 0.5));
     assert_eq!((column("totals.parquet", "total", 5), column("fees.parquet", "fee", 5)), (15.0, 2.5));
 }

@@ -73,6 +73,8 @@ enum Command {
     PythonDagster(python_peers::Options),
     /// Install Spark, Ray, Dask, DuckDB, Polars and pandas, and test the Python package with them; arguments go to pytest
     PythonPipelines(python_peers::Options),
+    /// Install PyTorch and notebooks of other authors, and test the Python package with them; arguments go to pytest
+    PythonForeign(python_peers::Options),
     /// Install schemathesis, and send the read API and the console requests derived from the OpenAPI document; arguments go to schemathesis
     ApiFuzz(api_fuzz::Options),
     /// Install numba-cuda and run its own tests on the emulated driver; arguments name files of tests
@@ -146,6 +148,7 @@ async fn main() -> ExitCode {
         Command::PythonAirflow(options) => python_peers::run(&python_peers::AIRFLOW, &options).await,
         Command::PythonDagster(options) => python_peers::run(&python_peers::DAGSTER, &options).await,
         Command::PythonPipelines(options) => python_peers::run(&python_peers::PIPELINES, &options).await,
+        Command::PythonForeign(options) => python_peers::run(&python_peers::FOREIGN, &options).await,
         Command::ApiFuzz(options) => Box::pin(api_fuzz::run(&options)).await,
         Command::EmulatorNumba(options) => emulator_programs::run(&emulator_programs::NUMBA, &options).await,
         Command::EmulatorTinygrad(options) => emulator_programs::run(&emulator_programs::TINYGRAD, &options).await,

@@ -1,4 +1,5 @@
-//! `cargo xtask python-airflow`, `python-dagster` and `python-pipelines`: the Python package, tested with a program that it works with.
+//! `cargo xtask python-airflow`, `python-dagster`, `python-pipelines` and `python-foreign`: the Python package, tested with a
+//! program that it works with.
 //!
 //! These programs have many dependencies, so each has a virtual environment of its own, and its tests are not part of
 //! `cargo xtask python`.
@@ -53,6 +54,13 @@ pub const PIPELINES: Peer = Peer {
     part: Part::Pipelines,
     interpreter: parts::pipelines_environment,
     tests: "python/peers/pipelines",
+};
+
+pub const FOREIGN: Peer = Peer {
+    name: "PyTorch and notebooks of other authors",
+    part: Part::Foreign,
+    interpreter: parts::foreign_environment,
+    tests: "python/peers/foreign",
 };
 
 pub async fn run(peer: &Peer, options: &Options) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@
 //! Debian's `policy-rc.d` prevents the start. That script exists only during the installation. A copy that a crash has
 //! left behind deletes itself at its first use.
 
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 use super::{SetupError, run};
 use crate::{programs, progress::Progress, state};
@@ -60,6 +60,13 @@ pub(super) const DEBIAN_TESTS: &[(&str, &str)] = &[("debootstrap", "debootstrap"
 
 /// Building container images without a Docker engine.
 pub(super) const IMAGES: &[(&str, &str)] = &[("buildah", "buildah")];
+
+/// PyTorch without CUDA, built for the system's Python. The wheels on PyPI contain CUDA, several gigabytes of it.
+const TORCH: &str = "/usr/lib/python3/dist-packages/torch";
+
+pub(super) fn missing_torch() -> Vec<&'static str> {
+    (!Path::new(TORCH).is_dir()).then_some("python3-torch").into_iter().collect()
+}
 
 /// The packages of the programs that are missing.
 pub(super) fn missing(programs: &[(&str, &'static str)]) -> Vec<&'static str> {

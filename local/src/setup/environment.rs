@@ -2,7 +2,7 @@
 //! the package works with.
 //!
 //! Unlike the folders of [`super::python`], they hide the packages of the system, so the tests see what a user's own
-//! environment would have.
+//! environment would have. The one with PyTorch does not: PyTorch is a package of the system.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -15,60 +15,87 @@ pub(super) struct Environment {
     title: &'static str,
     /// Its text is also in a complete environment, so that another list makes the environment anew.
     requirements: &'static str,
+    base: Base,
 }
+
+/// The interpreter that an environment is made of.
+enum Base {
+    /// Any that has pip. Its packages are hidden.
+    Python,
+    /// The system's own, with the packages that apt installed for it.
+    System,
+}
+
+const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
 pub(super) const TOOLS: Environment = Environment {
     folder: "python-environment",
     title: "maturin, pytest, mypy, pyright, ruff, Jupyter, NumPy, pandas, Arrow and Numba with pip (460 MB)",
     requirements: include_str!("../../../python/requirements.txt"),
+    base: Base::Python,
 };
 
 pub(super) const AIRFLOW: Environment = Environment {
     folder: "python-airflow",
     title: "Apache Airflow with pip (370 MB)",
     requirements: include_str!("../../../python/requirements-airflow.txt"),
+    base: Base::Python,
 };
 
 pub(super) const DAGSTER: Environment = Environment {
     folder: "python-dagster",
     title: "Dagster with pip (210 MB)",
     requirements: include_str!("../../../python/requirements-dagster.txt"),
+    base: Base::Python,
 };
 
 pub(super) const PIPELINES: Environment = Environment {
     folder: "python-pipelines",
     title: "Spark, Ray, Dask, DuckDB, Polars and pandas with pip (1400 MB)",
     requirements: include_str!("../../../python/requirements-pipelines.txt"),
+    base: Base::Python,
+};
+
+pub(super) const FOREIGN: Environment = Environment {
+    folder: "python-foreign",
+    title: "papermill, Jupyter and notebooks of other authors with pip (190 MB)",
+    requirements: include_str!("../../../python/requirements-foreign.txt"),
+    base: Base::System,
 };
 
 pub(super) const SCHEMATHESIS: Environment = Environment {
     folder: "python-schemathesis",
     title: "schemathesis with pip (60 MB)",
     requirements: include_str!("../../../python/requirements-schemathesis.txt"),
+    base: Base::Python,
 };
 
 pub(super) const NUMBA_CUDA: Environment = Environment {
     folder: "python-numba-cuda",
     title: "numba-cuda, NVRTC and NVVM with pip (480 MB)",
     requirements: include_str!("../../../python/requirements-numba.txt"),
+    base: Base::Python,
 };
 
 pub(super) const TINYGRAD: Environment = Environment {
     folder: "python-tinygrad",
     title: "tinygrad and NumPy with pip (60 MB)",
     requirements: include_str!("../../../python/requirements-tinygrad.txt"),
+    base: Base::Python,
 };
 
 pub(super) const CHART: Environment = Environment {
     folder: "python-chart",
     title: "Helm's engine and Kubernetes' schemas with pip (390 MB)",
     requirements: include_str!("../../../tests/chart/requirements.txt"),
+    base: Base::Python,
 };
 
 pub(super) const ZIG: Environment = Environment {
     folder: "python-zig",
     title: "zig with pip (440 MB)",
     requirements: include_str!("../../../python/requirements-zig.txt"),
+    base: Base::Python,
 };
 
 const MARKER: &str = "requirements.txt";
@@ -88,8 +115,15 @@ impl Environment {
         let (folder, partial) = (self.folder()?, cache_folder()?.join(format!("{}.partial", self.folder)));
         let python = python::with_pip(progress)?;
         python::remove(&partial)?;
-        let mut make = Command::new(&python);
-        make.args(["-m", "venv", "--without-pip"]).arg(&partial);
+        let mut make = match self.base {
+            Base::Python => Command::new(&python),
+            Base::System => Command::new(SYSTEM_PYTHON),
+        };
+        make.args(["-m", "venv", "--without-pip"]);
+        if matches!(self.base, Base::System) {
+            make.arg("--system-site-packages");
+        }
+        make.arg(&partial);
         let list = partial.join("requirements.partial");
         let mut install = python::pip(&python);
         install.arg("--python").arg(partial.join("bin/python"));

@@ -160,6 +160,12 @@ impl Report {
         self.device.as_ref().map(|on| (on.worker.as_str(), on.device, on.device_name.as_str(), on.emulated))
     }
 
+    /// Whether the device is the emulated one. Unlike `ran_on`, it makes no text.
+    #[getter]
+    fn is_emulated(&self) -> bool {
+        self.device.as_ref().is_some_and(|on| on.emulated)
+    }
+
     /// The text that the kernels printed.
     fn printed(&self) -> Option<&str> {
         self.printed.as_ref().map(|printed| printed.text.as_str())

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from gpufleet._report import RanOn, Timings
+from gpufleet.notebook._many import STATES, ManyView
 from gpufleet.notebook._view import View, duration, steps
 
-__all__ = ["card", "table"]
+__all__ = ["card", "many", "table"]
 
 _COLOURS = {"queue": "#9aa5b1", "fetch": "#56b4e9", "compile": "#e69f00", "copy": "#cc79a7", "kernel": "#009e73"}
 _STATES = {"open": "#56b4e9", "succeeded": "#009e73", "failed": "#d55e00", "cancelled": "#9aa5b1"}
@@ -20,6 +21,8 @@ _FRAME = "border-left:3px solid {colour};padding:2px 8px;max-width:44em"
 _EMULATED = '<b style="background:#d55e00;color:#fff;padding:0 4px">EMULATED</b>'
 _SMALLEST_SHARE = 0.004
 """A step is visible from this share of the bar on."""
+_NOTE_CHARACTERS = 160
+"""The most of an error in a table, whose rows shall stay short. The exception has it all."""
 
 
 def card(view: View) -> str:
@@ -35,6 +38,45 @@ def table(views: Iterable[View]) -> str:
         for view in views
     )
     return f"<table>\n<tr><th>job</th><th>id</th><th>state</th><th>pool</th><th>labels</th></tr>\n{rows}\n</table>"
+
+
+def many(view: ManyView) -> str:
+    """Many jobs: the number in each state, and a table of some."""
+    return "\n".join(_many(view))
+
+
+def _many(view: ManyView) -> Iterator[str]:
+    worst = next((state for state in STATES if view.counts[state]), "open")
+    yield f'<div style="{_FRAME.format(colour=_STATES[worst])}">'
+    yield f"<div><b>{escape(view.title)}</b> {escape(view.summary)}</div>"
+    if view.emulated:
+        yield f"<div>{_EMULATED} {view.emulated:,} of the jobs ran on the emulated device, not on a GPU</div>"
+    if view.kernel_seconds is not None:
+        yield f"<div>kernels ran for {duration(view.kernel_seconds)}</div>"
+    if view.note:
+        yield f"<div>{_lines(view.note)}</div>"
+    if view.rows:
+        yield "<table>"
+        yield "<tr><th>#</th><th>job</th><th>id</th><th>state</th><th>device</th><th>kernel</th><th></th></tr>"
+        for index, job in view.rows:
+            yield _row(index, job)
+        yield "</table>"
+    if view.hidden:
+        yield f"<div>and {view.hidden:,} more</div>"
+    yield "</div>"
+
+
+def _row(index: int, job: View) -> str:
+    on, timings = job.ran_on, job.timings
+    device = "" if on is None else f"{_EMULATED} {escape(on.device_name)}" if on.emulated else escape(on.device_name)
+    note = (job.note or "").strip().partition("\n")[0]
+    if len(note) > _NOTE_CHARACTERS:
+        note = f"{note[:_NOTE_CHARACTERS]}…"
+    return (
+        f"<tr><td>{index}</td><td>{escape(job.title)}</td><td><code>{escape(job.job_id)}</code></td>"
+        f'<td style="color:{_STATES[job.state]}">{escape(job.state)}</td><td>{device}</td>'
+        f"<td>{duration(timings.kernel) if timings else ''}</td><td>{escape(note)}</td></tr>"
+    )
 
 
 def _card(view: View) -> Iterator[str]:

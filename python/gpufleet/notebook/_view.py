@@ -10,7 +10,7 @@ from gpufleet._errors import GpufleetError
 from gpufleet._future import Future
 from gpufleet._report import RanOn, Timings
 
-__all__ = ["STEPS", "View", "duration", "steps", "view_of"]
+__all__ = ["STEPS", "View", "duration", "state_of", "steps", "view_of"]
 
 STEPS = ("queue", "fetch", "compile", "copy", "kernel")
 
@@ -49,7 +49,7 @@ class View:
 def view_of(future: Future[Any], note: str | None = None) -> View:
     """The view of a job. `note` says why an open one waits."""
     options = future._options
-    state = _state(future)
+    state = state_of(future)
     if state == "failed":
         note = str(future.exception())
     return View(
@@ -96,7 +96,8 @@ def _id_of(future: Future[Any]) -> str:
         return "(needs other jobs first)"
 
 
-def _state(future: Future[Any]) -> str:
+def state_of(future: Future[Any]) -> str:
+    """open, succeeded, failed or cancelled."""
     if not future.done():
         return "open"
     if future.cancelled():

@@ -21,11 +21,13 @@ use super::{
 mod batches;
 mod elements;
 mod jobs;
+mod kernel;
 mod mapping;
 mod options;
 mod parts;
 mod report;
 mod settings;
+mod signature;
 mod table;
 
 use batches::Batches;
@@ -77,6 +79,13 @@ impl<'a> Run<'a> {
         let jobs = Jobs::plan(options, &mapping, has_store)?;
         table.check_nulls(&mapping)?;
         let rows_each = options.batch_rows.map_or(table.batch_rows(&mapping), u64::from);
+        let rows_max = mapping.kernel().rows_max();
+        if rows_each > rows_max {
+            return Err(Complaint::bad_input(format!(
+                "the kernel takes at most {rows_max} rows, and --batch-rows is {rows_each}"
+            ))
+            .hint("give a smaller --batch-rows, or make the parameter for the number of rows a 64-bit integer"));
+        }
         let batches = Batches::of(table.rows(), rows_each);
         Ok(Self { options, table, mapping, jobs, batches })
     }

@@ -2,8 +2,12 @@
 
 use std::ops::Range;
 
+use gpufleet::schema::bounds::BLOB_BYTES_MIN;
+
 /// Large enough that a job's own cost is small, and a usual size of row groups.
 const ROWS_MAX: u64 = 1 << 17;
+/// The most bytes of an array. Larger ones go through the blob store.
+const ARRAY_BYTES_MAX: u64 = BLOB_BYTES_MIN as u64 / 2;
 /// The most bytes of a batch in memory. Some batches are in memory at once: those in flight.
 const BYTES_MAX: u64 = 16 << 20;
 
@@ -35,10 +39,11 @@ impl Batches {
     }
 }
 
-/// The rows of a batch of a table with so many rows and bytes.
-pub fn rows_each(rows: u64, bytes: u64) -> u64 {
+/// The rows of a batch of a table with so many rows and bytes. The elements of the kernel's arrays have at most so many
+/// bytes.
+pub fn rows_each(rows: u64, bytes: u64, element_bytes: usize) -> u64 {
     let row_bytes = bytes.div_ceil(rows.max(1)).max(1);
-    (BYTES_MAX / row_bytes).clamp(1, ROWS_MAX)
+    (BYTES_MAX / row_bytes).clamp(1, ROWS_MAX.min(ARRAY_BYTES_MAX / element_bytes as u64))
 }
 
 #[cfg(test)]
@@ -58,9 +63,10 @@ mod tests {
 
     #[test]
     fn batches_of_wide_tables_have_fewer_rows() {
-        assert_eq!(rows_each(10_000_000, 160_000_000), ROWS_MAX);
-        assert_eq!(rows_each(1_000, 1_000 * 1_024), 16 << 10);
-        assert_eq!(rows_each(1, 1 << 30), 1);
-        assert_eq!(rows_each(0, 0), ROWS_MAX);
+        assert_eq!(rows_each(10_000_000, 160_000_000, 4), ROWS_MAX);
+        assert_eq!(rows_each(1_000, 1_000 * 1_024, 4), 16 << 10);
+        assert_eq!(rows_each(1, 1 << 30, 4), 1);
+        assert_eq!(rows_each(0, 0, 1), ROWS_MAX);
+        assert_eq!(rows_each(10_000_000, 160_000_000, 8), ROWS_MAX / 2);
     }
 }

@@ -1,18 +1,24 @@
 //! The jobs of the batches.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use gpufleet::{Array, Fleet, Job, JobError, JobResult, SubmitError, schema::PoolName};
-use gpufleet_kernels::Kernel;
 
-use super::{Mapping, Options};
-use crate::cli::{complaint::Complaint, exit::Exit, submit};
+use super::{
+    Mapping, Options,
+    kernel::{Buffer, Kernel},
+};
+use crate::cli::{
+    complaint::Complaint,
+    exit::Exit,
+    submit::{self, SourceText},
+};
 
 /// Runs a job for each batch.
 #[derive(Debug)]
 pub struct Jobs<'a> {
     options: &'a Options,
-    kernel: &'static Kernel,
+    kernel: Arc<Kernel>,
     has_store: bool,
 }
 
@@ -20,13 +26,12 @@ impl<'a> Jobs<'a> {
     /// Checks the scalars and all other settings of the jobs with inputs of one element.
     pub fn plan(options: &'a Options, mapping: &Mapping, has_store: bool) -> Result<Self, Complaint> {
         given_once(options)?;
-        let jobs = Self { options, kernel: mapping.kernel(), has_store };
-        let given = jobs.kernel.buffers.iter().filter(|buffer| buffer.role.is_given());
-        let element = |buffer: &gpufleet_kernels::BufferSpec| {
+        let jobs = Self { options, kernel: Arc::clone(mapping.kernel()), has_store };
+        let element = |buffer: &Buffer| {
             let array = Array::new(buffer.dtype, vec![1], vec![0; buffer.dtype.size()]);
             (buffer.name.clone(), array.expect("one element has the bytes of its dtype"))
         };
-        let job = jobs.job(given.map(element).collect());
+        let job = jobs.job(jobs.kernel.inputs().map(element).collect());
         let program = job.program().clone();
         job.build().map_err(|problem| submit::invalid(&problem, &program))?;
         Ok(jobs)
@@ -46,7 +51,7 @@ impl<'a> Jobs<'a> {
             }
         };
         drop(job);
-        let JobResult { outputs, .. } = handle.await.map_err(failed)?;
+        let JobResult { outputs, .. } = handle.await.map_err(|error| failed(&error, self.kernel.source()))?;
         Ok(outputs)
     }
 
@@ -63,8 +68,8 @@ impl<'a> Jobs<'a> {
 
     fn job(&self, inputs: Vec<(String, Array)>) -> Job {
         let options = self.options;
-        let mut job = Job::catalog(&self.kernel.name).pool(self.pool()).priority(options.priority.unwrap_or_default());
-        job = options.arg.iter().fold(job, |job, scalar| job.scalar(&scalar.name, scalar.value));
+        let mut job = self.kernel.job(options, inputs);
+        job = job.pool(self.pool()).priority(options.priority.unwrap_or_default());
         job = options.label.iter().fold(job, |job, label| job.label(&label.key, &label.value));
         if let Some(name) = &options.name {
             job = job.name(name);
@@ -75,7 +80,7 @@ impl<'a> Jobs<'a> {
         if let Some(device) = &options.device_name {
             job = job.requires_device(device);
         }
-        inputs.into_iter().fold(job, |job, (name, array)| job.input_array(name, array))
+        job
     }
 }
 
@@ -90,9 +95,9 @@ fn given_once(options: &Options) -> Result<(), Complaint> {
     }
 }
 
-fn failed(error: JobError) -> Complaint {
-    match &error {
-        JobError::Failed(failed) => submit::failed(failed, None),
+fn failed(error: &JobError, source: Option<&SourceText>) -> Complaint {
+    match error {
+        JobError::Failed(failed) => submit::failed(failed, source),
         JobError::DeadlinePassed { .. } => Complaint::new(Exit::DeadlinePassed, error.to_string()),
         JobError::Closed { .. } => Complaint::new(Exit::Broker, error.to_string()),
         JobError::Unavailable { .. } => Complaint::new(Exit::NotFound, error.to_string()),

@@ -11,15 +11,18 @@ use gpufleet::{
     Array,
     schema::{Dtype, Number},
 };
-use gpufleet_kernels::{BufferSpec, Kernel, catalog, spelling};
+use gpufleet_kernels::spelling;
 
-use super::{Options, elements};
-use crate::cli::{complaint::Complaint, exit::Exit, kernels, spec::ColumnSpec};
+use super::{
+    Options, elements,
+    kernel::{Buffer, Kernel},
+};
+use crate::cli::{complaint::Complaint, exit::Exit, spec::ColumnSpec};
 
 /// The columns of a kernel, and those of the written table.
 #[derive(Debug)]
 pub struct Mapping {
-    kernel: &'static Kernel,
+    kernel: Arc<Kernel>,
     inputs: Vec<Input>,
     outputs: BTreeMap<String, String>,
     /// The columns to read, by their index in the file.
@@ -49,10 +52,10 @@ enum Written {
 
 impl Mapping {
     pub fn plan(options: &Options, schema: &Schema) -> Result<Self, Complaint> {
-        let kernel = elementwise(&options.kernel)?;
+        let kernel = Arc::new(Kernel::plan(options)?);
         unambiguous(schema)?;
-        let inputs = inputs(kernel, &options.columns, schema, options.fill_null)?;
-        let outputs = outputs(kernel, &options.out_columns)?;
+        let inputs = inputs(&kernel, &options.columns, schema, options.fill_null)?;
+        let outputs = outputs(&kernel, &options.out_columns)?;
         let kept = kept(options, schema)?;
         let read: Vec<usize> = kept
             .iter()
@@ -61,13 +64,13 @@ impl Mapping {
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
-        let (written, fields) = written(kernel, schema, &read, &kept, &outputs)?;
+        let (written, fields) = written(&kernel, schema, &read, &kept, &outputs)?;
         let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
         Ok(Self { kernel, inputs, outputs, read, written, schema, fill_null: options.fill_null })
     }
 
-    pub fn kernel(&self) -> &'static Kernel {
-        self.kernel
+    pub fn kernel(&self) -> &Arc<Kernel> {
+        &self.kernel
     }
 
     pub fn input_columns(&self) -> &[Input] {
@@ -144,22 +147,6 @@ fn internal(problem: String) -> Complaint {
     Complaint::new(Exit::Internal, problem)
 }
 
-/// A kernel whose arrays can be cut into batches.
-fn elementwise(name: &str) -> Result<&'static Kernel, Complaint> {
-    let kernel = kernels::find(name).map_err(|complaint| match catalog().closest(name) {
-        Some(_) => complaint,
-        None => complaint
-            .hint("`gpufleet kernels` lists all kernels; for code of your own, use the Python package: gpufleet.arrow"),
-    })?;
-    if kernel.is_elementwise {
-        return Ok(kernel);
-    }
-    let others: Vec<&str> =
-        catalog().iter().filter(|kernel| kernel.is_elementwise).map(|kernel| kernel.name.as_str()).collect();
-    Err(Complaint::bad_input(format!("kernel {name} does not compute each row on its own: {}", kernel.signature()))
-        .hint(format!("the catalog's kernels that do are {}; submit others with `gpufleet submit`", others.join(", "))))
-}
-
 /// Parquet allows two columns of one name, but then a name would not say which.
 fn unambiguous(schema: &Schema) -> Result<(), Complaint> {
     let mut names = BTreeSet::new();
@@ -176,7 +163,7 @@ fn inputs(
     schema: &Schema,
     fill_null: Option<Number>,
 ) -> Result<Vec<Input>, Complaint> {
-    let given: Vec<&BufferSpec> = kernel.buffers.iter().filter(|buffer| buffer.role.is_given()).collect();
+    let given: Vec<&Buffer> = kernel.inputs().collect();
     let mut bound = bind("input", kernel, &given, columns)?;
     let mut inputs = Vec::new();
     for buffer in given {
@@ -194,7 +181,7 @@ fn inputs(
     Ok(inputs)
 }
 
-fn check_type(field: &Field, buffer: &BufferSpec) -> Result<(), Complaint> {
+fn check_type(field: &Field, buffer: &Buffer) -> Result<(), Complaint> {
     if elements::dtype_of(field.data_type()) == Some(buffer.dtype) {
         return Ok(());
     }
@@ -212,7 +199,7 @@ fn check_fill(number: Number, dtype: Dtype) -> Result<(), Complaint> {
 
 /// The column of each output.
 fn outputs(kernel: &Kernel, columns: &[ColumnSpec]) -> Result<BTreeMap<String, String>, Complaint> {
-    let returned: Vec<&BufferSpec> = kernel.outputs().collect();
+    let returned: Vec<&Buffer> = kernel.outputs().collect();
     let mut bound = bind("output", kernel, &returned, columns)?;
     for output in &returned {
         bound.entry(output.name.clone()).or_insert_with(|| output.name.clone());
@@ -229,7 +216,7 @@ fn outputs(kernel: &Kernel, columns: &[ColumnSpec]) -> Result<BTreeMap<String, S
 fn bind(
     what: &str,
     kernel: &Kernel,
-    buffers: &[&BufferSpec],
+    buffers: &[&Buffer],
     columns: &[ColumnSpec],
 ) -> Result<BTreeMap<String, String>, Complaint> {
     let names = || buffers.iter().map(|buffer| buffer.name.as_str());
@@ -305,7 +292,7 @@ fn written(
 }
 
 /// Nullable like the columns that other writers make, so that tables of both can be joined.
-fn output_field(output: &BufferSpec, column: &str) -> Result<(Written, Field), Complaint> {
+fn output_field(output: &Buffer, column: &str) -> Result<(Written, Field), Complaint> {
     let data_type = elements::type_of(output.dtype).ok_or_else(|| {
         Complaint::bad_input(format!(
             "output {} of the kernel is {}, which Arrow does not have",

@@ -17,8 +17,12 @@ use crate::cli::{
 /// Run a kernel over columns of a Parquet file
 ///
 /// Writes a Parquet file with the same rows in the same order. The kernel's outputs become columns: one with the name
-/// of an existing column replaces it, others are appended. The kernel is one of the catalog, and must compute each row
-/// on its own, as saxpy does.
+/// of an existing column replaces it, others are appended. The kernel is one of the catalog, or one in a file of CUDA C
+/// (--source). It must compute each row on its own, as saxpy does.
+///
+/// In a file of CUDA C, a parameter `const T *` is an input, `T *` an output, and a number gets its value from --arg. The
+/// command reads the types from the file. A parameter that --columns names is also an input. One number is the number of
+/// rows (--rows), because there are more threads than rows.
 ///
 /// The rows are sent in batches, a few at a time. If the command is interrupted or killed, the same command continues
 /// after the finished batches. They are in the folder OUT.parts until OUT is complete.
@@ -28,9 +32,21 @@ pub struct Options {
     /// Parquet file to read, and Parquet file to write, which is replaced if it exists
     #[arg(long, num_args = 2, value_names = ["IN", "OUT"], required = true)]
     pub parquet: Vec<PathBuf>,
-    /// Name of a catalog kernel; `gpufleet kernels` lists them
+    /// Name of a catalog kernel; `gpufleet kernels` lists them. With --source, name of an extern "C" kernel in the file
     #[arg(long, value_name = "NAME")]
     pub kernel: String,
+    /// CUDA C file that has the kernel, compiled on the worker
+    #[arg(long, value_name = "FILE", help_heading = "Program")]
+    pub source: Option<PathBuf>,
+    /// Parameter of the kernel that gets the number of rows of a batch [default: n]
+    #[arg(long, value_name = "NAME", help_heading = "Program", requires = "source")]
+    pub rows: Option<String>,
+    /// Option for the CUDA C compiler, such as --use_fast_math. Repeatable
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true, help_heading = "Program", requires = "source")]
+    pub compile_option: Vec<String>,
+    /// Sign the program with this private key, for pools that run only signed programs. `gpufleet keygen` creates keys
+    #[arg(long, value_name = "FILE", help_heading = "Program", requires = "source")]
+    pub sign_key: Option<PathBuf>,
     /// Columns for the kernel's inputs, in order, or by name: x=price,y=volume
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', required = true, help_heading = "Data")]
     pub columns: Vec<ColumnSpec>,
@@ -94,7 +110,9 @@ Examples:
   gpufleet map --parquet options.parquet prices.parquet --kernel black_scholes \\
       --columns spot,strike,years --arg rate=0.03 --arg volatility=0.2 --drop strike,years
   gpufleet map --parquet in.parquet out.parquet --kernel saxpy --arg a=2 \\
-      --columns x=price,y=fee --out-columns y=total --fill-null 0";
+      --columns x=price,y=fee --out-columns y=total --fill-null 0
+  gpufleet map --parquet in.parquet out.parquet --source scale.cu --kernel scale \\
+      --columns x=price --arg factor=1.19 --out-columns gross";
 
 impl Options {
     /// The file to read and the file to write.

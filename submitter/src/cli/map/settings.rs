@@ -1,5 +1,6 @@
 //! What decides the result of a run. A run continues another one only if all of it is equal.
 
+use gpufleet::schema::BlobDigest;
 use serde_json::{Value, json};
 
 use super::{Batches, Mapping, Options, Table};
@@ -13,7 +14,9 @@ pub fn of(options: &Options, table: &Table, mapping: &Mapping, batches: &Batches
         "release": env!("CARGO_PKG_VERSION"),
         "length of the input": length,
         "time of the input": modified.to_string(),
-        "kernel": mapping.kernel().name,
+        "kernel": mapping.kernel().name(),
+        "source": mapping.kernel().source().map(|source| BlobDigest::of(source.text.as_bytes()).to_string()),
+        "compile options": options.compile_option,
         "columns": inputs.collect::<serde_json::Map<_, _>>(),
         "scalars": scalars.collect::<serde_json::Map<_, _>>(),
         "output columns": mapping.output_columns(),

@@ -68,7 +68,8 @@ impl Table {
             let columns = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
             columns.map(|(_, column)| u64::try_from(column.uncompressed_size()).unwrap_or(0)).sum::<u64>()
         };
-        batches::rows_each(self.rows(), self.row_groups().iter().map(bytes).sum())
+        let element_bytes = mapping.kernel().element_bytes_max();
+        batches::rows_each(self.rows(), self.row_groups().iter().map(bytes).sum(), element_bytes)
     }
 
     /// Refuses nulls in the kernel's columns, as far as the file's statistics tell of them.

@@ -71,7 +71,7 @@ fn only_columns_that_are_used_are_read() {
 fn wrong_columns_are_refused_with_advice() {
     for (kernel, more, says, hint) in [
         ("saxpi", "x,y", "no kernel \"saxpi\"", "did you mean saxpy"),
-        ("fourier", "x,y", "no kernel", "gpufleet.arrow"),
+        ("fourier", "x,y", "no kernel", "--source FILE"),
         ("reduce_sum", "x", "does not compute each row on its own", "black_scholes, saxpy, vector_add"),
         ("scan_inclusive", "x", "does not compute each row on its own", "saxpy"),
         ("saxpy", "x", "no column was given for input y", "saxpy(a: f32"),
