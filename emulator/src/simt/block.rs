@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use super::access::{Range, View};
+use super::access::{Cache, View};
 use super::checks::BlockChecks;
 use super::frames::Spare;
 use super::launch::{LaunchConfig, RunOptions};
@@ -131,8 +131,7 @@ impl<'a> Context<'a> {
             shared: start,
             shared_bytes,
             params: config.params,
-            caches: vec![Range::default(); entry.program.accesses as usize],
-            reached: vec![0; entry.program.accesses as usize],
+            caches: vec![Cache::default(); entry.program.accesses as usize],
             patterns: Default::default(),
             textures: Default::default(),
         };
@@ -218,7 +217,7 @@ impl<'a> Context<'a> {
         let less = |used: u64| Some(used.saturating_sub(bytes));
         let _ = self.signals.heap_used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         // What this launch has found about the memory is no longer true.
-        self.view.caches.fill(Range::default());
+        self.view.caches.fill(Cache::default());
         self.view.textures = Bound::default();
         true
     }
