@@ -25,4 +25,5 @@ mod texture;
 mod warp;
 mod wide;
 
+pub use self::collective::shuffle;
 pub use self::launch::{LaunchConfig, RunOptions, launch, launch_cooperative};

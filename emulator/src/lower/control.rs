@@ -5,11 +5,12 @@ use super::emitter::{Emitter, Lowered};
 use super::layout::Width;
 use super::modifiers::Modifiers;
 use super::symbols::Symbol;
-use crate::ops::lanes::NO_SLOT;
+use crate::ops::lanes::{FULL, LANES, NO_SLOT};
 use crate::program::warp::{Barrier, BarrierKind, Elect, Match, Reduce, Shuffle, ShuffleMode, Vote, VoteMode};
 use crate::program::{Call, Callee, Op};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
+use crate::simt::shuffle;
 
 impl<'a> Emitter<'a, '_> {
     pub fn control(&mut self, name: &'a str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
@@ -149,7 +150,9 @@ impl<'a> Emitter<'a, '_> {
             None if kind == BarrierKind::Arrive => return Err(self.syntax("wrong number of operands")),
             None => NO_SLOT,
         };
-        self.push(Op::Barrier(Box::new(Barrier { kind, aligned, id, threads, d, p, invert })));
+        let is_plain = kind == BarrierKind::Sync && threads == NO_SLOT;
+        let all = if is_plain { self.layout.value(id) } else { None };
+        self.push(Op::Barrier(Box::new(Barrier { kind, aligned, all, id, threads, d, p, invert })));
         Ok(())
     }
 
@@ -176,7 +179,12 @@ impl<'a> Emitter<'a, '_> {
         let b = self.source(&operands[2], ty)?;
         let c = self.source(&operands[3], ty)?;
         let mask = self.source(&operands[4], ty)?;
-        self.push(Op::Shuffle(Box::new(Shuffle { mode, d, valid, a, b, c, mask })));
+        let all = self.layout.value(mask) == Some(FULL) && !self.symbols.checked;
+        let sources = match (self.layout.value(b), self.layout.value(c)) {
+            (Some(b), Some(c)) => Some(Box::new(shuffle::sources(mode, &[b; LANES], &[c; LANES]))),
+            _ => None,
+        };
+        self.push(Op::Shuffle(Box::new(Shuffle { mode, d, valid, a, b, c, mask, all, sources })));
         Ok(())
     }
 

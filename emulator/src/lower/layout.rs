@@ -30,6 +30,8 @@ pub struct Layout {
     masks_left: u32,
     next_mask: u32,
     words: HashMap<u32, u32>,
+    /// The words by their slots.
+    values: HashMap<u32, u32>,
     doubles: HashMap<u64, u32>,
     masks: HashMap<u32, u32>,
     /// Planes that no instruction writes: constants, and what the machine provides.
@@ -85,9 +87,15 @@ impl Layout {
         }
         let slot = self.word();
         self.words.insert(value, slot);
+        self.values.insert(slot, value);
         self.fixed.insert(slot);
         self.constants.push(Constant::Word(slot, value));
         slot
+    }
+
+    /// The constant in a slot of words, if it holds one.
+    pub fn value(&self, slot: u32) -> Option<u32> {
+        self.values.get(&slot).copied()
     }
 
     pub fn constant64(&mut self, value: u64) -> u32 {

@@ -8,7 +8,7 @@ mod word;
 
 use std::ptr::NonNull;
 
-pub use self::word::{Word, flags_of, mask_of};
+pub use self::word::{Word, fill, flags_of, mask_of};
 
 /// Threads that run in step.
 pub const LANES: usize = 32;

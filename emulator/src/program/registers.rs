@@ -148,7 +148,7 @@ impl<F: FnMut(&mut u32, Role)> Visitor<'_, F> {
     }
 
     fn shuffle(&mut self, shuffle: &mut Shuffle) {
-        let Shuffle { mode: _, d, valid, a, b, c, mask } = shuffle;
+        let Shuffle { mode: _, d, valid, a, b, c, mask, all: _, sources: _ } = shuffle;
         self.all([a, b, c, mask], Role::Read);
         self.all([d, valid], Role::Write);
     }
@@ -252,7 +252,7 @@ impl<F: FnMut(&mut u32, Role)> Visitor<'_, F> {
     }
 
     fn barrier(&mut self, barrier: &mut Barrier) {
-        let Barrier { kind: _, aligned: _, id, threads, d, p, invert: _ } = barrier;
+        let Barrier { kind: _, aligned: _, all: _, id, threads, d, p, invert: _ } = barrier;
         self.all([id, threads, p], Role::Read);
         self.write(d);
     }

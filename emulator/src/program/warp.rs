@@ -1,6 +1,7 @@
 //! Instructions in which threads exchange values or wait for one another.
 
 use super::memory::{Address, AtomicFunction};
+use crate::ops::lanes::LANES;
 use crate::ptx::types::Type;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,17 @@ pub struct Shuffle {
     pub b: u32,
     pub c: u32,
     pub mask: u32,
+    /// All lanes take part, and nothing has to be told that they do.
+    pub all: bool,
+    /// Where lanes read from, where that is known.
+    pub sources: Option<Box<Sources>>,
+}
+
+/// The lane that each lane reads from, and the lanes whose source is inside their segment. The others read themselves.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    pub from: [u32; LANES],
+    pub inside: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +84,8 @@ pub enum BarrierKind {
 pub struct Barrier {
     pub kind: BarrierKind,
     pub aligned: bool,
+    /// Its number, where that is known, all threads take part and nothing is computed.
+    pub all: Option<u32>,
     pub id: u32,
     /// Threads that take part; no slot where all do.
     pub threads: u32,

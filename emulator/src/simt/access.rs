@@ -1,7 +1,8 @@
 //! Loads and stores of whole warps. Every address is checked against what it may reach before the first byte moves.
 //!
 //! Most warps reach rows: neighbouring lanes reach neighbouring elements, or all the same one. Those are found and
-//! checked at once ([`rows`]); anything else, and whatever is wrong, goes lane by lane ([`lanes`]).
+//! checked at once ([`rows`]): those of all lanes first, in a function that needs little room. Anything else, and whatever
+//! is wrong, goes lane by lane ([`lanes`]).
 //!
 //! Blocks on other threads may reach the same memory. What is volatile or has a memory order is atomic by the element,
 //! with a fence where the order is acquire or release. Weak accesses are plain ones through pointers that nothing else is
@@ -24,13 +25,17 @@ use crate::program::memory::{Access, Reach};
 use crate::ptx::types::Type;
 
 pub use self::parts::{lengths_in, resolve_bulk, resolve_parts};
-pub use self::reach::{Local, Range, Refused, View, host_address, portable as resolve, shared_offsets, space_of};
+pub use self::reach::{Cache, Local, Refused, View, host_address, portable as resolve, shared_offsets, space_of};
 
 /// A load or a store of one element type, in its two builds.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessRun {
     pub portable: Move,
     pub vector: Move,
+    /// The same where not all lanes reach rows with one step. They are functions of their own behind a pointer: the room that they
+    /// need would make the others slow.
+    portable_apart: Move,
+    vector_apart: Move,
 }
 
 /// A refusal is in a box, so that the result fits a register.
@@ -39,68 +44,85 @@ pub struct AccessRun {
 /// The frame and the slots are as for the operations on lanes; the view's pointers are live for its sizes.
 pub type Move = unsafe fn(&Access, *mut u8, u32, &mut View, Local) -> Result<(), Box<Refused>>;
 
-/// Loads by rows where there are some, or else lane by lane with `lanes`, which is a call: what it needs room for would
-/// make the rest slow.
 #[inline(always)]
 unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
-    lanes: Move,
+    access: &Access,
+    frame: *mut u8,
+    mask: u32,
+    view: &mut View,
+) -> bool {
+    // SAFETY: the caller vouches for frame, slots and view, and for the machine.
+    unsafe {
+        let found = rows::pair::<VECTOR>(access, size_of::<[E; COUNT]>() as u64, frame, mask, view);
+        let Some(pair) = found else { return false };
+        if access.address.reach != Reach::Shared {
+            moves::fetch_next::<[E; COUNT]>(&pair, view.caches.get_mut(access.address.cache as usize));
+        }
+        moves::load::<E, P, COUNT, VECTOR>(&pair, moves::planes(access, frame));
+        true
+    }
+}
+
+#[inline(always)]
+unsafe fn load_apart<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
     access: &Access,
     frame: *mut u8,
     mask: u32,
     view: &mut View,
     local: Local,
-) -> Result<(), Box<Refused>> {
-    // SAFETY: the caller vouches for frame, slots, view and local memory, and for the machine.
+) -> Result<(), Refused> {
+    // SAFETY: as for `load`, and the caller vouches for local memory.
     unsafe {
-        match rows::find::<VECTOR>(access, size_of::<[E; COUNT]>() as u64, frame, mask, view) {
-            Some(found) => {
-                if access.address.reach != Reach::Shared {
-                    moves::fetch_next::<[E; COUNT]>(&found, view.reached.get_mut(access.address.cache as usize));
-                }
-                moves::load::<E, P, COUNT, VECTOR>(&found, access, frame);
+        match rows::halves(access, size_of::<[E; COUNT]>() as u64, frame, mask, view) {
+            Some(spans) => {
+                moves::load_halves::<E, P, COUNT, VECTOR>(&spans, moves::planes(access, frame));
                 Ok(())
             }
-            None => lanes(access, frame, mask, view, local),
+            None => lanes::load::<E, P, COUNT, VECTOR>(access, frame, mask, view, local),
         }
     }
 }
 
 #[inline(always)]
 unsafe fn store<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
-    lanes: Move,
+    access: &Access,
+    frame: *mut u8,
+    mask: u32,
+    view: &mut View,
+) -> bool {
+    // SAFETY: as for loads.
+    unsafe {
+        let found = rows::pair::<VECTOR>(access, size_of::<[E; COUNT]>() as u64, frame, mask, view);
+        let Some(pair) = found else { return false };
+        moves::store::<E, P, COUNT, VECTOR>(&pair, moves::planes(access, frame));
+        true
+    }
+}
+
+#[inline(always)]
+unsafe fn store_apart<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
     access: &Access,
     frame: *mut u8,
     mask: u32,
     view: &mut View,
     local: Local,
-) -> Result<(), Box<Refused>> {
+) -> Result<(), Refused> {
     // SAFETY: as for loads.
     unsafe {
-        match rows::find::<VECTOR>(access, size_of::<[E; COUNT]>() as u64, frame, mask, view) {
-            Some(found) => {
-                moves::store::<E, P, COUNT, VECTOR>(&found, access, frame);
+        match rows::halves(access, size_of::<[E; COUNT]>() as u64, frame, mask, view) {
+            Some(spans) => {
+                moves::store_halves::<E, P, COUNT, VECTOR>(&spans, moves::planes(access, frame));
                 Ok(())
             }
-            None => lanes(access, frame, mask, view, local),
+            None => lanes::store::<E, P, COUNT, VECTOR>(access, frame, mask, view, local),
         }
     }
 }
 
-/// Defines a maker of accesses: the body for any machine, and for the machine's vectors.
+/// Defines a maker of accesses: the bodies for any machine, and for the machine's vectors.
 macro_rules! builds {
-    ($maker:ident, $body:ident) => {
+    ($maker:ident, $pair:ident, $apart:ident) => {
         fn $maker<E: Element, P: Plane, const COUNT: usize>() -> AccessRun {
-            #[inline(never)]
-            unsafe fn portable_lanes<E: Element, P: Plane, const COUNT: usize>(
-                access: &Access,
-                frame: *mut u8,
-                mask: u32,
-                view: &mut View,
-                local: Local,
-            ) -> Result<(), Box<Refused>> {
-                // SAFETY: the same contract.
-                unsafe { lanes::$body::<E, P, COUNT, false>(access, frame, mask, view, local) }.map_err(Box::new)
-            }
             unsafe fn portable<E: Element, P: Plane, const COUNT: usize>(
                 access: &Access,
                 frame: *mut u8,
@@ -108,13 +130,15 @@ macro_rules! builds {
                 view: &mut View,
                 local: Local,
             ) -> Result<(), Box<Refused>> {
-                let lanes = portable_lanes::<E, P, COUNT>;
                 // SAFETY: the same contract.
-                unsafe { $body::<E, P, COUNT, false>(lanes, access, frame, mask, view, local) }
+                unsafe {
+                    match $pair::<E, P, COUNT, false>(access, frame, mask, view) {
+                        true => Ok(()),
+                        false => (access.run.portable_apart)(access, frame, mask, view, local),
+                    }
+                }
             }
-            #[inline(never)]
-            #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
-            unsafe fn vector_lanes<E: Element, P: Plane, const COUNT: usize>(
+            unsafe fn portable_apart<E: Element, P: Plane, const COUNT: usize>(
                 access: &Access,
                 frame: *mut u8,
                 mask: u32,
@@ -122,7 +146,7 @@ macro_rules! builds {
                 local: Local,
             ) -> Result<(), Box<Refused>> {
                 // SAFETY: the same contract.
-                unsafe { lanes::$body::<E, P, COUNT, VECTORS>(access, frame, mask, view, local) }.map_err(Box::new)
+                unsafe { $apart::<E, P, COUNT, false>(access, frame, mask, view, local) }.map_err(Box::new)
             }
             #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
             unsafe fn vector<E: Element, P: Plane, const COUNT: usize>(
@@ -132,11 +156,31 @@ macro_rules! builds {
                 view: &mut View,
                 local: Local,
             ) -> Result<(), Box<Refused>> {
-                let lanes = vector_lanes::<E, P, COUNT>;
                 // SAFETY: the same contract.
-                unsafe { $body::<E, P, COUNT, VECTORS>(lanes, access, frame, mask, view, local) }
+                unsafe {
+                    match $pair::<E, P, COUNT, VECTORS>(access, frame, mask, view) {
+                        true => Ok(()),
+                        false => (access.run.vector_apart)(access, frame, mask, view, local),
+                    }
+                }
             }
-            AccessRun { portable: portable::<E, P, COUNT>, vector: vector::<E, P, COUNT> }
+            #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
+            unsafe fn vector_apart<E: Element, P: Plane, const COUNT: usize>(
+                access: &Access,
+                frame: *mut u8,
+                mask: u32,
+                view: &mut View,
+                local: Local,
+            ) -> Result<(), Box<Refused>> {
+                // SAFETY: the same contract.
+                unsafe { $apart::<E, P, COUNT, VECTORS>(access, frame, mask, view, local) }.map_err(Box::new)
+            }
+            AccessRun {
+                portable: portable::<E, P, COUNT>,
+                vector: vector::<E, P, COUNT>,
+                portable_apart: portable_apart::<E, P, COUNT>,
+                vector_apart: vector_apart::<E, P, COUNT>,
+            }
         }
     };
 }
@@ -144,8 +188,8 @@ macro_rules! builds {
 /// Whether the vector build has vectors of its own.
 const VECTORS: bool = cfg!(target_arch = "x86_64");
 
-builds!(loads, load);
-builds!(stores, store);
+builds!(loads, load, load_apart);
+builds!(stores, store, store_apart);
 
 /// Defines a maker of accesses of one, two or four elements.
 macro_rules! counts {

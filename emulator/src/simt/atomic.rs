@@ -205,8 +205,11 @@ unsafe fn add_words(atomic: &Atomic, offsets: &[u32; LANES], frame: *mut u8, mas
             old
         };
         if mask == FULL && d == NO_SLOT {
-            for lane in 0..LANES {
-                add(lane);
+            // A loop in a loop: compilers write the inner one out, and jump back less often.
+            for part in (0..LANES).step_by(8) {
+                for lane in part..part + 8 {
+                    add(lane);
+                }
             }
             return;
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use super::access::{Range, View};
+use super::access::{Cache, View};
 use super::checks::BlockChecks;
 use super::frames::Spare;
 use super::launch::{LaunchConfig, RunOptions};
@@ -102,6 +102,8 @@ pub struct Context<'a> {
     pub checks: Option<Box<BlockChecks>>,
     /// The numbers of the barriers that threads have reached, as bits.
     come: u32,
+    /// Threads of the block have come to the cluster's barrier, maybe for an earlier phase.
+    pub at_cluster: bool,
     pub spent: u64,
     /// Turns of loops that a warp has before the next one.
     pub turns: u32,
@@ -131,8 +133,7 @@ impl<'a> Context<'a> {
             shared: start,
             shared_bytes,
             params: config.params,
-            caches: vec![Range::default(); entry.program.accesses as usize],
-            reached: vec![0; entry.program.accesses as usize],
+            caches: vec![Cache::default(); entry.program.accesses as usize],
             patterns: Default::default(),
             textures: Default::default(),
         };
@@ -150,6 +151,7 @@ impl<'a> Context<'a> {
             barriers: [Arrivals::default(); BARRIERS],
             checks: checks.any().then(block_checks),
             come: 0,
+            at_cluster: false,
             spent: 0,
             turns: if signals.workspace == 0 { TURNS_OF_WARP } else { TURNS_OF_WARP_IN_TURN },
             _shared: shared,
@@ -218,7 +220,7 @@ impl<'a> Context<'a> {
         let less = |used: u64| Some(used.saturating_sub(bytes));
         let _ = self.signals.heap_used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         // What this launch has found about the memory is no longer true.
-        self.view.caches.fill(Range::default());
+        self.view.caches.fill(Cache::default());
         self.view.textures = Bound::default();
         true
     }
@@ -275,6 +277,7 @@ impl BlockRun {
         cx.block = block;
         cx.barriers = [Arrivals::default(); BARRIERS];
         cx.come = 0;
+        cx.at_cluster = false;
         // SAFETY: the view's shared memory is the context's own, of that size.
         unsafe { cx.view.shared.write_bytes(0, cx.view.shared_bytes as usize) };
         if let Some(checks) = &mut cx.checks {
@@ -309,7 +312,7 @@ impl BlockRun {
             let lanes = (total - index * LANES as u32).min(LANES as u32);
             warp.start(index, lanes, cx);
             self.started += lanes;
-            let pause = self.step(&mut warp, cx);
+            let pause = step(&mut warp, &mut self.threads, cx);
             match pause {
                 Ok(Pause::Finished) => spare.push(warp),
                 _ => self.waiting.push(warp),
@@ -332,23 +335,18 @@ impl BlockRun {
     fn round(&mut self, cx: &mut Context, spare: &mut Warps) -> Result<bool, Fault> {
         let mut advanced = false;
         let mut index = 0;
-        while index < self.waiting.len() {
-            if self.waiting[index].asleep.is_some_and(|until| until > Instant::now()) {
+        while let Some(warp) = self.waiting.get_mut(index) {
+            if warp.asleep.is_some_and(|until| until > Instant::now()) {
                 advanced = true;
                 index += 1;
                 continue;
             }
-            let mut warp = self.waiting.swap_remove(index);
             warp.asleep = None;
-            let pause = self.step(&mut warp, cx);
+            let pause = step(warp, &mut self.threads, cx);
+            advanced |= pause != Ok(Pause::Waiting);
             if pause == Ok(Pause::Finished) {
-                spare.push(warp);
-                advanced = true;
+                spare.push(self.waiting.swap_remove(index));
             } else {
-                advanced |= pause != Ok(Pause::Waiting);
-                self.waiting.push(warp);
-                let last = self.waiting.len() - 1;
-                self.waiting.swap(index, last);
                 index += 1;
             }
             pause.map_err(|fault| self.told(fault, cx))?;
@@ -363,13 +361,6 @@ impl BlockRun {
         let awake = |warp: &Warp| warp.asleep.is_none() && !warp.waits();
         let first = self.waiting.iter().filter_map(|warp| warp.asleep).min()?;
         (!self.waiting.iter().any(|warp| awake(warp))).then_some(first)
-    }
-
-    fn step(&mut self, warp: &mut Warp, cx: &mut Context) -> Result<Pause, Fault> {
-        let before = warp.live;
-        let result = warp.run(cx);
-        self.threads -= (before & !warp.live).count_ones();
-        result
     }
 
     /// Whether enough threads have come to a barrier. Threads that have exited are not waited for.
@@ -401,7 +392,7 @@ impl BlockRun {
                 released = true;
             }
         }
-        if self.started == cx.config.threads() && self.waiting.iter().any(|warp| warp.at_cluster().0) {
+        if cx.at_cluster && self.started == cx.config.threads() && self.waiting.iter().any(|warp| warp.at_cluster().0) {
             let all = self.waiting.iter().all(|warp| warp.at_cluster().1);
             if all {
                 if let Some(checks) = &mut cx.checks {
@@ -460,6 +451,14 @@ impl BlockRun {
         let rest = rest.collect::<Vec<_>>().join(", ");
         if rest.is_empty() { fault } else { fault.with_line(&format!("of the block's {total} threads: {rest}")) }
     }
+}
+
+/// Gives a warp its turn. `threads` are those of the block that have not exited.
+fn step(warp: &mut Warp, threads: &mut u32, cx: &mut Context) -> Result<Pause, Fault> {
+    let before = warp.live;
+    let result = warp.run(cx);
+    *threads -= (before & !warp.live).count_ones();
+    result
 }
 
 /// One line for each place where threads stand, those with the most first.

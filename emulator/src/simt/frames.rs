@@ -4,7 +4,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
-use crate::ops::lanes::LANES;
+use crate::ops::lanes::{LANES, fill};
 use crate::program::Constant;
 
 /// Frames start at a cache line, which vectors need.
@@ -58,7 +58,7 @@ impl Registers {
     }
 
     pub fn put_word(&mut self, slot: u32, value: u32) {
-        self.words(slot).fill(value);
+        fill(self.words(slot), value);
     }
 
     pub fn put_double(&mut self, slot: u32, value: u64) {

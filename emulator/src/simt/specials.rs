@@ -3,7 +3,7 @@
 use super::block::Context;
 use super::frames::Registers;
 use crate::module::Entry;
-use crate::ops::lanes::LANES;
+use crate::ops::lanes::{LANES, fill};
 use crate::program::{Function, Special};
 
 impl Context<'_> {
@@ -87,8 +87,9 @@ impl Context<'_> {
         let mut place = self.thread(warp, 0);
         if place[0] + LANES as u32 <= x {
             // The whole warp stands in one row.
-            for (lane, one) in plane.iter_mut().enumerate() {
-                *one = place[usize::from(axis)] + if axis == 0 { lane as u32 } else { 0 };
+            match axis {
+                0 => plane.iter_mut().zip(place[0]..).for_each(|(one, x)| *one = x),
+                _ => fill(plane, place[usize::from(axis)]),
             }
             return;
         }

@@ -9,6 +9,7 @@ mod check;
 mod meeting;
 mod phases;
 mod report;
+mod sprint;
 mod step;
 mod straight;
 
@@ -105,7 +106,6 @@ impl Warp {
         self.cluster = Cluster::default();
         self.asleep = None;
         let live = self.live;
-        // Some time before it is read: processors are slow to read at once what was written piece by piece just now.
         self.groups.push(Group { frame: 0, depth: 0, pc: 0, mask: live, wait: Wait::None });
         let kernel = cx.entry.function;
         if self.frames.is_empty() {
@@ -130,6 +130,9 @@ impl Warp {
 
     /// Runs until nothing can go on or the warp had its turns.
     pub fn run(&mut self, cx: &mut Context) -> Result<Pause, Fault> {
+        if let Some(pause) = self.sprint(cx)? {
+            return Ok(pause);
+        }
         let mut turns = Turns::new(cx.turns);
         loop {
             let Some(index) = self.choose() else {

@@ -158,8 +158,20 @@ fn patterns(stride: usize) -> Vec<(String, [i64; LANES])> {
     found
 }
 
-const MASKS: [u32; 10] =
-    [u32::MAX, 0x1f, 0xffff, 0xffff_0000, 0x0007_ffff, 0x0003_0007, 1, 1 << 31, 0x5555_5555, 0xffff_fffe];
+const MASKS: [u32; 12] = [
+    u32::MAX,
+    0x1f,
+    0xffff,
+    0xffff_0000,
+    0x0007_ffff,
+    0x0003_0007,
+    1,
+    1 << 31,
+    1 << 13,
+    0x0ff0_0180,
+    0x5555_5555,
+    0xffff_fffe,
+];
 
 /// One device for a program, with buffers that are filled anew for every launch.
 struct Bench {

@@ -69,6 +69,21 @@ pub fn mask_of(flags: &[u32; LANES]) -> u32 {
     }
 }
 
+/// Sets all lanes to one value, as whole vectors: processors are slow to read a vector that was written in pieces.
+pub fn fill(plane: &mut [u32; LANES], value: u32) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m128i, _mm_set1_epi32, _mm_storeu_si128};
+        let at = plane.as_mut_ptr().cast::<__m128i>();
+        for part in 0..LANES / 4 {
+            // SAFETY: the plane holds so many vectors; every x86-64 has these operations.
+            unsafe { _mm_storeu_si128(at.add(part), _mm_set1_epi32(value as i32)) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    plane.fill(value);
+}
+
 /// A mask as flags: all ones in its lanes, zero in the others.
 #[inline(always)]
 pub fn flags_of(mask: u32) -> [u32; LANES] {

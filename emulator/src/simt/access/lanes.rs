@@ -3,11 +3,10 @@
 
 use super::element::{Element, Plane};
 use super::reach::{self, Local, Refused, View};
+use super::rows::HALF;
+use super::spread::gather;
 use crate::ops::lanes::{LANES, store as put};
 use crate::program::memory::Access;
-
-/// Lanes whose elements are gathered into one vector.
-const TOGETHER: usize = 8;
 
 /// # Safety
 /// As for [`super::Move`]; with `VECTOR`, on a machine that has what the vector build needs.
@@ -36,10 +35,10 @@ pub unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>
                 }
                 continue;
             }
-            for (values, pointers) in plane.chunks_exact_mut(TOGETHER).zip(pointers.chunks_exact(TOGETHER)) {
-                let gathered: [P; TOGETHER] =
-                    std::array::from_fn(|lane| P::from_element(*(pointers[lane] as *const E).add(index)));
-                values.copy_from_slice(&gathered);
+            for (values, pointers) in plane.chunks_exact_mut(HALF).zip(pointers.chunks_exact(HALF)) {
+                gather::<P, VECTOR>(values.as_mut_ptr(), |lane| {
+                    P::from_element(*(pointers[lane] as *const E).add(index))
+                });
             }
         }
         for (plane, slot) in values.iter().zip(access.slots) {

@@ -1,8 +1,9 @@
 //! Elements of rows, to the planes of a frame and back.
 
 use super::element::{Element, Plane};
-use super::rows::{HALF, Rows, Span};
-use super::spread::{narrow, widen};
+use super::reach::Cache;
+use super::rows::{HALF, Pair, Span};
+use super::spread::{gather, narrow, widen};
 #[cfg(target_arch = "x86_64")]
 use super::turn;
 use crate::ops::lanes::LANES;
@@ -14,15 +15,11 @@ const CACHE_LINE: usize = 64;
 /// Asks for the row after this one, where rows come at even distances as they did so far. The processor sees for itself
 /// only what lies side by side: threads of a grid that go through memory together leap.
 #[inline(always)]
-pub fn fetch_next<E>(rows: &Rows<Span>, reached: Option<&mut u64>) {
-    let side_by_side = |span: &Span| span.step == size_of::<E>() as u64;
-    let (is_row, first) = match rows {
-        Rows::Whole(span) => (side_by_side(span), span.first),
-        Rows::Halves(halves) => (halves.iter().all(|half| half.lanes == HALF && side_by_side(half)), halves[0].first),
-    };
-    if let (true, Some(reached)) = (is_row, reached) {
-        let next = first.wrapping_add(first.wrapping_sub(*reached));
-        *reached = first;
+pub fn fetch_next<E>(pair: &Pair, cache: Option<&mut Cache>) {
+    let first = pair.first[0];
+    if let (true, Some(cache)) = (pair.step == size_of::<E>() as u64, cache) {
+        let next = first.wrapping_add(first.wrapping_sub(cache.reached));
+        cache.reached = first;
         let mut byte = 0;
         while byte < LANES * size_of::<E>() {
             fetch(next.wrapping_add(byte as u64));
@@ -44,38 +41,54 @@ fn fetch(address: u64) {
     let _ = address;
 }
 
-/// Loads `COUNT` elements for each lane.
+/// The planes of the elements of an access.
 ///
 /// # Safety
-/// The rows come from [`find`](super::rows::find) for this access and frame; with `VECTOR`, the machine has its vectors.
+/// The slots are planes of the frame.
+#[inline(always)]
+pub unsafe fn planes<P, const COUNT: usize>(access: &Access, frame: *mut u8) -> [*mut P; COUNT] {
+    // SAFETY: the caller vouches for the slots.
+    std::array::from_fn(|component| unsafe { frame.add(access.slots[component] as usize).cast::<P>() })
+}
+
+/// Loads `COUNT` elements for each of all lanes.
+///
+/// # Safety
+/// The rows come from [`pair`](super::rows::pair) for this access and frame, whose planes these are; with `VECTOR`, the
+/// machine has its vectors.
 #[inline(always)]
 pub unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
-    rows: &Rows<Span>,
-    access: &Access,
-    frame: *mut u8,
+    pair: &Pair,
+    targets: [*mut P; COUNT],
 ) {
+    let ([low, high], step) = (pair.first.map(|first| first as *const [E; COUNT]), pair.step as usize);
     // SAFETY: the rows were checked and are aligned, the slots are planes of the frame; other threads' writes to
     // the same memory are the kernel's race, as for single lanes.
     unsafe {
-        let targets: [*mut P; COUNT] =
-            std::array::from_fn(|component| frame.add(access.slots[component] as usize).cast::<P>());
-        match rows {
-            Rows::Whole(Span { first, step, .. }) => {
-                let (first, step) = (*first as *const [E; COUNT], *step as usize);
-                let behind = targets.map(|target| target.add(HALF));
-                if step == 0 {
-                    repeat::<E, P, COUNT>(first, targets);
-                    repeat::<E, P, COUNT>(first, behind);
-                } else {
-                    load_row::<E, P, COUNT, VECTOR>(first, step, targets);
-                    load_row::<E, P, COUNT, VECTOR>(first.byte_add(HALF * step), step, behind);
-                }
-            }
-            Rows::Halves([low, high]) => {
-                load_half::<E, P, COUNT, VECTOR>(low, targets);
-                load_half::<E, P, COUNT, VECTOR>(high, targets.map(|target| target.add(HALF)));
-            }
+        let behind = targets.map(|target| target.add(HALF));
+        if step == 0 {
+            repeat::<E, P, COUNT, VECTOR>(low, targets);
+            repeat::<E, P, COUNT, VECTOR>(high, behind);
+        } else {
+            load_row::<E, P, COUNT, VECTOR>(low, step, targets);
+            load_row::<E, P, COUNT, VECTOR>(high, step, behind);
         }
+    }
+}
+
+/// Loads `COUNT` elements for each lane that is on.
+///
+/// # Safety
+/// As for [`load`], with spans from [`halves`](super::rows::halves).
+#[inline(always)]
+pub unsafe fn load_halves<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    [low, high]: &[Span; 2],
+    targets: [*mut P; COUNT],
+) {
+    // SAFETY: the same contract.
+    unsafe {
+        load_half::<E, P, COUNT, VECTOR>(low, targets);
+        load_half::<E, P, COUNT, VECTOR>(high, targets.map(|target| target.add(HALF)));
     }
 }
 
@@ -90,6 +103,7 @@ unsafe fn load_half<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool
     // SAFETY: the caller vouches for the row and the planes.
     unsafe {
         if half.lanes < HALF {
+            let targets = targets.map(|target| target.add(half.start));
             for lane in 0..half.lanes {
                 let elements = *first.byte_add(lane * step);
                 for component in 0..COUNT {
@@ -97,7 +111,7 @@ unsafe fn load_half<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool
                 }
             }
         } else if step == 0 {
-            repeat::<E, P, COUNT>(first, targets);
+            repeat::<E, P, COUNT, VECTOR>(first, targets);
         } else {
             load_row::<E, P, COUNT, VECTOR>(first, step, targets);
         }
@@ -109,12 +123,15 @@ unsafe fn load_half<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool
 /// # Safety
 /// As for [`load`].
 #[inline(always)]
-unsafe fn repeat<E: Element, P: Plane, const COUNT: usize>(first: *const [E; COUNT], targets: [*mut P; COUNT]) {
-    // SAFETY: the caller vouches for the elements and the planes.
+unsafe fn repeat<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    first: *const [E; COUNT],
+    targets: [*mut P; COUNT],
+) {
+    // SAFETY: the caller vouches for the elements, the planes and the machine.
     unsafe {
         let elements = *first;
         for component in 0..COUNT {
-            *targets[component].cast::<[P; HALF]>() = [P::from_element(elements[component]); HALF];
+            gather::<P, VECTOR>(targets[component], |_| P::from_element(elements[component]));
         }
     }
 }
@@ -153,42 +170,48 @@ unsafe fn load_row<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>
         }
         for (component, target) in targets.into_iter().enumerate() {
             let element = |lane: usize| *first.byte_add(lane * step).cast::<E>().add(component);
-            let plane: [P; HALF] = std::array::from_fn(|lane| P::from_element(element(lane)));
-            *target.cast::<[P; HALF]>() = plane;
+            gather::<P, VECTOR>(target, |lane| P::from_element(element(lane)));
         }
     }
 }
 
-/// Stores `COUNT` elements of each lane. Where lanes reach the same place, the last one's are there in the end.
+/// Stores `COUNT` elements of each of all lanes. Where lanes reach the same place, the last one's are there in the end.
 ///
 /// # Safety
 /// As for [`load`].
 #[inline(always)]
 pub unsafe fn store<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
-    rows: &Rows<Span>,
-    access: &Access,
-    frame: *mut u8,
+    pair: &Pair,
+    sources: [*mut P; COUNT],
 ) {
+    let ([low, high], step) = (pair.first.map(|first| first as *mut [E; COUNT]), pair.step as usize);
+    let sources = sources.map(|source| source.cast_const());
     // SAFETY: as for loads.
     unsafe {
-        let sources: [*const P; COUNT] =
-            std::array::from_fn(|component| frame.add(access.slots[component] as usize).cast::<P>().cast_const());
-        match rows {
-            Rows::Whole(Span { first, step, .. }) => {
-                let (first, step) = (*first as *mut [E; COUNT], *step as usize);
-                if step == 0 {
-                    *first = elements(sources, LANES - 1);
-                } else {
-                    let behind = sources.map(|source| source.add(HALF));
-                    store_row::<E, P, COUNT, VECTOR>(first, step, sources);
-                    store_row::<E, P, COUNT, VECTOR>(first.byte_add(HALF * step), step, behind);
-                }
-            }
-            Rows::Halves([low, high]) => {
-                store_half::<E, P, COUNT, VECTOR>(low, sources);
-                store_half::<E, P, COUNT, VECTOR>(high, sources.map(|source| source.add(HALF)));
-            }
+        if step == 0 {
+            *low = elements(sources, HALF - 1);
+            *high = elements(sources, LANES - 1);
+        } else {
+            store_row::<E, P, COUNT, VECTOR>(low, step, sources);
+            store_row::<E, P, COUNT, VECTOR>(high, step, sources.map(|source| source.add(HALF)));
         }
+    }
+}
+
+/// Stores `COUNT` elements of each lane that is on, as [`store`] does.
+///
+/// # Safety
+/// As for [`load_halves`].
+#[inline(always)]
+pub unsafe fn store_halves<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    [low, high]: &[Span; 2],
+    sources: [*mut P; COUNT],
+) {
+    let sources = sources.map(|source| source.cast_const());
+    // SAFETY: the same contract.
+    unsafe {
+        store_half::<E, P, COUNT, VECTOR>(low, sources);
+        store_half::<E, P, COUNT, VECTOR>(high, sources.map(|source| source.add(HALF)));
     }
 }
 
@@ -202,6 +225,7 @@ unsafe fn store_half<E: Element, P: Plane, const COUNT: usize, const VECTOR: boo
     let (first, step) = (half.first as *mut [E; COUNT], half.step as usize);
     // SAFETY: the caller vouches for the row and the planes.
     unsafe {
+        let sources = sources.map(|source| source.add(half.start));
         match half.lanes {
             0 => {}
             lanes if step == 0 => *first = elements(sources, lanes - 1),

@@ -20,13 +20,20 @@ pub struct View<'a> {
     pub shared: *mut u8,
     pub shared_bytes: u64,
     pub params: &'a [u8],
-    /// What each memory instruction of the program reached last.
-    pub caches: Vec<Range>,
-    /// Where on the host the last row of each began.
-    pub reached: Vec<u64>,
+    /// What is known to each memory instruction of the program.
+    pub caches: Vec<Cache>,
     /// What addresses of the stretch of code that runs look like, by the numbers of `Repeat`.
     pub patterns: [Pattern; REMEMBERED_MAX],
     pub textures: Bound,
+}
+
+/// What a memory instruction reached last.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cache {
+    /// The range that its last address lay in.
+    pub range: Range,
+    /// Where on the host its last row began.
+    pub reached: u64,
 }
 
 /// Addresses that may be used, and where they lie on the host.
@@ -166,7 +173,7 @@ unsafe fn body<const VECTOR: bool>(
     let range = match address.reach {
         Reach::Shared => Range::shared(view),
         Reach::Local => Range { start: 0, bytes: local.lane_bytes, host: local.start as u64 },
-        Reach::Global | Reach::Generic | Reach::Param => view.caches[address.cache as usize],
+        Reach::Global | Reach::Generic | Reach::Param => view.caches[address.cache as usize].range,
     };
     // An offset beyond the last that fits sets the top bit of one of the two: no range is so large that it would by
     // itself. Adding up bits takes a fraction of what comparing 64-bit numbers does.
@@ -243,7 +250,7 @@ fn slow(found: &mut [u64; LANES], address: &Address, bytes: u64, view: &mut View
         let (address, space) = (found[lane], space_of(reach, found[lane]));
         return Err(Refused { lane, address, bytes, space, kind: FaultKind::MisalignedAddress, among: FULL });
     }
-    let mut range = view.caches[address.cache as usize];
+    let mut range = view.caches[address.cache as usize].range;
     for (lane, one) in found.iter_mut().enumerate() {
         // The lanes of a warp mostly reach the same allocation: it is looked up once.
         if !range.holds(*one, bytes) {
@@ -261,7 +268,7 @@ fn slow(found: &mut [u64; LANES], address: &Address, bytes: u64, view: &mut View
         }
         *one = one.wrapping_add(range.host.wrapping_sub(range.start));
     }
-    view.caches[address.cache as usize] = range;
+    view.caches[address.cache as usize].range = range;
     Ok(())
 }
 

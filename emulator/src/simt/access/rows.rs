@@ -1,26 +1,31 @@
-//! Accesses to rows. Half a warp at a time, since blocks are often 16 threads wide: its lanes that are on are the
-//! first ones, and reach elements one behind the other, or so many bytes apart, or all the same element.
+//! Accesses to rows: lanes reach elements one behind the other, or so many bytes apart, or all the same element. Most
+//! often the whole warp does, or each half of it, since blocks are often 16 threads wide ([`pair`]). Or else some lanes of
+//! a half are off, and those that are on are next to each other ([`halves`]).
 
 use super::reach::{Range, View};
 #[cfg(target_arch = "x86_64")]
 use super::steps;
 use crate::ops::lanes::{FULL, LANES};
-use crate::program::memory::{Access, Address, Index, Reach, Repeat};
+use crate::program::memory::{Access, Address, Index, REMEMBERED_MAX, Reach, Repeat};
 
 /// Lanes that are looked at together.
 pub const HALF: usize = LANES / 2;
 
-/// One thing for all lanes, where all are on and lie in one row, or one for each half of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rows<T> {
-    Whole(T),
-    Halves([T; 2]),
+/// What all lanes reach, checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    /// Where on the host the elements of each half's first lane are.
+    pub first: [u64; 2],
+    /// Bytes from lane to lane.
+    pub step: u64,
 }
 
-/// What lanes reach, checked: all of them, or half a warp.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the lanes of half a warp reach, checked.
+#[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// Lanes that are on: none before the last of them is off.
+    /// The first lane that is on.
+    pub start: usize,
+    /// Lanes that are on: they are next to each other.
     pub lanes: usize,
     /// Where on the host the first lane's elements are.
     pub first: u64,
@@ -31,17 +36,30 @@ pub struct Span {
 /// How the addresses of lanes lie to each other, before anything is added to them or checked.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
-    lanes: usize,
     first: u64,
     step: u64,
+}
+
+/// The rows of both halves of a warp whose lanes are all on.
+#[derive(Clone, Copy, Debug)]
+struct Rows {
+    first: [u64; 2],
+    step: u64,
+}
+
+/// The row of the lanes of half a warp that are on: so many from one of them on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Half {
+    start: usize,
+    lanes: usize,
+    row: Row,
 }
 
 impl Row {
     /// The addresses that a row of indices stands for, where they are a row too.
     #[inline(always)]
-    fn indexed(self, index: &Index, start: u64) -> Option<Row> {
-        let Row { lanes, first, step } = self;
-        let (first, step) = (first as u32, step as u32);
+    fn indexed(self, lanes: usize, index: &Index, start: u64) -> Option<Row> {
+        let (first, step) = (self.first as u32, self.step as u32);
         // Indices wrap around at 32 bits, or at their sign; addresses do not wrap with them.
         let behind = (lanes as u64).saturating_sub(1);
         let fits = if index.signed {
@@ -51,96 +69,122 @@ impl Row {
         };
         let step = u64::from(step) * u64::from(index.factor);
         let first = start.wrapping_add_signed(index.distance(first));
-        (fits && step <= u32::MAX.into()).then_some(Row { lanes, first, step })
+        (fits && step <= u32::MAX.into()).then_some(Row { first, step })
     }
 }
 
 /// What is in an address's register, where that has a pattern.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Pattern {
-    /// The lanes that were looked at; none where there is no pattern, and no access is by none.
+    /// The rows of all lanes, where all are on and both have the same step.
+    pair: Option<Rows>,
+    /// The lanes whose halves were looked at; none where there is no pattern, and no access is by none.
     mask: u32,
-    rows: Rows<Row>,
+    halves: [Half; 2],
 }
 
-impl Default for Pattern {
-    fn default() -> Pattern {
-        Pattern { mask: 0, rows: Rows::Whole(Row::default()) }
-    }
-}
-
-/// The rows that the lanes reach, where they do and may. It never says what is wrong.
+/// The rows that all lanes reach, where all are on, both halves have the same step, and all may be reached. It never says
+/// what is wrong.
 ///
 /// # Safety
-/// The slot lies inside the frame.
+/// The slot lies inside the frame; with `VECTOR`, the machine has its vectors.
 #[inline(always)]
-pub unsafe fn find<const VECTOR: bool>(
+pub unsafe fn pair<const VECTOR: bool>(
     access: &Access,
     stride: u64,
     frame: *mut u8,
     mask: u32,
     view: &mut View,
-) -> Option<Rows<Span>> {
+) -> Option<Pair> {
+    if mask != FULL {
+        return None;
+    }
     let address = &access.address;
-    let shared = Range::shared(view);
-    let found;
-    let rows = match access.repeat {
+    // SAFETY: here and below, the caller vouches for the slot and the machine.
+    let look = || unsafe { rows_of_all::<VECTOR>(address, frame) };
+    let Rows { first: [low, high], step } = match access.repeat {
         Repeat::Never => return None,
-        Repeat::Again(number) if view.patterns[usize::from(number)].mask == mask => {
-            &view.patterns[usize::from(number)].rows
-        }
-        Repeat::Again(_) | Repeat::No => {
-            // SAFETY: the caller vouches for the slot.
-            found = unsafe { rows::<VECTOR>(address, frame, mask) }?;
-            &found
-        }
+        Repeat::Again(number) => view.patterns[usize::from(number) % REMEMBERED_MAX].pair?,
+        Repeat::No => look()?,
         Repeat::First(number) => {
-            // SAFETY: as above.
-            let found = unsafe { rows::<VECTOR>(address, frame, mask) };
-            let pattern = &mut view.patterns[usize::from(number)];
-            *pattern = found.map_or(Pattern::default(), |rows| Pattern { mask, rows });
-            found?;
-            &pattern.rows
+            let found = look();
+            let pattern = &mut view.patterns[usize::from(number) % REMEMBERED_MAX];
+            (pattern.pair, pattern.mask) = (found, 0);
+            found?
         }
     };
-    let truncate = address.reach == Reach::Shared;
-    let range = if truncate { shared } else { *view.caches.get(address.cache as usize)? };
-    let allowed = Allowed { range, stride, truncate };
+    let allowed = Allowed::new(address, stride, view)?;
     // SAFETY: as above.
-    unsafe {
-        Some(match rows {
-            Rows::Whole(row) => Rows::Whole(allowed.span(row, address, frame)?),
-            Rows::Halves([low, high]) => {
-                Rows::Halves([allowed.span(low, address, frame)?, allowed.span(high, address, frame)?])
-            }
-        })
+    let span = |first: u64, lanes: usize| unsafe { allowed.span(Row { first, step }, 0, lanes, address, frame) };
+    if low.wrapping_add(step.wrapping_mul(HALF as u64)) == high {
+        let Span { first, step, .. } = span(low, LANES)?;
+        return Some(Pair { first: [first, first + HALF as u64 * step], step });
     }
+    let (low, high) = (span(low, HALF)?, span(high, HALF)?);
+    Some(Pair { first: [low.first, high.first], step: low.step })
+}
+
+/// The rows that the halves of a warp reach, where they do and may and [`pair`] found none.
+///
+/// # Safety
+/// The slot lies inside the frame.
+#[inline(always)]
+pub unsafe fn halves(access: &Access, stride: u64, frame: *mut u8, mask: u32, view: &mut View) -> Option<[Span; 2]> {
+    let address = &access.address;
+    // SAFETY: here and below, the caller vouches for the slot.
+    let look = || unsafe { rows(address, frame, mask) };
+    let [low, high] = match access.repeat {
+        Repeat::Never => return None,
+        Repeat::Again(number) => {
+            let pattern = &view.patterns[usize::from(number) % REMEMBERED_MAX];
+            if pattern.mask == mask { pattern.halves } else { look()? }
+        }
+        Repeat::No => look()?,
+        Repeat::First(number) => {
+            let found = look();
+            let halves = found.unwrap_or_default();
+            let mask = if found.is_some() { mask } else { 0 };
+            view.patterns[usize::from(number) % REMEMBERED_MAX] = Pattern { pair: None, mask, halves };
+            found?
+        }
+    };
+    let allowed = Allowed::new(address, stride, view)?;
+    // SAFETY: as above.
+    let span = |half: Half| unsafe { allowed.span(half.row, half.start, half.lanes, address, frame) };
+    Some([span(low)?, span(high)?])
 }
 
 /// # Safety
 /// The slot lies inside the frame; with `VECTOR`, the machine has its vectors.
 #[inline(always)]
-unsafe fn rows<const VECTOR: bool>(address: &Address, frame: *mut u8, mask: u32) -> Option<Rows<Row>> {
+unsafe fn rows_of_all<const VECTOR: bool>(address: &Address, frame: *mut u8) -> Option<Rows> {
+    #[cfg(target_arch = "x86_64")]
+    if VECTOR {
+        // SAFETY: the caller vouches for the slot and the machine.
+        let found = unsafe {
+            let plane = frame.add(address.slot as usize);
+            if address.wide { steps::rows64(&*plane.cast()) } else { steps::rows32(&*plane.cast()) }
+        };
+        return found.map(|(first, step)| Rows { first, step });
+    }
+    let _ = (address, frame);
+    None
+}
+
+/// # Safety
+/// The slot lies inside the frame.
+#[inline(always)]
+unsafe fn rows(address: &Address, frame: *mut u8, mask: u32) -> Option<[Half; 2]> {
     let masks = [mask & 0xffff, mask >> HALF];
     // SAFETY: the caller vouches for the slot.
     unsafe {
         let plane = frame.add(address.slot as usize);
-        #[cfg(target_arch = "x86_64")]
-        if VECTOR && mask == FULL {
-            let whole = match address.wide {
-                true => steps::row64(&*plane.cast()),
-                false => steps::row32(&*plane.cast()),
-            };
-            if let Some((first, step)) = whole {
-                return Some(Rows::Whole(Row { lanes: LANES, first, step }));
-            }
-        }
         if address.wide {
             let [low, high] = &*plane.cast::<[[u64; HALF]; 2]>();
-            Some(Rows::Halves([row64(low, masks[0])?, row64(high, masks[1])?]))
+            Some([row64(low, masks[0])?, row64(high, masks[1])?])
         } else {
             let [low, high] = &*plane.cast::<[[u32; HALF]; 2]>();
-            Some(Rows::Halves([row32(low, masks[0])?, row32(high, masks[1])?]))
+            Some([row32(low, masks[0])?, row32(high, masks[1])?])
         }
     }
 }
@@ -154,26 +198,34 @@ struct Allowed {
 }
 
 impl Allowed {
+    /// What an access of `stride` bytes may reach, as far as is known.
+    #[inline(always)]
+    fn new(address: &Address, stride: u64, view: &View) -> Option<Allowed> {
+        let truncate = address.reach == Reach::Shared;
+        let range = if truncate { Range::shared(view) } else { view.caches.get(address.cache as usize)?.range };
+        Some(Allowed { range, stride, truncate })
+    }
+
     /// What the lanes of a row reach, if they may reach all of it.
     ///
     /// # Safety
     /// The slots of the address lie inside the frame.
     #[inline(always)]
-    unsafe fn span(&self, row: &Row, address: &Address, frame: *mut u8) -> Option<Span> {
-        let Row { lanes, first, step } = match &address.index {
+    unsafe fn span(&self, row: Row, start: usize, lanes: usize, address: &Address, frame: *mut u8) -> Option<Span> {
+        let Row { first, step } = match &address.index {
             // SAFETY: the caller vouches for the slots.
-            Some(index) => row.indexed(index, unsafe { index.start(frame) })?,
-            None => *row,
+            Some(index) => row.indexed(lanes, index, unsafe { index.start(frame) })?,
+            None => row,
         };
         if lanes == 0 {
-            return Some(Span { lanes, first: 0, step });
+            return Some(Span { start, lanes, first: 0, step });
         }
         let address = first.wrapping_add_signed(address.offset);
         let address = if self.truncate { address & 0xffff_ffff } else { address };
         // Steps have 32 bits, so that this does not overflow; nor does the row, where it fits.
         let bytes = (lanes as u64 - 1) * step + self.stride;
         let first = self.range.host(address, bytes)?;
-        ((address | step) & (self.stride - 1) == 0).then_some(Span { lanes, first, step })
+        ((address | step) & (self.stride - 1) == 0).then_some(Span { start, lanes, first, step })
     }
 }
 
@@ -182,13 +234,17 @@ impl Allowed {
 macro_rules! row {
     ($name:ident, $word:ty, $width:literal) => {
         #[inline(always)]
-        fn $name(plane: &[$word; HALF], mask: u32) -> Option<Row> {
-            let lanes = mask.trailing_ones() as usize;
-            if lanes == 0 || mask >> lanes != 0 {
-                return (mask == 0).then_some(Row::default());
+        fn $name(plane: &[$word; HALF], mask: u32) -> Option<Half> {
+            if mask == 0 {
+                return Some(Half::default());
             }
-            let first = plane[0];
-            let step = if lanes > 1 { plane[1].wrapping_sub(first) } else { 0 };
+            let start = mask.trailing_zeros() as usize;
+            let lanes = (mask >> start).trailing_ones() as usize;
+            if mask >> start >> lanes != 0 {
+                return None;
+            }
+            let first = plane[start];
+            let step = if lanes > 1 { plane[start + 1].wrapping_sub(first) } else { 0 };
             // Rows from behind to the front are rare, and look like enormous steps.
             if u64::from(step) > u64::from(u32::MAX) {
                 return None;
@@ -209,11 +265,11 @@ macro_rules! row {
                 }
             } else {
                 let expected = |lane: usize| first.wrapping_add(step.wrapping_mul(lane as $word));
-                if (1..lanes).any(|lane| plane[lane] != expected(lane)) {
+                if (1..lanes).any(|lane| plane[start + lane] != expected(lane)) {
                     return None;
                 }
             }
-            Some(Row { lanes, first: first.into(), step: step.into() })
+            Some(Half { start, lanes, row: Row { first: first.into(), step: step.into() } })
         }
     };
 }

@@ -27,6 +27,26 @@ pub unsafe fn widen<E: Element, P: Plane, const VECTOR: bool>(from: *const E, to
     }
 }
 
+/// Puts the values of half a warp's lanes into a plane, as whole vectors: processors are slow to read a vector that was
+/// written in pieces just before.
+///
+/// # Safety
+/// The target has room for half a plane; with `VECTOR`, the machine has its vectors.
+#[inline(always)]
+pub unsafe fn gather<P: Plane, const VECTOR: bool>(to: *mut P, value: impl Fn(usize) -> P) {
+    // SAFETY: the caller vouches for the target and the machine.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if VECTOR {
+            return match size_of::<P>() {
+                4 => vector::words(to.cast(), |lane| value(lane).to_element::<u32>()),
+                _ => vector::doubles(to.cast(), |lane| value(lane).to_element::<u64>()),
+            };
+        }
+        *to.cast::<[P; HALF]>() = std::array::from_fn(value);
+    }
+}
+
 /// Stores the element of each lane.
 ///
 /// # Safety
@@ -44,18 +64,43 @@ pub unsafe fn narrow<E: Element, P: Plane, const VECTOR: bool>(from: *const P, t
     }
 }
 
-/// Narrow integers to words, with their sign where they have one.
+/// Lanes to vectors, and narrow integers to words, with their sign where they have one.
 #[cfg(target_arch = "x86_64")]
 mod vector {
     use std::arch::x86_64::{
         __m128i, __m256i, _mm_loadl_epi64, _mm_loadu_si128, _mm256_cvtepi8_epi32, _mm256_cvtepi16_epi32,
-        _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_storeu_si256,
+        _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_setr_epi32, _mm256_setr_epi64x, _mm256_storeu_si256,
     };
 
     use super::{Element, HALF};
 
-    /// Lanes in a vector of words.
+    /// Lanes in a vector of words, and in one of doubles.
     const WIDTH: usize = 8;
+    const DOUBLES: usize = 4;
+
+    /// # Safety
+    /// The target has room for the words of half a warp.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub unsafe fn words(to: *mut u32, word: impl Fn(usize) -> u32) {
+        for lane in (0..HALF).step_by(WIDTH) {
+            let [a, b, c, d, e, f, g, h] = std::array::from_fn(|n| word(lane + n) as i32);
+            // SAFETY: the caller vouches for the target.
+            unsafe { _mm256_storeu_si256(to.add(lane).cast::<__m256i>(), _mm256_setr_epi32(a, b, c, d, e, f, g, h)) };
+        }
+    }
+
+    /// # Safety
+    /// The target has room for the doubles of half a warp.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub unsafe fn doubles(to: *mut u64, double: impl Fn(usize) -> u64) {
+        for lane in (0..HALF).step_by(DOUBLES) {
+            let [a, b, c, d] = std::array::from_fn(|n| double(lane + n) as i64);
+            // SAFETY: the caller vouches for the target.
+            unsafe { _mm256_storeu_si256(to.add(lane).cast::<__m256i>(), _mm256_setr_epi64x(a, b, c, d)) };
+        }
+    }
 
     /// # Safety
     /// Half a warp's bytes can be read, and the target has room for their words.

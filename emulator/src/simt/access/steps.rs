@@ -1,13 +1,14 @@
-//! Whether the addresses of a whole warp lie at even steps, asked with vectors. Nothing goes from a vector to a
+//! Whether the addresses of both halves of a warp lie at the same even steps, asked with vectors. Nothing goes from a vector to a
 //! register of the processor and back on the way, which takes longer than all the rest.
 
 use std::arch::x86_64::{
     __m256i, _mm256_add_epi32, _mm256_add_epi64, _mm256_broadcastd_epi32, _mm256_broadcastq_epi64,
     _mm256_castsi256_si128, _mm256_load_si256, _mm256_mullo_epi32, _mm256_or_si256, _mm256_permute4x64_epi64,
-    _mm256_setr_epi32, _mm256_setzero_si256, _mm256_shuffle_epi32, _mm256_slli_epi32, _mm256_slli_epi64,
-    _mm256_sub_epi32, _mm256_sub_epi64, _mm256_testz_si256, _mm256_xor_si256,
+    _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi32, _mm256_setzero_si256, _mm256_shuffle_epi32,
+    _mm256_slli_epi32, _mm256_slli_epi64, _mm256_sub_epi32, _mm256_sub_epi64, _mm256_testz_si256, _mm256_xor_si256,
 };
 
+use super::rows::HALF;
 use crate::ops::lanes::LANES;
 
 /// Lanes in a vector of 32-bit words, and of 64-bit ones.
@@ -18,11 +19,11 @@ const DOUBLES: usize = 4;
 #[repr(align(64))]
 pub struct Plane<T>([T; LANES]);
 
-/// The first address and the step from lane to lane, where all lanes lie so. A step has 32 bits; rows from behind to the
-/// front look like enormous ones.
+/// The first address of each half of a warp and the step from lane to lane, where the lanes of both halves lie so. A step
+/// has 32 bits; rows from behind to the front look like enormous ones.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub fn row64(plane: &Plane<u64>) -> Option<(u64, u64)> {
+pub fn rows64(plane: &Plane<u64>) -> Option<([u64; 2], u64)> {
     let at = plane.0.as_ptr();
     // SAFETY: the plane holds a vector from each of these lanes on, and is aligned to it.
     let part = |lane: usize| unsafe { _mm256_load_si256(at.add(lane).cast::<__m256i>()) };
@@ -32,15 +33,17 @@ pub fn row64(plane: &Plane<u64>) -> Option<(u64, u64)> {
     // The steps of the lanes of one vector: none, one, two, three.
     let lanes_step = _mm256_add_epi64(times(step, [0, 1, 0, 1]), times(_mm256_slli_epi64::<1>(step), [0, 0, 1, 1]));
     let vector_step = _mm256_slli_epi64::<2>(step);
-    let mut expected = _mm256_add_epi64(first, lanes_step);
     let mut differs = _mm256_setzero_si256();
-    for lane in (0..LANES).step_by(DOUBLES) {
-        differs = _mm256_or_si256(differs, _mm256_xor_si256(part(lane), expected));
-        expected = _mm256_add_epi64(expected, vector_step);
+    for half in [0, HALF] {
+        let mut expected = _mm256_add_epi64(_mm256_set1_epi64x(plane.0[half] as i64), lanes_step);
+        for lane in (half..half + HALF).step_by(DOUBLES) {
+            differs = _mm256_or_si256(differs, _mm256_xor_si256(part(lane), expected));
+            expected = _mm256_add_epi64(expected, vector_step);
+        }
     }
     let step = plane.0[1].wrapping_sub(plane.0[0]);
     let even = _mm256_testz_si256(differs, differs) == 1 && step <= u32::MAX.into();
-    even.then_some((plane.0[0], step))
+    even.then_some(([plane.0[0], plane.0[HALF]], step))
 }
 
 /// Each element where its lane's factor is one, zero where it is zero.
@@ -54,7 +57,7 @@ fn times(vector: __m256i, [a, b, c, d]: [i64; 4]) -> __m256i {
 /// The same for addresses of 32 bits, which wrap around there.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub fn row32(plane: &Plane<u32>) -> Option<(u64, u64)> {
+pub fn rows32(plane: &Plane<u32>) -> Option<([u64; 2], u64)> {
     let at = plane.0.as_ptr();
     // SAFETY: the plane holds a vector from each of these lanes on, and is aligned to it.
     let part = |lane: usize| unsafe { _mm256_load_si256(at.add(lane).cast::<__m256i>()) };
@@ -64,26 +67,31 @@ pub fn row32(plane: &Plane<u32>) -> Option<(u64, u64)> {
     let step = _mm256_sub_epi32(second, first);
     let lanes_step = _mm256_mullo_epi32(step, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
     let vector_step = _mm256_slli_epi32::<3>(step);
-    let mut expected = _mm256_add_epi32(first, lanes_step);
     let mut differs = _mm256_setzero_si256();
-    for lane in (0..LANES).step_by(WORDS) {
-        differs = _mm256_or_si256(differs, _mm256_xor_si256(part(lane), expected));
-        expected = _mm256_add_epi32(expected, vector_step);
+    for half in [0, HALF] {
+        let mut expected = _mm256_add_epi32(_mm256_set1_epi32(plane.0[half] as i32), lanes_step);
+        for lane in (half..half + HALF).step_by(WORDS) {
+            differs = _mm256_or_si256(differs, _mm256_xor_si256(part(lane), expected));
+            expected = _mm256_add_epi32(expected, vector_step);
+        }
     }
     let step = plane.0[1].wrapping_sub(plane.0[0]);
-    (_mm256_testz_si256(differs, differs) == 1).then_some((plane.0[0].into(), step.into()))
+    let firsts = [plane.0[0].into(), plane.0[HALF].into()];
+    (_mm256_testz_si256(differs, differs) == 1).then_some((firsts, step.into()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LANES, Plane, row32, row64};
+    use super::{HALF, LANES, Plane, rows32, rows64};
     use crate::ops::lanes::vector_available;
 
     /// Rows by the definition, one lane after the other.
-    fn plain(plane: &[u64; LANES], width: u64) -> Option<(u64, u64)> {
+    fn plain(plane: &[u64; LANES], width: u64) -> Option<([u64; 2], u64)> {
         let step = plane[1].wrapping_sub(plane[0]) & width;
-        let lies = |lane: usize| plane[lane] == plane[0].wrapping_add(step.wrapping_mul(lane as u64)) & width;
-        ((0..LANES).all(lies) && step <= u32::MAX.into()).then_some((plane[0], step))
+        let first = |lane: usize| plane[lane / HALF * HALF];
+        let expected = |lane: usize| first(lane).wrapping_add(step.wrapping_mul((lane % HALF) as u64)) & width;
+        let lies = |lane: usize| plane[lane] == expected(lane);
+        ((0..LANES).all(lies) && step <= u32::MAX.into()).then_some(([plane[0], plane[HALF]], step))
     }
 
     #[test]
@@ -94,17 +102,21 @@ mod tests {
         const EDGES: [u64; 8] = [0, 4, 0x1000, 0x7fff_fff0, 0xffff_fff0, 0xffff_ffff, 1 << 40, u64::MAX - 5];
         const STEPS: [u64; 9] = [0, 1, 4, 16, 132, 0x8000_0000, 0xffff_ffff, 1 << 32, u64::MAX - 3];
         for (first, step) in EDGES.iter().flat_map(|first| STEPS.map(|step| (*first, step))) {
-            let even: [u64; LANES] = std::array::from_fn(|lane| first.wrapping_add(step.wrapping_mul(lane as u64)));
+            let mut even: [u64; LANES] = std::array::from_fn(|lane| first.wrapping_add(step.wrapping_mul(lane as u64)));
+            // The halves lie one behind the other, or far from each other.
+            if step % 3 == 0 {
+                even[HALF..].iter_mut().for_each(|address| *address = address.wrapping_add(0x1234));
+            }
             // No lane is different, then each in turn, by the lowest and by the highest bit.
             for (lane, bit) in (0..LANES).flat_map(|lane| [(lane, 0), (lane, 1), (lane, 1 << 31), (lane, 1 << 63)]) {
                 let mut plane = even;
                 plane[lane] ^= bit;
                 // SAFETY: the machine was asked.
-                assert_eq!(unsafe { row64(&Plane(plane)) }, plain(&plane, u64::MAX), "{first:#x} {step:#x} {lane}");
+                assert_eq!(unsafe { rows64(&Plane(plane)) }, plain(&plane, u64::MAX), "{first:#x} {step:#x} {lane}");
                 let words = plane.map(|address| address as u32);
                 let expected = plain(&words.map(u64::from), u32::MAX.into());
                 // SAFETY: as above.
-                assert_eq!(unsafe { row32(&Plane(words)) }, expected, "{first:#x} {step:#x} {lane}");
+                assert_eq!(unsafe { rows32(&Plane(words)) }, expected, "{first:#x} {step:#x} {lane}");
             }
         }
     }

@@ -119,6 +119,19 @@ impl Warp {
         Some(Step::Kept(Group { wait, ..group }))
     }
 
+    /// The whole warp comes to a barrier of the block that has a number of its own and waits for all threads.
+    pub(super) fn halt(&mut self, barrier: &Barrier, group: &Group, cx: &mut Context) -> Result<Group, Fault> {
+        let id = barrier.all.expect("only such barriers come here");
+        let coming = Coming { lanes: group.mask.count_ones(), exited: 0, votes: 0 };
+        if let Err(what) = cx.arrive(id, None, coming) {
+            return Err(self.fault(FaultKind::LaunchFailed, what, group, cx));
+        }
+        if let Some(checks) = &mut cx.checks {
+            checks.clocks.arrive(id, self.index, group.mask);
+        }
+        Ok(Group { wait: Wait::Barrier(id), ..*group })
+    }
+
     /// Lanes come to a barrier of the block.
     ///
     /// A barrier for a number of threads counts whole warps: lanes that have exited count as soon as the first of

@@ -55,7 +55,7 @@ impl Warp {
         group: &Group,
         mask: u32,
         turns: &mut Turns,
-        cx: &Context,
+        cx: &mut Context,
     ) -> Result<Option<Step>, Fault> {
         if !waits {
             let twice = mask & (self.cluster.come | self.cluster.over);
@@ -64,6 +64,7 @@ impl Warp {
                 return Err(self.fault_in(FaultKind::LaunchFailed, what, group, twice.trailing_zeros(), cx));
             }
             self.cluster.come |= mask;
+            cx.at_cluster = true;
             turns.end();
             return Ok(Some(Step::Kept(Group { pc: group.pc + 1, ..*group })));
         }

@@ -17,7 +17,7 @@ use crate::simt::{bulk, copy, texture};
 const TURNS_OF_GROUP: u32 = 256;
 
 /// Turns of a loop between two checks of whether the launch must end.
-const FREE_TURNS_MAX: u32 = 32;
+pub(super) const FREE_TURNS_MAX: u32 = 32;
 
 /// A longer sleep is cut, as CUDA says.
 const SLEEP_MAX: Duration = Duration::from_millis(1);
@@ -88,7 +88,8 @@ impl Warp {
         let mut stop = self.next_stop(&group);
         // What changes stays apart from the group, whose address others take: so it can live in registers.
         let (mut pc, mut active) = (group.pc, group.mask);
-        let lanes = |active: u32| straight::Group { registers, active, local };
+        let live = self.live;
+        let lanes = |active: u32| straight::Group { registers, active, live, local };
         'code: while pc < stop {
             // After a jump back, another group may come first.
             let free = if self.groups.is_empty() { turns.free() } else { 0 };
@@ -118,6 +119,11 @@ impl Warp {
                     Op::Jump(target) => break 'jump (mask, *target),
                     Op::Shuffle(_) | Op::Vote(_) | Op::Match(_) | Op::Reduce(_)
                         if self.exchange_at_once(&instruction.op, group.frame, mask, cx) => {}
+                    // The whole warp comes to a barrier for all threads, as most do.
+                    Op::Barrier(barrier) if mask == self.live && barrier.all.is_some() => {
+                        let group = Group { pc, mask, ..group };
+                        return self.halt(barrier, &group, cx).map(Step::Kept);
+                    }
                     // The whole warp at once, which is how most end.
                     Op::Exit | Op::Return if group.frame == 0 && mask == self.live => {
                         self.live = 0;

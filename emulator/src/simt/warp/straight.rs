@@ -1,9 +1,11 @@
 //! The loop for frequent instructions. It is small, so that the compiler keeps its state in registers.
 
+use std::hint::cold_path;
+
 use crate::ops::lanes::{FULL, load_mask, store_mask};
 use crate::program::{Instruction, Logic, Op};
 use crate::simt::access::{Local, Refused, View};
-use crate::simt::atomic;
+use crate::simt::{atomic, shuffle};
 
 /// An access that may not be made, and the place of its instruction.
 pub type Refusal = Box<(u32, Refused)>;
@@ -14,6 +16,8 @@ pub struct Group {
     /// Its frame.
     pub registers: *mut u8,
     pub active: u32,
+    /// All lanes of the warp that have not exited.
+    pub live: u32,
     pub local: Local,
 }
 
@@ -54,7 +58,7 @@ pub unsafe fn run<const VECTOR: bool>(
     loops: &mut Loops,
     view: &mut View,
 ) -> Result<u32, Refusal> {
-    let Group { registers, active, local } = *group;
+    let Group { registers, active, live, local } = *group;
     let end = code.len().min(stop as usize);
     'code: loop {
         // An iterator checks no bounds at each instruction.
@@ -66,13 +70,14 @@ pub unsafe fn run<const VECTOR: bool>(
             if mask == 0 {
                 continue;
             }
-            // Most instructions are these, so they come before the jump table of the `match`.
+            // Most instructions are these, so they come before the jump table of the `match`: the hint keeps them there.
             if let Op::Lanes { run, slots } = &instruction.op {
                 let run = if VECTOR { run.vector } else { run.portable };
                 // SAFETY: see above.
                 unsafe { run(registers, slots, mask) };
                 continue;
             }
+            cold_path();
             match &instruction.op {
                 Op::Load(access) | Op::Store(access) => {
                     let run = if VECTOR { access.run.vector } else { access.run.portable };
@@ -123,6 +128,10 @@ pub unsafe fn run<const VECTOR: bool>(
                         return Err(Box::new(((end - rest.len()) as u32 - 1, refused)));
                     }
                 }
+                // SAFETY: see above.
+                Op::Shuffle(shuffle) if shuffle.all && mask == live => unsafe {
+                    shuffle::run::<VECTOR>(shuffle, registers, mask);
+                },
                 _ => return Ok((end - rest.len()) as u32 - 1),
             }
         }
