@@ -86,8 +86,8 @@ fn the_budget_ends_an_endless_loop() {
 
 #[test]
 fn cancelling_from_another_thread_ends_a_loop_that_has_begun() {
-    // Each thread says that it runs, then waits for a flag that nobody sets: awake, or asleep between looks.
-    for wait in ["", "nanosleep.u32 1000000;\n"] {
+    // Each thread says that it runs, then waits for a flag that nobody sets: awake, asleep between looks, or at barriers.
+    for wait in ["", "nanosleep.u32 1000000;\n", "bar.sync 0;\n", "barrier.sync 0, 64;\n"] {
         let body = format!(
             "st.global.u32 [%d1], 1;\nA:\n{wait}ld.volatile.global.u32 %r1, [%d0+256];\n\
                             setp.eq.u32 %p1, %r1, 0;\n@%p1 bra A;"

@@ -121,6 +121,8 @@ impl Warp {
 
     /// The whole warp comes to a barrier of the block that has a number of its own and waits for all threads.
     pub(super) fn halt(&mut self, barrier: &Barrier, group: &Group, cx: &mut Context) -> Result<Group, Fault> {
+        // A loop may have nothing but barriers.
+        self.count(1, group, cx)?;
         let id = barrier.all.expect("only such barriers come here");
         let coming = Coming { lanes: group.mask.count_ones(), exited: 0, votes: 0 };
         if let Err(what) = cx.arrive(id, None, coming) {
@@ -144,6 +146,7 @@ impl Warp {
         turns: &mut Turns,
         cx: &mut Context,
     ) -> Result<Step, Fault> {
+        self.count(1, group, cx)?;
         let id = self.lane_word(group.frame, barrier.id, mask);
         let mut same = equal_lanes(self.frame(group.frame).registers.words(barrier.id), mask);
         let threads = (barrier.threads != NO_SLOT).then(|| self.lane_word(group.frame, barrier.threads, mask));

@@ -7,7 +7,7 @@ use gpufleet::schema::bounds::BLOB_BYTES_MIN;
 /// Large enough that a job's own cost is small, and a usual size of row groups.
 const ROWS_MAX: u64 = 1 << 17;
 /// The most bytes of an array. Larger ones go through the blob store.
-const ARRAY_BYTES_MAX: u64 = BLOB_BYTES_MIN as u64 / 2;
+const ARRAY_BYTES_MAX: u64 = BLOB_BYTES_MIN / 2;
 /// The most bytes of a batch in memory. Some batches are in memory at once: those in flight.
 const BYTES_MAX: u64 = 16 << 20;
 
