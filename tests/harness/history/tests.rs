@@ -290,9 +290,8 @@ fn only_some_queues_may_have_the_end_of_a_killed_workers_attempt_before_the_last
     history.killed.insert(WORKER.to_owned());
     assert_eq!(history.violations(), []);
 
-    let attempt = 3;
     history.known[1].attempts.pop();
-    assert_eq!(history.violations(), [Violation::UnrecordedEnd { job, attempt }]);
+    assert!(history.violations().contains(&Violation::UnrecordedEnd { job, attempt: 3 }));
 }
 
 #[test]
