@@ -86,7 +86,8 @@ fn the_budget_ends_an_endless_loop() {
 
 #[test]
 fn cancelling_from_another_thread_ends_a_loop_that_has_begun() {
-    // Each thread says that it runs, then waits for a flag that nobody sets: awake, asleep between looks, or at barriers.
+    // Each thread stores 1 and then polls a flag that no thread sets. Each turn of the loop has nothing else, a sleep, or a
+    // barrier.
     for wait in ["", "nanosleep.u32 1000000;\n", "bar.sync 0;\n", "barrier.sync 0, 64;\n"] {
         let body = format!(
             "st.global.u32 [%d1], 1;\nA:\n{wait}ld.volatile.global.u32 %r1, [%d0+256];\n\
