@@ -71,9 +71,12 @@ impl Fleet {
     ///
     /// If cancelled, the queue may or may not have been deleted.
     pub async fn delete_replies(&self, client: &ClientName) -> Result<(), PoolError> {
+        let connection = &self.connection;
         if client == self.client() {
-            self.connection.stop_receiving();
+            connection.delete_replies().await?;
+        } else {
+            connection.broker().delete_queue(&topology::reply_queue(client)).await?;
         }
-        Ok(self.connection.broker().delete_queue(&topology::reply_queue(client)).await?)
+        Ok(())
     }
 }

@@ -6,8 +6,9 @@ use std::{
 };
 
 use gpufleet_schema::{ClientName, Encoding, JobId, Submitted, topology};
-use gpufleet_transport::{BlobStore, Broker, Consumer, DeclareError, Delivery, Incoming, State};
-use tokio::{sync::OnceCell, task::AbortHandle, time::sleep};
+use gpufleet_transport::{BlobStore, Broker, Consumer, DeclareError, Delivery, Incoming, QueueError, State};
+use tokio::{sync::OnceCell, time::sleep};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 use crate::{
@@ -48,7 +49,14 @@ pub(crate) struct Connection {
     #[cfg(feature = "ledger")]
     pub(crate) ledger: Option<ClientLedger>,
     /// The task that reads the reply queue. The first job starts it.
-    pub(crate) replies: OnceCell<AbortHandle>,
+    pub(crate) replies: OnceCell<Receiving>,
+}
+
+/// The task that reads the reply queue.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    stop: CancellationToken,
+    tasks: TaskTracker,
 }
 
 impl Connection {
@@ -132,7 +140,7 @@ impl Connection {
             self.broker.declare_reply_queue(&self.client).await?;
             let prefetch = if self.replies_kept.is_some() { UNREAD_PREFETCH } else { REPLIES_PREFETCH };
             let consumer = self.broker.consume(topology::reply_queue(&self.client), prefetch);
-            Ok(tokio::spawn(receive(consumer, self.inbox.clone())).abort_handle())
+            Ok(Receiving::start(consumer, self.inbox.clone()))
         });
         listening.await.map(drop)
     }
@@ -152,21 +160,22 @@ impl Connection {
         Ok(self.listen().await?)
     }
 
-    /// Ends the subscription to the replies.
-    pub(crate) fn stop_receiving(&self) {
+    /// Deletes the client's own reply queue. Its subscription ends first, because a quorum queue that is deleted at the
+    /// same time may confirm the end twice, and lapin then closes the connection.
+    pub(crate) async fn delete_replies(&self) -> Result<(), QueueError> {
         if let Some(replies) = self.replies.get() {
-            replies.abort();
+            replies.stop().await;
         }
+        self.broker.delete_queue(&topology::reply_queue(&self.client)).await
     }
 
     /// Deletes the reply queue of a generated name, so that later replies go to the queue of unclaimed replies. The
     /// queue of a client with a name of its own stays, in case the client connects again.
     async fn stop_listening(&self) {
-        self.stop_receiving();
         if self.replies.initialized()
             && self.replies_kept.is_none()
             && *self.broker.state().borrow() == State::Connected
-            && let Err(error) = self.broker.delete_queue(&topology::reply_queue(&self.client)).await
+            && let Err(error) = self.delete_replies().await
         {
             debug!(%error, "could not delete the reply queue; it will expire");
         }
@@ -200,14 +209,39 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.reporter.report_rest();
-        self.stop_receiving();
     }
 }
 
-async fn receive(mut replies: Consumer, inbox: Arc<Inbox>) {
+impl Receiving {
+    fn start(mut replies: Consumer, inbox: Arc<Inbox>) -> Self {
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let stopped = stop.clone();
+        tasks.spawn(async move {
+            if stopped.run_until_cancelled(receive(&mut replies, &inbox)).await.is_none() {
+                replies.stop().await;
+            }
+        });
+        tasks.close();
+        Self { stop, tasks }
+    }
+
+    /// Resolves when the broker sends no more replies. If cancelled, the subscription ends all the same.
+    async fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn receive(replies: &mut Consumer, inbox: &Inbox) {
     while let Some(incoming) = replies.next().await {
         match incoming {
-            Incoming::Delivery(delivery) => accept(delivery, &inbox).await,
+            Incoming::Delivery(delivery) => accept(delivery, inbox).await,
             Incoming::Interrupted { reason } => warn!(reason, "reply subscription interrupted; subscribing again"),
         }
     }

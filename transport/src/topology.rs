@@ -188,15 +188,16 @@ async fn perform(link: &Link, whole: String, steps: Vec<Step>, waited: Duration)
 /// `None` if the queue does not exist. Cancelling is harmless.
 pub(crate) async fn depth(link: &Link, queue: &str) -> Result<Option<QueueDepth>, QueueError> {
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    let found =
-        ask(link, queue, async |channel| channel.queue_declare(queue.into(), options, FieldTable::default()).await);
-    Ok(found.await?.map(|queue| QueueDepth { messages: queue.message_count(), consumers: queue.consumer_count() }))
+    let question =
+        |channel: OpenChannel| async move { channel.queue_declare(queue.into(), options, FieldTable::default()).await };
+    let found = ask(link, queue, question).await?;
+    Ok(found.map(|queue| QueueDepth { messages: queue.message_count(), consumers: queue.consumer_count() }))
 }
 
 /// Takes up to `messages_max` messages out of a queue without subscribing to it, so that the broker counts no consumer. If cancelled or
 /// failed, the broker redelivers the messages that had arrived.
 pub(crate) async fn get(link: &Link, queue: &str, messages_max: u16) -> Result<Vec<Delivery>, QueueError> {
-    let got = ask(link, queue, async |channel| {
+    let got = ask(link, queue, |channel| async move {
         let channel = Arc::new(channel);
         let mut deliveries = Vec::new();
         while deliveries.len() < usize::from(messages_max) {
@@ -211,29 +212,37 @@ pub(crate) async fn get(link: &Link, queue: &str, messages_max: u16) -> Result<V
 
 /// Deletes a queue with its messages; a missing queue is no error. If cancelled, the queue may or may not have been deleted.
 pub(crate) async fn delete(link: &Link, queue: &str) -> Result<(), QueueError> {
-    let deleted =
-        ask(link, queue, async |channel| channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await);
-    deleted.await.map(|_| ())
+    let question =
+        |channel: OpenChannel| async move { channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await };
+    ask(link, queue, question).await.map(|_| ())
 }
 
-async fn ask<T>(
-    link: &Link,
-    queue: &str,
-    question: impl AsyncFnOnce(OpenChannel) -> lapin::Result<T>,
-) -> Result<Option<T>, QueueError> {
+/// Asks again over another connection if one was lost, which is harmless for each of these questions.
+async fn ask<T, A>(link: &Link, queue: &str, question: impl Fn(OpenChannel) -> A) -> Result<Option<T>, QueueError>
+where
+    A: Future<Output = lapin::Result<T>>,
+{
     let deadline = Instant::now() + QUESTION_DEADLINE;
-    let timeout = || QueueError::Timeout { queue: queue.to_owned(), waited: QUESTION_DEADLINE, last: link.trouble() };
-    let session = link.session(deadline).await.map_err(|none| match none {
-        NoSession::Closed => QueueError::Closed { queue: queue.to_owned() },
-        NoSession::Timeout(_) => timeout(),
-    })?;
-    let _user = session.user();
-    let answer = async { question(session.consume_channel().await?).await };
-    match tokio::time::timeout_at(deadline, answer).await {
-        Err(_) => Err(timeout()),
-        Ok(Ok(answer)) => Ok(Some(answer)),
-        Ok(Err(error)) if is_not_found(&error) => Ok(None),
-        Ok(Err(error)) => Err(QueueError::Refused { queue: queue.to_owned(), reason: reason_of(&error) }),
+    let timeout = |last| QueueError::Timeout { queue: queue.to_owned(), waited: QUESTION_DEADLINE, last };
+    loop {
+        let session = link.session(deadline).await.map_err(|none| match none {
+            NoSession::Closed => QueueError::Closed { queue: queue.to_owned() },
+            NoSession::Timeout(last) => timeout(last),
+        })?;
+        let _user = session.user();
+        let answer = async { question(session.consume_channel().await?).await };
+        match tokio::time::timeout_at(deadline, answer).await {
+            Err(_) => return Err(timeout(link.trouble())),
+            Ok(Ok(answer)) => return Ok(Some(answer)),
+            Ok(Err(error)) if is_not_found(&error) => return Ok(None),
+            Ok(Err(error)) if is_channel_level(&error) => {
+                return Err(QueueError::Refused { queue: queue.to_owned(), reason: reason_of(&error) });
+            }
+            Ok(Err(error)) => {
+                debug!(queue, %error, "question about a queue interrupted");
+                session.fail(reason_of(&error));
+            }
+        }
     }
 }
 
