@@ -45,6 +45,8 @@ pub enum Part {
     NumbaCuda,
     /// tinygrad, for training on the emulated driver, in a virtual environment.
     Tinygrad,
+    /// What PyCUDA is built with, for its examples on the emulated driver: a C++ compiler, and nvcc in a virtual environment.
+    Pycuda,
     /// Helm's engine and Kubernetes' schemas, for the tests of the chart, in a virtual environment.
     Chart,
     /// zig's C compiler and linker, for packages that run on old systems too, in a virtual environment.
@@ -108,6 +110,7 @@ impl Part {
             Self::Schemathesis => environment::SCHEMATHESIS.is_installed(),
             Self::NumbaCuda => environment::NUMBA_CUDA.is_installed(),
             Self::Tinygrad => environment::TINYGRAD.is_installed(),
+            Self::Pycuda => apt::missing(apt::CPP).is_empty() && environment::PYCUDA.is_installed(),
             Self::Chart => environment::CHART.is_installed(),
             Self::Zig => environment::ZIG.is_installed(),
             Self::Assembler => python::ASSEMBLER.is_installed(),
@@ -130,16 +133,11 @@ impl Part {
             Self::Airflow => environment::AIRFLOW.install(progress),
             Self::Dagster => environment::DAGSTER.install(progress),
             Self::Pipelines => environment::PIPELINES.install(progress),
-            Self::Foreign => {
-                let missing = apt::missing_torch();
-                if !missing.is_empty() {
-                    apt::install(&missing, progress)?;
-                }
-                environment::FOREIGN.install(progress)
-            }
+            Self::Foreign => with_packages(&apt::missing_torch(), &environment::FOREIGN, progress),
             Self::Schemathesis => environment::SCHEMATHESIS.install(progress),
             Self::NumbaCuda => environment::NUMBA_CUDA.install(progress),
             Self::Tinygrad => environment::TINYGRAD.install(progress),
+            Self::Pycuda => with_packages(&apt::missing(apt::CPP), &environment::PYCUDA, progress),
             Self::Chart => environment::CHART.install(progress),
             Self::Zig => environment::ZIG.install(progress),
             Self::Assembler => python::ASSEMBLER.install(progress),
@@ -152,6 +150,18 @@ impl Part {
             Self::Images => apt::install(&apt::missing(apt::IMAGES), progress),
         }
     }
+}
+
+/// Installs an environment, and first the packages of the system that it needs.
+fn with_packages(
+    missing: &[&str],
+    environment: &environment::Environment,
+    progress: &dyn Progress,
+) -> Result<(), SetupError> {
+    if !missing.is_empty() {
+        apt::install(missing, progress)?;
+    }
+    environment.install(progress)
 }
 
 /// The parts that are not installed.
@@ -229,6 +239,11 @@ pub fn numba_cuda_environment() -> Result<PathBuf, SetupError> {
 /// The interpreter of the virtual environment with tinygrad.
 pub fn tinygrad_environment() -> Result<PathBuf, SetupError> {
     environment::TINYGRAD.interpreter()
+}
+
+/// The interpreter of the virtual environment with what PyCUDA is built with.
+pub fn pycuda_environment() -> Result<PathBuf, SetupError> {
+    environment::PYCUDA.interpreter()
 }
 
 /// The path of `ptxas`.

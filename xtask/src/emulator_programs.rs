@@ -1,4 +1,4 @@
-//! `cargo xtask emulator-numba` and `emulator-tinygrad`: programs of others on the emulated driver.
+//! `cargo xtask emulator-numba`, `emulator-tinygrad` and `emulator-pycuda`: programs of others on the emulated driver.
 //!
 //! They find it as they find NVIDIA's driver, by its name on the library path.
 
@@ -20,7 +20,8 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Passed on to the program: for numba, files of tests such as `cudapy/test_print.py`
+    /// Passed on to the program: for numba, files of tests such as `cudapy/test_print.py`; for PyCUDA, examples such as
+    /// `hello_gpu.py`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
@@ -48,6 +49,14 @@ pub const TINYGRAD: Program = Program {
     parts: &[Part::Compiler, Part::Tinygrad],
     interpreter: parts::tinygrad_environment,
     script: "emulator/programs/tinygrad/run.py",
+};
+
+/// It is built against the emulator, because the package registry has its source only.
+pub const PYCUDA: Program = Program {
+    name: "PyCUDA's examples",
+    parts: &[Part::Pycuda],
+    interpreter: parts::pycuda_environment,
+    script: "emulator/programs/pycuda/run.py",
 };
 
 pub async fn run(program: &Program, options: &Options) -> anyhow::Result<()> {

@@ -81,6 +81,8 @@ enum Command {
     EmulatorNumba(emulator_programs::Options),
     /// Install tinygrad and train a small network with it on the emulated driver, as CUDA graphs too
     EmulatorTinygrad(emulator_programs::Options),
+    /// Build PyCUDA and run its examples on the emulated driver; arguments name examples
+    EmulatorPycuda(emulator_programs::Options),
     /// Check and build the web application of the console, and test it in Chromium on a private fleet; arguments go to Node's test runner
     Console(console::Options),
     /// Build the wheel and the source distribution of the Python package into target/wheels
@@ -152,6 +154,7 @@ async fn main() -> ExitCode {
         Command::ApiFuzz(options) => Box::pin(api_fuzz::run(&options)).await,
         Command::EmulatorNumba(options) => emulator_programs::run(&emulator_programs::NUMBA, &options).await,
         Command::EmulatorTinygrad(options) => emulator_programs::run(&emulator_programs::TINYGRAD, &options).await,
+        Command::EmulatorPycuda(options) => emulator_programs::run(&emulator_programs::PYCUDA, &options).await,
         Command::Console(options) => Box::pin(console::run(&options)).await,
         Command::Wheel => wheel::run().await,
         Command::Dist(options) => dist::run(&options).await,

@@ -36,6 +36,8 @@ pub struct Context {
     pub cache_config: AtomicU32,
     ended: AtomicBool,
     flags: AtomicU32,
+    /// How often it was attached to and not detached from, beside its creation.
+    attached: AtomicU32,
     queues: Mutex<Vec<OwnQueue>>,
 }
 
@@ -82,6 +84,7 @@ impl Context {
             cache_config: AtomicU32::new(0),
             ended: AtomicBool::new(false),
             flags: AtomicU32::new(flags),
+            attached: AtomicU32::new(0),
             queues: Mutex::new(queues),
         });
         contexts()?.insert(handle, Arc::clone(&context));
@@ -118,6 +121,16 @@ impl Context {
             return Err(Status::ContextIsDestroyed);
         }
         self.device.check()
+    }
+
+    pub fn attach(&self) {
+        self.attached.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether this was the last use of the context.
+    pub fn detach(&self) -> bool {
+        let one_less = |attached: u32| attached.checked_sub(1);
+        self.attached.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err()
     }
 
     pub fn flags(&self) -> u32 {

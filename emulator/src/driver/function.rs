@@ -3,7 +3,7 @@
 use std::{
     ffi::CString,
     sync::{
-        Arc, LazyLock,
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI32, AtomicU32, Ordering},
     },
 };
@@ -12,11 +12,14 @@ use super::{
     device::Device,
     handle::{Handle, Registry},
     limits::SHARED_BYTES_DEFAULT,
+    staged_launch::StagedLaunch,
     started,
     status::{Answer, Status},
 };
 use crate::module::Entry;
 
+/// The largest alignment of a parameter, to which a buffer of parameters may be padded.
+const PARAMETERS_ALIGN: usize = 16;
 /// Attributes by their numbers in the C headers.
 const DYNAMIC_SHARED_MAX: u32 = 8;
 const CARVEOUT: u32 = 9;
@@ -35,6 +38,7 @@ pub struct Function {
     pub name: CString,
     dynamic_shared_max: AtomicU32,
     carveout: AtomicI32,
+    staged: Mutex<StagedLaunch>,
 }
 
 /// The functions under their handles.
@@ -51,8 +55,19 @@ impl Function {
             name: CString::new(entry.name.as_str()).unwrap_or_default(),
             dynamic_shared_max: AtomicU32::new(SHARED_BYTES_DEFAULT.saturating_sub(entry.shared_bytes)),
             carveout: AtomicI32::new(-1),
+            staged: Mutex::default(),
             entry,
         }
+    }
+
+    /// The launch that is put together call by call.
+    pub fn staged(&self) -> MutexGuard<'_, StagedLaunch> {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bytes of parameters that a caller may give: those of the kernel, and padding behind them.
+    pub fn params_bytes_max(&self) -> usize {
+        (self.entry.params_bytes as usize).next_multiple_of(PARAMETERS_ALIGN)
     }
 
     /// Dynamic shared memory that a launch may ask for.

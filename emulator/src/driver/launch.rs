@@ -16,9 +16,6 @@ use crate::{
     simt::{self, LaunchConfig, RunOptions},
 };
 
-/// The largest alignment of a parameter, to which a buffer of parameters may be padded.
-const PARAMETERS_ALIGN: usize = 16;
-
 /// What a caller asks to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
@@ -168,8 +165,7 @@ unsafe fn gather(function: &Function, arguments: Arguments) -> Answer<Vec<u8>> {
         Arguments::None => return Err(Status::InvalidValue),
         Arguments::Packed { pointer, bytes } => {
             // A structure of the caller's may end with padding.
-            let most = block.len().next_multiple_of(PARAMETERS_ALIGN);
-            if !(block.len()..=most).contains(&bytes) || pointer.is_null() && bytes > 0 {
+            if !(block.len()..=function.params_bytes_max()).contains(&bytes) || pointer.is_null() && bytes > 0 {
                 return Err(Status::InvalidValue);
             }
             // SAFETY: the caller vouches for so many readable bytes, which are at least those of the block.

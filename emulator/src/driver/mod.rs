@@ -41,6 +41,7 @@ pub mod printf;
 pub mod queue;
 pub mod refusal;
 pub mod settings;
+pub mod staged_launch;
 pub mod started;
 pub mod status;
 pub mod stream;

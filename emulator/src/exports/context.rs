@@ -52,12 +52,26 @@ exports! {
     }
 
     fn cuCtxDestroy_v2(context: Handle) {
-        let context = contexts()?.get(context).map_err(|_| Status::InvalidContext)?;
-        if primary::is_primary(context.device, context.handle) {
+        destroy(&*contexts()?.get(context).map_err(|_| Status::InvalidContext)?)
+    }
+
+    fn cuCtxAttach(context: Out<Handle>, flags: u32) {
+        if flags != 0 {
+            return Err(Status::InvalidValue);
+        }
+        context.fill(|| {
+            let context = current::context()?;
+            context.attach();
+            Ok(context.handle)
+        })
+    }
+
+    fn cuCtxDetach(context: Handle) {
+        let current = current::context()?;
+        if current.handle != context {
             return Err(Status::InvalidContext);
         }
-        current::forget(context.handle);
-        teardown::destroy(&context)
+        if current.detach() { destroy(&current) } else { Ok(()) }
     }
 
     fn cuCtxPushCurrent_v2(context: Handle) {
@@ -181,6 +195,14 @@ fn create(flags: u32, device: i32) -> Answer<Handle> {
     let context = Context::create(driver()?.device(device)?, flags)?;
     current::push(context.handle)?;
     Ok(context.handle)
+}
+
+fn destroy(context: &Context) -> Answer {
+    if primary::is_primary(context.device, context.handle) {
+        return Err(Status::InvalidContext);
+    }
+    current::forget(context.handle);
+    teardown::destroy(context)
 }
 
 fn limit_index(limit: u32) -> Answer<usize> {

@@ -30,6 +30,7 @@ mod module;
 mod old;
 mod pool;
 mod proc_address;
+mod staged_launch;
 mod start;
 mod stream;
 mod texture;
@@ -115,6 +116,7 @@ pub(crate) fn symbols() -> Vec<Symbol> {
         module::symbols(),
         pool::symbols(),
         proc_address::symbols(),
+        staged_launch::symbols(),
         start::symbols(),
         stream::symbols(),
         texture::symbols(),

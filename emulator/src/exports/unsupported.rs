@@ -26,8 +26,6 @@ unsupported! {
     cuCoredumpGetAttributeGlobal
     cuCoredumpSetAttribute
     cuCoredumpSetAttributeGlobal
-    cuCtxAttach
-    cuCtxDetach
     cuCtxFromGreenCtx
     cuCtxGetDevResource
     cuCtxGetExecAffinity
@@ -44,8 +42,6 @@ unsupported! {
     cuExternalMemoryGetMappedBuffer
     cuExternalMemoryGetMappedMipmappedArray
     cuFlushGPUDirectRDMAWrites
-    cuFuncSetBlockShape
-    cuFuncSetSharedSize
     cuGraphAddBatchMemOpNode
     cuGraphAddExternalSemaphoresSignalNode
     cuGraphAddExternalSemaphoresWaitNode
@@ -79,10 +75,7 @@ unsupported! {
     cuIpcGetMemHandle
     cuIpcOpenEventHandle
     cuIpcOpenMemHandle_v2
-    cuLaunch
     cuLaunchCooperativeKernelMultiDevice
-    cuLaunchGrid
-    cuLaunchGridAsync
     cuMemBatchDecompressAsync
     cuMemExportToShareableHandle
     cuMemGetHandleForAddressRange
@@ -105,11 +98,6 @@ unsupported! {
     cuMulticastUnbind
     cuOccupancyMaxActiveClusters
     cuOccupancyMaxPotentialClusterSize
-    cuParamSetSize
-    cuParamSetTexRef
-    cuParamSetf
-    cuParamSeti
-    cuParamSetv
     cuPointerSetAttribute
     cuProfilerInitialize
     cuSignalExternalSemaphoresAsync

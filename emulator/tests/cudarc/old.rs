@@ -7,9 +7,11 @@ use libloading::Symbol;
 
 use crate::{
     platform::{context, library},
-    programs::STORE,
+    programs::{SAXPY, STORE},
 };
 
+const INVALID_VALUE: i32 = 1;
+const INVALID_CONTEXT: i32 = 201;
 const NOT_SUPPORTED: i32 = 801;
 
 /// Some of the functions that had sizes and addresses of 32 bits.
@@ -134,5 +136,78 @@ fn unchanged_functions_do_what_their_versions_do() {
         assert_eq!(sys::cuStreamEndCapture(stream, &mut graph) as i32, 0);
         assert_eq!(sys::cuGraphDestroy(graph) as i32, 0);
         assert_eq!(sys::cuStreamDestroy_v2(stream) as i32, 0);
+    }
+}
+
+#[test]
+fn a_launch_is_put_together_call_by_call() {
+    type SetShape = unsafe extern "C" fn(sys::CUfunction, i32, i32, i32) -> i32;
+    type SetBytes = unsafe extern "C" fn(sys::CUfunction, u32) -> i32;
+    type SetInteger = unsafe extern "C" fn(sys::CUfunction, i32, u32) -> i32;
+    type SetFloat = unsafe extern "C" fn(sys::CUfunction, i32, f32) -> i32;
+    type SetValue = unsafe extern "C" fn(sys::CUfunction, i32, *const c_void, u32) -> i32;
+    type Launch = unsafe extern "C" fn(sys::CUfunction) -> i32;
+    type LaunchGrid = unsafe extern "C" fn(sys::CUfunction, i32, i32) -> i32;
+    type LaunchAsync = unsafe extern "C" fn(sys::CUfunction, i32, i32, sys::CUstream) -> i32;
+    let context = context();
+    let module = context.load_module(cudarc::nvrtc::Ptx::from_src(SAXPY)).unwrap();
+    let kernel = module.load_function("saxpy").unwrap();
+    let (function, stream) = (kernel.cu_function(), context.new_stream().unwrap());
+    // SAFETY: the signatures are those of the headers, and the kernel's arrays have the length that it is told.
+    unsafe {
+        let (x, y) = (result::malloc_sync(16).unwrap(), result::malloc_sync(16).unwrap());
+        result::memcpy_htod_sync(x, &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
+        result::memcpy_htod_sync(y, &[0.5f32; 4]).unwrap();
+        let launch = old::<Launch>("cuLaunch");
+        assert_eq!(launch(function), INVALID_VALUE, "without a block");
+        assert_eq!(old::<SetShape>("cuFuncSetBlockShape")(function, 2, 0, 1), INVALID_VALUE);
+        assert_eq!(old::<SetShape>("cuFuncSetBlockShape")(function, 2, 1, 1), 0);
+        assert_eq!(old::<SetBytes>("cuFuncSetSharedSize")(function, 0), 0);
+        assert_eq!(launch(function), INVALID_VALUE, "without parameters");
+        assert_eq!(old::<SetFloat>("cuParamSetf")(function, 0, 2.0), 0);
+        let pointers = [x, y];
+        assert_eq!(old::<SetValue>("cuParamSetv")(function, 8, pointers.as_ptr().cast(), 16), 0);
+        assert_eq!(old::<SetInteger>("cuParamSeti")(function, 24, 4), 0);
+        assert_eq!(old::<SetInteger>("cuParamSeti")(function, -4, 4), INVALID_VALUE);
+        assert_eq!(old::<SetInteger>("cuParamSeti")(function, 4096, 4), INVALID_VALUE);
+        assert_eq!(old::<SetBytes>("cuParamSetSize")(function, 4096), INVALID_VALUE);
+        assert_eq!(old::<SetBytes>("cuParamSetSize")(function, 28), 0);
+        let result = || {
+            context.synchronize().unwrap();
+            let mut result = [0.0f32; 4];
+            result::memcpy_dtoh_sync(&mut result, y).unwrap();
+            result
+        };
+        assert_eq!((launch(function), result()), (0, [2.5, 4.5, 0.5, 0.5]));
+        // What was said holds for later launches.
+        assert_eq!((old::<LaunchGrid>("cuLaunchGrid")(function, 2, 1), result()), (0, [4.5, 8.5, 6.5, 8.5]));
+        assert_eq!(old::<SetFloat>("cuParamSetf")(function, 0, -1.0), 0);
+        let launched = old::<LaunchAsync>("cuLaunchGridAsync")(function, 2, 1, stream.cu_stream());
+        assert_eq!((launched, result()), (0, [3.5, 6.5, 3.5, 4.5]));
+        for pointer in pointers {
+            result::free_sync(pointer).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_context_ends_with_the_last_detachment() {
+    type Attach = unsafe extern "C" fn(*mut sys::CUcontext, u32) -> i32;
+    type Detach = unsafe extern "C" fn(sys::CUcontext) -> i32;
+    let primary = context();
+    let (mut context, mut attached, mut current) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    // SAFETY: the signatures are those of the headers, and the places of all results outlive the calls.
+    unsafe {
+        let (attach, detach) = (old::<Attach>("cuCtxAttach"), old::<Detach>("cuCtxDetach"));
+        assert_eq!(detach(primary.cu_ctx()), INVALID_CONTEXT, "a primary context is released");
+        assert_eq!(sys::cuCtxCreate_v2(&mut context, 0, 0) as i32, 0);
+        assert_eq!(attach(&mut attached, 1), INVALID_VALUE);
+        assert_eq!(attach(&mut attached, 0), 0);
+        assert_eq!((attached, detach(primary.cu_ctx())), (context, INVALID_CONTEXT));
+        assert_eq!((detach(context), sys::cuCtxSynchronize() as i32), (0, 0));
+        assert_eq!(detach(context), 0);
+        assert_eq!(sys::cuCtxGetCurrent(&mut current) as i32, 0);
+        assert_eq!(current, primary.cu_ctx());
+        assert_eq!(sys::cuCtxPushCurrent_v2(context) as i32, INVALID_CONTEXT);
     }
 }

@@ -58,6 +58,9 @@ pub(super) const DEBIAN_TOOLS: &[(&str, &str)] = &[("dpkg-shlibdeps", "dpkg-dev"
 /// Installing a Debian package into a system of its own, and checking it.
 pub(super) const DEBIAN_TESTS: &[(&str, &str)] = &[("debootstrap", "debootstrap"), ("lintian", "lintian")];
 
+/// Building an extension of Python in C++.
+pub(super) const CPP: &[(&str, &str)] = &[("g++", "g++"), ("python3-config", "python3-dev")];
+
 /// Building container images without a Docker engine.
 pub(super) const IMAGES: &[(&str, &str)] = &[("buildah", "buildah")];
 

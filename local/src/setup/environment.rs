@@ -84,6 +84,13 @@ pub(super) const TINYGRAD: Environment = Environment {
     base: Base::Python,
 };
 
+pub(super) const PYCUDA: Environment = Environment {
+    folder: "python-pycuda",
+    title: "nvcc, CUDA headers and NumPy with pip (550 MB)",
+    requirements: include_str!("../../../python/requirements-pycuda.txt"),
+    base: Base::Python,
+};
+
 pub(super) const CHART: Environment = Environment {
     folder: "python-chart",
     title: "Helm's engine and Kubernetes' schemas with pip (390 MB)",

@@ -1,0 +1,124 @@
+"""Builds PyCUDA, runs its examples, and compares what fails with `expected-failures.txt`.
+
+Arguments name examples, as `from-wiki/matrixmul_tiled.py`. PyCUDA is built once, from the source in the package registry.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+VERSION = "2026.1"
+HERE = Path(__file__).parent
+WORK = Path(os.environ["LOGS"]).parent / "pycuda"
+SOURCE = WORK / f"pycuda-{VERSION}"
+BUILT = WORK / f"built-{VERSION}"
+EXAMPLES = SOURCE / "examples"
+CUDA = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13"
+# Examples that take arguments.
+ARGUMENTS = {"from-wiki/game_of_life.py": ["32", "5"]}
+# Benchmarks of GPUs take much longer.
+SECONDS_MAX = 180
+
+
+def main():
+    if not BUILT.exists():
+        build()
+    listed = read_expected()
+    examples = sys.argv[1:] or sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py"))
+    logs = Path(os.environ["LOGS"])
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.mkdir(parents=True)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        ended = dict(zip(examples, pool.map(lambda example: run(example, logs), examples), strict=True))
+    expected = {example: reason for example, reason in listed.items() if example in ended}
+    sys.exit(report(ended, expected, logs))
+
+
+def build():
+    """Downloads the source and builds it, with the emulated driver in place of NVIDIA's."""
+    shutil.rmtree(WORK, ignore_errors=True)
+    libraries = WORK / "libraries"
+    libraries.mkdir(parents=True)
+    # The package has the library's versioned name only, which no linker looks for.
+    (libraries / "libcurand.so").symlink_to(CUDA / "lib" / "libcurand.so.10")
+    driver = os.environ["LD_LIBRARY_PATH"]
+    environment = os.environ | {
+        "PATH": f"{CUDA / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "LIBRARY_PATH": f"{libraries}{os.pathsep}{driver}",
+        "CFLAGS": "-w -g0 -O1",
+    }
+    pip = [sys.executable, "-m", "pip"]
+    options = ["--no-deps", "--no-build-isolation", "--no-input", "--disable-pip-version-check"]
+    download = ["download", *options, "--no-binary", "pycuda", "--dest", str(WORK), f"pycuda=={VERSION}"]
+    subprocess.run([*pip, *download], env=environment, check=True)
+    with tarfile.open(WORK / f"pycuda-{VERSION}.tar.gz") as archive:
+        archive.extractall(WORK, filter="data")
+    partial = WORK / "partial"
+    subprocess.run([*pip, "install", *options, "--target", str(partial), str(SOURCE)], env=environment, check=True)
+    partial.rename(BUILT)
+
+
+def read_expected():
+    """The examples that are expected to fail, with the reasons."""
+    lines = (HERE / "expected-failures.txt").read_text(encoding="utf-8").splitlines()
+    listed = [line.partition("  # ") for line in lines if line and not line.startswith("#")]
+    for example, _, reason in listed:
+        if not reason:
+            sys.exit(f"error: expected-failures.txt gives no reason for {example}")
+    return {example: reason for example, _, reason in listed}
+
+
+def run(example, logs):
+    """Runs an example in a folder of its own; whether it succeeded."""
+    folder = WORK / "folders" / example.replace("/", ".")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    environment = os.environ | {
+        # The `nvcc` of this folder comes first.
+        "PATH": f"{HERE.resolve()}{os.pathsep}{os.environ['PATH']}",
+        "NVCC": str(CUDA / "bin" / "nvcc"),
+        "LD_LIBRARY_PATH": f"{os.environ['LD_LIBRARY_PATH']}{os.pathsep}{CUDA / 'lib'}",
+        "PYTHONPATH": str(BUILT),
+        "MPLBACKEND": "Agg",
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
+    command = [sys.executable, HERE.resolve() / "example.py", EXAMPLES / example, *ARGUMENTS.get(example, [])]
+    with (logs / (example.replace("/", ".") + ".log")).open("wb") as output:
+        try:
+            ended = subprocess.run(
+                command,
+                env=environment,
+                cwd=folder,
+                # Some end when Enter is pressed.
+                input=b"\n",
+                stdout=output,
+                stderr=output,
+                timeout=SECONDS_MAX,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return False
+    return ended.returncode == 0
+
+
+def report(ended, expected, logs):
+    """Writes what came out; the exit code."""
+    failed = {example for example, succeeded in ended.items() if not succeeded}
+    print(f"{len(ended) - len(failed)} examples ran to their ends, {len(failed)} failed ", end="")
+    print(f"({len(failed & expected.keys())} of them expected)")
+    new, mended = sorted(failed - expected.keys()), sorted(expected.keys() - failed)
+    for example in new:
+        print(f"new failure: {example}")
+    for example in mended:
+        print(f"listed in expected-failures.txt, but it succeeds: {example}")
+    if new:
+        print(f"logs: {logs}")
+    return int(bool(new or mended))
+
+
+main()
