@@ -7,9 +7,8 @@ import runpy
 import sys
 from pathlib import Path
 
-example = Path(sys.argv[1])
+example = Path(sys.argv.pop(1))
 if "make_context" not in example.read_text(encoding="utf-8"):
     import pycuda.autoinit  # noqa: F401
 
-del sys.argv[0]
 runpy.run_path(str(example), run_name="__main__")

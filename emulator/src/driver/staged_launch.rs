@@ -12,10 +12,10 @@ use super::{
 /// What the calls before the launch have said. Each launch uses what was said last.
 #[derive(Debug, Default, Clone)]
 pub struct StagedLaunch {
-    /// Null until it is given, which no launch allows.
+    /// Zero until it is given, which no launch allows.
     pub block: [u32; 3],
     pub dynamic_shared: u32,
-    /// The bytes that the kernel takes; a caller may have set fewer, or more than it says.
+    /// All that the kernel can take, once the caller has said something of them. What it does not set is zero.
     params: Vec<u8>,
     params_bytes: usize,
 }
@@ -23,8 +23,7 @@ pub struct StagedLaunch {
 impl StagedLaunch {
     /// Puts a value where the kernel reads it.
     pub fn set_param(&mut self, function: &Function, offset: u32, value: &[u8]) -> Answer {
-        let room = function.params_bytes_max();
-        self.params.resize(room, 0);
+        self.params.resize(function.params_bytes_max(), 0);
         let start = offset as usize;
         let place = start.checked_add(value.len()).and_then(|end| self.params.get_mut(start..end));
         place.ok_or(Status::InvalidValue)?.copy_from_slice(value);
@@ -32,27 +31,22 @@ impl StagedLaunch {
     }
 
     pub fn set_params_bytes(&mut self, function: &Function, bytes: u32) -> Answer {
-        let bytes = bytes as usize;
-        if bytes > function.params_bytes_max() {
-            return Err(Status::InvalidValue);
-        }
-        self.params_bytes = bytes;
+        self.params.resize(function.params_bytes_max(), 0);
+        self.params_bytes =
+            Some(bytes as usize).filter(|bytes| *bytes <= self.params.len()).ok_or(Status::InvalidValue)?;
         Ok(())
     }
 }
 
 /// Launches a function with what it holds, on a grid of two dimensions.
 pub fn launch_staged(handle: Handle, function: &Function, grid: [u32; 2], stream: Handle) -> Answer {
-    let StagedLaunch { block, dynamic_shared, mut params, params_bytes } = function.staged().clone();
-    // Parameters that the size covers and no call has set are zero.
-    params.resize(params_bytes.max(params.len()), 0);
-    let arguments = if params_bytes == 0 {
-        Arguments::None
-    } else {
-        Arguments::Packed { pointer: params.as_ptr(), bytes: params_bytes }
+    let StagedLaunch { block, dynamic_shared, params, params_bytes } = function.staged().clone();
+    let arguments = match params_bytes {
+        0 => Arguments::None,
+        bytes => Arguments::Packed { pointer: params.as_ptr(), bytes },
     };
     let [x, y] = grid;
     let request = Request { function: handle, grid: [x, y, 1], block, dynamic_shared, stream, cooperative: false };
-    // SAFETY: the buffer has so many bytes, and lives until the parameters are gathered.
+    // SAFETY: the buffer has no fewer bytes, and lives until the launch has copied them.
     unsafe { launch(&request, arguments) }
 }

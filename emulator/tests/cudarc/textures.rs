@@ -399,6 +399,9 @@ fn a_reference_of_a_module_reads_what_it_is_bound_to() {
             got
         };
         assert_eq!(sys::cuTexRefSetArray(picture, array, 1) as i32, 0);
+        // A call of earlier programs, which say for each kernel what it reads.
+        assert_eq!(sys::cuParamSetTexRef(kernel, -1, picture) as i32, 0);
+        assert_eq!(sys::cuParamSetTexRef(kernel, 0, picture) as i32, INVALID_VALUE);
         assert_near(&sampled(), &POINTS);
         assert_eq!(sys::cuTexRefSetFilterMode(picture, LINEAR) as i32, 0);
         assert_near(&sampled(), &FILTERED);
