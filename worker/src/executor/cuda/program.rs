@@ -4,7 +4,7 @@
 //! of one job to the next and mix concurrent jobs. So each job loads a new one.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak,
+    Arc, Mutex, MutexGuard, OnceLock, Weak,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -23,6 +23,9 @@ pub(crate) struct Program {
     image: Image,
     /// Read by the first job on its own thread, so that a long text delays no other job.
     declared: OnceLock<Declared>,
+    /// Locked by the job that loads the module.
+    loading: Mutex<()>,
+    /// Never locked for long, because memory reports must count an idle module.
     kept: Mutex<Option<Arc<Module>>>,
 }
 
@@ -59,12 +62,16 @@ impl Declared {
 
 impl Program {
     pub(crate) fn new(image: Image) -> Self {
-        Self { image, declared: OnceLock::new(), kept: Mutex::default() }
+        Self { image, declared: OnceLock::new(), loading: Mutex::default(), kept: Mutex::default() }
     }
 
     /// Its module, if it is cached and not being loaded.
     pub(crate) fn kept(&self) -> Option<Arc<Module>> {
-        self.kept.try_lock().ok()?.clone()
+        self.slot().clone()
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Arc<Module>>> {
+        self.kept.lock().expect("no thread panics while it looks at a module")
     }
 
     fn load(&self, declared: &Declared, all: &Arc<AtomicU64>) -> Result<Arc<Module>, LoadError> {
@@ -74,26 +81,14 @@ impl Program {
 
     /// The bytes of its module, if it is cached and no job uses it.
     fn idle_bytes(&self) -> u64 {
-        let idle = |kept: &Option<Arc<Module>>| {
-            kept.as_ref().filter(|module| Arc::strong_count(module) == 1).map(|module| module.bytes())
-        };
-        // A module that is being loaded has a job.
-        self.kept.try_lock().ok().and_then(|kept| idle(&kept)).unwrap_or(0)
+        self.slot().as_ref().filter(|module| Arc::strong_count(module) == 1).map_or(0, |module| module.bytes())
     }
 
     /// Unloads the module unless a job uses or loads it. Returns whether it did.
     fn unload_idle(&self) -> bool {
-        let mut kept = match self.kept.try_lock() {
-            Ok(kept) => kept,
-            Err(TryLockError::WouldBlock) => return false,
-            Err(TryLockError::Poisoned(_)) => unreachable!("no thread panics while loading"),
-        };
-        // Jobs get a module only under this lock, so an unused one stays unused.
-        let is_idle = kept.as_ref().is_some_and(|module| Arc::strong_count(module) == 1);
-        if is_idle {
-            *kept = None;
-        }
-        is_idle
+        // Jobs get a module only under this lock, so an unused one stays unused. It is unloaded after the lock is released.
+        let idle = self.slot().take_if(|module| Arc::strong_count(module) == 1);
+        idle.is_some()
     }
 }
 
@@ -104,13 +99,16 @@ impl Shelf {
         if declared.has_variables {
             return Ok((program.load(declared, &self.loaded_bytes)?, false));
         }
-        let mut kept = program.kept.lock().expect("no thread panics while loading");
-        if let Some(module) = &*kept {
-            return Ok((Arc::clone(module), true));
+        if let Some(module) = program.kept() {
+            return Ok((module, true));
+        }
+        let _loading = program.loading.lock().expect("no thread panics while loading");
+        // Another job may have loaded it in the meantime.
+        if let Some(module) = program.kept() {
+            return Ok((module, true));
         }
         let module = program.load(declared, &self.loaded_bytes)?;
-        *kept = Some(Arc::clone(&module));
-        drop(kept);
+        *program.slot() = Some(Arc::clone(&module));
         self.remember(program);
         Ok((module, false))
     }
