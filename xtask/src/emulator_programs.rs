@@ -71,7 +71,8 @@ pub async fn run(program: &Program, options: &Options) -> anyhow::Result<()> {
     command.arg(program.script).args(&options.arguments).current_dir(workspace::root());
     command.env("LD_LIBRARY_PATH", libraries).env("LOGS", workspace::target()?.join("emulator-programs/logs"));
     command.env("DEV", "CUDA").env("CUDA_PATH", compiler.join("cuda_runtime"));
-    command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
+    // What the programs share is in the folder above theirs.
+    command.env("PYTHONPATH", "emulator/programs").env_remove("PYTHONHOME");
     workspace::run(command).await
 }
 

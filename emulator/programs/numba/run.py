@@ -12,6 +12,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import expectations
 import numba_cuda
 
 HERE = Path(__file__).parent
@@ -25,7 +26,7 @@ ORDERLY_ENDS = {0, 1, 5}
 
 
 def main():
-    expected = read_expected()
+    expected = expectations.read(HERE)
     files = sys.argv[1:] or sorted(
         str(path.relative_to(TESTS))
         for path in TESTS.rglob("test_*.py")
@@ -40,16 +41,6 @@ def main():
         for result in pool.map(lambda tests: run(tests, expected, logs), [*files, *expected]):
             outcomes.update(result)
     sys.exit(report(outcomes, expected, logs))
-
-
-def read_expected():
-    """The tests that are expected to fail, with the reasons."""
-    lines = (HERE / "expected-failures.txt").read_text(encoding="utf-8").splitlines()
-    listed = [line.partition("  # ") for line in lines if line and not line.startswith("#")]
-    for test, _, reason in listed:
-        if not reason:
-            sys.exit(f"error: expected-failures.txt gives no reason for {test}")
-    return {test: reason for test, _, reason in listed}
 
 
 def run(tests, expected, logs):
@@ -92,15 +83,7 @@ def report(outcomes, expected, logs):
     share = 100 * passed / max(1, passed + failures)
     print(f"{passed} passed, {failures} failed ({len(failed & expected.keys())} of them expected), {skipped} skipped: ", end="")
     print(f"{share:.1f} % pass")
-    new = sorted(failed - expected.keys())
-    mended = sorted(expected.keys() - failed)
-    for test in new:
-        print(f"new failure: {test}")
-    for test in mended:
-        print(f"listed in expected-failures.txt, but {outcomes.get(test, 'not there')}: {test}")
-    if new:
-        print(f"logs: {logs}")
-    return int(bool(new or mended))
+    return expectations.compare(outcomes, expected, logs)
 
 
 main()

@@ -12,6 +12,8 @@ import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import expectations
+
 VERSION = "2026.1"
 HERE = Path(__file__).parent
 WORK = Path(os.environ["LOGS"]).parent / "pycuda"
@@ -26,15 +28,15 @@ SECONDS_MAX = 180
 def main():
     if not BUILT.exists():
         build()
-    listed = read_expected()
+    listed = expectations.read(HERE)
     examples = sys.argv[1:] or sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py"))
     logs = Path(os.environ["LOGS"])
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        ended = dict(zip(examples, pool.map(lambda example: run(example, logs), examples), strict=True))
-    expected = {example: reason for example, reason in listed.items() if example in ended}
-    sys.exit(report(ended, expected, logs))
+        outcomes = dict(zip(examples, pool.map(lambda example: run(example, logs), examples), strict=True))
+    expected = {example: reason for example, reason in listed.items() if example in outcomes}
+    sys.exit(report(outcomes, expected, logs))
 
 
 def build():
@@ -61,18 +63,8 @@ def build():
     partial.rename(BUILT)
 
 
-def read_expected():
-    """The examples that are expected to fail, with the reasons."""
-    lines = (HERE / "expected-failures.txt").read_text(encoding="utf-8").splitlines()
-    listed = [line.partition("  # ") for line in lines if line and not line.startswith("#")]
-    for example, _, reason in listed:
-        if not reason:
-            sys.exit(f"error: expected-failures.txt gives no reason for {example}")
-    return {example: reason for example, _, reason in listed}
-
-
 def run(example, logs):
-    """Runs an example in a folder of its own; whether it succeeded."""
+    """Runs an example in a folder of its own; "passed" or "failed"."""
     folder = WORK / "folders" / example.replace("/", ".")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -100,23 +92,16 @@ def run(example, logs):
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return False
-    return ended.returncode == 0
+            return "failed"
+    return "passed" if ended.returncode == 0 else "failed"
 
 
-def report(ended, expected, logs):
+def report(outcomes, expected, logs):
     """Writes what came out; the exit code."""
-    failed = {example for example, succeeded in ended.items() if not succeeded}
-    print(f"{len(ended) - len(failed)} examples ran to their ends, {len(failed)} failed ", end="")
+    failed = {example for example, outcome in outcomes.items() if outcome == "failed"}
+    print(f"{len(outcomes) - len(failed)} examples ran to their ends, {len(failed)} failed ", end="")
     print(f"({len(failed & expected.keys())} of them expected)")
-    new, mended = sorted(failed - expected.keys()), sorted(expected.keys() - failed)
-    for example in new:
-        print(f"new failure: {example}")
-    for example in mended:
-        print(f"listed in expected-failures.txt, but it succeeds: {example}")
-    if new:
-        print(f"logs: {logs}")
-    return int(bool(new or mended))
+    return expectations.compare(outcomes, expected, logs)
 
 
 main()
