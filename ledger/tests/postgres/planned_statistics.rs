@@ -18,6 +18,14 @@ const SERIES_BUFFERS_PER_ROW_MAX: u64 = 2;
 /// In the jobs of `jobs_of_two_years.sql`.
 const POOLS: u64 = 3;
 const REPEATED: usize = 9;
+/// What the statistics have percentiles of, as columns of an attempt.
+const STAGES: [&str; 5] = [
+    "queue_us",
+    "compile_us",
+    "copy_in_us + copy_out_us",
+    "(select sum(us) from unnest(launches_us) as us)",
+    "total_us",
+];
 
 /// The buffers of each question, by its name. Prints how long those of 30 days take, beside the same percentiles from the attempts.
 pub(crate) async fn measure(scene: &Scene) -> BTreeMap<String, u64> {
@@ -48,13 +56,22 @@ pub(crate) async fn measure(scene: &Scene) -> BTreeMap<String, u64> {
     assert!(overview.windows.iter().any(|window| window.statistics.jobs > 0), "{overview:?}");
     assert!(cost.buffers <= BUFFERS_MAX, "overview: {cost:?}");
     buffers.insert("overview".to_owned(), cost.buffers);
-    let exact = "select percentile_cont(array[0.5, 0.95, 0.99]) within group (order by total_us)::text
-                 from attempts where id_at >= now() - interval '30 days'";
-    println!(
-        "percentile_cont over the attempts: {:?}",
-        median(async || _ = scene.database.read_slowly(exact).await).await
-    );
+    for (stages, columns) in
+        [("the total time alone", &STAGES[4..]), ("the five stages of the statistics", &STAGES[..])]
+    {
+        let took = median(async || _ = scene.database.read_slowly(&percentiles(columns)).await).await;
+        println!("percentile_cont over the attempts of 30 days, {stages}: {took:?}");
+    }
     buffers
+}
+
+/// Asks the attempts of 30 days for the percentiles that statistics have.
+fn percentiles(stages: &[&str]) -> String {
+    let values = stages.iter().map(|stage| {
+        format!("percentile_cont(array[0.5, 0.95, 0.99]) within group (order by {stage})::text, max({stage})::text")
+    });
+    let values: Vec<String> = values.collect();
+    format!("select concat({}) from attempts where id_at >= now() - interval '30 days'", values.join(", "))
 }
 
 async fn median(mut question: impl AsyncFnMut()) -> Duration {

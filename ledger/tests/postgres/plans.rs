@@ -21,6 +21,10 @@ const HIT_PARTITIONS_MAX: usize = 3;
 const MISS_BUFFERS_PER_PARTITION_MAX: u64 = 4;
 /// More jobs may make indexes one level deeper.
 const GROWTH_MAX: f64 = 1.3;
+/// A question without an answer is nothing but descents, and one more level makes a descent of two buffers one of three.
+const MISS_GROWTH_MAX: f64 = 1.5;
+/// The end of the names of such questions.
+const NO_MATCH: &str = "no match";
 const LIMIT: u32 = 50;
 /// Jobs before the 100th page.
 const SKIPPED: u32 = 99 * LIMIT;
@@ -223,7 +227,7 @@ async fn measure(count: u32) -> BTreeMap<String, u64> {
         let (found, cost) = scene.page(&filter).await;
         assert_eq!(found, 0, "{name}");
         cost.check_miss(&name, partitions);
-        note(format!("{name}, no match"), &cost);
+        note(format!("{name}, {NO_MATCH}"), &cost);
     }
     for ago in ["1 minute", "20 months"] {
         let job_id = scene.job(ago).await;
@@ -247,7 +251,7 @@ async fn measure(count: u32) -> BTreeMap<String, u64> {
     let (found, cost) = scene.cost(async |ledger| ledger.find_job("00000000ffff").await.unwrap()).await;
     assert_eq!(found, JobMatch::None);
     cost.check_miss("an end that no id has", partitions);
-    note("an end that no id has".to_owned(), &cost);
+    note(format!("a job by the end of an id, {NO_MATCH}"), &cost);
     buffers.extend(planned_statistics::measure(&scene).await);
     buffers
 }
@@ -261,11 +265,21 @@ async fn pages_and_jobs_are_read_within_their_buffers() {
         measured.push(measure(*count).await);
     }
     println!("buffers with {counts:?} jobs over 24 months:");
+    let mut grown = Vec::new();
     for (what, few) in &measured[0] {
         let all: Vec<u64> = measured.iter().map(|buffers| buffers[what]).collect();
         println!("{what:60} {all:?}");
-        assert!(all.iter().all(|buffers| *buffers as f64 <= GROWTH_MAX * *few as f64), "{what}: {all:?}");
+        if all.iter().any(|buffers| *buffers > allowed(what, *few)) {
+            grown.push(format!("{what}: {all:?}"));
+        }
     }
+    assert!(grown.is_empty(), "{grown:#?}");
+}
+
+/// The buffers of a question that reads so many with few jobs.
+fn allowed(what: &str, few: u64) -> u64 {
+    let growth = if what.ends_with(NO_MATCH) { MISS_GROWTH_MAX } else { GROWTH_MAX };
+    (growth * few as f64) as u64
 }
 
 /// A label without an index is searched in a window, which the answer tells.
