@@ -22,6 +22,8 @@ use crate::{
 };
 
 const DATABASE: &str = "bench";
+/// A server of tests has less, so that it would write pages of indexes to disk again and again.
+const SHARED_BUFFERS: &str = "1GB";
 /// What a recorder takes at once while events wait.
 const BATCH_EVENTS: usize = 4000;
 /// How many different values there are of what jobs are counted by.
@@ -71,7 +73,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 async fn measure(options: &Options, state: &Arc<StateDir>) -> anyhow::Result<Rates> {
-    let postgres = Postgres::start(state).await?;
+    let postgres = Postgres::start_with(state, SHARED_BUFFERS).await?;
     postgres.create_database(DATABASE).await?;
     let url = postgres.url(DATABASE);
     migrate(&url.parse()?).await?;

@@ -23,6 +23,8 @@ use crate::{
 mod standby;
 
 const NAME: &str = "postgres";
+/// Many servers of tests run at once on a machine.
+const SHARED_BUFFERS: &str = "64MB";
 const SUPERUSER: &str = "gpufleet";
 /// The file in the data directory with the server's process id and state.
 const LOCK_FILE: &str = "postmaster.pid";
@@ -45,6 +47,7 @@ pub struct Postgres {
     directory: PathBuf,
     user: Option<User>,
     password: String,
+    shared_buffers: &'static str,
     port: Mutex<u16>,
     process: Mutex<Option<Process>>,
 }
@@ -56,11 +59,17 @@ impl Postgres {
     /// Starts a server in this state directory, or attaches to a running one. Data of an earlier run is kept. In an
     /// ephemeral directory Postgres does not sync to disk, because the data is deleted anyway.
     pub async fn start(state: &Arc<StateDir>) -> Result<Self, LocalError> {
+        Self::start_with(state, SHARED_BUFFERS).await
+    }
+
+    /// Like [`Self::start`], with so much memory for pages of tables and indexes, such as `1GB`.
+    pub async fn start_with(state: &Arc<StateDir>, shared_buffers: &'static str) -> Result<Self, LocalError> {
         let secrets = state.private_dir("secrets")?;
         let password = secret::kept_in(&secrets.join(NAME))?;
         let record = secrets.join("postgres-port");
         let recorded = ports::recorded(&record)?;
-        let postgres = Self::at(state, password, recorded.map_or_else(ports::free, Ok)?)?;
+        let port = recorded.map_or_else(ports::free, Ok)?;
+        let postgres = Self::at(state, password, port, shared_buffers)?;
         if !postgres.is_ready_already().await? {
             postgres.initialise(&secrets).await?;
             match recorded {
@@ -74,7 +83,12 @@ impl Postgres {
     }
 
     /// The server of a state directory, not yet started.
-    fn at(state: &Arc<StateDir>, password: String, port: u16) -> Result<Self, LocalError> {
+    fn at(
+        state: &Arc<StateDir>,
+        password: String,
+        port: u16,
+        shared_buffers: &'static str,
+    ) -> Result<Self, LocalError> {
         let user = server_user()?;
         let directory = state.path().join(NAME);
         state::create_dir(&directory, 0o711)?;
@@ -82,7 +96,8 @@ impl Postgres {
             check_passage(&directory, user)?;
         }
         let process = Mutex::new(Process::attach(state, NAME));
-        Ok(Self { state: Arc::clone(state), directory, user, password, port: Mutex::new(port), process })
+        let state = Arc::clone(state);
+        Ok(Self { state, directory, user, password, shared_buffers, port: Mutex::new(port), process })
     }
 
     /// The URL of a database over the Unix socket, which avoids Nagle's algorithm.
@@ -267,7 +282,7 @@ impl Postgres {
             format!("port={}", self.port()),
             format!("unix_socket_directories={}", self.socket_dir().display()),
             format!("max_connections={CONNECTIONS_MAX}"),
-            "shared_buffers=64MB".to_owned(),
+            format!("shared_buffers={}", self.shared_buffers),
             "log_min_messages=warning".to_owned(),
         ];
         if self.state.is_ephemeral() {

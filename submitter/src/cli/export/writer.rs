@@ -60,8 +60,9 @@ impl Writer {
             File::Jsonl(file) => jobs
                 .iter()
                 .try_for_each(|job| {
-                    serde_json::to_writer(&mut *file, job)?;
-                    file.write_all(b"\n")
+                    // Serde writes a few bytes at a time, which a text takes faster than a file.
+                    let line = serde_json::to_string(job)? + "\n";
+                    file.write_all(line.as_bytes())
                 })
                 .map_err(failed(&self.path)),
             File::Parquet { schema, writer } => {
