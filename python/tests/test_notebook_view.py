@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from html.parser import HTMLParser
 from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 
 import gpufleet as gf
+from gpufleet._future import Future
+from gpufleet._task import Options
+from gpufleet.notebook import _live
 from gpufleet.notebook._html import card, many, table
 from gpufleet.notebook._live import UPDATE_SECONDS, Live
 from gpufleet.notebook._many import ManyView
@@ -85,3 +89,22 @@ def test_a_display_is_updated_at_most_four_times_a_second() -> None:
     assert times == [0, 0.25, 0.5, 0.75, 1]
     assert min(b - a for a, b in pairwise(times)) >= UPDATE_SECONDS
     assert shown[0] == (0, "open", False) and shown[-1] == (1, "succeeded", True)
+
+
+class EndsJobs:
+    """A connection whose job ends while somebody asks why it waits."""
+
+    pool = "default"
+    is_inherited = False
+    future: Future[Any]
+
+    def obstacle(self, _: str) -> None:
+        self.future._complete({"y": 1}, None, None)
+
+
+def test_a_job_that_ends_while_its_wait_is_shown_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_live, "OBSTACLE_SECONDS", 0)
+    connection, shown = EndsJobs(), list[View]()
+    connection.future = Future(cast(Any, connection), 0, "id", Options(name="k"), dict)
+    assert _live.follow(connection.future, Live(lambda view, _: shown.append(view))) == {"y": 1}
+    assert [(view.state, view.note) for view in shown] == [("succeeded", None)]

@@ -38,6 +38,9 @@ def follow(future: Future[Any], live: Live) -> Any:
     while concurrent.futures.wait([future], UPDATE_SECONDS).not_done:
         seconds = time.monotonic() - begin
         why = future._obstacle() if seconds >= OBSTACLE_SECONDS else None
-        live.update(view_of(future, f"waiting for {duration(seconds)}" + (f": {why}" if why else "")))
+        view = view_of(future, f"waiting for {duration(seconds)}" + (f": {why}" if why else ""))
+        # A job that has ended meanwhile is shown once, below.
+        if view.state == "open":
+            live.update(view)
     live.update(view_of(future))
     return future.result()
