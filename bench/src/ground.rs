@@ -6,6 +6,7 @@ use anyhow::{Context as _, ensure};
 use gpufleet_local::{Lines, LocalFleet, LocalFleetBuilder, Services};
 
 use crate::{
+    cpu::{Part, Parts},
     machine::{self, Machine},
     programs,
 };
@@ -32,4 +33,15 @@ pub async fn on_fleet<T>(
     let forced = stopped?;
     ensure!(forced.is_empty(), "these did not stop by themselves: {}", forced.join(", "));
     Ok(measured)
+}
+
+/// The processes of a fleet, with its broker and database.
+pub fn parts(fleet: &LocalFleet) -> Parts {
+    let services = fleet.services();
+    Parts::default()
+        .with(Part::Broker, services.broker().pid())
+        .with(Part::Postgres, services.postgres().pid())
+        .with(Part::Ledger, fleet.ledger().map(|ledger| ledger.pid()))
+        .with(Part::Supervisor, fleet.workers().iter().map(|worker| worker.pid()))
+        .with_children(Part::Supervisor, Part::Executor)
 }

@@ -31,6 +31,7 @@ mod python;
 mod python_package;
 mod recording;
 mod report;
+mod rest;
 mod round_trips;
 mod saxpy;
 mod shared_input;

@@ -1,5 +1,5 @@
 //! `gpufleet-bench python`: the Python package next to the Rust client that it is made of, and next to a producer with
-//! aio-pika alone, on the same fleet. They take turns.
+//! aio-pika alone, on the same fleet. They take turns, and the fleet rests between these.
 
 use std::{
     env,
@@ -20,6 +20,7 @@ use crate::{
     cpu::{Part, Parts, since},
     ground,
     python::{Program, PythonProgram},
+    rest::rest,
     saxpy,
     stats::{Run, Spread},
     table::{spread, table},
@@ -148,10 +149,11 @@ async fn measure(
     let rust = Fleet::connect(amqp_url).await?;
     let mut python = start(services, amqp_url, blobs).await?;
     let mut aio_pika = start_aio_pika(services, amqp_url).await?;
+    let parts = ground::parts(fleet);
     let mut rounds = Rounds::default();
     for round in 0..=options.repeat {
         eprintln!("round {round} of {} …", options.repeat);
-        let measured = Box::pin(one_round(options, &rust, &mut python, &mut aio_pika)).await?;
+        let measured = Box::pin(one_round(options, &parts, &rust, &mut python, &mut aio_pika)).await?;
         // The first round warms everything up.
         if round > 0 {
             rounds.add(measured);
@@ -208,22 +210,27 @@ async fn declare_idle_pool(fleet: &LocalFleet) -> anyhow::Result<()> {
 
 async fn one_round(
     options: &Options,
+    parts: &Parts,
     rust: &Fleet,
     python: &mut PythonProgram,
     aio_pika: &mut PythonProgram,
 ) -> anyhow::Result<Rounds> {
     let jobs = options.jobs as usize;
-    let mut round = Rounds {
-        many: vec![turn(rust, jobs, RustWay::Many).await?],
-        each: vec![turn(rust, jobs, RustWay::Each).await?],
-        aio_pika: vec![aio_pika.ask(json!({ "do": "submit", "jobs": jobs })).await?],
-        ..Rounds::default()
-    };
-    for (index, (_, request, _)) in WAYS.iter().enumerate() {
-        round.python[index].push(python.ask(json!({ "do": request, "jobs": jobs })).await?);
+    let mut round = Rounds::default();
+    for (turns, way) in [(&mut round.many, RustWay::Many), (&mut round.each, RustWay::Each)] {
+        rest(parts).await?;
+        turns.push(turn(rust, jobs, way).await?);
     }
+    rest(parts).await?;
+    round.aio_pika.push(aio_pika.ask(json!({ "do": "submit", "jobs": jobs })).await?);
+    for (turns, (_, request, _)) in round.python.iter_mut().zip(&WAYS) {
+        rest(parts).await?;
+        turns.push(python.ask(json!({ "do": request, "jobs": jobs })).await?);
+    }
+    rest(parts).await?;
     round.rust_p50.push(one_by_one(rust, options.latency_jobs as usize).await?);
     for (p50, request) in [(&mut round.call_p50, "call"), (&mut round.await_p50, "await")] {
+        rest(parts).await?;
         let trips: Trips = python.ask(json!({ "do": request, "jobs": options.latency_jobs })).await?;
         p50.push(p50_us(trips.ms.iter().map(|ms| Duration::from_secs_f64(ms / 1e3))));
     }

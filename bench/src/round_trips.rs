@@ -5,16 +5,18 @@ use std::{path::PathBuf, thread, time::Duration};
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
 use gpufleet_local::{Cuda, Lines};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 use crate::{
     bare::{BareLoop, foreign::ForeignProducer},
-    cpu::{CpuTimes, Part, Parts, since},
+    cpu::{Part, Parts, since},
     fleet::{PACK, Producer},
+    ground,
     machine::{self, Machine},
     programs,
     python::{Program, PythonProgram},
     report::{Case, Measured, Report, Setup, Subject, summarise},
+    rest::rest,
     saxpy,
     stats::Run,
     table,
@@ -24,11 +26,6 @@ use crate::{
 /// of before its confirms time out (60 s).
 const RUN_DEADLINE: Duration = Duration::from_secs(30);
 const RUN_DEADLINE_PER_JOB: Duration = Duration::from_millis(10);
-/// For the fleet to come to rest after a loop: the ledger writes what the loop left behind.
-const REST_DEADLINE: Duration = Duration::from_secs(60);
-/// A fleet at rest uses less than a tenth of a core, looked at over this time.
-const REST_WINDOW: Duration = Duration::from_millis(300);
-const REST_SHARE_MAX: f64 = 0.1;
 /// Prefetch bounds what the bare loop can keep in flight.
 const IN_FLIGHT_MAX: u64 = 4096;
 
@@ -181,10 +178,10 @@ impl Bench {
         for round in 0..usize::try_from(rounds)? {
             eprintln!("round {} of {rounds} …", round + 1);
             for case in cases {
-                self.rest().await?;
+                rest(&self.parts).await?;
                 let before = self.parts.cpu_times();
                 let run = self.run(*case).await?;
-                let cpu = since(&before, &self.rest().await?);
+                let cpu = since(&before, &rest(&self.parts).await?);
                 measured.push(Measured { round, case: *case, run, cpu });
             }
         }
@@ -218,23 +215,6 @@ impl Bench {
     fn python(&mut self) -> anyhow::Result<&mut Python> {
         self.python.as_mut().context("the producers in Python were left out")
     }
-
-    /// Waits until all processes rest, so that one loop's aftermath does not burden the next. Gives what had been spent
-    /// when the rest began.
-    async fn rest(&self) -> anyhow::Result<CpuTimes> {
-        let deadline = Instant::now() + REST_DEADLINE;
-        let mut before = self.parts.cpu_times();
-        loop {
-            sleep(REST_WINDOW).await;
-            let now = self.parts.cpu_times();
-            let spent: Duration = since(&before, &now).values().sum();
-            if spent.as_secs_f64() < REST_SHARE_MAX * REST_WINDOW.as_secs_f64() {
-                return Ok(before);
-            }
-            ensure!(Instant::now() < deadline, "the fleet did not come to rest in {} s", REST_DEADLINE.as_secs());
-            before = now;
-        }
-    }
 }
 
 impl Python {
@@ -260,20 +240,12 @@ impl Python {
 }
 
 fn parts(fleet: &gpufleet_local::LocalFleet, bare: &BareLoop, python: Option<&Python>) -> Parts {
-    let services = fleet.services();
     let python = python.map(|python| (python.pika.pid(), python.celery.pid()));
-    let parts = python.into_iter().fold(Parts::default(), |parts, (pika, celery)| {
+    let parts = python.into_iter().fold(ground::parts(fleet), |parts, (pika, celery)| {
         // Celery's worker and its pool are below the program that submits.
         parts.with(Part::Client, [pika, celery]).with_below(Part::Supervisor, celery)
     });
-    parts
-        .with(Part::Client, [std::process::id()])
-        .with(Part::BareConsumer, bare.consumer_pid())
-        .with(Part::Broker, services.broker().pid())
-        .with(Part::Postgres, services.postgres().pid())
-        .with(Part::Ledger, fleet.ledger().map(|ledger| ledger.pid()))
-        .with(Part::Supervisor, fleet.workers().iter().map(|worker| worker.pid()))
-        .with_children(Part::Supervisor, Part::Executor)
+    parts.with(Part::Client, [std::process::id()]).with(Part::BareConsumer, bare.consumer_pid())
 }
 
 /// Who waits for whom, as the broker sees it: unconfirmed and unacknowledged messages.

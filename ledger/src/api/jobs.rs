@@ -63,8 +63,8 @@ fn default_limit() -> u32 {
 
 impl Filters {
     fn checked(self) -> Answered<HistoryFilter> {
-        if !(1..=HistoryFilter::LIMIT_MAX).contains(&self.limit) {
-            let why = format!("{} is not between 1 and {}", self.limit, HistoryFilter::LIMIT_MAX);
+        if !(1..=HistoryFilter::API_LIMIT_MAX).contains(&self.limit) {
+            let why = format!("{} is not between 1 and {}", self.limit, HistoryFilter::API_LIMIT_MAX);
             return Err(parameters::refused("limit", &why));
         }
         Ok(HistoryFilter {

@@ -84,7 +84,7 @@ async fn list(
                    a.attempt as "attempt?", a.worker as "worker?",
                    (j.state = 'running' and a.state = 'running' and h.is_unheard) is true as "is_unheard!", a.device, a.device_name, a.emulated,
                    a.verdict, a.failure_code, a.failure_message, a.failure_line, j.input_bytes, a.output_bytes, a.queue_us,
-                   (select sum(us)::bigint from unnest(a.launches_us) as us) as kernel_us, a.total_us
+                   a.launches_us, a.total_us
             from (
                 select * from jobs
                 where id_at >= $1 and id_at < $2

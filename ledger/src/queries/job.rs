@@ -61,7 +61,7 @@ async fn read_job(
                    a.attempt as "attempt?", a.worker as "worker?",
                    (j.state = 'running' and a.state = 'running' and h.is_unheard) is true as "is_unheard!", a.device, a.device_name, a.emulated,
                    a.verdict, a.failure_code, a.failure_message, a.failure_line, j.input_bytes, a.output_bytes, a.queue_us,
-                   (select sum(us)::bigint from unnest(a.launches_us) as us) as kernel_us, a.total_us
+                   a.launches_us, a.total_us
             from jobs j
             left join (select *, count(*) over () as attempts from attempts where job_id = $1 and id_at = $2) a
                 on a.attempt = coalesce(j.final_attempt, j.attempt)

@@ -40,7 +40,7 @@ pub(super) struct JobRecord {
     pub(super) input_bytes: Option<i64>,
     pub(super) output_bytes: Option<i64>,
     pub(super) queue_us: Option<i64>,
-    pub(super) kernel_us: Option<i64>,
+    pub(super) launches_us: Option<Vec<i64>>,
     pub(super) total_us: Option<i64>,
 }
 
@@ -114,7 +114,7 @@ impl From<JobRecord> for JobRow {
             input_bytes: record.input_bytes.map(i64::unsigned_abs),
             output_bytes: record.output_bytes.map(i64::unsigned_abs),
             queue_us: record.queue_us.map(i64::unsigned_abs),
-            kernel_us: record.kernel_us.map(i64::unsigned_abs),
+            kernel_us: record.launches_us.and_then(|launches| kernel_us(&launches)),
             total_us: record.total_us.map(i64::unsigned_abs),
         }
     }
@@ -162,6 +162,11 @@ fn timings(record: &AttemptRecord) -> Option<Timings> {
         device_bytes_peak: record.device_bytes_peak?.unsigned_abs(),
         module_cached: record.module_cached?,
     })
+}
+
+/// All launches together, or `None` for an attempt without launches.
+fn kernel_us(launches_us: &[i64]) -> Option<u64> {
+    (!launches_us.is_empty()).then(|| launches_us.iter().map(|us| us.unsigned_abs()).sum())
 }
 
 fn printed(text: Option<String>, dropped_bytes: Option<i64>) -> Option<PrintfOutput> {

@@ -1,7 +1,7 @@
 //! `gpufleet export`: writes jobs of the ledger to a file.
 //!
 //! The jobs are read page by page, newest first, each page in a statement of its own. No snapshot and no lock outlives a page, so an export that
-//! takes minutes keeps neither the recorder nor retention waiting. Two pages are in memory: one is read while the other is written.
+//! takes minutes keeps neither the recorder nor retention waiting. Few pages are in memory: one is read while another is written.
 
 use std::{fs, path::PathBuf};
 
@@ -93,7 +93,7 @@ async fn read(options: &Options, pages: mpsc::Sender<Vec<JobRow>>) -> Result<boo
 
 /// Sends all pages, unless the writer fails.
 async fn send(source: &Source, mut filter: HistoryFilter, pages: mpsc::Sender<Vec<JobRow>>) -> Result<bool, Complaint> {
-    filter.limit = HistoryFilter::LIMIT_MAX;
+    filter.limit = source.page_jobs_max();
     let mut is_limited = false;
     loop {
         let page = source.history(&filter).await?;

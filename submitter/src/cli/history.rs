@@ -160,7 +160,7 @@ async fn read(source: &Source, options: &Options) -> Result<Page, Complaint> {
     let (mut jobs, mut searched_since) = (Vec::new(), None);
     loop {
         let left = options.limit - u32::try_from(jobs.len()).expect("there are no more jobs than the limit");
-        filter.limit = left.min(HistoryFilter::LIMIT_MAX);
+        filter.limit = left.min(source.page_jobs_max());
         let page = source.history(&filter).await?;
         let is_empty = page.jobs.is_empty();
         jobs.extend(page.jobs);

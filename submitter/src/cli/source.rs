@@ -60,6 +60,13 @@ impl Source {
         }
     }
 
+    pub const fn page_jobs_max(&self) -> u32 {
+        match self {
+            Self::Database { .. } => HistoryFilter::LIMIT_MAX,
+            Self::Api(_) => HistoryFilter::API_LIMIT_MAX,
+        }
+    }
+
     pub async fn history(&self, filter: &HistoryFilter) -> Result<Page, Complaint> {
         match self {
             Self::Database { ledger, .. } => ledger.history(filter).await.map_err(|e| connection::ledger_complaint(&e)),
