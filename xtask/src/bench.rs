@@ -46,8 +46,10 @@ async fn build(terminal: &Terminal) -> anyhow::Result<()> {
     workspace::run(build).await
 }
 
+/// `cargo run` would build the package alone, which gives its dependencies other features and compiles them once more.
 fn command(benchmark: &str, options: &Options) -> anyhow::Result<Command> {
-    let mut bench = cargo(["run", "--quiet", "--release", "--package", "gpufleet-bench", "--", benchmark]);
-    bench.args(&options.arguments).env(BIN_DIR_VARIABLE, workspace::target()?.join("release"));
+    let programs = workspace::target()?.join("release");
+    let mut bench = Command::new(programs.join("gpufleet-bench"));
+    bench.arg(benchmark).args(&options.arguments).env(BIN_DIR_VARIABLE, programs);
     Ok(bench)
 }
