@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 from collections.abc import Callable
@@ -178,7 +179,7 @@ def test_the_guard_creates_nothing_in_a_folder_that_is_being_deleted(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_fleet_ends_with_a_killed_program(tmp_path: Path) -> None:
+def test_a_fleet_ends_with_a_killed_program_and_leaves_no_files() -> None:
     program = """
 import time
 from gpufleet.testing import local_fleet
@@ -186,12 +187,16 @@ with local_fleet() as local:
     print(local.folder, flush=True)
     time.sleep(600)
 """
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        folder = Path(running.stdout.readline().strip())
-        assert (folder / "endpoints.json").exists()
-        running.kill()
-    poll(folder.exists, lambda is_there: not is_there, END_SECONDS)
+    with tempfile.TemporaryDirectory() as temporary:
+        Path(temporary).chmod(0o711)
+        environment = {**os.environ, "TMPDIR": temporary}
+        command = [sys.executable, "-c", program]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as running:
+            assert running.stdout is not None
+            folder = Path(running.stdout.readline().strip())
+            assert (folder / "endpoints.json").exists()
+            running.kill()
+        poll(lambda: list(Path(temporary).iterdir()), lambda left: not left, END_SECONDS)
 
 
 def test_the_start_of_pytest_does_not_import_the_package() -> None:

@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -37,19 +37,26 @@ def local_fleet(*, workers: int = 1, pools: Sequence[str] = (), faults: Sequence
 
     Within the block, it is the fleet of `Fleet()` and of the command `gpufleet`, also in child processes.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="gpufleet-test-") as meeting,
-        shared_fleet(Path(meeting), workers=workers, pools=pools, faults=faults) as fleet,
-    ):
+    folder = _new_folder()
+    # The guard deletes both together.
+    meeting = folder / "meeting"
+    meeting.mkdir()
+    with _joined(meeting, lambda: folder, {"workers": workers, "pools": pools, "faults": faults}) as fleet:
         yield fleet
 
 
 @contextmanager
 def shared_fleet(meeting: Path, **options: Any) -> Iterator[LocalFleet]:
     """The fleet of all processes that share the folder `meeting`. The first one starts it, the last one stops it."""
+    with _joined(meeting, _new_folder, options) as fleet:
+        yield fleet
+
+
+@contextmanager
+def _joined(meeting: Path, new_folder: Callable[[], Path], options: dict[str, Any]) -> Iterator[LocalFleet]:
     with _opened(meeting, "a") as (guarded, users, lock):
         with _locked(lock):
-            fleet = _started(meeting, options)
+            fleet = _started(meeting, new_folder, options)
             fcntl.flock(users, fcntl.LOCK_SH)
             fcntl.flock(guarded, fcntl.LOCK_SH)
         try:
@@ -82,17 +89,22 @@ def _opened(meeting: Path, mode: str) -> Iterator[tuple[IO[str], ...]]:
         yield guarded, users, lock
 
 
-def _started(meeting: Path, options: dict[str, Any]) -> LocalFleet:
-    place = meeting / _PLACE
-    if place.exists():
-        return LocalFleet(Path(place.read_text()), **options)
+def _new_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="gpufleet-test-"))
     # If root starts Postgres, it runs as another user, who must be able to enter.
     folder.chmod(0o711)
+    return folder
+
+
+def _started(meeting: Path, new_folder: Callable[[], Path], options: dict[str, Any]) -> LocalFleet:
+    place = meeting / _PLACE
+    if place.exists():
+        return LocalFleet(Path(place.read_text()), **options)
+    folder = new_folder()
     try:
         fleet = LocalFleet(folder, **options)
     except BaseException:
-        folder.rmdir()
+        shutil.rmtree(folder)
         raise
     place.write_text(str(folder))
     _start_guard(meeting)
