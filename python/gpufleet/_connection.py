@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import atexit
-import getpass
 import itertools
 import os
-import socket
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -334,6 +332,9 @@ def _output(data: Bytes | str, dtype: str, shape: tuple[int, ...]) -> Any:
 
 def _caller() -> str:
     """The user and host that give an order, for people."""
+    import getpass  # noqa: PLC0415
+    import socket  # noqa: PLC0415
+
     try:
         user = getpass.getuser()
     except (OSError, KeyError):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +44,10 @@ def read_history(
     is_local: bool,
 ) -> History:
     """Runs `gpufleet history`."""
+    import json  # noqa: PLC0415
+    import shutil  # noqa: PLC0415
+    import subprocess  # noqa: PLC0415
+
     command = shutil.which("gpufleet", path=os.environ.get("GPUFLEET_BIN_DIR"))
     if command is None:
         raise HistoryError("the command gpufleet reads the ledger, and is not on PATH; install it on this machine")

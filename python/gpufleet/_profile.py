@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import tomllib
 from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,12 +55,7 @@ def surroundings(name: str | None, environment: Mapping[str, str] = os.environ, 
 
 def _read(name: str | None, environment: Mapping[str, str]) -> dict[str, Any]:
     path = _path(environment)
-    try:
-        config = {} if path is None else tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        config = {}
-    except (OSError, ValueError) as error:
-        raise ConnectError(f"the configuration file {path} is not valid: {error}") from None
+    config = _config(path)
     name = name or config.get("default")
     if name is None:
         return {}
@@ -73,6 +66,21 @@ def _read(name: str | None, environment: Mapping[str, str]) -> dict[str, Any]:
     if unknown := sorted(profiles[name].keys() - _KEYS - _LEDGER_KEYS - {_PASSWORD_COMMAND}):
         raise ConnectError(f"profile {name!r} in {path} has the unknown key {unknown[0]!r}")
     return profiles[name]
+
+
+def _config(path: Path | None) -> dict[str, Any]:
+    try:
+        text = "" if path is None else path.read_text()
+        if not text:
+            return {}
+        # Most programs have no such file.
+        import tomllib  # noqa: PLC0415
+
+        return tomllib.loads(text)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConnectError(f"the configuration file {path} is not valid: {error}") from None
 
 
 def _path(environment: Mapping[str, str]) -> Path | None:
@@ -89,6 +97,8 @@ def _text(value: object) -> str:
 
 
 def _with_password(urls: str, command: str) -> str:
+    import subprocess  # noqa: PLC0415
+
     nodes = [urlsplit(url) for url in split(urls)]
     if all(parts.password is not None for parts in nodes):
         return urls

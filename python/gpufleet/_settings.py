@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -110,6 +109,8 @@ def _redacted(url: str) -> str:
 
 def _local(environment: Mapping[str, str]) -> dict[str, Any]:
     """The addresses of the fleet of `gpufleet local`."""
+    import json  # noqa: PLC0415
+
     folder = _local_folder(environment)
     hint = f"give a URL, set {AMQP_URL}, or start a local fleet: gpufleet local up"
     if folder is None:

@@ -10,8 +10,8 @@ import pytest
 
 import gpufleet as gf
 
-# They take long to import, and most programs need none of them.
-SLOW = {"asyncio", "numba", "pyarrow", "torch"}
+# They take long to import, and most programs need none of them. NumPy brings none of them either.
+SLOW = {"asyncio", "json", "numba", "pyarrow", "socket", "subprocess", "tomllib", "torch"}
 
 
 def test_an_import_brings_no_slow_module() -> None:
