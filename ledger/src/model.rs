@@ -270,7 +270,7 @@ pub enum JobMatch {
 
 impl HistoryFilter {
     /// A whole page is held in memory. Planning a page takes as long as reading some hundred jobs, so long lists are read in large pages.
-    pub const LIMIT_MAX: u32 = 4000;
+    pub const LIMIT_MAX: u32 = 2000;
     /// The same for a page of the read API, which holds those of many callers.
     pub const API_LIMIT_MAX: u32 = 1000;
     pub const LIMIT_DEFAULT: u32 = 50;

@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use gpufleet_ledger::recorder::Store;
+use gpufleet_ledger::{HistoryFilter, recorder::Store};
 use gpufleet_schema::{Event, JobId, JobInfo, PoolName, Priority, Submitted};
 use gpufleet_tests::{Ended, Ground, gpufleet_peak_memory, poll_until, signal};
 
-/// A page has 1000 jobs.
-const FEW: usize = 2_000;
-const MANY: usize = 30_000;
+/// After these pages, the allocator has as much memory as the pages that are held at once take.
+const FEW: usize = 15 * HistoryFilter::LIMIT_MAX as usize;
+const MANY: usize = 3 * FEW;
 /// Held at once, the additional jobs would take several times as much.
 const GROWTH_MAX: u64 = 12 << 20;
 

@@ -3,7 +3,10 @@
 use std::{
     fs::File,
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -30,6 +33,8 @@ use crate::{
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const JOBS_FOR_400_DAYS: Kept =
     Kept { jobs: Some(Duration::from_secs(400 * 24 * 3600)), attempts: None, samples: None, actions: None };
+/// Each with two events.
+const JOBS_OF_A_TRANSACTION: u32 = 2000;
 /// What no statement of others may wait for a lock.
 const WAIT_MAX: &str = "options[lock_timeout]=300ms";
 
@@ -201,6 +206,48 @@ async fn nobody_waits_for_a_month_that_somebody_reads() {
         database.execute("select count(*) from jobs where created_at < now() - interval '400 days'").await.trim(),
         "0"
     );
+}
+
+/// Records full transactions, one right after the other.
+async fn record_until(stop: CancellationToken, mut store: Store, recorded: &AtomicU32) {
+    while !stop.is_cancelled() {
+        let first = recorded.load(Ordering::Relaxed);
+        let jobs = (first..first + JOBS_OF_A_TRANSACTION).map(|number| job(1000 + 2 * number, 0));
+        let end = |job: &JobInfo| ran(job, 1, AttemptState::Succeeded, job.submitted_ms.unwrap(), days_ago(0));
+        let events: Vec<Event> = jobs.flat_map(|job| [started(&job, 1, days_ago(0)), end(&job)]).collect();
+        assert_eq!(store.record(&events).await.unwrap(), []);
+        recorded.fetch_add(JOBS_OF_A_TRANSACTION, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_month_is_dropped_beside_a_busy_recorder_and_a_reader_who_never_wait_long() {
+    let database = Database::fresh().await;
+    let (mut store, _) = database.open().await;
+    fill(&mut store).await;
+    let impatient = format!("{}&{WAIT_MAX}", database.text_url());
+    let store = Store::connect(impatient.parse().unwrap()).await.unwrap();
+    let mut reader = PgConnection::connect(&impatient).await.unwrap();
+    let (stop, recorded) = (CancellationToken::new(), Arc::new(AtomicU32::new(0)));
+    let recording = tokio::spawn({
+        let (stop, recorded) = (stop.clone(), recorded.clone());
+        async move { record_until(stop, store, &recorded).await }
+    });
+    let reading = tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            while !stop.is_cancelled() {
+                reader.execute("select count(*) from jobs").await.unwrap();
+            }
+        }
+    });
+    poll("the recorder is busy", async || recorded.load(Ordering::Relaxed) > 0).await;
+    assert_eq!(run(&database, JOBS_FOR_400_DAYS).await, Outcome::Dropped(2));
+    stop.cancel();
+    recording.await.unwrap();
+    reading.await.unwrap();
+    let jobs = 4 + recorded.load(Ordering::Relaxed);
+    assert_eq!(database.execute("select count(*) from jobs").await.trim(), jobs.to_string());
 }
 
 /// The ids in a file.
