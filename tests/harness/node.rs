@@ -114,6 +114,23 @@ impl Ground {
         self.erlang(&format!("ok = {set}.")).await;
     }
 
+    /// Closes a connection until none of this name is open, while the limit keeps out those that replace it.
+    pub async fn refuse_connection(&self, name: &str) {
+        let named = format!(
+            "case catch rabbit_networking:connection_info(C, [vhost, client_properties]) of \
+             [{{vhost, @}}, {{client_properties, P}}] -> lists:keyfind(<<\"connection_name\">>, 1, P) =:= \
+             {{<<\"connection_name\">>, longstr, <<\"{name}\">>}}; _ -> false end"
+        );
+        let close = format!(
+            "length([rabbit_networking:close_connection(C, \"scenario\") || C <- rabbit_networking:connections(), {named}])."
+        );
+        poll_until("the connection is refused", async || {
+            self.tracked_connections().await;
+            self.erlang(&close).await == "0"
+        })
+        .await;
+    }
+
     /// The number of connections, once those to which the limit applies are all that are open: the broker tracks a connection only some time
     /// after it has opened.
     async fn tracked_connections(&self) -> usize {

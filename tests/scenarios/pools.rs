@@ -1,10 +1,7 @@
 //! Pools on one worker: each gets its share of the device, and a fault in one does not affect another.
 
-use std::sync::{Arc, Mutex};
-
 use gpufleet_schema::JobState;
 use gpufleet_tests::{Ground, WAIT, busy, kernels};
-use tokio::task::JoinSet;
 
 /// Jobs of each pool. There are enough that the first ones don't matter, whose run time the scheduler guesses.
 const JOBS: usize = 60;
@@ -14,27 +11,27 @@ async fn pools_with_work_share_the_device_by_weight() {
     let ground = Ground::shared("weights").await;
     ground.declare_pools(&["heavy", "light"]).await;
     let fleet = ground.client().await;
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let mut waits = JoinSet::new();
+    let mut submitted = Vec::new();
     // All jobs of a pool share a message and wait before the worker starts. So the worker has jobs of both pools from the
     // beginning, even if the broker is slower than the device.
     for pool in ["heavy", "light"] {
         let jobs = (0..JOBS).map(|_| busy::for_millis(20).pool(pool.parse().unwrap()));
-        for handle in fleet.submit_many(jobs).await {
-            let (mut handle, order) = (handle.unwrap(), Arc::clone(&order));
-            waits.spawn(async move {
-                let result = handle.wait(WAIT).await.unwrap();
-                order.lock().unwrap().push((pool, result.timings.total_us));
-            });
-        }
+        submitted.extend(fleet.submit_many(jobs).await.into_iter().map(|handle| (pool, handle.unwrap())));
     }
     let _worker = ground.worker_with(&["--pool", "heavy:weight=3", "--pool", "light"]).await;
-    waits.join_all().await;
-    let finished = std::mem::take(&mut *order.lock().unwrap());
+    // In the worker's order: replies that arrive together reach this process in any order.
+    let mut finished = Vec::new();
+    for (pool, mut handle) in submitted {
+        handle.wait(WAIT).await.unwrap();
+        let job = ground.final_job(handle.id()).await.job;
+        finished.push((job.finished_at.unwrap(), pool, job.total_us.unwrap()));
+    }
+    finished.sort();
     // Only the time while both pools had jobs counts. Pools share time, not jobs: on a busy machine one job may take as
     // long as ten.
-    let shared = finished.iter().rposition(|(pool, _)| *pool == "heavy").unwrap() + 1;
-    let time = |wanted| finished[..shared].iter().filter(|(pool, _)| *pool == wanted).map(|(_, us)| us).sum::<u64>();
+    let shared = finished.iter().rposition(|(_, pool, _)| *pool == "heavy").unwrap() + 1;
+    let time =
+        |wanted| finished[..shared].iter().filter(|(_, pool, _)| *pool == wanted).map(|(_, _, us)| us).sum::<u64>();
     let (heavy, light) = (time("heavy"), time("light"));
     let share = heavy as f64 / (heavy + light) as f64;
     assert!(
