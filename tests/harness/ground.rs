@@ -225,6 +225,13 @@ impl TestWorker {
         children(self.pid()).into_iter().filter(|pid| command_line(*pid).contains("executor")).collect()
     }
 
+    /// Asserts that these executors still run. The spare one may have started in the meantime.
+    pub fn assert_keeps(&self, executors: &[u32]) {
+        let now = self.executors();
+        let lost: Vec<_> = executors.iter().filter(|pid| !now.contains(pid)).collect();
+        assert!(!executors.is_empty() && lost.is_empty(), "of the executors {executors:?}, {lost:?} have ended");
+    }
+
     /// The process ids of the worker's compilers.
     pub fn compilers(&self) -> Vec<u32> {
         children(self.pid()).into_iter().filter(|pid| command_line(*pid).contains("compile-child")).collect()

@@ -185,6 +185,6 @@ async fn a_compile_bomb_fails_only_its_own_job() {
         assert!(told <= FAILURE_MESSAGE_BYTES_MAX + FAILURE_DETAIL_BYTES_MAX, "{what}: {told} bytes");
     }
     fleet.submit(squares(SQUARES)).await.unwrap().wait(WAIT).await.unwrap();
-    assert_eq!(worker.executors(), executors, "the same executors still run");
+    worker.assert_keeps(&executors);
     ground.check_history(6).await;
 }

@@ -223,7 +223,7 @@ async fn an_impossible_launch_fails_with_the_name_of_its_field_before_it_runs() 
     }
     let fleet = ground.client().await;
     fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
-    assert_eq!(worker.executors(), executors, "no executor was lost");
+    worker.assert_keeps(&executors);
     ground.check_history(ABSURD.len() + 1).await;
 }
 

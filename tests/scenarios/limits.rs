@@ -143,7 +143,7 @@ async fn a_job_fails_with_the_numbers_if_memory_stays_short_and_the_worker_lives
         [AttemptState::Lost, AttemptState::Failed],
         "the worker retries once, with the device to itself"
     );
-    assert_eq!(worker.executors(), executors, "the same executors still run");
+    worker.assert_keeps(&executors);
     ground.check_history(1).await;
 }
 

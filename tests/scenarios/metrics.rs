@@ -31,9 +31,10 @@ async fn a_workers_metrics_have_the_documented_names() {
     let ground = Ground::shared("metrics").await;
     let worker = ground.worker_with(&[&METRICS[..], &["--jobs-per-device", "1"]].concat()).await;
     let fleet = ground.client().await;
-    fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
     let endless = kernels::endless().time_limit(Duration::from_millis(200));
     fleet.submit(endless).await.unwrap().wait(WAIT).await.unwrap_err();
+    // The executor that took over is the one that is paused.
+    fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
     worker.pause_executors();
     let mut handles = fleet.submit_many((0..3).map(|_| busy::for_millis(1))).await;
 

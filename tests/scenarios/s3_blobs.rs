@@ -169,7 +169,7 @@ async fn an_output_that_waits_for_a_silent_server_delays_no_job_and_can_be_cance
         JobError::Failed(failed) => assert_eq!(failed.state, AttemptState::Cancelled),
         other => panic!("{other}"),
     }
-    assert_eq!(worker.executors(), executors, "the job is released, and its executor works on");
+    worker.assert_keeps(&executors);
     proxy.clear();
     let mut wanted = fleet.submit(large()).await.unwrap();
     let outputs = wanted.wait(WAIT).await.unwrap().outputs;
