@@ -48,8 +48,8 @@ const EPMD_STOP_WITHIN: Duration = Duration::from_secs(2);
 const PORT_TRIES: u32 = 5;
 /// The limit for one check whether the broker answers; the caller repeats it.
 const HANDSHAKE_WITHIN: Duration = Duration::from_millis(500);
-/// `rabbitmqctl` starts an Erlang VM, which takes a second or more.
-const CTL_WITHIN: Duration = Duration::from_secs(60);
+/// `rabbitmqctl` starts an Erlang VM, which takes a second or more, and much longer on a loaded machine.
+const CTL_WITHIN: Duration = Duration::from_secs(120);
 
 /// The broker, running or not. All methods may be called from several tasks.
 pub struct RabbitMq {

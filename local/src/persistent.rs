@@ -21,7 +21,7 @@ use crate::{
         worker_number,
     },
     postgres::Postgres,
-    process::{Identity, POLL, Process, Signal},
+    process::{Identity, POLL, Process, Signal, kill_all, of_state},
     progress::Progress,
     s3, secret,
     services::{Endpoints, Services},
@@ -212,9 +212,7 @@ pub async fn down(dir: &Path, progress: &dyn Progress) -> Result<Vec<String>, Lo
         }
     }
     // Other processes of the directory, such as an executor whose worker has crashed.
-    for stray in crate::process::of_state(state.path()) {
-        stray.signal(Signal::Kill);
-    }
+    kill_all(&of_state(state.path())).await;
     for name in state.recorded()? {
         let record = state.record(&name);
         fs::remove_file(&record).at("remove", &record)?;

@@ -195,6 +195,19 @@ impl User {
     }
 }
 
+/// Kills processes that nothing else waits for, and waits until they have ended.
+pub(crate) async fn kill_all(strays: &[Identity]) {
+    strays.iter().for_each(|stray| stray.signal(Signal::Kill));
+    let deadline = Instant::now() + KILLED_WITHIN;
+    while let Some(left) = strays.iter().find(|stray| stray.is_alive()) {
+        if Instant::now() >= deadline {
+            tracing::warn!(process = left.described(), "killed process has not ended");
+            return;
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
 impl Process {
     /// The process that was recorded under this name, if it still runs.
     pub fn attach(state: &Arc<StateDir>, name: &str) -> Option<Self> {

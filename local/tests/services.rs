@@ -130,7 +130,7 @@ async fn a_cluster_of_three_nodes_survives_the_loss_of_one() {
     // The port mapper and the other nodes stay.
     nodes[0].kill9().await.unwrap();
     poll_until("notice of the loss", CLEAN_WITHIN, async || nodes[1].eval(RUNNING).await.unwrap() == "2").await;
-    assert!(greets(nodes[1].port()).await);
+    poll_until("an answer of a node that is left", CLEAN_WITHIN, async || greets(nodes[1].port()).await).await;
     nodes[0].restart().await.unwrap();
     poll_until("return of the node", CLEAN_WITHIN, async || nodes[1].eval(RUNNING).await.unwrap() == "3").await;
     assert!(nodes[0].eval("rabbit_vhost:list_names().").await.unwrap().contains(&space));

@@ -180,7 +180,7 @@ def test_two_fleets_are_scoped_alike(gpufleet_local: LocalFleet) -> None:
 def test_a_cell_that_waits_updates_one_display(environment: None, tmp_path: Path) -> None:
     endless = '%%gpu -o x:u64[1] --cover 1 --block 1\nextern "C" __global__ void spin(unsigned long long *x) {'
     with running(tmp_path) as kernel:
-        kernel.run(f"{SETUP}\nscope = gpu(time_limit='2s', labels={{'<b>': '<i>'}})\nscope.__enter__()")
+        kernel.run(f"{SETUP}\nscope = gpu(time_limit='6s', labels={{'<b>': '<i>'}})\nscope.__enter__()")
         sent = kernel.begin(endless + " for (;;) x[0] += 1; }")
         shown = [message for message in kernel.outputs(sent) if "display_data" in message["msg_type"]]
     assert [message["msg_type"] for message in shown] == ["display_data"] + ["update_display_data"] * (len(shown) - 1)

@@ -28,10 +28,12 @@ mine = [endless.submit(10**15) for _ in range({earlier})]
 SPIN = """%%gpu -o x:u64[1] --cover 1 --block 1
 extern "C" __global__ void spin(unsigned long long *x) { for (;;) x[0] += 1; }
 """
+SAYS = "print(1)\n"
+"""Shows that the cell runs, where its jobs do not show it."""
 WAITS = {
     "a call": (0, "endless(10**15)"),
-    "a future of an earlier cell": (1, "mine[0].result()"),
-    "several futures of an earlier cell": (3, "for future in gf.as_completed(mine): future.result()"),
+    "a future of an earlier cell": (1, SAYS + "mine[0].result()"),
+    "several futures of an earlier cell": (3, SAYS + "for future in gf.as_completed(mine): future.result()"),
     "a map": (0, "list(endless.map([10**15] * 4))"),
     "an await": (0, "await endless.submit(10**15)"),
     "several awaits": (0, "await asyncio.gather(*(endless.submit(10**15) for _ in range(3)))"),
@@ -47,6 +49,8 @@ def test_an_interrupt_cancels_what_the_cell_waits_for(wait: str, environment: No
     with running(tmp_path) as kernel:
         kernel.run(SETUP.format(run=run, earlier=earlier, scoped=code is SPIN))
         waiting = kernel.begin(code)
+        if code.startswith(SAYS):
+            next(found for found in kernel.outputs(waiting) if found["msg_type"] == "stream")
         poll(lambda: states(run), lambda found: found["running"] > 0, START_SECONDS)
         begin = time.monotonic()
         kernel.manager.interrupt_kernel()

@@ -93,7 +93,6 @@ def main(count: str, seed: str, *files: str) -> None:
     url = pika.URLParameters(os.environ["GPUFLEET_AMQP_URL"])
     with pika.BlockingConnection(url) as connection:
         channel = connection.channel()
-        channel.confirm_delivery()
         channel.queue_declare(QUEUE, durable=True, arguments={"x-expires": 600_000})
         channel.queue_bind(QUEUE, "gpufleet.v1.replies", routing_key=CLIENT)
         sent = {}

@@ -24,7 +24,7 @@ pub fn for_seconds(seconds: u64) -> Job {
 
 /// A job that is long enough to be seen running in the ledger, on a machine that runs all scenarios at once.
 pub fn for_all_to_see() -> Job {
-    for_seconds(6)
+    for_seconds(12)
 }
 
 /// Whether the job ran to its end.

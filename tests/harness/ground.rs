@@ -184,7 +184,7 @@ impl Ground {
             QueueKind::Classic => gpufleet_transport::QueueKind::Classic,
         };
         let options = Options::new(url.parse().unwrap(), "a scenario");
-        Broker::connect(Options { queue_kind, ..options }).await.unwrap()
+        Broker::connect(Options { queue_kind, connect_deadline: WAIT, ..options }).await.unwrap()
     }
 
     pub async fn worker_in(&self, arguments: &[&str], environment: &[(&str, &str)]) -> TestWorker {
@@ -241,10 +241,9 @@ impl TestWorker {
     pub async fn kill_executor(&self) {
         let executors = self.executors();
         assert!(!executors.is_empty(), "worker {} has no executor", self.name());
-        for pid in executors {
-            signal(pid, libc::SIGKILL);
-            poll_until("executor gone", async || !is_alive(pid)).await;
-        }
+        // All at once, so that none of them takes over from another.
+        executors.iter().for_each(|pid| signal(*pid, libc::SIGKILL));
+        poll_until("executors gone", async || !executors.iter().any(|pid| is_alive(*pid))).await;
     }
 
     /// Suspends the worker's executors with their jobs.

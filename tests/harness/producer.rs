@@ -14,7 +14,7 @@ use gpufleet_schema::{
 use gpufleet_transport::{Message, Properties};
 
 use crate::{
-    Ground,
+    Ground, WAIT,
     history::{ProducerRecord, ReplyOutcome},
     node,
     poll::poll_some,
@@ -65,7 +65,7 @@ impl Ground {
 
     /// A producer.
     pub async fn client(&self) -> Producer {
-        self.client_with(Fleet::builder()).await
+        self.client_with(Fleet::builder().connect_deadline(WAIT)).await
     }
 
     /// A producer with further options.

@@ -4,16 +4,17 @@ use std::sync::{Arc, Mutex};
 
 use gpufleet_local::LocalFleet;
 use gpufleet_schema::{
-    Encoding, Event, encoding,
+    Encoding, Event, JobId, encoding,
     topology::{EVENTS_BINDING, EVENTS_CLIENT, EVENTS_WORKER, REPLIES},
 };
 use gpufleet_transport::{Broker, Delivery, Incoming, Options};
 use tokio::task::AbortHandle;
 
 use crate::{
-    Ground,
+    Ground, WAIT,
     history::{ReplyOutcome, SeenReply},
     node,
+    poll::poll_until,
 };
 
 /// The queue of the copies. Events are bound from the start, replies with each producer.
@@ -46,7 +47,7 @@ impl Witness {
     /// Starts to consume. Needs the exchanges and [`QUEUE`].
     pub(crate) async fn begin(amqp_url: &str) -> Self {
         let options = Options::new(amqp_url.parse().unwrap(), "a scenario's witness");
-        let broker = Broker::connect(options).await.unwrap();
+        let broker = Broker::connect(Options { connect_deadline: WAIT, ..options }).await.unwrap();
         let seen = Arc::new(Mutex::new(Seen::default()));
         let reader = tokio::spawn(look(broker, Arc::clone(&seen))).abort_handle();
         Self { seen, reader }
@@ -62,6 +63,12 @@ impl Ground {
     /// The events that the broker has accepted so far. Some may be duplicates.
     pub fn seen_events(&self) -> Vec<Event> {
         self.witness.seen().0
+    }
+
+    /// Waits until a worker has reported that the job runs. The ledger shows that only as long as the job does.
+    pub async fn poll_started(&self, job_id: JobId) {
+        let told = |event: &Event| matches!(event, Event::Started(start) if start.job.job_id == job_id);
+        poll_until("the job has started", async || self.seen_events().iter().any(told)).await;
     }
 
     /// The copies that the queue holds and the witness has not acknowledged.

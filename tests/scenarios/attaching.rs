@@ -136,7 +136,8 @@ async fn one_connection_watches_and_deletes_the_replies_of_another_name() {
 async fn a_name_belongs_to_one_connection_at_a_time() {
     let ground = Ground::shared("attaching-twice").await;
     let first = named(&ground).await;
-    let second = builder().connect_deadline(SOON).connect(&ground.endpoints().amqp_url).await;
+    // The deadline is also that of the connection itself.
+    let second = builder().connect_deadline(Duration::from_secs(10)).connect(&ground.endpoints().amqp_url).await;
     let refused = second.unwrap_err();
     assert!(matches!(refused, ConnectError::NameInUse { .. }), "{refused}");
     assert!(refused.to_string().contains("another connection uses it"), "{refused}");

@@ -60,28 +60,33 @@ async fn a_memory_alarm_pauses_publishing_but_not_consuming() {
     const JOBS: usize = 8;
     let ground = Ground::breakable("memory-alarm").await;
     let worker = ground.worker_with(&[&["--jobs-per-device", "1"], &METRICS[..]].concat()).await;
-    let fleet = ground.client_with(Fleet::builder().confirm_deadline(CONFIRM_DEADLINE)).await;
+    let patient = ground.client().await;
     let broker = ground.broker().await;
     broker.publish(letter()).await.unwrap();
+    let submitted = patient.submit_many((0..JOBS).map(|_| busy::for_millis(500))).await;
+    let mut handles: Vec<_> = submitted.into_iter().map(|handle| handle.unwrap()).collect();
     // The first job declares the reply queue, which may take longer than the deadline.
-    let mut handles = vec![Ok(fleet.submit_until_confirmed(&busy::for_millis(500)).await)];
-    handles.extend(fleet.submit_many((1..JOBS).map(|_| busy::for_millis(500))).await);
-    ground.poll_count("one runs", JobState::Running, 1).await;
+    let fleet = ground.client_with(Fleet::builder().confirm_deadline(CONFIRM_DEADLINE)).await;
+    handles.push(fleet.submit_until_confirmed(&busy::for_millis(1)).await);
+    ground.poll_started(handles[0].id()).await;
     ground.watermark("0.0000001").await;
 
-    // The alarm takes a moment to reach the connection.
+    // The alarm takes a moment to reach the connection. Until then a confirm may be late for another reason.
     let started = Instant::now();
-    let refused = loop {
-        assert!(started.elapsed() < WAIT, "submissions are confirmed under an alarm");
+    let mut unconfirmed = Vec::new();
+    let mut reason = String::new();
+    while !reason.contains("the broker blocks publishing") {
+        assert!(started.elapsed() < WAIT, "no submission fails because of the alarm: {reason:?}");
         let job = busy::for_millis(1);
         match fleet.submit(job.clone()).await {
-            Ok(handle) => handles.push(Ok(handle)),
-            Err(error) => break (job, error),
+            Ok(handle) => handles.push(handle),
+            Err(error) => {
+                reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+                unconfirmed.push(job);
+            }
         }
-    };
-    let (job, error) = refused;
-    let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-    assert!(reason.contains("the broker blocks publishing") && reason.contains("memory"), "{error:?}");
+    }
+    assert!(reason.contains("memory"), "{reason}");
     ground.poll_log("the alarm", &worker, "broker blocks publishing").await;
     worker.poll_metric("and tells", "gpufleet_publishing_blocked", &[], 1.0).await;
     assert_eq!(worker.metrics().await.sum("gpufleet_broker_connected", &[]), 1.0);
@@ -94,10 +99,12 @@ async fn a_memory_alarm_pauses_publishing_but_not_consuming() {
 
     ground.watermark("0.4").await;
     worker.poll_metric("the alarm is over", "gpufleet_publishing_blocked", &[], 0.0).await;
-    // The job has the same id, so it runs once even if the first message arrived.
-    handles.push(Ok(fleet.submit_until_confirmed(&job).await));
+    // A job has the same id, so it runs once even if the first message arrived.
+    for job in &unconfirmed {
+        handles.push(fleet.submit_until_confirmed(job).await);
+    }
     for handle in &mut handles {
-        busy::assert_done(&handle.as_mut().unwrap().wait(WAIT).await.unwrap().outputs);
+        busy::assert_done(&handle.wait(WAIT).await.unwrap().outputs);
     }
     ground.check_history(handles.len()).await;
 }
@@ -157,17 +164,18 @@ async fn a_command_blocked_by_an_alarm_ends_at_its_timeout() {
     let folder = tempfile::tempdir().unwrap();
     ground.watermark("0.0000001").await;
     let job = ["submit", "mandelbrot", "--arg", "width=8", "--arg", "height=8", "--arg", "centre_x=-0.5"];
-    let more = ["--arg", "centre_y=0.0", "--arg", "step=0.3", "--arg", "max_iterations=50", "--timeout", "2s"];
+    let more = ["--arg", "centre_y=0.0", "--arg", "step=0.3", "--arg", "max_iterations=50", "--timeout", "10s"];
     let started = Instant::now();
     let ended = ground.gpufleet(folder.path(), &[&job[..], &more, &["-o", "json"]].concat()).await;
     let took = started.elapsed();
     ground.watermark("0.4").await;
     assert_eq!(ended.code, 6, "{ended:?}");
-    assert!(took >= Duration::from_secs(2) && took < TOLD_WITHIN, "{took:?}");
+    assert!(took >= Duration::from_secs(10) && took < Duration::from_secs(30), "{took:?}");
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     let id = report["job_id"].as_str().unwrap();
     assert!(report["state"].is_null(), "{report}");
-    let error = format!("the broker did not confirm job {id} within 2s: the broker blocks publishing: low on memory\n");
+    let error =
+        format!("the broker did not confirm job {id} within 10s: the broker blocks publishing: low on memory\n");
     assert!(ended.stderr.contains(&error), "{ended:?}");
     assert!(ended.stderr.contains("hint: the job may still be submitted, and then it runs later"), "{ended:?}");
 

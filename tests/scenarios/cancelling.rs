@@ -34,7 +34,7 @@ async fn a_cancelled_running_job_ends_and_its_neighbour_loses_no_attempt() {
     let mut endless = fleet.submit(busy::for_seconds(600)).await.unwrap();
     let mut neighbour = fleet.submit(busy::for_all_to_see()).await.unwrap();
     for job in [&endless, &neighbour] {
-        ground.poll_job("running", job.id(), |job| job.state == JobState::Running).await;
+        ground.poll_started(job.id()).await;
     }
     fleet.cancel(only(&endless), Some("anna".into())).await.unwrap();
     assert_eq!(cancelled(&mut endless).await.failure.unwrap().message, "cancelled by anna");

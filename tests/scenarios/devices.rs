@@ -34,7 +34,7 @@ async fn a_worker_uses_all_devices_and_reports_the_load_of_each() {
     let fleet = ground.client().await;
     let mut handles = Vec::new();
     for _ in 0..2 {
-        handles.push(fleet.submit(busy::for_seconds(15)).await.unwrap());
+        handles.push(fleet.submit(busy::for_seconds(25)).await.unwrap());
     }
     ground
         .poll_worker("both devices are busy", worker.name(), |worker| {
@@ -117,7 +117,7 @@ async fn each_slice_of_a_gpu_is_a_device() {
     let fleet = ground.client().await;
     let mut handles = Vec::new();
     for _ in 0..2 {
-        handles.push(fleet.submit(busy::for_seconds(3)).await.unwrap());
+        handles.push(fleet.submit(busy::for_seconds(10)).await.unwrap());
     }
     let mut devices = Vec::new();
     for handle in &mut handles {

@@ -33,8 +33,9 @@ async fn an_acknowledgement_lost_on_a_half_open_link_does_not_change_the_outcome
     let proxy = ground.proxy().await;
     let first = ground.worker_with(&[&["--amqp-url", proxy.url()], &HEARTBEAT[..]].concat()).await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_all_to_see()).await.unwrap();
-    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    // The job ends long before the worker notices the loss.
+    let mut handle = fleet.submit(busy::for_seconds(4)).await.unwrap();
+    ground.poll_started(handle.id()).await;
     // The acknowledgement is lost. Reply and events arrive, because they use another connection.
     proxy.silence(Silence::Consuming);
     assert_eq!(handle.wait(WAIT).await.unwrap().attempt, 1);
@@ -100,7 +101,7 @@ async fn a_retry_is_not_mistaken_for_a_duplicate_after_a_lost_acknowledgement() 
     proxy.cut();
     ground.poll_log("the loss of the link", &worker, "broker connection lost").await;
     worker.poll_metric("a new link", "gpufleet_broker_connected", &[], 1.0).await;
-    poll_until("the job is delivered again", all_out).await;
+    worker.poll_metric("the job is delivered again", "gpufleet_messages_held", &[], 2.0).await;
 
     // The acknowledgements of the job and of its retry are both lost, so the broker redelivers both.
     proxy.silence(Silence::Consuming);
@@ -118,12 +119,12 @@ async fn a_retry_is_not_mistaken_for_a_duplicate_after_a_lost_acknowledgement() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_worker_that_wakes_after_its_job_ran_elsewhere_does_not_change_the_outcome() {
     let ground = Ground::shared("frozen").await;
-    let first = ground.worker_with(&HEARTBEAT).await;
+    let first = ground.worker_with(&["--heartbeat", "12s"]).await;
     let fleet = ground.client().await;
-    // The job's end and then its time limit pass long before the broker closes the worker's connection.
-    let job = busy::for_seconds(4).time_limit(Duration::from_secs(6));
+    // The job's end and then its time limit pass before the broker closes the worker's connection.
+    let job = busy::for_seconds(10).time_limit(Duration::from_secs(20));
     let mut handle = fleet.submit(job).await.unwrap();
-    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    ground.poll_started(handle.id()).await;
     first.process().pause();
     let second = ground.worker().await;
     let result = handle.wait(WAIT).await.unwrap();

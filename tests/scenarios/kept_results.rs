@@ -41,8 +41,15 @@ impl Scene {
     async fn submit(&self, count: usize, more: &[&str]) -> String {
         fs::write(self.folder().join("x.bin"), bytes(1.0, count)).unwrap();
         let (input, zeros) = (format!("x=x.bin:f32[{count}]"), format!("y=f32[{count}]"));
-        let line = ["submit", "saxpy", "--arg", "a=2", "--in", &input, "--zeros", &zeros, "--detach"];
-        self.run_ok(&[&line[..], more].concat()).await.stdout.trim().to_owned()
+        let line = ["submit", "saxpy", "--arg", "a=2", "--in", &input, "--zeros", &zeros];
+        self.detach(&[&line[..], more].concat()).await
+    }
+
+    /// Submits a job without waiting, and returns its id once the ledger has it: `wait` expects that within seconds.
+    async fn detach(&self, line: &[&str]) -> String {
+        let id = self.run_ok(&[line, &["--detach"]].concat()).await.stdout.trim().to_owned();
+        self.ground.poll_job("recorded", id.parse().unwrap(), |_| true).await;
+        id
     }
 
     fn store(&self) -> &str {
@@ -112,8 +119,7 @@ async fn a_failed_job_keeps_nothing_and_its_wait_has_the_exit_code_of_a_submissi
     let scene = Scene::new("kept-failed").await;
     let _worker = scene.ground.worker().await;
     fs::write(scene.folder().join("bad.cu"), "extern \"C\" __global__ void bad() { int x = ; }").unwrap();
-    let line = ["submit", "--source", "bad.cu", "--entry", "bad", "--grid", "1", "--detach"];
-    let id = scene.run_ok(&line).await.stdout.trim().to_owned();
+    let id = scene.detach(&["submit", "--source", "bad.cu", "--entry", "bad", "--grid", "1"]).await;
     let good = scene.submit(4, &[]).await;
     let waited = scene.run(&["wait", &good, &id, "--timeout", "60s"]).await;
     assert_eq!(waited.code, 4, "{waited:?}");
@@ -164,14 +170,13 @@ async fn a_job_takes_the_output_of_another_and_an_output_that_is_not_there_is_re
         assert_eq!(told.code, 9, "{told:?}");
         assert!(told.stderr.contains("no output \"z\""), "{told:?}");
     }
-    let slow = ["submit", "--source", "slow.cu", "--entry", "slow", "--grid", "1", "--zeros", "y=f32[4]", "--detach"];
+    let slow = ["submit", "--source", "slow.cu", "--entry", "slow", "--grid", "1", "--zeros", "y=f32[4]"];
     fs::write(
         scene.folder().join("slow.cu"),
         "extern \"C\" __global__ void slow(float* y) { for (;;) __nanosleep(1000000); }",
     )
     .unwrap();
-    let id = scene.run_ok(&[&slow[..], &["--args", "y", "--blobs", &store]].concat()).await.stdout.trim().to_owned();
-    scene.run(&["wait", &id, "--timeout", "1ms"]).await;
+    let id = scene.detach(&[&slow[..], &["--args", "y", "--blobs", &store]].concat()).await;
     let input = format!("x=job:{id}/y");
     let told = scene.run(&["submit", "saxpy", "--arg", "a=2", "--in", &input, "--zeros", "y=f32[4]"]).await;
     assert_eq!(told.code, 9, "{told:?}");

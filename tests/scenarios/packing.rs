@@ -76,7 +76,7 @@ async fn short_jobs_that_are_submitted_at_the_same_time_share_messages_and_long_
     const SHORT_JOBS: usize = 200;
     const LONG_JOBS: usize = 4;
     /// Enough jobs that the first runs on a busy machine no longer count.
-    const KNOWN: usize = 32;
+    const KNOWN: usize = 100;
     let ground = Ground::shared("gathered").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;

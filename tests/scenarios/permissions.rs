@@ -150,7 +150,7 @@ async fn every_role_works_with_its_printed_permissions() {
 
     // A job that loses its executor goes through a retry queue, which needs a permission of its own.
     let bert = confined.fleet("bert").await;
-    let mut twice = bert.submit(busy::for_seconds(5).pool("team-b".parse().unwrap())).await.unwrap();
+    let mut twice = bert.submit(busy::for_all_to_see().pool("team-b".parse().unwrap())).await.unwrap();
     ground.poll_job("running", twice.id(), |job| job.state == JobState::Running).await;
     confined.worker.kill_executor().await;
     assert!(twice.wait(WAIT).await.unwrap().attempt > 1);

@@ -4,7 +4,7 @@ use gpufleet_schema::JobState;
 use gpufleet_tests::{Ground, WAIT, busy, kernels};
 
 /// Jobs of each pool. There are enough that the first ones don't matter, whose run time the scheduler guesses.
-const JOBS: usize = 60;
+const JOBS: usize = 120;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pools_with_work_share_the_device_by_weight() {

@@ -65,9 +65,12 @@ async fn a_worker_that_starts_later_gets_its_share_of_long_jobs() {
     let ground = Ground::shared("comes-later").await;
     let (broker, fleet) = (ground.broker().await, ground.client().await);
     let mut handles = submit_all(&fleet, (0..40).map(|_| busy::for_millis(700))).await;
-    let _first = ground.worker().await;
+    let first = ground.worker().await;
     handles[0].wait(WAIT).await.unwrap();
+    // The first worker's jobs stand still while the second one starts, however long that takes.
+    first.pause_executors();
     let second = ground.worker().await;
+    first.resume_executors();
     // At first most jobs are in the queue, because no worker holds more than a few.
     let shares = shares(&mut handles[1..]).await;
     assert!(shares[second.name()] >= 8, "each worker runs a fifth or more: {shares:?}");

@@ -17,7 +17,7 @@ use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 /// Blobs that were stored earlier may go, unless a job uses them: far less than the two days of real pruning, and more than an event takes.
-const AGE: Duration = Duration::from_secs(3);
+const AGE: Duration = Duration::from_secs(15);
 /// The fewest floats that go through the store.
 const COUNT: u64 = BLOB_BYTES_MIN / 4;
 

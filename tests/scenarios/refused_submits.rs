@@ -16,7 +16,7 @@ use gpufleet_schema::{
     topology::{HEADER_TRACEPARENT, TASKS, task_key, task_queue},
 };
 use gpufleet_tests::{Ground, WAIT, kernels, poll_until};
-use gpufleet_transport::{Message, Properties, PublishError};
+use gpufleet_transport::{Broker, Message, Options, Properties, PublishError};
 use tokio::process::Command;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +57,9 @@ async fn a_queue_that_confirms_nothing_does_not_delay_the_search_for_a_refused_m
     const MESSAGES: usize = 16;
     const SEARCHES: usize = 20;
     let ground = Ground::shared("unconfirmed").await;
-    let broker = ground.broker().await;
+    // The messages in the suspended queue must stay unconfirmed to the end.
+    let options = Options::new(ground.endpoints().amqp_url.parse().unwrap(), "a scenario");
+    let broker = Broker::connect(Options { confirm_deadline: 10 * WAIT, ..options }).await.unwrap();
     let good = task_key(&PoolName::default(), Priority::Normal);
     ground.declare_queue("stuck", "[]").await;
     ground.suspend_queue("stuck").await;

@@ -10,14 +10,16 @@ use gpufleet_tests::{Ground, TestWorker, WAIT, busy, kernels, poll_until, signal
 
 /// Far more time than a spare needs, even on a machine that runs all scenarios at once.
 const TAKEOVER_MAX: Duration = Duration::from_secs(20);
+/// A worker's log then tells when its spare executor is ready.
+const TALKATIVE: [(&str, &str); 1] = [("GPUFLEET_LOG", "gpufleet_worker=debug")];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spare_takes_over_at_once_and_the_neighbours_lose_no_attempt() {
     let ground = Ground::shared("spare").await;
-    let worker = ground.worker_with(&["--spare-executors", "1"]).await;
-    poll_until("an executor and a spare", async || worker.executors().len() == 2).await;
+    let worker = ground.worker_in(&["--spare-executors", "1"], &TALKATIVE).await;
+    ground.poll_log("the spare", &worker, "spare executor ready").await;
     let fleet = ground.client().await;
-    let mut neighbour = fleet.submit(busy::for_seconds(4)).await.unwrap();
+    let mut neighbour = fleet.submit(busy::for_all_to_see()).await.unwrap();
     let mut endless = fleet.submit(kernels::endless().time_limit(Duration::from_secs(1))).await.unwrap();
 
     let error = endless.wait(WAIT).await.unwrap_err();
@@ -58,7 +60,7 @@ async fn a_dead_spare_costs_no_job_an_attempt() {
     for dies in [true, false] {
         let ground = Ground::shared("dead-spare").await;
         let arguments = ["--spare-executors", "1", "--jobs-per-device", "1"];
-        let worker = ground.worker_in(&arguments, &[("GPUFLEET_LOG", "gpufleet_worker=debug")]).await;
+        let worker = ground.worker_in(&arguments, &TALKATIVE).await;
         ground.poll_log("the spare", &worker, "spare executor ready").await;
         let spare = spare_of(&worker);
         signal(spare, libc::SIGSTOP);

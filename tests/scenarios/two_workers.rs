@@ -12,7 +12,7 @@ async fn two_workers_share_a_queue() {
     let fleet = ground.client().await;
     let mut handles = Vec::new();
     for _ in 0..40 {
-        handles.push(fleet.submit(busy::for_millis(50)).await.unwrap());
+        handles.push(fleet.submit(busy::for_millis(500)).await.unwrap());
     }
     let mut shares: BTreeMap<String, usize> = BTreeMap::new();
     for handle in &mut handles {
@@ -43,13 +43,16 @@ async fn a_pool_is_served_by_its_own_workers_only() {
 async fn a_list_of_long_jobs_spreads_to_a_worker_that_becomes_idle() {
     const JOBS: usize = 32;
     let ground = Ground::shared("spreading").await;
-    let _first = ground.worker().await;
+    let first = ground.worker().await;
     let fleet = ground.client().await;
     let handles = fleet.submit_many((0..JOBS).map(|_| busy::for_seconds(1))).await;
     let mut handles = handles.into_iter().map(Result::unwrap);
     // When the first one has run, the list is at this worker.
     busy::assert_done(&handles.next().unwrap().wait(WAIT).await.unwrap().outputs);
+    // Its jobs stand still while the second worker starts, however long that takes.
+    first.pause_executors();
     let second = ground.worker().await;
+    first.resume_executors();
     let mut moved = 0;
     for mut handle in handles {
         let result = handle.wait(WAIT).await.unwrap();

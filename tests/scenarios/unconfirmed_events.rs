@@ -16,11 +16,11 @@ const FILLERS: u32 = 270;
 /// At least 64 KiB of text, of which a reply and an event keep that much.
 const FILLER_LINES: u32 = 4_000;
 const FULL_BYTES: f64 = (16 << 20) as f64;
-/// Jobs that run while the buffer is full. If each start event waited for room, they would exceed `LATER_WITHIN`.
+/// Jobs that run while the buffer is full. If start events waited for room, each job would exceed `LATER_WITHIN`.
 const LATER_JOBS: u32 = 15;
 /// Longer than a job may run without a start event.
 const LATER_MS: u64 = 200;
-const LATER_WITHIN: Duration = Duration::from_secs(LATER_JOBS as u64 - 5);
+const LATER_WITHIN: Duration = Duration::from_millis(LATER_MS + 450);
 const LARGE_BYTES: u64 = 2 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,16 +76,17 @@ async fn jobs_while_no_event_is_confirmed(ground: &Ground) -> (usize, Vec<JobId>
     let full = async || worker.metrics().await.sum("gpufleet_events_unconfirmed_bytes", &[]) >= FULL_BYTES;
     poll_until("the buffer is full", full).await;
 
-    let begun = Instant::now();
-    let mut later = Vec::new();
+    let (mut later, mut times) = (Vec::new(), Vec::new());
     for _ in 0..LATER_JOBS {
+        let begun = Instant::now();
         let mut promise = client.submit(busy::for_millis(LATER_MS)).await.unwrap();
         busy::assert_done(&promise.wait(WAIT).await.unwrap().outputs);
         later.push(promise.id());
+        times.push(begun.elapsed());
     }
-    let took = begun.elapsed();
-    println!("{LATER_JOBS} jobs one after the other in {took:?}");
-    assert!(took < LATER_WITHIN, "{LATER_JOBS} jobs took {took:?}");
+    // A busy machine delays some of them.
+    let fastest = times.iter().min().expect("there are jobs");
+    assert!(*fastest < LATER_WITHIN, "the jobs took {times:?}");
 
     // Their outputs need several replies. Later portions of the list don't wait until the first one is recorded.
     let large = || busy::for_millis(0).zeros("large", Dtype::U8, [LARGE_BYTES]).output("large");

@@ -55,7 +55,7 @@ test("a job goes from queued over running to succeeded without a reload", async 
     // The queues of a pool exist once a worker has served it. Without one, the job waits.
     await (await worker("late")).stop();
     // The console looks once a second.
-    const id = await waiting(3, "--name", "watched", "--pool", "late");
+    const id = await waiting(10, "--name", "watched", "--pool", "late");
     await page.locator(".rows-body .state[data-state=queued]").waitFor();
     const late = await worker("late");
     await page.locator(".rows-body .state[data-state=succeeded]").waitFor();

@@ -130,7 +130,7 @@ async fn a_job_that_a_neighbours_fault_brings_down_shows_what_it_printed() {
 async fn a_job_that_is_cut_at_its_time_limit_shows_what_it_printed() {
     let executor = start().await;
     let spinning = say(5, 3, Then::Spin);
-    let limit = ExecutorJob { time_limit: Duration::from_secs(2), ..job(&spinning) };
+    let limit = ExecutorJob { time_limit: Duration::from_secs(5), ..job(&spinning) };
     let (result, printed) = run_as(&executor, limit).await;
     assert_eq!(result.unwrap().outcome.unwrap_err().code, FailureCode::TimeLimit);
     assert_eq!(printed, whole(said(5, 3)));
