@@ -219,7 +219,7 @@ async fn one_round(
     let mut round = Rounds::default();
     for (turns, way) in [(&mut round.many, RustWay::Many), (&mut round.each, RustWay::Each)] {
         rest(parts).await?;
-        turns.push(turn(rust, jobs, way).await?);
+        turns.push(turn(rust, parts, jobs, way).await?);
     }
     rest(parts).await?;
     round.aio_pika.push(aio_pika.ask(json!({ "do": "submit", "jobs": jobs })).await?);
@@ -237,10 +237,11 @@ async fn one_round(
     Ok(round)
 }
 
-async fn turn(client: &Fleet, jobs: usize, way: RustWay) -> anyhow::Result<Turn> {
+async fn turn(client: &Fleet, parts: &Parts, jobs: usize, way: RustWay) -> anyhow::Result<Turn> {
     let all: Vec<Job> = (0..jobs).map(|number| saxpy::job(number, saxpy::FLOATS)).collect();
-    let own = Parts::default().with(Part::Client, [process::id()]);
-    let (before, started) = (own.cpu_times(), Instant::now());
+    // The fleet's programs are children of this process. The Python programs are too, but rest meanwhile.
+    let everybody = parts.clone().with(Part::Client, [process::id()]);
+    let (before, started) = (everybody.cpu_times(), Instant::now());
     let work = async {
         let handles = match way {
             RustWay::Many => client.submit_many(all).await.into_iter().collect::<Result<Vec<_>, _>>()?,
@@ -254,7 +255,7 @@ async fn turn(client: &Fleet, jobs: usize, way: RustWay) -> anyhow::Result<Turn>
     };
     let results = timeout(TURN_DEADLINE, work).await.context("a turn did not end in time")??;
     let seconds = started.elapsed().as_secs_f64();
-    let spent = since(&before, &own.cpu_times());
+    let spent = since(&before, &everybody.cpu_times());
     for (number, result) in results.iter().enumerate() {
         saxpy::check(number, saxpy::FLOATS, &result.output::<f32>("y")?)?;
     }
