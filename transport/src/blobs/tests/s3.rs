@@ -113,7 +113,10 @@ async fn an_overloaded_or_strange_server_is_reported_as_that() {
         assert!(error.to_string().contains(problem) && !error.to_string().contains('<'), "{error}");
     }
     scene.proxy.cause(Fault::None);
-    scene.store.check(digest, 1000).await.unwrap();
+    let before = scene.server.received().len();
+    if let Err(error) = scene.store.check(digest, 1000).await {
+        panic!("{error}; meanwhile the server got {:?}", &scene.server.received()[before..]);
+    }
 }
 
 #[tokio::test]
