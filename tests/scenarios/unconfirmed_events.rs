@@ -84,9 +84,9 @@ async fn jobs_while_no_event_is_confirmed(ground: &Ground) -> (usize, Vec<JobId>
         later.push(promise.id());
         times.push(begun.elapsed());
     }
-    // A busy machine delays some of them.
-    let fastest = times.iter().min().expect("there are jobs");
-    assert!(*fastest < LATER_WITHIN, "the jobs took {times:?}");
+    // A busy machine delays some of them, but not most.
+    times.sort();
+    assert!(times[times.len() / 2] < LATER_WITHIN, "the jobs took {times:?}");
 
     // Their outputs need several replies. Later portions of the list don't wait until the first one is recorded.
     let large = || busy::for_millis(0).zeros("large", Dtype::U8, [LARGE_BYTES]).output("large");
