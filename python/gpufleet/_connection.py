@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpufleet import _errors, _future, _scope
+from gpufleet._changes import Changes
 from gpufleet._core import Client, Job
 from gpufleet._dependent import Dependent
 from gpufleet._errors import Excerpt, Failure, FleetClosed
@@ -237,7 +238,7 @@ class _OpenJobs:
         self._futures: dict[int, Future[Any]] = {}
         self._unconfirmed: dict[int, int] = {}
         """The bytes of the jobs that the broker has not confirmed."""
-        self._news = threading.Condition()
+        self._confirmations = Changes()
 
     def add(self, futures: Sequence[Future[Any]], sizes: Sequence[int]) -> None:
         """Waits for room."""
@@ -257,14 +258,16 @@ class _OpenJobs:
             self.window.leave(0, size)
 
     def wait_confirmed(self, token: int, timeout: float | None) -> bool:
-        with self._news:
-            return self._news.wait_for(lambda: token not in self._unconfirmed, timeout)
+        with self._confirmations.lock:
+            return self._confirmations.wait_for(lambda: token not in self._unconfirmed, timeout)
 
     def _confirm(self, tokens: Sequence[int]) -> int:
         """Returns the bytes that were not confirmed before."""
-        size = sum(self._unconfirmed.pop(token, 0) for token in tokens)
-        with self._news:
-            self._news.notify_all()
+        size = 0
+        for token in tokens:
+            size += self._unconfirmed.pop(token, 0)
+        with self._confirmations.lock:
+            self._confirmations.notify()
         return size
 
     def take(self, tokens: Sequence[int]) -> list[Future[Any] | None]:

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, final
 
+import numpy as np
 import numpy.typing as npt
 
 from gpufleet._task import Task
 
-__all__ = ["Bytes", "Client", "Job", "Report", "failure_codes", "kernels", "shapes"]
+__all__ = ["Arguments", "Bytes", "Client", "Job", "Parameters", "Report", "failure_codes", "kernels", "shapes"]
 
 _Output = tuple[str, str, tuple[int, ...], Bytes | str]
 _Refused = tuple[Literal["refused"], str, str, float | None]
@@ -24,6 +25,16 @@ _Buffer = tuple[str, Literal["in", "inout", "out", "scratch"], str, list[str], s
 def kernels() -> list[tuple[str, str, str, list[_Scalar], list[_Buffer]]]: ...
 def failure_codes() -> list[str]: ...
 def shapes(task: Task) -> dict[str, tuple[str, list[int]]]: ...
+
+@final
+class Arguments:
+    @property
+    def input_bytes(self) -> int: ...
+
+@final
+class Parameters:
+    def __new__(cls, kernel: str, names: Sequence[str], dtypes: dict[str, np.dtype[Any]]) -> Parameters: ...
+    def read(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Arguments | None: ...
 
 @final
 class Bytes:

@@ -9,14 +9,18 @@ from gpufleet._future import Future
 
 __all__ = ["futures_in", "with_results"]
 
+_FUTURE_OR_LIST = (Future, tuple, list)
+
 ARGUMENTS_MAX = 512
 """The most arguments of a kernel. A longer sequence is an array of numbers."""
 
 
 def futures_in(args: Iterable[Any], kwargs: Mapping[str, Any]) -> list[Future[Any]]:
     """The futures among arguments, each once."""
+    # Most arguments are neither.
+    values = [value for value in (*args, *kwargs.values()) if isinstance(value, _FUTURE_OR_LIST)]
     found: dict[int, Future[Any]] = {}
-    for value in (*args, *kwargs.values()):
+    for value in values:
         for each in value if _is_list(value) else (value,):
             if isinstance(each, Future):
                 found[id(each)] = each

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from gpufleet._core import Arguments
 from gpufleet._errors import InvalidJob
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class Ptx:
 
 Argument = Pointer | Value
 Buffer = Input | Zeros | Stored | Ref
-Program = Catalog | Source | Ptx
+Program = Catalog | Arguments | Source | Ptx
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +232,7 @@ class Task:
     @property
     def input_bytes(self) -> int:
         """The bytes of the arrays that the job carries."""
-        size = 0
+        size = self.program.input_bytes if isinstance(self.program, Arguments) else 0
         for buffer in self.buffers.values():
             if isinstance(buffer, Input):
                 size += buffer.array.nbytes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from gpufleet._changes import Changes
+
 JOBS_MAX = 100_000
 """The most jobs without an outcome."""
 BYTES_MAX = 256 << 20
@@ -21,29 +23,29 @@ class Window:
         self._bytes_max = bytes_max
         self._jobs = 0
         self._bytes = 0
-        self._changed = threading.Condition()
+        self._changes = Changes()
         self.exempt: int | None = None
         """The thread that never waits, because it is the one that makes room."""
 
     def enter(self, jobs: int, size: int) -> None:
         """Waits for room and takes it."""
-        with self._changed:
+        with self._changes.lock:
             if not self._has_room(jobs, size) and threading.get_ident() != self.exempt:
-                self._changed.wait_for(lambda: self._has_room(jobs, size))
+                self._changes.wait_for(lambda: self._has_room(jobs, size))
             self._jobs += jobs
             self._bytes += size
 
     def has_room(self, jobs: int, size: int) -> bool:
         """Whether a caller would not wait."""
-        with self._changed:
+        with self._changes.lock:
             return self._has_room(jobs, size)
 
     def leave(self, jobs: int, size: int) -> None:
         """Gives room back."""
-        with self._changed:
+        with self._changes.lock:
             self._jobs -= jobs
             self._bytes -= size
-            self._changed.notify_all()
+            self._changes.notify()
 
     def _has_room(self, jobs: int, size: int) -> bool:
         fits_jobs = self._jobs == 0 or self._jobs + jobs <= self._jobs_max

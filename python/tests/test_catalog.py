@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpufleet as gf
+from gpufleet._catalog import _parameters
 
 X = np.arange(6, dtype=np.float32)
 
@@ -72,6 +73,7 @@ def test_views_and_lists_are_taken(fleet: gf.Fleet) -> None:
         ),
         ({"a": 1.0, "x": X, "y": X.reshape(2, 3)}, ValueError, "'y' has 2 dimensions"),
         ({"a": "2", "x": X, "y": X}, TypeError, "'a' must be a number, not str"),
+        ({"a": 1.0, "x": np.array(3, np.float32), "y": X}, ValueError, "'x' has 0 dimensions"),
         ({"a": 1.0, "x": X.astype(object), "y": X}, TypeError, "'x': dtype object can not be sent"),
         ({"a": 1.0, "x": X, "y": X[:3]}, gf.InvalidJob, "sets n to 3"),
         ({"a": 1.0, "x": X[:0], "y": X[:0]}, gf.InvalidJob, "has no elements"),
@@ -83,6 +85,40 @@ def test_wrong_arguments_are_refused_unsent(
     with pytest.raises(kind, match=text):
         fleet.kernel("saxpy").submit(**arguments)
     assert fleet._connected().open_futures() == []
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "is_read"),
+    [
+        ((2.0, X, X), {}, True),
+        ((X, X), {"a": np.float64(2.0)}, True),
+        ((2, X), {"y": X}, True),
+        ((), {"y": X, "x": X, "a": True}, True),
+        ((2.0, X), {}, False),
+        ((2.0, X, X, X), {}, False),
+        ((2.0, X), {"a": 2.0, "z": X}, False),
+        ((np.float32(2.0), X, X), {}, False),
+        ((2.0, X, np.ma.masked_array(X)), {}, False),
+        ((2.0, X, X[::-1]), {}, False),
+        ((2.0, X, X.astype(">f4")), {}, False),
+        ((2.0, X, X.view(np.int32)), {}, False),
+        ((2.0, X, X.reshape(2, 3)), {}, False),
+        ((2.0, X, list(X)), {}, False),
+    ],
+)
+def test_only_arguments_that_need_no_conversion_are_read_without_one(
+    args: tuple[object, ...], kwargs: dict[str, object], is_read: bool
+) -> None:
+    arguments = _parameters("saxpy").read(args, kwargs)
+    assert (arguments is not None) == is_read
+    assert arguments is None or arguments.input_bytes == 2 * X.nbytes
+
+
+def test_arguments_may_be_given_by_position_and_by_name(fleet: gf.Fleet) -> None:
+    saxpy = fleet.kernel("saxpy")
+    np.testing.assert_array_equal(saxpy(X, np.ones(6, np.float32), a=3.0), 3 * X + 1)
+    np.testing.assert_array_equal(saxpy(3.0, X, y=np.ones(6, np.float32)), 3 * X + 1)
+    np.testing.assert_array_equal(saxpy(y=np.ones(6, np.float32), x=X, a=3), 3 * X + 1)
 
 
 def test_surplus_and_unknown_names_are_refused(fleet: gf.Fleet) -> None:

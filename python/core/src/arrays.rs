@@ -50,22 +50,31 @@ impl Bytes {
     }
 }
 
-/// Copies a C-contiguous array of little-endian elements.
-pub fn read(dtype: Dtype, shape: Vec<u64>, array: &Bound<'_, PyAny>) -> PyResult<Array> {
-    let elements = Elements::of(array)?;
+/// Copies the little-endian elements of an array.
+pub fn copy(py: Python<'_>, dtype: Dtype, shape: Vec<u64>, elements: &Elements) -> PyResult<Array> {
     let copy = || elements.as_ref().to_vec();
     let length = elements.as_ref().len();
-    let bytes = if length < COPY_BYTES_DETACHED { copy() } else { array.py().detach(copy) };
+    let bytes = if length < COPY_BYTES_DETACHED { copy() } else { py.detach(copy) };
     Array::new(dtype, shape, bytes).map_err(|error| errors::value(&error))
 }
 
 /// The elements of a C-contiguous array, in Python's memory.
+#[derive(Debug)]
 pub struct Elements(PyUntypedBuffer);
 
 impl Elements {
     pub fn of(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::contiguous(array)?.ok_or_else(|| errors::value("the array is not C-contiguous"))
+    }
+
+    /// `None` if the array is not C-contiguous. Fails for an array without dimensions, whose buffer has no shape.
+    pub fn contiguous(array: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let buffer = PyUntypedBuffer::get(array)?;
-        if buffer.is_c_contiguous() { Ok(Self(buffer)) } else { Err(errors::value("the array is not C-contiguous")) }
+        Ok(buffer.is_c_contiguous().then_some(Self(buffer)))
+    }
+
+    pub fn shape(&self) -> Vec<u64> {
+        self.0.shape().iter().map(|extent| *extent as u64).collect()
     }
 }
 

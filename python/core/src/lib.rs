@@ -6,6 +6,7 @@
 //!
 //! A client owns its runtime. In a forked child, whose threads are gone, it is leaked and never used.
 
+mod arguments;
 mod arrays;
 mod call;
 mod catalog;
@@ -25,6 +26,7 @@ mod _core {
 
     #[pymodule_export]
     use crate::{
+        arguments::{Arguments, Parameters},
         arrays::Bytes,
         catalog::{failure_codes, kernels},
         client::Client,

@@ -8,12 +8,13 @@ use pyo3::{
     sync::PyOnceLock,
     types::{
         PyAnyMethods as _, PyBool, PyBoolMethods as _, PyBytes, PyBytesMethods as _, PyDict, PyDictMethods as _,
-        PyFloat, PyFloatMethods as _, PyString, PyType,
+        PyFloat, PyFloatMethods as _, PyInt, PyString, PyType,
     },
 };
 
 use crate::{
-    arrays,
+    arguments::Arguments,
+    arrays::{self, Elements},
     errors::{invalid_job, raise, value},
 };
 
@@ -81,11 +82,15 @@ pub fn without_inputs(task: &Bound<'_, PyAny>) -> PyResult<Job> {
 
 fn program(program: &Bound<'_, PyAny>, classes: &Classes) -> PyResult<Job> {
     let py = program.py();
+    if let Ok(arguments) = program.cast::<Arguments>() {
+        return arguments.get().job(py);
+    }
     let class = program.get_type();
     if class.is(&classes.catalog) {
         let mut job = Job::catalog(text(&program.getattr(intern!(py, "name"))?)?);
         for (name, value) in dict(program, intern!(py, "scalars"))? {
-            job = job.scalar(text(&name)?, number(&value)?);
+            let number = plain_number(&value)?.ok_or_else(|| self::value("a scalar of a kernel is not a number"))?;
+            job = job.scalar(text(&name)?, number);
         }
         return Ok(job);
     }
@@ -106,7 +111,7 @@ fn buffer(job: Job, name: &str, buffer: &Bound<'_, PyAny>, classes: &Classes) ->
         let shape = shape_of(&array)?;
         // The buffer protocol has no shape for an array without dimensions.
         let array = if shape.is_empty() { array.call_method1(intern!(py, "reshape"), (1,))? } else { array };
-        return Ok(job.input_array(name, arrays::read(dtype, shape, &array)?));
+        return Ok(job.input_array(name, arrays::copy(py, dtype, shape, &Elements::of(&array)?)?));
     }
     if class.is(&classes.zeros) {
         return Ok(job.zeros(name, dtype, shape_of(buffer)?));
@@ -192,15 +197,20 @@ fn with_requirements(mut job: Job, options: &Bound<'_, PyAny>) -> PyResult<Job> 
     Ok(job)
 }
 
+/// A number of Python's own types. `None` for any other value.
+///
 /// Looks at the type first, because an attempt that fails makes an exception, which takes microseconds.
-fn number(value: &Bound<'_, PyAny>) -> PyResult<Number> {
+pub fn plain_number(value: &Bound<'_, PyAny>) -> PyResult<Option<Number>> {
     if let Ok(float) = value.cast::<PyFloat>() {
-        return Ok(float.value().into());
+        return Ok(Some(float.value().into()));
     }
     if let Ok(truth) = value.cast::<PyBool>() {
-        return Ok(truth.is_true().into());
+        return Ok(Some(truth.is_true().into()));
     }
-    value.extract::<i64>().map(Number::from).or_else(|_| value.extract::<u64>().map(Number::from))
+    if !value.is_instance_of::<PyInt>() {
+        return Ok(None);
+    }
+    value.extract::<i64>().map(Number::from).or_else(|_| value.extract::<u64>().map(Number::from)).map(Some)
 }
 
 fn shape_of(sized: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {

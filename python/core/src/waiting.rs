@@ -1,9 +1,15 @@
 //! Waits for a future without the GIL, so that other Python threads run and signals are handled.
 
-use std::{pin::pin, time::Duration};
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::{Duration, Instant},
+};
 
 use pyo3::{PyResult, Python};
-use tokio::{runtime::Runtime, time::timeout};
+use tokio::runtime::Runtime;
 
 /// The time between looks for a signal, after which Ctrl-C ends a wait.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
@@ -30,14 +36,42 @@ where
     F::Output: Send,
 {
     let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
     loop {
-        let step = py.detach(|| runtime.block_on(async { timeout(SIGNALS_EVERY, future.as_mut()).await }));
-        match step {
-            Ok(output) => return Ok(Some(output)),
-            Err(_) => py.check_signals()?,
+        let step = py.detach(|| {
+            let _entered = runtime.enter();
+            run_until(Instant::now() + SIGNALS_EVERY, future.as_mut(), &waker)
+        });
+        if step.is_some() {
+            return Ok(step);
         }
+        py.check_signals()?;
         if is_over()? {
             return Ok(None);
         }
+    }
+}
+
+/// Runs a future in this thread. `None` if it has not ended by then.
+///
+/// The thread itself wakes up at the deadline. A timer of the runtime would first wake another thread, for each call.
+fn run_until<F: Future>(deadline: Instant, mut future: Pin<&mut F>, waker: &Waker) -> Option<F::Output> {
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(waker)) {
+            return Some(output);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        thread::park_timeout(left);
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
