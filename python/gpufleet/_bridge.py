@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections import deque
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -27,7 +26,9 @@ def wait(future: Future[R]) -> Generator[Any, None, R]:
         loop = asyncio.get_running_loop()
         bridge = _bridges.get(loop) or _bridges.setdefault(loop, _Bridge())
         try:
-            yield from bridge.arrival(future, loop).__await__()
+            arrival = _Arrival(bridge, loop.create_future())
+            future._observe(arrival)
+            yield from arrival.future.__await__()
         except asyncio.CancelledError:
             future.cancel_soon()
             raise
@@ -37,35 +38,42 @@ def wait(future: Future[R]) -> Generator[Any, None, R]:
 
 
 class _Bridge:
-    """The futures that have ended and whose loop does not know it yet."""
+    """The futures of a loop that have ended, while the loop does not know it yet."""
 
     def __init__(self) -> None:
-        self._ended: deque[asyncio.Future[None]] = deque()
+        self._ended: list[asyncio.Future[None]] = []
         self._lock = threading.Lock()
-        self._is_woken = False
 
-    def arrival(self, future: Future[Any], loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
-        arrival = loop.create_future()
-        future._observe(lambda _: self._push(arrival, loop))
-        return arrival
-
-    def _push(self, arrival: asyncio.Future[None], loop: asyncio.AbstractEventLoop) -> None:
+    def push(self, ended: asyncio.Future[None]) -> None:
         with self._lock:
-            self._ended.append(arrival)
-            wake, self._is_woken = not self._is_woken, True
-        if wake:
+            self._ended.append(ended)
+            is_first = len(self._ended) == 1
+        if is_first:
             try:
-                loop.call_soon_threadsafe(self._drain)
+                ended.get_loop().call_soon_threadsafe(self._drain)
             except RuntimeError:
                 # The loop was closed, so nothing waits in it any more.
                 self._ended.clear()
 
     def _drain(self) -> None:
         with self._lock:
-            ended, self._ended, self._is_woken = self._ended, deque(), False
-        for arrival in ended:
-            if not arrival.done():
-                arrival.set_result(None)
+            ended, self._ended = self._ended, []
+        for future in ended:
+            if not future.done():
+                future.set_result(None)
+
+
+class _Arrival:
+    """Observes a future for a loop."""
+
+    __slots__ = ("_bridge", "future")
+
+    def __init__(self, bridge: _Bridge, future: asyncio.Future[None]) -> None:
+        self._bridge = bridge
+        self.future = future
+
+    def __call__(self, _: Future[Any]) -> None:
+        self._bridge.push(self.future)
 
 
 # The loops of the parent do not run in a child.

@@ -8,7 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from gpufleet import _errors, _future, _scope
 from gpufleet._changes import Changes
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from gpufleet._core import Bytes, _Ended, _Failure
     from gpufleet._task import Task
 
+A = TypeVarTuple("A")
 R = TypeVar("R")
+T = TypeVar("T")
 
 CLOSE_SECONDS = 30.0
 """The time for the broker to confirm what was sent."""
@@ -83,7 +85,7 @@ class Connection:
         task = _scope.applied(task)
         job = Job(task, self.pool)
         future = Future(self, next(self._tokens), job.id, task.options, finish)
-        self._begin([future], [task.input_bytes], lambda: self._client.submit(future._token, job, unread))
+        self._begin([future], [task.input_bytes], self._client.submit, future._token, job, unread)
         _scope.began([future])
         return future
 
@@ -97,15 +99,8 @@ class Connection:
         task = _scope.applied(task)
         job = Job(task, self.pool)
         future = Future(self, next(self._tokens), job.id, task.options, finish)
-        end: _Ended | None = None
-
-        def call() -> None:
-            nonlocal end
-            _scope.began([future])
-            end = self._client.run(job, future.done)
-
         try:
-            self._begin([future], [task.input_bytes], call)
+            end = self._begin([future], [task.input_bytes], self._run, future, job)
         except KeyboardInterrupt:
             if self.cancels_interrupted:
                 future.cancel_soon()
@@ -113,6 +108,10 @@ class Connection:
         if end is not None and self._open.remove(future._token) is not None:
             _complete(future, end)
         return future.result()
+
+    def _run(self, future: Future[Any], job: Job) -> _Ended | None:
+        _scope.began([future])
+        return self._client.run(job, future.done)
 
     def submit_after(
         self, needs: Sequence[Future[Any]], submit: Callable[[], Future[R]], options: Options, *, own: bool
@@ -132,7 +131,7 @@ class Connection:
             for task, job, finish in zip(tasks, jobs, finish, strict=True)
         ]
         tokens = [future._token for future in futures]
-        self._begin(futures, [task.input_bytes for task in tasks], lambda: self._client.submit_many(tokens, jobs))
+        self._begin(futures, [task.input_bytes for task in tasks], self._client.submit_many, tokens, jobs)
         _scope.began(futures)
         return futures
 
@@ -148,7 +147,7 @@ class Connection:
     def attach(self, job_id: str, *, read: bool = True) -> Future[Outputs]:
         """Awaits a job of an earlier program with the same client name."""
         future: Future[Outputs] = Future(self, next(self._tokens), job_id, Options(), dict)
-        self._begin([future], [0], lambda: self._client.attach(future._token, job_id, read))
+        self._begin([future], [0], self._client.attach, future._token, job_id, read)
         return future
 
     def replies_waiting(self, client: str) -> int | None:
@@ -212,14 +211,14 @@ class Connection:
             if threading.current_thread() is not self._thread:
                 self._thread.join()
 
-    def _begin(self, futures: Sequence[Future[Any]], sizes: Sequence[int], send: Callable[[], None]) -> None:
+    def _begin(self, futures: Sequence[Future[Any]], sizes: Sequence[int], send: Callable[[*A], T], *args: *A) -> T:
         """Waits for room, registers the futures and sends their jobs, in this order: an outcome may come at once."""
         self._require_open()
         self._open.add(futures, sizes)
         try:
             # `close` ends every future that was added before this look, and a later one sees here that it is closed.
             self._require_open()
-            send()
+            return send(*args)
         except BaseException:
             for future in futures:
                 self._open.remove(future._token)
@@ -296,10 +295,9 @@ def _complete_futures(client: Client, jobs: _OpenJobs) -> None:
             _complete(future, ("lost", FleetClosed.__name__, f"the fleet was closed before {future._what} ended"))
 
 
-def _deliver(jobs: _OpenJobs, confirmed: Sequence[int], ended: Sequence[tuple[int, _Ended]]) -> None:
+def _deliver(jobs: _OpenJobs, confirmed: Sequence[int], ended: Sequence[int], ends: Sequence[_Ended]) -> None:
     jobs.confirmed(confirmed)
-    futures = jobs.take([token for token, _ in ended])
-    for future, (_, end) in zip(futures, ended, strict=True):
+    for future, end in zip(jobs.take(ended), ends, strict=True):
         if future is None:
             continue
         try:

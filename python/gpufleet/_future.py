@@ -40,13 +40,15 @@ class Future(concurrent.futures.Future[R]):
     """
 
     # The base class makes a condition and two lists, which take more than a kilobyte. Most futures of a large batch end
-    # before anything waits for them, so here `__getattr__` makes these when something needs them.
+    # before anything waits for them, so here `__getattr__` makes these when something needs them. Nothing else may use
+    # `__dict__`, which is an object that Python makes when asked for.
     _state: str = PENDING
     _result: R | None = None
     _exception: BaseException | None = None
     _report: Report | None = None
     _observers: tuple[Callable[[Future[Any]], object], ...] = ()
     """Called once with this future when it ends. They need no condition, unlike the callbacks of the base class."""
+    _has_condition: bool = False
     _expects_cancellation: bool = False
     """Set before an order to cancel. The worker's answer to it may come before the broker's confirmation."""
 
@@ -62,7 +64,9 @@ class Future(concurrent.futures.Future[R]):
     def __getattr__(self, name: str) -> Any:
         if name == "_condition":
             with _state_lock:
-                return self.__dict__.setdefault(name, threading.Condition())
+                if not self._has_condition:
+                    self._condition, self._has_condition = threading.Condition(), True
+            return self._condition
         if name in ("_waiters", "_done_callbacks"):
             return self.__dict__.setdefault(name, [])
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -210,7 +214,7 @@ class Future(concurrent.futures.Future[R]):
             self._end_cancelled()
             return
         with _state_lock:
-            has_waiters = "_condition" in self.__dict__
+            has_waiters = self._has_condition
             if not has_waiters:
                 # Nothing waits, and nothing can begin to wait before this lock is free.
                 self._result, self._exception, self._state = result, error, FINISHED
@@ -238,7 +242,9 @@ class Future(concurrent.futures.Future[R]):
 
     def _tell_observers(self) -> None:
         with _state_lock:
-            observers = self.__dict__.pop("_observers", ())
+            observers = self._observers
+            if observers:
+                self._observers = ()
         for observer in observers:
             observer(self)
 
@@ -246,7 +252,7 @@ class Future(concurrent.futures.Future[R]):
         if not self._connection.is_inherited:
             return
         # The thread that held the condition at the fork does not exist here.
-        self.__dict__["_condition"] = threading.Condition()
+        self._condition, self._has_condition = threading.Condition(), True
         if not self.done():
             raise ForkedError(
                 f"{self._what} was submitted by the process that forked this one, which gets the result;"

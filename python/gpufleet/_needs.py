@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
 
 from gpufleet._future import Future
 
@@ -17,13 +17,13 @@ ARGUMENTS_MAX = 512
 
 def futures_in(args: Iterable[Any], kwargs: Mapping[str, Any]) -> list[Future[Any]]:
     """The futures among arguments, each once."""
-    # Most arguments are neither.
-    values = [value for value in (*args, *kwargs.values()) if isinstance(value, _FUTURE_OR_LIST)]
     found: dict[int, Future[Any]] = {}
-    for value in values:
-        for each in value if _is_list(value) else (value,):
-            if isinstance(each, Future):
-                found[id(each)] = each
+    for value in (*args, *kwargs.values()):
+        # Most arguments are neither.
+        if isinstance(value, _FUTURE_OR_LIST):
+            for each in value if _is_list(value) else (value,):
+                if isinstance(each, Future):
+                    found[id(each)] = each
     return list(found.values())
 
 
@@ -38,5 +38,5 @@ def _result(value: Any) -> Any:
     return tuple(_result(each) for each in value) if _is_list(value) else value
 
 
-def _is_list(value: object) -> bool:
+def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, tuple | list) and len(value) <= ARGUMENTS_MAX

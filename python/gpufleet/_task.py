@@ -9,7 +9,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy.typing as npt
 
@@ -152,7 +152,7 @@ class Ptx:
 
 Argument = Pointer | Value
 Buffer = Input | Zeros | Stored | Ref
-Program = Catalog | Arguments | Source | Ptx
+Program: TypeAlias = Catalog | Arguments | Source | Ptx
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +30,5 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 def array_of(data: Bytes, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """A writable array over bytes that the extension module owns."""
-    if not math.prod(shape):
-        return np.empty(shape, DTYPES[dtype])
-    array: npt.NDArray[Any] = np.frombuffer(memoryview(data), DTYPES[dtype])
-    return array if len(shape) == 1 else array.reshape(shape)
+    # NumPy takes any buffer, but its stubs know only those of the standard library.
+    return np.ndarray(shape, DTYPES[dtype], data)  # type: ignore[arg-type]

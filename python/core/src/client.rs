@@ -8,7 +8,7 @@ use gpufleet::{
 };
 use pyo3::{
     Bound, PyAny, PyErr, PyRefMut, PyResult, Python, exceptions::PyRuntimeError, pyclass, pymethods,
-    types::PyAnyMethods as _,
+    types::{PyAnyMethods as _, PyTuple},
 };
 use tokio::{
     runtime::{Builder, Runtime},
@@ -195,14 +195,15 @@ impl Client {
         Ok(self.inner()?.fleet.unread().iter().map(ToString::to_string).collect())
     }
 
-    /// Waits until something has happened to jobs, and returns all of it: confirmed jobs, and jobs that have ended.
-    /// `None` once the connection is closed.
+    /// Waits until something has happened to jobs, and returns all of it: the jobs that are confirmed, those that have
+    /// ended, and how each of these ended. `None` once the connection is closed.
     #[expect(clippy::type_complexity, reason = "a tuple for Python")]
-    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<(Vec<Token>, Vec<(Token, Bound<'py, PyAny>)>)>> {
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<(Vec<Token>, Vec<Token>, Vec<Bound<'py, PyTuple>>)>> {
         let completions = self.inner()?.completions.clone();
         let Some(News { confirmed, ended, .. }) = py.detach(|| completions.take()) else { return Ok(None) };
-        let ended = ended.into_iter().map(|(token, ended)| Ok((token, ended.into_python(py)?.into_any())));
-        Ok(Some((confirmed, ended.collect::<PyResult<_>>()?)))
+        let (tokens, ends): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
+        let ends = ends.into_iter().map(|end| end.into_python(py)).collect::<PyResult<_>>()?;
+        Ok(Some((confirmed, tokens, ends)))
     }
 
     /// Orders the workers to cancel jobs, by id and by labels. With `wait`, returns when the broker has the order.
