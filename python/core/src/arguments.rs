@@ -119,7 +119,8 @@ fn parameter(kernel: &'static Kernel, name: Py<PyString>, dtypes: &Bound<'_, PyD
     let kind = if let Some(spec) = kernel.scalar(text) {
         Kind::Scalar { name: &spec.name, has_default: spec.default.is_some() }
     } else {
-        let spec = kernel.buffer(text).ok_or_else(|| value(format!("kernel {} has no parameter {text:?}", kernel.name)))?;
+        let spec =
+            kernel.buffer(text).ok_or_else(|| value(format!("kernel {} has no parameter {text:?}", kernel.name)))?;
         let numpy = dtypes.as_any().get_item(spec.dtype.name())?.unbind();
         if spec.shape.is_empty() {
             return Err(value(format!("kernel {} has an array without dimensions, {text:?}", kernel.name)));

@@ -7,7 +7,9 @@ use gpufleet::{
     schema::{ClientName, JobId, PoolName, Selection},
 };
 use pyo3::{
-    Bound, PyAny, PyErr, PyRefMut, PyResult, Python, exceptions::PyRuntimeError, pyclass, pymethods,
+    Bound, PyAny, PyErr, PyRefMut, PyResult, Python,
+    exceptions::PyRuntimeError,
+    pyclass, pymethods,
     types::{PyAnyMethods as _, PyTuple},
 };
 use tokio::{
