@@ -143,7 +143,9 @@ def manifests() -> dict[str, Manifest]:
 @cache
 def _parameters(name: str) -> _core.Parameters:
     """Reads the arguments of a kernel, if they need no conversion. `_bind` reads any, and says what is wrong."""
-    return _core.Parameters(name, manifests()[name].names, DTYPES)
+    # An array with the bits of bfloat16 has the dtype of another number.
+    dtypes = {wire: dtype for wire, dtype in DTYPES.items() if wire != "bf16"}
+    return _core.Parameters(name, manifests()[name].names, dtypes)
 
 
 class CatalogKernel(Kernel[Any]):

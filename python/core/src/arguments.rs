@@ -33,8 +33,19 @@ struct Parameter {
 
 #[derive(Debug)]
 enum Kind {
-    Scalar { name: &'static str, has_default: bool },
-    Array { name: &'static str, dtype: Dtype, numpy: Py<PyAny>, dimensions: usize },
+    Scalar {
+        name: &'static str,
+        has_default: bool,
+    },
+    Array {
+        name: &'static str,
+        dtype: Dtype,
+        numpy: Py<PyAny>,
+        dimensions: usize,
+    },
+    /// Always converted: no dtype of NumPy stands for its elements, or it has no dimensions and so no shape in Python's
+    /// buffer protocol.
+    Converted,
 }
 
 /// Arguments of a catalog kernel that are as the kernel takes them.
@@ -51,7 +62,7 @@ pub struct Arguments {
 
 #[pymethods]
 impl Parameters {
-    /// The parameters of a kernel with these names. `dtypes` are NumPy's types by the names of ours.
+    /// The parameters of a kernel with these names. `dtypes` are those of NumPy by the names of ours.
     #[new]
     fn new(kernel: &str, names: Vec<Py<PyString>>, dtypes: &Bound<'_, PyDict>) -> PyResult<Self> {
         let kernel = catalog().get(kernel).ok_or_else(|| value(format!("the catalog has no kernel {kernel:?}")))?;
@@ -102,6 +113,7 @@ impl Arguments {
                 self.arrays.push((name, *dtype, elements));
                 Ok(true)
             }
+            Kind::Converted => Ok(false),
         }
     }
 
@@ -121,11 +133,13 @@ fn parameter(kernel: &'static Kernel, name: Py<PyString>, dtypes: &Bound<'_, PyD
     } else {
         let spec =
             kernel.buffer(text).ok_or_else(|| value(format!("kernel {} has no parameter {text:?}", kernel.name)))?;
-        let numpy = dtypes.as_any().get_item(spec.dtype.name())?.unbind();
-        if spec.shape.is_empty() {
-            return Err(value(format!("kernel {} has an array without dimensions, {text:?}", kernel.name)));
+        match dtypes.get_item(spec.dtype.name())? {
+            Some(numpy) if !spec.shape.is_empty() => {
+                let (dtype, numpy, dimensions) = (spec.dtype, numpy.unbind(), spec.shape.len());
+                Kind::Array { name: &spec.name, dtype, numpy, dimensions }
+            }
+            _ => Kind::Converted,
         }
-        Kind::Array { name: &spec.name, dtype: spec.dtype, numpy, dimensions: spec.shape.len() }
     };
     Ok(Parameter { name, kind })
 }
