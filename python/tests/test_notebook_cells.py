@@ -10,6 +10,7 @@ from notebooks import html, run, running, text
 
 import gpufleet as gf
 from gpufleet.notebook import gpu
+from gpufleet.notebook._cancel import cancel_labelled
 from gpufleet.testing import LocalFleet
 
 SETUP = """
@@ -131,6 +132,26 @@ first, second, third = (kernel.submit(10**15) for _ in range(3))""",
     assert "no open job has an id that begins with 'nonsense'" in text(wrong)
     assert text(cancelled) == "Cancelled 1 job.\n" and text(ended) == "(True, False)"
     assert text(rest) == "JobCancelled\nJobCancelled\n"
+
+
+def test_an_order_by_label_waits_until_the_jobs_of_other_fleets_are_sent(
+    fleet: gf.Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = fleet.kernel("monte_carlo_pi", labels={"run": "9", "part": "a"})
+    meant, other = endless.submit(10**15), endless.options(labels={"run": "8"}).submit(10**15)
+    waited: list[int] = []
+    connection = fleet._connected()
+    is_confirmed = connection.wait_confirmed
+
+    def wait_confirmed(token: int, timeout: float | None) -> bool:
+        waited.append(token)
+        return is_confirmed(token, timeout)
+
+    monkeypatch.setattr(connection, "wait_confirmed", wait_confirmed)
+    with gf.Fleet() as orders:
+        cancel_labelled(orders, {"run": "9"})
+    assert waited == [meant._token] and isinstance(meant.exception(60), gf.JobCancelled)
+    other.cancel()
 
 
 def test_a_variable_named_gpu_is_kept(environment: None, tmp_path: Path) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
 from gpufleet import _connection
 from gpufleet._dependent import Dependent
+from gpufleet._fleet import Fleet
 from gpufleet._future import Future
 
-__all__ = ["cancel_jobs", "open_jobs", "waited_for"]
+__all__ = ["cancel_jobs", "cancel_labelled", "open_jobs", "waited_for"]
 
 _WAITING = ("gpufleet.", "concurrent.futures.")
 
@@ -34,6 +35,16 @@ def cancel_jobs(futures: Iterable[Future[Any]]) -> int:
     for connection, jobs in found.items():
         connection.cancel([job.job_id for job in jobs])
     return sum(job._end_cancelled() for jobs in found.values() for job in jobs)
+
+
+def cancel_labelled(fleet: Fleet, labels: Mapping[str, str]) -> None:
+    """Orders the workers to cancel all jobs of the fleet that have these labels."""
+    # The order is for jobs that were sent before it. Those of other connections of this process may still be on their
+    # way to the broker.
+    for job in open_jobs():
+        if not isinstance(job, Dependent) and labels.items() <= job._options.labels.items():
+            job._connection.wait_confirmed(job._token, None)
+    fleet.cancel(labels=labels)
 
 
 def waited_for(trace: TracebackType | None) -> set[Future[Any]]:

@@ -13,7 +13,7 @@ from gpufleet._diagnostics import Origin
 from gpufleet._launching import LaunchedKernel
 from gpufleet.notebook import _cuda, _jit
 from gpufleet.notebook._arguments import Slot, results
-from gpufleet.notebook._cancel import cancel_jobs, open_jobs
+from gpufleet.notebook._cancel import cancel_jobs, cancel_labelled, open_jobs
 from gpufleet.notebook._gpu import gpu
 from gpufleet.notebook._html import table
 from gpufleet.notebook._interrupt import Interrupts
@@ -121,7 +121,7 @@ class _Magics:
             case ["jobs"]:
                 return Jobs([view_of(future) for future in open_jobs()])
             case ["cancel", *what] if what and all("=" in each for each in what):
-                current_fleet().cancel(labels=dict(each.split("=", 1) for each in what))
+                cancel_labelled(current_fleet(), dict(each.split("=", 1) for each in what))
                 return None
             case ["cancel", *ids]:
                 return self._cancel(ids)
