@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,9 @@ def running(folder: Path) -> Iterator[Kernel]:
 
 
 def text(outputs: list[Any]) -> str:
-    """What a cell printed or showed, as plain text."""
-    return "\n".join(_text(output) for output in outputs)
+    """What a cell printed or showed, as plain text. A slow cell prints in several messages, which are one text here."""
+    groups = groupby(outputs, lambda output: output.name if output.output_type == "stream" else id(output))
+    return "\n".join("".join(map(_text, group)) for _, group in groups)
 
 
 def html(outputs: list[Any]) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 import gpufleet as gf
 from gpufleet._catalog import _parameters
+from gpufleet._core import Parameters
 
 X = np.arange(6, dtype=np.float32)
 
@@ -112,6 +113,11 @@ def test_only_arguments_that_need_no_conversion_are_read_without_one(
     arguments = _parameters("saxpy").read(args, kwargs)
     assert (arguments is not None) == is_read
     assert arguments is None or arguments.input_bytes == 2 * X.nbytes
+
+
+def test_arrays_of_a_dtype_without_one_of_numpy_are_converted() -> None:
+    parameters = Parameters("saxpy", ("a", "x", "y"), {})
+    assert parameters.read((2.0, X, X), {}) is None
 
 
 def test_arguments_may_be_given_by_position_and_by_name(fleet: gf.Fleet) -> None:

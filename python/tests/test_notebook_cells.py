@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,6 +115,11 @@ def test_the_times_are_those_of_the_device(environment: None, tmp_path: Path) ->
     assert "the statement submits no job" in text(without)
 
 
+def test_what_a_cell_prints_in_two_messages_is_one_text(tmp_path: Path) -> None:
+    (printed,) = run("print(1, flush=True)\nprint(2, flush=True)\n3", folder=tmp_path)
+    assert len(printed) == 3 and text(printed) == "1\n2\n\n3"
+
+
 def test_open_jobs_are_listed_and_cancelled(environment: None, tmp_path: Path) -> None:
     *_, listed, wrong, _, cancelled, ended, rest = run(
         SETUP,
@@ -139,18 +146,22 @@ def test_an_order_by_label_waits_until_the_jobs_of_other_fleets_are_sent(
 ) -> None:
     endless = fleet.kernel("monte_carlo_pi", labels={"run": "9", "part": "a"})
     meant, other = endless.submit(10**15), endless.options(labels={"run": "8"}).submit(10**15)
-    waited: list[int] = []
+    steps: list[int | str] = []
+
+    def recorded(step: Callable[..., Any], name: Callable[..., int | str]) -> Callable[..., Any]:
+        def record_and_take(*args: Any, **kwargs: Any) -> Any:
+            steps.append(name(*args))
+            return step(*args, **kwargs)
+
+        return record_and_take
+
     connection = fleet._connected()
-    is_confirmed = connection.wait_confirmed
-
-    def wait_confirmed(token: int, timeout: float | None) -> bool:
-        waited.append(token)
-        return is_confirmed(token, timeout)
-
-    monkeypatch.setattr(connection, "wait_confirmed", wait_confirmed)
+    monkeypatch.setattr(connection, "wait_confirmed", recorded(connection.wait_confirmed, lambda token, _: token))
     with gf.Fleet() as orders:
+        monkeypatch.setattr(orders, "cancel", recorded(orders.cancel, lambda: "order"))
         cancel_labelled(orders, {"run": "9"})
-    assert waited == [meant._token] and isinstance(meant.exception(60), gf.JobCancelled)
+    assert steps == [meant._token, "order"]
+    assert isinstance(meant.exception(60), gf.JobCancelled)
     other.cancel()
 
 
