@@ -51,7 +51,7 @@ pub(crate) use classify::{
 pub use greeting::Release;
 pub(crate) use greeting::release;
 use nodes::Nodes;
-pub(crate) use open_channel::{Frame, OpenChannel};
+pub(crate) use open_channel::{Frame, OpenChannel, queued};
 
 /// The state of the link, for health checks and metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]

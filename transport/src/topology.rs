@@ -13,7 +13,7 @@ use tracing::debug;
 
 use crate::{
     DeclareError, Delivery, Options, QueueError, QueueKind, ReplyQueue,
-    link::{Link, NoSession, OpenChannel, is_channel_level, is_not_found, missing_exchange, reason_of},
+    link::{Link, NoSession, OpenChannel, is_channel_level, is_not_found, missing_exchange, queued, reason_of},
 };
 
 mod forwarded;
@@ -152,9 +152,12 @@ async fn perform(link: &Link, whole: String, steps: Vec<Step>, waited: Duration)
         let attempt = async {
             // The broker closes the channel of a refused declaration, so each set uses a channel of its own.
             let channel = session.consume_channel().await.map_err(|error| (whole.clone(), error))?;
-            for step in &steps {
+            // All requests leave before the first answer comes. The broker performs them in order and stops at the first that it refuses,
+            // so the first answer that is an error names the refused step.
+            let requests: Vec<_> = steps.iter().map(|step| (step, queued(step.action.perform(&channel)))).collect();
+            for (step, answer) in requests {
                 asked = &step.what;
-                step.action.perform(&channel).await.map_err(|error| (step.what.clone(), error))?;
+                answer.await.map_err(|error| (step.what.clone(), error))?;
             }
             Ok(())
         };

@@ -78,11 +78,11 @@ impl OpenChannel {
     }
 }
 
-/// A queued frame; resolves when it is written to the socket.
+/// A queued frame; resolves when it is written to the socket, or, if it is a request, when the broker has answered it.
 pub(crate) type Frame<'a> = BoxFuture<'a, lapin::Result<()>>;
 
 /// lapin queues a frame when its future is polled for the first time.
-fn queued<'a>(frame: impl Future<Output = lapin::Result<()>> + Send + 'a) -> Frame<'a> {
+pub(crate) fn queued<'a>(frame: impl Future<Output = lapin::Result<()>> + Send + 'a) -> Frame<'a> {
     let mut frame = frame.boxed();
     match (&mut frame).now_or_never() {
         Some(done) => std::future::ready(done).boxed(),
