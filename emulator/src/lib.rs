@@ -6,6 +6,7 @@
 //! with its line: it never computes something else in silence.
 
 pub mod checks;
+mod clock;
 pub mod driver;
 mod exports;
 mod fat_binary;

@@ -60,7 +60,7 @@ use host::HostMemory;
 use settings::Settings;
 use status::{Answer, Status};
 
-use crate::memory::reservations::Reservations;
+use crate::{clock, memory::reservations::Reservations};
 
 /// The emulated machine. The objects that callers make are in the registries of their own modules.
 #[derive(Debug)]
@@ -96,6 +96,12 @@ impl Driver {
             eprintln!("gpufleet emulator: failed to {error}");
             Status::SystemNotReady
         })?;
+        if let Some(file) = &settings.clock {
+            clock::follow(file.as_ref()).map_err(|error| {
+                eprintln!("gpufleet emulator: failed to read {}={file}: {error}", settings::CLOCK);
+                Status::SystemNotReady
+            })?;
+        }
         let reservations = Arc::default();
         let parts = (0..).zip(visible::shown(&settings));
         let device = |(ordinal, part)| Device::new(ordinal, part, &settings, &reservations);

@@ -26,6 +26,8 @@ pub const THREADS: &str = "GPUFLEET_EMULATOR_THREADS";
 pub const INSTRUCTIONS_MAX: &str = "GPUFLEET_EMULATOR_INSTRUCTIONS_MAX";
 /// Faults to inject, for tests, as in `launch:7=illegal-address,alloc:3=out-of-memory`: see [`Rule`].
 pub const FAULTS: &str = "GPUFLEET_EMULATOR_FAULTS";
+/// A file whose first eight bytes are the nanoseconds by which the clock of kernels is ahead. A test that writes them ends kernels that wait.
+pub const CLOCK: &str = "GPUFLEET_EMULATOR_CLOCK";
 
 /// Checks beyond those of a GPU, which make kernels several times slower: `races` between threads of a block in shared
 /// memory, and reads of `uninitialised` memory, separated by commas. A finding ends the launch with
@@ -63,6 +65,7 @@ pub struct Settings {
     pub checks: Checks,
     pub protects: bool,
     pub faults: Vec<Rule>,
+    pub clock: Option<String>,
 }
 
 /// A variable with an invalid value.
@@ -98,6 +101,7 @@ impl Settings {
             checks: setting(&lookup, CHECKS, Checks::default(), checks)?,
             protects: setting(&lookup, PROTECTION, true, on_or_off)?,
             faults: setting(&lookup, FAULTS, Vec::new(), faults::rules)?,
+            clock: lookup(CLOCK),
         })
     }
 }

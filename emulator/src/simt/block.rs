@@ -1,6 +1,5 @@
 //! One block: its warps in turn, its barriers, and what all its instructions share.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -156,13 +155,6 @@ impl<'a> Context<'a> {
             turns: if signals.workspace == 0 { TURNS_OF_WARP } else { TURNS_OF_WARP_IN_TURN },
             _shared: shared,
         }
-    }
-
-    /// Nanoseconds since the first that anybody asked for: they stand in for clock cycles, the same ones for all
-    /// blocks and launches.
-    pub fn clock(&self) -> u64 {
-        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-        START.elapsed().as_nanos() as u64
     }
 
     /// Why the launch has to end now, if it has to.

@@ -49,7 +49,7 @@ const PROGRAMS: [Variable; 10] = [
     ("USER", "`gpufleet`: who cancelled a job or drained a worker, for people to read. `LOGNAME` if it is unset."),
 ];
 
-const EMULATED: [Variable; 9] = [
+const EMULATED: [Variable; 10] = [
     ("GPUFLEET_EMULATOR_DEVICES", "Number of devices, 1 to 64. Default: 1."),
     ("GPUFLEET_EMULATOR_MEMORY", "Memory of each device, as in `512MiB`; from 1 MiB to 1024 GiB. Default: 2 GiB."),
     (
@@ -65,6 +65,11 @@ const EMULATED: [Variable; 9] = [
     (
         "GPUFLEET_EMULATOR_CHECKS",
         "Extra checks, separated by commas: `races` in shared memory, `uninitialised` reads. Unset: none.",
+    ),
+    (
+        "GPUFLEET_EMULATOR_CLOCK",
+        "A file whose first eight bytes are the nanoseconds by which the clock of kernels is ahead. A test that writes them ends kernels that \
+         wait. Unset: the clock starts at 0.",
     ),
     ("GPUFLEET_EMULATOR_PROTECTION", "`off`: memory can't be made read-only for kernels, as on a GPU. Default: `on`."),
     (

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::straight::{self, Loops};
 use super::{Group, Wait, Warp};
+use crate::clock;
 use crate::fault::{Fault, FaultKind};
 use crate::ops::lanes::{load_mask, put_lanes};
 use crate::program::{Function, Instruction, Op};
@@ -255,7 +256,7 @@ impl Warp {
             Op::Fence => fence(Ordering::SeqCst),
             Op::Sleep { nanoseconds } => return self.sleep(*nanoseconds, group, mask, turns, cx).map(Some),
             Op::Clock { d, wide, shift } => {
-                let now = cx.clock() >> shift;
+                let now = clock::now() >> shift;
                 let registers = &mut self.frame(group.frame).registers;
                 if *wide {
                     put_lanes(registers.doubles(*d), now, mask);
