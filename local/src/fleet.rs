@@ -56,6 +56,7 @@ pub struct LocalFleetBuilder {
     label: String,
     workers: u32,
     ledger: bool,
+    recorder_process: bool,
     services: Option<Arc<Services>>,
     logs: Option<PathBuf>,
     bin_dir: Option<PathBuf>,
@@ -126,6 +127,7 @@ impl Default for LocalFleetBuilder {
             label: "fleet".to_owned(),
             workers: 1,
             ledger: true,
+            recorder_process: true,
             services: None,
             logs: None,
             bin_dir: None,
@@ -190,6 +192,12 @@ impl LocalFleetBuilder {
         self
     }
 
+    /// Whether the fleet's recorder is a process, as by default. Otherwise its owner records the events into the tables, which are there.
+    pub fn recorder_process(mut self, recorder_process: bool) -> Self {
+        self.recorder_process = recorder_process;
+        self
+    }
+
     /// Names the fleet's vhost, database and processes, for logs. Lower-case letters, digits and dashes.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
@@ -243,7 +251,12 @@ impl LocalFleetBuilder {
                 progress.step_async("start a private RabbitMQ and Postgres", start).await?
             }
         };
-        let (name, endpoints) = services.space(&self.label).await?;
+        // The tables of several fleets are made once and copied.
+        let copies_tables = self.ledger && !owns_services;
+        let (name, endpoints) = match copies_tables {
+            true => services.space_with_tables(&self.label, &programs).await?,
+            false => services.space(&self.label).await?,
+        };
         let endpoints = Endpoints { blobs: self.blobs.map(BlobEndpoint::Folder), ..endpoints };
         let fleet = LocalFleet {
             services,
@@ -258,7 +271,13 @@ impl LocalFleetBuilder {
             ledger: Mutex::new(None),
         };
         if self.ledger {
-            progress.step_async("start the ledger", fleet.start_ledger_first_time()).await?;
+            let start = async {
+                if !copies_tables {
+                    fleet.programs.migrate(fleet.services.state(), &fleet.endpoints).await?;
+                }
+                if self.recorder_process { fleet.start_ledger().await } else { Ok(()) }
+            };
+            progress.step_async("start the ledger", start).await?;
         }
         let count = self.workers;
         let what = format!("start {count} worker{}", if count == 1 { "" } else { "s" });
@@ -385,10 +404,5 @@ impl LocalFleet {
             worker.wait_ready().await?;
         }
         Ok(())
-    }
-
-    async fn start_ledger_first_time(&self) -> Result<(), LocalError> {
-        self.programs.migrate(self.services.state(), &self.endpoints).await?;
-        self.start_ledger().await
     }
 }

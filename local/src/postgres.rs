@@ -124,6 +124,12 @@ impl Postgres {
         self.client("createdb", &[checked_name(name)?]).await.map(drop)
     }
 
+    /// Creates a database as a copy of another one, to which no session may be connected.
+    pub async fn copy_database(&self, template: &str, name: &str) -> Result<(), LocalError> {
+        let template = format!("--template={}", checked_name(template)?);
+        self.client("createdb", &[&template, checked_name(name)?]).await.map(drop)
+    }
+
     /// Creates the database if it does not exist.
     pub async fn ensure_database(&self, name: &str) -> Result<(), LocalError> {
         let name = checked_name(name)?;

@@ -21,6 +21,8 @@ const MESSAGE_BYTES_MAX: u32 = 128 << 20;
 /// A silent node counts as down after this, give or take a quarter, and until then blocks declarations on all nodes. The default of 60 s
 /// is longer than our clients wait for a confirm.
 const NET_TICK_SECONDS: u32 = 20;
+/// Erlang's threads spin before they sleep, which takes processor time from the programs beside a private broker.
+const NO_SPINNING: &str = "+sbwt none +sbwtdcpu none +sbwtdio none";
 pub const DEFAULT_VHOST: &str = "gpufleet";
 
 pub(super) struct Config<'a> {
@@ -87,7 +89,7 @@ impl Config<'_> {
         // The start script splits this at blanks and removes no quotes, so no argument may contain a blank.
         let boot = "{ok,_}=file:script(os:getenv(\"RABBITMQ_GPUFLEET_CONTROL\")).";
         let server_arguments = format!(
-            "-noinput -start_epmd false -kernel inet_dist_use_interface {{127,0,0,1}} net_ticktime {NET_TICK_SECONDS} -eval {boot}"
+            "-noinput -start_epmd false {NO_SPINNING} -kernel inet_dist_use_interface {{127,0,0,1}} net_ticktime {NET_TICK_SECONDS} -eval {boot}"
         );
         vec![
             ("HOME", self.home.as_os_str().to_owned()),
