@@ -1,30 +1,81 @@
-//! Jobs that take a known time without using the processor: one thread polls the device's clock and sleeps.
+//! Jobs that run for a known time, or until the test ends them, without using the processor: one thread polls the device's clock and
+//! sleeps.
+
+use std::{
+    fs,
+    os::unix::fs::{FileExt as _, PermissionsExt as _},
+    path::Path,
+    time::Duration,
+};
 
 use gpufleet::{Array, Job};
 use gpufleet_schema::Dtype;
+use tempfile::NamedTempFile;
+
+use crate::Ground;
 
 const WAITS: &str = include_str!("ptx/waits.ptx");
 /// The value that the kernel writes at its end.
 const DONE: u32 = 42;
+/// The time to which a released device's clock is put. No clock reaches it by itself.
+const RELEASED: Duration = Duration::from_secs(1_000_000_000);
+
+/// The clock of a ground's devices, as a file that they follow.
+#[derive(Debug)]
+pub(crate) struct Clock(NamedTempFile);
 
 pub fn for_millis(millis: u64) -> Job {
-    Job::ptx(WAITS)
-        .zeros("y", Dtype::U32, [1])
-        .entry("waits")
-        .blocks([1])
-        .block([1])
-        .arg_buffer("y")
-        .arg(millis * 1_000_000)
-        .output("y")
+    job("waits", Duration::from_millis(millis))
 }
 
 pub fn for_seconds(seconds: u64) -> Job {
     for_millis(seconds * 1000)
 }
 
-/// A job that is long enough to be seen running in the ledger, on a machine that runs all scenarios at once.
-pub fn for_all_to_see() -> Job {
-    for_seconds(12)
+/// A job that runs until [`Ground::release_jobs`].
+pub fn until_released() -> Job {
+    job("waits_for_release", RELEASED)
+}
+
+fn job(entry: &str, time: Duration) -> Job {
+    Job::ptx(WAITS)
+        .zeros("y", Dtype::U32, [1])
+        .entry(entry)
+        .blocks([1])
+        .block([1])
+        .arg_buffer("y")
+        .arg(u64::try_from(time.as_nanos()).expect("centuries fit"))
+        .output("y")
+}
+
+impl Ground {
+    /// Ends the jobs of [`until_released`], those that run and those that start later.
+    pub fn release_jobs(&self) {
+        self.clock.set(RELEASED);
+    }
+}
+
+impl Clock {
+    pub(crate) const VARIABLE: &str = "GPUFLEET_EMULATOR_CLOCK";
+
+    pub(crate) fn new() -> Self {
+        // Executors may run as another user.
+        let file = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o644)).tempfile().unwrap();
+        let clock = Self(file);
+        clock.set(Duration::ZERO);
+        clock
+    }
+
+    /// The value of the variable.
+    pub(crate) fn file(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn set(&self, ahead: Duration) {
+        let nanos = u64::try_from(ahead.as_nanos()).expect("centuries fit");
+        // One write, which readers see as a whole.
+        self.0.as_file().write_all_at(&nanos.to_ne_bytes(), 0).unwrap();
+    }
 }
 
 /// Whether the job ran to its end.

@@ -1,13 +1,11 @@
 //! Fleets on a cluster of three nodes, and the roles of its nodes.
 
-use std::sync::{Arc, LazyLock};
-
 use futures::future::join_all;
 use gpufleet_local::{LocalFleet, RabbitMq, Services};
-use tokio::sync::Mutex;
 
 use crate::{
     Ground,
+    exclusive::Exclusive,
     node::{LEADER, queue_record},
     poll::{poll_some, poll_until},
 };
@@ -15,22 +13,14 @@ use crate::{
 pub const NODES: usize = 3;
 
 /// The cluster that scenarios may break, one scenario at a time.
-static CLUSTER: LazyLock<Arc<Mutex<Option<Arc<Services>>>>> = LazyLock::new(Arc::default);
+static CLUSTER: Exclusive = Exclusive::new(1);
 
 impl Ground {
     /// A fleet with exclusive use of a cluster of three nodes, which the scenario may break and leave broken.
     pub async fn cluster(label: &str) -> Self {
-        let mut held = Arc::clone(&CLUSTER).lock_owned().await;
-        match &*held {
-            Some(services) => repair(services).await,
-            None => {
-                let started = Services::ephemeral_cluster(NODES).await;
-                *held = Some(started.unwrap_or_else(|error| panic!("{error}")));
-            }
-        }
-        let services = Arc::clone(held.as_ref().expect("the cluster was started above"));
-        let fleet = LocalFleet::builder().label(label).on(&services);
-        Self::holding(fleet, held).await
+        let start = async || Services::ephemeral_cluster(NODES).await.unwrap_or_else(|error| panic!("{error}"));
+        let held = CLUSTER.take(start, repair).await;
+        Self::holding(LocalFleet::builder().label(label), held).await
     }
 
     pub fn nodes(&self) -> &[RabbitMq] {

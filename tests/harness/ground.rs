@@ -1,24 +1,32 @@
 //! A scenario's own fleet: a vhost, a database, a ledger and the requested workers.
 
-use std::{
-    fs,
-    ops::Deref,
-    sync::{Arc, LazyLock},
-};
+use std::{fs, ops::Deref, sync::Arc};
 
 use gpufleet_ledger::{DatabaseUrl, Ledger};
 use gpufleet_local::{Endpoints, LocalFleet, LocalFleetBuilder, QueueKind, RabbitMq, Services, Signal, Worker};
 use gpufleet_schema::PoolName;
 use gpufleet_transport::{Broker, Options};
-use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
+use tokio::sync::OnceCell;
 
-use crate::{WAIT, history::Sightings, node, poll_until, producer::ProducerRecords, witness::Witness};
+use crate::{
+    WAIT, background,
+    busy::Clock,
+    exclusive::{Exclusive, Held},
+    history::Sightings,
+    node, poll_until,
+    producer::ProducerRecords,
+    recorder::Recorder,
+    witness::Witness,
+};
 
 /// The services that most scenarios share. They end with this process.
 static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
 
-/// The services that scenarios may break, one scenario at a time.
-static BREAKABLE: LazyLock<Arc<Mutex<Option<Arc<Services>>>>> = LazyLock::new(Arc::default);
+/// The services that scenarios may break, one scenario at a time on each.
+static BREAKABLE: Exclusive = Exclusive::new(BREAKABLE_MAX);
+
+/// Two brokers and databases more cost little memory, and the scenarios that break them then end before the others.
+const BREAKABLE_MAX: usize = 2;
 
 /// The number of nodes of the broker that scenarios share.
 const NODES_VARIABLE: &str = "GPUFLEET_SCENARIO_NODES";
@@ -32,8 +40,11 @@ pub struct Ground {
     pub(crate) witness: Witness,
     pub(crate) records: ProducerRecords,
     pub(crate) sightings: Sightings,
+    pub(crate) clock: Clock,
+    /// Records the events, unless a process does.
+    _recorder: Option<Recorder>,
     /// Services for the exclusive use of one scenario.
-    _held: Option<OwnedMutexGuard<Option<Arc<Services>>>>,
+    held: Option<Held>,
 }
 
 /// A worker of a [`Ground`].
@@ -48,25 +59,20 @@ impl Ground {
 
     /// A fleet on the shared services, with workers that declare task queues of this kind.
     pub async fn shared_with(label: &str, kind: QueueKind) -> Self {
-        let services = shared_services().await;
-        Self::on(services, label, kind).await
+        let builder = LocalFleet::builder().label(label).on(shared_services().await).recorder_process(false);
+        Self::of(builder.queue_kind(kind), kind).await
     }
 
     /// A fleet with exclusive use of a broker and a database, which the scenario may break and leave broken. The broker has
     /// one node: clients of a cluster would go on to the next, as the cluster's own scenarios show.
     pub async fn breakable(label: &str) -> Self {
-        let mut held = Arc::clone(&BREAKABLE).lock_owned().await;
-        match &*held {
-            Some(services) => repair(services).await,
-            None => *held = Some(start_services(1).await),
-        }
-        let services = Arc::clone(held.as_ref().expect("the services were started above"));
-        Self::holding(LocalFleet::builder().label(label).on(&services), held).await
+        let held = BREAKABLE.take(async || start_services(1).await, repair).await;
+        Self::holding(LocalFleet::builder().label(label), held).await
     }
 
     /// A fleet with its own broker and database, for a scenario that breaks them for a long time.
     pub async fn alone(label: &str) -> Self {
-        Self::on(&start_services(1).await, label, QueueKind::default()).await
+        Self::alone_as(label, |builder| builder).await
     }
 
     /// A fleet whose workers have further environment variables.
@@ -75,10 +81,16 @@ impl Ground {
         Self::shared_as(label, |builder| environment.iter().fold(builder, add)).await
     }
 
-    /// A fleet on the shared services with further options.
+    /// A fleet on the shared services whose recorder is a process, for scenarios that stop it or look at its log.
+    pub async fn with_recorder_process(label: &str) -> Self {
+        Self::shared_as(label, |builder| builder.recorder_process(true)).await
+    }
+
+    /// A fleet on the shared services with further options. Its recorder is no process unless these say so.
     pub async fn shared_as(label: &str, options: impl FnOnce(LocalFleetBuilder) -> LocalFleetBuilder) -> Self {
         let services = shared_services().await;
-        Self::of(options(LocalFleet::builder().label(label).on(services)), QueueKind::default()).await
+        let builder = LocalFleet::builder().label(label).on(services).recorder_process(false);
+        Self::of(options(builder), QueueKind::default()).await
     }
 
     /// A fleet with its own broker and database, and with further options.
@@ -88,26 +100,27 @@ impl Ground {
     }
 
     /// A fleet on services that no other scenario uses in the meantime.
-    pub(crate) async fn holding(builder: LocalFleetBuilder, held: OwnedMutexGuard<Option<Arc<Services>>>) -> Self {
-        let mut ground = Self::of(builder, QueueKind::default()).await;
-        ground._held = Some(held);
+    pub(crate) async fn holding(builder: LocalFleetBuilder, held: Held) -> Self {
+        let mut ground = Self::of(builder.on(&held), QueueKind::default()).await;
+        ground.held = Some(held);
         ground
     }
 
-    async fn on(services: &Arc<Services>, label: &str, kind: QueueKind) -> Self {
-        Self::of(LocalFleet::builder().label(label).on(services).queue_kind(kind), kind).await
-    }
-
     async fn of(builder: LocalFleetBuilder, kind: QueueKind) -> Self {
-        let fleet = builder.workers(0).start().await;
+        let clock = Clock::new();
+        let fleet = builder.worker_env(Clock::VARIABLE, clock.file()).workers(0).start().await;
         // The error contains the end of the failed program's log.
         let fleet = fleet.unwrap_or_else(|error| panic!("{error}"));
         let url: DatabaseUrl = fleet.endpoints().database_url.parse().unwrap();
         let ledger = Ledger::connect(url).await.unwrap();
+        let recorder = match fleet.ledger() {
+            Some(_) => None,
+            None => Some(Recorder::start(fleet.endpoints()).await),
+        };
         Witness::make_queue(&fleet).await;
         let witness = Witness::begin(&fleet.endpoints().amqp_url).await;
         let (records, sightings) = (ProducerRecords::default(), Sightings::default());
-        let ground = Self { fleet, kind, ledger, witness, records, sightings, _held: None };
+        let ground = Self { fleet, kind, ledger, witness, records, sightings, clock, _recorder: recorder, held: None };
         ground.declare_pools(&["default"]).await;
         ground
     }
@@ -207,6 +220,24 @@ impl Drop for Ground {
         }
         if let Some(recorder) = self.fleet.ledger() {
             recorder.signal(Signal::Kill);
+        }
+        let killed: Vec<_> =
+            self.fleet.workers().iter().map(|worker| worker.process().clone()).chain(self.fleet.ledger()).collect();
+        background::spawn(async move {
+            for process in killed {
+                process.wait(WAIT).await;
+            }
+        });
+        let (services, space) = (Arc::clone(self.fleet.services()), self.fleet.space().to_owned());
+        if let Some(held) = &mut self.held {
+            held.leave(&space);
+        } else if SERVICES.get().is_some_and(|shared| Arc::ptr_eq(shared, &services)) {
+            // Hundreds of vhosts and databases would slow the later scenarios.
+            background::spawn(async move {
+                if let Err(error) = services.delete_space(&space).await {
+                    eprintln!("failed to delete the vhost and the database {space}: {error}");
+                }
+            });
         }
     }
 }

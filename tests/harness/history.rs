@@ -18,7 +18,7 @@ use gpufleet_schema::{AttemptState, Event, JobId, JobState};
 
 use crate::{
     Ground, WAIT,
-    poll::{PAUSE, poll_until},
+    poll::{Pauses, poll_until},
 };
 
 mod rules;
@@ -179,6 +179,7 @@ impl Ground {
         .await;
         // The sources are read one after the other, so they may differ for a moment. A violation that persists is real.
         let deadline = Instant::now() + WAIT;
+        let mut pauses = Pauses::new();
         loop {
             let history = self.history_now(jobs).await;
             if history.violations().is_empty() {
@@ -188,7 +189,7 @@ impl Ground {
                 println!("copies that the broker still has: {}", self.unread_copies().await);
                 return history;
             }
-            tokio::time::sleep(PAUSE).await;
+            pauses.next().await;
         }
     }
 

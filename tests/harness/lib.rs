@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test may panic")]
 
+mod background;
 pub mod busy;
 mod chance;
 mod cluster;
@@ -10,6 +11,7 @@ mod collector;
 mod command;
 mod dead;
 mod delivery;
+mod exclusive;
 mod ground;
 pub mod history;
 mod http_service;
@@ -22,6 +24,7 @@ mod npy;
 mod poll;
 mod producer;
 mod proxy;
+mod recorder;
 mod tls;
 mod witness;
 

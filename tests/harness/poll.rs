@@ -4,7 +4,14 @@ use std::time::{Duration, Instant};
 
 use crate::WAIT;
 
-pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+/// The first pause between two looks, and the longest: each look costs the broker or the database as much as a job, and scenarios that run at
+/// once share these.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// Growing pauses between looks.
+#[derive(Debug)]
+pub(crate) struct Pauses(Duration);
 
 /// Polls until the condition holds. Fails with its name if it does not hold within [`WAIT`].
 pub async fn poll_until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
@@ -14,11 +21,23 @@ pub async fn poll_until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 /// The same for a condition that returns a value.
 pub(crate) async fn poll_some<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + WAIT;
+    let mut pauses = Pauses::new();
     loop {
         if let Some(found) = look().await {
             return found;
         }
         assert!(Instant::now() < deadline, "not within {WAIT:?}: {what}");
-        tokio::time::sleep(PAUSE).await;
+        pauses.next().await;
+    }
+}
+
+impl Pauses {
+    pub(crate) fn new() -> Self {
+        Self(PAUSE_MIN)
+    }
+
+    pub(crate) async fn next(&mut self) {
+        tokio::time::sleep(self.0).await;
+        self.0 = (self.0 * 3 / 2).min(PAUSE_MAX);
     }
 }

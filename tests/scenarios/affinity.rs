@@ -127,7 +127,7 @@ async fn a_job_for_a_pool_without_slots_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_would_wait_for_its_busy_worker_leaves_it() {
     let scene = Scene::new("affinity-leaves", &["--jobs-per-device", "1"]).await;
-    let job = || busy::for_seconds(12).pool(pool()).input_stored("x", &scene.inputs[0]);
+    let job = || busy::until_released().pool(pool()).input_stored("x", &scene.inputs[0]);
     let mut handles = Vec::new();
     for _ in 0..2 {
         handles.push(scene.fleet.submit(job()).await.unwrap());
@@ -138,6 +138,7 @@ async fn a_job_that_would_wait_for_its_busy_worker_leaves_it() {
         logs.into_iter().any(|log| log.contains("other workers idle, waiting jobs handed back"))
     })
     .await;
+    scene.ground.release_jobs();
     for handle in &mut handles {
         busy::assert_done(&handle.wait(WAIT).await.unwrap().outputs);
     }

@@ -32,12 +32,13 @@ async fn a_cancelled_running_job_ends_and_its_neighbour_loses_no_attempt() {
     let worker = ground.worker().await;
     let fleet = ground.client().await;
     let mut endless = fleet.submit(busy::for_seconds(600)).await.unwrap();
-    let mut neighbour = fleet.submit(busy::for_all_to_see()).await.unwrap();
+    let mut neighbour = fleet.submit(busy::until_released()).await.unwrap();
     for job in [&endless, &neighbour] {
         ground.poll_started(job.id()).await;
     }
     fleet.cancel(only(&endless), Some("anna".into())).await.unwrap();
     assert_eq!(cancelled(&mut endless).await.failure.unwrap().message, "cancelled by anna");
+    ground.release_jobs();
     busy::assert_done(&neighbour.wait(WAIT).await.unwrap().outputs);
     assert!(worker.is_alive());
     assert_eq!(ground.final_job(endless.id()).await.job.state, JobState::Cancelled);
@@ -226,7 +227,7 @@ async fn a_listed_worker_exits_after_a_drain_order() {
     let ground = Ground::shared("drain-order").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
-    let mut running = fleet.submit(busy::for_all_to_see()).await.unwrap();
+    let mut running = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
     let folder = tempfile::tempdir().unwrap();
     let ended = ground.gpufleet(folder.path(), &["workers"]).await;
@@ -236,6 +237,7 @@ async fn a_listed_worker_exits_after_a_drain_order() {
     assert_eq!(ended.code, 9, "{}{}", ended.stdout, ended.stderr);
     let ended = ground.gpufleet(folder.path(), &["workers", "drain", worker.name()]).await;
     assert_eq!(ended.code, 0, "{}", ended.stderr);
+    ground.release_jobs();
     busy::assert_done(&running.wait(WAIT).await.unwrap().outputs);
     assert_eq!(worker.ended().await, Some(0));
 

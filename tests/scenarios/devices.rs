@@ -34,7 +34,7 @@ async fn a_worker_uses_all_devices_and_reports_the_load_of_each() {
     let fleet = ground.client().await;
     let mut handles = Vec::new();
     for _ in 0..2 {
-        handles.push(fleet.submit(busy::for_seconds(25)).await.unwrap());
+        handles.push(fleet.submit(busy::until_released()).await.unwrap());
     }
     ground
         .poll_worker("both devices are busy", worker.name(), |worker| {
@@ -49,6 +49,7 @@ async fn a_worker_uses_all_devices_and_reports_the_load_of_each() {
                 })
         })
         .await;
+    ground.release_jobs();
     for handle in &mut handles {
         busy::assert_done(&handle.wait(WAIT).await.unwrap().outputs);
     }
@@ -117,8 +118,12 @@ async fn each_slice_of_a_gpu_is_a_device() {
     let fleet = ground.client().await;
     let mut handles = Vec::new();
     for _ in 0..2 {
-        handles.push(fleet.submit(busy::for_seconds(10)).await.unwrap());
+        handles.push(fleet.submit(busy::until_released()).await.unwrap());
     }
+    for handle in &handles {
+        ground.poll_started(handle.id()).await;
+    }
+    ground.release_jobs();
     let mut devices = Vec::new();
     for handle in &mut handles {
         devices.push(handle.wait(WAIT).await.unwrap().ran_on.unwrap().device);
@@ -162,7 +167,7 @@ async fn a_hanging_nvml_delays_neither_jobs_nor_heartbeats() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_heartbeat_recorded_late_does_not_make_a_dead_worker_look_alive() {
-    let ground = Ground::shared("waited").await;
+    let ground = Ground::with_recorder_process("waited").await;
     let recorder = ground.fleet().ledger().unwrap();
     recorder.pause();
     let worker = ground.worker().await;
@@ -176,10 +181,10 @@ async fn a_heartbeat_recorded_late_does_not_make_a_dead_worker_look_alive() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_without_heartbeats_is_silent_and_its_job_unknown() {
-    let ground = Ground::shared("silent").await;
+    let ground = Ground::with_recorder_process("silent").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_seconds(45)).await.unwrap();
+    let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running && !job.is_unheard).await;
     ground.poll_worker("a first heartbeat", worker.name(), |worker| !worker.is_silent).await;
 
@@ -195,6 +200,7 @@ async fn a_worker_without_heartbeats_is_silent_and_its_job_unknown() {
 
     recorder.resume();
     ground.poll_worker("a heartbeat arrives again", worker.name(), |worker| !worker.is_silent).await;
+    ground.release_jobs();
     let result = handle.wait(WAIT).await.unwrap();
     assert_eq!(result.attempt, 1, "the job did not run again");
     poll_until("the ledger has one attempt", async || ground.final_job(handle.id()).await.attempts.len() == 1).await;

@@ -127,8 +127,9 @@ async fn a_longer_job_is_shown_running_and_its_final_event_has_the_same_start() 
     let ground = Ground::shared("long-job").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_all_to_see()).await.unwrap();
+    let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    ground.release_jobs();
     handle.wait(WAIT).await.unwrap();
     let history = ground.history(1).await;
     history.assert_holds();

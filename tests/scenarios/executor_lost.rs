@@ -13,9 +13,10 @@ async fn a_job_whose_executor_is_killed_is_retried_by_the_same_worker() {
     let ground = Ground::shared("executor-lost").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_seconds(12)).await.unwrap();
+    let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     worker.kill_executor().await;
+    ground.release_jobs();
 
     let result = handle.wait(WAIT).await.unwrap();
     assert_eq!(result.attempt, 2);
@@ -34,10 +35,11 @@ async fn a_job_is_retried_although_an_operator_deleted_its_retry_queue() {
     let ground = Ground::shared("no-ladder").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_seconds(12)).await.unwrap();
+    let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     ground.broker().await.delete_queue(retry_rung(1).name).await.unwrap();
     worker.kill_executor().await;
+    ground.release_jobs();
     assert_eq!(handle.wait(WAIT).await.unwrap().attempt, 2);
     ground.check_history(1).await;
 }

@@ -33,11 +33,12 @@ async fn an_acknowledgement_lost_on_a_half_open_link_does_not_change_the_outcome
     let proxy = ground.proxy().await;
     let first = ground.worker_with(&[&["--amqp-url", proxy.url()], &HEARTBEAT[..]].concat()).await;
     let fleet = ground.client().await;
-    // The job ends long before the worker notices the loss.
-    let mut handle = fleet.submit(busy::for_seconds(4)).await.unwrap();
+    let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_started(handle.id()).await;
     // The acknowledgement is lost. Reply and events arrive, because they use another connection.
     proxy.silence(Silence::Consuming);
+    // The job ends long before the worker notices the loss.
+    ground.release_jobs();
     assert_eq!(handle.wait(WAIT).await.unwrap().attempt, 1);
     assert_eq!(ground.final_job(handle.id()).await.job.worker.as_deref(), Some(first.name()));
 

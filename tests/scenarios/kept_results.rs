@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use gpufleet::{Fleet, InputError, Job, SubmitError};
+use gpufleet_local::LocalFleetBuilder;
 use gpufleet_schema::{Buffer, Dtype, JobId, JobState, bounds::KEPT_INLINE_BYTES_MAX};
 use gpufleet_tests::{Ended, Ground, WAIT, kernels, poll_until};
 use tempfile::TempDir;
@@ -18,8 +19,12 @@ struct Scene {
 
 impl Scene {
     async fn new(label: &str) -> Self {
+        Self::with(label, |fleet| fleet).await
+    }
+
+    async fn with(label: &str, options: impl FnOnce(LocalFleetBuilder) -> LocalFleetBuilder) -> Self {
         let (blobs, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let ground = Ground::with_environment(label, &[("GPUFLEET_BLOBS", blobs.path().to_str().unwrap())]).await;
+        let ground = Ground::shared_as(label, |fleet| options(fleet.worker_env("GPUFLEET_BLOBS", blobs.path()))).await;
         Self { ground, blobs, work }
     }
 
@@ -70,7 +75,7 @@ fn bytes(factor: f32, count: usize) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn outputs_are_fetched_after_producer_worker_and_recorder_were_killed() {
-    let scene = Scene::new("kept").await;
+    let scene = Scene::with("kept", |fleet| fleet.recorder_process(true)).await;
     let worker = scene.ground.worker().await;
     let small = scene.submit(SMALL, &[]).await;
     let store = scene.store().to_owned();

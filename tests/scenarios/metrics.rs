@@ -94,7 +94,8 @@ fn sum(metrics: &Metrics, name: &str, labels: &[(&str, &str)]) -> f64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recorders_metrics_have_the_documented_names_and_count_what_it_recorded() {
-    let ground = Ground::shared_as("recorder-metrics", |builder| builder.recorder_args(METRICS)).await;
+    let ground =
+        Ground::shared_as("recorder-metrics", |builder| builder.recorder_process(true).recorder_args(METRICS)).await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
     fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
@@ -134,7 +135,8 @@ async fn a_recorders_metrics_have_the_documented_names_and_count_what_it_recorde
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recorder_without_its_database_shows_that_and_how_far_it_lags() {
-    let ground = Ground::alone_as("recorder-outage", |builder| builder.recorder_args(METRICS)).await;
+    let ground =
+        Ground::alone_as("recorder-outage", |builder| builder.recorder_process(true).recorder_args(METRICS)).await;
     let before = ground.recorder_metrics().await;
     assert_eq!(sum(&before, "database_reachable", &[]), 1.0);
     ground.services().postgres().stop().await.unwrap();

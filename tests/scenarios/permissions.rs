@@ -22,9 +22,18 @@ use tokio::{
 
 const INTRUDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/intruder.py");
 const PASSWORD: &str = "secret";
-/// Bounds the `rabbitmqctl` commands that run at once. Each starts an Erlang VM, which keeps a core busy for a second,
-/// and more of them exceed their time limit.
+/// Bounds the `rabbitmqctl` commands that run at once. Each starts an Erlang VM, which keeps a core busy for seconds, and more of them exceed
+/// their time limit.
 static COMMANDS: Semaphore = Semaphore::const_new(2);
+
+/// How the printed commands are carried out.
+#[derive(Debug, Clone, Copy)]
+enum By {
+    /// As they are printed.
+    Rabbitmqctl,
+    /// By the functions of the broker that `rabbitmqctl` calls, without starting an Erlang VM for each.
+    Functions,
+}
 
 /// A vhost in which each process has a user with only the permissions of its role.
 struct Confined {
@@ -35,7 +44,7 @@ struct Confined {
 }
 
 impl Confined {
-    async fn start(label: &str) -> Self {
+    async fn start(label: &str, by: By) -> Self {
         let ground = Ground::shared(label).await;
         let vhost = format!("{}-confined", ground.fleet().space());
         ground.services().broker().create_vhost(&vhost).await.unwrap();
@@ -46,7 +55,7 @@ impl Confined {
             ("rita", &["--role", "recorder"]),
             ("olga", &["--role", "operator"]),
         ];
-        join_all(roles.map(|(name, role)| allow(&ground, &vhost, name, role))).await;
+        join_all(roles.map(|(name, role)| allow(&ground, &vhost, name, role, by))).await;
         let recorder = Command::new(programs::ours(None, "gpufleet-ledger").unwrap())
             .arg("record")
             .env("GPUFLEET_AMQP_URL", url(&ground, &vhost, "rita"))
@@ -95,7 +104,7 @@ fn url(ground: &Ground, vhost: &str, name: &str) -> String {
 }
 
 /// Creates a user, and runs the commands that `gpufleet permissions` prints for its role.
-async fn allow(ground: &Ground, vhost: &str, name: &str, role: &[&str]) {
+async fn allow(ground: &Ground, vhost: &str, name: &str, role: &[&str], by: By) {
     let (broker, user, folder) = (ground.services().broker(), user(ground, name), tempfile::tempdir().unwrap());
     let added = format!("rabbit_auth_backend_internal:add_user(<<\"{user}\">>, <<\"{PASSWORD}\">>, <<\"scenario\">>)");
     ground.erlang(&format!("ok = {added}.")).await;
@@ -106,9 +115,27 @@ async fn allow(ground: &Ground, vhost: &str, name: &str, role: &[&str]) {
         let words = words(line).await;
         assert_eq!(words[0], "rabbitmqctl", "{line}");
         let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
-        let _turn = COMMANDS.acquire().await.expect("the semaphore is never closed");
-        broker.ctl(&arguments).await.unwrap_or_else(|error| panic!("{line}: {error}"));
+        let done = match by {
+            By::Rabbitmqctl => {
+                let _turn = COMMANDS.acquire().await.expect("the semaphore is never closed");
+                broker.ctl(&arguments).await
+            }
+            By::Functions => broker.eval(&function_of(&arguments)).await,
+        };
+        done.unwrap_or_else(|error| panic!("{line}: {error}"));
     }
+}
+
+/// The call of the broker's function that a command of `rabbitmqctl` makes.
+fn function_of(arguments: &[&str]) -> String {
+    let [command, "--vhost", vhost, user, rest @ ..] = arguments else { panic!("{arguments:?}") };
+    let more = match (*command, rest) {
+        ("set_permissions", [_, _, _]) | ("set_topic_permissions", [_, _, _]) | ("clear_topic_permissions", []) => rest,
+        _ => panic!("{arguments:?}"),
+    };
+    let text = |text: &&str| format!("<<\"{}\">>", text.replace('\\', r"\\").replace('"', r#"\""#));
+    let arguments: Vec<_> = [user, vhost].into_iter().chain(more).chain(&["scenario"]).map(text).collect();
+    format!("ok = rabbit_auth_backend_internal:{command}({}).", arguments.join(", "))
 }
 
 /// Splits a line into words as a shell does.
@@ -139,7 +166,7 @@ fn failed(error: JobError) -> FailedJob {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_role_works_with_its_printed_permissions() {
-    let confined = Confined::start("roles").await;
+    let confined = Confined::start("roles", By::Rabbitmqctl).await;
     let (ground, anna) = (&confined.ground, confined.fleet("anna").await);
     let in_pool = |pool: &str| kernels::doubles(&[3.0]).pool(pool.parse().unwrap());
     let mut handle = anna.submit(in_pool("team-a")).await.unwrap();
@@ -150,9 +177,10 @@ async fn every_role_works_with_its_printed_permissions() {
 
     // A job that loses its executor goes through a retry queue, which needs a permission of its own.
     let bert = confined.fleet("bert").await;
-    let mut twice = bert.submit(busy::for_all_to_see().pool("team-b".parse().unwrap())).await.unwrap();
+    let mut twice = bert.submit(busy::until_released().pool("team-b".parse().unwrap())).await.unwrap();
     ground.poll_job("running", twice.id(), |job| job.state == JobState::Running).await;
     confined.worker.kill_executor().await;
+    ground.release_jobs();
     assert!(twice.wait(WAIT).await.unwrap().attempt > 1);
 
     let folder = tempfile::tempdir().unwrap();
@@ -169,7 +197,7 @@ async fn every_role_works_with_its_printed_permissions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_producer_reaches_no_other_pool_and_no_other_clients_replies() {
-    let confined = Confined::start("strangers").await;
+    let confined = Confined::start("strangers", By::Functions).await;
     let (anna, bert) = (confined.fleet("anna").await, confined.fleet("bert").await);
     let in_pool = |pool: &str| kernels::doubles(&[3.0]).pool(pool.parse().unwrap());
     let mut good = anna.submit(in_pool("team-a")).await.unwrap();
@@ -221,9 +249,9 @@ async fn a_producer_reaches_no_other_pool_and_no_other_clients_replies() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forged_outcome_is_dead_lettered_and_the_true_one_recorded() {
-    let confined = Confined::start("forged").await;
+    let confined = Confined::start("forged", By::Functions).await;
     let (ground, anna) = (&confined.ground, confined.fleet("anna").await);
-    let mut job = anna.submit(busy::for_all_to_see().pool("team-a".parse().unwrap())).await.unwrap();
+    let mut job = anna.submit(busy::until_released().pool("team-a".parse().unwrap())).await.unwrap();
     let forged = Event::AttemptFinished(AttemptFinished {
         job_id: job.id(),
         attempt: 1,
@@ -253,6 +281,7 @@ async fn a_forged_outcome_is_dead_lettered_and_the_true_one_recorded() {
     let letter = delivered(&mut dead).await;
     let reason = letter.properties.header_text(HEADER_REASON).unwrap();
     assert!(reason.contains("only workers may report"), "{reason}");
+    ground.release_jobs();
     busy::assert_done(&job.wait(WAIT).await.unwrap().outputs);
     let detail = ground.final_job(job.id()).await;
     assert_eq!((detail.job.state, detail.attempts.len()), (JobState::Succeeded, 1));
@@ -261,7 +290,7 @@ async fn a_forged_outcome_is_dead_lettered_and_the_true_one_recorded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_an_operator_cancels_the_jobs_of_others_or_drains_a_worker() {
-    let confined = Confined::start("orders").await;
+    let confined = Confined::start("orders", By::Functions).await;
     let (ground, name) = (&confined.ground, confined.worker.name().parse::<WorkerName>().unwrap());
     let (anna, bert) = (confined.fleet("anna").await, confined.fleet("bert").await);
     let endless = || busy::for_seconds(600).pool("team-a".parse().unwrap());

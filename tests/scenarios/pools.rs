@@ -46,11 +46,12 @@ async fn a_fault_in_one_pool_leaves_the_jobs_of_another_running() {
     let ground = Ground::shared("pool-faults").await;
     let worker = ground.worker_with(&["--pool", "steady", "--pool", "wild"]).await;
     let fleet = ground.client().await;
-    let mut steady = fleet.submit(busy::for_all_to_see().pool("steady".parse().unwrap())).await.unwrap();
+    let mut steady = fleet.submit(busy::until_released().pool("steady".parse().unwrap())).await.unwrap();
     ground.poll_job("running", steady.id(), |job| job.state == JobState::Running).await;
     let wild = kernels::writes_beyond_its_buffer().pool("wild".parse().unwrap());
     fleet.submit(wild).await.unwrap().wait(WAIT).await.unwrap_err();
 
+    ground.release_jobs();
     let result = steady.wait(WAIT).await.unwrap();
     assert_eq!(result.attempt, 1, "a fault in another process costs no attempt");
     assert!(worker.is_alive());

@@ -46,7 +46,7 @@ async fn a_queue_kind_mismatch_names_the_queue_both_kinds_and_the_remedy() {
 async fn every_attempt_on_a_classic_queue_has_its_own_number() {
     let ground = Ground::shared_with("classic-again", QueueKind::Classic).await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_seconds(12)).await.unwrap();
+    let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     for attempt in 1..=2 {
         let worker = ground.worker().await;
         ground
@@ -55,6 +55,7 @@ async fn every_attempt_on_a_classic_queue_has_its_own_number() {
         worker.kill9().await.unwrap();
     }
     let _last = ground.worker().await;
+    ground.release_jobs();
     let result = handle.wait(WAIT).await.unwrap();
     assert_eq!(result.attempt, 3);
     let numbers: Vec<u32> = ground.final_job(handle.id()).await.attempts.iter().map(|a| a.attempt).collect();

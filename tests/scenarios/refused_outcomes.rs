@@ -184,7 +184,7 @@ async fn a_copy_that_a_classic_queue_refuses_waits_for_room() {
     let ground = Ground::shared_with("copy-refused", FleetKind::Classic).await;
     let first = ground.worker().await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_all_to_see()).await.unwrap();
+    let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     close_queues(&ground, &task_queue(&PoolName::default(), Priority::Normal), 0).await;
     let refused = fleet.submit(kernels::doubles(&[1.0])).await;
@@ -194,6 +194,7 @@ async fn a_copy_that_a_classic_queue_refuses_waits_for_room() {
     let second = ground.worker().await;
     assert_eq!(requeues_while_refused(&second).await, 0, "the worker holds the message and does not requeue it");
     open_queues(&ground).await;
+    ground.release_jobs();
     let result = handle.wait(WAIT).await.unwrap();
     assert_eq!(result.attempt, 2);
     busy::assert_done(&result.outputs);

@@ -9,9 +9,10 @@ async fn a_suspected_job_is_retried_after_a_delay_that_the_history_shows() {
     let ground = Ground::shared("retry-wait").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_all_to_see()).await.unwrap();
+    let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     worker.kill_executor().await;
+    ground.release_jobs();
     busy::assert_done(&handle.wait(WAIT).await.unwrap().outputs);
 
     let detail = ground.final_job(handle.id()).await;

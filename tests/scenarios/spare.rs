@@ -19,7 +19,7 @@ async fn a_spare_takes_over_at_once_and_the_neighbours_lose_no_attempt() {
     let worker = ground.worker_in(&["--spare-executors", "1"], &TALKATIVE).await;
     ground.poll_log("the spare", &worker, "spare executor ready").await;
     let fleet = ground.client().await;
-    let mut neighbour = fleet.submit(busy::for_all_to_see()).await.unwrap();
+    let mut neighbour = fleet.submit(busy::until_released()).await.unwrap();
     let mut endless = fleet.submit(kernels::endless().time_limit(Duration::from_secs(1))).await.unwrap();
 
     let error = endless.wait(WAIT).await.unwrap_err();
@@ -29,6 +29,7 @@ async fn a_spare_takes_over_at_once_and_the_neighbours_lose_no_attempt() {
     assert_eq!(next.wait(WAIT).await.unwrap().attempt, 1);
     let gap = killed.elapsed();
     assert!(gap < TAKEOVER_MAX, "{gap:?}");
+    ground.release_jobs();
     busy::assert_done(&neighbour.wait(WAIT).await.unwrap().outputs);
 
     // No executor was started before the takeover, as the log shows.

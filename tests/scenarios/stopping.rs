@@ -9,7 +9,7 @@ async fn sigterm_finishes_running_jobs_and_requeues_the_others() {
     let ground = Ground::shared("sigterm").await;
     let first = ground.worker_with(&["--jobs-per-device", "1"]).await;
     let fleet = ground.client().await;
-    let mut running = fleet.submit(busy::for_seconds(12)).await.unwrap();
+    let mut running = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
     let mut waiting = fleet.submit(busy::for_millis(10)).await.unwrap();
     let broker = ground.broker().await;
@@ -19,7 +19,10 @@ async fn sigterm_finishes_running_jobs_and_requeues_the_others() {
     })
     .await;
 
-    assert_eq!(first.stop(Signal::Terminate).await, Some(0));
+    first.process().signal(Signal::Terminate);
+    ground.poll_log("draining", &first, "draining").await;
+    ground.release_jobs();
+    assert_eq!(first.ended().await, Some(0));
     assert_eq!(running.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), first.name());
     assert_eq!(ground.final_job(running.id()).await.job.state, JobState::Succeeded);
 
@@ -35,12 +38,13 @@ async fn a_second_signal_skips_the_grace_period() {
     let ground = Ground::shared("second-signal").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_seconds(20)).await.unwrap();
+    let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     worker.process().signal(Signal::Interrupt);
     ground.poll_log("draining", &worker, "draining").await;
     assert_eq!(worker.stop(Signal::Interrupt).await, Some(0));
     let second = ground.worker().await;
+    ground.release_jobs();
     assert_eq!(handle.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), second.name());
     ground.check_history(1).await;
 }
@@ -51,11 +55,12 @@ async fn a_job_that_outlasts_the_grace_period_is_requeued_and_loses_no_attempt()
     let first = ground.worker_with(&["--grace", "1s", "--jobs-per-device", "1"]).await;
     let fleet = ground.client().await;
     // With one attempt at most, losing it would dead-letter the job.
-    let mut running = fleet.submit(busy::for_all_to_see().attempts_max(1)).await.unwrap();
+    let mut running = fleet.submit(busy::until_released().attempts_max(1)).await.unwrap();
     ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
     let mut waiting = fleet.submit(busy::for_millis(1).attempts_max(1)).await.unwrap();
     assert_eq!(first.stop(Signal::Terminate).await, Some(0));
     ground.poll_log("the end of the grace period", &first, "grace period is over").await;
+    ground.release_jobs();
     let second = ground.worker().await;
     for handle in [&mut running, &mut waiting] {
         let result = handle.wait(WAIT).await.unwrap();
@@ -72,12 +77,13 @@ async fn a_worker_that_is_killed_while_it_drains_loses_no_job() {
     let ground = Ground::shared("killed-draining").await;
     let first = ground.worker().await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_all_to_see()).await.unwrap();
+    let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     first.process().signal(Signal::Terminate);
     ground.poll_log("draining", &first, "draining").await;
     assert_eq!(first.stop(Signal::Kill).await, None, "the signal ended the worker, so it has no exit code");
     let second = ground.worker().await;
+    ground.release_jobs();
     let result = handle.wait(WAIT).await.unwrap();
     assert_eq!((result.attempt, result.ran_on.unwrap().worker.as_str()), (2, second.name()));
     ground.check_history(1).await;

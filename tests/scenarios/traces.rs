@@ -14,7 +14,10 @@ const OF_A_WORKER: [&str; 4] = ["queue", "attempt", "kernel", "reply"];
 /// A fleet whose worker and recorder export to this collector.
 async fn traced(label: &str, collector: &Collector) -> Ground {
     let endpoint = collector.endpoint();
-    Ground::shared_as(label, |fleet| fleet.worker_env(ENDPOINT, endpoint).recorder_env(ENDPOINT, endpoint)).await
+    Ground::shared_as(label, |fleet| {
+        fleet.worker_env(ENDPOINT, endpoint).recorder_process(true).recorder_env(ENDPOINT, endpoint)
+    })
+    .await
 }
 
 /// The trace of a job whose producer has none of its own.

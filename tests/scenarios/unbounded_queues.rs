@@ -12,7 +12,7 @@ use gpufleet_transport::{Message, Properties};
 async fn new_unclaimed_replies_replace_the_oldest_ones_which_are_counted() {
     const REPLIES_SENT: u64 = 6;
     const ROOM_BYTES: usize = 2 * MESSAGE_BYTES_MAX;
-    let ground = Ground::shared("unclaimed").await;
+    let ground = Ground::with_recorder_process("unclaimed").await;
     // The policy replaces the real bound, which is gigabytes.
     ground.set_policy(UNCLAIMED_QUEUE, &format!("{{<<\"max-length-bytes\">>, {ROOM_BYTES}}}")).await;
     let broker = ground.broker().await;
@@ -36,7 +36,7 @@ async fn new_unclaimed_replies_replace_the_oldest_ones_which_are_counted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_of_events_delays_the_record_and_not_the_replies() {
     const JOBS: usize = 20;
-    let ground = Ground::shared("ledger-full").await;
+    let ground = Ground::with_recorder_process("ledger-full").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
     ground.fleet().stop_ledger().await.unwrap();

@@ -25,7 +25,7 @@ const LARGE_BYTES: u64 = 2 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_buffer_of_events_delays_no_reply_and_loses_no_start() {
-    let ground = Ground::shared("unconfirmed").await;
+    let ground = Ground::with_recorder_process("unconfirmed").await;
     ground.fleet().stop_ledger().await.unwrap();
     ground.set_policy(LEDGER_QUEUE, "{<<\"max-length\">>, 1}").await;
     let (jobs, later) = jobs_while_no_event_is_confirmed(&ground).await;

@@ -143,7 +143,7 @@ async fn a_job_that_started_in_time_does_not_expire_when_its_worker_dies() {
     let ground = Ground::shared("dies-in-time").await;
     let first = ground.worker_in(&[], &[(DIES, "after-reply")]).await;
     let fleet = ground.client().await;
-    let job = busy::for_all_to_see().queue_limit(Duration::from_secs(10));
+    let job = busy::for_seconds(12).queue_limit(Duration::from_secs(10));
     let mut handle = fleet.submit(job).await.unwrap();
     assert_eq!(handle.wait(WAIT).await.unwrap().attempt, 1);
     killed(&first).await;

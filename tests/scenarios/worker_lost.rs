@@ -9,10 +9,11 @@ async fn a_job_whose_worker_is_killed_runs_on_another() {
     let ground = Ground::shared("worker-lost").await;
     let first = ground.worker().await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_seconds(12)).await.unwrap();
+    let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running on the first worker", handle.id(), |job| job.state == JobState::Running).await;
     first.kill9().await.unwrap();
     let second = ground.worker().await;
+    ground.release_jobs();
 
     let result = handle.wait(WAIT).await.unwrap();
     assert_eq!(result.ran_on.unwrap().worker.as_str(), second.name());
