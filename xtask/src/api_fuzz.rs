@@ -19,7 +19,7 @@ use crate::{
     interrupt::unless_interrupted,
     setup,
     terminal::Terminal,
-    workspace::{self, FLEET_PACKAGES, build_of},
+    workspace::{self, FLEET_PACKAGES},
 };
 
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services, Part::Compiler, Part::Schemathesis], &terminal)?;
     terminal.heading("build");
-    workspace::run(build_of(&[&FLEET_PACKAGES[..], &[CONSOLE_PACKAGE]].concat())?).await?;
+    workspace::build(&[&FLEET_PACKAGES[..], &[CONSOLE_PACKAGE]].concat()).await?;
     let state = StateDir::ephemeral()?;
     let result = unless_interrupted(Box::pin(with_services(options, &terminal, &state))).await;
     state.close().await?;

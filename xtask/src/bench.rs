@@ -1,11 +1,13 @@
 //! `cargo xtask bench` and its likes but `bench-emulator`: measure an optimised build.
 
+use std::path::PathBuf;
+
 use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
 use tokio::process::Command;
 
 use crate::{
     console::CONSOLE_PACKAGE,
-    python::Package,
+    python::{EXTENSION, Package},
     setup,
     terminal::Terminal,
     workspace::{self, FLEET_PACKAGES, cargo},
@@ -32,7 +34,7 @@ pub async fn run_python(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services, Part::PythonTools, Part::Comparison], &terminal)?;
     build(&terminal).await?;
-    let package = Package::build("release").await?;
+    let package = Package::assemble(&programs()?).await?;
     terminal.heading("measure");
     let mut bench = command("python", options)?;
     bench.env("BENCH_PYTHON_PACKAGE", package.site());
@@ -42,13 +44,17 @@ pub async fn run_python(options: &Options) -> anyhow::Result<()> {
 async fn build(terminal: &Terminal) -> anyhow::Result<()> {
     terminal.heading("build with optimisation");
     let mut build = cargo(["build", "--release", "--package", "gpufleet-bench"]);
-    build.args(FLEET_PACKAGES.iter().chain(&[CONSOLE_PACKAGE]).flat_map(|package| ["--package", package]));
+    build.args(FLEET_PACKAGES.iter().chain(&[CONSOLE_PACKAGE, EXTENSION]).flat_map(|package| ["--package", package]));
     workspace::run(build).await
+}
+
+fn programs() -> anyhow::Result<PathBuf> {
+    Ok(workspace::target()?.join("release"))
 }
 
 /// `cargo run` would build the package alone, which gives its dependencies other features and compiles them once more.
 fn command(benchmark: &str, options: &Options) -> anyhow::Result<Command> {
-    let programs = workspace::target()?.join("release");
+    let programs = programs()?;
     let mut bench = Command::new(programs.join("gpufleet-bench"));
     bench.arg(benchmark).args(&options.arguments).env(BIN_DIR_VARIABLE, programs);
     Ok(bench)

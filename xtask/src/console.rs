@@ -17,7 +17,7 @@ use crate::{
     interrupt::unless_interrupted,
     setup,
     terminal::Terminal,
-    workspace::{self, FLEET_PACKAGES, build_of},
+    workspace::{self, FLEET_PACKAGES},
 };
 
 #[derive(Debug, Default, clap::Args)]
@@ -65,7 +65,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         "the types or the built application of the console are out of date; run `cargo xtask console --write` and commit them"
     );
     terminal.heading("build");
-    workspace::run(build_of(&[&FLEET_PACKAGES[..], &[CONSOLE_PACKAGE]].concat())?).await?;
+    workspace::build(&[&FLEET_PACKAGES[..], &[CONSOLE_PACKAGE]].concat()).await?;
     let state = StateDir::ephemeral()?;
     let result = unless_interrupted(Box::pin(test(options, &terminal, &state))).await;
     state.close().await?;

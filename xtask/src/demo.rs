@@ -52,7 +52,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services, Part::Compiler], &terminal)?;
     terminal.heading("build gpufleet");
-    workspace::run(workspace::build_of(&FLEET_PACKAGES)?).await?;
+    workspace::build(&FLEET_PACKAGES).await?;
     let folder = workspace::root().join(FOLDER);
     files::fresh_folder(&folder)?;
     let state = StateDir::ephemeral_with_logs(&folder.join("log"))?;

@@ -2,7 +2,12 @@
 
 use clap::Args;
 
-use crate::workspace::{self, cargo};
+use tokio::process::Command;
+
+use crate::workspace;
+
+/// The package and its program.
+const PACKAGE: &str = "gpufleet-docs";
 
 #[derive(Debug, Default, Args)]
 pub struct Options {
@@ -15,8 +20,10 @@ pub struct Options {
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    let mut command = cargo(["run", "--quiet", "--package", "gpufleet-docs", "--"]);
+    workspace::build(&[PACKAGE]).await?;
+    let mut command = Command::new(workspace::programs()?.join(PACKAGE));
     command
+        .current_dir(workspace::root())
         .arg(workspace::root())
         .args(options.write.then_some("--write"))
         .args(options.pictures.then_some("--pictures"));

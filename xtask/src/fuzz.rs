@@ -51,7 +51,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         cargo(["build", "--release", "--locked", "--target", &host, "--manifest-path", "emulator/fuzz/Cargo.toml"]);
     build.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f")).env("CARGO_TARGET_DIR", &target);
     workspace::run(build).await?;
-    workspace::run(workspace::build_of(&["gpufleet-conformance"])?).await?;
+    workspace::build(&["gpufleet-conformance"]).await?;
     let [corpus, seeds, findings] = ["corpus", "seeds", "findings"].map(|name| target.join(name));
     if seeds.exists() {
         fs::remove_dir_all(&seeds).with_context(|| format!("remove {}", seeds.display()))?;

@@ -33,7 +33,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(if options.check { &[Part::Compiler] } else { &[Part::Compiler, Part::Assembler] }, &terminal)?;
     terminal.heading("build the compiler");
-    workspace::run(workspace::build_of(&["gpufleet-worker"])?).await?;
+    workspace::build(&["gpufleet-worker"]).await?;
     let scratch = tempfile::tempdir().context("make a scratch folder")?;
     let renewal = Renewal {
         folder: workspace::root().join("kernels"),

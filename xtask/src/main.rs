@@ -141,7 +141,7 @@ async fn main() -> ExitCode {
     let result = match Options::parse().command {
         Command::Setup => setup::run().await,
         Command::Demo(options) => Box::pin(demo::run(&options)).await,
-        Command::Test(options) => test::run(&options).await,
+        Command::Test(options) => test::run(&options, &[]).await,
         Command::TestCluster(options) => test_cluster::run(&options).await,
         Command::TestDebian(options) => test_debian::run(&options).await,
         Command::TestImages => test_images::run().await,

@@ -21,7 +21,7 @@ use crate::{
     interrupt::unless_interrupted,
     setup,
     terminal::Terminal,
-    workspace::{self, FLEET_PACKAGES, build_of},
+    workspace::{self, FLEET_PACKAGES},
 };
 
 const FOLDER: &str = "deploy/prometheus";
@@ -56,7 +56,7 @@ pub async fn run() -> anyhow::Result<()> {
     }
     every_alert_is_tested()?;
     terminal.heading("build");
-    workspace::run(build_of(&FLEET_PACKAGES)?).await?;
+    workspace::build(&FLEET_PACKAGES).await?;
     terminal.heading("watch a private fleet");
     Box::pin(unless_interrupted(watch())).await?;
     eprintln!("All {TARGETS} targets are up, and {} fire.", FIRING.join(" and "));

@@ -35,7 +35,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         arguments.extend(["--ptxas".to_owned(), path]);
     }
     terminal.heading("build the emulator and the cases");
-    workspace::run(workspace::build_of(&["gpufleet-emulator", "gpufleet-conformance"])?).await?;
+    workspace::build(&["gpufleet-emulator", "gpufleet-conformance"]).await?;
     terminal.heading("run the cases");
     let mut command = Command::new(workspace::programs()?.join("ptx-cases"));
     command.args(arguments);

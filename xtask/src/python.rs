@@ -1,13 +1,13 @@
 //! `cargo xtask python`: the Python package, built and tested in a virtual environment.
 //!
-//! The wheel is unpacked into the target folder and not into the environment, because several checkouts share that.
+//! The package is put together in the target folder and not in the environment, because several checkouts share that.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use gpufleet_local::{
     programs::BIN_DIR_VARIABLE,
     setup::{Part, python_environment},
@@ -17,7 +17,7 @@ use tokio::process::Command;
 use crate::{
     setup,
     terminal::Terminal,
-    workspace::{self, FLEET_PACKAGES, build_of},
+    workspace::{self, FLEET_PACKAGES},
 };
 
 #[derive(Debug, clap::Args)]
@@ -26,6 +26,11 @@ pub struct Options {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
+
+/// The package of the extension module.
+pub const EXTENSION: &str = "gpufleet-python";
+/// The folders of Python sources that a wheel contains, as `pyproject.toml` lists them.
+const PACKAGES: [&str; 2] = ["gpufleet", "gpufleet_pytest"];
 
 /// The package as a user would have it installed.
 pub struct Package {
@@ -37,15 +42,16 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services, Part::Compiler, Part::PythonTools], &terminal)?;
     terminal.heading("build");
-    workspace::run(build_of(&FLEET_PACKAGES)?).await?;
-    let package = Package::build("dev").await?;
+    workspace::build(&[&FLEET_PACKAGES[..], &[EXTENSION]].concat()).await?;
+    let package = Package::assemble(&workspace::programs()?).await?;
     terminal.heading("test the Python package");
     if !options.arguments.is_empty() {
         let mut pytest = package.pytest()?;
         pytest.args(&options.arguments).env(BIN_DIR_VARIABLE, workspace::programs()?);
         return workspace::run(pytest).await;
     }
-    for mut check in package.checks()? {
+    let checks = package.static_checks()?;
+    for mut check in checks.into_iter().chain([package.tests()?]) {
         check.env(BIN_DIR_VARIABLE, workspace::programs()?);
         workspace::run(check).await?;
     }
@@ -53,22 +59,22 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 impl Package {
-    /// Builds the wheel with a profile of cargo, and unpacks it.
-    pub async fn build(profile: &str) -> anyhow::Result<Self> {
-        let wheels = folder()?.join("wheels");
+    /// Puts the package together, with the extension module that cargo has built into this folder. maturin would build the module again with
+    /// all that it depends on, because their features differ if the module is selected alone.
+    pub async fn assemble(built: &Path) -> anyhow::Result<Self> {
         let site = folder()?.join("site");
-        for old in [&wheels, &site] {
-            if old.exists() {
-                fs::remove_dir_all(old).with_context(|| format!("remove {}", old.display()))?;
-            }
+        replace(&site)?;
+        let mut metadata = tool("maturin")?;
+        metadata.args(["pep517", "write-dist-info", "--compatibility", "linux", "--metadata-directory"]).arg(&site);
+        metadata.arg("--interpreter").arg(interpreter()?);
+        workspace::remove_package(&mut metadata);
+        workspace::run(metadata).await?;
+        let sources = workspace::root().join("python");
+        for package in PACKAGES {
+            copy_sources(&sources.join(package), &site.join(package))?;
         }
-        let mut build = maturin("build", &wheels)?;
-        build.args(["--profile", profile, "--strip", "--compatibility", "linux"]);
-        workspace::run(build).await?;
-        let mut install = tool("pip")?;
-        install.args(["install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", "--target"]);
-        install.arg(&site).arg(only_file(&wheels)?).env("PIP_ROOT_USER_ACTION", "ignore");
-        workspace::run(install).await?;
+        let (built, module) = (built.join("lib_core.so"), site.join("gpufleet/_core.abi3.so"));
+        fs::copy(&built, &module).with_context(|| format!("copy {} to {}", built.display(), module.display()))?;
         Ok(Self { site })
     }
 
@@ -77,8 +83,8 @@ impl Package {
         &self.site
     }
 
-    /// The commands that check the package.
-    pub fn checks(&self) -> anyhow::Result<Vec<Command>> {
+    /// The commands that check the package without running it.
+    pub fn static_checks(&self) -> anyhow::Result<Vec<Command>> {
         let mut format = ruff()?;
         format.args(["format", "--check", "."]);
         let mut lint = ruff()?;
@@ -90,7 +96,15 @@ impl Package {
         stubs.env("PYTHONPATH", &self.site).env("MYPYPATH", workspace::root().join("python"));
         let mut pyright = tool("pyright")?;
         pyright.args(["gpufleet", "gpufleet_pytest", "--pythonpath"]).arg(interpreter()?);
-        Ok(vec![format, lint, types, stubs, pyright, self.pytest()?])
+        Ok(vec![format, lint, types, stubs, pyright])
+    }
+
+    /// All tests, in several processes that share one fleet. The tests of a file stay together and in order.
+    pub fn tests(&self) -> anyhow::Result<Command> {
+        let mut pytest = self.pytest()?;
+        let cores = std::thread::available_parallelism().context("count the cores")?;
+        pytest.args(["--numprocesses", &cores.to_string(), "--dist", "loadfile"]);
+        Ok(pytest)
     }
 
     fn pytest(&self) -> anyhow::Result<Command> {
@@ -133,9 +147,23 @@ fn folder() -> anyhow::Result<PathBuf> {
     Ok(workspace::target()?.join("python"))
 }
 
-fn only_file(folder: &Path) -> anyhow::Result<PathBuf> {
-    let files = fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
-    let mut paths = files.map(|file| Ok(file?.path())).collect::<anyhow::Result<Vec<_>>>()?;
-    ensure!(paths.len() == 1, "there are {} files in {}, not one wheel", paths.len(), folder.display());
-    Ok(paths.remove(0))
+/// An empty folder in the place of what was there.
+fn replace(folder: &Path) -> anyhow::Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;
+    }
+    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))
+}
+
+fn copy_sources(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("create {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("list {}", from.display()))? {
+        let (name, path) = entry.map(|entry| (entry.file_name(), entry.path()))?;
+        if path.is_file() {
+            fs::copy(&path, to.join(name)).with_context(|| format!("copy {}", path.display()))?;
+        } else if name != "__pycache__" {
+            copy_sources(&path, &to.join(name))?;
+        }
+    }
+    Ok(())
 }

@@ -13,10 +13,10 @@ use gpufleet_local::{
 use tokio::process::Command;
 
 use crate::{
-    python::Package,
+    python::{EXTENSION, Package},
     setup,
     terminal::Terminal,
-    workspace::{self, FLEET_PACKAGES, build_of},
+    workspace::{self, FLEET_PACKAGES},
 };
 
 #[derive(Debug, clap::Args)]
@@ -67,8 +67,8 @@ pub async fn run(peer: &Peer, options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services, Part::Compiler, Part::PythonTools, peer.part], &terminal)?;
     terminal.heading("build");
-    workspace::run(build_of(&FLEET_PACKAGES)?).await?;
-    let package = Package::build("dev").await?;
+    workspace::build(&[&FLEET_PACKAGES[..], &[EXTENSION]].concat()).await?;
+    let package = Package::assemble(&workspace::programs()?).await?;
     terminal.heading(&format!("test the Python package with {}", peer.name));
     workspace::run(peer.pytest(&package, options)?).await
 }

@@ -8,10 +8,12 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use anyhow::{Context as _, bail};
 use gpufleet_local::{Postgres, StateDir, setup::Part};
+use tokio::process::Command;
 
 use crate::{
     interrupt::unless_interrupted,
@@ -33,10 +35,16 @@ const MIGRATIONS_TABLE: &str = "CREATE TABLE _sqlx_migrations (version BIGINT PR
      installed_on TIMESTAMPTZ NOT NULL DEFAULT now(), success BOOLEAN NOT NULL, checksum BYTEA NOT NULL, execution_time BIGINT NOT NULL)";
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
+    let check = cargo(["check", "--package", "gpufleet-ledger", "--all-targets"]);
+    compile(check, options).await
+}
+
+/// Runs a command of cargo that compiles the ledger, and compares the descriptions that the macros write meanwhile.
+pub async fn compile(command: Command, options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services], &terminal)?;
     let state = StateDir::ephemeral()?;
-    let described = unless_interrupted(describe(&terminal, &state)).await;
+    let described = unless_interrupted(describe(command, &terminal, &state)).await;
     state.close().await?;
     let described = described?;
     let folder = workspace::root().join("ledger/.sqlx");
@@ -53,7 +61,11 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 /// The description files by name.
-async fn describe(terminal: &Terminal, state: &std::sync::Arc<StateDir>) -> anyhow::Result<BTreeMap<String, String>> {
+async fn describe(
+    mut command: Command,
+    terminal: &Terminal,
+    state: &Arc<StateDir>,
+) -> anyhow::Result<BTreeMap<String, String>> {
     let prepare = async {
         let postgres = Postgres::start(state).await?;
         postgres.create_database(DATABASE).await?;
@@ -65,19 +77,14 @@ async fn describe(terminal: &Terminal, state: &std::sync::Arc<StateDir>) -> anyh
     };
     let postgres = terminal.steps().step_async("start a private Postgres and apply the migrations", prepare).await?;
     let scratch = tempfile::tempdir().context("make a scratch folder")?;
-    terminal.heading("compile the ledger's queries against it");
-    // The macros run only when the crate is compiled, and cargo does not know that they would say something else now.
-    workspace::run(cargo(["clean", "--package", "gpufleet-ledger"])).await?;
-    let mut check = cargo(["check", "--package", "gpufleet-ledger", "--all-targets"]);
-    check
+    terminal.heading(&format!("cargo {}, with the ledger's queries against it", workspace::arguments(&command)));
+    command
         .env("DATABASE_URL", postgres.url(DATABASE))
         .env("SQLX_OFFLINE", "false")
         .env("SQLX_OFFLINE_DIR", scratch.path());
-    let checked = workspace::run(check).await;
+    let compiled = workspace::run(command).await;
     postgres.stop().await?;
-    checked.map_err(|_| {
-        anyhow::anyhow!("failed to compile the ledger against its migrations; cargo's messages above say where")
-    })?;
+    compiled?;
     read_all(scratch.path())
 }
 

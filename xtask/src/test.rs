@@ -1,17 +1,16 @@
 //! `cargo xtask test`: the whole suite, on real services, from nothing.
 //!
-//! The scenarios take the longest and mostly wait for something, so everything else runs beside them.
+//! The scenarios take the longest and often wait for something, so everything else runs beside them.
 
 use std::{
-    io::{self, Seek as _, Write as _},
-    path::{Path, PathBuf},
-    process::Stdio,
+    collections::VecDeque,
+    sync::{Arc, Mutex},
     time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context as _, bail, ensure};
 use gpufleet_local::{Signal, process::marked, programs::BIN_DIR_VARIABLE, setup::Part, state};
-use tokio::process::Command;
+use tokio::{process::Command, task::JoinSet};
 
 use crate::{
     interrupt::Interrupted,
@@ -20,6 +19,15 @@ use crate::{
     terminal::Terminal,
     workspace::{self, cargo},
 };
+
+mod deadline;
+mod program;
+mod run;
+mod tally;
+mod watch;
+
+pub use program::TestProgram;
+use tally::{Recorded, Tally};
 
 #[derive(Debug, Default, clap::Args)]
 pub struct Options {
@@ -47,18 +55,23 @@ pub const CLUSTER: &str = "cluster";
 /// The guards of killed test binaries take about five seconds at most.
 const CLEAN_WITHIN: Duration = Duration::from_secs(20);
 
-pub async fn run(options: &Options) -> anyhow::Result<()> {
+/// Scenarios at a time for each core: they wait for most of their time.
+const SCENARIOS_PER_CORE: usize = 4;
+
+/// Runs the suite, and beside the scenarios also these commands of this program.
+pub async fn run(options: &Options, more: &[&[&str]]) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&Part::TESTS, &terminal)?;
     // With the same selection as the tests, so that nothing is built twice: the scenarios run these programs.
     terminal.heading("build everything");
-    workspace::run(cargo(["build", "--workspace", "--all-targets"])).await?;
+    workspace::build_everything().await?;
     // With arguments, which select tests of cargo, the Python package is left out.
-    let package = if options.arguments.is_empty() { Some(Package::build("dev").await?) } else { None };
+    let package =
+        if options.arguments.is_empty() { Some(Package::assemble(&workspace::programs()?).await?) } else { None };
     terminal.heading("run all tests");
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let run = format!("{}-{}", std::process::id(), now.as_nanos());
-    let result = options.run_tests(&run, package).await;
+    let result = options.run_tests(&run, package, more).await;
     let left = clean_up(&run).await;
     if let Err(error) = result {
         if error.is::<Interrupted>() {
@@ -75,33 +88,91 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A part of the suite.
+enum Section {
+    Program {
+        name: String,
+        command: Command,
+    },
+    /// Commands that test or check something, one after the other.
+    Checks(Vec<Command>),
+}
+
+impl Section {
+    /// Failed tests are in the tally; the error is for an interruption.
+    async fn run(self, tally: &Tally) -> anyhow::Result<()> {
+        match self {
+            Self::Program { name, command } => run::tests(command, &name, tally).await,
+            Self::Checks(checks) => {
+                for check in checks {
+                    run::check(check, tally).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
 impl Options {
-    async fn run_tests(&self, run: &str, package: Option<Package>) -> anyhow::Result<()> {
+    async fn run_tests(&self, run: &str, package: Option<Package>, more: &[&[&str]]) -> anyhow::Result<()> {
         let Some(package) = package else {
             let mut command = cargo(["test", "--workspace"]);
             command.args(&self.arguments);
             return workspace::run(self.prepared(command, run)?).await;
         };
-        let (scenarios, others): (Vec<_>, Vec<_>) =
-            TestProgram::build_all()?.into_iter().partition(|program| program.target == SCENARIOS);
-        let others: Vec<_> = others.into_iter().filter(|program| program.target != CLUSTER).collect();
-        ensure!(scenarios.len() == 1, "{} test programs are called {SCENARIOS}", scenarios.len());
-        let beside = async {
-            for program in &others {
-                run_captured(self.prepared(program.command(), run)?).await?;
-            }
-            run_captured(self.prepared(cargo(["test", "--workspace", "--doc"]), run)?).await?;
-            for check in package.checks()? {
-                run_captured(self.prepared(check, run)?).await?;
-            }
-            anyhow::Ok(())
+        let cores = std::thread::available_parallelism().context("count the cores")?.get();
+        let target = workspace::target()?;
+        let (scenarios, mut others): (Vec<_>, Vec<_>) = TestProgram::build_all()?
+            .into_iter()
+            .filter(|program| program.target != CLUSTER)
+            .partition(|program| program.target == SCENARIOS);
+        let [scenarios] = &scenarios[..] else { bail!("{} test programs are called {SCENARIOS}", scenarios.len()) };
+        // Those that took the longest begin first, so that none of them runs alone at the end.
+        let recorded = Recorded::read(&target);
+        let expected =
+            |program: &TestProgram| recorded.of(&program.name()).unwrap_or(expected_seconds(&program.target));
+        others.sort_by(|a, b| expected(b).total_cmp(&expected(a)));
+        let section = |program: &TestProgram| {
+            anyhow::Ok(Section::Program { name: program.name(), command: self.prepared(program.command(), run)? })
         };
-        let scenarios = workspace::run(self.prepared(scenarios[0].command(), run)?);
-        let (scenarios, others) = tokio::join!(scenarios, beside);
-        match (scenarios, others) {
-            (Err(failed), Err(other)) if other.is::<Interrupted>() && !failed.is::<Interrupted>() => Err(other),
-            (scenarios, others) => scenarios.and(others),
+        let checks = |commands: Vec<Command>| {
+            let prepared = commands.into_iter().map(|command| self.prepared(command, run));
+            anyhow::Ok(Section::Checks(prepared.collect::<Result<_, _>>()?))
+        };
+        let mut beside = VecDeque::from([checks(vec![package.tests()?])?, checks(package.static_checks()?)?]);
+        beside.extend(more.iter().map(|arguments| checks(vec![own(arguments)?])).collect::<Result<Vec<_>, _>>()?);
+        beside.extend(others.iter().map(section).collect::<Result<Vec<_>, _>>()?);
+        beside.push_back(checks(vec![cargo(["test", "--workspace", "--doc"])])?);
+
+        let tally = Arc::<Tally>::default();
+        let mut command = self.prepared(scenarios.command(), run)?;
+        command.arg(format!("--test-threads={}", SCENARIOS_PER_CORE * cores));
+        let scenarios = Section::Program { name: scenarios.name(), command };
+        let beside = Arc::new(Mutex::new(beside));
+        let mut running = JoinSet::new();
+        let shared = Arc::clone(&tally);
+        running.spawn(async move { scenarios.run(&shared).await });
+        for _ in 0..cores {
+            let (beside, tally) = (Arc::clone(&beside), Arc::clone(&tally));
+            running.spawn(async move {
+                loop {
+                    let next = beside.lock().expect("no panic happens under this lock").pop_front();
+                    let Some(section) = next else { return Ok(()) };
+                    section.run(&tally).await?;
+                }
+            });
         }
+        let mut interrupted = Ok(());
+        while let Some(ended) = running.join_next().await {
+            let ended = ended.context("the watcher of a section failed")?;
+            interrupted = interrupted.and(ended);
+        }
+        interrupted?;
+        let counts = tally.counts();
+        counts.show();
+        counts.record(&target)?;
+        ensure!(counts.failed.is_empty(), "{} failed", counts.failed.len());
+        Ok(())
     }
 
     fn prepared(&self, mut command: Command, run: &str) -> anyhow::Result<Command> {
@@ -116,63 +187,20 @@ impl Options {
     }
 }
 
-/// A program that contains tests.
-#[derive(Debug)]
-pub struct TestProgram {
-    pub target: String,
-    /// Where cargo runs it.
-    pub package: PathBuf,
-    pub executable: PathBuf,
-}
-
-impl TestProgram {
-    /// Builds those of the workspace, in cargo's order.
-    pub fn build_all() -> anyhow::Result<Vec<Self>> {
-        let mut command = cargo(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
-        let output = command.as_std_mut().stderr(Stdio::inherit()).output().context("start cargo")?;
-        ensure!(output.status.success(), "the tests could not be built: cargo ended with {}", output.status);
-        let mut programs: Vec<Self> = String::from_utf8(output.stdout)?
-            .lines()
-            .filter_map(|line| Self::of_message(line).transpose())
-            .collect::<Result<_, _>>()?;
-        programs.sort_by(|a, b| a.executable.cmp(&b.executable));
-        Ok(programs)
-    }
-
-    /// The test program that a line of cargo's messages announces, if it does.
-    fn of_message(line: &str) -> anyhow::Result<Option<Self>> {
-        let message: serde_json::Value = serde_json::from_str(line).context("read cargo's messages")?;
-        let (Some(executable), Some(true)) = (message["executable"].as_str(), message["profile"]["test"].as_bool())
-        else {
-            return Ok(None);
-        };
-        let manifest = message["manifest_path"].as_str().context("cargo names no manifest")?;
-        let package = Path::new(manifest).parent().context("a manifest lies in no folder")?.to_owned();
-        let target = message["target"]["name"].as_str().context("cargo names no target")?.to_owned();
-        Ok(Some(Self { target, package, executable: executable.into() }))
-    }
-
-    /// Its command, in the environment that cargo gives a test.
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.executable);
-        workspace::remove_package(&mut command);
-        command.current_dir(&self.package).env("CARGO_MANIFEST_DIR", &self.package);
-        command
+/// What the tests of a program take, before the first run has recorded it. Only the longest matter.
+fn expected_seconds(target: &str) -> f64 {
+    match target {
+        "executor" => 200.0,
+        "documentation" | "errors" | "postgres" => 60.0,
+        _ => 0.0,
     }
 }
 
-/// Runs a command, and shows its output as a whole when it has ended: two that print at once can't be read.
-async fn run_captured(mut command: Command) -> anyhow::Result<()> {
-    let mut output = tempfile::tempfile().context("create a file for the output")?;
-    let handle = || output.try_clone().map(Stdio::from).context("share the file for the output");
-    command.stdout(handle()?).stderr(handle()?);
-    let described = command.as_std().get_program().to_string_lossy().into_owned();
-    let result = workspace::run(command).await;
-    output.rewind().context("read the output")?;
-    let mut terminal = io::stderr().lock();
-    writeln!(terminal, "     Ran {described}").context("show the output")?;
-    io::copy(&mut output, &mut terminal).context("show the output")?;
-    result
+/// This program with a command, which must not build again what is built.
+fn own(arguments: &[&str]) -> anyhow::Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("find this program")?);
+    command.args(arguments).env(workspace::BUILT_VARIABLE, "1");
+    Ok(command)
 }
 
 /// Waits until no process of a private fleet is left from this run, and kills what stays; tells how many.
@@ -193,29 +221,4 @@ async fn clean_up(run: &str) -> usize {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_test_program_is_told_from_what_else_cargo_builds() {
-        let artifact = |is_test: bool, executable: &str| {
-            format!(
-                r#"{{"reason":"compiler-artifact","manifest_path":"/w/tests/Cargo.toml","target":{{"name":"scenarios"}},
-                    "profile":{{"test":{is_test}}},"executable":{executable}}}"#
-            )
-        };
-        let program = TestProgram::of_message(&artifact(true, r#""/w/target/scenarios-1""#)).unwrap().unwrap();
-        assert_eq!((&*program.target, program.package), (SCENARIOS, PathBuf::from("/w/tests")));
-        assert_eq!(program.executable, PathBuf::from("/w/target/scenarios-1"));
-        for other in [
-            artifact(false, r#""/w/target/gpufleet""#),
-            artifact(true, "null"),
-            r#"{"reason":"build-finished"}"#.into(),
-        ] {
-            assert!(TestProgram::of_message(&other).unwrap().is_none(), "{other}");
-        }
-    }
 }

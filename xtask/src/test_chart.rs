@@ -10,7 +10,7 @@ use crate::{
     console::CONSOLE_PACKAGE,
     setup,
     terminal::Terminal,
-    workspace::{self, FLEET_PACKAGES, build_of},
+    workspace::{self, FLEET_PACKAGES},
 };
 
 #[derive(Debug, clap::Args)]
@@ -24,7 +24,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services, Part::Compiler, Part::Chart], &terminal)?;
     terminal.heading("build");
-    workspace::run(build_of(&[&FLEET_PACKAGES[..], &[CONSOLE_PACKAGE]].concat())?).await?;
+    workspace::build(&[&FLEET_PACKAGES[..], &[CONSOLE_PACKAGE]].concat()).await?;
     terminal.heading("test the chart");
     let mut pytest = Command::new(chart_environment()?);
     pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "-c", "tests/chart/pytest.ini", "tests/chart"]);

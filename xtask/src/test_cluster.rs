@@ -20,7 +20,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&Part::TESTS, &terminal)?;
     terminal.heading("build everything");
-    workspace::run(cargo(["build", "--workspace", "--all-targets"])).await?;
+    workspace::build_everything().await?;
     terminal.heading("run the scenarios on three nodes");
     let mut command = cargo(["test", "--package", "gpufleet-tests", "--test", CLUSTER, "--"]);
     command.args(&options.arguments).env(BIN_DIR_VARIABLE, workspace::target()?.join("debug"));

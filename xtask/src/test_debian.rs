@@ -13,7 +13,7 @@ use crate::{
     setup,
     terminal::Terminal,
     test::{NODES_VARIABLE, SCENARIOS, TestProgram},
-    workspace::{self, cargo},
+    workspace,
 };
 
 #[derive(Debug, clap::Args)]
@@ -37,7 +37,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     // Programs and libraries of this machine run there too, but for the services.
     setup::ensure(&[Part::DebianTests, Part::Compiler, Part::Pika], &terminal)?;
     terminal.heading("build everything");
-    workspace::run(cargo(["build", "--workspace", "--all-targets"])).await?;
+    workspace::build_everything().await?;
     let programs = TestProgram::build_all()?;
     let scenarios = programs.iter().find(|program| program.target == SCENARIOS).context("there are no scenarios")?;
     terminal.heading(&format!("run the scenarios in Debian {}", options.release));

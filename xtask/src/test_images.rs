@@ -8,7 +8,7 @@ use crate::{
     debian::Debian,
     setup,
     terminal::Terminal,
-    workspace::{self, FLEET_PACKAGES, build_of},
+    workspace::{self, FLEET_PACKAGES},
 };
 
 /// The release of the images' base.
@@ -18,7 +18,7 @@ pub async fn run() -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services, Part::Compiler, Part::DebianTests, Part::Images], &terminal)?;
     terminal.heading("build");
-    workspace::run(build_of(&FLEET_PACKAGES)?).await?;
+    workspace::build(&FLEET_PACKAGES).await?;
     terminal.heading("build the images");
     let system = Debian::install(RELEASE).await?;
     let store = tempfile::tempdir_in(workspace::target()?).context("create a folder for the images")?;

@@ -82,6 +82,12 @@ pub async fn run(mut command: Command) -> anyhow::Result<()> {
     Err(interrupted.into())
 }
 
+/// The arguments of a command, as they are shown.
+pub fn arguments(command: &Command) -> String {
+    let arguments = command.as_std().get_args().map(|argument| argument.to_string_lossy().into_owned());
+    arguments.collect::<Vec<_>>().join(" ")
+}
+
 /// What a command prints.
 pub async fn output_of(mut command: Command) -> anyhow::Result<String> {
     let described = format!("{:?}", command.as_std());
@@ -93,12 +99,24 @@ pub async fn output_of(mut command: Command) -> anyhow::Result<String> {
 /// The programs that make a fleet, and the emulated device.
 pub const FLEET_PACKAGES: [&str; 4] = ["gpufleet", "gpufleet-worker", "gpufleet-ledger", "gpufleet-emulator"];
 
-/// Builds packages in the profile of this program.
-pub fn build_of(packages: &[&str]) -> anyhow::Result<Command> {
+/// Set for a command that another one starts after it has built the whole workspace.
+pub const BUILT_VARIABLE: &str = "XTASK_WORKSPACE_IS_BUILT";
+
+/// Builds the workspace with its tests. All that CI runs is built by this one selection, because cargo would build shared crates again for
+/// another one, whose features differ.
+pub async fn build_everything() -> anyhow::Result<()> {
+    run(cargo(["build", "--workspace", "--all-targets"])).await
+}
+
+/// Builds packages in the profile of this program, unless they are built already.
+pub async fn build(packages: &[&str]) -> anyhow::Result<()> {
+    if std::env::var_os(BUILT_VARIABLE).is_some() {
+        return Ok(());
+    }
     let mut arguments = vec!["build"];
     if programs()?.ends_with("release") {
         arguments.push("--release");
     }
     arguments.extend(packages.iter().flat_map(|package| ["--package", package]));
-    Ok(cargo(arguments))
+    run(cargo(arguments)).await
 }
