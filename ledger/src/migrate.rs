@@ -99,7 +99,7 @@ async fn applied(connection: &mut PgConnection) -> Result<BTreeMap<i64, Applied>
         Err(error) if error.as_database_error().is_some_and(|error| error.code().as_deref() == Some("42P01")) => {
             Ok(BTreeMap::new())
         }
-        Err(source) => Err(LedgerError::Database { operation: "reading the tables' version", source }),
+        Err(source) => Err(LedgerError::failed("reading the tables' version", source)),
     }
 }
 
@@ -141,18 +141,21 @@ fn read_migrate_error(error: sqlx::migrate::MigrateError, found: i64) -> LedgerE
 
 #[cfg(test)]
 mod tests {
-    use gpufleet_schema::{AttemptState, JobState};
-
     use super::*;
 
     #[test]
-    fn the_tables_allow_the_states_of_the_contract() {
-        let list = |names: Vec<&str>| format!("check (state in ('{}'))", names.join("', '"));
-        let jobs = list(JobState::ALL.iter().map(|state| state.name()).collect());
-        let attempts = list(AttemptState::ALL.iter().map(|state| state.name()).collect());
-        let allows = |check: &str| MIGRATIONS.iter().any(|migration| migration.sql.as_str().contains(check));
-        assert!(allows(&jobs), "{jobs}");
-        assert!(allows(&attempts), "{attempts}");
+    fn the_guide_to_upgrades_names_the_version_of_the_tables() {
+        let guide = include_str!("../../docs/src/operate/upgrade.md");
+        let needed = version_needed();
+        let outdated = [
+            format!("tables upgraded from=0 to={needed}"),
+            SchemaMismatch::Older { found: needed - 1, needed }.to_string(),
+            SchemaMismatch::Newer { found: needed + 1, known: needed }.to_string(),
+        ];
+        for text in outdated {
+            let text = text.replace('`', "");
+            assert!(guide.replace('`', "").contains(&text), "upgrade.md lacks {text:?}");
+        }
     }
 
     #[test]

@@ -4,20 +4,28 @@
 //! numbers from the body. It allocates at most three times the size of the body, even if the body claims large lengths
 //! or nests lists.
 
+use std::borrow::Borrow;
+
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Event, Order, Reply, Task, VERSION, bounds::TASKS_PER_MESSAGE_MAX};
 
 pub(crate) mod bounded;
+mod events;
 mod head;
 mod items;
+mod json_text;
 pub(crate) mod messagepack;
 mod scan;
 
 use bounded::FirstItems;
 use head::Heads;
 
-pub use self::head::Head;
+pub use self::{
+    events::{Events, UnreadableEvent},
+    head::Head,
+};
+pub(crate) use json_text::{AnyValue, json_text};
 
 /// The encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -170,15 +178,25 @@ impl Encoding {
 }
 
 /// Events are always a MessagePack list, because only gpufleet's programs exchange them.
-pub fn encode_events(events: &[Event]) -> Result<Vec<u8>, EncodeError> {
+pub fn encode_events<E: Borrow<Event> + Serialize>(events: &[E]) -> Result<Vec<u8>, EncodeError> {
     Encoding::MessagePack.encode(&events)
 }
 
-pub fn decode_events(body: &[u8]) -> Result<Vec<Event>, DecodeError> {
-    if body.is_empty() {
-        return Err(DecodeError::Empty);
+/// One event as a message of its own. An event of a later release is as its message had it.
+pub fn encode_event(event: &Event) -> Result<Vec<u8>, EncodeError> {
+    match event {
+        Event::Later(later) => Ok(Encoding::MessagePack.join(&[&later.encoded])),
+        event => encode_events(std::slice::from_ref(event)),
     }
-    Encoding::MessagePack.decode(body)
+}
+
+/// The events of a message, if all of them can be read.
+pub fn decode_events(body: &[u8]) -> Result<Vec<Event>, DecodeError> {
+    let Events { events, unreadable } = Events::decode(body)?;
+    match unreadable.into_iter().next() {
+        Some(event) => Err(Encoding::MessagePack.malformed(event.problem)),
+        None => Ok(events),
+    }
 }
 
 /// Orders are always JSON, because they are few and people read them.

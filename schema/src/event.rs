@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ActionId, AttemptState, BlobDigest, Failure, JobId, KeptOutputs, PoolName, PrintfOutput, Priority, Program, RanOn,
     Task, Timings, TraceContext, WorkerName,
-    bounds::BUFFERS_MAX,
-    encoding::bounded,
+    bounds::{BUFFERS_MAX, LABELS_MAX},
+    encoding::{self, bounded},
     text::{recordable, recordable_labels},
+    word::words,
 };
 
 /// Something that happened. Times are milliseconds since 1970 by the sender's clock.
@@ -21,8 +22,19 @@ pub enum Event {
     Started(Started),
     AttemptFinished(AttemptFinished),
     WorkerSeen(WorkerSeen),
-    /// Travels alone in its message, because a recorder of a release that does not know it dead-letters the message.
+    /// Travels alone in its message, because a recorder of 0.1.0 or before dead-letters a message with an event that it does not know.
     Action(Action),
+    /// An event of a later release. It is only ever read.
+    #[serde(skip)]
+    Later(LaterEvent),
+}
+
+/// An event of a kind that this release does not know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaterEvent {
+    pub kind: String,
+    /// The event as its message has it, in MessagePack.
+    pub encoded: Vec<u8>,
 }
 
 /// The ledger's description of a task. It travels with every event of a job, so that jobs from producers that send no
@@ -35,7 +47,7 @@ pub struct JobInfo {
     pub priority: Priority,
     #[serde(default)]
     pub name: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::map::<_, _, LABELS_MAX>")]
     pub labels: BTreeMap<String, String>,
     /// `catalog`, `source`, `ptx` or `cubin`.
     pub program: String,
@@ -112,6 +124,9 @@ pub struct AttemptFinished {
     /// Describes the job, which may have no other event. Old workers leave it out if the job reached a device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Box<JobInfo>>,
+    /// The broker's user who published the task, if the broker validated it and `job` does not have it, because the task is unreadable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
     /// Output of the kernels' `printf`; absent if there is none. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub printf_output: Option<PrintfOutput>,
@@ -208,17 +223,26 @@ pub struct PoolUse {
     pub guaranteed_bytes: Option<u64>,
 }
 
-/// The source of a device's utilization.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UtilizationBy {
-    /// NVML: the share of the last second or less in which any process ran a kernel.
-    Nvml,
-    /// The worker: the share of time since its last heartbeat in which one of its jobs was on the device.
-    Worker,
-    /// A source that a later version has added.
-    #[serde(other)]
-    Unknown,
+words! {
+    /// The source of a device's utilization.
+    UtilizationBy {
+        /// NVML: the share of the last second or less in which any process ran a kernel.
+        Nvml = "nvml",
+        /// The worker: the share of time since its last heartbeat in which one of its jobs was on the device.
+        Worker = "worker",
+    }
+}
+
+impl Event {
+    /// The kinds of this release, as they are written.
+    pub const KINDS: [&str; 5] = ["submitted", "started", "attempt_finished", "worker_seen", "action"];
+}
+
+impl LaterEvent {
+    /// The event as JSON for a person, cut to this many bytes.
+    pub fn text(&self, bytes_max: usize) -> String {
+        encoding::json_text(&self.encoded, bytes_max)
+    }
 }
 
 impl JobInfo {
@@ -251,7 +275,11 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::{Grid, Launch, bounds::TEXT_BYTES_MAX, encoding::encode_events};
+    use crate::{
+        Grid, Launch,
+        bounds::TEXT_BYTES_MAX,
+        encoding::{decode_events, encode_events},
+    };
 
     fn info(task: &Task<'_>) -> JobInfo {
         JobInfo::of(task, PoolName::default(), Priority::Normal, None)
@@ -286,5 +314,16 @@ mod tests {
         task.check().unwrap();
         let job = info(&task);
         assert_eq!((job.name, job.labels, job.kernel.as_str()), (task.name, task.labels, "saxpy"));
+    }
+
+    #[test]
+    fn of_many_labels_in_a_message_few_are_kept() {
+        let task = Task::new(Program::Catalog("saxpy".to_owned()));
+        let labels = (0..100_000).map(|label| (label.to_string(), String::new())).collect();
+        let job = JobInfo { labels, ..info(&task) };
+        let body = encode_events(&[Event::Submitted(Submitted { job, at_ms: 0 })]).unwrap();
+        let events = decode_events(&body).unwrap();
+        let [Event::Submitted(Submitted { job, .. })] = events.as_slice() else { panic!("one event was sent") };
+        assert!(job.labels.len() <= LABELS_MAX + 1, "{} labels", job.labels.len());
     }
 }

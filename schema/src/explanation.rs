@@ -16,13 +16,10 @@ pub struct Explanation {
     pub advice: &'static str,
 }
 
-/// Declares the list of codes and the exhaustive match over them, so that a code without an entry does not compile.
+/// Declares the exhaustive match over the codes, so that a code without an entry does not compile.
 macro_rules! explanations {
     ($($code:ident { verdicts: $verdicts:expr, retried: $retried:literal, meaning: $meaning:literal, advice: $advice:literal })*) => {
         impl FailureCode {
-            /// Every code, in the order of the reference.
-            pub const ALL: &'static [Self] = &[$(Self::$code),*];
-
             pub const fn explanation(self) -> Explanation {
                 match self {
                     $(Self::$code => Explanation {
@@ -31,6 +28,12 @@ macro_rules! explanations {
                         meaning: $meaning,
                         advice: $advice,
                     },)*
+                    Self::Later(_) => Explanation {
+                        verdicts: &[],
+                        retried: "no",
+                        meaning: "The program that reported the failure is of a later release, which has added this code.",
+                        advice: "Read the failure's message. Upgrade this program to learn more.",
+                    },
                 }
             }
         }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     ActionId, Arg, BlobDigest, ClassKey, ClientName, Dtype, Event, Inline, JobId, MessageId, Number, Order, OutputData,
-    PoolName, Reply, Task, TraceContext, UtilizationBy, WorkerName,
+    PoolName, Reply, Task, TraceContext, WorkerName,
     bounds::{ARGUMENT_ALIGN_MAX, NAME_BYTES_MAX, TASKS_PER_MESSAGE_MAX},
 };
 
@@ -138,8 +138,12 @@ described! {
         "pattern": "^[0-9a-f]{16}$",
     });
     Number, "Number": |_generator| json_schema!({
-        "description": "A number or a boolean. JSON has no word for the special floats, so they are strings.",
-        "anyOf": [{ "type": ["number", "boolean"] }, { "enum": ["NaN", "Infinity", "-Infinity"] }],
+        "description": "A number or a boolean. JSON has no word for the special floats, so they are strings. A string of digits is a number too.",
+        "anyOf": [
+            { "type": ["number", "boolean"] },
+            { "enum": ["NaN", "Infinity", "-Infinity"] },
+            { "type": "string", "pattern": "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?$" },
+        ],
     });
     Inline<'_>, "Inline": |generator| json_schema!({
         "description": "Little-endian elements as base64 (`bin` in MessagePack), or a list of numbers.",
@@ -158,12 +162,6 @@ described! {
                 "required": ["blob"],
             },
         ],
-    });
-    UtilizationBy, "UtilizationBy": |_generator| json_schema!({
-        "description": "Who measured how busy a device is: `nvml` is the device's own counters, `worker` the time in which a job of \
-                        the worker was on the device. Readers accept names of later versions.",
-        "type": "string",
-        "examples": ["nvml", "worker"],
     });
     Arg, "Arg": |generator| arg(generator);
 }

@@ -33,6 +33,7 @@ pub mod task;
 pub mod text;
 pub mod topology;
 pub mod trace;
+pub mod word;
 
 pub use affinity::Slot;
 pub use blob::{BlobDigest, BlobHasher};
@@ -40,9 +41,9 @@ pub use bytes::Inline;
 pub use check::Invalid;
 pub use device_class::{Announcement, ClassKey, DeviceClass};
 pub use dtype::Dtype;
-pub use encoding::{Batch, DecodeError, Encoding};
+pub use encoding::{Batch, DecodeError, Encoding, Events, UnreadableEvent};
 pub use event::{
-    Action, AttemptFinished, DeviceSeen, Event, JobInfo, PoolUse, Started, Submitted, UtilizationBy, WorkerSeen,
+    Action, AttemptFinished, DeviceSeen, Event, JobInfo, LaterEvent, PoolUse, Started, Submitted, UtilizationBy, WorkerSeen,
 };
 pub use excerpt::Excerpt;
 pub use explanation::Explanation;
@@ -52,7 +53,7 @@ pub use launch::{Arg, Block, Grid, Launch};
 pub use limits::{Limits, Requires};
 pub use number::Number;
 pub use numbers::Numbers;
-pub use order::{Command, Order, Selection};
+pub use order::{Command, InvalidOrder, Order, Selection};
 pub use output::{Output, OutputData};
 pub use printf::PrintfOutput;
 pub use reply::{Failure, FailureCode, RanOn, Reply, Timings, Verdict};
@@ -62,6 +63,7 @@ pub use state::{AttemptState, JobState};
 pub use task::{Buffer, Data, LargeOutputs, OutputOf, Program, Task};
 pub use topology::Priority;
 pub use trace::{InvalidTraceContext, TraceContext};
+pub use word::LaterWord;
 
 /// The major version of the contract. A body that names another one is refused with a reason; additions within a
 /// major version are new optional fields, which older readers ignore.

@@ -5,7 +5,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     AttemptState, Excerpt, JobId, Output, PrintfOutput, WorkerName,
     bounds::{FAILURE_DETAIL_BYTES_MAX, FAILURE_MESSAGE_BYTES_MAX},
+    word::words,
 };
+
+mod read;
 
 /// The final outcome of one task. `state` is never `running` or `lost`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,8 +34,8 @@ pub struct Reply<'a> {
     pub printf_output: Option<PrintfOutput>,
 }
 
-/// Why a job did not succeed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Why a job did not succeed. A reader adds the fields that it does not know to the detail, so that a person sees them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Failure {
     pub verdict: Verdict,
@@ -50,49 +53,47 @@ pub struct Failure {
     pub source: Option<Excerpt>,
 }
 
-/// The party that is responsible for a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    User,
-    Timeout,
-    OutOfMemory,
-    Device,
-    Infrastructure,
+words! {
+    /// The party that is responsible for a failure.
+    Verdict {
+        User = "user",
+        Timeout = "timeout",
+        OutOfMemory = "out_of_memory",
+        Device = "device",
+        Infrastructure = "infrastructure",
+    }
 }
 
-/// The kind of a failure, for programs to match on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum FailureCode {
-    MalformedTask,
-    UnsupportedVersion,
-    InvalidTask,
-    UnknownKernel,
-    RequirementsNotMet,
-    /// The pool does not run programs of this kind, or not without a trusted signature.
-    Policy,
-    CompileError,
-    LoadError,
-    LaunchError,
-    KernelFault,
-    /// The program keeps killing executors and is refused for a while.
-    Quarantined,
-    TimeLimit,
-    QueueLimit,
-    OutOfMemory,
-    OutputTooLarge,
-    /// The blob store does not have what the task names, or something else under its name.
-    BlobMissing,
-    /// The blob store can't be used from the worker, or no worker has one.
-    BlobUnavailable,
-    ExecutorLost,
-    AttemptsExhausted,
-    DeviceLost,
-    Cancelled,
-    Internal,
+words! {
+    /// The kind of a failure, for programs to match on.
+    FailureCode {
+        MalformedTask = "malformed_task",
+        UnsupportedVersion = "unsupported_version",
+        InvalidTask = "invalid_task",
+        UnknownKernel = "unknown_kernel",
+        RequirementsNotMet = "requirements_not_met",
+        /// The pool does not run programs of this kind, or not without a trusted signature.
+        Policy = "policy",
+        CompileError = "compile_error",
+        LoadError = "load_error",
+        LaunchError = "launch_error",
+        KernelFault = "kernel_fault",
+        /// The program keeps killing executors and is refused for a while.
+        Quarantined = "quarantined",
+        TimeLimit = "time_limit",
+        QueueLimit = "queue_limit",
+        OutOfMemory = "out_of_memory",
+        OutputTooLarge = "output_too_large",
+        /// The blob store does not have what the task names, or something else under its name.
+        BlobMissing = "blob_missing",
+        /// The blob store can't be used from the worker, or no worker has one.
+        BlobUnavailable = "blob_unavailable",
+        ExecutorLost = "executor_lost",
+        AttemptsExhausted = "attempts_exhausted",
+        DeviceLost = "device_lost",
+        Cancelled = "cancelled",
+        Internal = "internal",
+    }
 }
 
 /// The worker and the device that ran an attempt.
@@ -184,8 +185,6 @@ fn cut(mut text: String, bytes_max: usize) -> String {
 }
 
 impl Verdict {
-    pub const ALL: [Self; 5] = [Self::User, Self::Timeout, Self::OutOfMemory, Self::Device, Self::Infrastructure];
-
     /// The meaning of the verdict, for the reference page.
     pub const fn meaning(self) -> &'static str {
         match self {
@@ -196,45 +195,7 @@ impl Verdict {
             Self::Infrastructure => {
                 "The fleet is at fault: worker, executor, device or blob store. The job may succeed later."
             }
-        }
-    }
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Timeout => "timeout",
-            Self::OutOfMemory => "out_of_memory",
-            Self::Device => "device",
-            Self::Infrastructure => "infrastructure",
-        }
-    }
-}
-
-impl FailureCode {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::MalformedTask => "malformed_task",
-            Self::UnsupportedVersion => "unsupported_version",
-            Self::InvalidTask => "invalid_task",
-            Self::UnknownKernel => "unknown_kernel",
-            Self::RequirementsNotMet => "requirements_not_met",
-            Self::Policy => "policy",
-            Self::CompileError => "compile_error",
-            Self::LoadError => "load_error",
-            Self::LaunchError => "launch_error",
-            Self::KernelFault => "kernel_fault",
-            Self::Quarantined => "quarantined",
-            Self::TimeLimit => "time_limit",
-            Self::QueueLimit => "queue_limit",
-            Self::OutOfMemory => "out_of_memory",
-            Self::OutputTooLarge => "output_too_large",
-            Self::BlobMissing => "blob_missing",
-            Self::BlobUnavailable => "blob_unavailable",
-            Self::ExecutorLost => "executor_lost",
-            Self::AttemptsExhausted => "attempts_exhausted",
-            Self::DeviceLost => "device_lost",
-            Self::Cancelled => "cancelled",
-            Self::Internal => "internal",
+            Self::Later(_) => "A later release has added this verdict.",
         }
     }
 }

@@ -25,6 +25,20 @@ pub fn recordable_labels(labels: &BTreeMap<String, String>) -> BTreeMap<String, 
     labels.iter().take(LABELS_MAX).map(|(key, value)| (recordable(key), recordable(value))).collect()
 }
 
+/// Whether a person does not see the character although it changes how a text looks or compares: it turns the direction
+/// of writing around, or has no width.
+pub const fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
 fn visible(c: char) -> char {
     if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }
 }

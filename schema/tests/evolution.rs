@@ -4,7 +4,7 @@
 
 use std::{fs, path::PathBuf};
 
-use gpufleet_schema::{Encoding, encoding};
+use gpufleet_schema::{AttemptState, Encoding, Event, encoding};
 use serde_json::{Value, json};
 
 fn golden(name: &str) -> Value {
@@ -66,10 +66,8 @@ fn a_field_of_a_later_release_is_refused_in_a_grid() {
 
 #[test]
 fn a_field_of_a_later_release_is_ignored_in_a_reply() {
-    let cases = [
-        ("reply-succeeded.json", &["", "/outputs/0", "/timings", "/ran_on"][..]),
-        ("reply-failed.json", &["", "/failure"]),
-    ];
+    let cases =
+        [("reply-succeeded.json", &["", "/outputs/0", "/timings", "/ran_on"][..]), ("reply-failed.json", &[""])];
     for (name, paths) in cases {
         let body = golden(name);
         let later = with_later_fields(body.clone(), paths);
@@ -88,16 +86,39 @@ fn a_field_of_a_later_release_is_ignored_in_an_order() {
     assert_eq!(decode(&later), decode(&body));
 }
 
-/// So clients and recorders must be upgraded before workers.
+/// A body of a made-up next release, which has every kind of addition.
+fn next_release(name: &str) -> Value {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/next").join(name);
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
 #[test]
-fn a_failure_code_or_an_event_of_a_later_release_makes_its_message_unreadable() {
-    let mut reply = golden("reply-failed.json");
-    *reply.pointer_mut("/failure/code").unwrap() = json!("of_a_later_release");
+fn a_reply_of_the_next_release_is_read_with_its_words() {
+    let body = next_release("reply.json");
     for encoding in [Encoding::Json, Encoding::MessagePack] {
-        let refused = encoding.decode_replies(&bytes(&reply, encoding)).unwrap_err().to_string();
-        assert!(refused.contains("unknown variant `of_a_later_release`"), "{refused}");
+        let replies = bytes(&body, encoding);
+        let replies = encoding.decode_replies(&replies).unwrap();
+        let reply = &replies.as_slice()[0];
+        assert_eq!(reply.state, AttemptState::of("preempted"));
+        let failure = reply.failure.as_ref().unwrap();
+        assert_eq!((failure.verdict.name(), failure.code.name()), ("neighbour", "device_preempted"));
+        assert_eq!(failure.detail.as_deref(), Some("pid 7 took the device\nadvice: submit it again\nsince_ms: 12"));
+        assert_eq!(replies, encoding.decode_replies(&encoding.encode_replies(&replies).unwrap()).unwrap());
     }
-    let events = json!([{ "of_a_later_release": { "at_ms": 0 } }]);
-    let refused = encoding::decode_events(&bytes(&events, Encoding::MessagePack)).unwrap_err().to_string();
-    assert!(refused.contains("unknown variant `of_a_later_release`"), "{refused}");
+}
+
+#[test]
+fn events_of_the_next_release_are_read_with_their_words() {
+    let body = bytes(&next_release("events.json"), Encoding::MessagePack);
+    let events = encoding::decode_events(&body).unwrap();
+    let [Event::Later(lease), Event::AttemptFinished(finished), Event::WorkerSeen(seen), Event::Later(pause)] =
+        events.as_slice()
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!((lease.kind.as_str(), pause.kind.as_str()), ("job_leased", "fleet_paused"));
+    assert_eq!(lease.text(200), r#"{"job_leased":{"at_ms":1720000000125,"to":{"worker":"w1"}}}"#);
+    assert_eq!((finished.state.name(), finished.state.job_state().is_final()), ("preempted", true));
+    assert_eq!(finished.failure.as_ref().unwrap().code.name(), "device_preempted");
+    assert_eq!(seen.devices[0].utilization_by.unwrap().name(), "cupti");
 }

@@ -67,8 +67,8 @@ pub struct FailedJob {
 
 impl FailedJob {
     /// How the job ended, for messages: `failed`, `expired`, `was cancelled` or `was dead-lettered`.
-    pub fn ended(&self) -> &'static str {
-        match self.state {
+    pub fn ended(&self) -> &str {
+        match &self.state {
             AttemptState::Cancelled => "was cancelled",
             AttemptState::Dead => "was dead-lettered",
             other => other.name(),

@@ -21,7 +21,7 @@ use crate::{
 #[into_params(parameter_in = Query)]
 pub(super) struct Filters {
     /// Only jobs in this state. Repeatable: jobs in any of the states.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "parameters::states")]
     state: Vec<JobState>,
     /// Only jobs that ran this catalog kernel, or this entry of a program.
     #[param(value_type = Option<String>)]

@@ -7,6 +7,7 @@ use axum::{
     http::request::Parts,
 };
 use chrono::{DateTime, Utc};
+use gpufleet_schema::JobState;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_html_form::Deserializer as FormDeserializer;
 
@@ -106,6 +107,12 @@ impl FromStr for Time {
         let time = DateTime::parse_from_rfc3339(text).map_err(|_| "expected a time such as 2026-11-20T08:30:00Z")?;
         Ok(Self(time.to_utc()))
     }
+}
+
+/// States of jobs. A state that this release does not know is refused, because it is most likely misspelt.
+pub(super) fn states<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<JobState>, D::Error> {
+    let states = Vec::<String>::deserialize(deserializer)?;
+    states.iter().map(|state| state.parse().map_err(serde::de::Error::custom)).collect()
 }
 
 macro_rules! deserialized_from_text {

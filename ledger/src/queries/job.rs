@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{
     Ledger, ask, outputs,
-    record::{AttemptRecord, JobRecord, job_state},
+    record::{AttemptRecord, JobRecord},
 };
 use crate::{AttemptRow, JobDetail, JobRow, LedgerError, job_time::id_at};
 
@@ -100,7 +100,7 @@ async fn read_states(
     )
     .fetch_all(connection)
     .await?;
-    let states = records.into_iter().map(|record| (JobId::from_uuid(record.job_id), job_state(&record.state)));
+    let states = records.into_iter().map(|record| (JobId::from_uuid(record.job_id), JobState::of(&record.state)));
     Ok(states.collect())
 }
 

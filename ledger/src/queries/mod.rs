@@ -19,6 +19,7 @@ mod fleet;
 mod history;
 mod job;
 mod labels;
+mod later;
 mod lookup;
 mod outputs;
 mod overview;
@@ -32,6 +33,7 @@ mod window;
 pub use actions::{ActionKey, ActionPage, ActionRow, InvalidActionKey};
 pub use blobs::{BLOB_GRACE, BlobUse, MarkError};
 use connection::Connections;
+pub use later::LaterKind;
 pub use outputs::PoolOutputs;
 pub use overview::{Overview, OverviewWindow, Progress, Unfinished};
 pub use replication::Replication;
@@ -83,7 +85,7 @@ async fn ask<T>(
     question: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, LedgerError> {
     match timeout(QUERY_TIMEOUT, question).await {
-        Ok(answer) => answer.map_err(|source| LedgerError::Database { operation, source }),
+        Ok(answer) => answer.map_err(|source| LedgerError::failed(operation, source)),
         Err(_) => Err(LedgerError::timed_out()),
     }
 }

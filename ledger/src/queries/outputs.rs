@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use gpufleet_schema::{JobId, JobState, PoolName};
 use sqlx::PgConnection;
 
-use super::{Ledger, ask, job, record::job_state};
+use super::{Ledger, ask, job};
 use crate::{LedgerError, OutputRow};
 
 impl Ledger {
@@ -72,7 +72,7 @@ async fn read_pool(
     )
     .fetch_optional(connection)
     .await?;
-    Ok(record.map(|record| (job_state(&record.state), record.is_of_pool)))
+    Ok(record.map(|record| (JobState::of(&record.state), record.is_of_pool)))
 }
 
 struct OutputRecord {

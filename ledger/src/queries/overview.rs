@@ -7,7 +7,7 @@ use gpufleet_schema::JobState;
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 
-use super::{Ledger, ask, record::job_state, series, stats::StatisticsRow};
+use super::{Ledger, ask, series, stats::StatisticsRow};
 use crate::{
     LedgerError,
     rollups::{Grain, Measures},
@@ -112,7 +112,7 @@ async fn unfinished(connection: &mut PgConnection) -> Result<Vec<Unfinished>, sq
     .await?;
     let rows = records.into_iter().map(|record| Unfinished {
         pool: record.pool,
-        state: job_state(&record.state),
+        state: JobState::of(&record.state),
         jobs: record.jobs.unsigned_abs(),
         is_at_least: record.is_at_least,
     });

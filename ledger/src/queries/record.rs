@@ -90,7 +90,7 @@ impl From<JobRecord> for JobRow {
     fn from(record: JobRecord) -> Self {
         Self {
             job_id: JobId::from_uuid(record.job_id),
-            state: job_state(&record.state),
+            state: JobState::of(&record.state),
             name: record.name,
             labels: record.labels.map(|labels| labels.0).unwrap_or_default(),
             pool: record.pool,
@@ -125,7 +125,7 @@ impl From<AttemptRecord> for AttemptRow {
         Self {
             timings: timings(&record),
             attempt: record.attempt.unsigned_abs(),
-            state: record.state.parse::<AttemptState>().expect("the table's check allows the known states only"),
+            state: AttemptState::of(&record.state),
             superseded: record.superseded,
             worker: record.worker,
             is_unheard: record.is_unheard,
@@ -142,10 +142,6 @@ impl From<AttemptRecord> for AttemptRow {
             printf_output: printed(record.printf_output, record.printf_dropped_bytes),
         }
     }
-}
-
-pub(super) fn job_state(name: &str) -> JobState {
-    name.parse().expect("the table's check allows the known states only")
 }
 
 fn timings(record: &AttemptRecord) -> Option<Timings> {

@@ -72,8 +72,12 @@ struct ErrorLabels {
 const QUEUES: [(&str, &str); 2] = [("events", topology::LEDGER_QUEUE), ("dead", topology::DEAD_QUEUE)];
 /// The time between two looks at the queues: no longer than the usual time between scrapes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-const KINDS: [&str; 5] = ["submitted", "started", "attempt_finished", "worker_seen", "action"];
-const TABLES: [&str; 6] = ["jobs", "attempts", "workers", "devices", "device_samples", "actions"];
+/// The kinds of this release, and the label of all others.
+const KINDS: [&str; 6] = {
+    let [submitted, started, attempt_finished, worker_seen, action] = Event::KINDS;
+    [submitted, started, attempt_finished, worker_seen, action, "later"]
+};
+const TABLES: [&str; 7] = ["jobs", "attempts", "workers", "devices", "device_samples", "actions", "later_events"];
 const DISPOSITIONS: [&str; 4] = ["retry", "schema", "bad_data", "defect"];
 /// A batch has at most 4,000 events, or those of the message that fills it.
 const EVENTS_BUCKETS: [f64; 8] = [1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 4000.0];
@@ -183,6 +187,8 @@ impl Metrics {
                 }
                 Event::WorkerSeen(event) => (3, event.at_ms),
                 Event::Action(event) => (4, event.at_ms),
+                // The time is among what this release can't read.
+                Event::Later(_) => (5, i64::MIN),
             };
             self.events.get_or_create(&KindLabels { kind: KINDS[kind] }).inc();
             self.newest_ms.fetch_max(at_ms.min(now_ms()), Ordering::Relaxed);
@@ -191,8 +197,9 @@ impl Metrics {
 
     /// Counts the rows of a committed transaction.
     pub(super) fn wrote(&self, changes: &Changes) {
-        let Changes { jobs, attempts, workers, devices, samples, actions } = changes;
-        let rows = [jobs.len(), attempts.len(), workers.len(), devices.len(), samples.len(), actions.len()];
+        let Changes { jobs, attempts, workers, devices, samples, actions, later, foreign: _ } = changes;
+        let rows =
+            [jobs.len(), attempts.len(), workers.len(), devices.len(), samples.len(), actions.len(), later.len()];
         for (table, rows) in TABLES.into_iter().zip(rows) {
             self.rows.get_or_create(&TableLabels { table }).inc_by(rows as u64);
         }

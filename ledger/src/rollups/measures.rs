@@ -71,10 +71,11 @@ impl Sum {
     /// The outcomes of jobs.
     const OUTCOMES: [Self; 5] = [Self::Succeeded, Self::Failed, Self::Cancelled, Self::Expired, Self::Dead];
 
+    /// An outcome of a later release counts as failed, because the job has not succeeded.
     fn of_state(state: AttemptState) -> Self {
         match state {
             AttemptState::Succeeded => Self::Succeeded,
-            AttemptState::Failed => Self::Failed,
+            AttemptState::Failed | AttemptState::Later(_) => Self::Failed,
             AttemptState::Cancelled => Self::Cancelled,
             AttemptState::Expired => Self::Expired,
             AttemptState::Dead => Self::Dead,
@@ -82,14 +83,16 @@ impl Sum {
         }
     }
 
-    fn of_verdict(verdict: Verdict) -> Self {
-        match verdict {
+    /// `None` for a verdict of a later release, which no column counts.
+    fn of_verdict(verdict: Verdict) -> Option<Self> {
+        Some(match verdict {
             Verdict::User => Self::VerdictUser,
             Verdict::Timeout => Self::VerdictTimeout,
             Verdict::OutOfMemory => Self::VerdictOutOfMemory,
             Verdict::Device => Self::VerdictDevice,
             Verdict::Infrastructure => Self::VerdictInfrastructure,
-        }
+            Verdict::Later(_) => return None,
+        })
     }
 }
 
@@ -136,8 +139,8 @@ impl Measures {
 
     fn count_outcome(&mut self, ended: &Ended) {
         self.add(Sum::of_state(ended.state), 1);
-        if let Some(verdict) = ended.verdict {
-            self.add(Sum::of_verdict(verdict), 1);
+        if let Some(counted) = ended.verdict.and_then(Sum::of_verdict) {
+            self.add(counted, 1);
         }
         self.add(Sum::QueueUs, ended.queue_us);
         self.add(Sum::InputBytes, ended.input_bytes);

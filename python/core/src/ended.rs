@@ -110,14 +110,14 @@ fn unread<'py>(py: Python<'py>, name: &str, unread: UnreadOutput) -> PyResult<Bo
 }
 
 fn failed(py: Python<'_>, job: FailedJob) -> PyResult<Bound<'_, PyTuple>> {
-    let ended = job.ended();
+    let ended = job.ended().to_owned();
     let FailedJob { attempt, failure, timings, ran_on, printf_output, round_trip, .. } = job;
     let round_trip = round_trip.as_secs_f64();
     let report =
         Py::new(py, Report { attempt, round_trip, measured: timings, device: ran_on, printed: printf_output })?;
     let failure = failure.map(|failure| {
         let source = failure.source.map(|source| (source.first_line, source.text));
-        (failure.verdict.name(), failure.code.name(), failure.message, failure.detail, failure.line, source)
+        (failure.verdict.to_string(), failure.code.to_string(), failure.message, failure.detail, failure.line, source)
     });
     ("failed", report, ended, failure).into_pyobject(py)
 }

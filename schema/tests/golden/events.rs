@@ -58,6 +58,7 @@ pub(crate) fn events() -> Vec<Event> {
             timings: succeeded().timings,
             job: None,
             charged_us: None,
+            user_id: None,
             printf_output: None,
             kept: None,
         }),
@@ -98,7 +99,7 @@ pub(crate) fn events_ran_on() -> Vec<Event> {
         match event {
             Event::Started(started) => started.ran_on = Some(ran_on()),
             Event::AttemptFinished(finished) => finished.ran_on = Some(ran_on()),
-            Event::Submitted(_) | Event::WorkerSeen(_) | Event::Action(_) => {}
+            Event::Submitted(_) | Event::WorkerSeen(_) | Event::Action(_) | Event::Later(_) => {}
         }
     }
     events
@@ -154,7 +155,7 @@ pub(crate) fn events_devices() -> Vec<Event> {
                 (finished.device, finished.ran_on) = (None, None);
                 finished.job = Some(Box::new(JobInfo { user_id: Some("anna".into()), ..job_info() }));
             }
-            Event::Submitted(_) | Event::Started(_) | Event::Action(_) => {}
+            Event::Submitted(_) | Event::Started(_) | Event::Action(_) | Event::Later(_) => {}
         }
     }
     events
@@ -211,7 +212,7 @@ pub(crate) fn events_blobs() -> Vec<Event> {
                 job.blobs.clone_from(&blobs)
             }
             Event::AttemptFinished(AttemptFinished { job: Some(job), .. }) => job.blobs.clone_from(&blobs),
-            Event::AttemptFinished(_) | Event::WorkerSeen(_) | Event::Action(_) => {}
+            Event::AttemptFinished(_) | Event::WorkerSeen(_) | Event::Action(_) | Event::Later(_) => {}
         }
     }
     events
@@ -235,7 +236,7 @@ pub(crate) fn events_traceparent() -> Vec<Event> {
         match event {
             Event::Submitted(Submitted { job, .. }) => job.traceparent = Some(trace_context()),
             Event::AttemptFinished(AttemptFinished { job: Some(job), .. }) => job.traceparent = Some(trace_context()),
-            Event::Started(_) | Event::AttemptFinished(_) | Event::WorkerSeen(_) | Event::Action(_) => {}
+            Event::Started(_) | Event::AttemptFinished(_) | Event::WorkerSeen(_) | Event::Action(_) | Event::Later(_) => {}
         }
     }
     events

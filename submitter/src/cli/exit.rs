@@ -68,7 +68,7 @@ impl Exit {
             (AttemptState::Cancelled | AttemptState::Expired, _) => Self::JobStopped,
             (_, Some(Verdict::User)) => Self::JobFailed,
             (_, Some(Verdict::Timeout | Verdict::OutOfMemory)) => Self::JobStopped,
-            (_, Some(Verdict::Device | Verdict::Infrastructure) | None) => Self::FleetFailed,
+            (_, Some(Verdict::Device | Verdict::Infrastructure | Verdict::Later(_)) | None) => Self::FleetFailed,
         }
     }
 }

@@ -59,7 +59,9 @@ fn plan(job: &JobRow) -> Plan {
             Complaint::bad_input(format!("job {id} is {state}, so it needs no rerun"))
                 .hint(format!("to wait for it: gpufleet wait {id}")),
         ),
-        JobState::Succeeded | JobState::Failed | JobState::Cancelled | JobState::Expired => Plan::Refuse(gone(job)),
+        JobState::Succeeded | JobState::Failed | JobState::Cancelled | JobState::Expired | JobState::Later(_) => {
+            Plan::Refuse(gone(job))
+        }
     }
 }
 

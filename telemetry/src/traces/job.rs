@@ -121,11 +121,11 @@ impl Traces {
         attempt.attributes.extend([
             KeyValue::new(ATTEMPT, i64::from(finished.attempt)),
             named(WORKER, &finished.worker),
-            KeyValue::new(STATE, finished.state.name()),
+            KeyValue::new(STATE, finished.state.to_string()),
         ]);
         attempt.attributes.extend(finished.device.map(|device| KeyValue::new(DEVICE, i64::from(device))));
         if let Some(failure) = &finished.failure {
-            attempt.status = Status::error(failure.code.name());
+            attempt.status = Status::error(failure.code.to_string());
         }
         spans.push(attempt);
         let replies = finished.state != AttemptState::Lost;

@@ -13,7 +13,7 @@ use crate::recorder::change::{AttemptChange, End, Place};
 
 /// A job and the number of an attempt at it.
 pub(super) type AttemptKey = (JobId, i32);
-type Attempts = BTreeMap<AttemptKey, AttemptChange>;
+pub(super) type Attempts = BTreeMap<AttemptKey, AttemptChange>;
 
 /// Writes the losses that were replaced, then the ends, then the other starts: those without an end, or all of them if the table rejected an
 /// end. Returns what was written, which happens once for an outcome and once for a loss before it.
@@ -188,15 +188,15 @@ struct EndColumns<'a> {
     /// The job has the outcome of another attempt. Its row was written earlier in this transaction, and its outcome never changes.
     superseded: Vec<bool>,
     attempt: Vec<i32>,
-    state: Vec<&'static str>,
+    state: Vec<&'a str>,
     worker: Vec<&'a str>,
     device: Vec<Option<i32>>,
     device_name: Vec<Option<&'a str>>,
     emulated: Vec<Option<bool>>,
     started_at: Vec<Option<DateTime<Utc>>>,
     finished_at: Vec<DateTime<Utc>>,
-    verdict: Vec<Option<&'static str>>,
-    failure_code: Vec<Option<&'static str>>,
+    verdict: Vec<Option<&'a str>>,
+    failure_code: Vec<Option<&'a str>>,
     failure_message: Vec<Option<&'a str>>,
     failure_detail: Vec<Option<&'a str>>,
     failure_line: Vec<Option<i32>>,

@@ -221,7 +221,7 @@ impl<'a> DeviceColumns<'a> {
         self.pools.push(change.pools.clone());
         self.memory_used_bytes.push(change.memory_used_bytes);
         self.utilization_percent.push(change.utilization.map(|(percent, _)| percent));
-        self.utilization_by.push(change.utilization.map(|(_, by)| by));
+        self.utilization_by.push(change.utilization.as_ref().map(|(_, by)| by.name()));
         self.temperature_celsius.push(change.temperature_celsius);
         self.power_milliwatts.push(change.power_milliwatts);
     }

@@ -99,6 +99,9 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
         }
         FailureCode::Cancelled => "submit the job again if you still need its result".to_owned(),
         FailureCode::ExecutorLost | FailureCode::DeviceLost | FailureCode::Internal => again(),
+        FailureCode::Later(_) => {
+            "the worker is of a later release than this command; correct what the message names, or upgrade this command".to_owned()
+        }
     }
 }
 

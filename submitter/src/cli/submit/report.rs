@@ -15,7 +15,7 @@ use crate::cli::{complaint::Complaint, history::device, options::Format, output,
 struct Report<'a> {
     job_id: JobId,
     /// `null`: the command stopped waiting, or never waited.
-    state: Option<&'static str>,
+    state: Option<&'a str>,
     attempt: Option<u32>,
     ran_on: Option<&'a RanOn>,
     timings: Option<&'a Timings>,
@@ -28,8 +28,8 @@ struct Report<'a> {
 /// A failure in the form of the history: missing values are `null`, and not left out as on the wire.
 #[derive(Debug, Serialize)]
 struct Reason<'a> {
-    verdict: &'static str,
-    code: &'static str,
+    verdict: &'a str,
+    code: &'a str,
     message: &'a str,
     detail: Option<&'a str>,
     line: Option<u32>,

@@ -1,0 +1,30 @@
+//! The kinds of events that programs of a later release have sent.
+
+use chrono::{DateTime, Utc};
+
+use super::{Ledger, ask};
+use crate::LedgerError;
+
+/// A kind of event that the recorder does not know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaterKind {
+    pub kind: String,
+    pub first_at: DateTime<Utc>,
+    pub last_at: DateTime<Utc>,
+    /// The latest event as JSON, cut to a bound.
+    pub last_event: String,
+}
+
+impl Ledger {
+    /// The kinds of events that the recorder could not use, because only later releases know them.
+    pub async fn later_kinds(&self) -> Result<Vec<LaterKind>, LedgerError> {
+        let mut lease = self.connection.lease().await?;
+        let kinds = sqlx::query_as!(
+            LaterKind,
+            "/* queries::later */ select kind, first_at, last_at, last_event from later_events order by kind"
+        );
+        let kinds = ask("reading the events of later releases", kinds.fetch_all(lease.connection())).await?;
+        lease.keep();
+        Ok(kinds)
+    }
+}
