@@ -24,7 +24,7 @@ fn main() -> std::io::Result<()> {
                         entry.params_bytes,
                         entry.registers,
                         entry.shared_bytes,
-                        entry.local_bytes
+                        entry.frame_bytes
                     );
                 }
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, Entry, Module, Reuse};
-use gpufleet_emulator::simt::{LaunchConfig, RunOptions, launch};
+use gpufleet_emulator::simt::{LaunchConfig, RunLimits, RunOptions, launch};
 use gpufleet_emulator::texture::Texture;
 use gpufleet_emulator::texture::format::{Channel, Format};
 use gpufleet_emulator::texture::image::{Extent, Image};
@@ -72,8 +72,14 @@ fn run(entry: &Entry, memory: &Memory, values: [u64; 3], vector: bool) {
     }
     let cancel = AtomicBool::new(false);
     let print = |_: &[u8]| {};
-    let options =
-        RunOptions { threads: 1, cancel: &cancel, instructions_max: Some(INSTRUCTIONS_MAX), print: &print, vector };
+    let options = RunOptions {
+        threads: 1,
+        cancel: &cancel,
+        instructions_max: Some(INSTRUCTIONS_MAX),
+        print: &print,
+        vector,
+        limits: RunLimits::default(),
+    };
     let block = entry.required_block.unwrap_or([THREADS.min(entry.max_threads), 1, 1]);
     let config = LaunchConfig { grid: [2, 1, 1], block, shared_bytes: 256, params: &params };
     // A fault is a fine end.

@@ -41,6 +41,7 @@ use self::emitter::Emitter;
 pub use self::link::Text;
 use self::link::{Linked, Undefined, Unit, link};
 pub use self::reuse::Reuse;
+use self::shared::check_static;
 use self::symbols::Symbols;
 use crate::memory::Memory;
 use crate::module::{ComputeCapability, Entry, Module, Param, Storage};
@@ -49,18 +50,19 @@ use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::parser::{parse, threads};
 use crate::ptx::tree::{self, Tree};
 
-/// Parameters of a kernel at most, as on a device.
+/// Parameters of a kernel at most, as on a device: more since PTX 8.1 than before.
 const KERNEL_PARAM_BYTES_MAX: u64 = 32_764;
+const OLD_KERNEL_PARAM_BYTES_MAX: u64 = 4352;
+const LARGE_PARAMS_VERSION: (u32, u32) = (8, 1);
 
 /// Shared memory that cooperative groups find reserved for them, where a text asks where it is; they need 288 bytes.
 const RESERVED_SHARED_BYTES: u32 = 512;
 
-/// Local memory for the frames of functions that call one another in circles or through pointers, whose depth can't
-/// be told beforehand.
-const RECURSION_BYTES: u32 = 64 << 10;
-
 /// Functions in a chain of calls that are looked at one below the other; a longer chain counts as a circle.
 const CHAIN_MAX: u32 = 256;
+
+/// Local memory of a kernel and its functions at most.
+const FRAME_BYTES_MAX: u64 = u32::MAX as u64 / 64;
 
 /// Threads in a block at most, as on every device.
 const THREADS_MAX: u32 = 1024;
@@ -94,18 +96,23 @@ impl Module {
     fn of(lowered: LoweredTexts) -> Module {
         let LoweredTexts { storage, files, reserved_shared, linked, lowered } = lowered;
         let storage = Arc::new(storage);
-        let Lowered { accesses, functions, shared, .. } = lowered;
-        let program = Arc::new(Program { accesses, functions, files, reserved_shared, shared });
+        let Lowered { accesses, mut functions, shared, .. } = lowered;
+        let local_align = functions.iter().map(|function| function.local_align).max().unwrap_or(0);
+        functions.iter_mut().for_each(|function| function.local_align = local_align);
+        let dynamic_align = functions.iter().map(|function| function.dynamic_align).max().unwrap_or(0);
+        let dynamic_align = dynamic_align.max(linked.dynamic_align);
+        let program = Arc::new(Program { accesses, functions, files, reserved_shared, shared, dynamic_align });
         let mut entries = HashMap::new();
         for kernel in lowered.kernels {
             let name = program.functions[kernel.function].name.clone();
+            let stack = deepest(&program, kernel.function, CHAIN_MAX, &mut HashMap::new());
             let entry = Entry {
                 name: name.clone(),
                 params_bytes: kernel.params_bytes,
                 params: kernel.params,
                 shared_bytes: kernel.shared_bytes,
-                local_bytes: local_bytes(&program, kernel.function, RECURSION_BYTES),
-                frame_bytes: local_bytes(&program, kernel.function, 0),
+                frame_bytes: stack.bytes.min(FRAME_BYTES_MAX) as u32,
+                needs_stack: !stack.is_exact,
                 const_bytes: linked.constants.1 as u32,
                 registers: kernel.registers.clamp(1, REGISTERS_MAX),
                 max_threads: kernel.max_threads,
@@ -113,7 +120,7 @@ impl Module {
                 missing: missing(&program, kernel.function),
                 program: Arc::clone(&program),
                 function: kernel.function,
-                _storage: Arc::clone(&storage),
+                storage: Arc::clone(&storage),
             };
             entries.insert(name, Arc::new(entry));
         }
@@ -210,7 +217,9 @@ fn lower_all(units: &[Unit], linked: &Linked) -> Result<Lowered, LoadError> {
     let (kernels, functions) = (0..bodies.len()).partition::<Vec<_>, _>(|index| bodies[*index].1.is_entry);
     for index in functions.into_iter().chain(kernels) {
         let (unit, function) = bodies[index];
-        let (params, params_bytes) = if function.is_entry { kernel_params(function)? } else { (Vec::new(), 0) };
+        let version = units[unit].tree.version;
+        let (params, params_bytes) =
+            if function.is_entry { kernel_params(function, version)? } else { (Vec::new(), 0) };
         let offsets: Vec<u32> = params.iter().map(|param: &Param| param.offset).collect();
         let emitter = Emitter::new(&units[unit].symbols, shared_start, &mut lowered.accesses);
         let (code, shared_bytes, registers) = emitter.lower(function, &offsets)?;
@@ -232,17 +241,43 @@ fn lower_all(units: &[Unit], linked: &Linked) -> Result<Lowered, LoadError> {
             required_block: function.required,
         });
     }
+    for kernel in &lowered.kernels {
+        let function = bodies[kernel.function].1;
+        check_static(function.name, function.line, static_shared(&lowered, kernel.function))?;
+    }
     Ok(lowered)
 }
 
-fn kernel_params(function: &tree::Function) -> Result<(Vec<Param>, u32), LoadError> {
+/// Bytes of the static shared variables that a kernel and the functions it calls by name use. A device gives a kernel no
+/// others.
+fn static_shared(lowered: &Lowered, kernel: usize) -> u64 {
+    let reached = reached(&lowered.functions, kernel);
+    let used = |offset: &u32| reached.iter().any(|index| lowered.functions[*index].shared_used.contains(offset));
+    let variables = lowered.shared.iter().chain(&lowered.functions[kernel].shared);
+    variables.filter(|variable| used(&variable.offset)).map(|variable| u64::from(variable.bytes)).sum()
+}
+
+/// A function, and those that it calls by name, directly or through others.
+fn reached(functions: &[Function], function: usize) -> Vec<usize> {
+    let (mut seen, mut reached, mut at) = (HashSet::from([function]), vec![function], 0);
+    while let Some(function) = reached.get(at).map(|index| &functions[*index]) {
+        reached.extend(function.calls.functions.iter().copied().filter(|callee| seen.insert(*callee)));
+        at += 1;
+    }
+    reached
+}
+
+fn kernel_params(function: &tree::Function, version: (u32, u32)) -> Result<(Vec<Param>, u32), LoadError> {
+    let is_old = version < LARGE_PARAMS_VERSION;
+    let most = if is_old { OLD_KERNEL_PARAM_BYTES_MAX } else { KERNEL_PARAM_BYTES_MAX };
     let (mut params, mut end) = (Vec::new(), 0u64);
     for variable in &function.params {
         let bytes = variable.count.saturating_mul(variable.ty.bytes().into());
         let offset = end.next_multiple_of(variable.align.into());
         end = offset.saturating_add(bytes);
-        if end > KERNEL_PARAM_BYTES_MAX {
-            return Err(LoadError::syntax(variable.line, "the kernel has too many parameters"));
+        if end > most {
+            let message = format!("the kernel has too many parameters: they take {end} bytes, and {most} is the limit");
+            return Err(LoadError::syntax(variable.line, message));
         }
         params.push(Param { offset: offset as u32, bytes: bytes as u32, align: variable.align });
     }
@@ -252,38 +287,32 @@ fn kernel_params(function: &tree::Function) -> Result<(Vec<Param>, u32), LoadErr
 /// The first instruction that the emulator does not have, in a function or in those that it calls by name. Of a function
 /// that is called through a pointer, it only shows when it runs.
 fn missing(program: &Program, function: usize) -> Option<LoadError> {
-    let (mut seen, mut next) = (HashSet::from([function]), vec![function]);
-    while let Some(function) = next.pop().map(|index| &program.functions[index]) {
-        if function.missing.is_some() {
-            return function.missing.clone();
-        }
-        next.extend(function.calls.functions.iter().copied().filter(|callee| seen.insert(*callee)));
-    }
-    None
+    let reached = reached(&program.functions, function);
+    reached.into_iter().find_map(|index| program.functions[index].missing.clone())
 }
 
-/// Local memory that a thread needs for `function` and the deepest chain of calls below it, where that can't be told with
-/// so much for it.
-fn local_bytes(program: &Program, function: usize, recursion_bytes: u32) -> u32 {
-    let depth = deepest(program, function, CHAIN_MAX, &mut HashMap::new());
-    let fallback = program.functions[function].frame_locals() + u64::from(recursion_bytes);
-    depth.unwrap_or(fallback).min(u64::from(u32::MAX / 64)) as u32
+/// Local memory that a chain of calls takes.
+#[derive(Clone, Copy)]
+struct Stack {
+    bytes: u64,
+    /// It is all that a thread can need: no function calls itself or others through pointers.
+    is_exact: bool,
 }
 
-/// Local memory of the deepest chain of calls from `index` down; `None` where it can't be told.
-fn deepest(program: &Program, index: usize, left: u32, known: &mut HashMap<usize, Option<u64>>) -> Option<u64> {
+/// Local memory of the deepest chain of calls from `index` down, as far as it can be told.
+fn deepest(program: &Program, index: usize, left: u32, known: &mut HashMap<usize, Stack>) -> Stack {
     match known.get(&index) {
-        Some(depth) => return *depth,
+        Some(stack) => return *stack,
         // Reached again before its own depth is known, the function calls itself.
-        None => known.insert(index, None),
+        None => known.insert(index, Stack { bytes: 0, is_exact: false }),
     };
     let function = &program.functions[index];
-    let mut below = if function.calls.indirect || left == 0 { None } else { Some(0) };
-    for callee in &function.calls.functions {
-        let Some(known_so_far) = below else { break };
-        below = deepest(program, *callee, left - 1, known).map(|depth| depth.max(known_so_far));
+    let mut below = Stack { bytes: 0, is_exact: !function.calls.indirect && left > 0 };
+    for callee in function.calls.functions.iter().filter(|_| left > 0) {
+        let stack = deepest(program, *callee, left - 1, known);
+        below = Stack { bytes: below.bytes.max(stack.bytes), is_exact: below.is_exact && stack.is_exact };
     }
-    let depth = below.map(|below| below + function.frame_locals());
-    known.insert(index, depth);
-    depth
+    let stack = Stack { bytes: below.bytes + function.frame_locals(), ..below };
+    known.insert(index, stack);
+    stack
 }

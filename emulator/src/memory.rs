@@ -10,7 +10,9 @@
 
 mod arena;
 mod check;
+pub mod confinement;
 mod freed;
+mod heap;
 pub mod mapping;
 pub mod physical;
 pub mod reservations;
@@ -19,8 +21,8 @@ mod shadow;
 use std::collections::BTreeMap;
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use self::arena::Arena;
 use self::freed::Freed;
@@ -51,6 +53,8 @@ pub struct Memory {
     /// How many of them are protected, so that a write by the host rarely looks for protection.
     protected: AtomicUsize,
     freed: Mutex<Freed>,
+    /// Bytes of the heap from which kernels allocate that are taken.
+    heap_used: AtomicU64,
     store: Store,
     reservations: Arc<Reservations>,
     checks: Checks,
@@ -159,6 +163,7 @@ impl Memory {
             live: RwLock::new(BTreeMap::new()),
             protected: AtomicUsize::new(0),
             freed: Mutex::default(),
+            heap_used: AtomicU64::new(0),
             store: Store::default(),
             reservations,
             checks,
@@ -279,7 +284,7 @@ impl Memory {
     }
 
     fn range_at(&self, address: u64) -> Option<(u64, Range)> {
-        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        let live = self.read_live();
         let (&base, range) = live.range(..=address).next_back()?;
         (address - base < range.bytes).then_some((base, *range))
     }
@@ -416,6 +421,10 @@ impl Memory {
             unsafe { ((target + index * size) as *mut T).write_unaligned(value) };
         }
         Ok(())
+    }
+
+    fn read_live(&self) -> RwLockReadGuard<'_, BTreeMap<u64, Range>> {
+        self.live.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write_live(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u64, Range>> {

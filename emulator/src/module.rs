@@ -37,10 +37,10 @@ pub struct Entry {
     pub params_bytes: u32,
     /// Statically declared shared memory.
     pub shared_bytes: u32,
-    /// Local memory of one thread, with that of every function it can call.
-    pub local_bytes: u32,
-    /// The part of that which is known beforehand, as a device's driver tells it.
+    /// Local memory of one thread, with that of the functions that it calls by name, as a device's driver tells it.
     pub frame_bytes: u32,
+    /// A thread may need more: functions call themselves, or others through pointers. That comes from its stack.
+    pub(crate) needs_stack: bool,
     /// Constant memory of the whole module.
     pub const_bytes: u32,
     /// 32-bit registers that the kernel declares and uses, at most 255 as on a device.
@@ -53,7 +53,7 @@ pub struct Entry {
     pub(crate) missing: Option<LoadError>,
     pub(crate) program: Arc<Program>,
     pub(crate) function: usize,
-    pub(crate) _storage: Arc<Storage>,
+    pub(crate) storage: Arc<Storage>,
 }
 
 /// A variable of a module that stands for a texture, a sampler or a surface.

@@ -7,6 +7,8 @@ pub mod registers;
 pub mod texture;
 pub mod warp;
 
+use std::collections::BTreeSet;
+
 use self::lines::Lines;
 use self::matrix::Matrix;
 use self::memory::{Access, Atomic, Check, CopyAsync, CopyBulk};
@@ -27,6 +29,8 @@ pub struct Program {
     pub reserved_shared: u32,
     /// Shared variables that every kernel has: those of the module's top level and of functions that are no kernels.
     pub shared: Vec<SharedVariable>,
+    /// Dynamic shared memory starts at a multiple of this, as its variables declare.
+    pub dynamic_align: u32,
 }
 
 impl Program {
@@ -54,6 +58,8 @@ pub struct Function {
     pub texts: Vec<String>,
     /// Bytes of the register frame.
     pub frame_bytes: u32,
+    /// What each plane of the frame holds; one of 64 bits is two planes. Empty in kernels.
+    pub planes: Vec<Width>,
     /// Slots that hold the same value for the life of a frame.
     pub constants: Vec<Constant>,
     /// Slots that hold the same value for a whole launch.
@@ -62,6 +68,8 @@ pub struct Function {
     pub specials: Vec<(u32, Special)>,
     /// Local memory of one frame.
     pub local_bytes: u32,
+    /// Frames in local memory start at multiples of this, the largest alignment of all functions of the program.
+    pub local_align: u32,
     /// Slots that hold the address of something in the frame's local memory, with its offset there.
     pub locals: Vec<(u32, u32)>,
     /// Words of parameters and results, in order.
@@ -73,6 +81,10 @@ pub struct Function {
     pub has_loop: bool,
     /// A kernel's own shared variables.
     pub shared: Vec<SharedVariable>,
+    /// The offsets of the shared variables that the code names.
+    pub shared_used: BTreeSet<u32>,
+    /// The largest alignment of the dynamic shared variables that the function declares.
+    pub dynamic_align: u32,
     pub lines: Lines,
     /// The first of its instructions that the emulator does not have, although the module may be loaded.
     pub missing: Option<LoadError>,
@@ -81,8 +93,16 @@ pub struct Function {
 impl Function {
     /// Local memory of a frame, rounded so that every frame starts aligned.
     pub fn frame_locals(&self) -> u64 {
-        u64::from(self.local_bytes).next_multiple_of(16)
+        u64::from(self.local_bytes).next_multiple_of(self.local_align.max(16).into())
     }
+}
+
+/// What the lanes' places in a plane of a frame hold. A plane has 32 bits for each lane, or 32 masks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    Mask,
+    Word,
+    Double,
 }
 
 /// The functions that a function calls.

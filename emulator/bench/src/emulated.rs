@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context as _;
 use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, Entry, Module};
-use gpufleet_emulator::simt::{LaunchConfig, RunOptions, launch};
+use gpufleet_emulator::simt::{LaunchConfig, RunLimits, RunOptions, launch};
 
 use crate::cases::{Argument, Buffer, Case, Launch};
 
@@ -102,6 +102,7 @@ impl Prepared<'_> {
             instructions_max: None,
             print: &|_| {},
             vector: way.vector,
+            limits: RunLimits::default(),
         };
         for (entry, shape, params) in &self.launches {
             let config = LaunchConfig { grid: shape.grid, block: shape.block, shared_bytes: 0, params };

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context as _;
 use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, Module};
-use gpufleet_emulator::simt::{LaunchConfig, RunOptions, launch};
+use gpufleet_emulator::simt::{LaunchConfig, RunLimits, RunOptions, launch};
 
 use crate::clock::time;
 use crate::driver::Driver;
@@ -81,7 +81,14 @@ fn bare(memory: &std::sync::Arc<Memory>) -> anyhow::Result<Spread> {
     let address = memory.alloc(BYTES)?;
     let params = address.to_le_bytes();
     let cancel = AtomicBool::new(false);
-    let options = RunOptions { threads: 1, cancel: &cancel, instructions_max: None, print: &|_| {}, vector: true };
+    let options = RunOptions {
+        threads: 1,
+        cancel: &cancel,
+        instructions_max: None,
+        print: &|_| {},
+        vector: true,
+        limits: RunLimits::default(),
+    };
     let config = LaunchConfig { grid: [1; 3], block: [32, 1, 1], shared_bytes: 0, params: &params };
     let spread = each(|| Ok(launch(&entry, &config, memory, &options)?));
     memory.free(address)?;

@@ -1,7 +1,7 @@
 //! Launches: the parameters are gathered and everything is checked against the device before the call returns; the
 //! kernel then runs in its stream.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::{
     context::Context,
@@ -10,10 +10,11 @@ use super::{
     handle::Handle,
     injection, occupancy, refusal,
     status::{Answer, Status},
+    stream::{object::streams, scope::Scope},
 };
 use crate::{
     fault::Fault,
-    simt::{self, LaunchConfig, RunOptions},
+    simt::{self, LaunchConfig, RunLimits, RunOptions},
 };
 
 /// What a caller asks to run.
@@ -102,6 +103,18 @@ impl Kernel {
         self.attempt().map_err(|fault| fault.of_kernel(&self.function.entry.name))
     }
 
+    /// What the context allows its kernels, and how many blocks the device runs at a time.
+    fn limits(&self) -> RunLimits<'static> {
+        let [stack, _, heap, ..] = *self.context.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let resident = resident_blocks(&self.request, &self.function, self.context.device).unwrap_or(u64::MAX);
+        RunLimits {
+            stack_bytes: u32::try_from(stack).unwrap_or(u32::MAX),
+            heap_bytes: heap as u64,
+            resident_blocks: resident,
+            ..RunLimits::default()
+        }
+    }
+
     fn attempt(&self) -> Result<(), DeviceFault> {
         let (context, request) = (&self.context, &self.request);
         injection::launch(context, &self.function.entry.name)?;
@@ -112,6 +125,10 @@ impl Kernel {
             shared_bytes: request.dynamic_shared,
             params: &self.params,
         };
+        // A kernel of a graph has no stream of its own.
+        let stream = streams().and_then(|streams| streams.get(request.stream)).ok();
+        let scope = stream.as_ref().map(|stream| &stream.scope);
+        let confinement = scope.and_then(Scope::confinement);
         let print = |text: &[u8]| device.printf.add(text);
         let options = RunOptions {
             threads: device.threads,
@@ -119,6 +136,11 @@ impl Kernel {
             instructions_max: device.instructions_max,
             print: &print,
             vector: true,
+            limits: RunLimits {
+                confinement: confinement.as_deref(),
+                interrupt: scope.map(|scope| &scope.interrupted),
+                ..self.limits()
+            },
         };
         let launch = if request.cooperative { simt::launch_cooperative } else { simt::launch };
         launch(&self.function.entry, &config, &device.memory, &options).map_err(DeviceFault::from)
@@ -147,12 +169,17 @@ fn check_shape(request: &Request, function: &Function, device: &Device) -> Answe
 
 /// Do all blocks fit on the device at once?
 fn check_residence(request: &Request, function: &Function, device: &Device) -> Answer {
+    let most = resident_blocks(request, function, device)?;
+    let blocks = request.grid.iter().map(|size| u64::from(*size)).product::<u64>();
+    if blocks <= most { Ok(()) } else { Err(Status::CooperativeLaunchTooLarge) }
+}
+
+/// Blocks that fit on the device at once.
+fn resident_blocks(request: &Request, function: &Function, device: &Device) -> Answer<u64> {
     let threads = request.block.iter().product::<u32>().cast_signed();
     let shared = request.dynamic_shared as usize;
     let resident = occupancy::blocks_per_multiprocessor(device, function, threads, shared)?;
-    let most = u64::from(resident) * u64::from(device.multiprocessors());
-    let blocks = request.grid.iter().map(|size| u64::from(*size)).product::<u64>();
-    if blocks <= most { Ok(()) } else { Err(Status::CooperativeLaunchTooLarge) }
+    Ok(u64::from(resident) * u64::from(device.multiprocessors()))
 }
 
 /// # Safety

@@ -52,7 +52,10 @@ pub mod value;
 pub mod virtual_memory;
 pub mod visible;
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    ffi::{CStr, CString},
+    sync::{Arc, OnceLock},
+};
 
 use device::{Device, DeviceFault};
 use faults::Injection;
@@ -81,6 +84,25 @@ pub fn start() -> Answer {
     DRIVER.get_or_init(Driver::start).as_ref().map(|_| started::set()).map_err(|status| *status)
 }
 
+/// Why the driver did not start. A program reads it as the meaning of `CUDA_ERROR_SYSTEM_NOT_READY`.
+static PROBLEM: OnceLock<CString> = OnceLock::new();
+
+fn not_ready(problem: &str) -> Status {
+    eprintln!("gpufleet emulator: {problem}");
+    if let Ok(text) = CString::new(format!("system not ready: {problem}")) {
+        PROBLEM.get_or_init(|| text);
+    }
+    Status::SystemNotReady
+}
+
+/// What a code means, and why for a failed start.
+pub fn meaning(status: Status) -> &'static CStr {
+    match PROBLEM.get() {
+        Some(problem) if status == Status::SystemNotReady => problem,
+        _ => status.meaning(),
+    }
+}
+
 /// The started driver.
 pub fn driver() -> Answer<&'static Driver> {
     match DRIVER.get() {
@@ -91,16 +113,10 @@ pub fn driver() -> Answer<&'static Driver> {
 
 impl Driver {
     fn start() -> Answer<Self> {
-        let settings = Settings::from_environment().map_err(|error| {
-            // There is no other way out: the driver API carries no text for a failed start.
-            eprintln!("gpufleet emulator: failed to {error}");
-            Status::SystemNotReady
-        })?;
+        let settings = Settings::from_environment().map_err(|error| not_ready(&format!("failed to {error}")))?;
         if let Some(file) = &settings.clock {
-            clock::follow(file.as_ref()).map_err(|error| {
-                eprintln!("gpufleet emulator: failed to read {}={file}: {error}", settings::CLOCK);
-                Status::SystemNotReady
-            })?;
+            let failed = |error| not_ready(&format!("failed to read {}={file}: {error}", settings::CLOCK));
+            clock::follow(file.as_ref()).map_err(failed)?;
         }
         let reservations = Arc::default();
         let parts = (0..).zip(visible::shown(&settings));

@@ -12,8 +12,8 @@ use std::{
 
 use super::driver;
 
-/// The size of a device's buffer unless set otherwise.
-const BYTES_MAX: usize = 1 << 20;
+/// The size of a device's buffer unless set otherwise. No line is longer.
+const BYTES_MAX: usize = crate::simt::PRINT_BYTES_MAX;
 
 /// The calls that write what earlier kernels printed before they start a kernel.
 const LAUNCHES: [&str; 3] = ["cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel"];

@@ -37,6 +37,13 @@ pub const CHECKS: &str = "GPUFLEET_EMULATOR_CHECKS";
 /// Whether memory can be made read-only for kernels, `on` by default. `off` is how a GPU behaves.
 pub const PROTECTION: &str = "GPUFLEET_EMULATOR_PROTECTION";
 
+/// All variables of the emulator.
+const ALL: [&str; 10] =
+    [DEVICES, MEMORY, SLICES, COMPUTE_CAPABILITY, THREADS, INSTRUCTIONS_MAX, FAULTS, CLOCK, CHECKS, PROTECTION];
+const PREFIX: &str = "GPUFLEET_EMULATOR_";
+/// The path of this library, which the worker reads.
+const LIBRARY: &str = "GPUFLEET_EMULATOR_LIB";
+
 /// More devices than any machine has. A larger number is probably a typing mistake.
 const DEVICES_MAX: u32 = 64;
 /// Less than this leaves no room for a module's globals beside the data.
@@ -68,18 +75,20 @@ pub struct Settings {
     pub clock: Option<String>,
 }
 
-/// A variable with an invalid value.
+/// A variable that can't be used.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("read {variable}={value:?}: {expected}")]
-pub struct SettingError {
-    variable: &'static str,
-    value: String,
-    expected: String,
+pub enum SettingError {
+    #[error("read {variable}={value:?}: {expected}")]
+    Value { variable: &'static str, value: String, expected: String },
+    #[error("use the variable {name}, which the emulator does not know; its variables are {}", ALL.join(", "))]
+    Unknown { name: String },
 }
 
 impl Settings {
     /// Reads the process environment.
     pub fn from_environment() -> Result<Self, SettingError> {
+        let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        check_names(names)?;
         Self::read(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
@@ -106,6 +115,12 @@ impl Settings {
     }
 }
 
+/// A variable with a mistyped name would silently have no effect.
+fn check_names(mut names: impl Iterator<Item = String>) -> Result<(), SettingError> {
+    let is_unknown = |name: &String| name.starts_with(PREFIX) && name != LIBRARY && !ALL.contains(&name.as_str());
+    names.find(is_unknown).map_or(Ok(()), |name| Err(SettingError::Unknown { name }))
+}
+
 fn setting<T>(
     lookup: &impl Fn(&'static str) -> Option<String>,
     variable: &'static str,
@@ -113,7 +128,7 @@ fn setting<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Result<T, SettingError> {
     let Some(value) = lookup(variable) else { return Ok(default) };
-    parse(value.trim()).map_err(|expected| SettingError { variable, value, expected })
+    parse(value.trim()).map_err(|expected| SettingError::Value { variable, value, expected })
 }
 
 fn whole(text: &str, least: u32, most: u32) -> Result<u32, String> {
@@ -168,7 +183,10 @@ impl Default for Settings {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHECKS, COMPUTE_CAPABILITY, DEVICES, FAULTS, INSTRUCTIONS_MAX, MEMORY, PROTECTION, Settings, THREADS};
+    use super::{
+        ALL, CHECKS, COMPUTE_CAPABILITY, DEVICES, FAULTS, INSTRUCTIONS_MAX, MEMORY, PROTECTION, Settings, THREADS,
+        check_names,
+    };
     use crate::module::ComputeCapability;
 
     fn read(pairs: &[(&'static str, &str)]) -> Result<Settings, String> {
@@ -183,6 +201,24 @@ mod tests {
         assert_eq!(settings.compute_capability, ComputeCapability { major: 8, minor: 0 });
         assert!(settings.threads >= 1);
         assert_eq!(settings.instructions_max, None);
+    }
+
+    #[test]
+    fn an_unknown_variable_is_named_with_the_known_ones() {
+        let check = |name: &str| check_names(std::iter::once(name.to_owned())).map_err(|error| error.to_string());
+        let message = check("GPUFLEET_EMULATOR_MEMROY").unwrap_err();
+        assert!(message.contains("GPUFLEET_EMULATOR_MEMROY") && message.contains(MEMORY), "{message}");
+        for known in ALL.into_iter().chain(["GPUFLEET_EMULATOR_LIB", "PATH", "GPUFLEET_POOL"]) {
+            assert_eq!(check(known), Ok(()));
+        }
+        let asked = std::cell::RefCell::new(Vec::new());
+        Settings::read(|name| {
+            asked.borrow_mut().push(name);
+            None
+        })
+        .unwrap();
+        let asked = asked.into_inner().into_iter().filter(|name| name.starts_with(super::PREFIX));
+        assert!(asked.into_iter().all(|name| ALL.contains(&name)), "each variable that is read is in the list");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The calls on streams.
 
 pub mod object;
+pub mod scope;
 
 use std::{cell::Cell, sync::Arc};
 

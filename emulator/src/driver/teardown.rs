@@ -20,7 +20,12 @@ pub fn destroy(context: &Context) -> Answer {
     let driver = driver()?;
     driver.host.free_all_of(context.handle, &driver.devices);
     context.device.allocations.free_all_of(context.handle, &context.device.memory);
-    contexts()?.remove(context.handle).map(drop)
+    contexts()?.remove(context.handle)?;
+    // The contexts of a device share its heap here.
+    if contexts()?.find(|other| std::ptr::eq(other.device, context.device)).is_none() {
+        context.device.memory.clear_heap();
+    }
+    Ok(())
 }
 
 fn forget_objects(context: Handle) -> Answer {

@@ -3,7 +3,10 @@
 use std::ffi::{CStr, c_char};
 
 use super::{call::Out, exports};
-use crate::driver::status::{Answer, Status};
+use crate::driver::{
+    self,
+    status::{Answer, Status},
+};
 
 exports! {
     fn cuGetErrorName(code: i32, name: Out<*const c_char>) {
@@ -11,7 +14,7 @@ exports! {
     }
 
     fn cuGetErrorString(code: i32, meaning: Out<*const c_char>) {
-        text(code, meaning, Status::meaning)
+        text(code, meaning, driver::meaning)
     }
 }
 

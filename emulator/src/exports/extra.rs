@@ -1,4 +1,5 @@
-//! Functions that NVIDIA's driver lacks: the report of a fault, what kernels printed, read-only memory, and this library's version.
+//! Functions that NVIDIA's driver lacks: the report of a fault, what kernels printed, read-only memory, the bounds of a job,
+//! its end, and this library's version.
 //! Programs look these up by name, and find them only when the emulator is what they loaded.
 
 use std::{
@@ -6,8 +7,8 @@ use std::{
     panic,
 };
 
-use super::call::{TextRoom, boundary};
-use crate::driver::{device::DeviceFault, driver, memory, printf, refusal, started};
+use super::call::{In, TextRoom, boundary};
+use crate::driver::{device::DeviceFault, driver, memory, printf, refusal, started, status::Answer, stream::scope};
 
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
     Ok(version) => version,
@@ -86,6 +87,27 @@ extern "C" fn gpufleet_emulator_printf(text: TextRoom, room: usize) -> usize {
 #[unsafe(no_mangle)]
 extern "C" fn gpufleet_emulator_protect(address: u64) -> i32 {
     boundary("gpufleet_emulator_protect", || memory::protect(address))
+}
+
+/// Confines the kernels that run in a stream from now on to the allocations that start at these addresses, to the variables
+/// of their modules, and to what they take from the heap; any other access ends with `CUDA_ERROR_ILLEGAL_ADDRESS`. The next
+/// such call frees what they left on the heap. A null pointer lifts the bounds.
+///
+/// `CUresult gpufleet_emulator_confine(CUstream stream, const CUdeviceptr *allocations, size_t count)`
+#[unsafe(no_mangle)]
+extern "C" fn gpufleet_emulator_confine(stream: usize, allocations: In<u64>, count: usize) -> i32 {
+    boundary("gpufleet_emulator_confine", || {
+        let list = || (0..count).map(|index| allocations.at(index)).collect::<Answer<Vec<u64>>>();
+        scope::confine(stream, if allocations.is_null() { None } else { Some(list()?) })
+    })
+}
+
+/// Ends the kernel that runs in a stream with `CUDA_ERROR_LAUNCH_TIMEOUT`. The report says where its threads are.
+///
+/// `CUresult gpufleet_emulator_interrupt(CUstream stream)`
+#[unsafe(no_mangle)]
+extern "C" fn gpufleet_emulator_interrupt(stream: usize) -> i32 {
+    boundary("gpufleet_emulator_interrupt", || scope::interrupt(stream))
 }
 
 /// The version of this library, as text that is never freed.

@@ -182,8 +182,7 @@ impl Stretch {
             }
             Step::Base => {
                 let (value, base) = self.get(a).map(|value| (value, b)).or_else(|| Some((self.get(b)?, a)))?;
-                // Planes of 64 bits that are never written hold the same value in all lanes.
-                let fits = value.base.is_none() && layout.fixed.contains(&base);
+                let fits = value.base.is_none() && layout.is_uniform(base);
                 fits.then_some(Value { base: Some(base), ..value })
             }
         }

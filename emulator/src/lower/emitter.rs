@@ -136,6 +136,10 @@ impl<'a, 'm> Emitter<'a, 'm> {
         let slot = self.layout.double();
         self.local_addresses.insert(offset, slot);
         self.layout.fixed.insert(slot);
+        // Lanes that meet in a function may have come by calls of different depths.
+        if !self.is_entry {
+            self.layout.varied.insert(slot);
+        }
         slot
     }
 

@@ -4,14 +4,14 @@ use super::emitter::{Emitter, Lowered, Scope};
 use super::layout::PLANE_BYTES;
 use super::modifiers::Modifiers;
 use super::reuse::share_slots;
-use super::shared::{place_shared, shared_variable};
+use super::shared::{dynamic_align, is_dynamic, place_shared, shared_variable};
 use super::slots::Overfull;
 use super::symbols::Symbol;
 use super::writes::Writes;
 use crate::ops::lanes::FULL;
 use crate::program::{Function, Logic, Op};
 use crate::ptx::error::{LoadError, LoadErrorKind};
-use crate::ptx::tree::{self, Linkage, Operand, Space, Statement, Variable};
+use crate::ptx::tree::{self, Operand, Space, Statement, Variable};
 
 /// A function's registers may take this much for each warp: 8192 64-bit registers, 30 times what a device has.
 const FRAME_BYTES_MAX: u32 = 8192 * 256;
@@ -21,6 +21,9 @@ const NAMED_BYTES_MAX: u32 = 128 * FRAME_BYTES_MAX;
 
 /// Local memory of one frame at most, as on a device.
 const LOCAL_BYTES_MAX: u64 = 512 << 10;
+
+/// Alignment of a local variable at most: each frame is rounded up to it.
+const LOCAL_ALIGN_MAX: u32 = 4 << 10;
 
 /// Declarations like `%r<9>` in one scope, each of which a name may belong to: the compiler has one for each type.
 const RANGES_MAX: usize = 256;
@@ -84,6 +87,10 @@ impl<'a> Emitter<'a, '_> {
         if self.symbols.reuse.applies(self.layout.bytes) {
             return share_slots(&mut self.function, &self.layout.numbers(), always, FRAME_BYTES_MAX)
                 .map_err(|overfull| too_many_registers(&self.function, overfull));
+        }
+        // Lanes never move to another frame of a kernel.
+        if !self.is_entry {
+            self.function.planes = std::mem::take(&mut self.layout.planes);
         }
         match self.layout.bytes {
             0..=FRAME_BYTES_MAX => Ok(()),
@@ -209,14 +216,18 @@ impl<'a> Emitter<'a, '_> {
         let symbol = match variable.space {
             Space::Param => Symbol::ParamWords(self.param_words(variable)?),
             Space::Local => {
-                let offset = self.function.local_bytes.next_multiple_of(variable.align);
-                if bytes > LOCAL_BYTES_MAX || u64::from(offset) + bytes > LOCAL_BYTES_MAX {
+                let offset = u64::from(self.function.local_bytes).next_multiple_of(variable.align.into());
+                if bytes > LOCAL_BYTES_MAX || offset + bytes > LOCAL_BYTES_MAX || variable.align > LOCAL_ALIGN_MAX {
                     return Err(LoadError::syntax(variable.line, "too much local memory"));
                 }
-                self.function.local_bytes = offset + bytes as u32;
-                Symbol::Local { offset }
+                self.function.local_bytes = (offset + bytes) as u32;
+                self.function.local_align = self.function.local_align.max(variable.align);
+                Symbol::Local { offset: offset as u32 }
             }
-            Space::Shared if variable.linkage == Linkage::Extern || variable.count == 0 => Symbol::DynamicShared,
+            Space::Shared if is_dynamic(variable) => {
+                self.function.dynamic_align = self.function.dynamic_align.max(dynamic_align(variable)?);
+                Symbol::DynamicShared
+            }
             Space::Shared => {
                 let offset = place_shared(&mut self.shared_end, variable)?;
                 self.function.shared.push(shared_variable(variable, offset));

@@ -3,15 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::program::Constant;
+pub use crate::program::Width;
 use crate::ptx::types::Type;
-
-/// A plane's width, or a mask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Width {
-    Mask,
-    Word,
-    Double,
-}
 
 pub fn width(ty: Type) -> Width {
     match ty.bits() {
@@ -26,7 +19,7 @@ pub fn width(ty: Type) -> Width {
 pub struct Layout {
     pub bytes: u32,
     /// What lies in each plane of the frame.
-    planes: Vec<Width>,
+    pub planes: Vec<Width>,
     masks_left: u32,
     next_mask: u32,
     words: HashMap<u32, u32>,
@@ -36,6 +29,8 @@ pub struct Layout {
     masks: HashMap<u32, u32>,
     /// Planes that no instruction writes: constants, and what the machine provides.
     pub fixed: HashSet<u32>,
+    /// Those among them whose lanes may differ, of 64 bits.
+    pub varied: HashSet<u32>,
     /// What registers were declared as.
     pub declared: HashMap<u32, Type>,
     pub constants: Vec<Constant>,
@@ -91,6 +86,11 @@ impl Layout {
         self.fixed.insert(slot);
         self.constants.push(Constant::Word(slot, value));
         slot
+    }
+
+    /// Whether all lanes of a plane of 64 bits hold the same value, always.
+    pub fn is_uniform(&self, slot: u32) -> bool {
+        self.fixed.contains(&slot) && !self.varied.contains(&slot)
     }
 
     /// The constant in a slot of words, if it holds one.

@@ -7,13 +7,16 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
 use super::references;
-use super::shared::{place_shared, shared_variable};
+use super::shared::{dynamic_align, is_dynamic, place_shared, shared_variable};
 use super::symbols::{Symbol, Symbols};
 use crate::memory::ALLOCATION_ALIGN;
 use crate::module::{Reference, Storage};
 use crate::program::{Callee, SharedVariable};
 use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::tree::{Base, Function, Initial, Linkage, Operand, Space, Statement, Tree, Variable};
+
+/// Constant memory of a module at most, on every device.
+const CONSTANT_BYTES_MAX: u64 = 64 << 10;
 
 /// A PTX text to link.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +56,8 @@ pub(super) struct Linked<'a> {
     pub shared: Vec<SharedVariable>,
     /// Where the shared variables of the top level end.
     pub shared_end: u32,
+    /// The largest alignment of the dynamic shared variables of the top level.
+    pub dynamic_align: u32,
     /// Where the constants lie.
     pub constants: (u64, u64),
     /// What names mean in texts that do not define them.
@@ -68,6 +73,11 @@ pub(super) fn link<'a>(
 ) -> Result<Linked<'a>, LoadError> {
     let chosen = choose(units)?;
     let mut linked = Linked { shared_end: shared_start, ..Linked::default() };
+    for variable in units.iter().flat_map(|unit| &unit.tree.variables) {
+        if variable.space == Space::Shared && is_dynamic(variable) {
+            linked.dynamic_align = linked.dynamic_align.max(dynamic_align(variable)?);
+        }
+    }
     linked.constants = place_constants(units, &chosen, storage)?;
     let mut next_constant = linked.constants.0;
     for (index, unit) in units.iter_mut().enumerate() {
@@ -196,6 +206,10 @@ fn place_constants(units: &[Unit], chosen: &Chosen, storage: &mut Storage) -> Re
             align = align.max(u64::from(variable.align));
             line = variable.line;
         }
+    }
+    if end > CONSTANT_BYTES_MAX {
+        let message = format!("the constants take {end} bytes, and {CONSTANT_BYTES_MAX} (64 KiB) is the limit");
+        return Err(LoadError::syntax(line, message));
     }
     if end == 0 { Ok((0, 0)) } else { Ok((place(storage, end, align, line)?, end)) }
 }

@@ -36,7 +36,10 @@ impl<'a> Emitter<'a, '_> {
             Operand::Name(name) => self.named_source(name, 0, ty),
             Operand::Offset(name, offset) => self.named_source(name, *offset, ty),
             Operand::Element(name, element) => match special_vector(name, element) {
-                Some(special) => Ok((self.special(special, Width::Word), Width::Word)),
+                Some(special) => {
+                    self.check_special(name)?;
+                    Ok((self.special(special, Width::Word), Width::Word))
+                }
                 None => self.part(name, element),
             },
             Operand::Negated(name) => {
@@ -77,6 +80,7 @@ impl<'a> Emitter<'a, '_> {
         if name == "WARP_SZ" {
             return Ok((self.layout.constant(32), Width::Word));
         }
+        self.check_special(name)?;
         if name == "%is_explicit_cluster" {
             return Ok((self.layout.constant_mask(if self.symbols.explicit_clusters { FULL } else { 0 }), Width::Mask));
         }
@@ -103,7 +107,11 @@ impl<'a> Emitter<'a, '_> {
     pub fn address_of(&mut self, symbol: &Symbol, offset: i64) -> Lowered<(u32, Option<u64>)> {
         let address = match symbol {
             Symbol::Global { address } | Symbol::Opaque { handle: address } => *address,
-            Symbol::Shared { offset } | Symbol::KernelParam { offset } => u64::from(*offset),
+            Symbol::Shared { offset } => {
+                self.function.shared_used.insert(*offset);
+                u64::from(*offset)
+            }
+            Symbol::KernelParam { offset } => u64::from(*offset),
             Symbol::Function(Callee::Function(index)) => FUNCTION_WINDOW + *index as u64 * FUNCTION_STRIDE,
             Symbol::Local { offset: start } => return Ok((self.plus(Place::Local(*start), offset), None)),
             Symbol::DynamicShared => return Ok((self.plus(Place::Dynamic, offset), None)),

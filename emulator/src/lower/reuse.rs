@@ -45,13 +45,14 @@ pub fn share_slots(function: &mut Function, numbers: &Numbers, always: u32, byte
     let mut spans = spans(&flow, &mentions, numbers.widths.len());
     let whole = Span { first: 0, last: function.code.len() as u32 - 1 };
     spans.iter_mut().zip(&kept).filter(|(_, kept)| **kept).for_each(|(span, _)| *span = whole);
-    let Slots { of, frame_bytes } = assign(&spans, &numbers.widths, bytes_max / PLANE_BYTES)?;
+    let Slots { of, planes } = assign(&spans, &numbers.widths, bytes_max / PLANE_BYTES)?;
     let place = |slot: &mut u32| *slot = of[numbers.of(*slot) as usize];
     kept_slots(function, place);
     for instruction in &mut function.code {
         instruction.registers(&mut |slot, _| place(slot));
     }
-    function.frame_bytes = frame_bytes;
+    function.frame_bytes = planes.len() as u32 * PLANE_BYTES;
+    function.planes = planes;
     Ok(())
 }
 

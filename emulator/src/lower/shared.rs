@@ -2,10 +2,38 @@
 
 use crate::program::SharedVariable;
 use crate::ptx::error::LoadError;
-use crate::ptx::tree::Variable;
+use crate::ptx::tree::{Linkage, Variable};
 
 /// Shared memory of a block at most: what the largest devices have.
 const SHARED_BYTES_MAX: u64 = 227 << 10;
+
+/// Static shared memory of a kernel at most, on every device. More has to be dynamic.
+const STATIC_BYTES_MAX: u64 = 48 << 10;
+
+/// Whether a launch decides how large a shared variable is.
+pub fn is_dynamic(variable: &Variable) -> bool {
+    variable.linkage == Linkage::Extern || variable.count == 0
+}
+
+/// The alignment of a dynamic shared variable.
+pub fn dynamic_align(variable: &Variable) -> Result<u32, LoadError> {
+    match u64::from(variable.align) <= SHARED_BYTES_MAX {
+        true => Ok(variable.align),
+        false => Err(LoadError::syntax(variable.line, format!("more than {SHARED_BYTES_MAX} bytes of shared memory"))),
+    }
+}
+
+/// Checks how much static shared memory the kernel on `line` uses.
+pub fn check_static(kernel: &str, line: u32, bytes: u64) -> Result<(), LoadError> {
+    if bytes <= STATIC_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "kernel `{kernel}` uses {bytes} bytes of static shared memory, and {STATIC_BYTES_MAX} (48 KiB) is the limit; \
+         declare an `extern __shared__` array and give its size in the launch"
+    );
+    Err(LoadError::syntax(line, message))
+}
 
 /// Gives a shared variable its place behind those before it.
 pub fn place_shared(end: &mut u32, variable: &Variable) -> Result<u32, LoadError> {

@@ -14,7 +14,8 @@ use crate::ops::lanes::NO_SLOT;
 pub struct Slots {
     /// The slot of each register; none for one that no instruction names.
     pub of: Vec<u32>,
-    pub frame_bytes: u32,
+    /// What each plane of the frame holds.
+    pub planes: Vec<Width>,
 }
 
 /// More registers are live at once than a frame has room for.
@@ -76,6 +77,16 @@ impl Pools {
         self.mask_planes() + self.words.count + 2 * self.doubles.count
     }
 
+    /// What each plane holds.
+    fn widths(&self) -> Vec<Width> {
+        let runs = [
+            (Width::Mask, self.mask_planes()),
+            (Width::Word, self.words.count),
+            (Width::Double, 2 * self.doubles.count),
+        ];
+        runs.into_iter().flat_map(|(width, count)| (0..count).map(move |_| width)).collect()
+    }
+
     /// Masks come first: the one that is always set keeps slot 0, which instructions name for operands that they lack.
     fn place(&self, width: Width, slot: u32) -> u32 {
         match width {
@@ -105,12 +116,12 @@ pub fn assign(spans: &[Span], widths: &[Width], planes_max: u32) -> Result<Slots
     }
     let used = of.iter_mut().zip(widths).filter(|(slot, _)| **slot != NO_SLOT);
     used.for_each(|(slot, width)| *slot = pools.place(*width, *slot));
-    Ok(Slots { of, frame_bytes: pools.planes() * PLANE_BYTES })
+    Ok(Slots { of, planes: pools.widths() })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Overfull, Span, assign};
+    use super::{Overfull, PLANE_BYTES, Span, assign};
     use crate::lower::layout::Width::{self, Double, Mask, Word};
     use crate::ops::lanes::NO_SLOT;
 
@@ -118,7 +129,7 @@ mod tests {
         let spans: Vec<Span> = registers.iter().map(|(first, last, _)| Span { first: *first, last: *last }).collect();
         let widths: Vec<Width> = registers.iter().map(|(.., width)| *width).collect();
         let slots = assign(&spans, &widths, 100).unwrap();
-        (slots.of, slots.frame_bytes)
+        (slots.of, slots.planes.len() as u32 * PLANE_BYTES)
     }
 
     #[test]

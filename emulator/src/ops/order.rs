@@ -107,7 +107,8 @@ pub fn classification(name: &str, bits: u32) -> Option<Lanes> {
                 "infinite" => compare(|a: $t, _: $t| a.is_infinite()),
                 "number" => compare(|a: $t, _: $t| !a.is_nan()),
                 "notanumber" => compare(|a: $t, _: $t| a.is_nan()),
-                "normal" => compare(|a: $t, _: $t| a.is_normal()),
+                // Zeros count as normal numbers, unlike in Rust.
+                "normal" => compare(|a: $t, _: $t| a.is_normal() || a == 0.0),
                 "subnormal" => compare(|a: $t, _: $t| a.is_subnormal()),
                 _ => return None,
             }

@@ -1,5 +1,7 @@
 //! Splits PTX text into tokens.
 
+use std::ops::Range;
+
 use crate::ptx::error::LoadError;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,16 +22,29 @@ pub enum Kind<'a> {
 pub struct Token<'a> {
     pub kind: Kind<'a>,
     pub line: u32,
-    /// Byte range in the text.
-    pub start: usize,
-    pub end: usize,
+    /// Byte range in the text, which is far shorter than 4 GiB.
+    start: u32,
+    end: u32,
 }
+
+impl Token<'_> {
+    /// Its bytes in the text.
+    pub fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// Tokens of a text at most: those of twenty megabytes of code. They take 40 bytes each.
+const TOKENS_MAX: usize = 8 << 20;
 
 /// The tokens of a text, or the first place where there is none.
 pub fn tokens(text: &str) -> Result<Vec<Token<'_>>, LoadError> {
     let mut lexer = Lexer { text, at: 0, line: 1 };
     let mut found = Vec::with_capacity(text.len() / 6);
     while let Some(token) = lexer.token()? {
+        if found.len() == TOKENS_MAX {
+            return Err(LoadError::syntax(token.line, format!("the text is too long: more than {TOKENS_MAX} tokens")));
+        }
         found.push(token);
     }
     Ok(found)
@@ -94,7 +109,7 @@ impl<'a> Lexer<'a> {
         }
         let (start, line) = (self.at, self.line);
         let kind = self.kind()?;
-        Ok(Some(Token { kind, line, start, end: self.at }))
+        Ok(Some(Token { kind, line, start: start as u32, end: self.at as u32 }))
     }
 
     fn kind(&mut self) -> Result<Kind<'a>, LoadError> {

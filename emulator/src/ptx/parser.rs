@@ -16,6 +16,9 @@ use crate::ptx::error::{LoadError, LoadErrorKind};
 /// A text at most: several times what the largest libraries have. The tree of a text takes some ten times its bytes.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
+/// Functions and variables of a text at most. Each takes a kilobyte or two, however short it is.
+const DEFINITIONS_MAX: usize = 1 << 16;
+
 /// Parses a PTX text.
 pub fn parse(text: &str) -> Result<Tree<'_>, LoadError> {
     if text.len() > TEXT_BYTES_MAX {
@@ -26,6 +29,10 @@ pub fn parse(text: &str) -> Result<Tree<'_>, LoadError> {
     let mut tree = Tree::default();
     while parser.at < tokens.len() {
         parser.item(&mut tree)?;
+        if tree.functions.len() + tree.variables.len() > DEFINITIONS_MAX {
+            let message = format!("more than {DEFINITIONS_MAX} functions and variables; split the text into several");
+            return Err(parser.error(message));
+        }
     }
     Ok(tree)
 }
@@ -40,6 +47,7 @@ impl<'a> Parser<'a, '_> {
             match name {
                 "version" => {
                     self.at += 1;
+                    tree.version = self.version().unwrap_or_default();
                     self.skip_line();
                     return Ok(());
                 }
@@ -99,6 +107,13 @@ impl<'a> Parser<'a, '_> {
                 _ => return Err(unsupported(line, name)),
             }
         }
+    }
+
+    /// The number behind `.version`.
+    fn version(&self) -> Option<(u32, u32)> {
+        let token = self.tokens.get(self.at)?;
+        let (major, minor) = self.text[token.range()].split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
     }
 
     fn target(&mut self, tree: &mut Tree<'a>) -> Parsed<()> {

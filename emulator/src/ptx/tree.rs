@@ -5,6 +5,8 @@ use super::types::Type;
 /// A whole PTX text.
 #[derive(Debug, Default)]
 pub struct Tree<'a> {
+    /// The version of PTX, as major and minor number.
+    pub version: (u32, u32),
     /// The architecture of `.target sm_NN`.
     pub target: Option<Target>,
     pub variables: Vec<Variable<'a>>,

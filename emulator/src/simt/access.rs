@@ -25,7 +25,9 @@ use crate::program::memory::{Access, Reach};
 use crate::ptx::types::Type;
 
 pub use self::parts::{lengths_in, resolve_bulk, resolve_parts};
-pub use self::reach::{Cache, Local, Refused, View, host_address, portable as resolve, shared_offsets, space_of};
+pub use self::reach::{
+    Cache, Confined, Local, Refused, View, host_address, portable as resolve, shared_offsets, space_of,
+};
 
 /// A load or a store of one element type, in its two builds.
 #[derive(Clone, Copy, Debug)]

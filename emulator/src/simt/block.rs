@@ -1,10 +1,9 @@
 //! One block: its warps in turn, its barriers, and what all its instructions share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::Instant;
 
-use super::access::{Cache, View};
+use super::access::{Cache, Confined, View};
 use super::checks::BlockChecks;
 use super::frames::Spare;
 use super::launch::{LaunchConfig, RunOptions};
@@ -13,7 +12,7 @@ use super::specials::dynamic_start;
 use super::texture::Bound;
 use super::warp::{Pause, Standing, Warp, Warps};
 use crate::fault::{Fault, FaultKind};
-use crate::memory::{Memory, Owner};
+use crate::memory::Memory;
 use crate::module::Entry;
 use crate::ops::lanes::{FULL, LANES};
 use crate::program::Program;
@@ -30,11 +29,15 @@ const TURNS_OF_WARP: u32 = 4096;
 /// The same where blocks take turns too: who spins at a barrier of the grid should soon let the others come to it.
 const TURNS_OF_WARP_IN_TURN: u32 = 128;
 
+/// Stack of a thread at most, whatever the limit says: the local memory that a device has for one.
+const STACK_BYTES_MAX: u32 = 512 << 10;
+
 /// Places that are named where threads of a block stand; the others are only counted.
 const STANDINGS_MAX: usize = 3;
 
-/// Memory that `malloc` in a kernel may take in one launch: what a device allows unless told otherwise.
-const HEAP_BYTES_MAX: u64 = 8 << 20;
+/// Work of a block, in instructions of its warps, after which the thread looks at other blocks too: the block may wait for
+/// a later one.
+const PATIENCE: u64 = 1 << 22;
 
 /// Signals between the threads of a launch.
 #[derive(Debug, Default)]
@@ -43,7 +46,6 @@ pub struct Signals {
     pub stop: AtomicBool,
     /// Instructions that all threads have run, counted at branches back and calls.
     pub spent: AtomicU64,
-    pub heap_used: AtomicU64,
     /// Where the blocks of a cooperative launch meet; 0 in other launches.
     pub workspace: u64,
 }
@@ -104,6 +106,8 @@ pub struct Context<'a> {
     /// Threads of the block have come to the cluster's barrier, maybe for an earlier phase.
     pub at_cluster: bool,
     pub spent: u64,
+    /// Bytes of a thread's stack: what is known beforehand of its functions' local memory, and what recursion may take.
+    pub stack_bytes: u32,
     /// Turns of loops that a warp has before the next one.
     pub turns: u32,
     /// What the view's shared memory lies in.
@@ -124,7 +128,7 @@ impl<'a> Context<'a> {
         let mut shared = vec![0u64; shared_bytes.div_ceil(8) as usize + 2];
         let start = (shared.as_mut_ptr() as u64).next_multiple_of(16) as *mut u8;
         let checks = memory.checks();
-        let local_bytes = u64::from(entry.local_bytes).next_multiple_of(16);
+        let local_bytes = local_bytes(entry, options);
         let reserved = entry.program.reserved_shared;
         let block_checks = || Box::new(BlockChecks::new(checks, config.threads(), shared_bytes, local_bytes, reserved));
         let view = View {
@@ -135,6 +139,11 @@ impl<'a> Context<'a> {
             caches: vec![Cache::default(); entry.program.accesses as usize],
             patterns: Default::default(),
             textures: Default::default(),
+            confined: options.limits.confinement.map(|confinement| Confined {
+                confinement,
+                variables: &entry.storage.addresses,
+                workspace: signals.workspace,
+            }),
         };
         Context {
             program: &entry.program,
@@ -152,6 +161,7 @@ impl<'a> Context<'a> {
             come: 0,
             at_cluster: false,
             spent: 0,
+            stack_bytes: if entry.needs_stack { local_bytes as u32 } else { u32::MAX },
             turns: if signals.workspace == 0 { TURNS_OF_WARP } else { TURNS_OF_WARP_IN_TURN },
             _shared: shared,
         }
@@ -165,6 +175,9 @@ impl<'a> Context<'a> {
         }
         if self.signals.stop.load(Ordering::Relaxed) {
             return Some("another block of the launch failed");
+        }
+        if self.options.limits.interrupt.is_some_and(|interrupt| interrupt.load(Ordering::Relaxed)) {
+            return Some("the launch was interrupted: it ran too long");
         }
         match self.options.instructions_max {
             Some(limit) if self.signals.spent.load(Ordering::Relaxed) + self.spent > limit => {
@@ -193,24 +206,21 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Takes `bytes` of the launch's heap, unless it is used up.
+    /// Takes `bytes` of the device's heap, unless it is used up.
     pub fn take_heap(&self, bytes: u64) -> Option<u64> {
-        let used = &self.signals.heap_used;
-        let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= HEAP_BYTES_MAX);
-        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        let address = self.view.memory.alloc_for(Owner::Heap, bytes).ok();
-        if address.is_none() {
-            used.fetch_sub(bytes, Ordering::Relaxed);
+        let address = self.view.memory.take_heap(bytes, self.options.limits.heap_bytes)?;
+        if let Some(confinement) = self.options.limits.confinement {
+            confinement.take_heap(address);
         }
-        address
+        Some(address)
     }
 
     /// Gives memory back to the heap; false where the address is not one that the heap gave.
     pub fn give_heap(&mut self, address: u64) -> bool {
-        let Ok(bytes) = self.view.memory.free_of(Owner::Heap, address) else { return false };
-        // An earlier launch may have taken it.
-        let less = |used: u64| Some(used.saturating_sub(bytes));
-        let _ = self.signals.heap_used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let is_own = self.options.limits.confinement.is_none_or(|confinement| confinement.give_heap(address));
+        if !is_own || !self.view.memory.give_heap(address) {
+            return false;
+        }
         // What this launch has found about the memory is no longer true.
         self.view.caches.fill(Cache::default());
         self.view.textures = Bound::default();
@@ -234,13 +244,24 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Runs one block to its end. `warps` are those of blocks before, to be used again.
-    pub fn run_block(&mut self, block: [u32; 3], warps: &mut Warps) -> Result<(), Fault> {
+    /// Runs one block to its end, unless it takes long or sleeps: it may wait for another, and is answered as it is then.
+    /// `warps` are those of blocks before, to be used again.
+    pub fn run_block(&mut self, block: [u32; 3], warps: &mut Warps) -> Result<Option<BlockRun>, Fault> {
         let mut run = BlockRun::new(block, self);
         let result = run.warps(self, warps);
-        warps.append(&mut run.waiting);
         self.account();
-        result
+        match result {
+            Ok(()) if !run.is_finished() => Ok(Some(run)),
+            _ => {
+                warps.append(&mut run.waiting);
+                result.map(|()| None)
+            }
+        }
+    }
+
+    /// Lets other blocks have a turn soon: those that they wait for may be among them.
+    pub fn share_thread(&mut self) {
+        self.turns = TURNS_OF_WARP_IN_TURN;
     }
 
     /// Adds what was spent here to what the launch has spent, where anybody asks.
@@ -280,10 +301,7 @@ impl BlockRun {
 
     fn warps(&mut self, cx: &mut Context, spare: &mut Warps) -> Result<(), Fault> {
         self.start(cx, spare)?;
-        while !self.is_finished() {
-            if let Some(first) = self.asleep_until() {
-                thread::sleep(first.saturating_duration_since(Instant::now()));
-            }
+        while !self.is_finished() && cx.spent <= PATIENCE && self.asleep_until().is_none() {
             self.turn(cx, spare)?;
         }
         Ok(())
@@ -300,7 +318,7 @@ impl BlockRun {
         // Each warp runs as far as it gets before the next one starts, so that a kernel without barriers keeps to
         // one register file.
         for index in 0..total.div_ceil(LANES as u32) {
-            let mut warp = spare.pop().unwrap_or_else(|| Box::new(Warp::new(cx.entry.local_bytes)));
+            let mut warp = spare.pop().unwrap_or_else(|| Box::new(Warp::new(local_bytes(cx.entry, cx.options))));
             let lanes = (total - index * LANES as u32).min(LANES as u32);
             warp.start(index, lanes, cx);
             self.started += lanes;
@@ -443,6 +461,12 @@ impl BlockRun {
         let rest = rest.collect::<Vec<_>>().join(", ");
         if rest.is_empty() { fault } else { fault.with_line(&format!("of the block's {total} threads: {rest}")) }
     }
+}
+
+/// Local memory of a thread: what is known of its functions, and a stack for those of which it is not.
+pub fn local_bytes(entry: &Entry, options: &RunOptions) -> u64 {
+    let stack = if entry.needs_stack { options.limits.stack_bytes } else { 0 };
+    (u64::from(entry.frame_bytes) + u64::from(stack.min(STACK_BYTES_MAX))).next_multiple_of(16)
 }
 
 /// Gives a warp its turn. `threads` are those of the block that have not exited.

@@ -2,10 +2,11 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::HashMap;
+use std::iter;
 use std::ptr::NonNull;
 
 use crate::ops::lanes::{LANES, fill};
-use crate::program::Constant;
+use crate::program::{Constant, Width};
 
 /// Frames start at a cache line, which vectors need.
 const FRAME_ALIGN: usize = 64;
@@ -15,14 +16,56 @@ const FRAME_ALIGN: usize = 64;
 pub struct Frame {
     pub function: usize,
     pub registers: Registers,
-    pub parent: usize,
-    /// Where the caller goes on, and the call it made.
-    pub return_pc: u32,
+    pub caller: Caller,
+    /// The callers of lanes that joined the frame from others.
+    pub joined: Vec<Caller>,
     pub depth: u32,
     /// Lanes that have not returned yet.
     pub lanes: u32,
-    /// Start of the frame's local memory.
+    /// Start of the frame's local memory; where lanes have it in different places, the last of them.
     pub local: u32,
+    /// Bytes of the stack up to the frame's end.
+    pub stack: u32,
+}
+
+/// Where lanes of a frame return to.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    pub frame: usize,
+    /// Where the caller goes on, behind the call it made.
+    pub return_pc: u32,
+    pub lanes: u32,
+}
+
+impl Frame {
+    /// The callers of the lanes that have not returned.
+    pub fn callers(&self) -> impl Iterator<Item = Caller> {
+        iter::once(self.caller).chain(self.joined.iter().copied())
+    }
+
+    /// Lets lanes of another frame of the same function go on in this one.
+    pub fn join(&mut self, other: &Frame, planes: &[Width], mask: u32) {
+        self.registers.take_lanes(&other.registers, planes, mask);
+        self.lanes |= mask;
+        self.local = self.local.max(other.local);
+        self.stack = self.stack.max(other.stack);
+        for caller in other.callers().filter(|caller| caller.lanes & mask != 0) {
+            let lanes = caller.lanes & mask;
+            let same = |known: &&mut Caller| (known.frame, known.return_pc) == (caller.frame, caller.return_pc);
+            match iter::once(&mut self.caller).chain(&mut self.joined).find(same) {
+                Some(known) => known.lanes |= lanes,
+                None => self.joined.push(Caller { lanes, ..caller }),
+            }
+        }
+    }
+
+    /// Lanes are no longer in the frame.
+    pub fn leave(&mut self, mask: u32) {
+        self.lanes &= !mask;
+        self.caller.lanes &= !mask;
+        self.joined.iter_mut().for_each(|caller| caller.lanes &= !mask);
+        self.joined.retain(|caller| caller.lanes != 0);
+    }
 }
 
 /// Zeroed, aligned bytes.
@@ -83,6 +126,38 @@ impl Registers {
         assert!(slot as usize + LANES * 8 <= self.layout.size(), "slots lie inside their frame");
         // SAFETY: checked above; the borrow is that of the whole file.
         unsafe { &mut *self.start().add(slot as usize).cast::<[u64; LANES]>() }
+    }
+
+    /// Copies the lanes of `mask` from another register file of the same function, whose planes are so wide.
+    pub fn take_lanes(&mut self, other: &Registers, planes: &[Width], mask: u32) {
+        assert!(planes.len() * LANES * 4 <= self.layout.size().min(other.layout.size()), "both files have the planes");
+        let lanes = || (0..LANES).filter(move |lane| mask >> lane & 1 != 0);
+        let mut plane = 0;
+        while let Some(width) = planes.get(plane) {
+            let start = plane * LANES * 4;
+            let [target, source] = [self.start(), other.start()];
+            // SAFETY: the assertion covers every plane, one of 64 bits counts as two, and planes are aligned to their
+            // elements. The two files are different allocations.
+            unsafe {
+                match width {
+                    Width::Word => {
+                        let [target, source] = [target, source].map(|start_of| start_of.add(start).cast::<u32>());
+                        lanes().for_each(|lane| *target.add(lane) = *source.add(lane));
+                    }
+                    Width::Double => {
+                        let [target, source] = [target, source].map(|start_of| start_of.add(start).cast::<u64>());
+                        lanes().for_each(|lane| *target.add(lane) = *source.add(lane));
+                    }
+                    Width::Mask => {
+                        let [target, source] = [target, source].map(|start_of| start_of.add(start).cast::<u32>());
+                        for at in 0..LANES {
+                            *target.add(at) = *target.add(at) & !mask | *source.add(at) & mask;
+                        }
+                    }
+                }
+            }
+            plane += if *width == Width::Double { 2 } else { 1 };
+        }
     }
 
     /// The bytes that a store of these planes puts into memory for one lane.

@@ -6,13 +6,16 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use super::block::{Context, Signals};
+use super::block::{self, Context, Signals};
 use super::cooperative::Workspace;
+use super::resident::{Portions, Resident};
 use super::team;
+use super::warp::Warps;
 use crate::fault::{Fault, FaultKind};
 use crate::memory::Memory;
+use crate::memory::confinement::Confinement;
 use crate::module::Entry;
-use crate::ops::lanes::vector_available;
+use crate::ops::lanes::{LANES, vector_available};
 
 /// Threads below which a launch stays on the caller's thread: starting another costs more than so few take.
 const THREADS_WORTH_SHARING: u64 = 4096;
@@ -24,6 +27,9 @@ const LOOPING_THREADS_WORTH_SHARING: u64 = 1024;
 /// few, and at most so many at once. What threads count together is a place that they wait for each other at.
 const TAKES_OF_THREAD: u64 = 16;
 const TAKEN_MAX: u64 = 32;
+
+/// Memory of the host for blocks that wait for each other, in a launch that is not cooperative.
+const RESIDENT_BYTES_MAX: u64 = 256 << 20;
 
 /// The shape of a launch and the kernel's parameters, laid out as [`Entry::params`] says.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +54,29 @@ pub struct RunOptions<'a> {
     pub print: &'a (dyn Fn(&[u8]) + Sync),
     /// Use the vector instructions of this machine, where it has them. The results are the same.
     pub vector: bool,
+    pub limits: RunLimits<'a>,
+}
+
+/// What a context and a job allow their kernels.
+#[derive(Clone, Copy, Debug)]
+pub struct RunLimits<'a> {
+    /// Local memory of a thread for functions that call themselves, or others through pointers.
+    pub stack_bytes: u32,
+    /// Memory that `malloc` in kernels may take.
+    pub heap_bytes: u64,
+    /// Blocks that may wait for each other in a launch that is not cooperative.
+    pub resident_blocks: u64,
+    /// Memory that alone may be reached, beside the module's variables.
+    pub confinement: Option<&'a Confinement>,
+    /// Ends the launch when set, as one that ran too long.
+    pub interrupt: Option<&'a AtomicBool>,
+}
+
+impl Default for RunLimits<'_> {
+    /// What a device allows unless told otherwise.
+    fn default() -> Self {
+        Self { stack_bytes: 1 << 10, heap_bytes: 8 << 20, resident_blocks: 64, confinement: None, interrupt: None }
+    }
 }
 
 impl fmt::Debug for RunOptions<'_> {
@@ -131,6 +160,8 @@ fn start(
         vector: options.vector && vector_available(),
         next: AtomicU64::new(0),
         fault: Mutex::new(None),
+        places: places(entry, config, options),
+        resident: AtomicU64::new(0),
     };
     let blocks = config.blocks();
     let loops = entry.program.functions[entry.function].has_loop;
@@ -163,39 +194,48 @@ pub(super) struct Run<'a> {
     pub(super) signals: &'a Signals,
     vector: bool,
     /// The next block to run.
-    next: AtomicU64,
+    pub(super) next: AtomicU64,
+    /// Blocks that may be under way beside one on each thread, and those that are.
+    pub(super) places: u64,
+    pub(super) resident: AtomicU64,
     /// The first fault, with its block.
     fault: Mutex<Option<(u64, Fault)>>,
 }
 
-impl Run<'_> {
+/// Blocks that may be under way beside those that each thread has anyway: as many as the device runs at a time, within
+/// bounded memory.
+fn places(entry: &Entry, config: &LaunchConfig, options: &RunOptions) -> u64 {
+    let frame = u64::from(entry.program.functions[entry.function].frame_bytes);
+    let warp = frame + LANES as u64 * block::local_bytes(entry, options);
+    let warps = u64::from(config.threads().div_ceil(LANES as u32));
+    let block = u64::from(entry.shared_bytes) + u64::from(config.shared_bytes) + warps * warp;
+    options.limits.resident_blocks.saturating_sub(1).min(RESIDENT_BYTES_MAX / block.max(1))
+}
+
+impl<'a> Run<'a> {
     /// Takes blocks, so many at a time, until there are none left or one has failed. Each is run to its end in the order
-    /// of their numbers, so that a block may wait for those before it.
-    fn blocks(&self, blocks: u64, taken: u64) {
+    /// of their numbers, so that a block may wait for those before it, unless it takes long.
+    fn blocks(&'a self, blocks: u64, portion: u64) {
         let mut cx = self.context();
-        let mut warps = Vec::new();
-        loop {
-            let first = self.next.fetch_add(taken, Ordering::Relaxed);
-            if first >= blocks {
+        let (mut warps, mut portions) = (Warps::new(), Portions::new(blocks, portion));
+        while let Some(index) = portions.next(self) {
+            if self.signals.stop.load(Ordering::Relaxed) {
                 return;
             }
-            for index in first..blocks.min(first + taken) {
-                if self.signals.stop.load(Ordering::Relaxed) {
-                    return;
-                }
-                let result = match cx.must_stop() {
-                    Some(what) => Err(self.stopped(what, index)),
-                    None => cx.run_block(self.config.block_at(index), &mut warps),
-                };
-                if let Err(fault) = result {
-                    return self.fail(index, fault);
-                }
+            let result = match cx.must_stop() {
+                Some(what) => Err(self.stopped(what, index)),
+                None => cx.run_block(self.config.block_at(index), &mut warps),
+            };
+            match result {
+                Ok(None) => {}
+                Ok(Some(run)) => return self.beside(Resident::started(index, cx, run, warps), &mut portions),
+                Err(fault) => return self.fail(index, fault),
             }
         }
     }
 
     /// What a block needs to run on this thread.
-    pub(super) fn context(&self) -> Context<'_> {
+    pub(super) fn context(&'a self) -> Context<'a> {
         Context::new(self.entry, self.config, self.options, self.signals, self.memory, self.vector)
     }
 

@@ -1,6 +1,9 @@
 //! `printf` of a kernel: the format of C, with the arguments as `vprintf` lays them out in memory. Text is bytes: a
 //! kernel may print what is not UTF-8.
 
+/// A line at most, as long as a device's buffer; a longer one is cut.
+pub const LINE_BYTES_MAX: usize = 1 << 20;
+
 /// Digits and padding that one conversion may ask for; C promises 4095.
 const WIDTH_MAX: usize = 4095;
 
@@ -46,7 +49,7 @@ pub fn format<E>(
         offset += bytes;
         value(offset - bytes, bytes)
     };
-    while at < pattern.len() {
+    while at < pattern.len() && out.len() < LINE_BYTES_MAX {
         if pattern[at] != b'%' {
             out.push(pattern[at]);
             at += 1;
@@ -93,6 +96,7 @@ pub fn format<E>(
         count += 1;
         pad(&mut out, &conversion, body);
     }
+    out.truncate(LINE_BYTES_MAX);
     Ok((out, count))
 }
 
@@ -279,6 +283,7 @@ fn pad(out: &mut Vec<u8>, conversion: &Conversion, Body { prefix, rest, takes_ze
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::convert::Infallible;
 
     use super::format;
@@ -315,6 +320,20 @@ mod tests {
             "0.000000|   nan|0x00001.8p+0"
         );
         assert_eq!(print("%08.3ld|%.0ld|%#lo|%#.3lo", &[5, 0, 0, 8]), "     005||0|010");
+    }
+
+    #[test]
+    fn a_line_ends_where_a_devices_buffer_does() {
+        let long = vec![b'x'; 64 << 10];
+        let read = Cell::new(0);
+        let pattern = "%s".repeat(8192);
+        let value = |_, _| Ok::<u64, Infallible>(1);
+        let line = format(pattern.as_bytes(), value, |_| {
+            read.set(read.get() + 1);
+            Ok(long.clone())
+        });
+        let (line, count) = line.unwrap();
+        assert_eq!((line.len(), count, read.get()), (1 << 20, 16, 16), "no more is read than fits");
     }
 
     #[test]

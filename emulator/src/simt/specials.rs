@@ -141,7 +141,7 @@ fn of_lane(special: Special, lane: u32) -> u32 {
     }
 }
 
-/// Where the dynamic shared memory starts: behind the static one, aligned for any type.
+/// Where the dynamic shared memory starts: behind the static one, aligned for any type and as its variables ask.
 pub fn dynamic_start(entry: &Entry) -> u64 {
-    u64::from(entry.shared_bytes).next_multiple_of(16)
+    u64::from(entry.shared_bytes).next_multiple_of(entry.program.dynamic_align.max(16).into())
 }

@@ -1,14 +1,15 @@
 //! One warp: groups of lanes that stand at the same instruction, run in turn.
 //!
 //! A branch that lanes disagree on splits their group. The group in the deepest call with the lowest place in the
-//! code runs first, so that the others wait where paths join and are merged there. After a number of turns of a loop
-//! another group gets a turn, so that lanes that spin on a lock let its holder on.
+//! code runs first, so that the others wait where paths join and are merged there. The [`schedule`] gives every lane
+//! its turn nevertheless, so that lanes that spin on a lock let its holder on.
 
 mod calls;
 mod check;
 mod meeting;
 mod phases;
 mod report;
+mod schedule;
 mod sprint;
 mod step;
 mod straight;
@@ -17,10 +18,11 @@ use std::time::Instant;
 
 use self::phases::Cluster;
 pub use self::report::Standing;
+use self::schedule::Schedule;
 use self::step::{Step, Turns};
 use super::access::Local;
 use super::block::Context;
-use super::frames::Frame;
+use super::frames::{Caller, Frame};
 use crate::fault::Fault;
 use crate::ops::lanes::{FULL, LANES};
 
@@ -69,8 +71,7 @@ pub struct Warp {
     lane_bytes: u64,
     /// Registers of the frames beyond the kernel's own.
     call_bytes: u64,
-    /// The group with this lane runs next, out of order.
-    favoured: Option<u32>,
+    schedule: Schedule,
     cluster: Cluster,
     /// When the warp goes on, where a kernel sent it to sleep.
     pub asleep: Option<Instant>,
@@ -80,8 +81,7 @@ pub struct Warp {
 pub type Warps = Vec<Box<Warp>>;
 
 impl Warp {
-    pub fn new(lane_bytes: u32) -> Warp {
-        let lane_bytes = u64::from(lane_bytes).next_multiple_of(16);
+    pub fn new(lane_bytes: u64) -> Warp {
         Warp {
             index: 0,
             block: [0; 3],
@@ -91,7 +91,7 @@ impl Warp {
             local: vec![0; LANES * (lane_bytes / 8) as usize],
             lane_bytes,
             call_bytes: 0,
-            favoured: None,
+            schedule: Schedule::default(),
             cluster: Cluster::default(),
             asleep: None,
         }
@@ -102,7 +102,7 @@ impl Warp {
         let before = (std::mem::replace(&mut self.block, cx.block), std::mem::replace(&mut self.index, index));
         self.live = if lanes >= LANES as u32 { FULL } else { (1 << lanes) - 1 };
         self.groups.clear();
-        self.favoured = None;
+        self.schedule = Schedule::default();
         self.cluster = Cluster::default();
         self.asleep = None;
         let live = self.live;
@@ -110,7 +110,10 @@ impl Warp {
         let kernel = cx.entry.function;
         if self.frames.is_empty() {
             let registers = cx.registers(kernel, index, 0);
-            let frame = Frame { function: kernel, registers, parent: 0, return_pc: 0, depth: 0, lanes: live, local: 0 };
+            let caller = Caller { frame: 0, return_pc: 0, lanes: 0 };
+            let stack = cx.program.functions[kernel].frame_locals() as u32;
+            let joined = Vec::new();
+            let frame = Frame { function: kernel, registers, caller, joined, depth: 0, lanes: live, local: 0, stack };
             self.frames.push(Some(frame));
         } else {
             // The registers of a warp before: only the place is another.
@@ -133,19 +136,30 @@ impl Warp {
         if let Some(pause) = self.sprint(cx)? {
             return Ok(pause);
         }
-        let mut turns = Turns::new(cx.turns);
+        let mut turns = Turns::new(cx.turns, self.schedule.left);
+        let pause = self.run_groups(&mut turns, cx);
+        self.schedule.left = turns.of_group();
+        pause
+    }
+
+    fn run_groups(&mut self, turns: &mut Turns, cx: &mut Context) -> Result<Pause, Fault> {
         loop {
-            let Some(index) = self.choose() else {
-                return if self.groups.is_empty() { Ok(Pause::Finished) } else { self.check_waiting(cx) };
-            };
-            if turns.are_over() {
+            // Before a group is chosen, whose turn would be lost.
+            if turns.are_over() && !self.waits() {
                 return Ok(Pause::Yielded);
             }
+            let Some(index) = self.schedule.choose(&self.groups) else {
+                return if self.groups.is_empty() { Ok(Pause::Finished) } else { self.check_waiting(cx) };
+            };
             let group = self.groups.swap_remove(index);
-            match self.run_group(group, &mut turns, cx)? {
-                Step::Kept(group) => self.add(group),
+            match self.run_group(group, turns, cx)? {
+                Step::Kept(group) => {
+                    let group = self.join_others(group, cx);
+                    self.add(group);
+                }
                 Step::Tired(group) => {
-                    self.favour_after(group.mask);
+                    self.schedule.pass(group.mask, &self.groups);
+                    turns.renew();
                     self.add(group);
                 }
                 Step::Gone if self.groups.is_empty() => return Ok(Pause::Finished),
@@ -159,28 +173,6 @@ impl Warp {
     /// Whether nothing in the warp can run before others come to where it waits.
     pub fn waits(&self) -> bool {
         self.groups.iter().all(|group| group.wait != Wait::None)
-    }
-
-    /// The group to run: the favoured one, or the deepest and lowest.
-    fn choose(&mut self) -> Option<usize> {
-        if let Some(lane) = self.favoured.take() {
-            let found = self.groups.iter().position(|g| g.wait == Wait::None && g.mask >> lane & 1 != 0);
-            if found.is_some() {
-                return found;
-            }
-        }
-        if let [group] = self.groups.as_slice() {
-            return (group.wait == Wait::None).then_some(0);
-        }
-        let ready = self.groups.iter().enumerate().filter(|(_, group)| group.wait == Wait::None);
-        ready.min_by_key(|(_, group)| (u32::MAX - group.depth, group.pc)).map(|(index, _)| index)
-    }
-
-    /// The next group with lanes behind those of `mask` has the next turn.
-    fn favour_after(&mut self, mask: u32) {
-        let first = mask.trailing_zeros();
-        let ready = || self.groups.iter().filter(|group| group.wait == Wait::None).map(|g| g.mask.trailing_zeros());
-        self.favoured = ready().filter(|lane| *lane > first).min().or_else(|| ready().min());
     }
 
     /// Adds a group, merged with one that stands at the same place.

@@ -84,6 +84,42 @@ fn endless_recursion_is_a_stack_overflow() {
     let fault = Device::new(text).launch("kernel", [1; 3], [1; 3], &[]).unwrap_err();
     assert!(fault.report.contains("stack overflow"), "{}", fault.report);
     assert!(fault.report.contains("function `deeper`"), "{}", fault.report);
+    assert!(fault.report.contains("a thread's stack has 1024 bytes"), "{}", fault.report);
+}
+
+#[test]
+fn recursion_ends_by_the_bytes_of_the_stack() {
+    // Each call has 208 bytes of its own.
+    let text = ".version 7.8\n.target sm_80\n.address_size 64\n\
+        .func deeper(.param .b32 n) {\n.local .align 16 .b8 l[208];\n.reg .pred %p;\n.reg .b32 %r<3>;\n\
+        ld.param.u32 %r0, [n];\nst.local.u32 [l], %r0;\nsetp.eq.u32 %p, %r0, 0;\n@%p ret;\nsub.u32 %r1, %r0, 1;\n\
+        {\n.param .b32 a;\nst.param.b32 [a], %r1;\ncall.uni deeper, (a);\n}\nret;\n}\n\
+        .visible .entry kernel(.param .u32 n) {\n.reg .b32 %r;\nld.param.u32 %r, [n];\n\
+        {\n.param .b32 a;\nst.param.b32 [a], %r;\ncall.uni deeper, (a);\n}\nret;\n}\n";
+    let mut device = Device::new(text);
+    let deep = |device: &Device, calls: u32| device.launch("kernel", [1; 3], [32, 1, 1], &[Arg::U32(calls)]);
+    deep(&device, 4).unwrap();
+    let fault = deep(&device, 6).unwrap_err();
+    assert!(fault.report.contains("stack overflow at a depth of 6 calls"), "{}", fault.report);
+    device.limits.stack_bytes = 64 << 10;
+    deep(&device, 250).unwrap();
+}
+
+#[test]
+fn what_a_kernel_does_not_free_stays_taken() {
+    let malloc = "{\n.param .b64 n;\nst.param.b64 [n], 3000000;\n.param .b64 r;\ncall.uni (r), malloc, (n);\n\
+                  ld.param.b64 %d1, [r];\n}\nst.global.u64 [%d0], %d1;";
+    let device = Device::new(&heap_kernel(malloc));
+    let out = device.upload(&[0u64]);
+    let address = || {
+        device.launch("kernel", [1; 3], [1; 3], &[Arg::U64(out)]).unwrap();
+        device.download::<u64>(out, 1)[0]
+    };
+    // Two of three million bytes fit into the heap of 8 MiB.
+    let addresses = [address(), address(), address()];
+    assert!(addresses[0] != 0 && addresses[1] != 0 && addresses[2] == 0, "{addresses:x?}");
+    device.memory.clear_heap();
+    assert_ne!(address(), 0);
 }
 
 #[test]

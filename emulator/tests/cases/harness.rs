@@ -7,7 +7,7 @@ use gpufleet_emulator::checks::Checks;
 use gpufleet_emulator::fault::Fault;
 use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, LoadError, Module};
-use gpufleet_emulator::simt::{LaunchConfig, RunOptions, launch};
+use gpufleet_emulator::simt::{LaunchConfig, RunLimits, RunOptions, launch};
 
 /// The kernels of `programs.cu`.
 pub const PROGRAMS: &str = include_str!("../../cases/programs.ptx");
@@ -20,6 +20,7 @@ pub struct Device {
     pub vector: bool,
     pub threads: usize,
     pub instructions_max: Option<u64>,
+    pub limits: RunLimits<'static>,
     pub cancel: AtomicBool,
     pub printed: Mutex<String>,
 }
@@ -41,13 +42,16 @@ impl Device {
     /// A device that checks more than others.
     pub fn checked(ptx: &str, checks: Checks) -> Device {
         let memory = Arc::new(Memory::checked(MEMORY_BYTES, checks).unwrap());
-        let module = Module::load(ptx, &memory, ComputeCapability { major: 9, minor: 0 }).unwrap();
+        // A text has only the instructions of its target.
+        let ptx = ptx.replace(".target sm_80", ".target sm_90");
+        let module = Module::load(&ptx, &memory, ComputeCapability { major: 9, minor: 0 }).unwrap();
         Device {
             memory,
             module,
             vector: true,
             threads: 2,
             instructions_max: Some(200_000_000),
+            limits: RunLimits::default(),
             cancel: AtomicBool::new(false),
             printed: Mutex::new(String::new()),
         }
@@ -116,6 +120,7 @@ impl Device {
             instructions_max: self.instructions_max,
             print: &print,
             vector: self.vector,
+            limits: self.limits,
         };
         let entry = self.module.entry(name).unwrap();
         launch(&entry, &LaunchConfig { grid, block, shared_bytes, params }, &self.memory, &options)

@@ -25,6 +25,43 @@ fn an_unknown_opcode_is_named_with_its_line() {
 }
 
 #[test]
+fn what_exceeds_a_limit_of_every_device_is_refused_with_the_limit() {
+    let shared = |count| format!(".shared .align 4 .b8 s[{count}];\nmov.u32 %r1, s;\nst.global.u32 [%d1], %r1;");
+    assert!(load(&kernel(&shared(48 << 10))).is_ok());
+    let error = refused(&kernel(&shared(60_000)));
+    assert!(error.message.contains("kernel `kernel` uses 60000 bytes of static shared memory"), "{error}");
+    assert!(error.message.contains("48 KiB"), "{error}");
+    assert_eq!(error.line, 4);
+    // Of the variables of a whole text, a kernel has those that it uses, also through functions.
+    let declared = |body: &str| {
+        let text = kernel(body);
+        let shared = ".shared .align 4 .b8 a[30000];\n.shared .align 4 .b8 b[30000];\n\
+                      .func f() {\n.reg .b32 %r<2>;\nmov.u32 %r1, b;\nst.shared.u32 [b], %r1;\nret;\n}\n.visible .entry";
+        text.replacen(".visible .entry", shared, 1)
+    };
+    assert!(load(&declared("st.shared.u32 [a], %r0;")).is_ok());
+    assert!(load(&declared("call f, ();")).is_ok());
+    let error = refused(&declared("st.shared.u32 [a], %r0;\ncall f, ();"));
+    assert!(error.message.contains("60000 bytes of static shared memory"), "{error}");
+
+    let constant = |bytes| kernel("").replacen(".visible", &format!(".const .align 4 .b8 c[{bytes}];\n.visible"), 1);
+    assert!(load(&constant(64 << 10)).is_ok());
+    let error = refused(&constant(70_000));
+    assert!(error.message.contains("the constants take 70000 bytes") && error.message.contains("64 KiB"), "{error}");
+
+    let params = |version: &str, bytes| {
+        let text = kernel("").replacen("(.param .u64 out)", &format!("(.param .u64 out, .param .b8 p[{bytes}])"), 1);
+        text.replacen("7.8", version, 1)
+    };
+    assert!(load(&params("8.0", 4352 - 8)).is_ok());
+    assert!(load(&params("8.1", 5000)).is_ok());
+    for (version, bytes, limit) in [("8.0", 5000, "4352"), ("8.1", 40_000, "32764")] {
+        let error = refused(&params(version, bytes));
+        assert!(error.message.contains("too many parameters") && error.message.contains(limit), "{error}");
+    }
+}
+
+#[test]
 fn an_unknown_modifier_is_never_ignored() {
     for op in [
         "add.relu.s32 %r1, %r1, %r1",

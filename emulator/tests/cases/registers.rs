@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, Module, Reuse};
-use gpufleet_emulator::simt::{LaunchConfig, RunOptions, launch};
+use gpufleet_emulator::simt::{LaunchConfig, RunLimits, RunOptions, launch};
 use proptest::prelude::{any, proptest};
 
 use self::program::{INPUT_WORDS, Program};
@@ -49,6 +49,7 @@ impl Machine {
             instructions_max: Some(10_000_000),
             print: &|_| {},
             vector,
+            limits: RunLimits::default(),
         };
         let config = LaunchConfig { grid: [2, 1, 1], block: [THREADS, 1, 1], shared_bytes: 0, params: &params };
         launch(&module.entry("kernel").unwrap(), &config, &self.memory, &options).unwrap();

@@ -59,7 +59,10 @@ fn a_malformed_setting_fails_the_start_with_a_clear_line() {
     let test = "device::a_malformed_setting_fails_the_start_with_a_clear_line";
     if is_child() {
         library();
-        assert_eq!(code(CudaContext::new(0)), 802);
+        let refused = CudaContext::new(0).unwrap_err();
+        assert_eq!(refused.0 as u32, 802);
+        let meaning = refused.error_string().unwrap().to_str().unwrap();
+        assert!(meaning.contains("GPUFLEET_EMULATOR_MEMORY=\"plenty\": expected bytes"), "{meaning}");
         return;
     }
     let output = in_child(test, &[("GPUFLEET_EMULATOR_MEMORY", "plenty")]);

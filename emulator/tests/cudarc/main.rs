@@ -40,6 +40,8 @@ mod programs;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]
+mod scopes;
+#[cfg(test)]
 mod several;
 #[cfg(test)]
 mod streams;

@@ -11,7 +11,7 @@ use cudarc::driver::{CudaContext, DriverError, sys::cudaError_enum};
 use libloading::Library;
 
 /// Set in a process that a test started to do its work there.
-const CHILD: &str = "GPUFLEET_EMULATOR_TEST_CHILD";
+const CHILD: &str = "GPUFLEET_TEST_CHILD_OF_EMULATOR";
 
 /// The library that Cargo built beside this test.
 pub fn library() -> &'static Library {

@@ -8,7 +8,7 @@ use gpufleet_emulator::checks::Checks;
 use gpufleet_emulator::fault::Fault;
 use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, Module};
-use gpufleet_emulator::simt::{LaunchConfig, RunOptions, launch, launch_cooperative};
+use gpufleet_emulator::simt::{LaunchConfig, RunLimits, RunOptions, launch, launch_cooperative};
 
 const MEMORY_BYTES: u64 = 256 << 20;
 
@@ -178,6 +178,7 @@ impl Device {
             instructions_max: Some(INSTRUCTIONS_MAX),
             print: &print,
             vector: self.vector,
+            limits: RunLimits::default(),
         };
         let config = LaunchConfig { grid: blocks.shape(), block: threads.shape(), shared_bytes, params: &params };
         let run = if cooperative { launch_cooperative } else { launch };

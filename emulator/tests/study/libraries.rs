@@ -37,6 +37,21 @@ fn the_standard_library_computes() {
 }
 
 #[test]
+fn lanes_wait_for_each_other_by_semaphores_atomics_and_barriers() {
+    check("waits.cu", include_str!("../../cases/study/waits.cu"), &HEAVY, |device, _| {
+        let out = device.zeros::<i32>(1);
+        device.run("semaphores", 1, 64, args![out]);
+        assert_eq!(device.download(&out), [64]);
+        let out = device.zeros::<i32>(32);
+        device.run("waits", 1, 32, args![out]);
+        assert_eq!(device.download(&out), [7; 32]);
+        let out = device.zeros::<i32>(1);
+        device.run("pairs", 1, 32, args![out]);
+        assert_eq!(device.download(&out), [5]);
+    });
+}
+
+#[test]
 fn the_collectives_of_cub_scan_sort_and_reduce() {
     check("cub.cu", include_str!("../../cases/study/cub.cu"), &HEAVY, |device, _| {
         let values: Vec<i32> = (0..256).map(|i| i * 7919 % 1013 - 500).collect();

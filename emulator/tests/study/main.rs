@@ -28,6 +28,8 @@ mod halves;
 #[cfg(test)]
 mod intrinsics;
 #[cfg(test)]
+mod lanes;
+#[cfg(test)]
 mod language;
 #[cfg(test)]
 mod libraries;

@@ -16,7 +16,7 @@ use gpufleet_conformance::{
 use gpufleet_emulator::{
     memory::Memory,
     module::{ComputeCapability, Module, Reuse},
-    simt::{LaunchConfig, RunOptions, launch},
+    simt::{LaunchConfig, RunLimits, RunOptions, launch},
 };
 
 use crate::image::Bound;
@@ -58,6 +58,7 @@ pub fn run(case: &Case, memory: &Arc<Memory>, vector: bool, reuse: Reuse) -> Out
         instructions_max: Some(INSTRUCTIONS_MAX),
         print: &|_| {},
         vector,
+        limits: RunLimits::default(),
     };
     let entry = module.entry("test").expect("every case has this kernel");
     let launched = launch(&entry, &config, memory, &options);
@@ -116,6 +117,22 @@ fn the_grammar_makes_the_cases_of_the_committed_checksums() {
          to accept them, run `cargo xtask ptx-cases --checksums` and commit the file; \
          to see them, run `cargo xtask ptx-cases --write FOLDER` before and after the change"
     );
+}
+
+/// The architectures that instructions were new in.
+const TARGETS: [u32; 7] = [70, 72, 75, 80, 86, 89, 90];
+
+#[test]
+fn a_text_has_no_instruction_that_its_target_lacks() {
+    let memory = Arc::new(Memory::new(MEMORY_BYTES).unwrap());
+    let is_accepted = |case: &&Case| {
+        let target = case.target().unwrap();
+        let Some(before) = TARGETS.into_iter().rev().find(|known| *known < target) else { return false };
+        let ptx = case.ptx.replace(&format!(".target sm_{target}"), &format!(".target sm_{before}"));
+        Module::load(&ptx, &memory, TARGET).is_ok()
+    };
+    let accepted: Vec<&str> = CASES.iter().filter(is_accepted).map(|case| case.name.as_str()).collect();
+    assert!(accepted.is_empty(), "{} cases run on targets that are too old: {accepted:#?}", accepted.len());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicI32, Ordering},
 };
 
+use super::scope::Scope;
 use crate::driver::{
     capture::Part,
     handle::{Handle, Registry, fresh},
@@ -32,6 +33,7 @@ pub struct Stream {
     pub kind: StreamKind,
     priority: AtomicI32,
     pub queue: Arc<Queue>,
+    pub scope: Scope,
     part: Mutex<Option<Part>>,
 }
 
@@ -49,6 +51,7 @@ impl Stream {
             kind,
             priority: AtomicI32::new(priority),
             queue: Queue::new(),
+            scope: Scope::default(),
             part: Mutex::default(),
         }
     }

@@ -9,11 +9,13 @@ pub(super) struct Parser<'a, 't> {
     pub(super) text: &'a str,
     pub(super) tokens: &'t [Token<'a>],
     pub(super) at: usize,
+    /// Statements of all functions so far.
+    pub(super) statements: usize,
 }
 
 impl<'a, 't> Parser<'a, 't> {
     pub(super) fn new(text: &'a str, tokens: &'t [Token<'a>]) -> Parser<'a, 't> {
-        Parser { text, tokens, at: 0 }
+        Parser { text, tokens, at: 0, statements: 0 }
     }
 
     pub(super) fn peek(&self) -> Option<Kind<'a>> {
@@ -40,7 +42,7 @@ impl<'a, 't> Parser<'a, 't> {
 
     pub(super) fn unexpected<T>(&self, wanted: &str) -> Parsed<T> {
         let found = match self.tokens.get(self.at) {
-            Some(token) => format!("`{}`", &self.text[token.start..token.end]),
+            Some(token) => format!("`{}`", &self.text[token.range()]),
             None => "the end of the text".to_owned(),
         };
         Err(self.error(format!("expected {wanted}, found {found}")))

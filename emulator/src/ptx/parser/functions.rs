@@ -11,6 +11,10 @@ use crate::ptx::types::Type;
 /// hundreds of megabytes.
 const REGISTERS_MAX: u64 = 1 << 20;
 
+/// Statements of a text at most: those of sixteen megabytes of code. One takes some 300 bytes, and as much when it is
+/// lowered, however short it is.
+const STATEMENTS_MAX: usize = 1 << 19;
+
 /// Braces inside one another in a body: the compiler opens one for each call, and inline assembly a few.
 const NESTING_MAX: u32 = 256;
 
@@ -126,6 +130,11 @@ impl<'a> Parser<'a, '_> {
                 statements.push(Statement::Open);
             } else if !self.eat(';') {
                 self.statement(&mut statements)?;
+            }
+            self.statements += 1;
+            if self.statements > STATEMENTS_MAX {
+                let message = format!("more than {STATEMENTS_MAX} statements; split the text into several");
+                return Err(self.error(message));
             }
         }
     }

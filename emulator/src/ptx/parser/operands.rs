@@ -15,14 +15,14 @@ impl<'a> Parser<'a, '_> {
         } else {
             None
         };
-        let start = self.tokens.get(self.at).map_or(0, |token| token.start);
+        let start = self.tokens.get(self.at).map_or(0, |token| token.range().start);
         let mnemonic = self.word()?;
         let mut modifiers = Vec::new();
         while let Some(Kind::Dot(modifier)) = self.peek() {
             modifiers.push(modifier);
             self.at += 1;
         }
-        let text = &self.text[start..self.tokens[self.at - 1].end];
+        let text = &self.text[start..self.tokens[self.at - 1].range().end];
         let mut operands = Vec::new();
         while !self.eat(';') {
             operands.push(self.operand(0)?);

@@ -174,7 +174,7 @@ impl<'a> Parser<'a, '_> {
             let token = self.tokens.get(self.at).copied();
             let value = match (self.next()?, token) {
                 (Kind::Word(word), _) => word,
-                (Kind::Integer(_), Some(token)) => &self.text[token.start..token.end],
+                (Kind::Integer(_), Some(token)) => &self.text[token.range()],
                 _ => return self.unexpected("a name or a number"),
             };
             properties.push((name, value));

@@ -3,6 +3,7 @@
 use super::rows::Pattern;
 use crate::fault::FaultKind;
 use crate::memory::Memory;
+use crate::memory::confinement::Confinement;
 use crate::ops::lanes::{FULL, LANES, Word, flags_of};
 use crate::program::memory::{
     Address, FUNCTION_WINDOW, Index, LOCAL_WINDOW, PARAM_WINDOW, REMEMBERED_MAX, Reach, SHARED_WINDOW, WINDOW_BITS,
@@ -25,6 +26,26 @@ pub struct View<'a> {
     /// What addresses of the stretch of code that runs look like, by the numbers of `Repeat`.
     pub patterns: [Pattern; REMEMBERED_MAX],
     pub textures: Bound,
+    /// The memory that may be reached, where not all of the device's may.
+    pub confined: Option<Confined<'a>>,
+}
+
+/// The memory that a launch may reach: its job's, its module's variables, and where the blocks of a cooperative launch
+/// meet.
+#[derive(Clone, Copy, Debug)]
+pub struct Confined<'a> {
+    pub confinement: &'a Confinement,
+    pub variables: &'a [u64],
+    pub workspace: u64,
+}
+
+impl View<'_> {
+    /// Whether the allocation that starts at `base` may be reached.
+    pub fn allows(&self, base: u64) -> bool {
+        self.confined.is_none_or(|confined| {
+            confined.confinement.allows(base) || confined.variables.contains(&base) || confined.workspace == base
+        })
+    }
 }
 
 /// What a memory instruction reached last.
@@ -256,7 +277,7 @@ fn slow(found: &mut [u64; LANES], address: &Address, bytes: u64, view: &mut View
         if !range.holds(*one, bytes) {
             let host = host_address(*one, reach, address.writes, bytes, lane, view, local)?;
             range = match space_of(reach, *one) {
-                "global" => global_range(*one, address.writes, bytes, view.memory).unwrap_or_default(),
+                "global" => global_range(*one, address.writes, bytes, view).unwrap_or_default(),
                 "shared" if reach == Reach::Generic => {
                     Range { start: SHARED_WINDOW, bytes: view.shared_bytes, host: view.shared as u64 }
                 }
@@ -350,8 +371,11 @@ pub fn space_of(reach: Reach, address: u64) -> &'static str {
     }
 }
 
-fn global_range(address: u64, writes: bool, bytes: u64, memory: &Memory) -> Option<Range> {
-    let (base, size) = memory.find_for_kernel(address, writes)?;
+fn global_range(address: u64, writes: bool, bytes: u64, view: &View) -> Option<Range> {
+    let (base, size) = view.memory.find_for_kernel(address, writes)?;
+    if !view.allows(base) {
+        return None;
+    }
     (address.checked_add(bytes)? <= base + size).then_some(Range { start: base, bytes: size, host: base })
 }
 
@@ -372,8 +396,8 @@ pub fn host_address(
         "shared" if within(view.shared_bytes) => Ok(view.shared as u64 + offset),
         "local" if within(local.lane_bytes) => Ok(local.start as u64 + lane as u64 * local.lane_bytes + offset),
         "parameter" if within(view.params.len() as u64) => Ok(view.params.as_ptr() as u64 + offset),
-        "global" if global_range(address, writes, bytes, view.memory).is_some() => Ok(address),
-        "global" if view.memory.spans_mappings(address, bytes, writes) => Ok(address),
+        "global" if global_range(address, writes, bytes, view).is_some() => Ok(address),
+        "global" if view.confined.is_none() && view.memory.spans_mappings(address, bytes, writes) => Ok(address),
         _ => Err(Refused { lane, address, bytes, space, kind: FaultKind::IllegalAddress, among: FULL }),
     }
 }

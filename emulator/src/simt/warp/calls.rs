@@ -7,10 +7,11 @@ use crate::program::memory::{FUNCTION_STRIDE, FUNCTION_WINDOW};
 use crate::program::{Call, Callee, Op};
 use crate::simt::block::Context;
 use crate::simt::builtin;
-use crate::simt::frames::Frame;
+use crate::simt::frames::{Caller, Frame};
 
-/// Calls inside one another; a device's stack ends sooner.
-const DEPTH_MAX: u32 = 1024;
+/// What a call takes of a thread's stack beside the function's local memory. Devices keep at least the place to return
+/// to and a register or two, in units of 16 bytes.
+const CALL_STACK_BYTES: u32 = 16;
 
 /// Registers of all calls of a warp that are under way at once: a thousand frames of five hundred registers. Lanes
 /// that part ways have frames of their own, so that the depth alone is no bound.
@@ -20,18 +21,61 @@ impl Warp {
     pub(super) fn exit(&mut self, frame: usize, mask: u32, cx: &mut Context) {
         self.live &= !mask;
         self.leave_barriers(mask, cx);
-        let mut index = frame;
-        while index != 0 {
-            let parent = self.frame(index).parent;
-            self.leave(index, mask, cx);
-            index = parent;
+        let mut left = vec![(frame, mask)];
+        while let Some((index, mask)) = left.pop() {
+            if index != 0 {
+                let callers = self.frame(index).callers().filter(|caller| caller.lanes & mask != 0);
+                left.extend(callers.map(|caller| (caller.frame, caller.lanes & mask)));
+                self.leave(index, mask, cx);
+            }
         }
+    }
+
+    /// The group, whose lanes wait for others of the warp, in one frame with those that wait at the same instruction. Lanes
+    /// that enter a function one after the other, or from different places, have a frame each until they meet so.
+    pub(super) fn join_others(&mut self, group: Group, cx: &mut Context) -> Group {
+        if group.frame == 0 || !matches!(group.wait, Wait::Lanes(_)) {
+            return group;
+        }
+        let place = self.place_in_code(&group);
+        for index in 0..self.groups.len() {
+            let other = self.groups[index];
+            if other.frame == group.frame || other.wait != group.wait || self.place_in_code(&other) != place {
+                continue;
+            }
+            // In a function that calls itself, lanes may also stand in the other frame, as callers.
+            if self.frame(other.frame).lanes & group.mask == 0 {
+                self.move_lanes(group.frame, other.frame, group.mask, cx);
+                return Group { frame: other.frame, depth: other.depth, ..group };
+            }
+            if self.frame(group.frame).lanes & other.mask == 0 {
+                self.move_lanes(other.frame, group.frame, other.mask, cx);
+                self.groups[index] = Group { frame: group.frame, depth: group.depth, ..other };
+                return group;
+            }
+        }
+        group
+    }
+
+    /// Lets lanes go on in another frame of their function.
+    fn move_lanes(&mut self, from: usize, to: usize, mask: u32, cx: &mut Context) {
+        let Ok([Some(source), Some(target)]) = self.frames.get_disjoint_mut([from, to]) else {
+            unreachable!("a group's frame lives as long as the group")
+        };
+        target.join(source, &cx.program.functions[source.function].planes, mask);
+        self.leave(from, mask, cx);
+    }
+
+    /// The function in which a group stands, and the place there.
+    pub(super) fn place_in_code(&self, group: &Group) -> (usize, u32) {
+        let frame = self.frames[group.frame].as_ref().expect("a group's frame lives as long as the group");
+        (frame.function, group.pc)
     }
 
     /// Lanes leave a frame; the last ones take it away.
     fn leave(&mut self, index: usize, mask: u32, cx: &mut Context) {
         let frame = self.frame(index);
-        frame.lanes &= !mask;
+        frame.leave(mask);
         if frame.lanes == 0 {
             let frame = self.frames[index].take().expect("looked at just now");
             self.call_bytes -= u64::from(cx.program.functions[frame.function].frame_bytes);
@@ -40,13 +84,22 @@ impl Warp {
     }
 
     pub(super) fn return_lanes(&mut self, index: usize, mask: u32, cx: &mut Context) {
+        let first = self.frame(index).caller;
+        if first.lanes & mask == mask {
+            self.return_to(first, index, mask, cx);
+        } else {
+            let callers: Vec<Caller> = self.frame(index).callers().filter(|caller| caller.lanes & mask != 0).collect();
+            callers.into_iter().for_each(|caller| self.return_to(caller, index, caller.lanes & mask, cx));
+        }
+        self.leave(index, mask, cx);
+    }
+
+    /// Hands the results of frame `index` to a caller, whose lanes in `mask` go on.
+    fn return_to(&mut self, caller: Caller, index: usize, mask: u32, cx: &Context) {
         let program = cx.program;
-        let (parent, return_pc, function) = {
-            let frame = self.frame(index);
-            (frame.parent, frame.return_pc, frame.function)
-        };
-        let caller = self.frame(parent).function;
-        if let Op::Call(call) = &program.functions[caller].code[return_pc as usize - 1].op {
+        let Caller { frame: parent, return_pc, .. } = caller;
+        let (function, calling) = (self.frame(index).function, self.frame(parent).function);
+        if let Op::Call(call) = &program.functions[calling].code[return_pc as usize - 1].op {
             for (from, to) in program.functions[function].results.iter().zip(&call.results) {
                 let values = *self.frame(index).registers.words(*from);
                 let target = self.frame(parent).registers.words(*to);
@@ -56,7 +109,6 @@ impl Warp {
             }
         }
         let depth = self.frame(parent).depth;
-        self.leave(index, mask, cx);
         self.add(Group { frame: parent, depth, pc: return_pc, mask, wait: Wait::None });
     }
 
@@ -99,16 +151,19 @@ impl Warp {
     fn enter(&mut self, call: &Call, index: usize, group: Group, cx: &mut Context) -> Result<Step, Fault> {
         let program = cx.program;
         let callee = &program.functions[index];
-        let (depth, local) = {
+        let (depth, local, stack) = {
             let caller = self.frame(group.frame);
             let local = u64::from(caller.local) + program.functions[caller.function].frame_locals();
-            (caller.depth + 1, local)
+            let stack = caller.stack.saturating_add(CALL_STACK_BYTES).saturating_add(callee.frame_locals() as u32);
+            (caller.depth + 1, local, stack)
         };
         let call_bytes = self.call_bytes + u64::from(callee.frame_bytes);
         let local_bytes = local + u64::from(callee.local_bytes);
-        if depth > DEPTH_MAX || call_bytes > CALL_BYTES_MAX || local_bytes > self.lane_bytes {
+        if stack > cx.stack_bytes || call_bytes > CALL_BYTES_MAX || local_bytes > self.lane_bytes {
             let what = format!("stack overflow at a depth of {depth} calls");
-            return Err(self.fault(FaultKind::IllegalAddress, &what, &group, cx));
+            let fault = self.fault(FaultKind::IllegalAddress, &what, &group, cx);
+            let limit = format!("a thread's stack has {} bytes; CU_LIMIT_STACK_SIZE sets it", cx.stack_bytes);
+            return Err(fault.with_line(&limit));
         }
         if let Some(checks) = &mut cx.checks {
             checks.enter_frame(self.index, group.mask, local, callee.local_bytes.into());
@@ -121,11 +176,12 @@ impl Warp {
         let frame = Frame {
             function: index,
             registers,
-            parent: group.frame,
-            return_pc: group.pc + 1,
+            caller: Caller { frame: group.frame, return_pc: group.pc + 1, lanes: group.mask },
+            joined: Vec::new(),
             depth,
             lanes: group.mask,
             local: local as u32,
+            stack,
         };
         let place = match self.frames.iter().position(Option::is_none) {
             Some(place) => {

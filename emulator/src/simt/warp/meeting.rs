@@ -228,7 +228,8 @@ impl Warp {
             return Err(self.stuck(what, &group, cx));
         }
         let first = self.groups[0];
-        let elsewhere = self.groups.iter().find(|group| (group.frame, group.pc) != (first.frame, first.pc)).copied();
+        let place = self.place_in_code(&first);
+        let elsewhere = self.groups.iter().find(|group| self.place_in_code(group) != place).copied();
         if let Some(group) = elsewhere
             && self.barrier_is_aligned(&first, cx)
             && self.barrier_is_aligned(&group, cx)

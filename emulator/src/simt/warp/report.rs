@@ -51,7 +51,9 @@ impl Warp {
             if frame == 0 {
                 break;
             }
-            let (parent, pc) = (self.frame(frame).parent, self.frame(frame).return_pc - 1);
+            let lane_bit = 1 << lane;
+            let Some(call) = self.frame(frame).callers().find(|caller| caller.lanes & lane_bit != 0) else { break };
+            let (parent, pc) = (call.frame, call.return_pc - 1);
             let caller = &cx.program.functions[self.frame(parent).function];
             let source = caller.lines.describe(pc, cx.program.files_of(caller));
             let line = caller.code[pc as usize].line;
@@ -132,6 +134,7 @@ impl Warp {
                 3 => "the address is a generic address of a kernel parameter".to_owned(),
                 _ => "no device memory has such an address".to_owned(),
             },
+            _ if is_foreign(cx, address) => "the address is in memory of another job, or of none".to_owned(),
             _ => describe_access(cx.view.memory, address, bytes),
         }
     }
@@ -199,6 +202,11 @@ impl Warp {
         };
         groups.iter().map(standing).collect()
     }
+}
+
+/// Whether there is memory at an address that the launch may not reach.
+fn is_foreign(cx: &Context, address: u64) -> bool {
+    cx.view.memory.find(address).is_some_and(|(base, _)| !cx.view.allows(base))
 }
 
 /// The addresses that an operation reaches memory with.

@@ -14,7 +14,7 @@ impl Warp {
     pub(super) fn sprint(&mut self, cx: &mut Context) -> Result<Option<Pause>, Fault> {
         // Field by field, as it was written: processors are slow to read at once what was written in pieces just now.
         let &[Group { frame: 0, depth, pc, mask, wait: Wait::None }] = self.groups.as_slice() else { return Ok(None) };
-        self.favoured = None;
+        self.schedule.together();
         let run = if cx.vector { straight::run::<true> } else { straight::run::<false> };
         let code = &cx.program.functions[cx.entry.function].code;
         let registers = self.frame(0).registers.start();

@@ -5,6 +5,7 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
+use super::schedule::TURNS_OF_GROUP;
 use super::straight::{self, Loops};
 use super::{Group, Wait, Warp};
 use crate::clock;
@@ -13,9 +14,6 @@ use crate::ops::lanes::{load_mask, put_lanes};
 use crate::program::{Function, Instruction, Op};
 use crate::simt::block::Context;
 use crate::simt::{bulk, copy, texture};
-
-/// Turns of a loop after which another group of the same warp gets its turn.
-const TURNS_OF_GROUP: u32 = 256;
 
 /// Turns of a loop between two checks of whether the launch must end.
 pub(super) const FREE_TURNS_MAX: u32 = 32;
@@ -40,8 +38,18 @@ pub struct Turns {
 }
 
 impl Turns {
-    pub fn new(of_warp: u32) -> Turns {
-        Turns { warp: of_warp, group: TURNS_OF_GROUP }
+    pub fn new(of_warp: u32, of_group: u32) -> Turns {
+        Turns { warp: of_warp, group: of_group }
+    }
+
+    /// What is left to the group.
+    pub fn of_group(&self) -> u32 {
+        self.group
+    }
+
+    /// Another group has its turn now.
+    pub fn renew(&mut self) {
+        self.group = TURNS_OF_GROUP;
     }
 
     pub fn are_over(&self) -> bool {
@@ -178,14 +186,10 @@ impl Warp {
     /// Another turn of a loop: whether it was the last for now.
     #[inline(always)]
     fn turn(&self, group: &Group, turns: &mut Turns) -> Option<Step> {
-        let over = turns.are_over_for_group();
-        if turns.warp == 0 {
-            return Some(Step::Kept(*group));
+        if turns.are_over_for_group() && self.groups.iter().any(|other| other.wait == Wait::None) {
+            return Some(Step::Tired(*group));
         }
-        if !over {
-            return None;
-        }
-        self.groups.iter().any(|other| other.wait == Wait::None).then_some(Step::Tired(*group))
+        (turns.warp == 0).then_some(Step::Kept(*group))
     }
 
     /// The less frequent instructions, in the lanes of `mask`, of which there are some. Without a step to take, the
@@ -315,7 +319,7 @@ impl Warp {
         }
         // Any of them may be a way back.
         if turns.are_over_for_group() {
-            self.favour_after(group.mask);
+            self.schedule.pass(group.mask, &self.groups);
         }
         Ok(rest(group, mask))
     }
