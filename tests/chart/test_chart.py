@@ -73,10 +73,32 @@ def test_a_worker_has_its_own_settings_and_the_defaults_for_the_rest() -> None:
     assert deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 3615
     assert "replicas" not in deployment["spec"], "KEDA decides"
     emulated = container(EVERYTHING, "Deployment", "fleet-worker-cpu")
-    assert "limits" not in emulated["resources"]
+    assert emulated["resources"]["limits"] == {"memory": "16Gi"}
     assert named(EVERYTHING, "Deployment", "fleet-worker-cpu")["spec"]["replicas"] == 3
     workers = [o for o in objects(EVERYTHING) if o["metadata"]["name"].startswith("fleet-worker-default")]
     assert workers == []
+
+
+@pytest.mark.parametrize("values", ALL.values(), ids=ALL)
+def test_every_container_has_a_limit_of_memory(values: Values) -> None:
+    for object_ in objects(values):
+        for only in containers_of(object_):
+            assert "memory" in only["resources"]["limits"], only["name"]
+
+
+@pytest.mark.parametrize("values", ALL.values(), ids=ALL)
+def test_a_policy_admits_to_each_pod_its_own_callers_alone(values: Values) -> None:
+    all_objects = objects(values)
+    policies = [object_["spec"] for object_ in all_objects if object_["kind"] == "NetworkPolicy"]
+    for deployment in (object_ for object_ in all_objects if object_["kind"] == "Deployment"):
+        labels = labels_of(deployment)
+        (policy,) = [p for p in policies if p["podSelector"]["matchLabels"].items() <= labels.items()]
+        (only,) = containers_of(deployment)
+        opened = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
+        assert opened == [port["name"] for port in only.get("ports", [])]
+        blocks = [to["ipBlock"] for rule in policy["egress"] for to in rule["to"] if "ipBlock" in to]
+        assert blocks == [{"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}], "the node's credentials"
+    assert len(policies) == sum(object_["kind"] == "Deployment" for object_ in all_objects)
 
 
 def test_keda_scales_a_worker_by_the_queues_of_its_pools() -> None:

@@ -24,6 +24,8 @@ rabbitmqctl --quiet set_permissions --vhost gpufleet fleet '.*' '.*' '.*'
 until_true runuser --user postgres -- psql --command 'select 1'
 runuser --user postgres -- psql --quiet --command "create role fleet login password 'of-database'"
 runuser --user postgres -- createdb --owner fleet gpufleet
+runuser --user postgres -- psql --quiet --dbname gpufleet --command "create role reader login password 'of-reader'" \
+    --command 'alter default privileges for role fleet in schema public grant select on tables to reader'
 export GPUFLEET_AMQP_URL=amqp://fleet:of-broker@127.0.0.1:5672/gpufleet
 export GPUFLEET_DATABASE_URL=postgres://fleet:of-database@127.0.0.1:5432/gpufleet
 
@@ -35,6 +37,9 @@ END
 cat > /etc/gpufleet/ledger.env << END
 GPUFLEET_AMQP_URL=$GPUFLEET_AMQP_URL
 GPUFLEET_DATABASE_URL=$GPUFLEET_DATABASE_URL
+END
+cat > /etc/gpufleet/api.env << END
+GPUFLEET_DATABASE_URL=postgres://reader:of-reader@127.0.0.1:5432/gpufleet
 GPUFLEET_API_TOKEN=0123456789abcdef
 END
 cat > /etc/gpufleet/console.env << END
@@ -50,6 +55,11 @@ echo "# privileges, from 0 (few) to 10 (many)"
 for service in $services; do
     systemd-analyze security --no-pager "$service" | grep 'Overall exposure'
 done
+
+# The read API serves callers from the network, and has none of the recorder's passwords.
+if tr '\0' '\n' < "/proc/$(systemctl show --property MainPID --value gpufleet-api)/environ" | grep -e of-broker -e of-database; then
+    exit 1
+fi
 
 cd /root
 gpufleet init blend

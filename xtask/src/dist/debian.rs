@@ -16,7 +16,7 @@ const FOLDER: &str = "usr/lib/gpufleet";
 /// The services, each with a unit.
 const SERVICES: [&str; 4] = ["worker", "recorder", "api", "console"];
 /// The files of settings. They will contain passwords.
-const SETTINGS: [&str; 3] = ["worker", "ledger", "console"];
+const SETTINGS: [&str; 4] = ["worker", "ledger", "api", "console"];
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
 pub async fn build(programs: &Programs, packages: &Path) -> anyhow::Result<()> {
