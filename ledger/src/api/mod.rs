@@ -37,6 +37,7 @@ mod workers;
 
 pub(crate) use answer::cause;
 use cached::Cached;
+use gpufleet_http::server::Pages;
 pub use gpufleet_http::{
     server,
     tokens::{InvalidTokens, Tokens},
@@ -83,7 +84,7 @@ impl Modify for BearerToken {
 }
 
 /// The API over this ledger. With `tokens` a request needs one of them.
-pub fn router(ledger: Ledger, tokens: Tokens, lag_max: Duration) -> Router {
+pub fn pages(ledger: Ledger, tokens: Tokens, lag_max: Duration) -> Pages {
     let (open, _) = open_routes().split_for_parts();
     let (guarded, _) = guarded_routes().split_for_parts();
     let document = RawValue::from_string(document()).expect("the document was just written as JSON");
@@ -95,16 +96,18 @@ pub fn router(ledger: Ledger, tokens: Tokens, lag_max: Duration) -> Router {
         overview: Cached::new(overview::SHOWN_FOR),
         limits: limits::Limits::default(),
     });
-    guarded
+    let guarded = guarded
         .route_layer(middleware::from_fn_with_state(Arc::clone(&api), health::with_lag))
         .route_layer(middleware::from_fn_with_state(Arc::clone(&api), limits::admit))
         .route_layer(middleware::from_fn_with_state(Arc::clone(&api), access::require_token))
-        .merge(open)
-        .route("/openapi.json", axum::routing::get(async move || axum::Json(document).into_response()))
-        .fallback(answer::no_such_page)
-        .layer(middleware::from_fn_with_state(Arc::clone(&api), access::require_own_host))
-        .layer(middleware::from_fn(limits::check_request))
-        .with_state(api)
+        .route("/openapi.json", axum::routing::get(async move || axum::Json(document).into_response()));
+    let bounded = |pages: Router<Arc<Api>>| {
+        pages
+            .layer(middleware::from_fn_with_state(Arc::clone(&api), access::require_own_host))
+            .layer(middleware::from_fn(limits::check_request))
+            .with_state(Arc::clone(&api))
+    };
+    Pages { health: bounded(open.clone()), all: bounded(guarded.merge(open).fallback(answer::no_such_page)) }
 }
 
 /// The OpenAPI document.
@@ -140,3 +143,24 @@ fn guarded_routes() -> OpenApiRouter<Arc<Api>> {
 
 /// The state of a handler.
 type Shared = State<Arc<Api>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guide_lists_every_path_and_no_other() {
+        let document: serde_json::Value = serde_json::from_str(&document()).unwrap();
+        let paths = document["paths"].as_object().unwrap().keys();
+        let mut served: Vec<&str> = paths.map(String::as_str).filter(|path| path.starts_with("/v1/")).collect();
+        let guide = include_str!("../../../docs/src/operate/api.md");
+        let mut listed: Vec<&str> = guide
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+            .filter(|path| path.starts_with("/v1/"))
+            .collect();
+        served.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(listed, served);
+    }
+}
