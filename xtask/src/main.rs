@@ -14,6 +14,7 @@ mod ci;
 mod console;
 mod debian;
 mod demo;
+mod deny;
 mod dist;
 mod docs;
 mod emulator_programs;
@@ -95,6 +96,8 @@ enum Command {
     Fuzz(fuzz::Options),
     /// What continuous integration runs: format, clippy, tests, whether the catalog's PTX and the ledger's queries are up to date
     Ci,
+    /// Check the licences, sources and duplicates of all packages with cargo-deny
+    Deny(deny::Options),
     /// Build the documentation site, and check its links, its prose and its generated reference
     Docs(docs::Options),
     /// Install Prometheus, check the alerts with it, and let it watch a private fleet in which two of them fire
@@ -161,6 +164,7 @@ async fn main() -> ExitCode {
         Command::TestPackages(options) => test_packages::run(&options).await,
         Command::Fuzz(options) => fuzz::run(&options).await,
         Command::Ci => ci::run().await,
+        Command::Deny(options) => deny::run(&options).await,
         Command::Docs(options) => docs::run(&options).await,
         Command::Monitoring => monitoring::run().await,
         Command::Kernels(options) => kernels::run(&options).await,

