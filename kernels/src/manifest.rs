@@ -66,10 +66,14 @@ pub struct ScalarSpec {
     pub name: String,
     pub dtype: Dtype,
     /// The value if the task gives none. Without a default, the task must give a value.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nearest")]
     pub default: Option<Number>,
     #[serde(default)]
     pub description: Option<String>,
+}
+
+fn nearest<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Number>, D::Error> {
+    Number::nearest(deserializer).map(Some)
 }
 
 /// A buffer of the kernel, and its role.

@@ -1,20 +1,28 @@
 //! A number as a person writes it, before a dtype determines its bytes.
 
-use std::fmt;
+use std::{cmp::Ordering, fmt};
 
-use half::{bf16, f16};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::value::RawValue;
 
 use crate::Dtype;
 
+mod decimal;
+mod rounding;
+
+use rounding::Exact;
+
 /// An integer, a float or a boolean. JSON has no word for the special floats: they are the strings `"NaN"`,
-/// `"Infinity"` and `"-Infinity"` there.
+/// `"Infinity"` and `"-Infinity"` there. A string may also have the digits of a number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
     Signed(i64),
     /// Only for integers that do not fit [`Number::Signed`], so that equal numbers compare equal.
     Unsigned(u64),
     Float(f64),
+    /// A decimal beside the middle of two floats of fewer bits: its nearest float, and whether the decimal is less or greater. It is rounded
+    /// from its own value, and not from the float.
+    Decimal(f64, Ordering),
     Bool(bool),
 }
 
@@ -28,7 +36,7 @@ pub struct DoesNotFit {
 
 impl Number {
     /// Appends the little-endian bytes of this number as `dtype`. Integers must be exact. For a float dtype, integers
-    /// are accepted and numbers are rounded to the nearest float.
+    /// are accepted and numbers are rounded once, to the nearest float. A finite number that would become infinite does not fit.
     pub fn write(self, dtype: Dtype, out: &mut Vec<u8>) -> Result<(), DoesNotFit> {
         let misfit = || DoesNotFit { number: self, dtype };
         macro_rules! int {
@@ -49,12 +57,43 @@ impl Number {
             Dtype::U16 => int!(u16),
             Dtype::U32 => int!(u32),
             Dtype::U64 => int!(u64),
-            Dtype::F16 => out.extend(f16::from_f64(self.float()).to_le_bytes()),
-            Dtype::Bf16 => out.extend(bf16::from_f64(self.float()).to_le_bytes()),
-            Dtype::F32 => out.extend((self.float() as f32).to_le_bytes()),
+            Dtype::F16 => out.extend(self.finite(dtype, self.exact().f16())?.to_le_bytes()),
+            Dtype::Bf16 => out.extend(self.finite(dtype, self.exact().bf16())?.to_le_bytes()),
+            Dtype::F32 => out.extend(self.finite(dtype, self.exact().f32())?.to_le_bytes()),
             Dtype::F64 => out.extend(self.float().to_le_bytes()),
         }
         Ok(())
+    }
+
+    /// The rounded number, unless the range of the dtype is too small.
+    fn finite<T: Copy + Into<f64>>(self, dtype: Dtype, rounded: T) -> Result<T, DoesNotFit> {
+        let fits = rounded.into().is_finite() || !self.float().is_finite();
+        if fits { Ok(rounded) } else { Err(DoesNotFit { number: self, dtype }) }
+    }
+
+    /// The same number in a form that every encoding keeps: a decimal rounded to the dtype, and any other number unchanged.
+    #[must_use]
+    pub fn rounded(self, dtype: Dtype) -> Self {
+        let Self::Decimal(nearest, _) = self else { return self };
+        Self::Float(match dtype {
+            Dtype::F16 => self.exact().f16().into(),
+            Dtype::Bf16 => self.exact().bf16().into(),
+            Dtype::F32 => self.exact().f32().into(),
+            _ => nearest,
+        })
+    }
+
+    fn exact(self) -> Exact {
+        let beside = |value: i128| {
+            let nearest = value as f64;
+            Exact { nearest, side: value.cmp(&(nearest as i128)) }
+        };
+        match self {
+            Self::Signed(value) => beside(value.into()),
+            Self::Unsigned(value) => beside(value.into()),
+            Self::Decimal(nearest, side) => Exact { nearest, side },
+            Self::Float(_) | Self::Bool(_) => Exact { nearest: self.float(), side: Ordering::Equal },
+        }
     }
 
     /// The number as an integer, if it is one (`3.0` is).
@@ -65,7 +104,7 @@ impl Number {
             Self::Bool(value) => Some(value.into()),
             // Beyond 2^53 several integers have the same float.
             Self::Float(value) if value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0 => Some(value as i128),
-            Self::Float(_) => None,
+            Self::Float(_) | Self::Decimal(..) => None,
         }
     }
 
@@ -73,7 +112,7 @@ impl Number {
         match self {
             Self::Signed(value) => value as f64,
             Self::Unsigned(value) => value as f64,
-            Self::Float(value) => value,
+            Self::Float(value) | Self::Decimal(value, _) => value,
             Self::Bool(value) => f64::from(u8::from(value)),
         }
     }
@@ -84,7 +123,7 @@ impl fmt::Display for Number {
         match self {
             Self::Signed(value) => value.fmt(f),
             Self::Unsigned(value) => value.fmt(f),
-            Self::Float(value) => value.fmt(f),
+            Self::Float(value) | Self::Decimal(value, _) => value.fmt(f),
             Self::Bool(value) => value.fmt(f),
         }
     }
@@ -143,7 +182,8 @@ impl std::str::FromStr for Number {
     fn from_str(text: &str) -> Result<Self, NotANumber> {
         let text = text.trim();
         if let Ok(value) = text.parse::<i64>() {
-            return Ok(Self::Signed(value));
+            // Only floats have a negative zero.
+            return Ok(if value == 0 && text.starts_with('-') { Self::Float(-0.0) } else { Self::Signed(value) });
         }
         if let Ok(value) = text.parse::<u64>() {
             return Ok(value.into());
@@ -156,8 +196,42 @@ impl std::str::FromStr for Number {
         match text {
             "true" => Ok(Self::Bool(true)),
             "false" => Ok(Self::Bool(false)),
-            _ => text.parse().map(Self::Float).map_err(|_| NotANumber(text.chars().take(32).collect())),
+            _ => Self::of_float(text).ok_or_else(|| NotANumber(text.chars().take(32).collect())),
         }
+    }
+}
+
+impl Number {
+    fn of_float(text: &str) -> Option<Self> {
+        let nearest: f64 = text.parse().ok()?;
+        Some(match decimal::side(text, nearest) {
+            Ordering::Equal => Self::Float(nearest),
+            side => Self::Decimal(nearest, side),
+        })
+    }
+
+    /// The number that JSON text shows.
+    pub(crate) fn of_json(text: &str) -> Option<Self> {
+        match text.trim() {
+            "\"NaN\"" => Some(f64::NAN.into()),
+            "\"Infinity\"" => Some(f64::INFINITY.into()),
+            "\"-Infinity\"" => Some(f64::NEG_INFINITY.into()),
+            text => {
+                let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+                match text {
+                    "true" => Some(true.into()),
+                    "false" => Some(false.into()),
+                    _ => Self::of_digits(quoted.unwrap_or(text)),
+                }
+            }
+        }
+    }
+
+    /// A number beyond the range of floats is none.
+    fn of_digits(text: &str) -> Option<Self> {
+        let is_decimal = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E');
+        let number: Self = text.parse().ok().filter(|_| text.chars().all(is_decimal))?;
+        Some(number).filter(|number| number.float().is_finite())
     }
 }
 
@@ -170,7 +244,7 @@ impl Serialize for Number {
             Self::Float(value) if serializer.is_human_readable() && !value.is_finite() => {
                 serializer.serialize_str(special_name(value))
             }
-            Self::Float(value) => serializer.serialize_f64(value),
+            Self::Float(value) | Self::Decimal(value, _) => serializer.serialize_f64(value),
         }
     }
 }
@@ -185,14 +259,31 @@ fn special_name(value: f64) -> &'static str {
     }
 }
 
+const EXPECTED: &str = "a number, a boolean, \"NaN\", \"Infinity\" or \"-Infinity\"";
+
+/// From JSON, a number is read by its digits. Other text formats are read with [`Number::nearest`].
 impl<'de> Deserialize<'de> for Number {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Self::nearest(deserializer);
+        }
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Self::of_json(text.get()).ok_or_else(|| {
+            let shown: String = text.get().chars().take(32).collect();
+            de::Error::invalid_value(de::Unexpected::Other(&shown), &EXPECTED)
+        })
+    }
+}
+
+impl Number {
+    /// Reads a number as the format's library gives it: a float is the nearest one of 64 bits.
+    pub fn nearest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Any;
         impl de::Visitor<'_> for Any {
             type Value = Number;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, a boolean, \"NaN\", \"Infinity\" or \"-Infinity\"")
+                f.write_str(EXPECTED)
             }
 
             fn visit_bool<E>(self, value: bool) -> Result<Number, E> {
@@ -216,10 +307,76 @@ impl<'de> Deserialize<'de> for Number {
                     "NaN" => Ok(f64::NAN.into()),
                     "Infinity" => Ok(f64::INFINITY.into()),
                     "-Infinity" => Ok(f64::NEG_INFINITY.into()),
-                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                    _ => Number::of_digits(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self)),
                 }
             }
         }
         deserializer.deserialize_any(Any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(number: Number, dtype: Dtype) -> Result<Vec<u8>, DoesNotFit> {
+        let mut bytes = Vec::new();
+        number.write(dtype, &mut bytes).map(|()| bytes)
+    }
+
+    /// The number from the command line, from JSON, and from JSON as a string.
+    fn read(text: &str) -> [Number; 3] {
+        let of_json = |json: &str| serde_json::from_str::<Number>(json).unwrap();
+        [text.parse().unwrap(), of_json(text), of_json(&format!("{text:?}"))]
+    }
+
+    #[test]
+    fn a_decimal_is_rounded_once_wherever_it_comes_from() {
+        for number in read("1.00000017881393432617187499") {
+            assert_eq!(bytes(number, Dtype::F32).unwrap(), 0x3f80_0001_u32.to_le_bytes());
+            assert_eq!(bytes(number, Dtype::F64).unwrap(), 1.000000178813934326171875_f64.to_le_bytes());
+            let sent = rmp_serde::to_vec(&number.rounded(Dtype::F32)).unwrap();
+            let received: Number = rmp_serde::from_slice(&sent).unwrap();
+            assert_eq!(bytes(received, Dtype::F32).unwrap(), 0x3f80_0001_u32.to_le_bytes());
+        }
+        for number in read("65519.99999999999999999999") {
+            assert_eq!(bytes(number, Dtype::F16).unwrap(), half::f16::MAX.to_le_bytes());
+        }
+        let list: crate::Inline<'_> = serde_json::from_str("[1.00000017881393432617187499, 0.1]").unwrap();
+        assert_eq!(list.resolve(Dtype::F32).unwrap()[..4], 0x3f80_0001_u32.to_le_bytes());
+    }
+
+    #[test]
+    fn a_finite_number_out_of_range_does_not_fit() {
+        for (text, dtype) in
+            [("1e39", Dtype::F32), ("-1e39", Dtype::F32), ("65520", Dtype::F16), ("3.4e38", Dtype::Bf16)]
+        {
+            for number in read(text) {
+                let refused = bytes(number, dtype).unwrap_err();
+                assert!(refused.to_string().ends_with(&format!("does not fit {dtype}")), "{refused}");
+            }
+        }
+        assert!(bytes(f64::INFINITY.into(), Dtype::F32).is_ok() && bytes(f64::NAN.into(), Dtype::F16).is_ok());
+        assert_eq!(bytes("65504".parse().unwrap(), Dtype::F16).unwrap(), half::f16::MAX.to_le_bytes());
+    }
+
+    #[test]
+    fn an_integer_is_rounded_once() {
+        // 2^55 + 2^47 is the middle of two floats of 16 bits, and 64 bits can't hold the one beyond it.
+        let beside: Number = "36169534507319297".parse().unwrap();
+        let up = half::bf16::from_f64(36_310_271_995_674_624.0);
+        assert_eq!(bytes(beside, Dtype::Bf16).unwrap(), up.to_le_bytes());
+    }
+
+    #[test]
+    fn json_that_is_no_number_is_refused() {
+        for json in ["1e400", "\"1e400\"", "\"0x10\"", "\"inf\"", "\"\"", "\"true\"", "null", "[1]", "{}", "\"a\""] {
+            assert!(serde_json::from_str::<Number>(json).is_err(), "{json}");
+        }
+        for text in ["-0", "-0.0"] {
+            let number: Number = text.parse().unwrap();
+            assert_eq!(bytes(number, Dtype::F32).unwrap(), (-0.0_f32).to_le_bytes(), "{text}");
+            assert_eq!(bytes(number, Dtype::I32).unwrap(), [0; 4], "{text}");
+        }
     }
 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use serde::{
-    Deserialize, Serialize, Serializer,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{Error as _, SeqAccess},
     ser::SerializeSeq,
 };
@@ -32,7 +32,7 @@ impl<'a> Numbers<'a> {
     pub(crate) fn read<'de, A: SeqAccess<'de>>(list: List<'a>, mut items: A) -> Result<Self, A::Error> {
         let mut len = 0;
         loop {
-            match items.next_element::<Number>() {
+            match items.next_element::<Checked>() {
                 Ok(Some(_)) => len += 1,
                 Ok(None) => return Ok(Self { list, len }),
                 Err(problem) => return Err(A::Error::custom(format_args!("item {len} of the list: {problem}"))),
@@ -106,6 +106,15 @@ impl<'a> Numbers<'a> {
     }
 }
 
+/// A number of a list that is only checked.
+struct Checked;
+
+impl<'de> Deserialize<'de> for Checked {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Number::nearest(deserializer).map(|_| Self)
+    }
+}
+
 /// The numbers of a list, one after the other.
 #[derive(Debug, Clone)]
 pub struct Iter<'a> {
@@ -126,7 +135,7 @@ impl Iterator for Iter<'_> {
         self.left = self.left.checked_sub(1)?;
         match &mut self.source {
             Source::MessagePack(items) => Number::deserialize(items).ok(),
-            Source::Json(items) => serde_json::from_str(items.next()?).ok(),
+            Source::Json(items) => Number::of_json(items.next()?),
         }
     }
 }

@@ -7,7 +7,8 @@ use std::{borrow::Cow, time::Duration};
 
 use gpufleet_kernels::ResolveError;
 use gpufleet_schema::{
-    Buffer, Inline, Invalid, JobId, Launch, Number, PoolName, Priority, Program, SigningKey, Task, TraceContext,
+    Arg, Buffer, Data, Inline, Invalid, JobId, Launch, Number, PoolName, Priority, Program, SigningKey, Task,
+    TraceContext,
 };
 
 use crate::ArrayFile;
@@ -271,6 +272,7 @@ impl Job {
         if let Program::Catalog(kernel) = &self.task.program {
             gpufleet_kernels::resolve(shallow(kernel, &self.task))?;
         }
+        round_numbers(&mut self.task);
         Ok(CheckedJob { task: self.task, pool: self.pool, priority: self.priority })
     }
 
@@ -293,8 +295,32 @@ impl Job {
     }
 }
 
+/// MessagePack has no decimals, so a number with more digits than a float is rounded here, where its dtype is known.
+fn round_numbers(task: &mut Task<'_>) {
+    if let Program::Catalog(name) = &task.program
+        && let Some(kernel) = gpufleet_kernels::catalog().get(name)
+    {
+        for spec in &kernel.scalars {
+            if let Some(number) = task.arguments.get_mut(&spec.name) {
+                *number = number.rounded(spec.dtype);
+            }
+        }
+    }
+    for arg in task.launches.iter_mut().flat_map(|launch| &mut launch.args) {
+        if let Arg::Scalar(dtype, number) = arg {
+            *number = number.rounded(*dtype);
+        }
+    }
+    for buffer in &mut task.buffers {
+        if let Data::Fill(number) = &mut buffer.data {
+            *number = number.rounded(buffer.dtype);
+        }
+    }
+}
+
+/// Rounded up, because zero would mean no time or no limit.
 fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 /// A copy that borrows the contents of all buffers. Inputs can be large, and resolving only needs their shapes.

@@ -64,7 +64,7 @@ fn magnitude(number: Number) -> u64 {
     let value = match number {
         Number::Signed(value) => value as f64,
         Number::Unsigned(value) => value as f64,
-        Number::Float(value) => value,
+        Number::Float(value) | Number::Decimal(value, _) => value,
         Number::Bool(value) => f64::from(u8::from(value)),
     };
     value.abs().to_bits() >> (f64::MANTISSA_DIGITS - 1)

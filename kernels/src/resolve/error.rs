@@ -1,6 +1,6 @@
 //! The errors of a catalog task.
 
-use gpufleet_schema::{Dtype, Number, bounds::BUFFER_BYTES_MAX, number::DoesNotFit};
+use gpufleet_schema::{Dtype, bounds::BUFFER_BYTES_MAX, number::DoesNotFit};
 
 use crate::expression::EvaluateError;
 
@@ -28,8 +28,6 @@ pub enum Problem {
     Twice,
     #[error(transparent)]
     ArgumentDoesNotFit(#[from] DoesNotFit),
-    #[error("{number} does not fit {dtype}")]
-    OutOfRange { number: Number, dtype: Dtype },
     #[error("{got}, but the kernel requires {want}")]
     WrongDtype { want: Dtype, got: Dtype },
     #[error("{got:?} has {} dimensions, but the kernel requires {want}", .got.len())]

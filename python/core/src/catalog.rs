@@ -39,7 +39,7 @@ fn number(py: Python<'_>, number: Number) -> PyResult<Bound<'_, PyAny>> {
     Ok(match number {
         Number::Signed(value) => value.into_pyobject(py)?.into_any(),
         Number::Unsigned(value) => value.into_pyobject(py)?.into_any(),
-        Number::Float(value) => value.into_pyobject(py)?.into_any(),
+        Number::Float(value) | Number::Decimal(value, _) => value.into_pyobject(py)?.into_any(),
         Number::Bool(value) => value.into_pyobject(py)?.to_owned().into_any(),
     })
 }

@@ -1,4 +1,4 @@
-use gpufleet_schema::{Arg, Block, Dtype, Grid};
+use gpufleet_schema::{Block, Dtype, Grid};
 
 use super::*;
 
@@ -68,6 +68,25 @@ fn a_catalog_job_is_checked_against_its_signature_and_sent_without_launches() {
     let signature = "saxpy(a: f32, x: in f32[n], y: inout f32[n])";
     assert_eq!(problem(job("b")), format!("arguments.a: missing; the signature of the kernel is {signature}"));
     assert!(problem(Job::catalog("saxpi")).contains("saxpi"));
+}
+
+#[test]
+fn a_limit_below_a_millisecond_is_rounded_up() {
+    let job = Job::source("code").entry("k").cover([1]).time_limit(Duration::from_nanos(1));
+    assert_eq!(job.build().unwrap().task.limits.time_limit_ms, Some(1));
+}
+
+#[test]
+fn a_decimal_is_rounded_to_its_dtype_before_it_is_sent() {
+    let long: Number = "1.00000017881393432617187499".parse().unwrap();
+    let nearest = Number::Float(f32::from_bits(0x3f80_0001).into());
+    let job = Job::source("code").entry("k").cover([1]).arg_scalar(Dtype::F32, long);
+    let job = job.buffer(Buffer::new("x", Dtype::F32, vec![1], Data::Fill(long)));
+    let task = job.build().unwrap().task;
+    assert_eq!(task.launches[0].args, [Arg::Scalar(Dtype::F32, nearest)]);
+    assert_eq!(task.buffers[0].data, Data::Fill(nearest));
+    let saxpy = Job::catalog("saxpy").scalar("a", long).input("x", &[1.0_f32]).input("y", &[1.0_f32]);
+    assert_eq!(saxpy.build().unwrap().task.arguments["a"], nearest);
 }
 
 #[test]
