@@ -13,8 +13,12 @@ pub struct Pool {
     pub pool: String,
     /// Messages in its queues; none if the broker was not asked. One message may have many jobs.
     pub messages: Option<u64>,
-    /// Workers that take messages from its queues; none if the broker was not asked.
+    /// Subscriptions to its queues; none if the broker was not asked. With 0, no worker takes its messages. A worker may have several, because
+    /// the broker counts an ended subscription until its last message is settled.
     pub consumers: Option<u32>,
+    /// Workers that serve it and send heartbeats.
+    #[serde(default)]
+    pub workers: u32,
     pub jobs_running: u32,
     /// Device memory that its running jobs declared.
     pub memory_bytes: u64,
@@ -45,7 +49,7 @@ impl Pool {
         let (mut due, mut devices): (BTreeMap<&str, f64>, u32) = (BTreeMap::new(), 0);
         for worker in workers.iter().filter(|worker| !worker.has_left && !worker.is_silent) {
             for pool in &worker.pools {
-                pools.entry(pool).or_default();
+                pools.entry(pool).or_default().workers += 1;
             }
             for device in worker.devices.iter().filter(|device| device.out_of_service.is_none()) {
                 devices += 1;

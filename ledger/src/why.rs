@@ -199,7 +199,7 @@ impl Situation<'_> {
         Some(format!(
             "an attempt was lost{reason}; the retry is due in {}, at {}",
             age(at - self.now),
-            at.format("%T UTC")
+            at.format("%F %T UTC")
         ))
     }
 

@@ -112,8 +112,9 @@ impl Ledger {
 fn begin(since: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
     // A day less, because an hour may go while this is read.
     let oldest_hour = now - TimeDelta::days(i64::from(HOURS_KEPT_DAYS) - 1);
-    // Before 1970 and after today nothing was counted, and chrono could not represent the beginning of some hours.
-    let since = since.clamp(DateTime::UNIX_EPOCH, now.max(DateTime::UNIX_EPOCH));
+    // Before 1970 and after tomorrow nothing was counted, and chrono could not represent the beginning of some hours.
+    let tomorrow = now.max(DateTime::UNIX_EPOCH) + TimeDelta::days(1);
+    let since = since.clamp(DateTime::UNIX_EPOCH, tomorrow);
     if since < oldest_hour { Grain::Day.begin(since) } else { Grain::Hour.begin(since) }
 }
 
@@ -232,6 +233,7 @@ mod tests {
         assert_eq!(begin(time("2026-11-20T08:59:00Z"), now), time("2026-11-20T08:00:00Z"));
         assert_eq!(begin(time("2026-03-20T08:59:00Z"), now), time("2026-03-20T00:00:00Z"));
         assert_eq!(begin(DateTime::<Utc>::MIN_UTC, now), DateTime::UNIX_EPOCH);
-        assert_eq!(begin(DateTime::<Utc>::MAX_UTC, now), time("2026-11-24T15:00:00Z"));
+        let tomorrow = time("2026-11-25T15:00:00Z");
+        assert_eq!(begin(DateTime::<Utc>::MAX_UTC, now), tomorrow, "a window in the future has no jobs of today");
     }
 }

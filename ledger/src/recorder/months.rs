@@ -21,9 +21,10 @@ pub(super) fn is_keyed_by_id(job_id: JobId, today: NaiveDate) -> bool {
     time_in_id(job_id).is_some_and(|at| is_near(at.date_naive(), today))
 }
 
-/// The time of a job's first event, for a job whose id determines none, or the beginning of today if the event's time is far from today.
-pub(super) fn time_of_first_event(created_at: DateTime<Utc>, today: NaiveDate) -> DateTime<Utc> {
-    Some(created_at).filter(|at| is_near(at.date_naive(), today)).unwrap_or_else(|| beginning(today))
+/// The time of a job's first event, for a job whose id determines none, or now if a clock that is far off gave that time. So the job is among
+/// the latest ones in a list.
+pub(super) fn time_of_first_event(created_at: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
+    near(created_at, now.date_naive()).unwrap_or(now)
 }
 
 /// The first days of the months in which these jobs may have rows, and of the next months.
@@ -31,7 +32,7 @@ pub(super) fn needed(changes: &Changes, today: NaiveDate) -> HashSet<NaiveDate> 
     let ahead = (0..=MONTHS_AHEAD).filter_map(|months| today.checked_add_months(Months::new(months)));
     let of_jobs = changes.jobs.iter().map(|(job_id, change)| match time_in_id(*job_id) {
         Some(at) if is_near(at.date_naive(), today) => at.date_naive(),
-        _ => time_of_first_event(change.created_at, today).date_naive(),
+        _ => near(change.created_at, today).map_or(today, |at| at.date_naive()),
     });
     ahead.chain(of_jobs).map(first_of_month).collect()
 }
@@ -82,10 +83,10 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_a_time_is_keyed_by_its_first_event_or_by_today() {
-        let today = day("2026-03-31");
-        let time = |created: &str| time_of_first_event(beginning(day(created)), today);
+    fn a_job_without_a_time_is_keyed_by_its_first_event_or_by_the_present() {
+        let now: DateTime<Utc> = "2026-03-31T15:30:00Z".parse().unwrap();
+        let time = |created: &str| time_of_first_event(beginning(day(created)), now);
         assert_eq!(time("2026-02-17"), beginning(day("2026-02-17")));
-        assert_eq!(time("1970-01-01"), beginning(today));
+        assert_eq!(time("1970-01-01"), now, "not midnight");
     }
 }

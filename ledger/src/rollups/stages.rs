@@ -124,7 +124,9 @@ fn value_at(sketch: &DDSketch, rank: f64, last: f64) -> Option<f64> {
     } else {
         (rank + 0.5) / last
     };
-    sketch.quantile(share).expect("the share is between 0 and 1")
+    // A value inside is the middle of its bin, which may be beyond the extremes.
+    let value = sketch.quantile(share).expect("the share is between 0 and 1")?;
+    Some(value.clamp(sketch.min()?, sketch.max()?))
 }
 
 impl fmt::Debug for Stages {
@@ -174,6 +176,17 @@ mod tests {
                 let (found, exact) = (merged.percentile_us(Stage::Kernel, share).unwrap() as f64, exact(&values, share));
                 prop_assert!((found - exact).abs() <= 0.02 * exact + 0.5, "{}: {} instead of {}", share, found, exact);
             }
+            let rising: Vec<u64> = [0.0, 0.5, 0.95, 0.99].map(|share| merged.percentile_us(Stage::Kernel, share).unwrap()).into();
+            prop_assert!(rising.is_sorted() && rising[3] <= merged.max_us(Stage::Kernel).unwrap(), "{:?}", rising);
+        }
+    }
+
+    #[test]
+    fn no_percentile_is_beyond_the_longest_time() {
+        for us in [1_000_003, 33_333, 7] {
+            let stages = of(&[us; 100]);
+            let found = [0.5, 0.95, 0.99].map(|share| stages.percentile_us(Stage::Kernel, share));
+            assert_eq!((found, stages.max_us(Stage::Kernel)), ([Some(us as u64); 3], Some(us as u64)));
         }
     }
 

@@ -22,9 +22,9 @@ pub(super) async fn resolve(
     today: NaiveDate,
     connection: &mut PgConnection,
 ) -> Result<Keys, sqlx::Error> {
-    let mut columns = Columns::default();
+    let (mut columns, now) = (Columns::default(), Utc::now());
     for (job_id, change) in jobs.iter().filter(|(job_id, _)| !months::is_keyed_by_id(**job_id, today)) {
-        columns.push(*job_id, months::time_of_first_event(change.created_at, today));
+        columns.push(*job_id, months::time_of_first_event(change.created_at, now));
     }
     if !columns.job_id.is_empty() {
         columns.write(connection).await?;
