@@ -62,8 +62,8 @@ impl Disposition {
             ("58" | "XX", _) => Self::Retry,
             // Data exception, constraint violation, row to be written twice by one statement, row too large for an index.
             ("21" | "22" | "23" | "54", _) => Self::BadData,
-            // 42P07 duplicate table: another session has just made it.
-            ("42", "42P07") => Self::Retry,
+            // 42P07 duplicate table: another session has just made it. 42P05 duplicate prepared statement: of another client of the pooler.
+            ("42", "42P07" | "42P05") => Self::Retry,
             // Unknown table, column or function; no privilege.
             ("42" | "3F", _) => Self::Schema,
             _ => Self::Retry,
@@ -83,6 +83,14 @@ impl Disposition {
     /// The database's disk is full or broken. 53100 disk full, 58030 I/O error.
     pub fn is_about_disk(error: &sqlx::Error) -> bool {
         error.as_database_error().and_then(|error| error.code()).is_some_and(|code| matches!(&*code, "53100" | "58030"))
+    }
+
+    /// A pooler between this program and the database gives each transaction another session, or refuses the settings of a session. Prepared
+    /// statements of one client are then missing in its next transaction, or met by another client.
+    pub fn is_about_pooler(error: &sqlx::Error) -> bool {
+        let Some(error) = error.as_database_error() else { return false };
+        let code = error.code();
+        matches!(code.as_deref(), Some("26000" | "42P05")) || error.message().contains("unsupported startup parameter")
     }
 
     /// The server, the database or the user has reached its limit of connections.
@@ -110,6 +118,8 @@ mod tests {
             ("22P05", Disposition::BadData),
             ("22021", Disposition::BadData),
             ("54000", Disposition::BadData),
+            ("42P05", Disposition::Retry),
+            ("26000", Disposition::Retry),
             ("42P01", Disposition::Schema),
             ("42501", Disposition::Schema),
             ("99999", Disposition::Retry),

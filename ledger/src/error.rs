@@ -20,6 +20,11 @@ pub enum LedgerError {
     )]
     Full { url: DatabaseUrl, problem: String },
     #[error(
+        "the database {place} can't be used through a connection pooler that shares sessions, such as PgBouncer with pool_mode = transaction: \
+         {problem}; set pool_mode = session and ignore_startup_parameters = options, or use the URL of the database itself"
+    )]
+    Pooler { place: String, problem: String },
+    #[error(
         "the database {database:?} does not exist at {url}; create it with `createdb`, then run `gpufleet-ledger migrate`"
     )]
     NoDatabase { url: DatabaseUrl, database: String },
@@ -42,8 +47,19 @@ impl LedgerError {
                 problem: error.as_database_error().map(|error| error.message().to_owned()).unwrap_or_default(),
             },
             Some("3D000") => Self::NoDatabase { url: url.clone(), database: url.database().to_owned() },
+            _ if Disposition::is_about_pooler(&error) => {
+                Self::Pooler { place: format!("at {url}"), problem: problem(&error) }
+            }
             _ if Disposition::is_full(&error) => Self::Full { url: url.clone(), problem: problem(&error) },
             _ => Self::Unreachable { url: url.clone(), problem: problem(&error) },
+        }
+    }
+
+    /// The error for a failed operation on an open connection.
+    pub(crate) fn failed(operation: &'static str, source: sqlx::Error) -> Self {
+        match Disposition::is_about_pooler(&source) {
+            true => Self::Pooler { place: format!("failed in {operation}, and"), problem: problem(&source) },
+            false => Self::Database { operation, source },
         }
     }
 
@@ -58,6 +74,7 @@ impl LedgerError {
             | Self::Full { .. }
             | Self::TimedOut { .. }
             | Self::Refused { .. }
+            | Self::Pooler { .. }
             | Self::NoDatabase { .. } => Disposition::Retry,
             Self::Schema(_) => Disposition::Schema,
             Self::Database { source, .. } => Disposition::of(source),
@@ -73,7 +90,7 @@ impl LedgerError {
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Full { .. } | Self::TimedOut { .. } => true,
-            Self::Refused { .. } | Self::NoDatabase { .. } | Self::Schema(_) => false,
+            Self::Refused { .. } | Self::Pooler { .. } | Self::NoDatabase { .. } | Self::Schema(_) => false,
             Self::Database { source, .. } => Disposition::of(source) == Disposition::Retry,
         }
     }
@@ -98,5 +115,75 @@ fn problem(error: &sqlx::Error) -> String {
         sqlx::Error::Database(source) => source.message().to_owned(),
         sqlx::Error::PoolTimedOut => "no answer in time".to_owned(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{borrow::Cow, fmt};
+
+    use sqlx::error::{DatabaseError, ErrorKind};
+
+    use super::*;
+
+    /// An error with this code and this message.
+    #[derive(Debug)]
+    struct Told(&'static str, &'static str);
+
+    impl fmt::Display for Told {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.1)
+        }
+    }
+
+    impl std::error::Error for Told {}
+
+    impl DatabaseError for Told {
+        fn message(&self) -> &str {
+            self.1
+        }
+
+        fn code(&self) -> Option<Cow<'_, str>> {
+            Some(self.0.into())
+        }
+
+        fn as_error(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn as_error_mut(&mut self) -> &mut (dyn std::error::Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn into_error(self: Box<Self>) -> Box<dyn std::error::Error + Send + Sync + 'static> {
+            self
+        }
+
+        fn kind(&self) -> ErrorKind {
+            ErrorKind::Other
+        }
+    }
+
+    #[test]
+    fn a_pooler_that_shares_sessions_is_named_and_not_the_tables() {
+        for (code, message) in [
+            ("42P05", "prepared statement \"sqlx_s_1\" already exists"),
+            ("26000", "prepared statement \"sqlx_s_2\" does not exist"),
+        ] {
+            let error = LedgerError::failed("looking for a job", Told(code, message).into_database());
+            assert!(!error.is_about_tables() && !error.may_pass());
+            let text = error.to_string();
+            assert!(text.contains(message) && text.contains("pool_mode = session"), "{text}");
+        }
+        let refused = Told("08P01", "unsupported startup parameter: options").into_database();
+        let url: DatabaseUrl = "postgres://u:canary@pooler:6432/d".parse().unwrap();
+        let text = LedgerError::connecting(&url, refused).to_string();
+        assert!(text.contains("ignore_startup_parameters") && !text.contains("canary"), "{text}");
+    }
+
+    impl Told {
+        fn into_database(self) -> sqlx::Error {
+            sqlx::Error::Database(Box::new(self))
+        }
     }
 }

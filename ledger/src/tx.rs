@@ -40,7 +40,7 @@ pub(crate) async fn run<T: Transaction>(
             Ok(Err(error)) if Disposition::is_conflict(&error) && tries < TRIES_MAX => {
                 warn!(transaction = T::NAME, tries, %error, "transaction conflict; trying again");
             }
-            Ok(Err(source)) => return Err(LedgerError::Database { operation: T::NAME, source }),
+            Ok(Err(source)) => return Err(LedgerError::failed(T::NAME, source)),
             Err(_) => return Err(LedgerError::timed_out()),
         }
     }

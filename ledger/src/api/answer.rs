@@ -41,6 +41,7 @@ fn about(error: &LedgerError) -> Problem {
         LedgerError::Refused { .. } => unavailable("the database refused the server's user"),
         LedgerError::NoDatabase { .. } => unavailable("the database does not exist"),
         LedgerError::Full { .. } => unavailable("all connections to the database are in use"),
+        LedgerError::Pooler { .. } => unavailable("a connection pooler in front of the database shares sessions"),
         LedgerError::TimedOut { .. } => limits::too_slow(),
         LedgerError::Schema(_) => unusable(),
         LedgerError::Database { source, .. } if is_timeout(source) => limits::too_slow(),
@@ -75,6 +76,9 @@ pub(crate) fn cause(error: &LedgerError) -> String {
         LedgerError::Refused { problem, .. } => format!("the database refused the user: {problem}"),
         LedgerError::Full { problem, .. } => format!("the database has no free connection: {problem}"),
         LedgerError::NoDatabase { .. } => "the database does not exist".to_owned(),
+        LedgerError::Pooler { problem, .. } => {
+            format!("a connection pooler in front of the database shares sessions: {problem}")
+        }
         LedgerError::Schema(_) | LedgerError::TimedOut { .. } | LedgerError::Database { .. } => chain(error),
     }
 }
