@@ -90,6 +90,13 @@ impl FromStr for BrokerUrl {
                 "has a comma in its host or vhost; write the URL of each node in full, as in amqp://a/v,amqp://b/v, or %2C for the character",
             ));
         }
+        // A value may be a secret, so that only the name is shown.
+        if let Some((name, _)) = parsed.query_pairs().next() {
+            let name: String = name.chars().take(32).collect();
+            return Err(invalid(format!(
+                "has the parameter {name:?}, which would have no effect; remove everything from '?' on, or write %3F for that character"
+            )));
+        }
         if parsed.fragment().is_some() {
             return Err(invalid("has a fragment after '#'; write %23 for that character"));
         }
@@ -164,6 +171,8 @@ mod tests {
             "amqp://a:hunter2@b:99999/",
             "amqp://a:hunter2@b/c/d",
             "amqp://a:hunter2@b/#c",
+            "amqp://a:secret@b/v?heartbeat=hunter2",
+            "amqp://a:hunter2@b?connection_timeout=5",
             "amqp://a:hunter2@b,c/d",
             "amqp://a:hunter2@b/d,",
         ] {
