@@ -3,7 +3,7 @@
 use std::{io::Write, sync::Arc};
 
 use gpufleet_schema::{ClientName, Dtype, PoolName, Priority, Slot, topology};
-use gpufleet_transport::{BlobStore, State};
+use gpufleet_transport::{BlobStore, QueueDepth, State};
 
 use crate::{
     Array, CheckedJob, ConnectError, Counts, FleetBuilder, Follower, Job, JobError, JobHandle, JobResult, StoreError,
@@ -26,7 +26,8 @@ pub struct Fleet {
 pub struct PoolDepth {
     /// Messages that the broker has not delivered to a worker yet. A message may carry several jobs.
     pub messages: u64,
-    /// Workers that take jobs from the pool. With 0, jobs wait until a worker starts.
+    /// Subscriptions of workers to the queue that has the fewest. With 0, jobs wait until a worker starts. A worker has one or more, because the
+    /// broker counts an ended subscription until its last message is settled.
     pub consumers: u32,
 }
 
@@ -64,7 +65,7 @@ impl Fleet {
     ///
     /// If the client has a name of its own, a reply that the follower is told counts as taken.
     pub async fn submit_followed(&self, job: CheckedJob, token: u64, follower: Arc<dyn Follower>) {
-        let followed = Followed { token, follower };
+        let followed = Followed::new(token, follower);
         match Submission::prepare(&self.connection, Order::Followed(Box::new(job), followed.clone())).await {
             Ok(submission) => submission.send_followed(&self.connection),
             Err(error) => followed.refused(error),
@@ -83,7 +84,7 @@ impl Fleet {
 
     /// The same with a follower, and a token for each job. This returns when the broker has confirmed or refused all of them.
     pub async fn submit_many_followed(&self, jobs: Vec<(CheckedJob, u64)>, follower: &Arc<dyn Follower>) {
-        let followed = |token| Followed { token, follower: follower.clone() };
+        let followed = |token| Followed::new(token, follower.clone());
         let jobs = jobs.into_iter().map(|(job, token)| (job, followed(token))).collect();
         submission::send_many_followed(&self.connection, jobs).await;
     }
@@ -129,23 +130,20 @@ impl Fleet {
         self.connection.blobs().ok_or(StoreError::NoStore)
     }
 
-    /// The messages that wait in a pool and the workers that serve it. Both are 0 if no worker has served the pool yet.
+    /// The messages that wait in a pool and the subscriptions to its queues. Both are 0 if no worker has served the pool yet.
     /// Jobs that wait in a queue of one device class are not counted, nor are those in affinity slots unless the client
     /// uses them. Cancelling the future is harmless.
     pub async fn pool_depth(&self, pool: &PoolName) -> Result<PoolDepth, PoolError> {
-        let mut sum = PoolDepth::default();
+        let mut depths = Vec::new();
         let slots = Slot::all().filter(|_| self.connection.uses_affinity());
         for priority in Priority::ALL {
             let slots = slots.clone().map(|slot| topology::slot_queue(pool, slot, priority));
             for queue in [topology::task_queue(pool, priority)].into_iter().chain(slots) {
-                if let Some(depth) = self.connection.broker().queue_depth(&queue).await? {
-                    sum.messages += u64::from(depth.messages);
-                    // A worker consumes from each of the pool's queues.
-                    sum.consumers = sum.consumers.max(depth.consumers);
-                }
+                depths.extend(self.connection.broker().queue_depth(&queue).await?);
             }
         }
-        Ok(sum)
+        let messages = depths.iter().map(|depth| u64::from(depth.messages)).sum();
+        Ok(PoolDepth { messages, consumers: QueueDepth::consumers_of_pool(&depths) })
     }
 
     /// Resolves once the client can't publish, with the reason: the broker is unreachable, or blocks publishers because

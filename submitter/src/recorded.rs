@@ -16,6 +16,11 @@ use crate::{
 
 /// The time between looks into the ledger.
 const POLL: Duration = Duration::from_millis(500);
+/// How old a job may be that the ledger does not have because the recorder writes a moment later.
+const NEW: chrono::TimeDelta = chrono::TimeDelta::seconds(10);
+/// The recorder writes events every 100 ms at the most, unless it is behind.
+const RECORDED_WITHIN: Duration = Duration::from_secs(2);
+const POLL_NEW: Duration = Duration::from_millis(50);
 /// How long a reply may come after its job has ended in the ledger. A reply that is in the queue comes sooner.
 const REPLY_WITHIN: Duration = Duration::from_secs(2);
 
@@ -46,12 +51,26 @@ impl Fleet {
     /// The kept outputs of a job that has succeeded, whichever client submitted it. The client needs a ledger
     /// ([`FleetBuilder::ledger`](crate::FleetBuilder::ledger)), and a blob store for outputs of more than 64 KiB.
     ///
-    /// This reads no output yet. Cancelling the future is harmless.
+    /// The ledger learns of a job a moment after its client does, so this waits up to two seconds for a new job to be recorded. It reads no
+    /// output yet. Cancelling the future is harmless.
     pub async fn result(&self, job_id: JobId) -> Result<KeptResult, ResultError> {
         let ledger = self.connection.ledger().ok_or(ResultError::NoLedger)?.get().await?;
-        let detail = ledger.job(job_id).await?.ok_or(ResultError::UnknownJob { job_id })?;
+        let deadline = Instant::now() + RECORDED_WITHIN;
+        let detail = loop {
+            match ledger.job(job_id).await? {
+                Some(detail) => break detail,
+                None if is_new(job_id) && Instant::now() < deadline => sleep(POLL_NEW).await,
+                None => return Err(ResultError::UnknownJob { job_id }),
+            }
+        };
         KeptResult::of(detail, ledger, self.connection.blobs())
     }
+}
+
+/// Whether the job may have been submitted so lately that the ledger does not have it yet.
+fn is_new(job_id: JobId) -> bool {
+    let made = job_id.made_ms().and_then(chrono::DateTime::from_timestamp_millis);
+    made.is_some_and(|made| (chrono::Utc::now() - made).abs() < NEW)
 }
 
 /// The result of a job, once the ledger has its outcome and no reply has come. Waits for ever if the client has no ledger.
@@ -140,11 +159,20 @@ fn place(attempt: &AttemptRow) -> Option<RanOn> {
     })
 }
 
-/// Words that this release does not know come from a newer worker.
 fn failure(row: FailureRow) -> Failure {
-    let verdict = Verdict::ALL.into_iter().find(|verdict| verdict.name() == row.verdict);
-    let code = FailureCode::ALL.iter().copied().find(|code| code.name() == row.code);
-    let failure =
-        Failure::new(verdict.unwrap_or(Verdict::Infrastructure), code.unwrap_or(FailureCode::Internal), row.message);
+    let failure = Failure::new(Verdict::of(&row.verdict), FailureCode::of(&row.code), row.message);
     Failure { detail: row.detail, line: row.line, source: row.source, ..failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_job_of_the_last_seconds_may_be_unrecorded() {
+        assert!(is_new(JobId::new()));
+        for old in ["01990f3e-0000-7000-8000-000000000001", "4f6d1b8e-9c0a-4c53-8a57-0d9a3bb1f2aa"] {
+            assert!(!is_new(old.parse().unwrap()), "{old}");
+        }
+    }
 }

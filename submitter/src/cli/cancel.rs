@@ -17,9 +17,10 @@ use super::{
     complaint::Complaint,
     connection,
     exit::Exit,
-    last, lookup,
+    lookup,
     options::{BrokerOptions, LedgerOptions},
-    output,
+    outage::Patient,
+    output, recent,
     spec::{self, LabelSpec},
     waiting::{self, Spinner},
 };
@@ -65,7 +66,7 @@ type Labels = BTreeMap<String, String>;
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let labels = labels(&options.label)?;
-    let ids = &options.ids.iter().map(|id| last::resolve(id)).collect::<Result<Vec<_>, _>>()?;
+    let ids = &options.ids.iter().map(|id| whole(id)).collect::<Result<Vec<_>, _>>()?;
     let work = async {
         // A missing ledger must fail the command before it cancels anything.
         let ledger = match options.wait || needs_ledger(ids) {
@@ -96,6 +97,12 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
         ledger.close().await;
     }
     exit
+}
+
+/// The id in full if this user submitted the job a while ago, because then the ledger is not needed.
+fn whole(id: &str) -> Result<String, Complaint> {
+    let id = recent::resolve(id)?;
+    Ok(recent::complete(&id, &recent::all()).map_or(id, |complete| complete.to_string()))
 }
 
 fn nothing_done(complaint: Complaint) -> Complaint {
@@ -157,10 +164,13 @@ async fn resolve(ids: &[String], ledger: Option<&Ledger>) -> Result<Vec<JobId>, 
 }
 
 async fn by_part(ledger: &Ledger, id: &str) -> Result<JobId, Complaint> {
-    let found = lookup::if_recorded(ledger, id).await?;
-    found
-        .map(|detail| detail.job.job_id)
-        .ok_or_else(|| lookup::missing(id).hint("for a job that the ledger does not have yet, give the complete id"))
+    match lookup::in_ledger(ledger, id).await {
+        Ok(detail) => Ok(detail.job.job_id),
+        Err(missing) if missing.exit == Exit::NotFound && missing.detail.is_none() => {
+            Err(missing.hint("for a job that the ledger does not have yet, give the complete id"))
+        }
+        Err(complaint) => Err(complaint),
+    }
 }
 
 /// Prints each job's outcome as soon as it is known. A job that ended before its cancellation is not an error.
@@ -176,13 +186,14 @@ async fn await_outcomes(
     spinner: &Spinner,
 ) -> Result<Exit, Complaint> {
     // A deadline beyond the clock's range means no deadline.
-    let deadline = Instant::now().checked_add(timeout);
+    let mut patient = Patient::new(spinner, Instant::now().checked_add(timeout), STANDS);
     for job in jobs {
         let state = loop {
-            if let Some(state) = final_state(ledger, *job).await? {
+            let state = patient.ask(async || final_state(ledger, *job).await).await;
+            if let Some(state) = state.map_err(stands)? {
                 break state;
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if patient.is_late() {
                 let waited = humantime::format_duration(timeout);
                 let message = format!("{STANDS}, but job {job} has no outcome after {waited}");
                 return Err(Complaint::new(Exit::DeadlinePassed, message)
@@ -196,11 +207,12 @@ async fn await_outcomes(
     Ok(Exit::Success)
 }
 
+fn stands(complaint: Complaint) -> Complaint {
+    Complaint { message: format!("{STANDS}, but {}", complaint.message), ..complaint }
+}
+
 async fn final_state(ledger: &Ledger, job: JobId) -> Result<Option<JobState>, Complaint> {
-    let states = ledger.job_states(&[job]).await.map_err(|error| {
-        let complaint = connection::ledger_complaint(&error);
-        Complaint { message: format!("{STANDS}, but {}", complaint.message), ..complaint }
-    })?;
+    let states = ledger.job_states(&[job]).await.map_err(|error| connection::ledger_complaint(&error))?;
     Ok(states.get(&job).copied().filter(|state| state.is_final()))
 }
 

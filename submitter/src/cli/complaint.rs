@@ -14,11 +14,13 @@ pub struct Complaint {
     pub hint: Option<String>,
     /// A longer text below the message, such as a compile log or a source line.
     pub detail: Option<String>,
+    /// Whether the same request may succeed later, because a service is away for a while.
+    pub may_pass: bool,
 }
 
 impl Complaint {
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None, detail: None }
+        Self { exit, message: message.into(), hint: None, detail: None, may_pass: false }
     }
 
     pub fn bad_input(message: impl Into<String>) -> Self {

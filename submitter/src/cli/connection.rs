@@ -160,7 +160,10 @@ fn broker_complaint(error: ConnectError) -> Complaint {
     let told = |exit| Complaint::new(exit, sentence(&chain(&error)));
     match &error {
         ConnectError::Url(_) => told(Exit::Usage).hint(format!("correct --amqp-url or {}", environment::AMQP_URL)),
-        ConnectError::Client(_) | ConnectError::Ledger(_) | ConnectError::NameInUse { .. } => told(Exit::Internal),
+        ConnectError::Client(_)
+        | ConnectError::Ledger(_)
+        | ConnectError::NameInUse { .. }
+        | ConnectError::ForeignName { .. } => told(Exit::Internal),
         ConnectError::BlobLocation(_) => told(Exit::Usage).hint(format!("correct --blobs or {}", environment::BLOBS)),
         ConnectError::Blobs(problem) => blob_complaint(problem),
         ConnectError::Broker(_) | ConnectError::Declare(_) | ConnectError::Queue(_) => told(Exit::Broker),
@@ -227,12 +230,15 @@ pub fn caller() -> Option<String> {
 /// The complaint about a failed query of the ledger.
 pub fn ledger_complaint(error: &LedgerError) -> Complaint {
     let exit = if error.is_about_tables() { Exit::LedgerTables } else { Exit::Ledger };
-    Complaint::new(exit, chain(error))
+    Complaint { may_pass: error.may_pass(), ..Complaint::new(exit, chain(error)) }
 }
 
-/// Turns a message of the transport into a sentence. It fits after "failed to" unless it begins with "the".
+/// Turns a message of the transport into a sentence. It fits after "failed to" unless it begins with "the". The client's own errors are
+/// sentences.
 pub fn sentence(fragment: &str) -> String {
-    if fragment.starts_with("the ") { fragment.to_owned() } else { format!("failed to {fragment}") }
+    let is_sentence =
+        ["the ", "failed to ", "client name ", "queue ", "pool "].iter().any(|begin| fragment.starts_with(begin));
+    if is_sentence { fragment.to_owned() } else { format!("failed to {fragment}") }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::{
     exit::Exit,
     json,
     options::{BrokerOptions, Format, ProducerOptions},
-    output,
+    output, recent,
     waiting::{self, Spinner},
 };
 
@@ -58,7 +58,7 @@ struct ListOptions {
 #[derive(Debug, Args)]
 #[command(after_long_help = json::DEAD_SHOW)]
 struct ShowOptions {
-    /// Id of the job or of the message; the beginning or the end is enough if it is unique
+    /// Id of the job or of the message. The beginning or the end is enough if it is unique; @last is the job that you submitted last
     #[arg(value_parser = choice::id)]
     id: String,
     /// Output format
@@ -87,7 +87,8 @@ struct DiscardOptions {
 /// The selected messages.
 #[derive(Debug, Args)]
 struct ChoiceOptions {
-    /// Ids of jobs or messages, or their beginnings or ends. A complete id selects every message about that job
+    /// Ids of jobs or messages, or their beginnings or ends. A complete id selects every message about that job; @last is the job that you
+    /// submitted last
     #[arg(value_name = "ID", required_unless_present = "all", value_parser = choice::id)]
     ids: Vec<String>,
     /// Select all messages that are in the queue when the command starts
@@ -205,6 +206,7 @@ async fn show(dead: &mut DeadLetters, options: &ShowOptions) -> Result<Exit, Com
 
 /// The selected letters in their order. The command finds all of them before it acts on the first.
 async fn find(dead: &mut DeadLetters, ids: &[String]) -> Result<Vec<usize>, Complaint> {
+    let ids = ids.iter().map(|id| recent::resolve(id)).collect::<Result<Vec<_>, _>>()?;
     let mut wanted: Vec<Wanted> = ids.iter().map(|id| Wanted::new(id)).collect();
     let reading = Spinner::new("reading the dead-letter queue").around(look_for(dead, &mut wanted)).await;
     reading.map_err(|error| complaint(&error))?;

@@ -27,6 +27,7 @@ mod consumer_timeout;
 mod finding;
 mod ledger;
 mod pools;
+mod recorder;
 mod workers;
 
 use finding::Diagnosis;
@@ -76,13 +77,14 @@ async fn examine(options: &Options) -> Diagnosis {
         Box::pin(ledger::examine(&options.source, &options.broker)),
         Box::pin(blobs::examine(&options.blobs, &options.broker))
     );
-    let pools = options.pool.iter().cloned().chain(ledger.pools()).collect::<BTreeSet<_>>();
-    let broker = Box::pin(broker::examine(&options.broker, pools, options.hold)).await;
+    let known = options.pool.iter().cloned().chain(ledger.pools()).collect::<BTreeSet<_>>();
+    let broker = Box::pin(broker::examine(&options.broker, &known, options.hold)).await;
     let mut findings = broker.findings();
     findings.extend(ledger.findings());
+    findings.extend(recorder::judge(&broker.events, ledger.progress.as_ref()));
     findings.push(blobs);
     findings.push(workers::judge(ledger.workers.as_ref()));
-    findings.extend(pools::judge_all(&broker.pools, ledger.workers.as_ref().ok().map(Vec::as_slice)));
+    findings.extend(pools::judge_all(&broker.pools, &known, ledger.workers.as_ref().ok().map(Vec::as_slice)));
     findings.extend(clock::judge_all(&ledger.clock, ledger.workers.as_ref().ok().map(Vec::as_slice)));
     Diagnosis::new(findings)
 }

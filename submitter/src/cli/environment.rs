@@ -26,6 +26,8 @@ pub const NO_USER_ID: &str = "GPUFLEET_NO_USER_ID";
 pub const AFFINITY: &str = "GPUFLEET_AFFINITY";
 /// The folder of the local fleet.
 pub const LOCAL_DIR: &str = "GPUFLEET_LOCAL_DIR";
+/// The variables that choose a fleet.
+pub const OF_FLEET: [&str; 7] = [AMQP_URL, DATABASE_URL, DATABASE_READ_URL, API_URL, PROFILE, CONFIG, LOCAL_DIR];
 /// `dumb` if the terminal can't move its cursor back.
 pub const TERM: &str = "TERM";
 /// Any value except the empty one turns colours off.

@@ -10,6 +10,7 @@ use gpufleet_ledger::{HistoryFilter, JobRow};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
+    catch_up,
     complaint::Complaint,
     exit::{self, Exit},
     files::PartialFile,
@@ -86,7 +87,11 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 /// Returns whether labels without an index limited the search.
 async fn read(options: &Options, pages: mpsc::Sender<Vec<JobRow>>) -> Result<bool, Complaint> {
     let source = Source::open(&options.source).await?;
-    let read = send(&source, options.filters.filter(), pages).await;
+    let read = async {
+        catch_up::all(&source).await?;
+        send(&source, options.filters.filter(), pages).await
+    };
+    let read = read.await;
     source.close().await;
     read
 }

@@ -1,17 +1,19 @@
 //! `gpufleet history`: lists the jobs in the ledger.
 
-use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone, Utc};
+use chrono::{DateTime, Utc};
 use clap::{Args, ValueEnum};
 use gpufleet::schema::JobState;
 use gpufleet_ledger::{HistoryFilter, JobRow, Page, PageKey, age};
 
 use super::{
+    catch_up,
     complaint::Complaint,
     exit::Exit,
     json, output, quantity,
     source::{Source, SourceOptions},
     spec::{self, LabelSpec},
     table::{self, Column},
+    time,
     waiting::Spinner,
 };
 
@@ -61,11 +63,12 @@ pub struct Filters {
     /// Only jobs with exactly this name
     #[arg(long)]
     name: Option<String>,
-    /// Only jobs submitted since then: a time ago (2h, 3days) or a local time (2026-11-20, 2026-11-20T08:30)
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    /// Only jobs submitted since then: how long ago (2h, 3days), or a time (2026-11-20, 2026-11-20T08:30, 2026-11-20 08:30:00 UTC), which is
+    /// local without a zone
+    #[arg(long, value_name = "TIME", value_parser = time::since)]
     since: Option<DateTime<Utc>>,
     /// Only jobs submitted before then
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
     until: Option<DateTime<Utc>>,
     /// Only jobs with this label. Repeatable; a job must have all of the labels. Without --since, and if no key has an index
     /// (`gpufleet-ledger labels`), only the last 7 days are searched
@@ -99,7 +102,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     }
     let work = async {
         let source = Source::open(&options.source).await?;
-        let jobs = read(&source, options).await;
+        let jobs = caught_up(&source, options).await;
         source.close().await;
         jobs
     };
@@ -154,6 +157,11 @@ impl Filters {
     }
 }
 
+async fn caught_up(source: &Source, options: &Options) -> Result<Page, Complaint> {
+    catch_up::all(source).await?;
+    read(source, options).await
+}
+
 /// Pages until the limit is reached.
 async fn read(source: &Source, options: &Options) -> Result<Page, Complaint> {
     let mut filter = HistoryFilter { before: options.before, ..options.filters.filter() };
@@ -171,25 +179,6 @@ async fn read(source: &Source, options: &Options) -> Result<Page, Complaint> {
             return Ok(Page { jobs, next: page.next, searched_since });
         }
     }
-}
-
-/// A time ago, a date or a time.
-pub(super) fn time(text: &str) -> Result<DateTime<Utc>, String> {
-    let text = text.trim();
-    if let Ok(ago) = humantime::parse_duration(text) {
-        let ago = chrono::Duration::from_std(ago).ok().and_then(|ago| Utc::now().checked_sub_signed(ago));
-        return ago.ok_or_else(|| "that is too long ago".to_owned());
-    }
-    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
-        return Ok(time.to_utc());
-    }
-    let midnight = || NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?.and_hms_opt(0, 0, 0);
-    let clock = || NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M").ok();
-    midnight()
-        .or_else(clock)
-        .and_then(|time| Local.from_local_datetime(&time).earliest())
-        .map(|time| time.to_utc())
-        .ok_or_else(|| "expected how long ago (2h, 3days), a date (2026-11-20) or a time (2026-11-20T08:30)".to_owned())
 }
 
 const COLUMNS: [Column; 10] = [

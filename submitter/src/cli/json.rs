@@ -112,7 +112,8 @@ JSON: a list of objects. Unknown values are null. Later versions only add fields
 /// What `gpufleet pools -o json` prints.
 pub const POOLS: &str = "\
 JSON: a list of objects. Unknown values are null. Later versions only add fields.
-  pool, messages (in its queues), consumers, jobs_running, memory_bytes (declared by these jobs),
+  pool, messages (in its queues), consumers (subscriptions to them; a worker may have several),
+  workers (that send heartbeats), jobs_running, memory_bytes (declared by these jobs),
   guaranteed_bytes, borrowed_bytes (beyond what is guaranteed)
   due_percent: share of the device time by weight; got_percent: of the time that all pools were
   charged; device_us, charged_us (with the wait for memory and for the blob store in a slot)";

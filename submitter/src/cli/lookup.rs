@@ -4,10 +4,11 @@ use gpufleet::schema::JobId;
 use gpufleet_ledger::{JobDetail, JobMatch, Ledger};
 
 use super::{
+    catch_up,
     complaint::Complaint,
     connection,
     exit::Exit,
-    last,
+    recent,
     source::{Source, SourceOptions},
     waiting::Spinner,
 };
@@ -25,19 +26,26 @@ pub async fn job(id: &str, options: &SourceOptions) -> Result<Box<JobDetail>, Co
 
 /// The job that a text names, for a command that asks more.
 pub async fn in_source(source: &Source, id: &str) -> Result<Box<JobDetail>, Complaint> {
-    let id = &last::resolve(id)?;
-    only(id, source.find_job(id).await?)?.ok_or_else(|| missing(id))
+    let id = &recent::resolve(id)?;
+    let found = catch_up::job(id, async || source.find_job(id).await).await?;
+    only(id, found)?.ok_or_else(|| missing(id))
 }
 
 /// The job whose id begins or ends with this text; `@last` is the last job of this user.
 pub async fn in_ledger(ledger: &Ledger, id: &str) -> Result<Box<JobDetail>, Complaint> {
-    if_recorded(ledger, id).await?.ok_or_else(|| missing(id))
+    let id = &recent::resolve(id)?;
+    let found = catch_up::job(id, async || find(ledger, id).await).await?;
+    only(id, found)?.ok_or_else(|| missing(id))
 }
 
-/// The same, or `None` if the ledger has no such job yet.
+/// The same without waiting for the ledger: `None` if it has no such job yet.
 pub async fn if_recorded(ledger: &Ledger, id: &str) -> Result<Option<Box<JobDetail>>, Complaint> {
-    let id = &last::resolve(id)?;
-    only(id, ledger.find_job(id).await.map_err(|error| connection::ledger_complaint(&error))?)
+    let id = &recent::resolve(id)?;
+    only(id, find(ledger, id).await?)
+}
+
+async fn find(ledger: &Ledger, id: &str) -> Result<JobMatch, Complaint> {
+    ledger.find_job(id).await.map_err(|error| connection::ledger_complaint(&error))
 }
 
 fn only(id: &str, found: JobMatch) -> Result<Option<Box<JobDetail>>, Complaint> {

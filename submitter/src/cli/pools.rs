@@ -9,24 +9,26 @@ use super::{
     complaint::Complaint,
     connection,
     exit::Exit,
-    history, json,
+    json,
     options::{BrokerOptions, Format},
     output, quantity,
     source::{Source, SourceOptions},
     table::{self, Column},
+    time,
     waiting::Spinner,
 };
 
 /// Show the pools: waiting messages, workers, and shares of the devices
 ///
-/// WAITING and CONSUMERS come from the broker, which counts messages; one message may have many jobs. DUE is the pool's share of the device
+/// WAITING comes from the broker, which counts messages; one message may have many jobs. WORKERS are those that send heartbeats, or 0 if the
+/// broker says that none takes messages. DUE is the pool's share of the device
 /// time by weight, while all pools have work. GOT is its share of the time that all pools were charged. BORROWED is the memory that the
 /// pool uses beyond its guarantee; other pools leave it unused.
 #[derive(Debug, Args)]
 #[command(after_long_help = json::POOLS)]
 pub struct Options {
-    /// Count the device time since then: a time ago (2h, 30d) or a local time. It is rounded down to the hour
-    #[arg(long, value_name = "TIME", value_parser = history::time, default_value = "1h")]
+    /// Count the device time since then: how long ago (2h, 30d), or a time, which is local without a zone. It is rounded down to the hour
+    #[arg(long, value_name = "TIME", value_parser = time::since, default_value = "1h")]
     since: DateTime<Utc>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
@@ -89,7 +91,7 @@ pub async fn depth(fleet: &Fleet, pool: &PoolName) -> Result<PoolDepth, Complain
 pub const COLUMNS: [Column; 9] = [
     Column::Left("POOL"),
     Column::Right("WAITING"),
-    Column::Right("CONSUMERS"),
+    Column::Right("WORKERS"),
     Column::Right("RUNNING"),
     Column::Right("MEMORY"),
     Column::Right("BORROWED"),
@@ -106,7 +108,7 @@ pub fn cells(pool: &Pool) -> Vec<String> {
     vec![
         pool.pool.clone(),
         shown(pool.messages),
-        shown(pool.consumers),
+        shown(workers(pool)),
         pool.jobs_running.to_string(),
         quantity::bytes(pool.memory_bytes),
         quantity::bytes(pool.borrowed_bytes),
@@ -116,9 +118,18 @@ pub fn cells(pool: &Pool) -> Vec<String> {
     ]
 }
 
+/// The workers that serve a pool. A worker whose heartbeats are missing may serve it, but their number is then unknown.
+fn workers(pool: &Pool) -> Option<u32> {
+    match (pool.workers, pool.consumers) {
+        (_, Some(0)) => Some(0),
+        (0, Some(_)) => None,
+        (workers, _) => Some(workers),
+    }
+}
+
 fn render(pools: &[Pool], width: Option<usize>) -> String {
     let rows: Vec<Vec<String>> = pools.iter().map(cells).collect();
-    table::fit(&COLUMNS, &rows, width, &["DEVICE TIME", "BORROWED", "MEMORY", "CONSUMERS"])
+    table::fit(&COLUMNS, &rows, width, &["DEVICE TIME", "BORROWED", "MEMORY", "WORKERS"])
 }
 
 #[cfg(test)]
@@ -153,13 +164,23 @@ pub mod tests {
         };
         used.rows = vec![row("team-a", 30_000_000), row("old", 10_000_000), row("", 0)];
         let mut pools = Pool::all(&[worker, left], &used);
-        (pools[1].messages, pools[1].consumers) = (Some(12), Some(1));
+        // The only worker has changed its prefetch twice, and still holds messages of its earlier subscriptions.
+        (pools[1].messages, pools[1].consumers) = (Some(12), Some(3));
         pools
     }
 
     #[test]
     fn a_pool_has_its_due_share_and_what_it_got() {
         insta::assert_snapshot!(render(&pools(), None));
+    }
+
+    #[test]
+    fn subscriptions_are_not_counted_as_workers() {
+        let pool = |heartbeats, consumers| workers(&Pool { workers: heartbeats, consumers, ..Pool::default() });
+        assert_eq!(pool(1, Some(3)), Some(1));
+        assert_eq!(pool(2, None), Some(2));
+        assert_eq!(pool(1, Some(0)), Some(0), "the worker has just died");
+        assert_eq!(pool(0, Some(2)), None, "the recorder is behind");
     }
 
     #[test]

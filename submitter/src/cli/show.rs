@@ -12,6 +12,7 @@ use super::{
     options::Format,
     output, printed, quantity, snippet,
     source::SourceOptions,
+    time,
 };
 
 /// Show a job with its attempts, timings and failure
@@ -61,10 +62,9 @@ fn describe(detail: &JobDetail, width: Option<usize>) -> String {
     lines.add("pool", job.pool.as_ref().map(|pool| format!("{pool}, priority {priority}")));
     lines.add("client", job.client.clone());
     lines.add("user", job.user_id.clone());
-    let time = |time: Option<chrono::DateTime<chrono::Utc>>| time.map(|time| time.format("%F %T%.3f UTC").to_string());
-    lines.add("submitted", time(job.submitted_at.or(Some(job.created_at))));
-    lines.add("started", time(job.started_at));
-    lines.add("finished", time(job.finished_at));
+    lines.add("submitted", Some(time::exact(job.submitted_at.unwrap_or(job.created_at))));
+    lines.add("started", job.started_at.map(time::exact));
+    lines.add("finished", job.finished_at.map(time::exact));
     lines.add("input", job.input_bytes.map(quantity::bytes));
     lines.add("output", job.output_bytes.map(quantity::bytes));
     for output in &detail.outputs {
@@ -86,7 +86,7 @@ fn kept(output: &OutputRow) -> String {
         Some(digest) => digest.to_string(),
         None => "in the ledger".to_owned(),
     };
-    let at = output.expires_at.format("%F %T UTC");
+    let at = time::seconds(output.expires_at);
     let until = if output.is_expired { format!("expired at {at}") } else { format!("{place}, until {at}") };
     format!("{}: {}{:?}, {until}", output.name, output.dtype, output.shape)
 }
@@ -110,7 +110,7 @@ fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -
     }
     if let Some(at) = attempt.retry_at {
         let due = if is_open { "retry due at" } else { "retry was due at" };
-        text.push_str(&format!("  {due} {} UTC\n", at.format("%F %T")));
+        text.push_str(&format!("  {due} {}\n", time::seconds(at)));
     }
     if let Some(timings) = &attempt.timings {
         text.push_str(&breakdown(timings, width));

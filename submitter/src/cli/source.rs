@@ -1,10 +1,11 @@
 //! Where a command reads the ledger: in its database, or through the read API, which needs no database password.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use clap::Args;
+use gpufleet::schema::{JobId, JobState};
 use gpufleet_ledger::{
-    ActionPage, HistoryFilter, JobMatch, Ledger, Page, Statistics, StatisticsFilter, WorkerFilter, WorkerRow,
+    ActionPage, HistoryFilter, JobMatch, Ledger, Overview, Page, Statistics, StatisticsFilter, WorkerFilter, WorkerRow,
 };
 
 use super::{
@@ -82,6 +83,14 @@ impl Source {
         }
     }
 
+    /// The states of those of the jobs that are recorded.
+    pub async fn job_states(&self, ids: &[JobId]) -> Result<HashMap<JobId, JobState>, Complaint> {
+        match self {
+            Self::Database { ledger, .. } => ledger.job_states(ids).await.map_err(|e| connection::ledger_complaint(&e)),
+            Self::Api(api) => api.job_states(ids).await,
+        }
+    }
+
     pub async fn workers(&self, filter: &WorkerFilter) -> Result<Vec<WorkerRow>, Complaint> {
         match self {
             Self::Database { ledger, .. } => ledger.workers(filter).await.map_err(|e| connection::ledger_complaint(&e)),
@@ -95,6 +104,13 @@ impl Source {
                 ledger.statistics(filter).await.map_err(|e| connection::ledger_complaint(&e))
             }
             Self::Api(api) => api.statistics(filter).await,
+        }
+    }
+
+    pub async fn overview(&self) -> Result<Overview, Complaint> {
+        match self {
+            Self::Database { ledger, .. } => ledger.overview().await.map_err(|e| connection::ledger_complaint(&e)),
+            Self::Api(api) => api.overview().await,
         }
     }
 

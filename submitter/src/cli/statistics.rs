@@ -5,13 +5,14 @@ use clap::Args;
 use gpufleet_ledger::{Dimension, Statistics, StatisticsFilter, StatisticsRow};
 
 use super::{
+    catch_up,
     complaint::Complaint,
-    history,
     options::Format,
     output,
     source::{Source, SourceOptions},
     spec,
     table::{self, Column},
+    time,
     waiting::Spinner,
 };
 
@@ -20,9 +21,9 @@ pub struct StatisticsOptions {
     /// One row for each kernel, pool, user, worker or device model, or for each value of a declared label key: label:KEY
     #[arg(long, value_name = "DIMENSION")]
     by: Option<Dimension>,
-    /// Only jobs that ended since then: a time ago (2h, 30d) or a local time (2026-11-20). It is rounded down to the hour, and to the day
-    /// (UTC) if it is more than two months ago
-    #[arg(long, value_name = "TIME", value_parser = history::time, default_value = "7d")]
+    /// Only jobs that ended since then: how long ago (2h, 30d), or a time (2026-11-20, 2026-11-20 08:00 UTC), which is local without a zone. It
+    /// is rounded down to the hour, and to the day (UTC) if it is more than two months ago
+    #[arg(long, value_name = "TIME", value_parser = time::since, default_value = "7d")]
     since: DateTime<Utc>,
     /// Only jobs of this pool
     #[arg(long)]
@@ -50,7 +51,11 @@ pub async fn print(options: &StatisticsOptions, layout: &Layout<'_>) -> Result<(
     let work = async {
         let source = Source::open(&options.source).await?;
         let filter = StatisticsFilter { by: options.by.clone(), since: options.since, pool: options.pool.clone() };
-        let statistics = source.statistics(&filter).await;
+        let statistics = async {
+            catch_up::all(&source).await?;
+            source.statistics(&filter).await
+        };
+        let statistics = statistics.await;
         source.close().await;
         statistics
     };
@@ -86,7 +91,7 @@ pub fn render(
 }
 
 fn explain(statistics: &Statistics, options: &StatisticsOptions) {
-    let since = statistics.since.format("%F %R UTC");
+    let since = time::minutes(statistics.since);
     let left = statistics.rows.len().saturating_sub(options.limit as usize) as u64 + statistics.rows_left_out;
     output::note(&match (statistics.rows.is_empty(), left) {
         (true, _) => match &options.by {

@@ -12,13 +12,15 @@ use super::{
     complaint::{Complaint, chain},
     connection,
     exit::Exit,
-    kept, last, output,
+    kept, output,
+    recent::{self, Seen},
     waiting::{self, Spinner},
 };
 
 mod chained;
 mod deadline;
 mod dry_run;
+mod entry;
 mod failure;
 mod keeping;
 mod meant_pool;
@@ -43,6 +45,7 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
     let blobs = connection::blobs(&options.blobs, &options.producer.broker)?;
     let plan = planned(&options, blobs.is_some()).await?;
     if options.dry_run {
+        dry_run::check_store(blobs).await?;
         return dry_run::print(&plan, options.output).map(|()| Exit::Success);
     }
     let deadline = Deadline::after(options.timeout);
@@ -103,7 +106,7 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options, deadline: &Deadlin
             return Err(unconfirmed(fleet, id, deadline));
         }
     };
-    last::remember(id);
+    recent::note(id, Seen::Submitted);
     if options.detach {
         report::submitted(id, options.output)?;
         waiting::warn_if_unserved(fleet, &pool, deadline.left()).await;
@@ -177,6 +180,12 @@ async fn wait(
 }
 
 fn conclude(outcome: Result<Completed, JobError>, plan: &Plan, options: &Options) -> Result<Exit, Complaint> {
+    if let Ok(Completed { result: JobResult { job_id, .. }, .. }) = &outcome {
+        recent::note(*job_id, Seen::Ended);
+    }
+    if let Err(JobError::Failed(failed)) = &outcome {
+        recent::note(failed.job_id, Seen::Ended);
+    }
     match outcome {
         Ok(Completed { result, written, lost }) => {
             report::succeeded(&result, written, options.output)?;

@@ -24,8 +24,8 @@ export function Waits({ job }: { job: Job }) {
         ))}
         {queue && (
           <li>
-            {count(queue.messages)} {queue.messages === 1 ? "message waits" : "messages wait"} in its pool, which {count(queue.consumers)}{" "}
-            {queue.consumers === 1 ? "worker serves" : "workers serve"}.
+            {count(queue.messages)} {queue.messages === 1 ? "message waits" : "messages wait"} in its pool, which{" "}
+            {queue.consumers === 0 ? "no worker serves" : "workers serve"}.
           </li>
         )}
       </ul>

@@ -17,6 +17,7 @@ use crate::cli::{
     options::{BlobOptions, Format, LedgerOptions},
     output, quantity,
     table::{self, Column},
+    time,
     waiting::Spinner,
 };
 
@@ -100,7 +101,7 @@ fn describe(uses: &[BlobUse]) -> String {
 
 pub fn describe_one(job: &BlobUse) -> String {
     match (&job.output, job.until) {
-        (Some(output), Some(until)) => format!("{}/{output} until {}", job.job_id, until.format("%F %T UTC")),
+        (Some(output), Some(until)) => format!("{}/{output} until {}", job.job_id, time::seconds(until)),
         _ => format!("{} as input", job.job_id),
     }
 }

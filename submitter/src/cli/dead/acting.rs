@@ -5,7 +5,12 @@ use std::collections::BTreeSet;
 use gpufleet::{DeadError, DeadLetters, Replayed};
 
 use super::{ChoiceOptions, complaint, find, none, rendering};
-use crate::cli::{complaint::Complaint, exit::Exit, output};
+use crate::cli::{
+    complaint::Complaint,
+    exit::Exit,
+    output,
+    recent::{self, Seen},
+};
 
 /// The outcomes of the letters.
 #[derive(Debug, Default)]
@@ -21,6 +26,7 @@ struct Outcomes {
 pub async fn replay(dead: &mut DeadLetters, choice: &ChoiceOptions) -> Result<Exit, Complaint> {
     let outcomes = for_each(dead, choice, async |dead, index, name| match dead.replay(index).await? {
         Replayed::As(jobs) => {
+            jobs.iter().for_each(|job| recent::note(*job, Seen::Submitted));
             let new: Vec<String> = jobs.iter().map(ToString::to_string).collect();
             told(&format!("{name}  ->  {}\n", new.join(" ")))
         }

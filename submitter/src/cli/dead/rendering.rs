@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::{
     output, quantity,
     table::{Column, fit},
+    time,
 };
 use gpufleet_ledger::age;
 
@@ -46,6 +47,7 @@ pub fn to_json(letter: &DeadLetter) -> Value {
         "message_id": letter.message_id,
         "reason": letter.reason,
         "origin": letter.origin,
+        "user": letter.user,
         "type": letter.kind,
         "bytes": letter.bytes,
         "kept_bytes": letter.kept_bytes,
@@ -77,8 +79,9 @@ pub fn describe(letter: &DeadLetter) -> String {
         ("job", Some(jobs.join("\n"))),
         ("message", letter.message_id.clone()),
         ("from", Some(letter.origin.clone())),
+        ("user", letter.user.clone()),
         ("type", letter.kind.clone()),
-        ("submitted", submitted_at(letter).map(|time| time.format("%F %T%.3f UTC").to_string())),
+        ("submitted", submitted_at(letter).map(time::exact)),
         ("size", Some(size)),
         ("reason", Some(letter.reason.clone())),
     ];
@@ -110,6 +113,7 @@ mod tests {
             message_id: Some("m".to_owned()),
             reason: "gave up after 3 lost executors; the last one: signal 9\nmore".to_owned(),
             origin: "default.normal".to_owned(),
+            user: Some("anna".to_owned()),
             kind: None,
             bytes: 1234,
             kept_bytes: 1234,

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 use futures::future::join_all;
 use gpufleet::schema::{
     ClientName, PoolName, Priority,
-    topology::{self, CONTROL_CLIENT, EVENTS_CLIENT, EVENTS_KEY, TASKS},
+    topology::{self, CONTROL_CLIENT, EVENTS_CLIENT, TASKS},
 };
 use gpufleet_transport::{Broker, BrokerUrl, BrokerUrls, ConnectError, Options, Release};
 
@@ -18,6 +18,7 @@ use super::{
     consumer_timeout::{self, Hold},
     finding::{Finding, Status},
     pools::PoolDepths,
+    recorder::{self, Events},
 };
 
 /// What was seen of the broker.
@@ -29,6 +30,7 @@ pub struct Seen {
     hold: Hold,
     /// None without a login.
     pub pools: Option<Vec<PoolDepths>>,
+    pub events: Events,
 }
 
 /// The connection's steps.
@@ -60,12 +62,21 @@ const RELEASE_MIN: (u32, u32) = (3, 10);
 /// A check is not worth a longer wait.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Connects and asks the broker about these pools.
-pub async fn examine(options: &BrokerOptions, pools: BTreeSet<PoolName>, hold: Option<Duration>) -> Seen {
+/// Connects and asks the broker about the pools that are known to be in use, and about the default one.
+pub async fn examine(options: &BrokerOptions, known: &BTreeSet<PoolName>, hold: Option<Duration>) -> Seen {
     let configured = Hold::of(options.amqp_url.is_none());
+    let unknown = || Err("the broker can't be asked".to_owned());
     let urls = match connection::broker_urls(options) {
         Ok(urls) => urls,
-        Err(complaint) => return Seen { reached: Err(complaint), rights: Vec::new(), hold: configured, pools: None },
+        Err(complaint) => {
+            return Seen {
+                reached: Err(complaint),
+                rights: Vec::new(),
+                hold: configured,
+                pools: None,
+                events: unknown(),
+            };
+        }
     };
     let nodes = Node::ask_all(&urls).await;
     let (user, vhost) = (urls.user().to_owned(), urls.vhost().to_owned());
@@ -79,16 +90,19 @@ pub async fn examine(options: &BrokerOptions, pools: BTreeSet<PoolName>, hold: O
         connected.as_ref().map(|connected| connected.as_ref().map(drop).map_err(|error| Box::new(error.clone())));
     let reached = Ok(Reached { nodes, user, vhost, login });
     let Some(Ok(broker)) = connected else {
-        return Seen { reached, rights: Vec::new(), hold: configured, pools: None };
+        return Seen { reached, rights: Vec::new(), hold: configured, pools: None, events: unknown() };
     };
-    let rights = rights(&broker, &pools).await;
+    let rights = rights(&broker, known).await;
     let hold = match hold {
         Some(time) => consumer_timeout::hold(&broker, time).await,
         None => configured,
     };
+    // Without a recorder the ledger knows little, and jobs go to the default pool unless a user names another.
+    let pools = known.iter().cloned().chain([PoolName::default()]).collect();
     let pools = Some(PoolDepths::of_all(&broker, pools).await);
+    let events = recorder::events(&broker).await;
     let _closed_in_time = tokio::time::timeout(connection::CLOSE_DEADLINE, broker.close()).await;
-    Seen { reached, rights, hold, pools }
+    Seen { reached, rights, hold, pools, events }
 }
 
 async fn rights(broker: &Broker, pools: &BTreeSet<PoolName>) -> Vec<Right> {
@@ -97,10 +111,10 @@ async fn rights(broker: &Broker, pools: &BTreeSet<PoolName>) -> Vec<Right> {
         let key = topology::task_key(pool, Priority::Normal);
         let outcome = broker.check_publish(TASKS, &key).await;
         rights.push(Right::new(format!("submit to {pool}"), outcome));
+        let outcome = broker.check_publish(EVENTS_CLIENT, &topology::submissions_key(pool)).await;
+        rights.push(Right::new(format!("report submissions to {pool}"), outcome));
     }
-    let events = broker.check_publish(EVENTS_CLIENT, EVENTS_KEY).await;
-    let cancel = broker.check_publish(CONTROL_CLIENT, "").await;
-    rights.extend([Right::new("report submissions", events), Right::new("cancel jobs", cancel)]);
+    rights.push(Right::new("cancel jobs", broker.check_publish(CONTROL_CLIENT, "").await));
     rights
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use gpufleet::schema::PoolName;
-use gpufleet_ledger::{Progress, Unfinished, WorkerFilter, WorkerRow, WorkerState};
+use gpufleet_ledger::{LaterKind, Progress, Unfinished, WorkerFilter, WorkerRow, WorkerState};
 
 use super::{
     super::{
@@ -22,8 +22,10 @@ use super::{
 #[derive(Debug)]
 pub struct Seen {
     opened: Opened,
-    progress: Option<Progress>,
+    /// None if the ledger can't be read.
+    pub progress: Option<Progress>,
     unfinished: Vec<Unfinished>,
+    later: Vec<LaterKind>,
     /// An error is the reason why they are unknown.
     pub workers: Result<Vec<WorkerRow>, String>,
     /// An error is the reason why there is none.
@@ -40,12 +42,19 @@ enum Opened {
 
 /// Workers that have been silent for longer are no part of the fleet any more.
 const SILENCE_CONSIDERED: Duration = Duration::from_secs(3 * 24 * 3600);
-/// An idle recorder reports every ten seconds.
-const BEHIND_NOTED: f64 = 60.0;
+/// Unknown events that came before may be from programs that are gone.
+const LATER_CONSIDERED: Duration = Duration::from_secs(24 * 3600);
 
 pub async fn examine(options: &SourceOptions, broker: &BrokerOptions) -> Seen {
     let unknown = |why: &str| (Err(why.to_owned()), Err(why.to_owned()));
-    let seen = |opened, (workers, clock)| Seen { opened, progress: None, unfinished: Vec::new(), workers, clock };
+    let seen = |opened, (workers, clock)| Seen {
+        opened,
+        progress: None,
+        unfinished: Vec::new(),
+        later: Vec::new(),
+        workers,
+        clock,
+    };
     if !is_configured(options, broker) {
         return seen(Opened::NotConfigured, unknown("no ledger is configured"));
     }
@@ -71,22 +80,20 @@ fn is_configured(options: &SourceOptions, broker: &BrokerOptions) -> bool {
 async fn read(source: &Source, options: &SourceOptions) -> Result<Seen, Complaint> {
     let filter = WorkerFilter { heard_within: Some(SILENCE_CONSIDERED), ..WorkerFilter::default() };
     let workers = Ok(source.workers(&filter).await?);
+    let overview = source.overview().await?;
+    let (progress, unfinished) = (Some(overview.recorder), overview.unfinished);
     let Source::Database { ledger, .. } = source else {
         let opened = Opened::Api(options.api_url.clone().unwrap_or_default());
-        let clock = Err("a read API does not tell the database's clock".to_owned());
-        return Ok(Seen { opened, progress: None, unfinished: Vec::new(), workers, clock });
+        let clock = Err("a read API does not show the database's clock".to_owned());
+        return Ok(Seen { opened, progress, unfinished, later: Vec::new(), workers, clock });
     };
     let failed = |error| connection::ledger_complaint(&error);
-    let overview = ledger.overview().await.map_err(failed)?;
     let before = Utc::now();
     let database = ledger.clock().await.map_err(failed)?;
-    Ok(Seen {
-        opened: Opened::Database(ledger.url().to_string()),
-        progress: Some(overview.recorder),
-        unfinished: overview.unfinished,
-        workers,
-        clock: Ok(Reading { before, database, after: Utc::now() }),
-    })
+    let clock = Ok(Reading { before, database, after: Utc::now() });
+    let later = ledger.later_kinds().await.map_err(failed)?;
+    let opened = Opened::Database(ledger.url().to_string());
+    Ok(Seen { opened, progress, unfinished, later, workers, clock })
 }
 
 impl Seen {
@@ -100,7 +107,7 @@ impl Seen {
 
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = self.opened.judge();
-        findings.extend(self.progress.as_ref().map(judge_progress));
+        findings.extend(judge_later(&self.later, Utc::now()));
         findings
     }
 }
@@ -129,22 +136,35 @@ impl Opened {
     }
 }
 
-fn judge_progress(progress: &Progress) -> Finding {
-    const CHECK: &str = "recorder";
-    const START: &str = "start one, or look at its log: gpufleet-ledger record";
-    match progress.behind_seconds {
-        None => Finding::warning(CHECK, "no recorder has ever caught up with the events").fix(START),
-        Some(behind) if behind > BEHIND_NOTED => {
-            let behind = humantime::format_duration(Duration::from_secs(behind as u64));
-            Finding::warning(CHECK, format!("it last caught up with the events {behind} ago")).fix(START)
-        }
-        Some(_) => Finding::ok(CHECK, "it keeps up with the events"),
-    }
+/// Events that the recorder could not use lately, because programs of a later release sent them.
+fn judge_later(kinds: &[LaterKind], now: DateTime<Utc>) -> Option<Finding> {
+    let recent = |kind: &&LaterKind| (now - kind.last_at).to_std().is_ok_and(|age| age < LATER_CONSIDERED);
+    let recent: Vec<&str> = kinds.iter().filter(recent).map(|kind| kind.kind.as_str()).collect();
+    (!recent.is_empty()).then(|| {
+        let message = format!("it could not use events of later releases: {}", recent.join(", "));
+        Finding::warning("events", message).fix("upgrade gpufleet-ledger to the release of the newest worker or client")
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::{super::finding::Status, *};
+
+    #[test]
+    fn events_of_a_later_release_are_a_warning_for_a_day() {
+        let now = Utc::now();
+        let kind = |kind: &str, last_at| LaterKind {
+            kind: kind.to_owned(),
+            first_at: last_at,
+            last_at,
+            last_event: "{}".to_owned(),
+        };
+        let old = kind("job_leased", now - chrono::Duration::days(2));
+        assert!(judge_later(std::slice::from_ref(&old), now).is_none());
+        let finding = judge_later(&[old, kind("fleet_paused", now)], now).unwrap();
+        assert_eq!(finding.status, Status::Warning);
+        assert!(finding.found.ends_with("later releases: fleet_paused"), "{}", finding.found);
+    }
 
     fn statuses(opened: Opened) -> Vec<(String, Status)> {
         opened.judge().into_iter().map(|finding| (finding.check, finding.status)).collect()
@@ -159,13 +179,5 @@ mod tests {
         assert_eq!(statuses(Opened::Failed(away)), ledger(Status::Error, Status::Skipped));
         assert_eq!(statuses(Opened::Database("postgres://h/d".to_owned())), ledger(Status::Ok, Status::Ok));
         assert_eq!(statuses(Opened::NotConfigured), [("ledger".to_owned(), Status::Skipped)]);
-    }
-
-    #[test]
-    fn a_recorder_that_is_behind_or_absent_is_a_warning() {
-        let judged = |behind_seconds| judge_progress(&Progress { caught_up_at: None, behind_seconds }).status;
-        assert_eq!(judged(None), Status::Warning);
-        assert_eq!(judged(Some(12.0)), Status::Ok);
-        assert_eq!(judged(Some(600.0)), Status::Warning);
     }
 }

@@ -29,6 +29,10 @@ impl PoolDepths {
         all
     }
 
+    fn has_messages(&self) -> bool {
+        matches!(self.depth, Ok(Some(QueueDepth { messages: 1.., .. })))
+    }
+
     /// `up` is the number of workers of the pool by their heartbeats, if the ledger knows it.
     fn judge(&self, up: Option<usize>) -> Finding {
         let pool = &self.pool;
@@ -47,11 +51,12 @@ impl PoolDepths {
                     Finding::error(check, format!("{}, and no worker serves it", waits(*waiting))).fix(start)
                 }
             },
-            Ok(Some(QueueDepth { messages, consumers })) => {
-                let workers = if *consumers == 1 {
-                    "1 worker serves it".to_owned()
-                } else {
-                    format!("{consumers} workers serve it")
+            Ok(Some(QueueDepth { messages, .. })) => {
+                // Subscriptions are not workers: one worker may have several.
+                let workers = match up {
+                    Some(1) => "1 worker serves it".to_owned(),
+                    Some(up @ 2..) => format!("{up} workers serve it"),
+                    Some(0) | None => "it is served".to_owned(),
                 };
                 Finding::ok(check, format!("{workers}, {}", waits(*messages)))
             }
@@ -59,22 +64,22 @@ impl PoolDepths {
     }
 }
 
-/// The messages of all priorities together, and the consumers.
+/// The messages of all priorities together, and the subscriptions to each.
 async fn depth(broker: &Broker, pool: &PoolName) -> Result<Option<QueueDepth>, QueueError> {
-    let mut sum: Option<QueueDepth> = None;
+    let mut depths = Vec::new();
     for priority in Priority::ALL {
-        if let Some(depth) = broker.queue_depth(&topology::task_queue(pool, priority)).await? {
-            let before = sum.unwrap_or(QueueDepth { messages: 0, consumers: 0 });
-            // A worker consumes from each of the pool's queues.
-            let consumers = before.consumers.max(depth.consumers);
-            sum = Some(QueueDepth { messages: before.messages + depth.messages, consumers });
-        }
+        depths.extend(broker.queue_depth(&topology::task_queue(pool, priority)).await?);
     }
-    Ok(sum)
+    let messages = depths.iter().map(|depth| depth.messages).sum();
+    Ok((!depths.is_empty()).then(|| QueueDepth { messages, consumers: QueueDepth::consumers_of_pool(&depths) }))
 }
 
-/// The findings about these pools, which are unknown without a login.
-pub fn judge_all(pools: &Option<Vec<PoolDepths>>, workers: Option<&[WorkerRow]>) -> Vec<Finding> {
+/// The findings about these pools, which are unknown without a login. A pool that is not known to be in use may be idle.
+pub fn judge_all(
+    pools: &Option<Vec<PoolDepths>>,
+    known: &BTreeSet<PoolName>,
+    workers: Option<&[WorkerRow]>,
+) -> Vec<Finding> {
     let Some(pools) = pools else { return vec![Finding::skipped("pools", "the broker can't be asked")] };
     let up = |pool: &PoolName| {
         let serves = |worker: &&WorkerRow| {
@@ -82,7 +87,8 @@ pub fn judge_all(pools: &Option<Vec<PoolDepths>>, workers: Option<&[WorkerRow]>)
         };
         workers.map(|workers| workers.iter().filter(serves).count())
     };
-    pools.iter().map(|depths| depths.judge(up(&depths.pool))).collect()
+    let matter = pools.iter().filter(|depths| known.contains(&depths.pool) || depths.has_messages());
+    matter.map(|depths| depths.judge(up(&depths.pool))).collect()
 }
 
 fn waits(messages: u32) -> String {
@@ -103,7 +109,8 @@ mod tests {
 
     #[test]
     fn a_pool_with_waiting_jobs_and_no_worker_is_an_error_and_an_idle_one_a_warning() {
-        assert_eq!(judge(Some((3, 2)), None), Finding::ok("pool team-a", "2 workers serve it, 3 messages wait"));
+        assert_eq!(judge(Some((3, 2)), None), Finding::ok("pool team-a", "it is served, 3 messages wait"));
+        assert_eq!(judge(Some((3, 2)), Some(1)).found, "1 worker serves it, 3 messages wait");
         assert_eq!(judge(Some((0, 0)), Some(0)).status, Status::Warning);
         let waiting = judge(Some((1, 0)), Some(0));
         assert_eq!(
@@ -115,5 +122,25 @@ mod tests {
         assert_eq!(stuck.status, Status::Error);
         assert!(stuck.fix.unwrap().contains("logs"));
         assert_eq!(judge(None, None).status, Status::Error);
+    }
+
+    #[test]
+    fn ended_subscriptions_that_hold_messages_are_no_more_workers() {
+        let depths = |consumers: [u32; 3]| consumers.map(|consumers| QueueDepth { messages: 0, consumers });
+        assert_eq!(QueueDepth::consumers_of_pool(&depths([2, 5, 3])), 2);
+        assert_eq!(QueueDepth::consumers_of_pool(&depths([0, 1, 1])), 1, "a worker is starting");
+        assert_eq!(QueueDepth::consumers_of_pool(&depths([0; 3])), 0);
+    }
+
+    #[test]
+    fn waiting_jobs_are_an_error_although_the_ledger_knows_nothing_of_the_pool() {
+        let pool = |messages| {
+            let depth = Ok(Some(QueueDepth { messages, consumers: 0 }));
+            Some(vec![PoolDepths { pool: PoolName::default(), depth }])
+        };
+        let found = |pools| judge_all(&pools, &BTreeSet::new(), None);
+        assert_eq!(found(pool(2))[0].status, Status::Error);
+        assert_eq!(found(pool(0)), [], "nothing is known to use it");
+        assert_eq!(judge_all(&pool(0), &BTreeSet::from([PoolName::default()]), None)[0].status, Status::Warning);
     }
 }

@@ -11,6 +11,7 @@ use super::{
 use crate::cli::{
     complaint::Complaint,
     exit::Exit,
+    recent::{self, Seen},
     submit::{self, SourceText},
 };
 
@@ -51,7 +52,13 @@ impl<'a> Jobs<'a> {
             }
         };
         drop(job);
-        let JobResult { outputs, .. } = handle.await.map_err(|error| failed(&error, self.kernel.source()))?;
+        let job_id = handle.id();
+        recent::note(job_id, Seen::Submitted);
+        let ended = handle.await;
+        if matches!(ended, Ok(_) | Err(JobError::Failed(_))) {
+            recent::note(job_id, Seen::Ended);
+        }
+        let JobResult { outputs, .. } = ended.map_err(|error| failed(&error, self.kernel.source()))?;
         Ok(outputs)
     }
 

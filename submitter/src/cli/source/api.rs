@@ -1,9 +1,11 @@
 //! A client of the read API. It asks for what the queries of the database answer, and reads the answers into the same types.
 
-use std::{sync::Mutex, time::Duration};
+use std::{collections::HashMap, sync::Mutex, time::Duration};
+
+use gpufleet::schema::{JobId, JobState};
 
 use gpufleet_ledger::{
-    ActionPage, HistoryFilter, JobDetail, JobMatch, Page, STATISTICS_ROWS_MAX, Statistics, StatisticsFilter,
+    ActionPage, HistoryFilter, JobDetail, JobMatch, Overview, Page, STATISTICS_ROWS_MAX, Statistics, StatisticsFilter,
     WorkerFilter, WorkerRow,
     problem::{Problem, ProblemKind},
 };
@@ -86,6 +88,17 @@ impl ReadApi {
         }
     }
 
+    /// The states of those of the jobs that are recorded. Each takes a request.
+    pub async fn job_states(&self, ids: &[JobId]) -> Result<HashMap<JobId, JobState>, Complaint> {
+        let mut states = HashMap::new();
+        for id in ids {
+            if let JobMatch::One(detail) = self.find_job(&id.to_string()).await? {
+                states.insert(*id, detail.job.state);
+            }
+        }
+        Ok(states)
+    }
+
     pub async fn workers(&self, filter: &WorkerFilter) -> Result<Vec<WorkerRow>, Complaint> {
         let WorkerFilter { name, heard_within, limit: _ } = filter;
         let name = name.clone().map(|name| ("name", name));
@@ -102,6 +115,10 @@ impl ReadApi {
         let bounds = [("since", since.to_rfc3339()), ("limit", STATISTICS_ROWS_MAX.to_string())];
         let query: Vec<_> = by.into_iter().chain(pool).chain(bounds).collect();
         self.get(&["statistics"], &query).await.map_err(|refusal| self.complaint(refusal))
+    }
+
+    pub async fn overview(&self) -> Result<Overview, Complaint> {
+        self.get(&["overview"], &[]).await.map_err(|refusal| self.complaint(refusal))
     }
 
     pub async fn actions(&self, limit: u32) -> Result<ActionPage, Complaint> {
@@ -125,10 +142,9 @@ impl ReadApi {
         }
         let unreachable = |error: reqwest::Error| {
             let problem = format!("the read API at {} does not answer: {}", self.url, chain(&error.without_url()));
-            Refusal::Complaint(Complaint::new(Exit::Ledger, problem).hint(format!(
-                "check that `gpufleet-ledger serve` runs there; correct --api-url or {}",
-                environment::API_URL
-            )))
+            let hint =
+                format!("check that `gpufleet-ledger serve` runs there; correct --api-url or {}", environment::API_URL);
+            Refusal::Complaint(Complaint { may_pass: true, ..Complaint::new(Exit::Ledger, problem).hint(hint) })
         };
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
@@ -167,8 +183,16 @@ impl ReadApi {
             }
             _ => problem.next.into_owned(),
         };
-        Complaint::new(exit, format!("the read API at {} refused: {}: {}", self.url, problem.title, problem.detail))
-            .hint(hint)
+        let may_pass = matches!(
+            problem.kind,
+            ProblemKind::Overloaded
+                | ProblemKind::DatabaseUnavailable
+                | ProblemKind::TooSlow
+                | ProblemKind::StandbyBehind
+                | ProblemKind::ApiUnavailable
+        );
+        let message = format!("the read API at {} refused: {}: {}", self.url, problem.title, problem.detail);
+        Complaint { may_pass, ..Complaint::new(exit, message).hint(hint) }
     }
 }
 

@@ -3,11 +3,11 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use gpufleet::{InputError, schema::Buffer};
+use gpufleet::{InputError, Job, ResultError, schema::Buffer};
 use gpufleet_ledger::Ledger;
 
 use super::{Options, plan::Plan};
-use crate::cli::{complaint::Complaint, connection, kept, lookup, options::LedgerOptions};
+use crate::cli::{catch_up, complaint::Complaint, connection, kept, lookup, options::LedgerOptions};
 
 const PREFIX: &str = "job:";
 
@@ -44,7 +44,7 @@ impl<'a> LazyLedger<'a> {
 pub async fn find(options: &Options, ledger: &mut LazyLedger<'_>) -> Result<ChainedInputs, Complaint> {
     let mut inputs = ChainedInputs::new();
     for file in options.input.iter().chain(&options.inout) {
-        let Some((id, output)) = named(&file.path) else { continue };
+        let Some((id, output)) = named(&file.path)? else { continue };
         if file.form.is_some() {
             return Err(Complaint::usage(format!("{} has its own dtype and shape", file.path.display()))
                 .hint(format!("leave them out: {}={}", file.name, file.path.display())));
@@ -56,8 +56,13 @@ pub async fn find(options: &Options, ledger: &mut LazyLedger<'_>) -> Result<Chai
 }
 
 /// The job and the output that the text names.
-fn named(path: &Path) -> Option<(&str, &str)> {
-    path.to_str()?.strip_prefix(PREFIX)?.split_once('/')
+fn named(path: &Path) -> Result<Option<(&str, &str)>, Complaint> {
+    let Some(job) = path.to_str().and_then(|path| path.strip_prefix(PREFIX)) else { return Ok(None) };
+    match job.split_once('/') {
+        Some((id, output)) if !id.is_empty() && !output.is_empty() => Ok(Some((id, output))),
+        _ => Err(Complaint::usage(format!("{PREFIX}{job} does not name an output of a job"))
+            .hint(format!("give the job and its output: {PREFIX}ID/OUTPUT; a file of this name is ./{PREFIX}{job}"))),
+    }
 }
 
 async fn buffer(ledger: &Ledger, name: &str, id: &str, output: &str) -> Result<Buffer<'static>, Complaint> {
@@ -70,10 +75,24 @@ async fn buffer(ledger: &Ledger, name: &str, id: &str, output: &str) -> Result<B
 /// Replaces the outputs of other jobs by what the ledger says of them. Without any, the ledger is not needed.
 pub async fn resolve(plan: &mut Plan, ledger: &mut LazyLedger<'_>) -> Result<(), Complaint> {
     if plan.job.is_chained() {
-        let resolved = plan.job.clone().chained(ledger.get().await?).await;
+        let ledger = ledger.get().await?;
+        let resolved = catch_up::until(async || Ok(plan.job.clone().chained(ledger).await), is_settled).await?;
         plan.job = resolved.map_err(|error| complaint(&error))?;
     }
     Ok(())
+}
+
+/// Whether the ledger's answer stays the same when it has caught up with what this user knows.
+fn is_settled(resolved: &Result<Job, InputError>) -> bool {
+    match resolved {
+        Err(InputError::Result { source: ResultError::UnknownJob { job_id }, .. }) => {
+            catch_up::is_current(*job_id, None)
+        }
+        Err(InputError::Result { source: ResultError::NotEnded { job_id, state }, .. }) => {
+            catch_up::is_current(*job_id, Some(*state))
+        }
+        _ => true,
+    }
 }
 
 /// The complaint about an output of another job that can't be an input.
@@ -94,10 +113,13 @@ mod tests {
 
     #[test]
     fn only_a_text_with_job_and_output_names_another_job() {
-        assert_eq!(named(Path::new("job:01a2/y")), Some(("01a2", "y")));
-        assert_eq!(named(Path::new("job:01a2/y/z")), Some(("01a2", "y/z")));
-        for file in ["job:01a2", "./job:01a2/y", "x.npy", "jobs/y"] {
-            assert_eq!(named(Path::new(file)), None, "{file}");
+        assert_eq!(named(Path::new("job:01a2/y")), Ok(Some(("01a2", "y"))));
+        assert_eq!(named(Path::new("job:@last/y/z")), Ok(Some(("@last", "y/z"))));
+        for file in ["./job:01a2/y", "x.npy", "jobs/y"] {
+            assert_eq!(named(Path::new(file)), Ok(None), "{file}");
+        }
+        for incomplete in ["job:01a2", "job:01a2/", "job:/y", "job:"] {
+            assert!(named(Path::new(incomplete)).unwrap_err().hint.unwrap().contains("job:ID/OUTPUT"), "{incomplete}");
         }
     }
 }

@@ -13,7 +13,7 @@ use ratatui::{
 use crate::cli::{
     history::{self, UNHEARD},
     output::visible,
-    pools,
+    pools, time,
     top::JOBS_SHOWN,
     workers::device_cells,
 };
@@ -51,7 +51,7 @@ pub fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, now: DateTime<Utc>) {
 }
 
 fn headline(snapshot: &Snapshot, now: DateTime<Utc>) -> Line<'static> {
-    let seen = format!("gpufleet top  {} UTC  q: quit", snapshot.at.format("%T"));
+    let seen = format!("gpufleet top  {}  q: quit", time::seconds(snapshot.at));
     match &snapshot.problem {
         None => Line::from(seen),
         // In words, because a state must not be told by colour alone.
