@@ -1,12 +1,12 @@
 //! `gpufleet fetch`: writes the kept outputs of a job to files.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
 use clap::{ArgGroup, Args};
-use gpufleet::{KeptOutput, KeptResult};
+use gpufleet::{KeptOutput, KeptResult, schema::text::is_invisible};
 use gpufleet_ledger::JobDetail;
 use serde::Serialize;
 
@@ -105,13 +105,15 @@ fn needs_store(detail: &JobDetail, options: &Options) -> bool {
 /// The outputs to fetch, each with its file.
 fn wanted<'a>(result: &'a KeptResult, options: &Options) -> Result<Vec<(&'a KeptOutput, PathBuf)>, Complaint> {
     if let Some(dir) = &options.dir {
-        return Ok(result.outputs.iter().map(|output| (output, file_in(dir, output.name()))).collect());
+        let files = files_in(dir, result.outputs.iter().map(KeptOutput::name));
+        files.iter().try_for_each(|file| check_no_link(file))?;
+        return Ok(result.outputs.iter().zip(files).collect());
     }
     let mut files = BTreeMap::new();
     for out in &options.out {
         let output = result.output(&out.name).map_err(|error| kept::complaint(&error))?;
         files::check_writable(&out.path)?;
-        files::check_holds(&out.path, output.dtype())?;
+        files::check_holds(&out.path, output.dtype(), output.shape())?;
         if files.insert(&out.name, (output, out.path.clone())).is_some() {
             return Err(
                 Complaint::usage(format!("--out names output {} twice", out.name)).hint("keep one of the two files")
@@ -121,9 +123,38 @@ fn wanted<'a>(result: &'a KeptResult, options: &Options) -> Result<Vec<(&'a Kept
     Ok(files.into_values().collect())
 }
 
-/// A name may have any characters, so those that separate folders are replaced.
-fn file_in(dir: &Path, name: &str) -> PathBuf {
-    dir.join(format!("{}.npy", name.replace(['/', '\\', '\0'], "_")))
+/// A file for each output. Names may have any characters and any length, so two of them may come to the same file name, which the later
+/// ones get with a number.
+fn files_in<'a>(dir: &Path, names: impl Iterator<Item = &'a str>) -> Vec<PathBuf> {
+    let mut taken = BTreeSet::new();
+    let file = |name: &str| {
+        let stem = file_stem(name);
+        let numbered = (2_u32..).map(|number| format!("{stem}-{number}"));
+        // Some file systems take names for the same that differ in case only.
+        let free = std::iter::once(stem.clone()).chain(numbered).find(|stem| taken.insert(stem.to_lowercase()));
+        dir.join(format!("{}.npy", free.expect("there are more numbers than outputs")))
+    };
+    names.map(file).collect()
+}
+
+/// The name without the characters that separate folders or that nobody sees, short enough for every file system.
+fn file_stem(name: &str) -> String {
+    const BYTES_MAX: usize = 200;
+    let replaced = |c: char| if matches!(c, '/' | '\\') || c.is_control() || is_invisible(c) { '_' } else { c };
+    let mut stem: String = name.chars().map(replaced).collect();
+    stem.truncate(stem.floor_char_boundary(BYTES_MAX));
+    stem
+}
+
+/// The producer of a job chose the names, so none of them may lead to a file elsewhere.
+fn check_no_link(file: &Path) -> Result<(), Complaint> {
+    match std::fs::symlink_metadata(file) {
+        Ok(metadata) if !metadata.is_file() => {
+            Err(Complaint::bad_input(format!("failed to write {}: it is a link or no plain file", file.display()))
+                .hint("remove it, choose another folder, or name the file with --out"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn describe(fetched: &[Fetched]) -> String {
@@ -132,4 +163,37 @@ fn describe(fetched: &[Fetched]) -> String {
         format!("{}: {}{:?} written to {}{remark}\n", output.name, output.dtype, output.shape, output.file.display())
     };
     fetched.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(outputs: &[&str]) -> Vec<String> {
+        let files = files_in(Path::new("d"), outputs.iter().copied());
+        files.iter().map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn each_output_has_a_file_of_its_own_in_the_folder() {
+        assert_eq!(
+            names(&["y", "a/b", "a\\b", "a_b", "A_B"]),
+            ["y.npy", "a_b.npy", "a_b-2.npy", "a_b-3.npy", "A_B-4.npy"]
+        );
+        assert_eq!(names(&["..", "../../etc/x", "\u{202e}x"]), ["...npy", ".._.._etc_x.npy", "_x.npy"]);
+        let long = names(&["ä".repeat(127).as_str(), "ä".repeat(128).as_str()]);
+        assert!(long.iter().all(|name| name.len() < 255) && long[0] != long[1], "{long:?}");
+    }
+
+    #[test]
+    fn a_link_in_the_folder_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("y.npy");
+        assert!(check_no_link(&file).is_ok());
+        std::os::unix::fs::symlink("/etc/hostname", &file).unwrap();
+        assert!(check_no_link(&file).unwrap_err().message.contains("it is a link"));
+        std::fs::remove_file(&file).unwrap();
+        std::fs::write(&file, "old").unwrap();
+        assert!(check_no_link(&file).is_ok(), "a plain file is replaced");
+    }
 }

@@ -129,6 +129,30 @@ impl Kind {
     }
 }
 
+/// The extensions of formats that are neither read nor written. Raw bytes under such a name would mislead every other program.
+const FOREIGN: [&str; 25] = [
+    "arrow", "bmp", "csv", "feather", "gif", "h5", "hdf5", "jpeg", "jpg", "json", "jsonl", "mat", "npz", "parquet",
+    "pdf", "pickle", "pkl", "pt", "svg", "tif", "tiff", "tsv", "txt", "webp", "xlsx",
+];
+
+/// Rejects a file whose extension names another format.
+fn check_format(path: &Path) -> Result<(), Complaint> {
+    let extension = path.extension().and_then(|end| end.to_str()).map(str::to_ascii_lowercase).unwrap_or_default();
+    if !FOREIGN.contains(&extension.as_str()) {
+        return Ok(());
+    }
+    let (npy, bin) = (path.with_extension("npy"), path.with_extension("bin"));
+    Err(Complaint::usage(format!(
+        "{} is no array file: .{extension} files are neither read nor written",
+        path.display()
+    ))
+    .hint(format!(
+        "use {}, and convert it with NumPy; for raw bytes use an extension such as .bin: {}",
+        npy.display(),
+        bin.display()
+    )))
+}
+
 /// An array for a job.
 #[derive(Debug)]
 pub enum Input {
@@ -150,6 +174,7 @@ pub fn input(path: &Path, form: Option<&Form>, purpose: Purpose) -> Result<Input
 
 /// Reads an array. `form` is the dtype and shape of raw bytes; for the other kinds it must agree with the file.
 pub fn read(path: &Path, form: Option<&Form>, purpose: Purpose) -> Result<Array, Complaint> {
+    check_format(path)?;
     let bytes = read_bytes(path, purpose)?;
     let unusable = |problem: String| unusable(path, &problem);
     let array = match (Kind::of(path), form) {
@@ -314,8 +339,14 @@ pub fn begin(path: &Path, form: Option<(Dtype, &[u64])>) -> Result<PartialFile, 
     Ok(file)
 }
 
-/// Rejects an output file that can't be written, before the job runs.
+/// Rejects an array file that can't be written, before the job runs.
 pub fn check_writable(path: &Path) -> Result<(), Complaint> {
+    check_format(path)?;
+    check_folder(path)
+}
+
+/// Rejects a file of any format that can't be written.
+pub fn check_folder(path: &Path) -> Result<(), Complaint> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let refuse = |problem: &str| Complaint::bad_input(format!("failed to write {}: {problem}", path.display()));
     if path.is_dir() {
@@ -327,14 +358,18 @@ pub fn check_writable(path: &Path) -> Result<(), Complaint> {
     }
 }
 
-/// Rejects a file kind that can't hold the dtype, if that is known before the job runs.
-pub fn check_holds(path: &Path, dtype: Dtype) -> Result<(), Complaint> {
+/// Rejects a file kind that can't hold the array, before the job runs.
+pub fn check_holds(path: &Path, dtype: Dtype, shape: &[u64]) -> Result<(), Complaint> {
+    let refuse = |problem: &str| Complaint::bad_input(format!("failed to write {}: {problem}", path.display()));
     match Kind::of(path) {
         Kind::Npy if npy::descriptor(dtype).is_none() => {
-            Err(Complaint::bad_input(format!("failed to write {}: NumPy has no dtype {dtype}", path.display()))
-                .hint("use the extension .bin to write the raw bytes"))
+            Err(refuse(&format!("NumPy has no dtype {dtype}")).hint("use the extension .bin to write the raw bytes"))
         }
-        _ => Ok(()),
+        Kind::Png => match png::check(dtype, shape) {
+            Ok(()) => Ok(()),
+            Err(problem) => Err(refuse(&problem).hint("use the extension .npy for an array of any shape")),
+        },
+        Kind::Npy | Kind::Raw => Ok(()),
     }
 }
 

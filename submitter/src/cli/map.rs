@@ -27,7 +27,6 @@ mod options;
 mod parts;
 mod report;
 mod settings;
-mod signature;
 mod table;
 
 use batches::Batches;

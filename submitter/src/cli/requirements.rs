@@ -18,10 +18,10 @@ pub struct Capability {
 #[error("expected {0}")]
 pub struct FormError(&'static str);
 
-const SIZE: FormError = FormError("a number of bytes, or a number with KiB, MiB or GiB, as in 40GiB");
+const SIZE: FormError = FormError("a whole number with a unit, B, KiB, MiB, GiB or TiB, as in 40GiB");
 const CAPABILITY: FormError = FormError("major and minor version, as in 8.0");
-/// The units with their powers of two. The last one is a suffix of everything.
-const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("", 0)];
+/// The units with their powers of two. The last one is a suffix of all others. A number without a unit is refused, because 40 looks like 40 GiB.
+const UNITS: [(&str, u32); 5] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
 
 impl FromStr for ByteSize {
     type Err = FormError;
@@ -50,10 +50,10 @@ mod tests {
 
     #[test]
     fn sizes_have_units() {
-        for (text, bytes) in [("17", 17), ("3KiB", 3 << 10), ("96 MiB", 96 << 20), ("40GiB", 40 << 30)] {
+        for (text, bytes) in [("17B", 17), ("3KiB", 3 << 10), ("96 MiB", 96 << 20), ("40GiB", 40 << 30), ("1TiB", 1 << 40)] {
             assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
         }
-        for text in ["", "GiB", "1.5GiB", "40GB", "-1", "99999999999GiB"] {
+        for text in ["", "40", "GiB", "1.5GiB", "40GB", "-1B", "99999999999GiB"] {
             assert_eq!(text.parse::<ByteSize>(), Err(SIZE), "{text}");
         }
     }

@@ -77,10 +77,19 @@ pub struct Extents<T>(pub Vec<T>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockSpec(pub Block);
 
-/// `x,y,n:u32=1000,a:f32=2.0`: kernel parameters in order. A name alone is a buffer; the others are scalars with their
-/// types.
+/// `x,y,n:u32=1000,a=2.0`: kernel parameters in order. A name alone is a buffer; the others are scalars.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ArgsSpec(pub Vec<Arg>);
+pub struct ArgsSpec(pub Vec<ArgSpec>);
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum ArgSpec {
+    Typed(Arg),
+    /// A number whose dtype is that of the kernel's parameter.
+    Untyped {
+        name: String,
+        value: Number,
+    },
+}
 
 /// Why a text does not have the expected form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -106,7 +115,7 @@ impl FromStr for Form {
         let Some((dtype, extents)) = text.trim().strip_suffix(']').and_then(|text| text.split_once('[')) else {
             return fail(expected);
         };
-        let dtype = Dtype::from_str(dtype.trim()).map_err(|problem| SpecError(problem.to_string()))?;
+        let dtype = self::dtype(dtype)?;
         let extents = extents.trim();
         if extents.is_empty() {
             return Ok(Self { dtype, shape: Vec::new() });
@@ -246,25 +255,52 @@ impl FromStr for ArgsSpec {
     }
 }
 
-fn arg(text: &str) -> Result<Arg, SpecError> {
+fn arg(text: &str) -> Result<ArgSpec, SpecError> {
     let text = text.trim();
-    let expected = "expected NAME or NAME@ELEMENT for a buffer, NAME:DTYPE=VALUE for a scalar, NAME:bytes=HEX@ALIGNMENT for a struct, \
-                    such as x,y@16,n:u32=1000";
-    match (text.split_once('='), text.contains(':')) {
-        (None, false) if !text.is_empty() => buffer(text),
-        (Some((scalar, value)), true) => {
-            let (_, dtype) = scalar.split_once(':').ok_or_else(|| SpecError(format!("{text:?}: {expected}")))?;
-            if dtype.trim() == "bytes" {
-                return structure(value).ok_or_else(|| SpecError(format!("{text:?}: {expected}")));
+    let expected = "expected NAME or NAME@ELEMENT for a buffer, NAME=VALUE or NAME:DTYPE=VALUE for a scalar, NAME:bytes=HEX@ALIGNMENT \
+                    for a struct, such as x,y@16,n=1000";
+    let told = |problem: SpecError| SpecError(format!("{text:?}: {problem}"));
+    match text.split_once('=') {
+        None if !text.is_empty() && !text.contains(':') => buffer(text).map(ArgSpec::Typed),
+        Some((scalar, value)) => match scalar.split_once(':') {
+            Some((_, dtype)) if dtype.trim() == "bytes" => {
+                structure(value).map(ArgSpec::Typed).ok_or_else(|| SpecError(format!("{text:?}: {expected}")))
             }
-            let dtype = Dtype::from_str(dtype.trim()).map_err(|problem| SpecError(format!("{text:?}: {problem}")))?;
-            let value = number(value)?;
-            fits(value, dtype)?;
-            Ok(Arg::Scalar(dtype, value))
-        }
-        (Some(_), false) => fail(format!("{text:?} has no dtype; {expected}")),
+            Some((_, dtype)) => {
+                let (dtype, value) = (self::dtype(dtype).map_err(told)?, number(value).map_err(told)?);
+                fits(value, dtype)?;
+                Ok(ArgSpec::Typed(Arg::Scalar(dtype, value)))
+            }
+            None if scalar.trim().is_empty() => fail(format!("{text:?} has no name; {expected}")),
+            None => Ok(ArgSpec::Untyped { name: scalar.trim().to_owned(), value: number(value).map_err(told)? }),
+        },
         _ => fail(format!("{text:?} is not a parameter; {expected}")),
     }
+}
+
+/// A dtype by its name, or by NumPy's.
+fn dtype(text: &str) -> Result<Dtype, SpecError> {
+    let named = match text.trim() {
+        "bool_" => Dtype::Bool,
+        "int8" => Dtype::I8,
+        "int16" => Dtype::I16,
+        "int32" => Dtype::I32,
+        "int64" => Dtype::I64,
+        "uint8" => Dtype::U8,
+        "uint16" => Dtype::U16,
+        "uint32" => Dtype::U32,
+        "uint64" => Dtype::U64,
+        "float16" => Dtype::F16,
+        "bfloat16" => Dtype::Bf16,
+        "float32" => Dtype::F32,
+        "float64" => Dtype::F64,
+        other => {
+            return other
+                .parse()
+                .map_err(|problem: gpufleet::schema::dtype::UnknownDtype| SpecError(problem.to_string()));
+        }
+    };
+    Ok(named)
 }
 
 fn buffer(text: &str) -> Result<Arg, SpecError> {
@@ -323,19 +359,39 @@ pub fn duration(text: &str) -> Result<std::time::Duration, String> {
     }
 }
 
+/// A duration that a job has in milliseconds, from one millisecond on.
+fn of_job(text: &str) -> Result<std::time::Duration, String> {
+    let time = duration(text)?;
+    if time.as_millis() == 0 { Err("at least 1ms".to_owned()) } else { Ok(time) }
+}
+
+/// For how long a job may wait.
+pub fn queue_limit(text: &str) -> Result<std::time::Duration, String> {
+    of_job(text)
+}
+
 /// For how long outputs are kept.
 pub fn keep(text: &str) -> Result<std::time::Duration, String> {
-    let time = duration(text)?;
+    let time = of_job(text)?;
     if time.as_millis() > u128::from(KEEP_MS_MAX) { Err("at most 366days".to_owned()) } else { Ok(time) }
 }
 
 /// The duration of a job's time limit.
 pub fn time_limit(text: &str) -> Result<std::time::Duration, String> {
-    let limit = duration(text)?;
+    let limit = of_job(text)?;
     if limit.as_millis() > u128::from(TIME_LIMIT_MS_MAX) {
         return Err("the longest possible time limit is 7days".to_owned());
     }
     Ok(limit)
+}
+
+/// The name of a job.
+pub fn name(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        Err("the name is empty; leave the option out for a job without a name".to_owned())
+    } else {
+        Ok(text.to_owned())
+    }
 }
 
 #[cfg(test)]

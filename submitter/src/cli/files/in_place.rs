@@ -4,7 +4,7 @@ use std::{fs::File, io::Read as _, path::Path};
 
 use gpufleet::{ArrayError, ArrayFile};
 
-use super::{Kind, agree, formless, misfit, misnamed, npy, unreadable, unusable};
+use super::{Kind, agree, check_format, formless, misfit, misnamed, npy, unreadable, unusable};
 use crate::cli::{complaint::Complaint, spec::Form};
 
 /// More than any header of a file with plain numbers.
@@ -13,6 +13,7 @@ const HEADER_BYTES_MAX: u64 = 64 << 10;
 /// Finds the elements of an array in its file. `None` if the file has to be converted, such as a picture, or if it has no
 /// length, such as a pipe. `form` is as in [`read`](super::read).
 pub fn in_place(path: &Path, form: Option<&Form>) -> Result<Option<ArrayFile>, Complaint> {
+    check_format(path)?;
     let file = File::open(path).map_err(|problem| unreadable(path, &problem))?;
     let metadata = file.metadata().map_err(|problem| unreadable(path, &problem))?;
     match Kind::of(path) {

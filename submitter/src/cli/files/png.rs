@@ -38,10 +38,14 @@ fn problem(error: DecodingError, unpacked_bytes_max: usize) -> String {
     }
 }
 
-/// Writes a picture. `u8` pixels are written unchanged. Other numbers in two dimensions become grey, with their range
-/// stretched from black to white; a note says so.
-pub fn encode(array: &Array) -> Result<(Vec<u8>, Remark), String> {
-    let (height, width, colour) = match *array.shape() {
+/// Rejects an array that is not a picture.
+pub fn check(dtype: Dtype, shape: &[u64]) -> Result<(), String> {
+    layout(dtype, shape).map(|_| ())
+}
+
+/// The height, the width and the channels.
+fn layout(dtype: Dtype, shape: &[u64]) -> Result<(u32, u32, ColorType), String> {
+    let (height, width, colour) = match *shape {
         [height, width] => (height, width, ColorType::Grayscale),
         [height, width, 1] => (height, width, ColorType::Grayscale),
         [height, width, 2] => (height, width, ColorType::GrayscaleAlpha),
@@ -49,19 +53,25 @@ pub fn encode(array: &Array) -> Result<(Vec<u8>, Remark), String> {
         [height, width, 4] => (height, width, ColorType::Rgba),
         _ => {
             return Err(format!(
-                "the shape {:?} is not a picture; a PNG file takes [height, width] or [height, width, 1 to 4]",
-                array.shape()
+                "the shape {shape:?} is not a picture; a PNG file takes [height, width] or [height, width, 1 to 4]"
             ));
         }
     };
     let (Ok(height), Ok(width)) = (u32::try_from(height), u32::try_from(width)) else {
-        return Err(format!("{:?} is larger than PNG allows", array.shape()));
+        return Err(format!("{shape:?} is larger than PNG allows"));
     };
+    if dtype != Dtype::U8 && colour != ColorType::Grayscale {
+        return Err(format!("its dtype is {dtype}; a PNG file in colour takes u8"));
+    }
+    Ok((height, width, colour))
+}
+
+/// Writes a picture. `u8` pixels are written unchanged. Other numbers in two dimensions become grey, with their range
+/// stretched from black to white; a note says so.
+pub fn encode(array: &Array) -> Result<(Vec<u8>, Remark), String> {
+    let (height, width, colour) = layout(array.dtype(), array.shape())?;
     if array.dtype() == Dtype::U8 {
         return Ok((pack(array.bytes(), width, height, colour)?, None));
-    }
-    if colour != ColorType::Grayscale {
-        return Err(format!("its dtype is {}; a PNG file in colour takes u8", array.dtype()));
     }
     let (pixels, remark) = stretch(array);
     Ok((pack(&pixels, width, height, colour)?, Some(remark)))

@@ -83,5 +83,28 @@ fn an_output_that_could_never_be_written_is_refused_before_the_job() {
     assert!(check_writable(&folder.path().join("none").join("y.npy")).unwrap_err().hint.unwrap().contains("mkdir"));
     assert!(check_writable(&folder.path().join("y.npy")).is_ok());
     assert!(check_writable(Path::new("y.npy")).is_ok());
-    assert!(check_holds(Path::new("y.npy"), Dtype::Bf16).is_err());
+    assert!(check_holds(Path::new("y.npy"), Dtype::Bf16, &[3]).is_err());
+    for (dtype, shape) in
+        [(Dtype::U8, &[3][..]), (Dtype::U8, &[2, 2, 5]), (Dtype::F32, &[2, 2, 3]), (Dtype::U8, &[1, 1 << 32])]
+    {
+        assert!(check_holds(Path::new("y.png"), dtype, shape).unwrap_err().hint.unwrap().contains(".npy"), "{shape:?}");
+    }
+    assert!(check_holds(Path::new("y.png"), Dtype::F32, &[2, 2]).is_ok());
+}
+
+#[test]
+fn a_file_of_another_format_is_neither_read_nor_written() {
+    let folder = folder();
+    for name in ["y.csv", "y.CSV", "y.json", "y.npz", "y.jpg"] {
+        let path = folder.path().join(name);
+        fs::write(&path, [0; 4]).unwrap();
+        let form = Form { dtype: Dtype::U8, shape: vec![4] };
+        let read = super::input(&path, Some(&form), Purpose::Input).unwrap_err();
+        let written = check_writable(&path).unwrap_err();
+        assert_eq!(read, written);
+        assert!(read.hint.unwrap().contains("y.npy"), "{name}");
+    }
+    for raw in ["y", "y.bin", "y.dat", "y.f32", "run.3"] {
+        assert!(check_writable(Path::new(raw)).is_ok(), "{raw}");
+    }
 }

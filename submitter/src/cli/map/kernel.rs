@@ -11,14 +11,14 @@ use gpufleet::{
 };
 use gpufleet_kernels::{Role, catalog, spelling};
 
-use super::{Options, signature};
+use super::Options;
 use crate::cli::{
     complaint::Complaint,
     files::{self, Purpose},
     kernels, keygen,
+    signature::{self, Kind, Parameter},
     submit::SourceText,
 };
-use signature::{Kind, Parameter};
 
 /// The parameter that has the number of rows, unless `--rows` names another.
 const ROWS: &str = "n";
@@ -99,7 +99,7 @@ impl Kernel {
         let name = &options.kernel;
         let text = files::read_text(path, Purpose::Program)?;
         let parameters = signature::parameters(&text, name).map_err(|problem| unreadable(path, name, &problem))?;
-        let signature = spelled(name, &parameters);
+        let signature = signature::spelled(name, &parameters);
         let named: BTreeSet<&str> = options.columns.iter().filter_map(|spec| spec.buffer.as_deref()).collect();
         let role = |parameter: &Parameter| match parameter.kind {
             Kind::Input => Some(Role::In),
@@ -278,19 +278,6 @@ fn unreadable(path: &Path, name: &str, problem: &signature::Unreadable) -> Compl
         Unreadable::TwoOfOneName { .. } => "give each parameter its own name".to_owned(),
     };
     Complaint::bad_input(format!("failed to read the kernel in {}: {problem}", path.display())).hint(hint)
-}
-
-/// The kernel with its parameters, in the form of the catalog: `scale(x: in f64, y: out f64, factor: f64, n: u32)`.
-fn spelled(name: &str, parameters: &[Parameter]) -> String {
-    let parameter = |parameter: &Parameter| {
-        let direction = match parameter.kind {
-            Kind::Input => "in ",
-            Kind::Output => "out ",
-            Kind::Scalar => "",
-        };
-        format!("{}: {direction}{}", parameter.name, parameter.dtype)
-    };
-    format!("{name}({})", parameters.iter().map(parameter).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]

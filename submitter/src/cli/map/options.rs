@@ -77,7 +77,7 @@ pub struct Options {
     pub timeout: Duration,
 
     /// Name of the jobs in the history
-    #[arg(long, help_heading = "Job")]
+    #[arg(long, value_parser = spec::name, help_heading = "Job")]
     pub name: Option<String>,
     /// Label to find the jobs by. Repeatable
     #[arg(long, value_name = "KEY=VALUE", help_heading = "Job")]

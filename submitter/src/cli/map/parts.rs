@@ -161,7 +161,7 @@ fn append(writer: &mut SerializedFileWriter<&File>, part: &Path) -> Result<(), P
 
 /// The plain file that the output is or will be. A link stays one.
 fn resolved(output: &Path) -> Result<PathBuf, Complaint> {
-    files::check_writable(output)?;
+    files::check_folder(output)?;
     match fs::canonicalize(output) {
         Ok(path) if path.is_file() => Ok(path),
         Ok(_) => Err(unusable("write", output, &"it is not a plain file").hint("give the path of a plain file")),

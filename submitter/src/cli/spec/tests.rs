@@ -27,6 +27,18 @@ fn a_form_is_a_dtype_and_positive_extents() {
 }
 
 #[test]
+fn dtypes_have_numpys_names_too() {
+    assert_eq!("float32[2]".parse::<Form>().unwrap(), "f32[2]".parse().unwrap());
+    assert_eq!("n:uint64=1".parse::<ArgsSpec>().unwrap(), "n:u64=1".parse().unwrap());
+    for name in
+        ["bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "float16", "bfloat16", "float64"]
+    {
+        assert!(dtype(name).is_ok(), "{name}");
+    }
+    assert!(dtype("complex64").unwrap_err().to_string().contains("is not a dtype"));
+}
+
+#[test]
 fn an_incomplete_argument_is_refused_with_the_expected_form() {
     assert_eq!(problem::<FileSpec>("x.npy"), "expected NAME=FILE or NAME=FILE:f32[480,640]");
     assert_eq!(problem::<FileSpec>("x="), "expected NAME=FILE or NAME=FILE:f32[480,640]");
@@ -52,29 +64,33 @@ fn extents_are_one_to_three_positive_numbers() {
 #[test]
 fn kernel_arguments_are_buffers_and_typed_scalars_in_order() {
     let args: ArgsSpec = "x, y, n:u32=1000, a:f32=-2.5e3".parse().unwrap();
+    let typed = |args: Vec<Arg>| args.into_iter().map(ArgSpec::Typed).collect::<Vec<_>>();
     assert_eq!(
         args.0,
-        [
+        typed(vec![
             Arg::Buffer("x".to_owned()),
             Arg::Buffer("y".to_owned()),
             Arg::Scalar(Dtype::U32, Number::Signed(1000)),
             Arg::Scalar(Dtype::F32, Number::Float(-2500.0)),
-        ]
+        ])
     );
     let args: ArgsSpec = "x@16,y@0,p:bytes=0000C03f@4".parse().unwrap();
     assert_eq!(
         args.0,
-        [
+        typed(vec![
             Arg::BufferAt { name: "x".to_owned(), offset: 16 },
             Arg::Buffer("y".to_owned()),
             Arg::Bytes { bytes: vec![0, 0, 0xc0, 0x3f], align: 4 },
-        ]
+        ])
     );
     assert!(problem::<ArgsSpec>("x@y").contains("is not an element number"));
     for half in ["p:bytes=0@1", "p:bytes=@1", "p:bytes=00", "p:bytes=0g@1", "p:bytes=00@a"] {
         assert!(problem::<ArgsSpec>(half).contains("NAME:bytes=HEX@ALIGNMENT"), "{half}");
     }
-    assert!(problem::<ArgsSpec>("x,n=4").contains("\"n=4\" has no dtype"));
+    let untyped: ArgsSpec = "x,n=4".parse().unwrap();
+    assert_eq!(untyped.0[1], ArgSpec::Untyped { name: "n".to_owned(), value: Number::Signed(4) });
+    assert!(problem::<ArgsSpec>("x,=4").contains("has no name"));
+    assert!(problem::<ArgsSpec>("x,n=y").contains("\"y\" is not a number"));
     assert!(problem::<ArgsSpec>("x,,y").contains("\"\" is not a parameter"));
     assert!(problem::<ArgsSpec>("n:u32=-1").contains("-1 does not fit u32"));
     assert!(problem::<ArgsSpec>("n:int=1").contains("\"int\" is not a dtype"));
@@ -98,6 +114,18 @@ fn a_duration_carries_its_unit() {
     assert!(time_limit("8days").unwrap_err().contains("7days"));
     assert!(duration("99999999999999999999y").unwrap_err().contains("too long"));
     assert!(duration("0s").unwrap_err().contains("longer than zero"));
+    for parse in [time_limit, queue_limit, keep] {
+        assert_eq!(parse("1ns").unwrap_err(), "at least 1ms");
+        assert_eq!(parse("1ms").unwrap().as_millis(), 1);
+    }
+}
+
+#[test]
+fn a_name_has_a_character_that_shows() {
+    assert_eq!(name("first try").unwrap(), "first try");
+    for empty in ["", "  "] {
+        assert!(name(empty).unwrap_err().contains("leave the option out"));
+    }
 }
 
 #[test]

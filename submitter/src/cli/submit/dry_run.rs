@@ -1,6 +1,8 @@
 //! `gpufleet submit --dry-run`: prints the job that would be submitted, without the bytes of its arrays.
 
+use gpufleet::BlobLocation;
 use gpufleet::schema::{Buffer, Data, Inline, JobId, PoolName, Priority, Program, Task, bounds::BLOB_BYTES_MIN};
+use gpufleet_transport::BlobStore;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -13,6 +15,7 @@ use crate::{
     claims::PENDING,
     cli::{
         complaint::Complaint,
+        connection,
         exit::Exit,
         options::Format,
         output, quantity,
@@ -58,6 +61,14 @@ impl Source {
             Self::BlobStore => "the blob store",
             Self::Device => "filled on the device",
         }
+    }
+}
+
+/// Checks that the store of large arrays can be used, without storing anything.
+pub async fn check_store(location: Option<BlobLocation>) -> Result<(), Complaint> {
+    match location {
+        Some(location) => BlobStore::open(location).await.map(drop).map_err(|error| connection::blob_complaint(&error)),
+        None => Ok(()),
     }
 }
 
@@ -184,6 +195,16 @@ mod tests {
             text.starts_with(&format!("job {ID} is valid; nothing was submitted\npool default, priority normal\n"))
         );
         assert!(text.contains("large  1.00 MiB  the blob store\n") && text.contains("outputs: 12 B\n"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_store_that_refuses_arrays_makes_the_job_invalid() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |name: &str| Some(BlobLocation::from(folder.path().join(name)));
+        let complaint = check_store(of("none")).await.unwrap_err();
+        assert!(complaint.message.contains("none as a blob store"), "{}", complaint.message);
+        assert_eq!(check_store(of("")).await, Ok(()));
+        assert_eq!(check_store(None).await, Ok(()));
     }
 
     #[test]

@@ -27,10 +27,10 @@ pub struct Options {
     /// Name of a catalog kernel; `gpufleet kernels` lists them
     pub kernel: Option<String>,
     /// CUDA C file, compiled on the worker
-    #[arg(long, value_name = "FILE", help_heading = "Program", requires = "entry")]
+    #[arg(long, value_name = "FILE", help_heading = "Program")]
     pub source: Option<PathBuf>,
     /// PTX file
-    #[arg(long, value_name = "FILE", help_heading = "Program", requires = "entry")]
+    #[arg(long, value_name = "FILE", help_heading = "Program")]
     pub ptx: Option<PathBuf>,
     /// Cubin file: machine code for one GPU architecture. The emulated device can't run it
     #[arg(long, value_name = "FILE", help_heading = "Program", requires = "entry")]
@@ -39,7 +39,7 @@ pub struct Options {
     #[arg(short, long, value_name = "FILE", help_heading = "Program")]
     pub file: Option<PathBuf>,
     /// Kernel function to launch: NAME if it is extern "C", else ::NAME; for a template an instance, such as
-    /// 'scale<float>'
+    /// 'scale<float>' [default: the only kernel of the source or PTX]
     #[arg(long, value_name = "NAME", help_heading = "Program", conflicts_with_all = ["kernel", "file"])]
     pub entry: Option<String>,
     /// Option for the CUDA C compiler, such as --use_fast_math. Repeatable
@@ -90,13 +90,13 @@ pub struct Options {
     /// Blocks per cluster in x, y and z; needs compute capability 9.0
     #[arg(long, value_name = "X,Y,Z", help_heading = "Launch", conflicts_with_all = ["kernel", "file"])]
     pub cluster: Option<Extents<u32>>,
-    /// The kernel's parameters in order: buffers by name (x@16 is the address of element 16), scalars as
-    /// NAME:DTYPE=VALUE, structs as NAME:bytes=HEX@ALIGNMENT
-    #[arg(long, visible_alias = "params", value_name = "x,y,n:u32=1000", help_heading = "Launch", conflicts_with_all = ["kernel", "file"])]
+    /// The kernel's parameters in order: buffers by name (x@16 is the address of element 16), scalars as NAME=VALUE with
+    /// the type in the source or as NAME:DTYPE=VALUE, structs as NAME:bytes=HEX@ALIGNMENT
+    #[arg(long, visible_alias = "params", value_name = "x,y,n=1000", help_heading = "Launch", conflicts_with_all = ["kernel", "file"])]
     pub args: Option<ArgsSpec>,
 
     /// Name of the job in the history
-    #[arg(long, help_heading = "Job")]
+    #[arg(long, value_parser = spec::name, help_heading = "Job")]
     pub name: Option<String>,
     /// Label to find the job by. Repeatable
     #[arg(long, value_name = "KEY=VALUE", help_heading = "Job")]
@@ -111,7 +111,7 @@ pub struct Options {
     #[arg(long, value_name = "DURATION", value_parser = spec::time_limit, help_heading = "Job")]
     pub time_limit: Option<Duration>,
     /// Longest time in the queue; a job that has not started by then expires [default: set by the pool, else none]
-    #[arg(long, value_name = "DURATION", value_parser = spec::duration, help_heading = "Job")]
+    #[arg(long, value_name = "DURATION", value_parser = spec::queue_limit, help_heading = "Job")]
     pub queue_limit: Option<Duration>,
     /// Run only on a device whose name contains this text, such as H200
     #[arg(long, value_name = "NAME", help_heading = "Job")]
@@ -125,8 +125,8 @@ pub struct Options {
     /// Number of executors that the job may lose before it is dead-lettered, 1 to 20 [default: set by the pool, else 3]
     #[arg(long, value_name = "N", value_parser = spec::whole(1..=ATTEMPTS_MAX), help_heading = "Job")]
     pub attempts: Option<u32>,
-    /// Id of the job, a UUID. Submitting the same id again makes no second job in the history, which keeps the first outcome,
-    /// but the job may run again [default: a new id]
+    /// Id of the job, a UUID. Submitting the same id again runs the job again: the history keeps each run as an attempt of one job, which
+    /// has the outcome of its latest submission [default: a new id]
     #[arg(long, value_name = "UUID", help_heading = "Job")]
     pub id: Option<JobId>,
     /// Prefer a worker that has the largest input on a device, if that input is in the blob store. The workers of the pool
@@ -148,8 +148,8 @@ pub struct Options {
     /// Do not keep the outputs
     #[arg(long, conflicts_with = "keep", help_heading = "Waiting")]
     pub discard: bool,
-    /// Check the job and print what would be submitted, without the bytes of arrays. This sends nothing and needs no broker;
-    /// inputs from other jobs need the ledger
+    /// Check the job and the blob store, and print what would be submitted, without the bytes of arrays. This sends and
+    /// stores nothing and needs no broker; inputs from other jobs need the ledger
     #[arg(long, help_heading = "Waiting")]
     pub dry_run: bool,
     /// Longest time to connect, submit and wait for the result, such as 30s or 2h. A submitted job keeps running after it
@@ -171,9 +171,9 @@ Examples:
   A kernel of the catalog:
     gpufleet submit saxpy --arg a=2.0 --in x=x.npy --inout y=y.npy --out y=result.npy
   Your own CUDA C, with its parameters in order:
-    gpufleet submit --source edge.cu --entry edges --cover 640,480 --block 16,16 \\
+    gpufleet submit --source edge.cu --cover 640,480 --block 16,16 \\
         --in photo=photo.png --out drawing=edges.png:u8[480,640] \\
-        --args photo,drawing,height:i32=480,width:i32=640
+        --args photo,drawing,height=480,width=640
   A task file:
     gpufleet submit -f task.toml
   With the output of another job:

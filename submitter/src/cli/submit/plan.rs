@@ -8,14 +8,14 @@ use std::{
 use gpufleet::{
     InvalidJob, Job,
     schema::{
-        BlobDigest, Buffer, Data, PoolName, Program, Task, TooLarge,
+        Arg, BlobDigest, Buffer, Data, PoolName, Program, Task, TooLarge,
         bounds::{BLOB_BYTES_MIN, MESSAGE_BYTES_MAX},
     },
 };
 
 use gpufleet_kernels::{Problem, ResolveError};
 
-use super::{Options, chained::ChainedInputs, keeping::Keeping, task_file};
+use super::{Options, chained::ChainedInputs, entry::Entry, keeping::Keeping, task_file};
 use crate::cli::{
     complaint::Complaint,
     files::{self, Input, Purpose},
@@ -138,17 +138,21 @@ impl Plan {
         if bytes > MESSAGE_BYTES_MAX as u64 {
             return Err(too_large(&TooLarge::task(&checked.task, bytes), self.has_store));
         }
+        // The outputs of a catalog kernel get their shapes from its inputs.
+        let resolved = match &checked.task.program {
+            Program::Catalog(_) => {
+                Some(gpufleet_kernels::resolve(checked.task.borrowed()).map_err(|problem| invalid(problem.into()))?)
+            }
+            _ => None,
+        };
         for (name, path) in &self.saves {
             files::check_writable(path)?;
-            let dtype = match &checked.task.program {
-                Program::Catalog(kernel) => kernels::find(kernel)?.buffer(name).map(|buffer| buffer.dtype),
-                _ => checked.task.buffer(name).map(|buffer| buffer.dtype),
-            };
-            match dtype {
-                Some(dtype) => files::check_holds(path, dtype)?,
+            match resolved.as_ref().unwrap_or(&checked.task).buffer(name) {
+                Some(buffer) => files::check_holds(path, buffer.dtype, &buffer.shape)?,
                 None => return Err(no_such_output(name, options)),
             }
         }
+        drop(resolved);
         Ok(checked.task)
     }
 }
@@ -185,7 +189,7 @@ fn given_once(options: &Options) -> Result<(), Complaint> {
 
 fn of_line(options: &Options, inputs: Purpose, chained: &ChainedInputs) -> Result<Plan, Complaint> {
     let (job, source) = program(options)?;
-    let job = launch(job, options)?;
+    let job = launch(job, options, source.as_ref())?;
     let job = buffers(job, options, inputs, chained)?;
     let job = returned(options).into_iter().fold(job, Job::output);
     Ok(Plan {
@@ -224,9 +228,9 @@ fn program(options: &Options) -> Result<(Job, Option<SourceText>), Complaint> {
     Ok((job, None))
 }
 
-fn launch(job: Job, options: &Options) -> Result<Job, Complaint> {
-    let Some(entry) = &options.entry else { return Ok(job) };
-    let mut job = job.entry(entry).shared_bytes(options.shared);
+fn launch(job: Job, options: &Options, source: Option<&SourceText>) -> Result<Job, Complaint> {
+    let Some(entry) = Entry::of(options, source)? else { return Ok(job) };
+    let mut job = job.entry(&entry.name).shared_bytes(options.shared);
     job = match (&options.cover, &options.grid) {
         (Some(threads), _) => job.cover(threads.0.clone()),
         (None, Some(blocks)) => job.blocks(blocks.0.clone()),
@@ -244,12 +248,13 @@ fn launch(job: Job, options: &Options) -> Result<Job, Complaint> {
     if let Some(blocks) = &options.cluster {
         job = job.cluster(blocks.0.clone());
     }
-    for arg in options.args.iter().flat_map(|args| &args.0) {
+    let args = options.args.as_ref().map(|args| entry.args(args)).transpose()?.unwrap_or_default();
+    for arg in args {
         job = match arg {
-            gpufleet::schema::Arg::Buffer(name) => job.arg_buffer(name),
-            gpufleet::schema::Arg::BufferAt { name, offset } => job.arg_buffer_at(name, *offset),
-            gpufleet::schema::Arg::Bytes { bytes, align } => job.arg_bytes(bytes.as_slice(), *align),
-            gpufleet::schema::Arg::Scalar(dtype, number) => job.arg_scalar(*dtype, *number),
+            Arg::Buffer(name) => job.arg_buffer(name),
+            Arg::BufferAt { name, offset } => job.arg_buffer_at(name, offset),
+            Arg::Bytes { bytes, align } => job.arg_bytes(bytes, align),
+            Arg::Scalar(dtype, number) => job.arg_scalar(dtype, number),
         };
     }
     Ok(job)
@@ -342,7 +347,7 @@ fn catalog_hint(problem: &ResolveError, program: &Program<'_>) -> Option<String>
 fn task_hint(field: &str) -> Option<String> {
     let hint = match field.split(['.', '[']).next()? {
         "launches" if field.contains("args") => {
-            "--args takes the kernel's parameters in order: buffers by name, scalars as NAME:DTYPE=VALUE"
+            "--args takes the kernel's parameters in order: buffers by name, scalars as NAME=VALUE or NAME:DTYPE=VALUE"
         }
         "launches" => "correct --cover or --grid, --block, --shared or --cluster",
         "buffers" => "correct --in, --inout, --share, --zeros, --fill or --out",

@@ -27,6 +27,8 @@ use crate::cli::{
     spec::Form,
 };
 
+mod digits;
+
 const TOP: &[&str] = &[
     "version",
     "job_id",
@@ -70,9 +72,9 @@ fn is_toml(path: &Path) -> bool {
 
 fn parse(text: &str, is_toml: bool, folder: &Path, inputs: Purpose) -> Result<Plan, Complaint> {
     let mut task = if is_toml {
-        toml::from_str::<Map<String, Value>>(text).map_err(|problem| bad(format!("invalid TOML: {problem}")))?
+        digits::of_toml(text).map_err(|problem| bad(format!("invalid TOML: {problem}")))?
     } else {
-        serde_json::from_str::<Map<String, Value>>(text).map_err(|problem| {
+        digits::of_json(text).map_err(|problem| {
             bad(format!("not a JSON object: {problem}"))
                 .hint("a task file with the extension .toml is read as TOML, any other as JSON")
         })?

@@ -83,17 +83,20 @@ fn a_catalog_line_becomes_a_short_task() {
 #[test]
 fn a_source_line_becomes_a_launch() {
     let scene = Scene::new();
+    let code = "extern \"C\" __global__ void four(float *x, double *e, const unsigned char *f, unsigned n) {}";
+    fs::write(scene.folder.path().join("four.cu"), code).unwrap();
     let plan = scene.plan(
-        "--source @/k.cu --entry k --cover 3 --block 128 --inout x=@/x.npy --fill f=u8[4]:7 --out e=@/e.bin:f64[2,2] \
-         --args x,e,f,n:u32=3 --compile-option --use_fast_math --time-limit 30s --label team=vision",
+        "--source @/four.cu --cover 3 --block 128 --inout x=@/x.npy --fill f=u8[4]:7 --out e=@/e.bin:f64[2,2] \
+         --args x,e,f,n=3 --compile-option --use_fast_math --time-limit 30s --label team=vision",
     );
     let task = plan.job.build().unwrap().task;
     assert_eq!(task.outputs, ["e", "x"]);
     assert_eq!(task.launches[0].grid, Grid::Cover(vec![3]));
-    assert_eq!(task.launches[0].args.len(), 4);
+    assert_eq!(task.launches[0].entry, "four");
+    assert_eq!(task.launches[0].args[3], Arg::Scalar(Dtype::U32, 3_u32.into()));
     assert_eq!(task.buffers.iter().map(|buffer| buffer.name.as_str()).collect::<Vec<_>>(), ["x", "f", "e"]);
     assert_eq!(task.limits.time_limit_ms, Some(30_000));
-    assert_eq!(plan.source.unwrap().path, scene.folder.path().join("k.cu"));
+    assert_eq!(plan.source.unwrap().path, scene.folder.path().join("four.cu"));
 }
 
 #[test]
@@ -218,7 +221,7 @@ fn conflicting_options_are_a_usage_error() {
     let scene = Scene::new();
     assert!(scene.usage("").contains("<KERNEL|--source <FILE>|--ptx <FILE>|--cubin <FILE>|--file <FILE>>"));
     assert!(scene.usage("saxpy --source @/k.cu --entry k").contains("cannot be used with"));
-    assert!(scene.usage("--source @/k.cu").contains("--entry"));
+    assert!(scene.usage("--cubin @/k.cubin").contains("--entry"));
     assert!(scene.usage("saxpy --cover 10").contains("cannot be used with"));
     assert!(scene.usage("--source @/k.cu --entry k --cover 0").contains("an extent is zero"));
     assert!(scene.usage("saxpy --detach --out y=y.npy").contains("cannot be used with"));

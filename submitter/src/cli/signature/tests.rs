@@ -87,6 +87,25 @@ fn what_can_not_be_read_is_told() {
     }
 }
 
+#[test]
+fn the_only_kernel_is_the_entry_of_a_job() {
+    let entry = |code: &str| only_entry(code).map_err(|problem| problem.to_string());
+    assert_eq!(entry("extern \"C\" __global__ void k(int n); extern \"C\" __global__ void k(int n) {}").unwrap(), "k");
+    assert_eq!(entry("__device__ int f(int a) { return a; } __global__ void k(int n) {}").unwrap(), "::k");
+    for (code, says) in [
+        ("int main() {}", "no kernel"),
+        ("__global__ void b(int n) {} __global__ void a(int n) {}", "several kernels: a, b"),
+        ("template <class T> __global__ void k(T n) {}", "k is a template"),
+        ("namespace a { __global__ void k(int n) {} }", "k is in a namespace"),
+    ] {
+        assert!(entry(code).unwrap_err().contains(says), "{code}");
+    }
+    let code = "__global__ void k(const float *x, int n) {}";
+    assert_eq!(parameters_of_entry(code, "::k").unwrap().len(), 2);
+    assert_eq!(parameters_of_entry(code, "k").unwrap()[1].dtype, Dtype::I32);
+    assert!(matches!(parameters_of_entry(code, "k<float>"), Err(Unreadable::Template(_))));
+}
+
 proptest::proptest! {
     #[test]
     fn any_text_is_read_or_refused(code in "[ \\n\"'(){}\\[\\]<>,;*&#/:=R\\\\]{0,40}|(extern \"C\"|__global__|void|k|\\(|\\)|\\{|\\}|float|\\*|,|#define|\\n| ){0,40}") {

@@ -55,8 +55,59 @@ fn known(kernels: &[String]) -> String {
     }
 }
 
-/// The parameters of the kernel with this name.
+/// The name by which a job launches the only kernel of the code: `NAME` if it is `extern "C"`, else `::NAME`.
+pub fn only_entry(code: &str) -> Result<String, NoOnlyEntry> {
+    let tokens = tokens(code);
+    let declarations = declarations(&tokens, &mut Aliases::new());
+    let mut names: Vec<&str> = declarations.iter().map(|declaration| declaration.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let [name] = names.as_slice() else {
+        return Err(match names.as_slice() {
+            [] => NoOnlyEntry::None,
+            several => NoOnlyEntry::Several(several.iter().map(|name| (*name).to_owned()).collect()),
+        });
+    };
+    if declarations.iter().any(|declaration| declaration.is_template) {
+        return Err(NoOnlyEntry::Template((*name).to_owned()));
+    }
+    if declarations.iter().any(|declaration| declaration.is_c) {
+        return Ok((*name).to_owned());
+    }
+    match declarations.iter().any(|declaration| declaration.is_in_namespace) {
+        true => Err(NoOnlyEntry::Namespace((*name).to_owned())),
+        false => Ok(format!("::{name}")),
+    }
+}
+
+/// Why the name of a kernel has to be given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoOnlyEntry {
+    #[error("it has no kernel: no function is __global__")]
+    None,
+    #[error("it has several kernels: {}", .0.join(", "))]
+    Several(Vec<String>),
+    #[error("its kernel {0} is a template")]
+    Template(String),
+    #[error("its kernel {0} is in a namespace")]
+    Namespace(String),
+}
+
+/// The parameters of the kernel with this name, which must be `extern "C"`.
 pub fn parameters(code: &str, name: &str) -> Result<Vec<Parameter>, Unreadable> {
+    read(code, name, true)
+}
+
+/// The parameters of the kernel with this entry name, which may be `::NAME`.
+pub fn parameters_of_entry(code: &str, entry: &str) -> Result<Vec<Parameter>, Unreadable> {
+    let name = entry.strip_prefix("::").unwrap_or(entry);
+    match name.split_once('<') {
+        Some((template, _)) => Err(Unreadable::Template(template.to_owned())),
+        None => read(code, name, false),
+    }
+}
+
+fn read(code: &str, name: &str, must_be_c: bool) -> Result<Vec<Parameter>, Unreadable> {
     let tokens = tokens(code);
     let mut aliases = Aliases::new();
     let declarations = declarations(&tokens, &mut aliases);
@@ -70,7 +121,7 @@ pub fn parameters(code: &str, name: &str) -> Result<Vec<Parameter>, Unreadable> 
     if first.is_template {
         return Err(Unreadable::Template(name.to_owned()));
     }
-    if !first.is_c && !found.clone().any(|declaration| declaration.is_c) {
+    if must_be_c && !first.is_c && !found.clone().any(|declaration| declaration.is_c) {
         return Err(Unreadable::NotC(name.to_owned()));
     }
     let parameters = first.parameters(&aliases)?;
@@ -100,6 +151,7 @@ struct Declaration<'a> {
     parameters: &'a [&'a str],
     is_template: bool,
     is_c: bool,
+    is_in_namespace: bool,
 }
 
 /// All `__global__` functions outside of bodies. Collects the names of types on the way.
@@ -141,6 +193,7 @@ fn declarations<'a>(tokens: &'a [&'a str], aliases: &mut Aliases<'a>) -> Vec<Dec
                         parameters: &tokens[index + 1..end],
                         is_template: head.contains(&"template"),
                         is_c: blocks.contains(&true) || head.contains(&"\"C\""),
+                        is_in_namespace: blocks.contains(&false),
                     });
                 }
                 head.extend(["(", ")"]);
@@ -273,6 +326,19 @@ fn integer(words: &[&str]) -> Option<Dtype> {
         (Dtype::I32, Dtype::U32)
     };
     Some(if words.contains(&"unsigned") { unsigned } else { signed })
+}
+
+/// The kernel with its parameters, in the form of the catalog: `scale(x: in f64, y: out f64, factor: f64, n: u32)`.
+pub fn spelled(name: &str, parameters: &[Parameter]) -> String {
+    let parameter = |parameter: &Parameter| {
+        let direction = match parameter.kind {
+            Kind::Input => "in ",
+            Kind::Output => "out ",
+            Kind::Scalar => "",
+        };
+        format!("{}: {direction}{}", parameter.name, parameter.dtype)
+    };
+    format!("{name}({})", parameters.iter().map(parameter).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
