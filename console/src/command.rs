@@ -7,8 +7,9 @@ use std::{
 };
 
 use anyhow::Context as _;
+use axum::Router;
 use clap::{CommandFactory as _, Parser as _};
-use gpufleet_http::server as http;
+use gpufleet_http::server::{self as http, Pages};
 use gpufleet_service::{logging, signals};
 use tracing::{info, warn};
 
@@ -68,7 +69,7 @@ async fn serve(config: Config, ready_file: Option<PathBuf>) -> Result<(), Failur
     info!(version = env!("CARGO_PKG_VERSION"), %address, identity, actions, "serving the console");
     let ready = ready_file.map(|file| ReadyFile::write(file, &format!("http://{address}/"))).transpose();
     let _ready = ready.map_err(internal)?;
-    http::serve(listener, router, stop).await;
+    http::serve(listener, Pages { all: router, health: Router::new() }, stop).await;
     actions_running.close();
     actions_running.wait().await;
     info!("stopped");

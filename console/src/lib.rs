@@ -13,6 +13,7 @@ pub mod assets;
 pub mod broker;
 pub mod command;
 mod config;
+mod downloads;
 pub mod feed;
 mod live;
 mod options;

@@ -1,24 +1,30 @@
 //! The bytes of kept outputs. The ledger has small ones; the blob store has the others.
 
-use std::{convert::Infallible, sync::Arc};
+use std::convert::Infallible;
 
 use axum::{
+    Extension,
     body::Body,
     extract::{Path, Query, State},
     http::header,
     response::Response,
 };
 use bytes::Bytes;
-use futures::{StreamExt as _, stream};
+use futures::{Stream, StreamExt as _, stream};
 use gpufleet::schema::BlobDigest;
-use gpufleet_http::problem::{Problem, ProblemKind};
+use gpufleet_http::{
+    problem::{Problem, ProblemKind},
+    server::{Hangup, Peer},
+};
 use gpufleet_transport::{BlobError, BlobStore};
 use serde::Deserialize;
 
-use crate::server::Shared;
+use crate::{access::Viewer, server::Shared};
 
 /// A larger output would fill the console's memory, and the browser's.
 const OUTPUT_BYTES_MAX: u64 = 256 << 20;
+/// A part of a download. The next one is asked for when the viewer has room for it.
+const PART_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
@@ -55,8 +61,11 @@ pub(crate) async fn download(
     State(console): Shared,
     Path((job, name)): Path<(String, String)>,
     Query(wanted): Query<Wanted>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(Peer(address)): Extension<Peer>,
+    Extension(connection): Extension<Hangup>,
 ) -> Result<Response, Problem> {
-    let turn = Arc::clone(&console.downloads).acquire_owned().await.map_err(|_| refused("the console stops"))?;
+    let turn = console.downloads.turn((address.ip(), viewer.name), connection).await?;
     let page = console.feed.upstream().get(&path(&["v1", "jobs", &job])).await?;
     let detail: Detail =
         serde_json::from_slice(&page).map_err(|_| refused("the read API describes the job in an unknown way"))?;
@@ -80,10 +89,7 @@ pub(crate) async fn download(
     };
     // The turn ends with the last part, or when the viewer leaves.
     let length = header.len() + bytes.len();
-    let parts = [Bytes::from(header), bytes].map(Ok::<_, Infallible>);
-    let body = Body::from_stream(stream::iter(parts).inspect(move |_| {
-        let _held = &turn;
-    }));
+    let body = Body::from_stream(parts(header.into(), bytes).inspect(move |_| turn.moved()));
     let file = format!("attachment; filename=\"{}.{extension}\"", file_name(&output.name));
     Ok(Response::builder()
         .header(header::CONTENT_TYPE, "application/octet-stream")
@@ -91,6 +97,15 @@ pub(crate) async fn download(
         .header(header::CONTENT_LENGTH, length)
         .body(body)
         .expect("the file's name has letters, digits and a few signs"))
+}
+
+/// The header, and the bytes in parts.
+fn parts(header: Bytes, bytes: Bytes) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let parts = stream::unfold(bytes, async |mut rest| {
+        let part = rest.split_to(rest.len().min(PART_BYTES));
+        (!part.is_empty()).then_some((part, rest))
+    });
+    stream::once(async { header }).chain(parts).map(Ok)
 }
 
 async fn stored(store: Option<&BlobStore>, digest: &str, output: &Output) -> Result<Bytes, Problem> {

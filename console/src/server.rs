@@ -15,7 +15,6 @@ use axum::{
 use gpufleet_http::problem::{Problem, ProblemKind};
 use gpufleet_transport::BlobStore;
 use serde::Serialize;
-use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -24,14 +23,13 @@ use crate::{
     assets,
     broker::Broker,
     config::Config,
+    downloads::Downloads,
     feed::{Feed, Topic},
     live, outputs,
 };
 
 /// A list of a thousand ids.
 const BODY_BYTES_MAX: usize = 128 << 10;
-/// An output has at most 256 MiB.
-const DOWNLOADS_MAX: usize = 4;
 
 #[derive(Debug)]
 pub struct Console {
@@ -42,8 +40,7 @@ pub struct Console {
     pub(crate) dead_letters: DeadLetterLock,
     /// Actions that run, which the console ends before it stops.
     pub(crate) actions_running: TaskTracker,
-    /// Downloads at a time, because each holds an output.
-    pub(crate) downloads: Arc<Semaphore>,
+    pub(crate) downloads: Arc<Downloads>,
     stop: CancellationToken,
 }
 
@@ -76,7 +73,7 @@ impl Console {
             blobs: None,
             dead_letters: DeadLetterLock::default(),
             actions_running: TaskTracker::new(),
-            downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)),
+            downloads: Downloads::new(),
             stop,
         }
     }

@@ -1,88 +1,192 @@
-//! Serves a router over HTTP/1.1, with bounds on connections, headers and idle time.
+//! Serves a router over HTTP/1.1, with bounds on connections, headers, unread answers and time.
+//!
+//! Connections have places, which [`Places`] shares among the callers' machines. A connection without a place is not left
+//! waiting: it gets one answer, of the health checks' pages if it asks for one, and otherwise that the server is busy.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 
-use axum::{Extension, Router};
+use axum::{
+    Extension, Router,
+    http::{HeaderValue, header},
+    response::{IntoResponse as _, Response},
+};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
 use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    net::{TcpListener, TcpSocket, TcpStream},
     time::{sleep, timeout},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-/// Browsers open six each, and programs one. Further connections wait to be accepted.
-const CONNECTIONS_MAX: u32 = 256;
+use crate::{
+    places::{Place, Places},
+    problem::{Problem, ProblemKind},
+};
+
+mod progress;
+
+use progress::WriteProgress;
+
+/// Browsers open six each, and programs one.
+const CONNECTIONS_MAX: usize = 256;
+/// Connections without a place. Each has one request, which takes milliseconds.
+const BRIEF_MAX: usize = 32;
+/// How long a connection without a place may take.
+const BRIEF_WITHIN: Duration = Duration::from_secs(5);
 /// A request has some hundred bytes of headers; a URL may be longer.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
+/// What the kernel keeps of an answer that its caller does not read. Otherwise it keeps megabytes of each connection.
+const SEND_BUFFER_BYTES: u32 = 256 << 10;
+/// Connections that the kernel keeps until they are accepted, which takes microseconds.
+const BACKLOG: u32 = 1024;
 /// A client that sends the headers of a request more slowly, or leaves its connection idle for longer, loses it.
 const HEADERS_WITHIN: Duration = Duration::from_secs(30);
+/// Then a connection ends after the answer that is in progress.
+const LIFETIME: Duration = Duration::from_secs(3600);
+/// How long that answer may take: longer than any stream of events lasts.
+const LAST_ANSWER_WITHIN: Duration = Duration::from_secs(3600 + 60);
 /// Requests in progress end within this time when the server stops.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
 /// The pause after a failed accept, which means that file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// A caller that asks again at once would only add to the load.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// The address that a request came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
+/// Ends the connection of a request at once, whatever is left of the answer. Each request has one among its extensions.
+#[derive(Debug, Clone, Default)]
+pub struct Hangup(CancellationToken);
+
+impl Hangup {
+    pub fn hang_up(&self) {
+        self.0.cancel();
+    }
+
+    pub fn is_hung_up(&self) -> bool {
+        self.0.is_cancelled()
+    }
+
+    pub async fn hung_up(&self) {
+        self.0.cancelled().await;
+    }
+}
+
+/// What a server shows.
+#[derive(Debug, Clone)]
+pub struct Pages {
+    pub all: Router,
+    /// The part that callers get even if the server has no place for their connection: health checks.
+    pub health: Router,
+}
+
 /// Binds the address and returns it with the actual port.
 pub async fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(address).await?;
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    // The connections inherit it.
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    socket.bind(address)?;
+    let listener = socket.listen(BACKLOG)?;
     let address = listener.local_addr()?;
     Ok((listener, address))
 }
 
-/// Serves until stopped, and then for a moment the requests in progress. Each request has its [`Peer`] among its extensions.
-pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
+/// Serves until stopped, and then for a moment the requests in progress. Each request has its [`Peer`] and its
+/// [`Hangup`] among its extensions.
+pub async fn serve(listener: TcpListener, Pages { all, health }: Pages, stop: CancellationToken) {
+    let (places, brief) = (Places::new(CONNECTIONS_MAX), Places::new(BRIEF_MAX));
+    let health = health.fallback(busy);
+    let connections = TaskTracker::new();
     loop {
-        let next = async {
-            let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore is never closed");
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            next = next => next,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, address)) => {
-                let (router, stop) = (router.clone().layer(Extension(Peer(address))), stop.clone());
-                tokio::spawn(async move {
-                    attend(stream, router, stop).await;
-                    drop(place);
-                });
-            }
+            Ok((stream, address)) => match places.take(address.ip()) {
+                Some(place) => {
+                    let router = all.clone().layer(Extension(Peer(address)));
+                    connections.spawn(attend(stream, router, place, stop.clone()));
+                }
+                None => {
+                    let router = health.clone().layer(Extension(Peer(address)));
+                    connections.spawn(attend_briefly(stream, router, brief.take_over(address.ip())));
+                }
+            },
             Err(error) => {
                 warn!(%error, "connection not accepted");
                 sleep(ACCEPT_PAUSE).await;
             }
         }
     }
-    // Every connection holds a place.
-    timeout(DRAIN_DEADLINE, places.acquire_many(CONNECTIONS_MAX)).await.ok();
+    connections.close();
+    timeout(DRAIN_DEADLINE, connections.wait()).await.ok();
 }
 
-async fn attend(stream: TcpStream, router: Router, stop: CancellationToken) {
+/// The answer to a request for which the server has no room.
+pub async fn busy() -> Response {
+    let problem = Problem::new(
+        ProblemKind::Overloaded,
+        "The server is busy",
+        format!("it has {CONNECTIONS_MAX} connections already, and this address has its share of them"),
+        "try again in a second, and close connections that are no longer used",
+    );
+    ([(header::RETRY_AFTER, RETRY_AFTER)], problem).into_response()
+}
+
+async fn attend(stream: TcpStream, router: Router, place: Place, stop: CancellationToken) {
+    let hangup = Hangup::default();
+    let router = router.layer(Extension(hangup.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS_WITHIN)
         .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(WriteProgress::new(stream)), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = &mut connection => ended,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let is_over = async {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = sleep(LIFETIME) => {}
         }
     };
-    if let Err(error) = ended {
-        debug!(%error, "connection ended");
+    let served = async {
+        tokio::select! {
+            ended = &mut connection => return Ok(ended),
+            () = is_over => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        timeout(LAST_ANSWER_WITHIN, connection).await
+    };
+    tokio::select! {
+        () = place.withdrawn() => debug!("connection ended for one of another address"),
+        () = hangup.hung_up() => debug!("connection ended by its page"),
+        ended = served => match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => debug!(%error, "connection ended"),
+            Err(_) => debug!("connection ended at the end of its lifetime"),
+        }
+    }
+}
+
+/// Answers one request.
+async fn attend_briefly(stream: TcpStream, router: Router, place: Place) {
+    let connection = http1::Builder::new()
+        .keep_alive(false)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    tokio::select! {
+        () = place.withdrawn() => {}
+        ended = timeout(BRIEF_WITHIN, connection) => match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => debug!(%error, "connection without a place ended"),
+            Err(_) => debug!("connection without a place timed out"),
+        }
     }
 }

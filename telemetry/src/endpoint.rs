@@ -1,7 +1,8 @@
 //! Serves the metrics by HTTP to a few scrapers. A connection carries one answer.
 
-use std::{convert::Infallible, future::ready, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::ready, io, net::SocketAddr, time::Duration};
 
+use gpufleet_http::places::Places;
 use hyper::{
     Method, Request, Response, StatusCode,
     header::{ALLOW, CONTENT_TYPE},
@@ -11,7 +12,6 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     time::{sleep, timeout},
 };
 use tracing::{debug, warn};
@@ -20,7 +20,8 @@ const PATH: &str = "/metrics";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Enough for two or three scrapers and a user; further connections wait.
+/// Enough for two or three scrapers and a user. A further connection takes the place of the oldest one of the address that has most, so
+/// that idle connections keep no scraper out.
 const CONNECTIONS_MAX: usize = 8;
 /// An answer takes milliseconds. Prometheus itself waits no longer than this.
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(10);
@@ -38,15 +39,16 @@ pub async fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)
 
 /// Serves until dropped.
 pub async fn serve(listener: TcpListener, metrics: impl Fn() -> String + Clone + Send + Sync + 'static) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Places::new(CONNECTIONS_MAX);
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore is never closed");
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let metrics = metrics.clone();
+            Ok((stream, address)) => {
+                let (metrics, place) = (metrics.clone(), places.take_over(address.ip()));
                 tokio::spawn(async move {
-                    attend(stream, metrics).await;
-                    drop(place);
+                    tokio::select! {
+                        () = place.withdrawn() => debug!("metrics connection ended for another one"),
+                        () = attend(stream, metrics) => {}
+                    }
                 });
             }
             Err(error) => {
@@ -82,12 +84,34 @@ fn answer<B>(request: &Request<B>, metrics: impl Fn() -> String) -> Response<Str
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
 
     fn asked(method: Method, path: &str) -> (u16, String) {
         let request = Request::builder().method(method).uri(path).body(()).unwrap();
         let response = answer(&request, || "all of them".to_owned());
         (response.status().as_u16(), response.into_body())
+    }
+
+    #[tokio::test]
+    async fn idle_connections_keep_no_scraper_out() {
+        let (listener, address) = listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let serving = tokio::spawn(serve(listener, || "all of them".to_owned()));
+        let mut idle = Vec::new();
+        for _ in 0..4 * CONNECTIONS_MAX {
+            idle.push(TcpStream::connect(address).await.unwrap());
+        }
+        let scrape = async {
+            let mut stream = TcpStream::connect(address).await?;
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: test\r\n\r\n").await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.map(|_| answer)
+        };
+        let answer =
+            timeout(CONNECTION_DEADLINE / 2, scrape).await.expect("the idle connections have their places").unwrap();
+        assert!(answer.ends_with("all of them"), "{answer}");
+        serving.abort();
     }
 
     #[test]

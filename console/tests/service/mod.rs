@@ -23,9 +23,12 @@ use gpufleet_console::{
     server::{Console, router},
     upstream::Upstream,
 };
-use gpufleet_http::server;
+use gpufleet_http::server::{self, Pages};
 use reqwest::{Client, RequestBuilder, Response, header};
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// The output `y` of each job: more than the kernel keeps of an answer.
+pub const OUTPUT_BYTES: usize = 4 << 20;
 
 pub const TOKEN: &str = "0123456789abcdef-canary";
 
@@ -59,8 +62,10 @@ impl Service {
             match uri.path() {
                 // A page that never comes.
                 "/v1/stuck" => std::future::pending().await,
-                "/v1/page" => (StatusCode::OK, "<html>"),
-                _ => (StatusCode::OK, r#"{"workers":[],"jobs":[]}"#),
+                "/v1/page" => (StatusCode::OK, "<html>".to_owned()),
+                path if path.ends_with("/outputs/y") => (StatusCode::OK, "x".repeat(OUTPUT_BYTES)),
+                path if path.starts_with("/v1/jobs/") => (StatusCode::OK, described()),
+                _ => (StatusCode::OK, r#"{"workers":[],"jobs":[]}"#.to_owned()),
             }
         };
         let api = listen(Router::new().fallback(get(answer)), &stop).await;
@@ -99,9 +104,14 @@ impl Service {
     }
 }
 
+/// A job with the output.
+fn described() -> String {
+    format!(r#"{{"outputs":[{{"name":"y","dtype":"u8","shape":[{OUTPUT_BYTES}],"digest":null,"is_expired":false}}]}}"#)
+}
+
 async fn listen(router: Router, stop: &CancellationToken) -> SocketAddr {
     let (listener, address) = server::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
-    tokio::spawn(server::serve(listener, router, stop.clone()));
+    tokio::spawn(server::serve(listener, Pages { all: router, health: Router::new() }, stop.clone()));
     address
 }
 

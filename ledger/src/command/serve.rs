@@ -31,7 +31,7 @@ pub(super) async fn run(options: Serve) -> Result<(), Failure> {
         .with_context(|| format!("listen on {}; choose another address or port with --listen", config.listen))
         .map_err(|error| Failure::new(Exit::Usage, error))?;
     info!(version = env!("CARGO_PKG_VERSION"), %address, needs_token = !config.tokens.is_empty(), "serving the read API");
-    api::server::serve(listener, api::router(ledger.clone(), config.tokens, config.lag_max), stop).await;
+    api::server::serve(listener, api::pages(ledger.clone(), config.tokens, config.lag_max), stop).await;
     ledger.close().await;
     info!("stopped");
     Ok(())

@@ -35,7 +35,7 @@ impl Served {
     pub async fn with(url: DatabaseUrl, tokens: Tokens, lag_max: std::time::Duration) -> Self {
         let (listener, address) = api::server::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(api::server::serve(listener, api::router(Ledger::pooled(url, 4), tokens, lag_max), stop.clone()));
+        tokio::spawn(api::server::serve(listener, api::pages(Ledger::pooled(url, 4), tokens, lag_max), stop.clone()));
         Self { address, stop }
     }
 
