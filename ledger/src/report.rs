@@ -100,6 +100,23 @@ fn advice(detail: &JobDetail, attempt: &AttemptRow, timings: &Timings, device_by
     if queue >= QUEUE_PERCENT {
         advice.push(format!("it waited for {queue:.0} % of its life; `gpufleet pools` shows how busy its pool is"));
     }
+    // The times of an attempt that was cut off say nothing about the program.
+    if attempt.state == AttemptState::Succeeded {
+        advice.extend(advice_on_use(timings, worked, device_bytes));
+    }
+    let lost = detail.attempts.iter().filter(|other| other.state == AttemptState::Lost).count();
+    if lost > 0 {
+        advice.push(format!("attempts lost before: {lost}; `gpufleet show {}` has the reasons", detail.job.job_id));
+    }
+    if attempt.emulated == Some(true) {
+        advice.push("it ran on the emulated device, whose times say nothing about a GPU".to_owned());
+    }
+    advice
+}
+
+/// Advice on the use of the device by a job that ran to its end.
+fn advice_on_use(timings: &Timings, worked: u64, device_bytes: Option<u64>) -> Vec<String> {
+    let mut advice = Vec::new();
     let compile = percent(timings.compile_us, worked);
     if compile >= COMPILE_PERCENT {
         advice.push(format!(
@@ -122,13 +139,6 @@ fn advice(detail: &JobDetail, attempt: &AttemptRow, timings: &Timings, device_by
     {
         advice
             .push("it needs almost all of the device's memory; split its data to run it beside other jobs".to_owned());
-    }
-    let lost = detail.attempts.iter().filter(|other| other.state == AttemptState::Lost).count();
-    if lost > 0 {
-        advice.push(format!("attempts lost before: {lost}; `gpufleet show {}` has the reasons", detail.job.job_id));
-    }
-    if attempt.emulated == Some(true) {
-        advice.push("it ran on the emulated device, whose times say nothing about a GPU".to_owned());
     }
     advice
 }

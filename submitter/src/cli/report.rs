@@ -143,6 +143,18 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_crashed_gets_no_advice_about_its_use_of_the_device() {
+        let mut detail = detail(Timings { launches_us: vec![1], compile_us: 900_000, ..timings() });
+        detail.attempts[1].state = AttemptState::Failed;
+        let report = Report::of(&detail, &workers(64 << 30)).unwrap();
+        let misleading = ["compiling took", "copies took", "kernels ran", "almost all"];
+        for advice in &report.advice {
+            assert!(!misleading.iter().any(|words| advice.contains(words)), "{advice}");
+        }
+        assert!(report.advice.iter().any(|advice| advice.starts_with("attempts lost before")));
+    }
+
+    #[test]
     fn the_help_names_every_field_of_the_json() {
         json::check(json::REPORT, &Report::of(&detail(timings()), &[]).unwrap());
     }
