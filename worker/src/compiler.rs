@@ -32,6 +32,7 @@ mod child;
 mod command;
 mod diagnostics;
 mod error;
+mod headers;
 mod includes;
 pub mod library;
 mod nvrtc;

@@ -10,6 +10,7 @@ use libloading::Library;
 use super::{
     child::{Answer, Job},
     diagnostics::FILE_NAME,
+    headers::HEADERS,
     library::{SYSTEM_NAMES, builtins, file_of},
     options,
     toolkit::Loaded,
@@ -65,6 +66,24 @@ api! {
     cubin = b"nvrtcGetCUBIN\0": fn(Program, *mut c_char) -> c_int;
     log_size = b"nvrtcGetProgramLogSize\0": fn(Program, *mut usize) -> c_int;
     log = b"nvrtcGetProgramLog\0": fn(Program, *mut c_char) -> c_int;
+}
+
+/// The worker's own headers, as NVRTC takes them: pointers to strings that live as long.
+struct Headers {
+    texts: Vec<*const c_char>,
+    names: Vec<*const c_char>,
+    _strings: [Vec<CString>; 2],
+}
+
+impl Headers {
+    fn new() -> Self {
+        let string = |text: &str| CString::new(text).expect("a header of this program has no NUL");
+        // NVRTC reads a header again for each include.
+        let texts: Vec<CString> = HEADERS.iter().map(|(_, text)| string(&format!("#pragma once\n{text}"))).collect();
+        let names: Vec<CString> = HEADERS.iter().map(|(name, _)| string(name)).collect();
+        let pointers = |strings: &[CString]| strings.iter().map(|text| text.as_ptr()).collect();
+        Self { texts: pointers(&texts), names: pointers(&names), _strings: [texts, names] }
+    }
 }
 
 impl Api {
@@ -134,16 +153,18 @@ impl Api {
         };
         let options: Vec<*const c_char> = strings.iter().map(|text| text.as_ptr()).collect();
         let name = CString::new(FILE_NAME).expect("it has no NUL");
+        let headers = Headers::new();
         let mut program: Program = std::ptr::null_mut();
-        // SAFETY: all pointers are to live C strings, and no headers are passed. The program is not destroyed: the process ends.
+        // SAFETY: all pointers are to live C strings, and both lists of headers have this length. The program is not destroyed: the
+        // process ends.
         let compiled = unsafe {
             check((self.create)(
                 &raw mut program,
                 code.as_ptr(),
                 name.as_ptr(),
-                0,
-                std::ptr::null(),
-                std::ptr::null(),
+                HEADERS.len() as c_int,
+                headers.texts.as_ptr(),
+                headers.names.as_ptr(),
             ))?;
             for expression in &expressions {
                 check((self.add_name_expression)(program, expression.as_ptr()))?;

@@ -15,6 +15,7 @@ use super::{
     check::Checked,
     child::{ANSWER_BYTES_MAX, Answer, Job, Request, TIME_LIMIT},
     diagnostics::{cut, first_error},
+    headers::with_advice,
     library::Nvrtc,
     micros_since,
     sandbox::Sandbox,
@@ -131,6 +132,7 @@ fn understand(answer: Answer, started: Instant) -> Result<Compiled, CompileError
             Ok(Compiled { ptx, cubin, log: cut(log), micros: micros_since(started), version, symbols })
         }
         Answer::Rejected { problem, log } => {
+            let log = with_advice(&log);
             let (message, line) = first_error(&log).unwrap_or((problem, None));
             Err(CompileError::Source { message, log: cut(log), line })
         }

@@ -10,6 +10,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::headers::HEADERS;
+
 /// The most files of a toolkit, which has some thousand headers.
 const FILES_MAX: usize = 100_000;
 
@@ -21,7 +23,7 @@ pub(super) struct Loaded {
     pub version: String,
 }
 
-/// The hash of a compiler, of all headers that it can include, and of the worker's additions. It covers the names, sizes and
+/// The hash of a compiler, of all headers that it can include, and of the worker's own. It covers the names, sizes and
 /// times of the files: an upgrade changes those, and reading all files would take as long as compiling.
 pub(super) fn fingerprint(loaded: &Loaded, includes: &[PathBuf], strict: bool) -> io::Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
@@ -31,6 +33,10 @@ pub(super) fn fingerprint(loaded: &Loaded, includes: &[PathBuf], strict: bool) -
     };
     part(env!("CARGO_PKG_VERSION").as_bytes());
     part(loaded.version.as_bytes());
+    for (name, text) in HEADERS {
+        part(name.as_bytes());
+        part(text.as_bytes());
+    }
     // A program that was compiled without a complete sandbox must not be used by a strict worker.
     part(&[u8::from(strict)]);
     for file in &loaded.files {

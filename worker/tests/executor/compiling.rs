@@ -63,6 +63,53 @@ async fn cudas_own_headers_can_be_included() {
 }
 
 #[tokio::test]
+async fn standard_headers_can_be_included() {
+    let cases = [
+        (
+            "#include <stdint.h>\n#include <cstdint>",
+            "int32_t a = 1; std::uint64_t b = INT64_MAX; x[0] = a + b + UINT8_MAX;",
+        ),
+        (
+            "#include <cstddef>",
+            "struct S { int a; int b; }; std::size_t at = offsetof(S, b); int *none = NULL; x[0] = at + !none;",
+        ),
+        ("#include <math.h>", "x[0] = M_PI + NAN + INFINITY + std::sqrt(2.0f) + std::pow(2.0, 3) + std::abs(-2);"),
+        ("#include <cuda/std/cmath>\n#include <cmath>", "x[0] = cuda::std::sqrt(2.0f) + std::sqrt(2.0);"),
+        (
+            "#include <climits>\n#include <cfloat>\n#include <limits>",
+            "x[0] = INT_MAX + FLT_MAX + std::numeric_limits<float>::max();",
+        ),
+        (
+            "#include <cstdio>\n#include <cassert>\n#include <cstring>\n#include <cstdlib>",
+            "assert(x[0] == 1); std::printf(\"a\"); std::memset(x, 0, 4); std::free(std::malloc(4));",
+        ),
+        (
+            "#include <type_traits>\n#include <utility>",
+            "static_assert(std::is_same<int, int>::value); std::swap(x[0], x[1]);",
+        ),
+        (
+            "#include <thrust/complex.h>",
+            "thrust::complex<float> z(1, 2); x[0] = thrust::abs(thrust::exp(z) + thrust::polar(1.0f, 2.0f));",
+        ),
+    ];
+    for (headers, body) in cases {
+        let code = format!("{headers}\nextern \"C\" __global__ void f(float *x) {{ {body} }}\n");
+        compile(request(&code)).await.unwrap_or_else(|error| panic!("{headers}: {error}"));
+    }
+}
+
+#[tokio::test]
+async fn a_header_that_no_worker_has_comes_with_advice() {
+    for (name, advice) in [("curand_kernel.h", "no cuRAND"), ("cub/cub.cuh", "cub/block/"), ("vector", "host program")]
+    {
+        let error = compile(request(&format!("#include <{name}>\n{GOOD}"))).await.unwrap_err();
+        let failure = Failure::from(error);
+        assert!(failure.message.contains(advice), "{}", failure.message);
+        assert!(failure.detail.unwrap().contains(advice));
+    }
+}
+
+#[tokio::test]
 async fn a_host_file_never_shows_in_a_log() {
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(secret.path(), "hunter2 hunter2 hunter2").unwrap();
@@ -80,6 +127,18 @@ async fn a_host_file_never_shows_in_a_log() {
         let told = format!("{} {}", failure.message, failure.detail.unwrap_or_default());
         assert!(!told.contains("hunter2"), "{code}: {told}");
     }
+}
+
+#[tokio::test]
+async fn a_log_does_not_say_whether_a_file_of_the_host_exists() {
+    let mut told = Vec::new();
+    for path in ["/etc/passwd", "/etc/missing", "/etc", "/proc/self/environ"] {
+        let code = format!("#define NAME \"{path}\"\n#include NAME\n{GOOD}");
+        let failure = Failure::from(compile(request(&code)).await.unwrap_err());
+        told.push(format!("{} {}", failure.message, failure.detail.unwrap_or_default()).replace(path, "PATH"));
+    }
+    told.dedup();
+    assert_eq!(told.len(), 1, "{told:?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,4 @@
+// NVRTC has this function in the global namespace.
+namespace std {
+using ::printf;
+}

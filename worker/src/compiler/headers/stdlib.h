@@ -1,0 +1,7 @@
+// NVRTC has these functions in the global namespace.
+namespace std {
+using ::size_t;
+using ::abs;
+using ::malloc;
+using ::free;
+}
