@@ -202,7 +202,7 @@ impl Connection {
 
     /// Reports confirmed jobs to the ledger at once, because this client does not await their replies.
     pub(crate) async fn record_now(&self, submitted: impl IntoIterator<Item = Submitted>) {
-        self.reporter.report(submitted).await;
+        self.reporter.report_promptly(submitted.into_iter().collect()).await;
     }
 }
 

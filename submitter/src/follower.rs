@@ -1,6 +1,13 @@
 //! One receiver for the ends of many jobs, in place of a handle for each.
 
-use std::{fmt::Debug, sync::Arc, time::Instant};
+use std::{
+    fmt::Debug,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Instant,
+};
+
+use tracing::error;
 
 use crate::{JobError, JobResult, SubmitError, UnreadOutput};
 
@@ -10,7 +17,8 @@ pub type Ended = Result<JobResult<UnreadOutput>, JobError>;
 /// Is told what becomes of the jobs of [`Fleet::submit_followed`](crate::Fleet::submit_followed). Programs with very many
 /// open jobs use it: a followed job takes a tenth of the memory of a [`JobHandle`](crate::JobHandle) that a task awaits.
 ///
-/// The client's own tasks call the methods, so they must be quick. The tokens are those of the caller.
+/// The client's own tasks call the methods, so they must be quick. If one panics, the client logs that and goes on. The
+/// tokens are those of the caller.
 pub trait Follower: Debug + Send + Sync {
     /// The broker has these jobs on disk.
     fn confirmed(&self, tokens: Vec<u64>);
@@ -27,7 +35,7 @@ pub trait Follower: Debug + Send + Sync {
 #[derive(Debug, Clone)]
 pub(crate) struct Followed {
     pub(crate) token: u64,
-    pub(crate) follower: Arc<dyn Follower>,
+    pub(crate) follower: GuardedFollower,
 }
 
 /// The same with the time of the submission, while the reply is awaited.
@@ -37,13 +45,44 @@ pub(crate) struct Awaited {
     pub(crate) submitted: Instant,
 }
 
+/// A program's follower. Its panics do not unwind the client's tasks, which serve the other jobs too.
+#[derive(Debug, Clone)]
+pub(crate) struct GuardedFollower(Arc<dyn Follower>);
+
 /// Gathers what followers are told, so that each is told once. Nearly always it is one follower.
 #[derive(Debug)]
-pub(crate) struct ByFollower<T>(Vec<(Arc<dyn Follower>, Vec<T>)>);
+pub(crate) struct ByFollower<T>(Vec<(GuardedFollower, Vec<T>)>);
+
+impl Followed {
+    pub(crate) fn new(token: u64, follower: Arc<dyn Follower>) -> Self {
+        Self { token, follower: GuardedFollower(follower) }
+    }
+
+    pub(crate) fn refused(&self, error: SubmitError) {
+        self.follower.call("refused", |follower| follower.refused(self.token, error));
+    }
+}
+
+impl GuardedFollower {
+    pub(crate) fn confirmed(&self, tokens: Vec<u64>) {
+        self.call("confirmed", |follower| follower.confirmed(tokens));
+    }
+
+    pub(crate) fn ended(&self, jobs: Vec<(u64, Ended)>) {
+        self.call("ended", |follower| follower.ended(jobs));
+    }
+
+    fn call(&self, method: &str, call: impl FnOnce(&dyn Follower)) {
+        // The client shares no state with the call, so a panic leaves nothing of its own half changed.
+        if catch_unwind(AssertUnwindSafe(|| call(&*self.0))).is_err() {
+            error!(method, "a follower panicked; the client goes on without what it missed");
+        }
+    }
+}
 
 impl<T> ByFollower<T> {
-    pub(crate) fn push(&mut self, follower: Arc<dyn Follower>, item: T) {
-        match self.0.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &follower)) {
+    pub(crate) fn push(&mut self, follower: GuardedFollower, item: T) {
+        match self.0.iter_mut().find(|(known, _)| Arc::ptr_eq(&known.0, &follower.0)) {
             Some((_, items)) => items.push(item),
             None => self.0.push((follower, vec![item])),
         }
@@ -53,9 +92,9 @@ impl<T> ByFollower<T> {
         self.0.is_empty()
     }
 
-    pub(crate) fn tell(self, tell: impl Fn(&dyn Follower, Vec<T>)) {
+    pub(crate) fn tell(self, tell: impl Fn(&GuardedFollower, Vec<T>)) {
         for (follower, items) in self.0 {
-            tell(&*follower, items);
+            tell(&follower, items);
         }
     }
 }

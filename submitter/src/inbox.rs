@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 
 use crate::{
     JobError,
-    follower::{Awaited, ByFollower, Ended},
+    follower::{Awaited, ByFollower, Ended, GuardedFollower},
     output::{self, UnreadOutput},
     pending_result,
     run_times::{JobKind, RunTimes},
@@ -135,7 +135,7 @@ impl Inbox {
                 ended.push(job.follower, (job.token, Err(JobError::Closed { job_id })));
             }
         }
-        ended.tell(|follower, ended| follower.ended(ended));
+        ended.tell(GuardedFollower::ended);
     }
 
     /// Hands the replies of one message to their handles. A reply without a job id answers a task that the worker could
@@ -172,7 +172,7 @@ impl Inbox {
                 None => self.hand(handoff, &mut ended),
             }
         }
-        ended.tell(|follower, ended| follower.ended(ended));
+        ended.tell(GuardedFollower::ended);
         Ok(single)
     }
 
@@ -204,7 +204,7 @@ impl Inbox {
                     // What a follower is told counts as taken.
                     self.take(job_id).await;
                 }
-                ended.tell(|follower, ended| follower.ended(ended));
+                ended.tell(GuardedFollower::ended);
                 settle
             }
             _ => Some(Settle::Acknowledge(acker)),
@@ -450,8 +450,22 @@ mod tests {
     }
 
     fn awaited(token: u64, follower: &Arc<Told>) -> Awaited {
-        let follower: Arc<dyn Follower> = follower.clone();
-        Awaited { job: Followed { token, follower }, submitted: Instant::now() }
+        Awaited { job: Followed::new(token, follower.clone()), submitted: Instant::now() }
+    }
+
+    #[derive(Debug)]
+    struct Panicking;
+
+    impl Follower for Panicking {
+        fn confirmed(&self, _: Vec<u64>) {
+            panic!("a program's error");
+        }
+        fn refused(&self, _: u64, _: SubmitError) {
+            panic!("a program's error");
+        }
+        fn ended(&self, _: Vec<(u64, Ended)>) {
+            panic!("a program's error");
+        }
     }
 
     #[test]
@@ -483,3 +497,24 @@ mod tests {
         assert!(matches!(calls[0].as_slice(), [(1, Err(JobError::Closed { .. }))]), "{calls:?}");
     }
 }
+    #[tokio::test]
+    async fn a_follower_that_panics_takes_no_reply_from_the_others() {
+        let (inbox, told) = (Arc::new(Inbox::default()), Arc::new(Told::default()));
+        let [first, second, third, fourth] = [JobId::new(), JobId::new(), JobId::new(), JobId::new()];
+        let job = |token| Followed::new(token, Arc::new(Panicking));
+        for job_id in [first, fourth] {
+            assert!(inbox.follow(job_id, None, Awaited { job: job(1), submitted: Instant::now() }));
+        }
+        assert!(inbox.follow(second, None, awaited(2, &told)));
+        let mut handle = inbox.expect(third, None).unwrap();
+        let message = body(vec![reply(first, &[1, 2]), reply(second, &[3, 4]), reply(third, &[5, 6])]);
+        inbox.deliver(Encoding::MessagePack, None, &message).unwrap();
+        assert_eq!(bytes(handle.next().await.unwrap()), [5, 6]);
+        assert!(matches!(locked(&told.0)[0].as_slice(), [(2, Ok(_))]));
+        assert_eq!(inbox.counts().replies, 3);
+        job(1).refused(SubmitError::AlreadySubmitted { job_id: first });
+        job(1).follower.confirmed(vec![1]);
+        inbox.close();
+        assert!(inbox.waiting().is_empty());
+    }
+

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::{
     CheckedJob, Job, JobHandle, SubmitError, claims,
     connection::Connection,
-    follower::{Awaited, ByFollower, Followed},
+    follower::{Awaited, ByFollower, Followed, GuardedFollower},
     inbox::PendingReply,
     packing::{PACKED_BYTES_MAX, PACKED_RUN_US_MAX, PACKED_TASKS_MAX, Packet},
     run_times::JobKind,
@@ -207,11 +207,12 @@ pub(crate) async fn send_gathered(connection: Arc<Connection>, destination: Dest
     }
 }
 
-/// Publishes all jobs that still gather, and waits for the outcomes.
+/// Publishes all jobs that still gather, and waits for the outcomes. Tasks publish them, because cancelling the caller must
+/// not leave a queue with a message that never counts as settled.
 pub(crate) async fn send_all_gathered(connection: &Arc<Connection>) {
     let packets = connection.gatherings().take_all();
-    join_all(packets.into_iter().map(|(destination, packet)| send_gathered(connection.clone(), destination, packet)))
-        .await;
+    let send = |(destination, packet)| tokio::spawn(send_gathered(connection.clone(), destination, packet));
+    join_all(packets.into_iter().map(send)).await;
 }
 
 /// Submits jobs that get handles. The outcomes are in the order of the jobs.
@@ -346,7 +347,7 @@ async fn confirmed<T>(connection: &Arc<Connection>, members: Vec<(T, Member)>) -
     });
     let outcomes = outcomes.collect();
     connection.record(submitted).await;
-    told.tell(|follower, tokens| follower.confirmed(tokens));
+    told.tell(GuardedFollower::confirmed);
     outcomes
 }
 
@@ -368,12 +369,6 @@ impl Member {
             job.follower.confirmed(vec![job.token]);
         }
         None
-    }
-}
-
-impl Followed {
-    pub(crate) fn refused(&self, error: SubmitError) {
-        self.follower.refused(self.token, error);
     }
 }
 

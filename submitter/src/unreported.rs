@@ -4,20 +4,26 @@
 use std::{
     collections::HashMap,
     mem,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use gpufleet_schema::{Event, JobId, Submitted};
 use gpufleet_transport::{EventSink, PublishError};
 use tokio::time::{sleep, timeout};
-use tracing::debug;
+use tracing::{debug, warn};
 
 /// The time between sweeps. A submission is reported after one to two of them; most short jobs are answered by then.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The most unreported submissions. Beyond this, a caller waits until the event buffer has room for its events. With
-/// labels of maximum length, these submissions take 64 MiB, and with as many blobs as a job may have 32 MiB more.
+/// The most unreported submissions. Further ones need room in the event buffer at once. With labels of maximum length,
+/// these submissions take 64 MiB, and with as many blobs as a job may have 32 MiB more.
 const UNREPORTED_MAX: usize = 4096;
+/// How long a submission waits for room in a full event buffer, which a healthy broker empties within milliseconds. If no
+/// room comes, later submissions do not wait again until the buffer has had room.
+const ROOM_WAIT: Duration = Duration::from_secs(1);
 
 /// Reports submissions to the ledger. Clones share the unreported submissions.
 #[derive(Debug, Clone)]
@@ -25,6 +31,8 @@ pub(crate) struct Reporter {
     unreported: Arc<Unreported>,
     events: EventSink,
     deadline: Duration,
+    /// Whether a submission has waited for room in vain, and none has had room since.
+    is_stalled: Arc<AtomicBool>,
 }
 
 /// Submissions that were not reported to the ledger.
@@ -44,21 +52,33 @@ struct Generations {
 impl Reporter {
     /// [`Reporter::finish`] waits at most `deadline` for room in the event buffer.
     pub(crate) fn new(unreported: Arc<Unreported>, events: EventSink, deadline: Duration) -> Self {
-        Self { unreported, events, deadline }
+        Self { unreported, events, deadline, is_stalled: Arc::default() }
     }
 
-    /// Reports these submissions unless their jobs are answered soon. If the process ends without [`Reporter::finish`],
-    /// some events are lost. The ledger then learns of the job from its worker, and lacks only the time of submission.
+    /// Reports these submissions unless their jobs are answered soon. Some events are lost if the process ends without
+    /// [`Reporter::finish`], or while the broker takes no events. The ledger then learns of the job from its worker, and
+    /// lacks only the time of submission.
     pub(crate) async fn report_later(&self, submitted: Vec<Submitted>) {
         match self.unreported.add(submitted) {
             Ok(true) => drop(tokio::spawn(self.clone().sweep())),
             Ok(false) => {}
-            Err(too_many) => self.report(too_many).await,
+            Err(too_many) => self.report_promptly(too_many).await,
         }
     }
 
-    /// Reports these submissions now.
-    pub(crate) async fn report(&self, submitted: impl IntoIterator<Item = Submitted>) {
+    /// Reports these submissions, and waits at most [`ROOM_WAIT`]: a full ledger queue must not stop producers.
+    pub(crate) async fn report_promptly(&self, submitted: Vec<Submitted>) {
+        let no_room: Vec<Submitted> = submitted.into_iter().filter_map(|submitted| self.offer(submitted)).collect();
+        if no_room.is_empty() {
+            self.is_stalled.store(false, Ordering::Relaxed);
+        } else if !self.is_stalled.load(Ordering::Relaxed) && timeout(ROOM_WAIT, self.report(no_room)).await.is_err() {
+            self.is_stalled.store(true, Ordering::Relaxed);
+            warn!("the broker takes no events, so the ledger learns of new jobs only when workers start them");
+        }
+    }
+
+    /// Reports these submissions, and waits for room without a deadline.
+    async fn report(&self, submitted: impl IntoIterator<Item = Submitted>) {
         for event in submitted {
             if let Err(error) = self.events.send(Event::Submitted(event)).await {
                 debug!(%error, "could not report a submission to the ledger");

@@ -26,6 +26,7 @@ mod events;
 mod executor_lost;
 mod exporting;
 mod foreign_producer;
+mod followers;
 mod half_open;
 mod hostile_messages;
 mod kept_results;
