@@ -13,7 +13,7 @@ import typing as _typing
 
 from gpufleet._batch import Batch
 from gpufleet._catalog import CatalogKernel
-from gpufleet._diagnostics import Diagnostic
+from gpufleet._diagnostics import Diagnostic, Excerpt
 from gpufleet._errors import (
     AttachError,
     AttemptsExhausted,
@@ -23,7 +23,6 @@ from gpufleet._errors import (
     CompileError,
     ConnectError,
     DeviceLost,
-    Excerpt,
     ExecutorLost,
     Failure,
     FleetClosed,

@@ -14,8 +14,10 @@ from gpufleet import _errors, _future, _scope
 from gpufleet._changes import Changes
 from gpufleet._core import Client, Job
 from gpufleet._dependent import Dependent
-from gpufleet._errors import Excerpt, Failure, FleetClosed
+from gpufleet._diagnostics import Excerpt
+from gpufleet._errors import Failure, FleetClosed
 from gpufleet._future import Future, Outputs
+from gpufleet._printed import result_of
 from gpufleet._remote import RemoteArray
 from gpufleet._settings import AFFINITY, NO_USER_ID, POOL, Place, Settings, flag
 from gpufleet._task import Options, Stored
@@ -95,7 +97,7 @@ class Connection:
         That is quicker than to submit it and to wait for its future, which other threads would send and complete.
         """
         if self._keeps_replies:
-            return self.submit(task, finish).result()
+            return result_of(self.submit(task, finish))
         task = _scope.applied(task)
         job = Job(task, self.pool)
         future = Future(self, next(self._tokens), job.id, task.options, finish)
@@ -107,7 +109,7 @@ class Connection:
             raise
         if end is not None and self._open.remove(future._token) is not None:
             _complete(future, end)
-        return future.result()
+        return result_of(future)
 
     def _run(self, future: Future[Any], job: Job) -> _Ended | None:
         _scope.began([future])

@@ -1,4 +1,4 @@
-"""What a compiler says about CUDA C++, and where that code is in the caller's Python file or notebook cell."""
+"""What a compiler or a device says about a program, and where the program is in the caller's file or notebook cell."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["Diagnostic", "Origin", "origin_of", "parse", "render"]
+__all__ = ["Diagnostic", "Excerpt", "Origin", "origin_of", "parse", "render", "report"]
 
 CODE_FILE = "kernel.cu"
 """The name by which the compiler knows the caller's code."""
 FRAMES_MAX = 16
+REPORT_LINES_MAX = 40
+"""The most lines of a report in a note. The exception has all of them in its `detail`."""
 _EXPRESSIONS_FILE = "__nv_name_map"
 _EXPRESSION_LINE = "#pragma nv_mangled_name "
 
@@ -21,6 +24,14 @@ _HEAD = re.compile(
     r"(?P<severity>(?:catastrophic )?error|warning|note|remark)(?: #(?P<number>\d+)-D)?: (?P<message>.*)"
 )
 _QUOTED = re.compile(r'"([^"]+)"')
+
+
+class Excerpt(NamedTuple):
+    """Lines of a program."""
+
+    first_line: int
+    """The number of the first line, counted from 1."""
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +134,30 @@ def _rendered(diagnostic: Diagnostic, origin: Origin | None) -> Iterator[str]:
     yield f"  {diagnostic.severity}: {diagnostic.message}"
     for detail in diagnostic.details:
         yield f"    {detail}"
+
+
+def report(line: int | None, source: Excerpt | None, detail: str | None, origin: Origin | None) -> str:
+    """Where a program failed, and what the worker says about it. Empty if neither is known."""
+    return "\n".join([*_place(line, source, origin), *_shortened(detail or "")])
+
+
+def _place(line: int | None, source: Excerpt | None, origin: Origin | None) -> Iterator[str]:
+    if line is None:
+        return
+    yield (
+        f"  line {line} of the program" if origin is None else f'  File "{origin.file}", line {origin.line + line - 1}'
+    )
+    if source is not None:
+        lines = source.text.splitlines()
+        if 0 <= (index := line - source.first_line) < len(lines):
+            yield f"    {lines[index].strip()}"
+
+
+def _shortened(detail: str) -> Iterator[str]:
+    lines = detail.splitlines()
+    yield from (f"  {line}" for line in lines[:REPORT_LINES_MAX])
+    if more := len(lines[REPORT_LINES_MAX:]):
+        yield f"  (and {more} more lines in the exception's `detail`)"
 
 
 def origin_of(code: str) -> Origin | None:

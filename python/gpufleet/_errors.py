@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from gpufleet._diagnostics import Diagnostic, parse, render
+from gpufleet._diagnostics import Diagnostic, Excerpt, parse, render, report
 
 if TYPE_CHECKING:
     from gpufleet._task import Program
@@ -77,14 +77,6 @@ class MaybeSubmitted(SubmitError):
     """The broker did not confirm the job. It may or may not run."""
 
 
-class Excerpt(NamedTuple):
-    """Lines of a program."""
-
-    first_line: int
-    """The number of the first line, counted from 1."""
-    text: str
-
-
 class Failure(NamedTuple):
     """Why a worker ended a job without success."""
 
@@ -129,7 +121,8 @@ class JobFailed(GpufleetError):
         return self.failure.source if self.failure else None
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (str(self), self.job_id, self.failure)
+        # The state has the notes.
+        return type(self), (str(self), self.job_id, self.failure), self.__dict__
 
 
 class MalformedTask(JobFailed):
@@ -272,14 +265,16 @@ class InternalError(JobFailed):
 _BY_CODE: dict[str | None, type[JobFailed]] = {kind.code: kind for kind in JobFailed.__subclasses__()}
 
 
-def explain(error: BaseException, program: Program) -> None:
-    """Adds the places of compile errors in the caller's own file."""
+def explain(error: BaseException, program: Program | None) -> None:
+    """Adds notes to the error of a job: the place in the caller's own file, and the worker's report."""
+    # Only CUDA C++ has one.
+    origin = getattr(program, "origin", None)
     if isinstance(error, CompileError):
-        # Only CUDA C++ has one.
-        origin = getattr(program, "origin", None)
         for diagnostic in error.diagnostics:
             if diagnostic.is_error:
                 error.add_note(render(diagnostic, origin))
+    elif isinstance(error, JobFailed) and (note := report(error.line, error.source, error.detail, origin)):
+        error.add_note(note)
 
 
 def failed(job_id: str, ended: str, failure: Failure | None) -> JobFailed:

@@ -11,7 +11,7 @@ from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from gpufleet._errors import ForkedError, JobCancelled, SubmitError, WaitTimeout
+from gpufleet._errors import ForkedError, JobCancelled, SubmitError, WaitTimeout, explain
 from gpufleet._report import RanOn, Timings, ran_on_of, timings_of
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Future(concurrent.futures.Future[R]):
         from gpufleet.notebook._html import card  # noqa: PLC0415
         from gpufleet.notebook._view import view_of  # noqa: PLC0415
 
-        return card(view_of(self))
+        return card(view_of(self), self.printed)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a future belongs to its process; send future.job_id, and call Fleet.attach there")
@@ -204,8 +204,9 @@ class Future(concurrent.futures.Future[R]):
                 result = self._finish(outputs)
             except Exception as problem:
                 error = problem
-        elif error is not None and (explain := getattr(self._finish, "explain", None)):
-            explain(error)
+        elif error is not None:
+            own = getattr(self._finish, "explain", None)
+            own(error) if own else explain(error, None)
         self._end(result, error, report)
 
     def _end(self, result: R | None, error: BaseException | None, report: Report | None) -> None:

@@ -12,6 +12,7 @@ from gpufleet._binding import Bound, Output
 from gpufleet._errors import explain
 from gpufleet._kernel import Kernel, Prepared
 from gpufleet._needs import futures_in, with_results
+from gpufleet._printed import result_of
 from gpufleet._task import Program, Task
 
 __all__ = ["InPlaceKernel"]
@@ -56,7 +57,8 @@ class InPlaceKernel(Kernel[Any]):
             args, kwargs = with_results(args, kwargs)
         task, bound = self._bind(*args, **kwargs)
         bound.check_targets()
-        values = bound.write_back(self._fleet._submit(task, _Finish(self, task.program, bound.outputs)).result())
+        future = self._fleet._submit(task, _Finish(self, task.program, bound.outputs))
+        values = bound.write_back(result_of(future))
         return self._packed([output.name for output in bound.outputs], values)
 
 

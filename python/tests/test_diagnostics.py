@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import linecache
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import gpufleet as gf
-from gpufleet._diagnostics import Origin, origin_of, parse, render
+from gpufleet._diagnostics import Excerpt, Origin, origin_of, parse, render, report
+from gpufleet._errors import explain, failed
+from gpufleet._task import Source
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(path.stem for path in GOLDEN.glob("*.log"))
@@ -121,3 +124,53 @@ def test_a_compile_error_in_a_generated_kernel_shows_the_expression(fleet: gf.Fl
     with pytest.raises(gf.CompileError) as caught:
         fleet.ElementwiseKernel("T x", "T y", "y = x + undeclared", "wrong")(np.zeros(3))
     assert "    y = x + undeclared;\n            ^^^^^^^^^^\n" in caught.value.__notes__[0]
+
+
+REPORT = "illegal access of 4 bytes at 0x7f00 in global memory in kernel `k`\n  at kernel.cu:3\n"
+EXCERPT = Excerpt(2, "    unsigned i = threadIdx.x;\n    y[i] = 1;\n}")
+
+
+def test_a_fault_has_a_note_with_its_line_and_the_report() -> None:
+    failure = gf.Failure("user", "kernel_fault", "illegal address", REPORT, 3, EXCERPT)
+    error = failed("1", "failed", failure)
+    explain(error, Source("", origin=Origin("pipeline.py", 11)))
+    (note,) = error.__notes__
+    assert note.splitlines() == [
+        '  File "pipeline.py", line 13',
+        "    y[i] = 1;",
+        "  illegal access of 4 bytes at 0x7f00 in global memory in kernel `k`",
+        "    at kernel.cu:3",
+    ]
+    restored = pickle.loads(pickle.dumps(error))
+    assert (restored.__notes__, restored.failure, restored.job_id) == ([note], failure, "1")
+
+
+def test_a_report_without_a_line_or_a_file_is_shown_and_bounded() -> None:
+    assert report(None, None, None, None) == ""
+    assert report(3, None, None, None) == "  line 3 of the program"
+    lines = report(None, None, "x\n" * 100, None).splitlines()
+    assert len(lines) == 41 and "60 more lines" in lines[-1]
+    for line in (0, 1, 99):
+        assert report(line, EXCERPT, None, None) == f"  line {line} of the program"
+
+
+FAULTY = """
+extern "C" __global__ void faulty(float *y) {
+    y[1 << 20] = 1;
+}
+"""
+
+
+def test_a_fault_shows_the_place_in_this_file(fleet: gf.Fleet) -> None:
+    kernel = fleet.RawKernel(FAULTY, "faulty")
+    y = np.zeros(1, np.float32)
+    with pytest.raises(gf.KernelFault) as caught:
+        kernel(1, 1, (y,))
+    (note,) = caught.value.__notes__
+    begin = next(
+        n
+        for n, text in enumerate(Path(__file__).read_text(encoding="utf-8").splitlines(), 1)
+        if text.startswith("FAULTY")
+    )
+    assert note.splitlines()[:2] == [f'  File "{__file__}", line {begin + 2}', "    y[1 << 20] = 1;"]
+    assert "illegal access of 4 bytes" in note

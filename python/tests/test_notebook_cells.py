@@ -68,6 +68,34 @@ def test_a_cell_runs_with_the_variables_that_it_names(environment: None, tmp_pat
     assert text(names) == "(False, False)"
 
 
+PRINTS = """%%gpu
+extern "C" __global__ void prints(float *x, unsigned at) {
+    printf("at %u\\n", at);
+    x[at] = 1;
+}
+"""
+
+
+def test_a_call_shows_what_its_kernels_printed(environment: None, tmp_path: Path) -> None:
+    *_, called, shown, faulted = run(
+        SETUP,
+        PRINTS,
+        "prints(1, 1, (x, 7))[0]",
+        "future = prints.submit(1, 1, (x, 3)); future.result(); future",
+        "try:\n    prints(1, 1, (x, 1 << 20))\nexcept gf.KernelFault as error:\n    print(error.__notes__[0])",
+        folder=tmp_path,
+    )
+    assert text(called).startswith("at 7\n")
+    assert "printed:\nat 3" in html(shown)
+    assert text(faulted).startswith("at 1048576\n") and 'File "Cell In[2]", line 4' in text(faulted)
+
+
+def test_a_cell_that_faults_shows_its_line_and_what_it_printed(environment: None, tmp_path: Path) -> None:
+    cell = PRINTS.replace("%%gpu", "%%gpu -i n -o x --cover 1").replace("at)", "n)").replace("[at]", "[n << 20]")
+    *_, shown = run(SETUP, cell.replace(", at", ", n"), folder=tmp_path, fails=True)
+    assert "at 8" in text(shown) and 'File "Cell In[2]", line 4' in text(shown)
+
+
 def test_a_cell_in_python_defines_numbas_kernels(environment: None, tmp_path: Path) -> None:
     code = """%%gpu --python
 @cuda.jit(device=True, inline="always")

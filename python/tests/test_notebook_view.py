@@ -55,6 +55,16 @@ def test_whatever_comes_from_a_job_is_text(state: str) -> None:
         assert "\n\n" not in html, "Markdown would end the HTML there"
 
 
+def test_a_card_shows_what_the_kernels_printed() -> None:
+    view = View("1", "k", "succeeded")
+    assert "printed" not in card(view, "")
+    html = card(view, f"{HOSTILE}\n\nlast")
+    found = Text(html)
+    assert f"printed:\n{HOSTILE}\n" in found.text and found.text.rstrip().endswith("last")
+    assert "script" not in found.tags and "\n\n" not in html
+    assert "future.printed has all of it" in card(view, "x" * 5000)
+
+
 def test_a_table_of_many_jobs_has_only_text_of_theirs() -> None:
     view = ManyView(HOSTILE, Counter(failed=3), ((0, hostile()), (7, hostile("open"))), emulated=1, note=HOSTILE)
     found = Text(many(view))

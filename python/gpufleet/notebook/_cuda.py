@@ -40,17 +40,14 @@ def define(fleet: Fleet, code: str, options: CellOptions, origin: Origin) -> tup
     """Compiles a cell, and makes an object of each of its kernels."""
     names = _names(code, options)
     module = fleet.RawModule(code=code, options=options.nvrtc)
-    kernels = {name: module.get_function(name) for name in names}
-    for kernel in kernels.values():
-        assert isinstance(kernel._program, Source), "it is a RawKernel"
-        kernel._program = replace(kernel._program, origin=origin)
+    kernels = {name: _placed(module.get_function(name), origin) for name in names}
     with explained(origin):
         module.compile()
     return kernels, Defined([_spelled(code, name, options) for name in names])
 
 
 def prepare(
-    fleet: Fleet, code: str, options: CellOptions, names: Mapping[str, Any]
+    fleet: Fleet, code: str, options: CellOptions, names: Mapping[str, Any], origin: Origin
 ) -> tuple[RawKernel, list[Slot], list[Any]]:
     """The kernel of a cell that runs at once, its parameters and its arguments."""
     name = chosen(_names(code, options), options)
@@ -58,7 +55,15 @@ def prepare(
     if found.parameters is None:
         raise CellError(f"the parameters of kernel {name!r} can't be read, because {found.problem}; write %%gpu alone")
     slots = [Slot(each.name, each.is_pointer, each.is_pointer and not each.is_input) for each in found.parameters]
-    return fleet.RawKernel(code, name, options.nvrtc), slots, arguments(name, slots, options, names)
+    kernel = _placed(fleet.RawKernel(code, name, options.nvrtc), origin)
+    return kernel, slots, arguments(name, slots, options, names)
+
+
+def _placed(kernel: RawKernel, origin: Origin) -> RawKernel:
+    """The kernel of a cell, whose errors name the lines of the cell."""
+    assert isinstance(kernel._program, Source), "it is a RawKernel"
+    kernel._program = replace(kernel._program, origin=origin)
+    return kernel
 
 
 def chosen(names: Sequence[str], options: CellOptions) -> str:

@@ -21,13 +21,15 @@ _FRAME = "border-left:3px solid {colour};padding:2px 8px;max-width:44em"
 _EMULATED = '<b style="background:#d55e00;color:#fff;padding:0 4px">EMULATED</b>'
 _SMALLEST_SHARE = 0.004
 """A step is visible from this share of the bar on."""
+_PRINTED_CHARACTERS = 4000
+"""The most of a kernel's printed text in a card."""
 _NOTE_CHARACTERS = 160
 """The most of an error in a table, whose rows shall stay short. The exception has it all."""
 
 
-def card(view: View) -> str:
-    """A job with its state, device and times."""
-    return "\n".join(_card(view))
+def card(view: View, printed: str | None = None) -> str:
+    """A job with its state, device and times, and the text that its kernels printed."""
+    return "\n".join(_card(view, printed))
 
 
 def table(views: Iterable[View]) -> str:
@@ -79,7 +81,7 @@ def _row(index: int, job: View) -> str:
     )
 
 
-def _card(view: View) -> Iterator[str]:
+def _card(view: View, printed: str | None) -> Iterator[str]:
     yield f'<div style="{_FRAME.format(colour=_STATES[view.state])}">'
     yield f"<div><b>{escape(view.title)}</b> {escape(view.state)}, pool {escape(view.pool)},"
     yield f"job <code>{escape(view.job_id)}</code></div>"
@@ -91,6 +93,10 @@ def _card(view: View) -> Iterator[str]:
         yield from _times(view.timings)
     if view.note:
         yield f'<pre style="margin:0;white-space:pre-wrap">{_lines(view.note)}</pre>'
+    if printed:
+        shown = printed[:_PRINTED_CHARACTERS]
+        more = "" if len(shown) == len(printed) else "\n… future.printed has all of it"
+        yield f'<pre style="margin:0;white-space:pre-wrap">printed:\n{_lines(shown + more)}</pre>'
     yield "</div>"
 
 

@@ -106,7 +106,7 @@ class _Magics:
             self._names.update(kernels)
             return defined
         with _cuda.explained(origin):
-            return self._run(options, *_cuda.prepare(current_fleet(), cell, options, self._names))
+            return self._run(options, *_cuda.prepare(current_fleet(), cell, options, self._names, origin))
 
     @_usage
     def line(self, line: str) -> Any:
@@ -157,9 +157,11 @@ class _Magics:
     def _run(self, options: CellOptions, kernel: LaunchedKernel, slots: Sequence[Slot], args: Sequence[Any]) -> None:
         grid, block = options.grid(self._names)
         future = kernel.submit(grid, block, tuple(args))
-        result = follow(future, self._live())
-        if future.printed:
-            print(future.printed, end="")
+        try:
+            result = follow(future, self._live())
+        finally:
+            if future.printed:
+                print(future.printed, end="")
         self._names.update(results(slots, options, result))
 
     def _cell_name(self) -> str:
