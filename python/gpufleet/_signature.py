@@ -222,17 +222,17 @@ def _parameter(tokens: list[str], types: dict[str, list[str]], index: int) -> Pa
     words = [token for token in tokens[: _position(tokens, "=")] if token not in _IGNORED]
     if not words or "..." in words or "(" in words:
         raise _Unreadable("its parameters are not a plain list of types and names")
-    is_array = "[" in words
+    is_array = "[" in _own(words)
     words = words[: _position(words, "[")]
     words, name = _take_name(words, is_array)
-    if "&" in words:
+    if "&" in _own(words):
         raise SignatureError(
             f"parameter {name or index!r} is a reference, which no host can pass; use a pointer or a value"
         )
-    stars = _stars(words) + is_array
+    stars = _own(words).count("*") + is_array
     base = words[: _position(words, "*")]
-    is_const = "const" in base
-    base = _resolve([word for word in base if word != "const"], types)
+    is_const = "const" in _own(base)
+    base = _resolve(_without_const(base), types)
     spelled = ("const " if is_const and stars else "") + _spell(base) + "*" * stars
     name = name or f"arg{index}"
     if stars > 1:
@@ -244,7 +244,7 @@ def _parameter(tokens: list[str], types: dict[str, list[str]], index: int) -> Pa
 
 def _take_name(words: list[str], is_array: bool) -> tuple[list[str], str | None]:
     """Separates the parameter's name from its type."""
-    last, before = words[-1], [word for word in words[:-1] if word != "const"]
+    last, before = words[-1], _without_const(words[:-1])
     is_word = last[0].isalpha() or last[0] in "_$"
     if not is_word or last in _BUILT_IN or last == "const" or not before or before[-1] == "::":
         return words, None
@@ -258,7 +258,7 @@ def _resolve(base: list[str], types: dict[str, list[str]], depth: int = 0) -> li
         meaning = types.get(word)
         if meaning is None or depth > len(types) or UNREADABLE in meaning or "{}" in meaning:
             resolved.append(word)
-        elif {"*", "(", "[", "const", "&"} & set(meaning):
+        elif {"*", "(", "[", "const", "&"} & set(_own(meaning)):
             # `const` before such a name belongs to the pointer and not to what it points to.
             raise _Unreadable(f"the type {word} is a pointer, an array or a function")
         else:
@@ -266,22 +266,29 @@ def _resolve(base: list[str], types: dict[str, list[str]], depth: int = 0) -> li
     return resolved
 
 
-def _stars(words: Sequence[str]) -> int:
-    depth = stars = 0
+def _depths(words: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Each word with the number of angle brackets around it. What is inside them concerns another type."""
+    depth = 0
     for word in words:
-        depth += (word == "<") - (word == ">")
-        stars += word == "*" and depth == 0
-    return stars
+        depth -= word == ">"
+        yield word, depth
+        depth += word == "<"
+
+
+def _own(words: Sequence[str]) -> list[str]:
+    """The words outside of angle brackets."""
+    return [word for word, depth in _depths(words) if depth == 0]
+
+
+def _without_const(words: Sequence[str]) -> list[str]:
+    """The words without a `const` outside of angle brackets."""
+    return [word for word, depth in _depths(words) if word != "const" or depth]
 
 
 def _position(words: Sequence[str], token: str) -> int:
     """The index of a token outside of angle brackets; the length if it is not there."""
-    depth = 0
-    for index, word in enumerate(words):
-        if word == token and depth == 0:
-            return index
-        depth += (word == "<") - (word == ">")
-    return len(words)
+    found = (index for index, (word, depth) in enumerate(_depths(words)) if word == token and depth == 0)
+    return next(found, len(words))
 
 
 def _spell(words: Sequence[str]) -> str:

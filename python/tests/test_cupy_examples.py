@@ -98,6 +98,66 @@ def test_complex_numbers(fleet: gf.Fleet) -> None:
     assert_array_equal(y, x1 + 2 * x2)
 
 
+COMPLEX_FUNCTIONS = {
+    "exp": np.exp,
+    "log": np.log,
+    "log10": np.log10,
+    "sqrt": np.sqrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "conj": np.conj,
+}
+
+
+def test_functions_of_complex_numbers(fleet: gf.Fleet) -> None:
+    lines = "\n".join(f"y[{n} * 8 + i] = {name}(z);" for n, name in enumerate(COMPLEX_FUNCTIONS))
+    code = f"""
+        #include <cupy/complex.cuh>
+        extern "C" __global__ void apply(const complex<double>* x, complex<double>* y) {{
+            int i = threadIdx.x;
+            complex<double> z = x[i];
+            {lines}
+        }}
+    """
+    x = np.array([0.5 + 0.25j, -0.5 + 0.25j, 2 + 3j, -2 - 3j, 1e-3j, -4 + 1e-9j, 30 + 1j, 0.25 - 2j])
+    y = np.zeros((len(COMPLEX_FUNCTIONS), 8), np.complex128)
+    fleet.RawKernel(code, "apply")(1, 8, (x, y))
+    for got, (name, function) in zip(y, COMPLEX_FUNCTIONS.items(), strict=True):
+        np.testing.assert_allclose(got, function(x), rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+def test_complex_numbers_of_two_precisions_and_in_thrusts_namespace(fleet: gf.Fleet) -> None:
+    code = r"""
+        #include <cupy/complex.cuh>
+        extern "C" __global__ void mix(const complex<float>* x, complex<double>* y) {
+            complex<float> z = x[0];
+            complex<double> w = z;
+            y[0] = w * z + 1.0;
+            y[1] = thrust::exp(z) + thrust::polar(2.0, 0.5);
+            y[2] = pow(w, 3) - w * w * w;
+            y[3] = 2.0 * pow(2.0, w) / w;
+            z = w;
+            y[4] = proj(complex<double>(-INFINITY, -1.0)) == complex<double>(INFINITY, -0.0) ? abs(z) : -1;
+            y[5] = sqrt(complex<float>(-4.0f, 0.0f));
+        }
+    """.replace("INFINITY", "__longlong_as_double(0x7ff0000000000000LL)")
+    x, y = np.array([1 + 2j], np.complex64), np.zeros(6, np.complex128)
+    fleet.RawKernel(code, "mix")(1, 1, (x, y))
+    z = 1 + 2j
+    expected = [z * z + 1, np.exp(z) + 2 * np.exp(0.5j), 0, 2 * 2**z / z, abs(z), 2j]
+    np.testing.assert_allclose(y, expected, rtol=1e-6, atol=1e-12)
+
+
 def test_a_structure_by_value(fleet: gf.Fleet) -> None:
     kernel = fleet.RawKernel(
         r"""

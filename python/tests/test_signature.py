@@ -32,6 +32,15 @@ def layout(element: Element | None) -> str:
 
 READ = {
     "no parameters": (f"{C}() {{}}", []),
+    "const inside of a template's arguments": (
+        "template <typename T> struct V { T *p; unsigned n; };\n"
+        f"{C}(V<const float> *x, const V<const float> *y, V<float[2]> const *z) {{}}",
+        ["x: <> ?", "y: > ?", "z: > ?"],
+    ),
+    "an alias with const inside of a template's arguments": (
+        f"template <typename T> struct V {{ T *p; }};\nusing CV = V<const float>;\n{C}(CV *x, const CV *y) {{}}",
+        ["x: <> ?", "y: > ?"],
+    ),
     "void": (f"{C}(void) {{}}", []),
     "arrays and a count": (
         f"{C}(const float* x1, const float *x2, float * y, unsigned int n) {{}}",
