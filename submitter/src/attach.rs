@@ -18,7 +18,7 @@ pub enum AttachError {
     Taken { job_id: JobId },
     /// No reply will come, because replies go to the client name with which a job was submitted.
     #[error(
-        "wait for job {job_id}: give this client the name with which the job was submitted (FleetBuilder::client), or a ledger"
+        "failed to wait for job {job_id}: give this client the name with which the job was submitted (FleetBuilder::client), or a ledger"
     )]
     NoName { job_id: JobId },
 }

@@ -12,14 +12,14 @@ use crate::{
 /// Why a job can't take the output of another job.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    #[error("take buffer {buffer:?} from another job: {source}")]
+    #[error("failed to take buffer {buffer:?} from another job: {source}")]
     Result { buffer: String, source: ResultError },
     #[error(
-        "take buffer {buffer:?} from job {job_id}: it did not run in pool {pool}, and a job takes outputs of its own pool only"
+        "failed to take buffer {buffer:?} from job {job_id}: it did not run in pool {pool}, and a job takes outputs of its own pool only"
     )]
     OtherPool { buffer: String, job_id: JobId, pool: PoolName },
     #[error(
-        "take buffer {buffer:?} from job {job_id}: its output {name:?} is {}{}, not {}{}",
+        "failed to take buffer {buffer:?} from job {job_id}: its output {name:?} is {}{}, not {}{}",
         found.0, array::brackets(&found.1), wanted.0, array::brackets(&wanted.1)
     )]
     OtherForm { buffer: String, job_id: JobId, name: String, found: (Dtype, Vec<u64>), wanted: (Dtype, Vec<u64>) },

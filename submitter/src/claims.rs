@@ -187,7 +187,7 @@ mod tests {
         folder.close().unwrap();
         let mut checked = task(Job::source("code").input_array("x", Array::from_slice(&vec![1_u8; LARGE])));
         let error = check_in(&mut checked, Vec::new(), &store).await.unwrap_err();
-        let told = format!("store buffer \"x\" of job {}: failed to store a blob", checked.job_id);
+        let told = format!("failed to store buffer \"x\" of job {}: failed to store a blob", checked.job_id);
         assert!(error.to_string().starts_with(&told), "{error}");
         let source = std::error::Error::source(&error).unwrap().to_string();
         assert!(source.starts_with("store a blob in the blob store"), "{source}");

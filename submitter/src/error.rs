@@ -18,20 +18,25 @@ pub enum ConnectError {
     #[error(transparent)]
     BlobLocation(#[from] InvalidBlobLocation),
     /// The store that [`FleetBuilder::blobs`](crate::FleetBuilder::blobs) names can't be used.
-    #[error(transparent)]
+    #[error("failed to {0}")]
     Blobs(#[from] BlobError),
-    #[error(transparent)]
+    #[error("failed to {0}")]
     Broker(#[from] gpufleet_transport::ConnectError),
     #[cfg(feature = "ledger")]
     #[error(transparent)]
     Ledger(#[from] gpufleet_ledger::InvalidDatabaseUrl),
     /// Another connection has the name that [`FleetBuilder::client`](crate::FleetBuilder::client) gives.
-    #[error("use the client name {client}: another connection uses it; close that one, or choose another name")]
+    #[error(
+        "failed to use the client name {client}: another connection uses it; close that one, or choose another name"
+    )]
     NameInUse { client: ClientName },
+    /// Workers would not reply to the name that [`FleetBuilder::client`](crate::FleetBuilder::client) gives.
+    #[error("client name {client} does not belong to user {user}; use {user}-WORD, without a dash in WORD")]
+    ForeignName { client: ClientName, user: String },
     /// The reply queue of a client with a name of its own could not be declared.
-    #[error(transparent)]
+    #[error("failed to {0}")]
     Declare(#[from] DeclareError),
-    #[error(transparent)]
+    #[error("failed to {0}")]
     Queue(#[from] QueueError),
 }
 
@@ -45,21 +50,21 @@ pub enum SubmitError {
     #[error(transparent)]
     Input(Box<crate::InputError>),
     #[cfg(feature = "ledger")]
-    #[error("look up outputs of other jobs: {0}")]
+    #[error("failed to look up outputs of other jobs: {0}")]
     Ledger(Box<crate::ResultError>),
     #[error("{problem}: {}", TooLarge::ADVICE)]
     TooLarge { job_id: JobId, problem: TooLarge },
     /// The job was not sent. Some of its arrays may be in the store.
-    #[error("store buffer {buffer:?} of job {job_id}: failed to {source}")]
+    #[error("failed to store buffer {buffer:?} of job {job_id}: failed to {source}")]
     Blob { job_id: JobId, buffer: String, source: BlobError },
     /// The file of an input could not be read. The job was not sent.
-    #[error("read the file of buffer {buffer:?} of job {job_id}")]
+    #[error("failed to read the file of buffer {buffer:?} of job {job_id}")]
     File { job_id: JobId, buffer: String, source: std::io::Error },
-    #[error("encode job {job_id}: {problem}")]
+    #[error("failed to encode job {job_id}: {problem}")]
     Encode { job_id: JobId, problem: String },
     #[error("another handle already waits for job {job_id}")]
     AlreadySubmitted { job_id: JobId },
-    #[error(transparent)]
+    #[error("failed to {0}")]
     Declare(#[from] DeclareError),
     /// Workers declare the queues of the pools that they serve. If a worker serves this pool, its queue was just
     /// deleted, and the worker declares it again.
@@ -80,7 +85,7 @@ pub enum SubmitError {
     /// harmless.
     #[error("the broker did not confirm job {job_id}; it may or may not have arrived")]
     Unknown { job_id: JobId, source: PublishError },
-    #[error(transparent)]
+    #[error("failed to {0}")]
     Publish(#[from] PublishError),
 }
 
@@ -102,7 +107,7 @@ impl From<crate::ResultError> for SubmitError {
 /// Why the broker did not answer about a queue.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    #[error(transparent)]
+    #[error("failed to {0}")]
     Queue(#[from] QueueError),
 }
 
@@ -133,6 +138,32 @@ impl SubmitError {
             source @ PublishError::Unknown { .. } => Self::Unknown { job_id, source },
             PublishError::TooLarge { bytes, .. } => Self::TooLarge { job_id, problem: TooLarge::message(bytes as u64) },
             other => Self::Publish(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs in other languages show these texts as they are.
+    #[test]
+    fn errors_of_the_transport_become_sentences() {
+        let url: gpufleet_transport::BrokerUrl = "amqp://u:canary@127.0.0.1:1/v".parse().unwrap();
+        let reason = "Connection refused".to_owned();
+        let unreachable = gpufleet_transport::ConnectError::Unreachable { url, reason: reason.clone() };
+        let declare = || DeclareError::Refused { what: "queue x".to_owned(), reason: reason.clone() };
+        let query = || QueueError::Refused { queue: "x".to_owned(), reason: reason.clone() };
+        let publish = PublishError::Refused { reason: reason.clone() };
+        for (text, begin) in [
+            (ConnectError::from(unreachable).to_string(), "failed to reach RabbitMQ at amqp://u:***@127.0.0.1:1/v: "),
+            (ConnectError::from(declare()).to_string(), "failed to declare queue x: "),
+            (SubmitError::from(declare()).to_string(), "failed to declare queue x: "),
+            (SubmitError::from(publish).to_string(), "failed to publish: "),
+            (PoolError::from(query()).to_string(), "failed to query queue x: "),
+            (ConnectError::from(query()).to_string(), "failed to query queue x: "),
+        ] {
+            assert!(text.starts_with(begin) && !text.contains("canary"), "{text}");
         }
     }
 }

@@ -57,11 +57,11 @@ pub enum ResultError {
     NoStore { job_id: JobId, name: String, digest: BlobDigest },
     #[error("output {name:?} of job {job_id} is damaged: {problem}")]
     Damaged { job_id: JobId, name: String, problem: ArrayError },
-    #[error("write output {name:?} of job {job_id}: {source}")]
+    #[error("failed to write output {name:?} of job {job_id}: {source}")]
     Write { job_id: JobId, name: String, source: io::Error },
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    #[error(transparent)]
+    #[error("failed to {0}")]
     Blob(#[from] BlobError),
 }
 

@@ -18,9 +18,9 @@ pub struct StoredArray {
 /// Why an array could not be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("use the blob store: this client has none; name one with FleetBuilder::blobs")]
+    #[error("failed to use the blob store: this client has none; name one with FleetBuilder::blobs")]
     NoStore,
-    #[error(transparent)]
+    #[error("failed to {0}")]
     Blob(#[from] BlobError),
     #[error(transparent)]
     Array(#[from] ArrayError),

@@ -25,7 +25,7 @@ use crate::{
     completions::{Completions, News, Token},
     connecting::Settings,
     ended::Ended,
-    errors::{chain, raise, value},
+    errors::{chain, failed_to, raise, value},
     job::Job,
     sending::{Request, Requests, Sending, read_outputs},
     waiting::{wait, wait_unless},
@@ -236,7 +236,7 @@ impl Client {
             return Ok(());
         }
         let given = self::wait(py, &inner.runtime, outcome)?.map_err(value)?;
-        given.map(drop).map_err(|error| raise(py, "CancelError", &chain(&error)))
+        given.map(drop).map_err(|error| raise(py, "CancelError", &failed_to(&error)))
     }
 
     /// Stores an array in the blob store, and returns its digest.

@@ -38,6 +38,11 @@ pub fn class_of(error: &SubmitError) -> &'static str {
     }
 }
 
+/// A sentence about an error of the transport, which says in the infinitive what failed.
+pub fn failed_to(error: &(dyn Error + 'static)) -> String {
+    format!("failed to {}", chain(error))
+}
+
 /// An error and its causes on one line. A cause that its parent already contains appears once.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
