@@ -5,6 +5,8 @@ use std::{
     io::{ErrorKind, IsTerminal, Write},
 };
 
+use gpufleet::schema::text::is_invisible;
+
 use super::{complaint::Complaint, environment, exit::Exit};
 
 /// The narrowest terminal that is common.
@@ -39,12 +41,29 @@ pub fn replace(text: &str, clear: &str) -> Result<(), Complaint> {
 pub fn emit_json(value: &impl serde::Serialize) -> Result<(), Complaint> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Complaint::new(Exit::Internal, format!("failed to write JSON: {error}")))?;
-    emit(&(text + "\n"))
+    emit(&format!("{}\n", escaped(&text)))
 }
 
-/// Replaces control characters, because names and logs may come from other users and must not control the terminal.
+/// Writes invisible characters of a JSON document as escapes, which changes nothing that a program reads.
+fn escaped(json: &str) -> Cow<'_, str> {
+    if !json.contains(is_invisible) {
+        return Cow::Borrowed(json);
+    }
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_invisible(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            text.push(c);
+        }
+    }
+    Cow::Owned(text)
+}
+
+/// Replaces control characters and invisible ones, because names and logs may come from other users: they must neither control the
+/// terminal nor look like other names.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    let steers = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || is_invisible(c);
     if text.contains(steers) {
         // Lines of a foreign source may end in CRLF; a carriage return alone would overwrite its line.
         Cow::Owned(text.replace("\r\n", "\n").replace(steers, "\u{fffd}"))
@@ -112,6 +131,16 @@ fn colour_is_wanted() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn characters_that_nobody_sees_are_shown_or_escaped() {
+        assert_eq!(visible("pay\u{202e}gnp.exe\u{200b}"), "pay\u{fffd}gnp.exe\u{fffd}");
+        assert_eq!(visible("Größe 漢字 🦀"), "Größe 漢字 🦀");
+        let json = serde_json::to_string(&["a\u{202e}b\u{e0041}"]).unwrap();
+        let shown = escaped(&json);
+        assert_eq!(shown, r#"["a\u202eb\udb40\udc41"]"#);
+        assert_eq!(serde_json::from_str::<Vec<String>>(&shown).unwrap(), ["a\u{202e}b\u{e0041}"]);
+    }
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {

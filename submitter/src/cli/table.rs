@@ -58,9 +58,11 @@ pub fn fits(text: &str, width: usize) -> bool {
     text.lines().all(|line| line.chars().count() <= width)
 }
 
-/// One record of comma-separated values (RFC 4180).
+/// One record of comma-separated values (RFC 4180). An apostrophe stands before a text that a spreadsheet would take for a formula,
+/// because names and labels may come from other users.
 pub fn csv_record(cells: impl IntoIterator<Item = String>) -> String {
     let quote = |cell: String| {
+        let cell = if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{cell}") } else { cell };
         if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
     };
     cells.into_iter().map(quote).collect::<Vec<_>>().join(",") + "\r\n"
@@ -99,5 +101,11 @@ mod tests {
     fn a_cell_that_would_break_a_record_is_quoted() {
         let record = csv_record(["plain", "a,b", "say \"hi\"", "two\nlines", ""].map(str::to_owned));
         assert_eq!(record, "plain,\"a,b\",\"say \"\"hi\"\"\",\"two\nlines\",\r\n");
+    }
+
+    #[test]
+    fn a_cell_that_a_spreadsheet_would_compute_is_a_text() {
+        let record = csv_record(["=HYPERLINK(1)", "+1", "-1", "@x", "\tx", "1-1", "a=b"].map(str::to_owned));
+        assert_eq!(record, "'=HYPERLINK(1),'+1,'-1,'@x,'\tx,1-1,a=b\r\n");
     }
 }

@@ -3,7 +3,10 @@
 //! Only what a kernel can use is read: plain numbers and booleans, little endian (or of one byte). Column-major files are turned into
 //! row-major order, which changes nothing that NumPy would show.
 
-use gpufleet::{Array, schema::Dtype};
+use gpufleet::{
+    Array,
+    schema::{Dtype, bounds::DIMENSIONS_MAX},
+};
 
 use crate::array;
 
@@ -152,7 +155,20 @@ fn parse_descriptor(text: &str) -> Result<Dtype, String> {
         None if name.starts_with('>') => Err(format!(
             "its elements are big-endian ({name}); save it again after a = a.astype(a.dtype.newbyteorder('<'))"
         )),
-        None => Err(format!("its dtype {name:?} is not supported; save it again after a = a.astype('float32')")),
+        None => Err(format!("its dtype {name:?} is not supported; {}", replacement(plain))),
+    }
+}
+
+/// How to save an array whose dtype kernels don't take.
+fn replacement(name: &str) -> &'static str {
+    match name.as_bytes() {
+        b"c8" => "save it again after a = a.view('float32'), which holds the real and imaginary parts in turn",
+        [b'c', ..] => {
+            "save it again after a = a.astype('complex128').view('float64'), which holds the real and imaginary parts in turn"
+        }
+        [b'M' | b'm', ..] => "save it again after a = a.astype('int64')",
+        [b'f', ..] => "save it again after a = a.astype('float64')",
+        _ => "kernels take plain numbers",
     }
 }
 
@@ -160,6 +176,10 @@ fn parse_shape(text: &str) -> Result<Vec<u64>, String> {
     let malformed = || "its header has an invalid \"shape\"".to_owned();
     let (extents, _) = text.strip_prefix('(').and_then(|text| text.split_once(')')).ok_or_else(malformed)?;
     let extents = extents.split(',').map(str::trim).filter(|extent| !extent.is_empty());
+    let dimensions = extents.clone().count();
+    if dimensions > DIMENSIONS_MAX {
+        return Err(format!("it has {dimensions} dimensions; a buffer has at most {DIMENSIONS_MAX}"));
+    }
     extents.map(|extent| extent.trim_end_matches('L').parse().map_err(|_| malformed())).collect()
 }
 
@@ -257,5 +277,7 @@ mod tests {
         assert_eq!(problem(huge, &[]), "its shape is too large");
         let short = "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
         assert_eq!(problem(short, &[0; 8]), "it holds 8 bytes of data, but f32[3] takes 12");
+        let deep = format!("{{'descr': '<f4', 'fortran_order': True, 'shape': ({}), }}", "1,".repeat(30_000));
+        assert_eq!(problem(&deep, &[0; 4]), "it has 30000 dimensions; a buffer has at most 8");
     }
 }

@@ -1,10 +1,13 @@
 //! A file that appears whole or not at all.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
 };
+
+/// Names of partial files that a command tries. It writes few files at a time; others are of killed commands.
+const TRIES_MAX: u32 = 1000;
 
 /// A file under another name until it is complete. Dropped before that, it is removed.
 #[derive(Debug)]
@@ -21,10 +24,8 @@ impl PartialFile {
         if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             return Ok(Self { file: File::create(path)?, path: path.to_owned(), part: None });
         }
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.part", std::process::id()));
-        let part = path.with_file_name(name);
-        Ok(Self { file: File::create(&part)?, path: path.to_owned(), part: Some(part) })
+        let (file, part) = create_part(path)?;
+        Ok(Self { file, path: path.to_owned(), part: Some(part) })
     }
 
     /// The name of the file once it is complete.
@@ -48,6 +49,18 @@ impl PartialFile {
             // The other name is removed afterwards.
             Some(part) => fs::hard_link(part, &self.path),
             None => Err(io::ErrorKind::AlreadyExists.into()),
+        }
+    }
+}
+
+/// A new file beside the path. Its name is short, however long the other is, and a link of that name is not followed.
+fn create_part(path: &Path) -> io::Result<(File, PathBuf)> {
+    let mut tries = 0;
+    loop {
+        let part = path.with_file_name(format!(".gpufleet-{}-{tries}.part", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).open(&part) {
+            Err(problem) if problem.kind() == io::ErrorKind::AlreadyExists && tries < TRIES_MAX => tries += 1,
+            opened => return Ok((opened?, part)),
         }
     }
 }
@@ -89,6 +102,9 @@ mod tests {
         file.write_all(b"whole").unwrap();
         file.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
+        let longest = folder.path().join("x".repeat(255));
+        PartialFile::create(&longest).unwrap().finish().unwrap();
+        fs::remove_file(&longest).unwrap();
         let other = PartialFile::create(&path).unwrap().finish_new().unwrap_err();
         assert_eq!(other.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!((names(), fs::read(&path).unwrap()), (vec!["x.bin".into()], b"whole".to_vec()));
