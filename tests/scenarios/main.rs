@@ -69,6 +69,7 @@ mod traces;
 mod two_workers;
 mod unbounded_queues;
 mod unconfirmed_events;
+mod weak_link;
 mod why;
 mod worker_dies_at;
 mod worker_lost;

@@ -2,7 +2,7 @@
 //!
 //! The broker redelivers a message that is unacknowledged for longer than its `consumer_timeout` or whose connection was lost, perhaps to
 //! the worker that still runs its job. Such a delivery waits here for the first one and is acknowledged when that has been answered, so
-//! that the job does not run again and again.
+//! that the job does not run again and again. [`super::renewal`] keeps the broker from counting such deliveries as failures.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -42,14 +42,28 @@ pub(crate) fn digest(message_id: &str, body: &[u8]) -> blake3::Hash {
 }
 
 impl Duplicates {
-    /// Marks the message as in flight. Returns whether it may go on; a redelivery waits until [`Self::end`] of the delivery before it.
-    pub(super) fn begin(&mut self, message: MessageNo, key: &MessageKey, redelivered: bool) -> bool {
-        if redelivered && let Some(first) = self.in_flight.get(key) {
-            self.waiting.entry(*first).or_default().push(message);
-            return false;
+    /// Marks the message as in flight. A redelivery waits until [`Self::end`] of the delivery that this returns.
+    pub(super) fn begin(&mut self, message: MessageNo, key: &MessageKey, redelivered: bool) -> Option<MessageNo> {
+        if redelivered && let Some(first) = self.in_flight.get(key).copied() {
+            self.wait(message, first);
+            return Some(first);
         }
         self.in_flight.insert(key.clone(), message);
-        true
+        None
+    }
+
+    pub(super) fn wait(&mut self, message: MessageNo, first: MessageNo) {
+        self.waiting.entry(first).or_default().push(message);
+    }
+
+    /// The redeliveries that wait for a delivery.
+    pub(super) fn waiting_for(&self, first: MessageNo) -> &[MessageNo] {
+        self.waiting.get(&first).map_or(&[], Vec::as_slice)
+    }
+
+    /// The redelivery waits no more.
+    pub(super) fn leave(&mut self, message: MessageNo, first: MessageNo) {
+        self.waiting.entry(first).or_default().retain(|waiting| *waiting != message);
     }
 
     /// Ends a message. Returns the redeliveries that waited for it.
@@ -96,19 +110,20 @@ mod tests {
     #[test]
     fn messages_without_an_id_do_not_wait_for_one_another() {
         let mut duplicates = Duplicates::default();
-        assert!(duplicates.begin(FIRST, &MessageKey::of(None, b"1"), true));
-        assert!(duplicates.begin(SECOND, &MessageKey::of(None, b"2"), true));
-        assert!(!duplicates.begin(THIRD, &MessageKey::of(None, b"1"), true));
+        assert_eq!(duplicates.begin(FIRST, &MessageKey::of(None, b"1"), true), None);
+        assert_eq!(duplicates.begin(SECOND, &MessageKey::of(None, b"2"), true), None);
+        assert_eq!(duplicates.begin(THIRD, &MessageKey::of(None, b"1"), true), Some(FIRST));
     }
 
     #[test]
     fn a_redelivery_waits_for_the_first_delivery_and_a_namesake_does_not() {
         let mut duplicates = Duplicates::default();
-        assert!(duplicates.begin(FIRST, &same(), false) && duplicates.begin(SECOND, &same(), false));
+        assert_eq!(duplicates.begin(FIRST, &same(), false), None);
+        assert_eq!(duplicates.begin(SECOND, &same(), false), None);
         assert!(duplicates.end(FIRST, &same()).is_empty());
-        assert!(!duplicates.begin(THIRD, &same(), true), "the namesake is in flight");
+        assert_eq!(duplicates.begin(THIRD, &same(), true), Some(SECOND), "the namesake is in flight");
         assert_eq!(duplicates.end(SECOND, &same()), [THIRD]);
-        assert!(duplicates.begin(THIRD, &same(), true));
+        assert_eq!(duplicates.begin(THIRD, &same(), true), None);
         assert!(duplicates.end(THIRD, &same()).is_empty() && duplicates.is_empty());
     }
 

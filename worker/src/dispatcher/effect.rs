@@ -28,11 +28,16 @@ pub(crate) enum Effect {
     Answer {
         message: MessageNo,
         jobs: Vec<(usize, Disposition)>,
+        /// The highest attempt number of the message and its redeliveries.
+        last_attempt: u32,
     },
     /// Reply to the producer of a list without jobs.
     AnswerNothing(MessageNo),
-    /// Publish a copy of the message that counts its deliveries.
-    Copy(MessageNo),
+    /// Publish a copy of the message with this count of earlier deliveries.
+    Copy {
+        message: MessageNo,
+        delivery_count: u64,
+    },
     /// Dead-letter, answer and record a message that can't be run.
     Refuse(MessageNo, Box<Failure>),
     Settle(MessageNo, Settlement),

@@ -102,10 +102,12 @@ pub(crate) struct Letter {
     pub(crate) key: MessageKey,
     /// Identifies the message if it comes again. Only of one that was delivered before.
     pub(crate) digest: Option<blake3::Hash>,
-    /// A worker, perhaps this one, has received it before.
+    /// A worker, perhaps this one, has received it or an earlier copy of it before.
     pub(crate) redelivered: bool,
     pub(crate) attempt: u32,
-    /// The number of earlier deliveries.
+    /// How often the broker has delivered this message before. At its limit, the broker dead-letters the message.
+    pub(crate) redeliveries: u64,
+    /// The number of earlier deliveries of this message and its copies.
     pub(crate) delivery_count: u64,
     /// It was delivered before, and the broker does not count how often.
     pub(crate) uncounted: bool,

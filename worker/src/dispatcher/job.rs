@@ -186,6 +186,7 @@ impl Dispatcher {
         self.disarm(no);
         self.job_mut(no).state = State::Running(slot);
         self.credit.started(self.message(no.message).letter.queue, slot.since);
+        self.message_mut(no.message).redeliveries.was_tried = true;
         self.effects.push(Effect::Start { job: no, device: slot.device, cache_bytes_max: slot.cache_bytes_max });
         self.watch_list(no.message);
     }

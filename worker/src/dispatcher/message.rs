@@ -25,6 +25,7 @@ use super::{
     Decoded, Dispatcher, Effect, JobNo, Letter, MessageNo, PublishFailure, Settlement,
     job::Job,
     output_room::{OutputRoom, PORTION_BYTES},
+    renewal::Redeliveries,
     spreading::Watched,
     timers::Timer,
 };
@@ -42,7 +43,7 @@ pub(super) struct Message {
     pub(super) letter: Letter,
     /// Whether a settlement would still reach the broker.
     pub(super) live: bool,
-    stage: Stage,
+    pub(super) stage: Stage,
     pub(super) jobs: Vec<Job>,
     /// The room for the outputs of a list.
     pub(super) room: Option<OutputRoom>,
@@ -61,12 +62,17 @@ pub(super) struct Message {
     /// Its jobs leave as messages of their own: back in its queue, the message would come to this worker again.
     pub(super) spreads: bool,
     pub(super) watched: Option<Watched>,
+    pub(super) redeliveries: Redeliveries,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     /// Waits for an earlier delivery of the same message.
     Duplicate,
+    /// The same, and a copy with a fresh count is being published.
+    Renewing {
+        first: MessageNo,
+    },
     Decoding,
     /// A copy that counts its deliveries is being published.
     Copying,
@@ -84,6 +90,7 @@ enum Stage {
 impl Message {
     fn new(letter: Letter) -> Self {
         Self {
+            redeliveries: Redeliveries::of(&letter),
             letter,
             live: true,
             stage: Stage::Duplicate,
@@ -138,11 +145,11 @@ impl Dispatcher {
     }
 
     /// A redelivery waits until the first delivery has been settled.
-    fn admit_message(&mut self, no: MessageNo) {
+    pub(super) fn admit_message(&mut self, no: MessageNo) {
         let message = &self.messages[&no];
         let letter = &message.letter;
-        if !self.duplicates.begin(no, &letter.key, letter.redelivered) {
-            return;
+        if let Some(first) = self.duplicates.begin(no, &letter.key, letter.redelivered) {
+            return self.redelivered(no, first);
         }
         if letter.digest.is_some_and(|digest| self.duplicates.was_answered(digest)) {
             info!(message_id = letter.key.id, "duplicate of an answered message, acknowledged");
@@ -157,7 +164,8 @@ impl Dispatcher {
             return self.refuse(no, Failure::new(Verdict::User, FailureCode::MalformedTask, reason));
         }
         if letter.uncounted {
-            return self.go(no, Stage::Copying, Effect::Copy(no));
+            let delivery_count = letter.delivery_count;
+            return self.go(no, Stage::Copying, Effect::Copy { message: no, delivery_count });
         }
         match letter.unreadable.clone() {
             Some(reason) => self.refuse(no, Failure::new(Verdict::User, FailureCode::MalformedTask, reason)),
@@ -165,7 +173,7 @@ impl Dispatcher {
         }
     }
 
-    fn go(&mut self, no: MessageNo, stage: Stage, effect: Effect) {
+    pub(super) fn go(&mut self, no: MessageNo, stage: Stage, effect: Effect) {
         self.message_mut(no).stage = stage;
         self.effects.push(effect);
     }
@@ -193,6 +201,7 @@ impl Dispatcher {
     pub(super) fn published(&mut self, no: MessageNo, result: Result<(), PublishFailure>) {
         let message = &self.messages[&no];
         match (message.stage, result) {
+            (Stage::Renewing { first }, result) => self.renewed(no, first, result),
             (Stage::Copying, Ok(())) => self.settle(no, Settlement::SentOn),
             // The broker would redeliver it without end, so it is dead-lettered.
             (Stage::Copying, Err(failure)) if failure.is_refusal && message.live && !self.draining => {
@@ -285,9 +294,11 @@ impl Dispatcher {
         let untouched = !message.spreads
             && message.portion.len() == message.jobs.len()
             && message.is_all(|disposition| *disposition == Disposition::HandBack);
-        if untouched && message.letter.delivery_count < HAND_BACKS_MAX {
+        if untouched && message.letter.delivery_count.max(message.letter.redeliveries) < HAND_BACKS_MAX {
             return self.settle(no, Settlement::Requeue);
         }
+        self.close_redeliveries(no);
+        let message = self.message_mut(no);
         message.hurries = false;
         message.recording += 1;
         message.answering = mem::take(&mut message.portion);
@@ -296,11 +307,12 @@ impl Dispatcher {
             (*index, disposition.clone())
         };
         let jobs = message.answering.iter().map(of).collect();
-        self.effects.push(Effect::Answer { message: no, jobs });
+        let last_attempt = message.redeliveries.last_attempt;
+        self.effects.push(Effect::Answer { message: no, jobs, last_attempt });
     }
 
     /// The broker has not confirmed something that must be safe before the acknowledgement.
-    fn fail(&mut self, no: MessageNo, failure: &PublishFailure) {
+    pub(super) fn fail(&mut self, no: MessageNo, failure: &PublishFailure) {
         warn!(
             message_id = self.message(no).letter.key.id,
             error = failure.reason,
@@ -333,6 +345,7 @@ impl Dispatcher {
             return;
         }
         message.stage = Stage::Failed { patiently };
+        message.redeliveries.was_tried = true;
         let waiting = (0..message.jobs.len()).filter(|index| message.jobs[*index].is_before_start());
         for index in waiting.collect::<Vec<_>>() {
             self.hand_back(JobNo { message: no, index });
@@ -382,9 +395,7 @@ impl Dispatcher {
         }
         self.end_checks(no, &message);
         self.credit.settled(message.letter.queue, message.counts_as_settling);
-        for waiting in self.duplicates.end(no, &message.letter.key) {
-            self.admit_message(waiting);
-        }
+        self.end_redeliveries(no, &message, unreached);
     }
 
     pub(super) fn message(&self, no: MessageNo) -> &Message {

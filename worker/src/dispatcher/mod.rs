@@ -16,6 +16,7 @@ mod message;
 mod orders;
 mod output_room;
 mod queue_limit;
+mod renewal;
 mod spreading;
 mod timers;
 

@@ -10,7 +10,7 @@ use std::{
 
 use gpufleet_schema::{Command, JobId, MessageId, Order, Priority, Selection, topology::Speaker};
 
-use self::outside::Work;
+use self::outside::{Whole, Work};
 use super::{Dispatcher, Effect, Input, JobNo, MessageNo, ReadOrder, ServedQueue, Settlement};
 use crate::{
     disposition::{Disposition, RetryHistory},
@@ -68,6 +68,8 @@ struct QueuedMessage {
     is_list: bool,
     is_readable: bool,
     deliveries: u64,
+    /// The deliveries that its header counts.
+    counted: u64,
     redelivered: bool,
     past: RetryHistory,
 }
@@ -84,6 +86,7 @@ struct HeldMessage {
     recorded: BTreeSet<usize>,
     /// What was published for the whole message is confirmed.
     whole: bool,
+    is_refused: bool,
     is_settling: bool,
 }
 
@@ -102,6 +105,8 @@ struct World {
     up: BTreeSet<(u32, u32)>,
     mark: MessageId,
     answered_ids: HashSet<String>,
+    /// The ids of messages of which everything was confirmed. Messages of one id are for the same jobs.
+    done: HashSet<String>,
     /// Faults happen.
     is_rough: bool,
     draining: bool,
@@ -122,6 +127,22 @@ fn new_dispatcher(now: Instant, mark: MessageId) -> Dispatcher {
     dispatcher
 }
 
+impl QueuedMessage {
+    /// A message as it comes into the queue.
+    fn new(id: String, jobs: Vec<usize>) -> Self {
+        Self {
+            id,
+            jobs,
+            is_list: false,
+            is_readable: true,
+            deliveries: 0,
+            counted: 0,
+            redelivered: false,
+            past: RetryHistory::default(),
+        }
+    }
+}
+
 impl World {
     fn new(seed: u64) -> Self {
         let (now, mark) = (Instant::now(), MessageId::new());
@@ -139,6 +160,7 @@ impl World {
             up: BTreeSet::new(),
             mark,
             answered_ids: HashSet::new(),
+            done: HashSet::new(),
             is_rough: true,
             draining: false,
         };
@@ -191,8 +213,7 @@ impl World {
         }
         let is_readable = !self.chance.percent(2);
         let id = MessageId::new().to_string();
-        let past = RetryHistory::default();
-        self.queue.push_back(QueuedMessage { id, jobs, is_list, is_readable, deliveries: 0, redelivered: false, past });
+        self.queue.push_back(QueuedMessage { is_list, is_readable, ..QueuedMessage::new(id, jobs) });
     }
 
     fn pass_time(&mut self, millis_max: u64) {
@@ -299,12 +320,12 @@ impl World {
             Effect::Start { job, device, .. } => self.start(job, device.0),
             Effect::Cancel(job) => self.cut(job),
             Effect::Forward(job, _) => self.work.push(Work::Forward(job)),
-            Effect::Answer { message, jobs } => self.answer(message, jobs),
-            Effect::AnswerNothing(message) | Effect::Copy(message) | Effect::Refuse(message, _) => {
-                let is_copy = matches!(effect, Effect::Copy(_));
-                let is_refused = matches!(effect, Effect::Refuse(..));
-                self.work.push(Work::Whole { message, is_copy, is_refused });
+            Effect::Answer { message, jobs, .. } => self.answer(message, jobs),
+            Effect::AnswerNothing(message) => self.work.push(Work::Whole { message, what: Whole::Nothing }),
+            Effect::Copy { message, delivery_count } => {
+                self.work.push(Work::Whole { message, what: Whole::Copy(delivery_count) });
             }
+            Effect::Refuse(message, _) => self.work.push(Work::Whole { message, what: Whole::Refusal }),
             Effect::Settle(message, settlement) => self.settle(message, settlement),
             Effect::LookForIdle { message, .. } => self.work.push(Work::Look(message)),
             Effect::Prefetch(queue, prefetch) => self.work.push(Work::Subscribe(queue, prefetch)),
@@ -342,9 +363,13 @@ impl World {
         assert!(!std::mem::replace(&mut held.is_settling, true), "settled twice");
         let jobs = held.queued.jobs.len();
         let is_confirmed = held.whole || jobs > 0 && held.published.len() == jobs && held.recorded.len() == jobs;
-        let was_answered = self.answered_ids.contains(&held.queued.id);
+        let was_answered = self.answered_ids.contains(&held.queued.id) || self.done.contains(&held.queued.id);
         if settlement != Settlement::Requeue {
             assert!(is_confirmed || was_answered, "acknowledged before its outcome is confirmed");
+            // A copy of a redelivery stands for it.
+            if !held.whole || held.is_refused {
+                self.done.insert(held.queued.id.clone());
+            }
         }
         self.work.push(Work::Settle(message, settlement));
     }

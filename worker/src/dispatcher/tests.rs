@@ -18,6 +18,8 @@ use crate::{
     scheduler::{Allowed, Change, Demand, DeviceId, PoolGuarantee, PoolId, prefetch::PrefetchLimits},
 };
 
+mod renewal;
+
 const FIRST: MessageNo = MessageNo(1);
 const NONE: [usize; 0] = [];
 const SECOND: MessageNo = MessageNo(2);
@@ -73,18 +75,21 @@ impl Desk {
     }
 
     fn deliver_from(&mut self, queue: usize, message: MessageNo, id: &str, redelivered: bool) {
-        let letter = Letter {
-            queue,
-            key: MessageKey::of(Some(id), b"body"),
-            digest: redelivered.then(|| digest(id, b"body")),
-            redelivered,
-            attempt: 1,
-            delivery_count: u64::from(redelivered),
-            uncounted: false,
-            past: RetryHistory::default(),
-            unreadable: None,
-        };
-        self.tell(Input::Delivered(message, Box::new(letter)));
+        let deliveries = u64::from(redelivered);
+        self.tell(Input::Delivered(message, Box::new(letter(queue, id, deliveries, deliveries))));
+    }
+
+    /// A message that the broker has delivered so often before, and whose header counts so many deliveries.
+    fn deliver_again(&mut self, message: MessageNo, id: &str, redeliveries: u64, counted: u64) {
+        self.tell(Input::Delivered(message, Box::new(letter(POOL, id, redeliveries, counted + redeliveries))));
+    }
+
+    /// The copies to publish, with their counts of deliveries.
+    fn copied(&mut self) -> Vec<(MessageNo, u64)> {
+        self.taken(|effect| match effect {
+            Effect::Copy { message, delivery_count } => Some((*message, *delivery_count)),
+            _ => None,
+        })
     }
 
     /// A message with these jobs, delivered and decoded.
@@ -144,6 +149,22 @@ impl Desk {
         let answered = self.answered();
         let of = |jobs: &Vec<(usize, Disposition)>| format!("{jobs:?}").contains("cancelled by anna");
         answered.iter().any(of)
+    }
+}
+
+fn letter(queue: usize, id: &str, redeliveries: u64, delivery_count: u64) -> Letter {
+    let redelivered = delivery_count > 0;
+    Letter {
+        queue,
+        key: MessageKey::of(Some(id), b"body"),
+        digest: redelivered.then(|| digest(id, b"body")),
+        redelivered,
+        attempt: 1 + delivery_count as u32,
+        redeliveries,
+        delivery_count,
+        uncounted: false,
+        past: RetryHistory::default(),
+        unreadable: None,
     }
 }
 

@@ -77,11 +77,22 @@ impl PublishFailure {
     pub(super) fn panicked() -> Self {
         Self { reason: "publishing panicked".to_owned(), is_refusal: false }
     }
+
+    pub(super) fn channel_closed() -> Self {
+        Self { reason: "the channel of the delivery is closed".to_owned(), is_refusal: false }
+    }
 }
 
 impl Supervisor {
     /// Publishes what became of some of a message's jobs and records it, both at once. The dispatcher learns of each when it is confirmed.
-    pub(super) async fn answer(self: &Arc<Self>, message: MessageNo, content: &Content, jobs: Vec<Concluded>) -> Mail {
+    /// `last_attempt` is the highest attempt number of the message and its redeliveries.
+    pub(super) async fn answer(
+        self: &Arc<Self>,
+        message: MessageNo,
+        content: &Content,
+        jobs: Vec<Concluded>,
+        last_attempt: u32,
+    ) -> Mail {
         failpoint::reach(Failpoint::AfterKernel);
         let (envelope, tasks) = (content.envelope(), content.tasks());
         let finished = |job: &Concluded| self.finished_event(job, &tasks[job.index], envelope);
@@ -92,7 +103,7 @@ impl Supervisor {
         });
         let events = finished.map(Event::AttemptFinished).collect();
         let publishing = async {
-            let published = self.publish_outcomes(content, &jobs).await;
+            let published = self.publish_outcomes(content, &jobs, last_attempt).await;
             let is_lost = published.is_err();
             traced.into_iter().for_each(|attempt| attempt.replied(is_lost));
             failpoint::reach(Failpoint::AfterReply);
@@ -107,12 +118,18 @@ impl Supervisor {
         Mail::Input(Input::Recorded(message, recorded.map_err(PublishFailure::from)))
     }
 
-    async fn publish_outcomes(self: &Arc<Self>, content: &Content, jobs: &[Concluded]) -> Result<(), PublishError> {
+    async fn publish_outcomes(
+        self: &Arc<Self>,
+        content: &Content,
+        jobs: &[Concluded],
+        last_attempt: u32,
+    ) -> Result<(), PublishError> {
         let (envelope, tasks) = (content.envelope(), content.tasks());
         let is_sent_on = |job: &Concluded| !matches!(job.disposition, Disposition::Final { dead_letter: None, .. });
         if jobs.iter().any(is_sent_on) {
             let originals = content.originals();
-            Box::pin(try_join_all(jobs.iter().map(|job| self.send_on(content, job, originals[job.index])))).await?;
+            let sent_on = jobs.iter().map(|job| self.send_on(content, job, originals[job.index], last_attempt));
+            Box::pin(try_join_all(sent_on)).await?;
         }
         let reply_to = envelope.reply_to().ok().flatten();
         let replies = jobs.iter().filter_map(|job| {
@@ -139,12 +156,18 @@ impl Supervisor {
     }
 
     /// A job that has to come again leaves its message and travels alone; one that never will is kept for a person to see.
-    async fn send_on(&self, content: &Content, job: &Concluded, original: &[u8]) -> Result<(), PublishError> {
+    async fn send_on(
+        &self,
+        content: &Content,
+        job: &Concluded,
+        original: &[u8],
+        last_attempt: u32,
+    ) -> Result<(), PublishError> {
         let (envelope, job_id) = (content.envelope(), content.tasks()[job.index].job_id);
         // The message may come again after a job has left it, a list above all: that job's attempts are numbered beyond the message's.
         let comes_again = content.is_list() || !envelope.is_live();
         let beyond = if comes_again { u32::try_from(DELIVERIES_MAX).unwrap_or(u32::MAX) } else { 0 };
-        let next = envelope.attempt.saturating_add(beyond);
+        let next = last_attempt.saturating_add(beyond);
         match &job.disposition {
             Disposition::Again { past, after, .. } => {
                 // Nothing is lost by a gap, and by it one is known that had started ([`Envelope::may_have_started`]).

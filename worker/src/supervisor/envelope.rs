@@ -41,7 +41,9 @@ pub(super) struct Envelope {
     pub(super) attempt: u32,
     pub(super) past: RetryHistory,
     pub(super) forwarding: ForwardingHistory,
-    /// The number of earlier deliveries of the message.
+    /// How often the broker has delivered this message before.
+    pub(super) redeliveries: u64,
+    /// The number of earlier deliveries of this message and its copies.
     pub(super) delivery_count: u64,
     /// It was delivered before, and the broker does not count how often. The worker does not run such a message but republishes it as a copy
     /// with a count. Without a count it could be redelivered for ever, and attempts would share their numbers.
@@ -72,6 +74,7 @@ impl Envelope {
                 unavailable: count(HEADER_UNAVAILABLE).unwrap_or(0),
             },
             forwarding: ForwardingHistory::read(&properties),
+            redeliveries,
             delivery_count: redeliveries
                 .saturating_add(count(HEADER_DELIVERIES).unwrap_or(0).into())
                 .saturating_add(forgotten.deliveries),
@@ -91,12 +94,15 @@ impl Envelope {
     /// What the dispatcher has to know of the message.
     pub(super) fn letter(&self, queue: usize, body: &[u8]) -> Letter {
         let readable = self.encoding().and_then(|_| self.reply_to());
+        // A copy that a worker has published has a count on its first delivery.
+        let redelivered = self.redelivered || self.delivery_count > 0;
         Letter {
             queue,
             key: MessageKey::of(self.properties.message_id.as_deref(), body),
-            digest: self.redelivered.then(|| digest(self.message_id(), body)),
-            redelivered: self.redelivered,
+            digest: redelivered.then(|| digest(self.message_id(), body)),
+            redelivered,
             attempt: self.attempt,
+            redeliveries: self.redeliveries,
             delivery_count: self.delivery_count,
             uncounted: self.uncounted,
             past: self.past,

@@ -165,7 +165,7 @@ impl Supervisor {
         properties.message_id = Some(job_id.to_string());
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), attempt.into());
         past.write(&mut properties.headers);
-        envelope.write_deliveries(&mut properties.headers);
+        write_deliveries(envelope.delivery_count, &mut properties.headers);
         let later = |rung: Rung| (rung.name, task_key(&envelope.pool, envelope.priority));
         let (exchange, routing_key) = match to {
             Destination::Class(class) => (FORWARDED, forwarded_key(&envelope.pool, class, envelope.priority)),
@@ -185,9 +185,11 @@ impl Supervisor {
     }
 
     /// Publishes the whole message again as a copy with a header that counts its deliveries.
-    pub(super) async fn publish_copy(&self, raw: &RawMessage) -> Result<(), PublishError> {
+    pub(super) async fn publish_copy(&self, raw: &RawMessage, delivery_count: u64) -> Result<(), PublishError> {
         let RawMessage { envelope, body } = raw;
-        self.publish_owed(envelope, self.copy(TASKS, envelope, envelope.forwarding, body.clone())).await
+        let mut copy = self.copy(TASKS, envelope, envelope.forwarding, body.clone());
+        write_deliveries(delivery_count, &mut copy.properties.headers);
+        self.publish_owed(envelope, copy).await
     }
 
     /// The same after a delay, for a job whose device class has lost its last worker. The loss does not mean that workers disagree, so the
@@ -203,7 +205,7 @@ impl Supervisor {
         history.write(&mut properties.headers);
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), envelope.attempt.into());
         envelope.past.write(&mut properties.headers);
-        envelope.write_deliveries(&mut properties.headers);
+        write_deliveries(envelope.delivery_count, &mut properties.headers);
         let routing_key = task_key(&envelope.pool, envelope.priority);
         Message { exchange, routing_key, body, properties, mandatory: true }
     }
@@ -250,13 +252,6 @@ impl Envelope {
         self.properties.message_id.as_deref().unwrap_or("none")
     }
 
-    fn write_deliveries(&self, headers: &mut BTreeMap<String, HeaderValue>) {
-        let deliveries = i64::try_from(self.delivery_count).unwrap_or(i64::MAX);
-        if deliveries > 0 {
-            headers.insert(HEADER_DELIVERIES.to_owned(), deliveries.into());
-        }
-    }
-
     /// The producer's properties. The broker validates a user only on the user's own connection, so the producer's user moves into a
     /// header, which the worker's validated user makes trustworthy.
     fn reusable_properties(&self, own: Option<&str>) -> Properties {
@@ -279,6 +274,14 @@ impl Envelope {
             .map(|text| (HEADER_TRACEPARENT.to_owned(), text.into()))
             .into_iter()
             .collect()
+    }
+}
+
+/// Writes the header of a count that is not zero.
+fn write_deliveries(delivery_count: u64, headers: &mut BTreeMap<String, HeaderValue>) {
+    let deliveries = i64::try_from(delivery_count).unwrap_or(i64::MAX);
+    if deliveries > 0 {
+        headers.insert(HEADER_DELIVERIES.to_owned(), deliveries.into());
     }
 }
 

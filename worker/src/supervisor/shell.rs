@@ -231,14 +231,18 @@ impl Shell {
             Effect::Count(message, state) => {
                 self.supervisor.metrics.attempt_ended(self.raw(message).envelope.pool_id, state);
             }
-            Effect::Answer { message, jobs } => self.answer(message, jobs),
+            Effect::Answer { message, jobs, last_attempt } => self.answer(message, jobs, last_attempt),
             Effect::AnswerNothing(message) => {
                 let (supervisor, raw) = (Arc::clone(&self.supervisor), self.raw(message));
                 self.publish(message, async move { supervisor.answer_nothing(&raw.envelope).await });
             }
-            Effect::Copy(message) => {
+            // The broker delivers the message again, and whoever receives it decides.
+            Effect::Copy { message, .. } | Effect::Refuse(message, _) if !self.raw(message).envelope.is_live() => {
+                self.put(Input::Published(message, Err(PublishFailure::channel_closed())));
+            }
+            Effect::Copy { message, delivery_count } => {
                 let (supervisor, raw) = (Arc::clone(&self.supervisor), self.raw(message));
-                self.publish(message, async move { supervisor.publish_copy(&raw).await });
+                self.publish(message, async move { supervisor.publish_copy(&raw, delivery_count).await });
             }
             Effect::Refuse(message, failure) => {
                 let (supervisor, raw) = (Arc::clone(&self.supervisor), self.raw(message));
@@ -286,7 +290,7 @@ impl Shell {
         self.work(false, Input::JobBroken(job), async move { supervisor.forward_job(job, ready, unfit).await });
     }
 
-    fn answer(&mut self, message: MessageNo, jobs: Vec<(usize, Disposition)>) {
+    fn answer(&mut self, message: MessageNo, jobs: Vec<(usize, Disposition)>, last_attempt: u32) {
         let held = self.messages.get_mut(&message).expect("a message is answered before it is settled");
         let content = Arc::clone(held.content.as_ref().expect("only a decoded message has jobs"));
         let concluded = jobs.into_iter().map(|(index, disposition)| {
@@ -298,7 +302,7 @@ impl Shell {
         let is_brief = concluded.iter().map(Concluded::bytes).sum::<usize>() <= BRIEF_BYTES;
         let supervisor = Arc::clone(&self.supervisor);
         self.work(is_brief, Input::Answered(message, Err(PublishFailure::panicked())), async move {
-            supervisor.answer(message, &content, concluded).await
+            supervisor.answer(message, &content, concluded, last_attempt).await
         });
     }
 

@@ -29,11 +29,20 @@ pub(super) enum Work {
     Forward(JobNo),
     Answer { message: MessageNo, jobs: Vec<(usize, Disposition)> },
     Record { message: MessageNo, jobs: Vec<(usize, Disposition)> },
-    Whole { message: MessageNo, is_copy: bool, is_refused: bool },
+    Whole { message: MessageNo, what: Whole },
     Settle(MessageNo, Settlement),
     Look(MessageNo),
     Subscribe(usize, u16),
     ReadMark(MessageId),
+}
+
+/// What is published for a whole message.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Whole {
+    Nothing,
+    /// With this count of deliveries.
+    Copy(u64),
+    Refusal,
 }
 
 impl Work {
@@ -67,13 +76,15 @@ impl World {
         self.deliveries += 1;
         let message = MessageNo(self.deliveries);
         let body = format!("{:?}", queued.jobs);
+        let came_before = queued.redelivered || queued.counted > 0;
         let letter = Letter {
             queue: queued.jobs.first().map_or(0, |job| self.jobs[*job].pool as usize),
             key: MessageKey::of(Some(&queued.id), body.as_bytes()),
-            digest: queued.redelivered.then(|| digest(&queued.id, body.as_bytes())),
-            redelivered: queued.redelivered,
-            attempt: 1,
-            delivery_count: queued.deliveries,
+            digest: came_before.then(|| digest(&queued.id, body.as_bytes())),
+            redelivered: came_before,
+            attempt: 1 + (queued.deliveries + queued.counted) as u32,
+            redeliveries: queued.deliveries,
+            delivery_count: queued.deliveries + queued.counted,
             uncounted: self.is_rough && queued.redelivered && self.chance.percent(3),
             past: queued.past,
             unreadable: (!queued.is_readable && self.chance.percent(50)).then(|| "no content type".to_owned()),
@@ -86,6 +97,7 @@ impl World {
             published: Default::default(),
             recorded: Default::default(),
             whole: false,
+            is_refused: false,
             is_settling: false,
         };
         self.held.insert(message, held);
@@ -146,7 +158,7 @@ impl World {
             Work::Store(job) | Work::Forward(job) => self.finish(job),
             Work::Answer { message, jobs } => self.publish_answer(message, jobs),
             Work::Record { message, jobs } => self.record(message, jobs),
-            Work::Whole { message, is_copy, is_refused } => self.publish_whole(message, is_copy, is_refused),
+            Work::Whole { message, what } => self.publish_whole(message, what),
             Work::Settle(message, settlement) => self.send_settlement(message, settlement),
             Work::Look(message) => {
                 let others_idle = self.chance.percent(50);
@@ -275,16 +287,7 @@ impl World {
             Disposition::HandBack | Disposition::Final { .. } => return,
         }
         let id = self.jobs[job].id.to_string();
-        let alone = QueuedMessage {
-            id,
-            jobs: vec![job],
-            is_list: false,
-            is_readable: true,
-            deliveries: 0,
-            redelivered: false,
-            past,
-        };
-        self.queue.push_back(alone);
+        self.queue.push_back(QueuedMessage { past, ..QueuedMessage::new(id, vec![job]) });
     }
 
     fn record(&mut self, message: MessageNo, jobs: Vec<(usize, Disposition)>) {
@@ -303,18 +306,20 @@ impl World {
         self.tell(message, Input::Recorded(message, Ok(())));
     }
 
-    fn publish_whole(&mut self, message: MessageNo, is_copy: bool, is_refused: bool) {
+    fn publish_whole(&mut self, message: MessageNo, what: Whole) {
         if self.goes_wrong(10) {
             let is_refusal = self.chance.percent(50);
             return self.tell(message, Input::Published(message, Err(refused(is_refusal))));
         }
         let held = self.held.get_mut(&message).expect("it waits for this");
-        held.whole = true;
-        if is_copy {
-            self.queue.push_back(QueuedMessage { redelivered: false, ..held.queued.clone() });
-        }
-        if is_refused {
-            held.queued.jobs.iter().for_each(|job| self.jobs[*job].outcomes += 1);
+        (held.whole, held.is_refused) = (true, matches!(what, Whole::Refusal));
+        match what {
+            Whole::Nothing => {}
+            Whole::Copy(counted) => {
+                let queued = held.queued.clone();
+                self.queue.push_back(QueuedMessage { redelivered: false, deliveries: 0, counted, ..queued });
+            }
+            Whole::Refusal => held.queued.jobs.iter().for_each(|job| self.jobs[*job].outcomes += 1),
         }
         self.tell(message, Input::Published(message, Ok(())));
     }
