@@ -1,5 +1,6 @@
 //! A worker that is told to stop finishes its running jobs, requeues the others, and exits with 0. (fault 44)
 
+use gpufleet_ledger::JobRow;
 use gpufleet_local::Signal;
 use gpufleet_schema::{JobState, PoolName, Priority, topology::task_queue};
 use gpufleet_tests::{Ground, WAIT, busy, poll_until};
@@ -46,6 +47,30 @@ async fn a_second_signal_skips_the_grace_period() {
     let second = ground.worker().await;
     ground.release_jobs();
     assert_eq!(handle.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), second.name());
+    ground.check_history(1).await;
+}
+
+/// A service manager stops a worker that an operator has drained.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_signal_after_a_drain_leaves_running_jobs_their_grace_period() {
+    let ground = Ground::shared("signal-after-drain").await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(busy::until_released()).await.unwrap();
+    let drained = async || {
+        let worker = ground.worker_with(&["--grace", "10m"]).await;
+        let runs_here = |job: &JobRow| job.state == JobState::Running && job.worker.as_deref() == Some(worker.name());
+        ground.poll_job("running", handle.id(), runs_here).await;
+        fleet.drain_worker(worker.name().parse().unwrap(), None).await.unwrap();
+        ground.poll_log("the order", &worker, "draining").await;
+        worker.process().signal(Signal::Terminate);
+        ground.poll_log("the signal", &worker, "already draining").await;
+        worker
+    };
+    assert_eq!(drained().await.stop(Signal::Terminate).await, Some(0), "the second signal ends the period");
+    let worker = drained().await;
+    ground.release_jobs();
+    assert_eq!(worker.ended().await, Some(0));
+    assert_eq!(handle.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), worker.name());
     ground.check_history(1).await;
 }
 

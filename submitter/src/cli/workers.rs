@@ -32,6 +32,9 @@ pub struct Options {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Make a worker take no new jobs, finish its running jobs, and exit
+    ///
+    /// After its grace period (`gpufleet-worker run --grace`, by default 30s), the worker kills the jobs that still run and requeues them, as
+    /// after SIGTERM. A SIGTERM during the grace period does not shorten it; a second one ends it.
     Drain(DrainOptions),
 }
 

@@ -228,9 +228,11 @@ impl Supervisor {
         let heartbeat = tokio::spawn(heartbeat::beat(Arc::clone(&self), self.leaving.clone()));
         let watchdog = tokio::spawn(service::feed_watchdog(Arc::clone(&self.dispatcher)));
 
+        let mut had_signal = false;
         let end = tokio::select! {
             signal = signals.next() => {
                 info!(signal, grace = ?self.config.grace, "draining");
+                had_signal = true;
                 Ok(())
             }
             () = self.orders.drain() => {
@@ -251,7 +253,7 @@ impl Supervisor {
             let _ended = collecting.await;
             self.dispatcher.idle().await;
         };
-        self.finish_running(left, signals).await;
+        self.finish_running(left, signals.second(had_signal)).await;
         // These tasks may be waiting for an unreachable broker.
         heartbeat.abort();
         announcing.abort();
@@ -347,13 +349,13 @@ impl Supervisor {
 
     /// Waits for running jobs within the grace period. A second signal or the end of the period kills their executors, and the broker
     /// redelivers the jobs to another worker. Without a broker connection it waits only for running jobs.
-    async fn finish_running(&self, left: impl Future<Output = ()>, signals: &mut Signals) {
+    async fn finish_running(&self, left: impl Future<Output = ()>, second_signal: impl Future<Output = &'static str>) {
         let mut left = pin!(left);
         tokio::select! {
             () = &mut left => return,
             () = self.cut_off_and_idle() => return info!("broker unreachable and no job running, exiting at once"),
             () = tokio::time::sleep(self.config.grace) => warn!("grace period is over, requeueing running jobs"),
-            signal = signals.next() => warn!(signal, "second signal, requeueing running jobs"),
+            signal = second_signal => warn!(signal, "second signal, requeueing running jobs"),
         }
         self.devices.iter().flat_map(DeviceSlot::executors).for_each(|executor| executor.kill());
         if tokio::time::timeout(FAREWELL_DEADLINE, left).await.is_err() {
