@@ -13,7 +13,8 @@ pub struct Limits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit_ms: Option<u64>,
     /// Time in the queue. A job that starts later than this after its submission is `expired` instead, unless it may
-    /// have started before.
+    /// have started before. The submission is at the task's `submitted_ms`, else at the time in its UUIDv7 id, else at
+    /// the message's AMQP timestamp. Without any of them, the time counts from the message's arrival at the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_limit_ms: Option<u64>,
     /// How many executors the job may lose before it is dead-lettered.

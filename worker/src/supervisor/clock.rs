@@ -28,9 +28,10 @@ impl Received {
         Duration::from_millis(queued_ms.unsigned_abs())
     }
 
-    /// A limit for the time since the producer's `submitted_ms`.
-    pub(super) fn queue_limit(&self, limit: Duration, submitted_ms: Option<i64>) -> QueueLimit {
-        QueueLimit { limit, before: self.since_submission(submitted_ms), delivered: self.at }
+    /// A limit for the time since the submission.
+    pub(super) fn queue_limit(&self, limit: Duration, task: &Task<'_>, timestamp: Option<u64>) -> QueueLimit {
+        let before = self.since_submission(Some(self.submission_ms(task, timestamp)));
+        QueueLimit { limit, before, delivered: self.at }
     }
 
     /// The time of submission, from the first of these that has it: the task, its id, or its message's timestamp, which is in seconds. Without
@@ -71,5 +72,24 @@ mod tests {
         for no_time in [None, Some(u64::MAX)] {
             assert_eq!(received.submission_ms(&task, no_time), 1_800_000_000_000);
         }
+    }
+
+    /// As with a producer that leaves `submitted_ms` out.
+    #[test]
+    fn a_queue_limit_counts_from_the_submission_wherever_its_time_is() {
+        let received = Received { at: Instant::now(), unix_ms: 1_800_000_060_000 };
+        let mut task = Task::new(Program::Catalog("saxpy".into()));
+        let before =
+            |task: &Task<'_>, timestamp| received.queue_limit(Duration::from_secs(9), task, timestamp).before.as_secs();
+        // 1 800 000 000 000 ms as the time of a UUIDv7.
+        task.job_id = "01a3185c-5000-7000-8000-000000000001".parse().unwrap();
+        assert_eq!(before(&task, None), 60, "the time of the id");
+        task.submitted_ms = Some(1_800_000_030_000);
+        assert_eq!(before(&task, None), 30);
+        task.submitted_ms = None;
+        task.job_id = "4f6d1b8e-9c0a-4c53-8a57-0d9a3bb1f2aa".parse().unwrap();
+        assert_eq!(before(&task, Some(1_800_000_020)), 40, "the message's timestamp");
+        assert_eq!(before(&task, Some(1_900_000_000)), 0, "a clock that is ahead");
+        assert_eq!(before(&task, None), 0, "the delivery");
     }
 }

@@ -72,7 +72,7 @@ impl Supervisor {
         }
         // A limit that the pool does not allow fails the job in its preparation.
         let limit = self.pool_spec(envelope).times.queue_limit(&task.limits).ok().flatten()?;
-        Some(envelope.received.queue_limit(limit, task.submitted_ms))
+        Some(envelope.received.queue_limit(limit, task, envelope.properties.timestamp))
     }
 }
 
