@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClassKey, ClientName, PoolName, Slot};
+use crate::{ClassKey, ClientName, PoolName, Slot, WorkerName};
 
 /// Topic: routes a task by pool and priority, and perhaps by [`Slot`]. RabbitMQ checks routing keys on topic exchanges alone, and so can confine
 /// a producer to its pools.
@@ -28,6 +28,8 @@ pub const CONTROL_WORKER: &str = "gpufleet.v1.control.worker";
 /// A stream of orders. Every worker reads it from its beginning, so that cancellations also apply to workers that start
 /// later.
 pub const CONTROL_QUEUE: &str = "gpufleet.v1.control";
+/// Exclusive queues without messages, one for each connected worker. RabbitMQ lets no second worker declare its name.
+pub const WORKERS: &str = "gpufleet.v1.workers";
 /// Fanout: the alternate exchange of [`REPLIES`].
 pub const UNCLAIMED_EXCHANGE: &str = "gpufleet.v1.unclaimed";
 /// Replies to clients whose queue does not exist any more, kept for [`UNCLAIMED_TTL_MS`].
@@ -223,6 +225,10 @@ pub fn parse_forwarded_key(key: &str) -> Option<(PoolName, ClassKey, Priority)> 
 
 pub fn reply_queue(client: &ClientName) -> String {
     format!("{REPLIES}.{client}")
+}
+
+pub fn worker_queue(worker: &WorkerName) -> String {
+    format!("{WORKERS}.{worker}")
 }
 
 /// The role that published a message. Its exchange identifies the role, because RabbitMQ's permissions restrict who

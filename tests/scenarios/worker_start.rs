@@ -2,8 +2,8 @@
 
 use std::{fs, process::Stdio, time::Duration};
 
-use gpufleet_local::programs;
-use gpufleet_tests::{Ground, WAIT, poll_until};
+use gpufleet_local::{Signal, programs};
+use gpufleet_tests::{Ground, WAIT, busy, poll_until};
 use tokio::process::Command;
 
 fn worker(amqp_url: &str, arguments: &[&str]) -> Command {
@@ -73,6 +73,24 @@ async fn a_worker_with_a_wrong_password_exits_at_once_and_does_not_show_it() {
     assert_eq!(code, 7, "{said}");
     assert!(said.contains("wrong user or password") && !said.contains("wrong-password"), "{said}");
     assert!(started.elapsed() < Duration::from_secs(60), "the worker does not try again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_worker_of_the_same_name_is_refused_and_a_successor_is_not() {
+    let ground = Ground::shared("same-name").await;
+    let first = ground.worker().await;
+    let second = ["--cuda", "emulated", "--name", first.name(), "--heartbeat", "1s"];
+    let (code, said) = failing_worker(&ground.endpoints().amqp_url, &second).await;
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains(&format!("another worker named {:?} is connected", first.name())), "{said}");
+    assert!(said.contains("give each worker a name of its own with --name"), "{said}");
+
+    assert_eq!(first.stop(Signal::Kill).await, None);
+    let mut successor = worker(&ground.endpoints().amqp_url, &second).stderr(Stdio::null()).spawn().unwrap();
+    let fleet = ground.client().await;
+    let result = fleet.submit(busy::for_millis(1)).await.unwrap().wait(WAIT).await.unwrap();
+    assert_eq!(result.ran_on.unwrap().worker.as_str(), first.name());
+    successor.kill().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

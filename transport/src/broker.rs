@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use gpufleet_schema::{ClassKey, ClientName, MessageId, Order, PoolName, topology::Speaker};
+use gpufleet_schema::{
+    ClassKey, ClientName, MessageId, Order, PoolName, WorkerName,
+    topology::{Speaker, worker_queue},
+};
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 
@@ -93,6 +96,12 @@ impl Broker {
     /// a part declared.
     pub async fn declare_forwarded(&self, pool: &PoolName, class: ClassKey) -> Result<(), DeclareError> {
         topology::declare(&self.inner.link, &Declaration::Forwarded(pool.clone(), class)).await
+    }
+
+    /// Claims a worker's name for as long as this connection lasts. Returns false if another connection has it. Repeat it after a
+    /// reconnection; cancelling is harmless.
+    pub async fn claim_name(&self, worker: &WorkerName) -> Result<bool, QueueError> {
+        topology::claim(&self.inner.link, &worker_queue(worker)).await
     }
 
     /// Takes up to `messages_max` messages out of a queue without becoming its consumer; none if the queue does not exist. If cancelled, the

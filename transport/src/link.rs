@@ -45,8 +45,8 @@ mod probe;
 mod socket;
 
 pub(crate) use classify::{
-    blames_a_message, is_access_refused, is_brokers_defect, is_channel_level, is_not_found, is_of_a_closed_channel,
-    missing_exchange, reason_of,
+    blames_a_message, is_access_refused, is_brokers_defect, is_channel_level, is_locked, is_not_found,
+    is_of_a_closed_channel, missing_exchange, reason_of,
 };
 pub use greeting::Release;
 pub(crate) use greeting::release;

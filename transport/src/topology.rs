@@ -13,7 +13,9 @@ use tracing::debug;
 
 use crate::{
     DeclareError, Delivery, Options, QueueError, QueueKind, ReplyQueue,
-    link::{Link, NoSession, OpenChannel, is_channel_level, is_not_found, missing_exchange, queued, reason_of},
+    link::{
+        Link, NoSession, OpenChannel, is_channel_level, is_locked, is_not_found, missing_exchange, queued, reason_of,
+    },
 };
 
 mod forwarded;
@@ -195,6 +197,22 @@ pub(crate) async fn depth(link: &Link, queue: &str) -> Result<Option<QueueDepth>
         |channel: OpenChannel| async move { channel.queue_declare(queue.into(), options, FieldTable::default()).await };
     let found = ask(link, queue, question).await?;
     Ok(found.map(|queue| QueueDepth { messages: queue.message_count(), consumers: queue.consumer_count() }))
+}
+
+/// Declares an exclusive queue, which the broker deletes at the end of this connection. Returns whether this connection has it. It can be
+/// repeated, and cancelling is harmless.
+pub(crate) async fn claim(link: &Link, queue: &str) -> Result<bool, QueueError> {
+    let options = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
+    let question = |channel: OpenChannel| async move {
+        // A vhost may have another default.
+        let classic = table([("x-queue-type", text("classic"))]);
+        match channel.queue_declare(queue.into(), options, classic).await {
+            Ok(_declared) => Ok(true),
+            Err(error) if is_locked(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    };
+    Ok(ask(link, queue, question).await?.unwrap_or(false))
 }
 
 /// Takes up to `messages_max` messages out of a queue without subscribing to it, so that the broker counts no consumer. If cancelled or

@@ -256,6 +256,9 @@ pub struct Options {
     cache_size: ByteSize,
 
     /// Name of this worker in replies, in the ledger and in `gpufleet workers` [default: HOST-PID]
+    ///
+    /// Each connected worker needs a name of its own. A worker whose name is taken waits three heartbeats, in case the other one has just
+    /// died, and then exits with 2.
     #[arg(long, value_name = "NAME", env = env::WORKER_NAME, help_heading = heading::OPERATION)]
     name: Option<WorkerName>,
 

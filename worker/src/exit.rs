@@ -28,6 +28,7 @@ pub fn code(error: &WorkerError) -> ExitCode {
         | WorkerError::BlobCache(_)
         | WorkerError::Metrics { .. }
         | WorkerError::Traces(_)
+        | WorkerError::NameTaken(_)
         | WorkerError::Blobs(BlobError::Unusable { .. }) => 2,
         // An unreachable store may come back, so a restart can succeed.
         WorkerError::ReadyFile { .. } | WorkerError::Signals(_) | WorkerError::Blobs(_) => 1,

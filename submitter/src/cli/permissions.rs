@@ -13,6 +13,7 @@ use gpufleet::schema::{
     topology::{
         CONTROL_CLIENT, CONTROL_OPERATOR, CONTROL_QUEUE, CONTROL_WORKER, DEAD, DROPPED_EXCHANGE, EVENTS_CLIENT,
         EVENTS_WORKER, FORWARDED, LEDGER_QUEUE, REPLIES, RETRY_LADDER, TASKS, UNCLAIMED_EXCHANGE,
+        WORKERS,
     },
 };
 
@@ -189,6 +190,7 @@ impl Rights {
         for names in [&mut self.configure, &mut self.read] {
             names.extend(bound.map(escaped));
         }
+        self.configure.insert(below(WORKERS, ".+"));
         let tasks = self.keys(TASKS);
         tasks.write.insert(keys_of(pools));
         tasks.read.insert(keys_of(pools));

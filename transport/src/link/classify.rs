@@ -39,6 +39,11 @@ pub(crate) fn is_not_found(error: &Error) -> bool {
     amqp(error).is_some_and(|amqp| matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND)))
 }
 
+/// Another connection has the exclusive queue.
+pub(crate) fn is_locked(error: &Error) -> bool {
+    amqp(error).is_some_and(|amqp| matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::RESOURCELOCKED)))
+}
+
 /// The user lacks a permission.
 pub(crate) fn is_access_refused(error: &Error) -> bool {
     amqp(error).is_some_and(|amqp| matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)))

@@ -17,6 +17,7 @@ mod gathered_replies;
 mod handle;
 mod heartbeat;
 mod intake;
+mod name;
 mod orders;
 mod outbox;
 mod owed;
@@ -41,7 +42,7 @@ use std::{
 };
 
 use futures::future::{join_all, select_all};
-use gpufleet_schema::{ClassKey, Event, MessageId, bounds::MESSAGE_BYTES_MAX};
+use gpufleet_schema::{ClassKey, Event, MessageId, WorkerName, bounds::MESSAGE_BYTES_MAX};
 use gpufleet_telemetry::{Traces, TracesError};
 use gpufleet_transport::{
     BlobCacheError, BlobError, BlobStore, Broker, ConnectError, DeclareError, EventSink, PublishError, State,
@@ -89,6 +90,8 @@ pub enum WorkerError {
     Connect(Box<ConnectError>),
     #[error("failed to {0}")]
     Declare(#[from] DeclareError),
+    #[error("another worker named {:?} is connected to the broker; give each worker a name of its own with --name", .0.as_str())]
+    NameTaken(WorkerName),
     #[error("failed to write the ready file {path}: {source}")]
     ReadyFile { path: String, source: std::io::Error },
     #[error("failed to listen for signals: {0}")]
@@ -171,6 +174,10 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let monitor = Monitor::start(library, config.executor_user.clone());
     let classes = start::classes(&devices);
     let Some(broker) = start::broker(&config, &classes, &mut signals).await? else { return Ok(()) };
+    tokio::select! {
+        claimed = name::claim(&broker, &config.name, config.heartbeat) => claimed?,
+        _ = signals.next() => return Ok(()),
+    }
     let queues = task_queues(&config.pools, &classes);
     let orders = OrderLog::new(config.name.clone(), mark, Arc::clone(&dispatcher));
     let events = EventSink::of_worker(broker.clone());
@@ -226,6 +233,7 @@ impl Supervisor {
         let leaving = self.leaving.clone();
         let collecting = tokio::spawn(async move { leaving.run_until_cancelled(collecting).await });
         let heartbeat = tokio::spawn(heartbeat::beat(Arc::clone(&self), self.leaving.clone()));
+        let naming = tokio::spawn(name::keep(self.broker.clone(), self.config.name.clone()));
         let watchdog = tokio::spawn(service::feed_watchdog(Arc::clone(&self.dispatcher)));
 
         let mut had_signal = false;
@@ -257,6 +265,7 @@ impl Supervisor {
         // These tasks may be waiting for an unreachable broker.
         heartbeat.abort();
         announcing.abort();
+        naming.abort();
         following.abort();
         self.say_goodbye().await;
         watchdog.abort();
