@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use gpufleet_ledger::recorder::{Recorder, Store};
+use gpufleet_ledger::{
+    WorkerFilter,
+    recorder::{Recorder, Store},
+};
 use gpufleet_schema::{
     Action, ActionId, Event, JobId,
     encoding::decode_events,
@@ -71,6 +74,34 @@ async fn an_action_that_a_client_reports_is_recorded() {
     let recorded = ledger.actions(50, None).await.unwrap();
     let [row] = recorded.actions.as_slice() else { panic!("{recorded:?}") };
     assert_eq!((row.action_id, row.who.as_str(), row.reported_by.as_ref()), (action_id, "anna", Some(&user)));
+}
+
+#[tokio::test]
+async fn events_of_the_next_release_are_recorded_and_not_dead_lettered() {
+    let ground = Ground::fresh().await;
+    let recorder = ground.record().await;
+    let events: serde_json::Value =
+        serde_json::from_slice(include_bytes!("../../../schema/golden/next/events.json")).unwrap();
+    ground.publish_body(rmp_serde::to_vec_named(&events).unwrap()).await;
+    let ledger = ground.ledger().await;
+    poll("the events are recorded", async || !ledger.later_kinds().await.unwrap().is_empty()).await;
+
+    let job_id = "0190a5b8-7c00-7000-8000-000000000002".parse().unwrap();
+    let detail = ledger.job(job_id).await.unwrap().unwrap();
+    let failure = detail.attempts[0].failure.as_ref().unwrap();
+    assert_eq!((detail.job.state.name(), detail.attempts[0].state.name()), ("preempted", "preempted"));
+    assert_eq!((failure.verdict.as_str(), failure.code.as_str()), ("neighbour", "device_preempted"));
+    assert_eq!(failure.detail.as_deref(), Some("advice: submit it again"));
+    let worker = ledger.workers(&WorkerFilter::default()).await.unwrap().remove(0);
+    assert_eq!(worker.devices[0].utilization_by.as_deref(), Some("cupti"));
+    let later = ledger.later_kinds().await.unwrap();
+    let kinds: Vec<&str> = later.iter().map(|later| later.kind.as_str()).collect();
+    assert_eq!(kinds, ["fleet_paused", "job_leased"]);
+    assert!(later[1].last_event.contains(r#""to":{"worker":"w1"}"#), "{}", later[1].last_event);
+    assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
+    assert_eq!(ground.waiting_messages().await, 0);
+    let dead = ground.broker.queue_depth(DEAD_QUEUE).await.unwrap();
+    assert_eq!(dead.map_or(0, |depth| depth.messages), 0);
 }
 
 #[tokio::test]
