@@ -3,6 +3,13 @@
 /// RabbitMQ 4 refuses larger messages unless configured otherwise (3.x: 128 MiB). One bound for all keeps a fleet
 /// portable.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// A message of events from a client. A client's batch has up to 256 KiB and one event more, which has up to 40 KiB. Workers
+/// report outcomes with printed output and kept arrays, and may send more.
+pub const CLIENT_EVENTS_BYTES_MAX: usize = 512 << 10;
+/// The jobs that one order names. A sender with more gives several orders.
+pub const ORDER_JOBS_MAX: usize = 1_000;
+/// An order as a message. The ids of its jobs take 39 KiB at most.
+pub const ORDER_BYTES_MAX: usize = 64 << 10;
 /// Arrays from this size on travel through the blob store if producer and worker have one. Smaller ones are faster in a
 /// message.
 pub const BLOB_BYTES_MIN: u64 = 1 << 20;

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 
 use crate::{
-    BrokerUrl, BrokerUrls, ConnectError, Consumer, DeclareError, Delivery, Incoming, Message, Options, PublishError,
-    QueueDepth, QueueError, Release, State, Subscription,
+    BodyBound, BrokerUrl, BrokerUrls, ConnectError, Consumer, DeclareError, Delivery, Incoming, Message, Options,
+    PublishError, QueueDepth, QueueError, Release, State, Subscription,
     consumer::Start,
     link::{self, Link},
     order,
@@ -149,7 +149,12 @@ impl Broker {
 
     /// Consumes from a queue until stopped, through outages. `prefetch` bounds the unsettled deliveries; 0 counts as 1.
     pub fn consume(&self, queue: String, prefetch: u16) -> Consumer {
-        Consumer::start(self.inner.link.clone(), queue, prefetch, Start::Queue { priority: 0 })
+        self.consume_bounded(queue, prefetch, |_exchange| usize::MAX)
+    }
+
+    /// The same for a queue whose messages may be larger than the consumer can use.
+    pub fn consume_bounded(&self, queue: String, prefetch: u16, kept: BodyBound) -> Consumer {
+        Consumer::start(self.inner.link.clone(), queue, prefetch, Start::Queue { priority: 0 }, kept)
     }
 
     /// Consumes from a queue like [`Broker::consume`], and calls `pass` with each item as it comes: without a channel between, a delivery
@@ -167,8 +172,8 @@ impl Broker {
 
     /// Reads a stream from its first retained message. After an interruption it continues behind the last message that it read, or starts
     /// again if the stream was replaced. Messages stay in the stream for other readers; settling one only requests more.
-    pub fn read(&self, stream: String) -> Consumer {
-        Consumer::start(self.inner.link.clone(), stream, READ_AHEAD, Start::Stream)
+    pub fn read(&self, stream: String, kept: BodyBound) -> Consumer {
+        Consumer::start(self.inner.link.clone(), stream, READ_AHEAD, Start::Stream, kept)
     }
 
     pub(crate) fn confirm_deadline(&self) -> Duration {

@@ -40,6 +40,10 @@ pub(crate) enum Start {
     Stream,
 }
 
+/// The most bytes of a body that a consumer keeps, by the message's exchange. The rest is dropped as it arrives. A prefetch counts
+/// messages, so without a bound a few large ones fill the memory before the consumer looks at the first.
+pub type BodyBound = fn(exchange: &str) -> usize;
+
 /// An item of a [`Consumer`].
 #[derive(Debug)]
 #[expect(
@@ -56,10 +60,13 @@ pub enum Incoming {
 }
 
 impl Consumer {
-    pub(crate) fn start(link: Arc<Link>, queue: String, prefetch: u16, from: Start) -> Self {
+    pub(crate) fn start(link: Arc<Link>, queue: String, prefetch: u16, from: Start, kept: BodyBound) -> Self {
         // Unbounded, because the prefetch bounds what the broker sends.
         let (out, incoming) = mpsc::unbounded_channel();
-        let pass = move |item| {
+        let pass = move |mut item| {
+            if let Incoming::Delivery(delivery) = &mut item {
+                delivery.cut(kept(&delivery.exchange));
+            }
             // Without a reader the delivery stays unsettled and is requeued when the channel closes.
             let _reader_gone = out.send(item);
         };

@@ -18,6 +18,8 @@ pub(crate) use unsettled::{Ack, Tag, Unsettled};
 /// dropped; then the broker redelivers it.
 pub struct Delivery {
     pub body: Vec<u8>,
+    /// The length of the whole body, of which the consumer may have kept less: see [`crate::BodyBound`].
+    pub body_bytes: usize,
     pub properties: Properties,
     pub exchange: String,
     pub routing_key: String,
@@ -67,8 +69,10 @@ impl Delivery {
         let counted = properties.header_int("x-delivery-count").and_then(|count| u64::try_from(count).ok());
         let stream_offset = properties.header_int(STREAM_OFFSET);
         channel.delivered(delivery.delivery_tag);
+        let body = std::mem::take(&mut delivery.data);
         Self {
-            body: std::mem::take(&mut delivery.data),
+            body_bytes: body.len(),
+            body,
             stream_offset,
             properties,
             exchange: delivery.exchange.to_string(),
@@ -78,6 +82,19 @@ impl Delivery {
             counted: counted.is_some(),
             acker: Acker { delivery: Box::new(delivery), channel },
         }
+    }
+
+    /// Drops what of the body is beyond the bound.
+    pub(crate) fn cut(&mut self, bytes_max: usize) {
+        if self.body.len() > bytes_max {
+            // A copy, because shrinking may leave a small body at the beginning of a large allocation.
+            self.body = self.body[..bytes_max].to_vec();
+        }
+    }
+
+    /// Whether the consumer has kept only the beginning of the body.
+    pub fn is_cut(&self) -> bool {
+        self.body.len() < self.body_bytes
     }
 
     /// Splits the delivery, so that tasks can borrow from the body while the acker is held elsewhere.
@@ -186,7 +203,7 @@ impl Acker {
 impl fmt::Debug for Delivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Delivery")
-            .field("body_bytes", &self.body.len())
+            .field("body_bytes", &self.body_bytes)
             .field("properties", &self.properties)
             .field("exchange", &self.exchange)
             .field("routing_key", &self.routing_key)

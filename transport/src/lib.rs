@@ -28,7 +28,7 @@ pub use blobs::{
     InvalidBlobLocation, Pruned,
 };
 pub use broker::Broker;
-pub use consumer::{Consumer, Incoming, Subscription};
+pub use consumer::{BodyBound, Consumer, Incoming, Subscription};
 pub use delivery::{Acker, Death, Delivery, Settled};
 pub use error::{ConnectError, DeclareError, NodeFailure, PublishError, QueueError, SettleError};
 pub use events::EventSink;

@@ -1,12 +1,14 @@
 //! Dead-letters the events that can't be recorded, with the reason.
 
+use std::collections::BTreeMap;
+
 use gpufleet_schema::{
-    Encoding,
+    Encoding, UnreadableEvent,
     bounds::HEADER_TEXT_BYTES_MAX,
-    encoding::encode_events,
-    topology::{DEAD, DEAD_KEY, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE, TYPE_EVENTS},
+    encoding::encode_event,
+    topology::{DEAD, DEAD_KEY, HEADER_BODY_BYTES, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE, TYPE_EVENTS},
 };
-use gpufleet_transport::{Backoff, Broker, Message, Properties, PublishError};
+use gpufleet_transport::{Acker, Backoff, Broker, Delivery, Message, Properties, PublishError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
@@ -20,7 +22,12 @@ pub(super) struct DeadLetter {
     message_id: Option<String>,
     content_type: Option<String>,
     reason: String,
+    /// The length of the whole body, if only its beginning is kept.
+    whole_bytes: Option<usize>,
 }
+
+/// How much is kept of a body that is too large to be read, so that such messages do not fill the queue of dead letters.
+const OVERSIZE_KEPT_BYTES: usize = 4 << 10;
 
 /// The outcome of publishing a letter.
 #[derive(Debug)]
@@ -44,16 +51,31 @@ enum Remedy {
 }
 
 impl DeadLetter {
-    /// A message whose body could not be read.
-    pub(super) fn of_message(body: Vec<u8>, properties: Properties, reason: String) -> Self {
-        Self { body, message_id: properties.message_id, content_type: properties.content_type, reason }
+    /// A message whose events are refused, and what settles it.
+    pub(super) fn of_delivery(delivery: Delivery, reason: String) -> (Self, Acker) {
+        let whole_bytes = delivery.is_cut().then_some(delivery.body_bytes);
+        let (mut body, Properties { message_id, content_type, .. }, acker) = delivery.into_parts();
+        if whole_bytes.is_some() {
+            body.truncate(OVERSIZE_KEPT_BYTES);
+            body.shrink_to_fit();
+        }
+        (Self { body, message_id, content_type, reason, whole_bytes }, acker)
     }
 
     /// One event of a message whose other events were recorded.
     pub(super) fn of_event(rejected: &Rejected) -> Self {
-        let body = encode_events(std::slice::from_ref(&rejected.event)).expect("it was decoded from this encoding");
+        let body = encode_event(&rejected.event).expect("it was decoded from this encoding");
+        Self::of_body(body, rejected.reason.clone())
+    }
+
+    /// One event that can't be read, of a message whose other events can.
+    pub(super) fn of_unreadable(event: UnreadableEvent) -> Self {
+        Self::of_body(event.body, event.problem)
+    }
+
+    fn of_body(body: Vec<u8>, reason: String) -> Self {
         let content_type = Some(Encoding::MessagePack.content_type().to_owned());
-        Self { body, message_id: None, content_type, reason: rejected.reason.clone() }
+        Self { body, message_id: None, content_type, reason, whole_bytes: None }
     }
 
     /// Publishes until the broker confirms, the recorder is stopped, or the deadline has passed.
@@ -94,12 +116,20 @@ impl DeadLetter {
             self.reason.push_str(&format!(" (its body of {} bytes was left out: {problem})", self.body.len()));
         }
         self.body.clear();
+        self.whole_bytes = None;
         self.message_id = None;
         self.content_type = None;
     }
 
     fn message(&self) -> Message {
         let reason = &self.reason[..self.reason.floor_char_boundary(HEADER_TEXT_BYTES_MAX)];
+        let mut headers = BTreeMap::from([
+            (HEADER_REASON.to_owned(), reason.into()),
+            (HEADER_ORIGIN.to_owned(), LEDGER_QUEUE.into()),
+        ]);
+        if let Some(bytes) = self.whole_bytes {
+            headers.insert(HEADER_BODY_BYTES.to_owned(), i64::try_from(bytes).unwrap_or(i64::MAX).into());
+        }
         Message {
             exchange: DEAD,
             routing_key: DEAD_KEY.to_owned(),
@@ -108,8 +138,7 @@ impl DeadLetter {
                 message_id: self.message_id.clone(),
                 content_type: self.content_type.clone(),
                 kind: Some(TYPE_EVENTS.to_owned()),
-                headers: [(HEADER_REASON.to_owned(), reason.into()), (HEADER_ORIGIN.to_owned(), LEDGER_QUEUE.into())]
-                    .into(),
+                headers,
                 ..Properties::default()
             },
             mandatory: true,
@@ -125,6 +154,7 @@ fn remedy(problem: &PublishError) -> Remedy {
         }
         // Most likely a permission is missing. The body is not too large, because the broker has delivered it.
         PublishError::Refused { .. }
+        | PublishError::Order(_)
         | PublishError::Forbidden { .. }
         | PublishError::Nacked { .. }
         | PublishError::Timeout { .. }

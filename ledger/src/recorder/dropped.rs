@@ -10,7 +10,7 @@ use gpufleet_transport::{Broker, Delivery, Incoming};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-/// Each reply has up to 16 MiB, and this many are in memory at once.
+/// Enough that the broker sends one while another is counted.
 const PREFETCH: u16 = 4;
 /// The least time between two lines of the log.
 const LOG_EVERY: Duration = Duration::from_secs(10);
@@ -27,7 +27,8 @@ struct Dropped {
 
 /// Counts until the broker is closed. If cancelled, replies that are not yet counted stay in their queue.
 pub async fn count_dropped_replies(broker: Broker) {
-    let mut consumer = broker.consume(DROPPED_QUEUE.to_owned(), PREFETCH);
+    // Only the size of a reply counts.
+    let mut consumer = broker.consume_bounded(DROPPED_QUEUE.to_owned(), PREFETCH, |_exchange| 0);
     let (mut dropped, mut logged) = (Dropped::default(), Dropped::default());
     let mut log_at = None;
     loop {
@@ -68,7 +69,7 @@ impl Dropped {
         let death = deaths.iter().find(|death| death.queue == UNCLAIMED_QUEUE);
         if death.is_some_and(|death| death.reason == FULL) {
             self.full += 1;
-            self.full_bytes += delivery.body.len() as u64;
+            self.full_bytes += delivery.body_bytes as u64;
         } else {
             self.expired += 1;
         }

@@ -7,6 +7,8 @@
 //! - An attempt keeps its first outcome, but an outcome replaces a loss. An outcome that is recorded after the final outcome of another
 //!   attempt is superseded: the attempt keeps it, and the job does not change.
 //!
+//! - An event of a kind that this release does not know is noted with its text. An event that can't be read is dead-lettered alone.
+//!
 //! Events gather for up to 100 ms before a commit, and while an earlier commit runs.
 //!
 //! The recorder acknowledges a message when all of its events are committed or dead-lettered. It dead-letters events that no table can
@@ -27,7 +29,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use gpufleet_schema::{Event, encoding::decode_events, topology::LEDGER_QUEUE};
+use gpufleet_schema::{Event, Events, topology::LEDGER_QUEUE};
 use gpufleet_telemetry::Traces;
 use gpufleet_transport::{Acker, Backoff, Broker, Consumer, Delivery, Incoming, Settled};
 use tokio::{
@@ -53,6 +55,7 @@ mod write;
 use dead::{DeadLetter, Published};
 pub use dropped::count_dropped_replies;
 pub use metrics::Metrics;
+use origin::Origin;
 pub use store::{Rejected, Store};
 
 use crate::{LedgerError, disposition::Disposition, error::chain};
@@ -87,6 +90,8 @@ const PREFETCH: u16 = 64;
 const BATCH_EVENTS_MAX: usize = 4000;
 /// A batch is full with half of the prefetch. The other half arrives while it is committed.
 const BATCH_MESSAGES_MAX: usize = PREFETCH as usize / 2;
+/// A batch is full with bodies of this size, because its events and their rows take many times as much memory.
+const BATCH_BYTES_MAX: usize = 4 << 20;
 /// How long a batch that is not full waits for more events. Each commit costs the database a flush, however little it writes. At high
 /// rates batches are full sooner.
 const GATHER_MAX: Duration = Duration::from_millis(100);
@@ -99,6 +104,8 @@ struct Batch {
     events: Vec<Event>,
     dead: Vec<DeadLetter>,
     ackers: Vec<Acker>,
+    /// The bodies' size.
+    bytes: usize,
     /// The subscription was interrupted while these gathered.
     interrupted: bool,
 }
@@ -170,7 +177,7 @@ impl Recorder {
 
     async fn consume_until_stopped(&mut self) -> Result<(), RecorderError> {
         loop {
-            let mut consumer = self.broker.consume(LEDGER_QUEUE.to_owned(), PREFETCH);
+            let mut consumer = self.broker.consume_bounded(LEDGER_QUEUE.to_owned(), PREFETCH, origin::bytes_max);
             let pause = self.consume(&mut consumer).await;
             self.ready.send_replace(false);
             consumer.stop().await;
@@ -263,7 +270,7 @@ impl Recorder {
 
     /// Records a batch, then acknowledges it. Returns why consuming must pause, if it must.
     async fn settle(&mut self, batch: Batch, received: SystemTime) -> Result<Option<Pause>, RecorderError> {
-        let Batch { events, mut dead, ackers, interrupted: _ } = batch;
+        let Batch { events, mut dead, ackers, .. } = batch;
         let held_until = Instant::now() + self.hold_max;
         match self.record(&events, Some(held_until)).await? {
             Recorded::Done(rejected) => {
@@ -374,23 +381,41 @@ async fn acknowledge(ackers: &[Acker]) {
 
 impl Batch {
     fn is_full(&self) -> bool {
-        self.events.len() >= BATCH_EVENTS_MAX || self.ackers.len() >= BATCH_MESSAGES_MAX
+        self.events.len() >= BATCH_EVENTS_MAX
+            || self.ackers.len() >= BATCH_MESSAGES_MAX
+            || self.bytes >= BATCH_BYTES_MAX
     }
 
     fn take(&mut self, delivery: Delivery) {
-        let exchange = delivery.exchange.clone();
-        let (body, properties, acker) = delivery.into_parts();
-        let decoded = decode_events(&body).map_err(|problem| problem.to_string());
-        let checked = decoded.and_then(|events| {
-            origin::check(&exchange, properties.user_id.as_deref(), &events)?;
-            Ok(events)
-        });
-        match checked {
-            Ok(events) => self.events.extend(events),
-            Err(reason) => self.dead.push(DeadLetter::of_message(body, properties, reason)),
+        self.bytes += delivery.body.len();
+        match events_of(&delivery) {
+            Ok(Events { events, unreadable }) => {
+                self.events.extend(events);
+                self.dead.extend(unreadable.into_iter().map(DeadLetter::of_unreadable));
+                self.ackers.push(delivery.acker);
+            }
+            Err(reason) => {
+                let (letter, acker) = DeadLetter::of_delivery(delivery, reason);
+                self.dead.push(letter);
+                self.ackers.push(acker);
+            }
         }
-        self.ackers.push(acker);
     }
+}
+
+/// The events of a message, or why the recorder refuses them.
+fn events_of(delivery: &Delivery) -> Result<Events, String> {
+    let origin = Origin {
+        exchange: &delivery.exchange,
+        routing_key: &delivery.routing_key,
+        user_id: delivery.properties.user_id.as_deref(),
+    };
+    if delivery.is_cut() {
+        return Err(origin.too_large(delivery.body_bytes));
+    }
+    let mut events = Events::decode(&delivery.body).map_err(|problem| problem.to_string())?;
+    origin.check(&mut events.events)?;
+    Ok(events)
 }
 
 impl Obstacle {

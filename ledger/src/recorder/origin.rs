@@ -1,34 +1,89 @@
 //! Checks that the sender of a batch may report its events. The exchange identifies the kind of sender, because RabbitMQ's permissions
-//! decide which users may publish to it. A redelivered message keeps its exchange. A message that an operator moves by hand comes through the
-//! default exchange.
+//! decide which users may publish to it, and with which routing keys. A redelivered message keeps both. A message that an operator moves by
+//! hand comes through the default exchange.
 
-use gpufleet_schema::{Event, topology::Speaker};
+use gpufleet_schema::{
+    Event, Submitted,
+    bounds::{CLIENT_EVENTS_BYTES_MAX, MESSAGE_BYTES_MAX},
+    event::Action,
+    topology::{EVENTS_ACTION_KEY, Speaker, submissions_key},
+};
 
-/// Refuses a whole batch with the reason, even if only one event is at fault. A gpufleet client publishes no such batch.
-pub(super) fn check(exchange: &str, user_id: Option<&str>, events: &[Event]) -> Result<(), String> {
+/// The most bytes of events in a message from this exchange. Only operators move messages by hand, such as those of workers.
+pub(super) fn bytes_max(exchange: &str) -> usize {
     match Speaker::of_events(exchange) {
-        Some(Speaker::Worker | Speaker::Operator) => Ok(()),
-        Some(Speaker::Client) => events.iter().try_for_each(|event| check_client(user_id, event)),
-        None => Err(format!("events came through exchange {exchange:?}, which carries none")),
+        Some(Speaker::Worker | Speaker::Operator) => MESSAGE_BYTES_MAX,
+        Some(Speaker::Client) | None => CLIENT_EVENTS_BYTES_MAX,
     }
 }
 
-fn check_client(user_id: Option<&str>, event: &Event) -> Result<(), String> {
-    if let Event::Action(action) = event {
-        return match (action.reported_by.as_deref(), user_id) {
-            (Some(claimed), Some(user_id)) if claimed == user_id => Ok(()),
-            (Some(_), Some(user_id)) => Err(format!("user {user_id} reported an action as another user")),
-            _ => Err("an action was reported without the broker's user".to_owned()),
-        };
+/// Where a message came from, as the broker says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin<'a> {
+    pub(super) exchange: &'a str,
+    pub(super) routing_key: &'a str,
+    pub(super) user_id: Option<&'a str>,
+}
+
+impl Origin<'_> {
+    /// Why a message is refused before its events are decoded.
+    pub(super) fn too_large(self, bytes: usize) -> String {
+        let max = bytes_max(self.exchange);
+        format!(
+            "user {} sent events of {bytes} bytes through exchange {:?}; the maximum is {max}",
+            self.user(),
+            self.exchange
+        )
     }
-    let Event::Submitted(submitted) = event else {
-        return Err(format!("user {} reported an event that only workers may report", user_id.unwrap_or("(unknown)")));
-    };
-    match submitted.job.user_id.as_deref() {
-        claimed @ Some(_) if claimed != user_id => {
-            Err(format!("user {} reported a job of another user", user_id.unwrap_or("(unknown)")))
+
+    /// Refuses a whole batch with the reason, even if only one event is at fault. A gpufleet client publishes no such batch. A submission
+    /// gets the user whom the broker validated.
+    pub(super) fn check(self, events: &mut [Event]) -> Result<(), String> {
+        match Speaker::of_events(self.exchange) {
+            Some(Speaker::Worker | Speaker::Operator) => Ok(()),
+            Some(Speaker::Client) => events.iter_mut().try_for_each(|event| self.check_client(event)),
+            None => Err(format!("events came through exchange {:?}, which carries none", self.exchange)),
         }
-        _ => Ok(()),
+    }
+
+    fn check_client(self, event: &mut Event) -> Result<(), String> {
+        match event {
+            Event::Submitted(submitted) => self.check_submission(submitted),
+            Event::Action(action) => self.check_action(action),
+            // The recorder only notes its kind and its text.
+            Event::Later(_) => Ok(()),
+            Event::Started(_) | Event::AttemptFinished(_) | Event::WorkerSeen(_) => {
+                Err(format!("user {} reported an event that only workers may report", self.user()))
+            }
+        }
+    }
+
+    fn check_submission(self, Submitted { job, .. }: &mut Submitted) -> Result<(), String> {
+        if job.user_id.is_some() && job.user_id.as_deref() != self.user_id {
+            return Err(format!("user {} reported a job of another user", self.user()));
+        }
+        if self.routing_key != submissions_key(&job.pool) {
+            let (user, pool, key) = (self.user(), &job.pool, self.routing_key);
+            return Err(format!("user {user} reported a job of pool {pool} with routing key {key:?}"));
+        }
+        job.user_id = self.user_id.map(str::to_owned);
+        Ok(())
+    }
+
+    fn check_action(self, action: &Action) -> Result<(), String> {
+        match (action.reported_by.as_deref(), self.user_id) {
+            (Some(claimed), Some(user_id)) if claimed == user_id => {}
+            (Some(_), Some(user_id)) => return Err(format!("user {user_id} reported an action as another user")),
+            _ => return Err("an action was reported without the broker's user".to_owned()),
+        }
+        if self.routing_key != EVENTS_ACTION_KEY {
+            return Err(format!("user {} reported an action with routing key {:?}", self.user(), self.routing_key));
+        }
+        Ok(())
+    }
+
+    fn user(&self) -> &str {
+        self.user_id.unwrap_or("(unknown)")
     }
 }
 
@@ -36,7 +91,7 @@ fn check_client(user_id: Option<&str>, event: &Event) -> Result<(), String> {
 mod tests {
     use gpufleet_schema::{
         Action, ActionId, JobId, JobInfo, PoolName, Priority, Submitted, WorkerSeen,
-        topology::{EVENTS_CLIENT, EVENTS_WORKER},
+        topology::{EVENTS_CLIENT, EVENTS_KEY, EVENTS_WORKER},
     };
 
     use super::*;
@@ -86,25 +141,57 @@ mod tests {
         })
     }
 
+    /// Checks events of a client with the key of their kind.
+    fn of_client(user_id: Option<&str>, events: &mut [Event]) -> Result<(), String> {
+        let routing_key = match events.last() {
+            Some(Event::Action(_)) => EVENTS_ACTION_KEY.to_owned(),
+            _ => submissions_key(&PoolName::default()),
+        };
+        Origin { exchange: EVENTS_CLIENT, routing_key: &routing_key, user_id }.check(events)
+    }
+
     #[test]
     fn a_client_may_report_only_its_own_submissions() {
-        let of_anna = |event: Event| check(EVENTS_CLIENT, Some("anna"), &[submitted(None), event]);
+        let of_anna = |event: Event| of_client(Some("anna"), &mut [event]);
         assert_eq!(of_anna(submitted(None)), Ok(()));
         assert_eq!(of_anna(submitted(Some("anna"))), Ok(()));
         assert_eq!(of_anna(action(Some("anna"))), Ok(()));
         assert!(of_anna(action(Some("bert"))).unwrap_err().contains("as another user"));
         assert!(of_anna(action(None)).unwrap_err().contains("without the broker's user"));
-        assert!(check(EVENTS_CLIENT, None, &[action(None)]).is_err());
+        assert!(of_client(None, &mut [action(None)]).is_err());
         assert!(of_anna(submitted(Some("bert"))).unwrap_err().contains("another user"));
         assert!(of_anna(seen()).unwrap_err().contains("only workers"));
-        assert!(check(EVENTS_CLIENT, None, &[submitted(Some("anna"))]).is_err(), "the broker has verified no user");
+        assert!(of_client(None, &mut [submitted(Some("anna"))]).is_err(), "the broker has verified no user");
+    }
+
+    #[test]
+    fn a_submission_gets_the_user_whom_the_broker_validated() {
+        let mut events = [submitted(None)];
+        of_client(Some("anna"), &mut events).unwrap();
+        let [Event::Submitted(submitted)] = &events else { panic!("{events:?}") };
+        assert_eq!(submitted.job.user_id.as_deref(), Some("anna"));
+    }
+
+    #[test]
+    fn the_routing_key_confines_submissions_to_a_pool_and_actions_to_operators() {
+        let with_key = |routing_key: &str, event: Event| {
+            Origin { exchange: EVENTS_CLIENT, routing_key, user_id: Some("anna") }.check(&mut [event])
+        };
+        let team_b = submissions_key(&"team-b".parse().unwrap());
+        for key in [team_b.as_str(), EVENTS_KEY, EVENTS_ACTION_KEY] {
+            assert!(with_key(key, submitted(None)).unwrap_err().contains("pool default"), "{key}");
+        }
+        let of_pool = submissions_key(&PoolName::default());
+        assert!(with_key(&of_pool, action(Some("anna"))).unwrap_err().contains("routing key"));
     }
 
     #[test]
     fn workers_and_operators_may_report_everything_and_unknown_senders_nothing() {
         for exchange in [EVENTS_WORKER, ""] {
-            assert_eq!(check(exchange, None, &[submitted(None), seen()]), Ok(()));
+            let origin = Origin { exchange, routing_key: EVENTS_KEY, user_id: None };
+            assert_eq!(origin.check(&mut [submitted(None), seen()]), Ok(()));
         }
-        assert!(check("gpufleet.v1.events", Some("anna"), &[submitted(None)]).is_err());
+        let unknown = Origin { exchange: "gpufleet.v1.events", routing_key: EVENTS_KEY, user_id: Some("anna") };
+        assert!(unknown.check(&mut [submitted(None)]).is_err());
     }
 }

@@ -11,9 +11,9 @@ use std::{
 use gpufleet_ledger::{DatabaseUrl, Ledger, migrate::migrate};
 use gpufleet_local::{Postgres, Process, RabbitMq, Services, Signal, StateDir, process::ProcessSpec};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, Event, JobId, Timings,
+    AttemptFinished, AttemptState, Event, JobId, PoolName, Timings,
     encoding::encode_events,
-    topology::{EVENTS_KEY, EVENTS_WORKER, LEDGER_QUEUE, TYPE_EVENTS},
+    topology::{EVENTS_CLIENT, EVENTS_KEY, EVENTS_WORKER, LEDGER_QUEUE, TYPE_EVENTS, submissions_key},
 };
 use gpufleet_transport::{self as transport, Message, Options, Properties};
 use sqlx::Connection as _;
@@ -136,12 +136,18 @@ impl Ground {
     }
 
     pub async fn publish_body(&self, body: Vec<u8>) {
-        let properties = Properties { kind: Some(TYPE_EVENTS.to_owned()), ..Properties::default() };
-        let routing_key = EVENTS_KEY.to_owned();
-        self.broker
-            .publish(Message { exchange: EVENTS_WORKER, routing_key, body, properties, mandatory: true })
-            .await
-            .unwrap();
+        self.publish_through(EVENTS_WORKER, EVENTS_KEY.to_owned(), body).await;
+    }
+
+    /// Publishes a body as clients publish submissions to the default pool.
+    pub async fn publish_submissions(&self, body: Vec<u8>) {
+        self.publish_through(EVENTS_CLIENT, submissions_key(&PoolName::default()), body).await;
+    }
+
+    async fn publish_through(&self, exchange: &'static str, routing_key: String, body: Vec<u8>) {
+        let user_id = Some(self.broker.urls().user().to_owned());
+        let properties = Properties { kind: Some(TYPE_EVENTS.to_owned()), user_id, ..Properties::default() };
+        self.broker.publish(Message { exchange, routing_key, body, properties, mandatory: true }).await.unwrap();
     }
 
     /// Publishes batches of `size` jobs that succeeded, with pipelined confirms.
@@ -186,6 +192,13 @@ impl Recorder {
         std::fs::read_to_string(self.process.log()).unwrap()
     }
 
+    /// A figure of its memory, such as `VmHWM`, the peak.
+    pub fn memory_bytes(&self, field: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+    }
+
     pub fn ready_file(&self) -> &Path {
         &self.ready_file
     }
@@ -218,6 +231,7 @@ pub fn succeeded(job_id: JobId) -> Event {
         timings: Timings { launches_us: vec![5], total_us: 50, ..Timings::default() },
         job: None,
         charged_us: None,
+        user_id: None,
         printf_output: None,
         kept: None,
     })

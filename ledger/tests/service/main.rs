@@ -12,3 +12,5 @@ mod ground;
 mod poll;
 #[cfg(test)]
 mod recording;
+#[cfg(test)]
+mod starving;
