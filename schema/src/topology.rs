@@ -18,19 +18,22 @@ pub const EVENTS_CLIENT: &str = "gpufleet.v1.events.client";
 pub const EVENTS_WORKER: &str = "gpufleet.v1.events.worker";
 /// Direct: dead-lettered jobs.
 pub const DEAD: &str = "gpufleet.v1.dead";
-/// Fanout: operators' orders, into [`CONTROL_QUEUE`]. None of the exchanges has the queue's name: to bind a queue, a
+/// Fanout: operators' orders, into [`CONTROL_QUEUE`]. None of the exchanges has a queue's name: to bind a queue, a
 /// worker needs write permission on that name.
 pub const CONTROL_OPERATOR: &str = "gpufleet.v1.control.operator";
-/// Fanout: clients' cancellations of their own jobs, into [`CONTROL_QUEUE`].
+/// Fanout: clients' cancellations of their own jobs, into [`CANCELLATIONS_QUEUE`].
 pub const CONTROL_CLIENT: &str = "gpufleet.v1.control.client";
-/// Fanout: workers' marks, into [`CONTROL_QUEUE`].
+/// Fanout: workers' marks and announcements, into [`CONTROL_QUEUE`] and [`CANCELLATIONS_QUEUE`].
 pub const CONTROL_WORKER: &str = "gpufleet.v1.control.worker";
-/// A stream of orders. Every worker reads it from its beginning, so that cancellations also apply to workers that start
-/// later.
+/// A stream of operators' orders. Every worker reads it from its beginning, so that cancellations also apply to workers
+/// that start later.
 pub const CONTROL_QUEUE: &str = "gpufleet.v1.control";
 /// Exclusive queues without messages, one for each connected worker. RabbitMQ lets no second worker declare its name.
 pub const WORKERS: &str = "gpufleet.v1.workers";
 /// Fanout: the alternate exchange of [`REPLIES`].
+/// The same for clients' cancellations. A stream discards its oldest messages when it is full, so orders of clients must
+/// not share one with those of operators.
+pub const CANCELLATIONS_QUEUE: &str = "gpufleet.v1.cancellations";
 pub const UNCLAIMED_EXCHANGE: &str = "gpufleet.v1.unclaimed";
 /// Replies to clients whose queue does not exist any more, kept for [`UNCLAIMED_TTL_MS`].
 pub const UNCLAIMED_QUEUE: &str = "gpufleet.v1.unclaimed";
@@ -80,13 +83,13 @@ pub fn retry_rung(losses: u32) -> Rung {
     RETRY_LADDER[index]
 }
 
-/// The time for which the stream keeps orders. A job that waits longer in a queue is not cancelled any more.
+/// The time for which the streams keep orders. A job that waits longer in a queue is not cancelled any more.
 pub const CONTROL_MAX_AGE: &str = "7D";
 /// [`CONTROL_MAX_AGE`] in days.
 pub const CONTROL_MAX_AGE_DAYS: u64 = 7;
 /// Small, because a stream discards whole segments.
 pub const CONTROL_SEGMENT_BYTES: u32 = 1 << 20;
-/// Room for hundreds of thousands of orders.
+/// Room for hundreds of thousands of orders in each stream.
 pub const CONTROL_BYTES_MAX: u32 = 64 << 20;
 /// A reply queue without a consumer goes away after this long.
 pub const REPLY_QUEUE_EXPIRES_MS: u32 = 10 * 60 * 1000;

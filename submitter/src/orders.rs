@@ -1,12 +1,11 @@
 //! Orders to the fleet: cancel jobs, drain a worker. Orders go to a stream that every worker reads from its beginning.
 
-use gpufleet_schema::{Command, JobId, MessageId, Order, Selection, WorkerName, topology::Speaker};
+use gpufleet_schema::{
+    Command, JobId, MessageId, Order, Selection, WorkerName, bounds::ORDER_JOBS_MAX, topology::Speaker,
+};
 use gpufleet_transport::PublishError;
 
 use crate::{Fleet, submission::now_ms};
-
-/// The most jobs in one order, which then has some hundred kilobytes.
-const JOBS_PER_ORDER: usize = 10_000;
 
 /// Whose jobs an order to cancel applies to. RabbitMQ's permissions decide: operators publish to one exchange, clients
 /// to another.
@@ -60,11 +59,11 @@ impl Fleet {
     }
 }
 
-/// Splits a selection: one part for every [`JOBS_PER_ORDER`] jobs, and one for the labels.
+/// Splits a selection: one part for every [`ORDER_JOBS_MAX`] jobs, and one for the labels.
 fn parts(selection: Selection) -> Vec<Selection> {
     let Selection { jobs, labels } = selection;
     let named = |jobs: &[JobId]| Selection { jobs: jobs.to_vec(), ..Selection::default() };
-    let mut parts: Vec<Selection> = jobs.chunks(JOBS_PER_ORDER).map(named).collect();
+    let mut parts: Vec<Selection> = jobs.chunks(ORDER_JOBS_MAX).map(named).collect();
     if !labels.is_empty() {
         parts.push(Selection { jobs: Vec::new(), labels });
     }

@@ -3,12 +3,16 @@
 use std::{collections::BTreeMap, fs};
 
 use gpufleet::{FailedJob, Job, JobError};
-use gpufleet_schema::{AttemptState, FailureCode, JobId, JobState, Selection, topology::CONTROL_QUEUE};
-use gpufleet_tests::{ConfirmedJob, Ground, Silence, TestWorker, WAIT, busy, poll_until};
+use gpufleet_schema::{
+    AttemptState, FailureCode, JobId, JobState, Selection,
+    bounds::ORDER_JOBS_MAX,
+    topology::{CONTROL_CLIENT, CONTROL_QUEUE},
+};
+use gpufleet_tests::{ConfirmedJob, Ground, Silence, TestWorker, WAIT, busy, memory_bytes, poll_until};
+use gpufleet_transport::{Message, Properties};
 
 /// Orders of the maximum size, which a worker takes a moment to read.
-const LARGE_ORDERS: usize = 10;
-const JOBS_PER_ORDER: usize = 10_000;
+const LARGE_ORDERS: usize = 100;
 
 fn of_run(run: &str) -> Selection {
     Selection { labels: BTreeMap::from([("run".to_owned(), run.to_owned())]), ..Selection::default() }
@@ -112,7 +116,7 @@ async fn a_job_cancelled_while_its_worker_is_disconnected_never_runs() {
     let ground = Ground::shared("cancel-cut-off").await;
     let (proxy, fleet) = (ground.proxy().await, ground.client().await);
     for _ in 0..LARGE_ORDERS {
-        let jobs = std::iter::repeat_with(JobId::new).take(JOBS_PER_ORDER).collect();
+        let jobs = std::iter::repeat_with(JobId::new).take(ORDER_JOBS_MAX).collect();
         fleet.cancel(Selection { jobs, ..Selection::default() }, None).await.unwrap();
     }
     let worker = ground.worker_with(&["--amqp-url", proxy.url()]).await;
@@ -166,6 +170,39 @@ async fn a_worker_reads_a_recreated_order_stream_from_its_beginning() {
     wanted.wait(WAIT).await.unwrap();
     assert!(worker.is_alive());
     ground.check_history(2).await;
+}
+
+/// A client's orders are far larger than allowed, and more than a stream holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clients_orders_take_no_memory_of_workers_and_push_out_no_order_of_an_operator() {
+    const ORDERS: usize = 9;
+    const ORDER_BYTES: usize = 15 << 20;
+    /// A worker without jobs takes some tens of MiB. The orders' ids alone would take 300.
+    const MEMORY_MAX: u64 = 200 << 20;
+    let ground = Ground::shared("cancel-flood").await;
+    let (fleet, broker) = (ground.client().await, ground.broker().await);
+    let mut unwanted = fleet.submit(busy::for_millis(1)).await.unwrap();
+    fleet.cancel(only(&unwanted), Some("olga".into())).await.unwrap();
+    for _ in 0..ORDERS {
+        let properties = Properties { user_id: Some(broker.urls().user().to_owned()), ..Properties::default() };
+        let (exchange, routing_key) = (CONTROL_CLIENT, String::new());
+        let order = Message { exchange, routing_key, body: order_of(ORDER_BYTES), properties, mandatory: true };
+        broker.publish(order).await.unwrap();
+    }
+    let worker = ground.worker().await;
+    assert_eq!(cancelled(&mut unwanted).await.failure.unwrap().message, "cancelled by olga");
+    let peak = memory_bytes(worker.process().pid(), "VmHWM").unwrap();
+    assert!(peak < MEMORY_MAX, "the worker took {} MiB", peak >> 20);
+    let log = fs::read_to_string(worker.process().log()).unwrap();
+    assert!(log.contains("the maximum is 65536") && log.len() < 1 << 20, "{} bytes of log", log.len());
+    ground.check_history(1).await;
+}
+
+/// A cancellation in JSON of at least this size.
+fn order_of(bytes: usize) -> Vec<u8> {
+    let id = || format!("\"{}\"", JobId::new());
+    let ids = std::iter::repeat_with(id).take(bytes / (id().len() + 1) + 1).collect::<Vec<_>>().join(",");
+    format!(r#"{{"version":1,"at_ms":1,"command":{{"cancel":{{"jobs":[{ids}]}}}}}}"#).into_bytes()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -144,7 +144,7 @@ impl Broker {
     /// decides what the order may request; the broker checks that the user may act as this speaker.
     /// If cancelled, the order may or may not have been sent.
     pub async fn order(&self, order: &Order, speaker: Speaker, id: MessageId) -> Result<(), PublishError> {
-        self.publish(order::message(order, speaker, self.urls().user(), id)).await
+        self.publish(order::message(order, speaker, self.urls().user(), id)?).await
     }
 
     /// Consumes from a queue until stopped, through outages. `prefetch` bounds the unsettled deliveries; 0 counts as 1.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use gpufleet_schema::InvalidOrder;
+
 use crate::BrokerUrl;
 
 /// Why connecting failed.
@@ -97,6 +99,9 @@ pub enum PublishError {
     Nacked { routing_key: String },
     #[error("publish: the body has {bytes} bytes; the maximum is {max}")]
     TooLarge { bytes: usize, max: usize },
+    /// Workers would refuse the order.
+    #[error("publish: {0}")]
+    Order(InvalidOrder),
     #[error("publish: the headers have {bytes} bytes; the maximum is {max}")]
     HeaderTooLarge { bytes: usize, max: usize },
     #[error("publish: the {property} has {bytes} bytes; the AMQP maximum is 255")]

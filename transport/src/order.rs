@@ -1,14 +1,21 @@
-//! Orders as messages. All go to one log, through an exchange that identifies the speaker.
+//! Orders as messages. Each goes to a stream that all workers read, through an exchange that identifies the speaker.
 
 use gpufleet_schema::{
-    MessageId, Order, encoding,
+    InvalidOrder, MessageId, Order,
+    bounds::ORDER_BYTES_MAX,
+    encoding,
     topology::{self, Speaker},
 };
 
-use crate::{Message, Properties};
+use crate::{Message, Properties, PublishError};
 
-pub(crate) fn message(order: &Order, speaker: Speaker, user: &str, id: MessageId) -> Message {
+/// An error for an order that workers would refuse.
+pub(crate) fn message(order: &Order, speaker: Speaker, user: &str, id: MessageId) -> Result<Message, PublishError> {
+    order.check().map_err(PublishError::Order)?;
     let body = encoding::encode_order(order).expect("an order has only strings and numbers");
+    if body.len() > ORDER_BYTES_MAX {
+        return Err(PublishError::Order(InvalidOrder::TooLarge { bytes: body.len() }));
+    }
     let properties = Properties {
         message_id: Some(id.to_string()),
         content_type: Some("application/json".to_owned()),
@@ -17,5 +24,34 @@ pub(crate) fn message(order: &Order, speaker: Speaker, user: &str, id: MessageId
         user_id: (speaker == Speaker::Client).then(|| user.to_owned()),
         ..Properties::default()
     };
-    Message { exchange: speaker.control(), routing_key: String::new(), body, properties, mandatory: true }
+    Ok(Message { exchange: speaker.control(), routing_key: String::new(), body, properties, mandatory: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet_schema::{
+        Command, JobId, Selection,
+        bounds::{LABELS_MAX, ORDER_JOBS_MAX, TEXT_BYTES_MAX},
+    };
+
+    use super::*;
+
+    fn published(jobs: usize, labels: usize, label_bytes: usize) -> Result<(), PublishError> {
+        let selection = Selection {
+            jobs: (0..jobs).map(|_| JobId::new()).collect(),
+            labels: (0..labels).map(|label| (label.to_string(), "x".repeat(label_bytes))).collect(),
+        };
+        let order = Order::new(i64::MAX, Some("x".repeat(TEXT_BYTES_MAX)), Command::Cancel(selection));
+        message(&order, Speaker::Client, "anna", MessageId::new()).map(drop)
+    }
+
+    #[test]
+    fn an_order_that_workers_would_refuse_is_an_error_of_its_sender() {
+        assert_eq!(published(ORDER_JOBS_MAX, LABELS_MAX, TEXT_BYTES_MAX), Ok(()));
+        let refusal = |jobs, labels, bytes| published(jobs, labels, bytes).unwrap_err().to_string();
+        let many = refusal(ORDER_JOBS_MAX + 1, 0, 0);
+        assert_eq!(many, "publish: the order names more than 1000 jobs; give several orders");
+        assert!(refusal(0, LABELS_MAX + 1, 1).contains("more than 32 labels"));
+        assert!(refusal(0, 1, ORDER_BYTES_MAX).contains("the maximum is 65536"));
+    }
 }

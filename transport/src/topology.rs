@@ -59,9 +59,25 @@ struct Step {
 }
 
 enum Action {
-    Exchange { name: &'static str, kind: ExchangeKind, arguments: FieldTable },
-    Queue { name: String, arguments: FieldTable },
-    Bind { queue: String, exchange: &'static str, key: String },
+    Exchange {
+        name: &'static str,
+        kind: ExchangeKind,
+        arguments: FieldTable,
+    },
+    Queue {
+        name: String,
+        arguments: FieldTable,
+    },
+    Bind {
+        queue: String,
+        exchange: &'static str,
+        key: String,
+    },
+    /// Without the binding nothing happens.
+    Unbind {
+        queue: String,
+        exchange: &'static str,
+    },
 }
 
 impl Declaration {
@@ -81,7 +97,7 @@ impl Declaration {
         if [names::LEDGER_QUEUE, names::DROPPED_QUEUE, names::DEAD_QUEUE].contains(&queue) {
             return Some(Self::Ledger);
         }
-        let shared = [names::UNCLAIMED_QUEUE, names::CONTROL_QUEUE];
+        let shared = [names::UNCLAIMED_QUEUE, names::CONTROL_QUEUE, names::CANCELLATIONS_QUEUE];
         let is_rung = names::RETRY_LADDER.iter().any(|rung| rung.name == queue);
         (shared.contains(&queue) || is_rung).then_some(Self::Base)
     }
@@ -119,7 +135,10 @@ impl Declaration {
     /// Whether a worker, a recorder or a client subscribes to the queue for as long as it runs.
     pub(crate) fn has_subscriber(&self, queue: &str) -> bool {
         match self {
-            Self::Base => queue == names::CONTROL_QUEUE || Self::Ledger.has_subscriber(queue),
+            Self::Base => {
+                [names::CONTROL_QUEUE, names::CANCELLATIONS_QUEUE].contains(&queue)
+                    || Self::Ledger.has_subscriber(queue)
+            }
             Self::Ledger => queue == names::LEDGER_QUEUE || queue == names::DROPPED_QUEUE,
             Self::Pool(_) | Self::Slots(_) | Self::Replies(_) | Self::Forwarded(..) => true,
         }
@@ -272,7 +291,7 @@ impl Action {
     fn queue(&self) -> Option<&str> {
         match self {
             Self::Exchange { .. } => None,
-            Self::Queue { name: queue, .. } | Self::Bind { queue, .. } => Some(queue),
+            Self::Queue { name: queue, .. } | Self::Bind { queue, .. } | Self::Unbind { queue, .. } => Some(queue),
         }
     }
 
@@ -315,9 +334,19 @@ fn base() -> Vec<Step> {
         steps.extend(bound(rung.name.into(), delaying(rung.seconds), rung.name, String::new()));
     }
     let orders = [names::CONTROL_OPERATOR, names::CONTROL_CLIENT, names::CONTROL_WORKER];
+            Self::Unbind { queue, exchange } => {
+                channel.queue_unbind(queue.as_str().into(), (*exchange).into(), "".into(), FieldTable::default()).await
+            }
     steps.extend(orders.map(|name| exchange(name, ExchangeKind::Fanout, [])));
-    steps.push(queue(names::CONTROL_QUEUE.into(), log()));
-    steps.extend(orders.map(|name| bind(names::CONTROL_QUEUE.into(), name, String::new())));
+    for (stream, senders) in [
+        (names::CONTROL_QUEUE, [names::CONTROL_OPERATOR, names::CONTROL_WORKER]),
+        (names::CANCELLATIONS_QUEUE, [names::CONTROL_CLIENT, names::CONTROL_WORKER]),
+    ] {
+        steps.push(queue(stream.into(), log()));
+        steps.extend(senders.map(|exchange| bind(stream.into(), exchange, String::new())));
+    }
+    // Earlier releases had one stream for all orders.
+    steps.push(unbind(names::CONTROL_QUEUE.into(), names::CONTROL_CLIENT));
     steps
 }
 
@@ -396,6 +425,10 @@ fn quorum_that_buries(more: impl IntoIterator<Item = (&'static str, AMQPValue)>)
         ("x-dead-letter-strategy", text("at-least-once")),
     ];
     quorum(dead_letters().into_iter().chain(arguments).chain(more))
+}
+
+fn unbind(queue: String, exchange: &'static str) -> Step {
+    Step { what: format!("queue {queue}"), action: Action::Unbind { queue, exchange } }
 }
 
 fn quorum(arguments: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> FieldTable {

@@ -11,9 +11,9 @@ use gpufleet::schema::{
     ClientName, PoolName,
     affinity::SLOTS,
     topology::{
-        CONTROL_CLIENT, CONTROL_OPERATOR, CONTROL_QUEUE, CONTROL_WORKER, DEAD, DROPPED_EXCHANGE, EVENTS_CLIENT,
-        EVENTS_WORKER, FORWARDED, LEDGER_QUEUE, REPLIES, RETRY_LADDER, TASKS, UNCLAIMED_EXCHANGE,
-        WORKERS,
+        CANCELLATIONS_QUEUE, CONTROL_CLIENT, CONTROL_OPERATOR, CONTROL_QUEUE, CONTROL_WORKER, DEAD, DROPPED_EXCHANGE,
+        EVENTS_ACTION_KEY, EVENTS_CLIENT, EVENTS_WORKER, FORWARDED, LEDGER_QUEUE, REPLIES, RETRY_LADDER, TASKS,
+        TASKS_OPERATOR, UNCLAIMED_EXCHANGE, WORKERS,
     },
 };
 
@@ -180,12 +180,14 @@ impl Rights {
     fn add_worker(&mut self, pools: &str) {
         let queues = [below(TASKS, &keys_of(pools)), below(FORWARDED, &forwarded_keys_of(pools))];
         let ladder = RETRY_LADDER.map(|rung| escaped(rung.name));
-        let shared = [UNCLAIMED_EXCHANGE, DROPPED_EXCHANGE, DEAD, LEDGER_QUEUE, CONTROL_QUEUE, CONTROL_WORKER];
+        let streams = [CONTROL_QUEUE, CANCELLATIONS_QUEUE];
+        let shared = [UNCLAIMED_EXCHANGE, DROPPED_EXCHANGE, DEAD, LEDGER_QUEUE, CONTROL_WORKER];
         let exchanges = [TASKS, FORWARDED, REPLIES, EVENTS_WORKER];
         let bound = [EVENTS_CLIENT, CONTROL_OPERATOR, CONTROL_CLIENT];
         for names in [&mut self.configure, &mut self.write, &mut self.read] {
             names.extend(shared.map(escaped).into_iter().chain(exchanges.map(escaped)).chain(ladder.clone()));
             names.extend(queues.clone());
+            names.extend(streams.map(escaped));
         }
         for names in [&mut self.configure, &mut self.read] {
             names.extend(bound.map(escaped));

@@ -146,6 +146,7 @@ async fn publish(broker: &Broker, message: Message) -> Result<(), PublishError> 
         }
         let delay = backoff.next();
         warn!(%error, ?delay, "events not published yet, trying again");
+            | PublishError::Order(_)
         sleep(delay).await;
     }
 }

@@ -64,6 +64,8 @@ pub(crate) enum Input {
     OrdersInterrupted {
         mark: MessageId,
     },
+    /// Whether all orders of clients have been read, which have a stream of their own.
+    ClientOrdersKnown(bool),
     /// The worker leaves: nothing starts any more.
     Drain,
 }
@@ -89,6 +91,7 @@ impl Input {
             | Self::Devices(_)
             | Self::Order(_)
             | Self::OrdersInterrupted { .. }
+            | Self::ClientOrdersKnown(_)
             | Self::Drain => None,
         }
     }

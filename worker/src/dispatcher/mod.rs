@@ -176,6 +176,7 @@ impl Dispatcher {
             Input::Devices(change) => self.changes.push_back(change),
             Input::Order(order) => self.order(*order),
             Input::OrdersInterrupted { mark } => self.interrupt_orders(mark),
+            Input::ClientOrdersKnown(is_known) => self.client_orders_are_known(is_known),
             Input::Drain => self.drain(),
         }
     }

@@ -5,14 +5,15 @@
 //! After an interruption it continues behind the last order and writes a new mark. No job starts before it has read that mark.
 //!
 //! The exchange of an order identifies its sender's role: operators may cancel and drain, clients cancel their own jobs, and workers
-//! write marks. RabbitMQ's permissions decide who may write to which exchange.
+//! write marks. RabbitMQ's permissions decide who may write to which exchange. Clients' orders come from a log of their own, in which the
+//! supervisor looks for the mark.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use gpufleet_schema::{Command, MessageId, Order, Selection, WorkerName, topology::Speaker};
+use gpufleet_schema::{Command, MessageId, Order, Selection, WorkerName, text::recordable, topology::Speaker};
 use tracing::{info, warn};
 
 use self::{books::Books, reading::Reading};
@@ -41,8 +42,9 @@ pub(super) struct Orders {
     /// The number of orders read, including repeated ones, and that number at the last interruption.
     read: u64,
     read_before: u64,
-    /// Whether all orders have been read, so that jobs may start.
-    all_known: bool,
+    /// Whether all orders in the log have been read. Jobs may start once those of clients have been read too.
+    fleet_known: bool,
+    clients_known: bool,
     drain_told: bool,
     /// While jobs wait for orders: the deadline, and the number of orders read when it was set.
     waiting: Option<(Instant, u64)>,
@@ -74,7 +76,9 @@ impl Orders {
             offset: None,
             read: 0,
             read_before: 0,
-            all_known: false,
+            fleet_known: false,
+            // A worker takes no job before it has read them for the first time.
+            clients_known: true,
             drain_told: false,
             waiting: None,
         }
@@ -87,10 +91,14 @@ impl Orders {
 
     /// Whether jobs may start. If not, the wait for orders begins.
     pub(super) fn are_known(&mut self, now: Instant, timers: &mut Timers) -> bool {
-        if !self.all_known && self.waiting.is_none() {
+        if !self.all_known() && self.waiting.is_none() {
             self.wait(now, timers);
         }
-        self.all_known
+        self.all_known()
+    }
+
+    fn all_known(&self) -> bool {
+        self.fleet_known && self.clients_known
     }
 
     fn wait(&mut self, now: Instant, timers: &mut Timers) {
@@ -108,7 +116,7 @@ impl Orders {
     }
 
     fn know_all(&mut self, timers: &mut Timers) {
-        self.all_known = true;
+        (self.fleet_known, self.clients_known) = (true, true);
         if let Some((at, _)) = self.waiting.take() {
             timers.clear(at, Timer::Orders);
         }
@@ -122,7 +130,7 @@ impl Dispatcher {
         let (Some(order), Some(speaker)) = (order, speaker) else { return };
         self.orders.read += 1;
         let Order { command, at_ms, by, .. } = order;
-        let given = Given { at_ms, by };
+        let given = Given { at_ms, by: by.as_deref().map(recordable) };
         match (command, speaker, user) {
             (Command::Cancel(selection), Speaker::Operator, _) => self.cancel_jobs(selection, None, given),
             (Command::Cancel(selection), Speaker::Client, Some(user)) => {
@@ -138,11 +146,13 @@ impl Dispatcher {
             (Command::Mark { id }, Speaker::Worker, _) => {
                 if self.orders.reading.pass(id) {
                     info!(orders = self.orders.read - self.orders.read_before, "all orders read");
-                    self.orders_are_known();
+                    self.orders.fleet_known = true;
+                    self.start_if_orders_are_known();
                 }
             }
             (command, speaker, user) => {
-                warn!(?speaker, user, ?command, "order rejected: its sender has no permission");
+                let command = described(&command);
+                warn!(?speaker, user, command, "order refused: its sender has no permission");
             }
         }
         if let Some(given) = self.orders.reading.drained().filter(|_| !self.orders.drain_told) {
@@ -172,10 +182,26 @@ impl Dispatcher {
 
     /// After an interruption, no job starts until every order from before its end is known.
     pub(super) fn interrupt_orders(&mut self, mark: MessageId) {
-        self.orders.all_known = false;
+        self.orders.fleet_known = false;
         self.orders.read_before = self.orders.read;
         self.orders.reading.read_on(mark);
         self.effects.push(Effect::OrdersKnown(false));
+    }
+
+    /// The same for the orders of clients.
+    pub(super) fn client_orders_are_known(&mut self, are_known: bool) {
+        self.orders.clients_known = are_known;
+        if are_known {
+            self.start_if_orders_are_known();
+        } else {
+            self.effects.push(Effect::OrdersKnown(false));
+        }
+    }
+
+    fn start_if_orders_are_known(&mut self) {
+        if self.orders.all_known() {
+            self.orders_are_known();
+        }
     }
 
     fn orders_are_known(&mut self) {
@@ -197,5 +223,17 @@ impl Dispatcher {
         }
         warn!("orders cannot be read, starting jobs anyway: a job cancelled in the meantime may run");
         self.orders_are_known();
+    }
+}
+
+/// An order for the log: its numbers, because its texts may be anything.
+fn described(command: &Command) -> String {
+    match command {
+        Command::Cancel(Selection { jobs, labels }) => {
+            format!("cancel {} jobs by id and those with {} labels", jobs.len(), labels.len())
+        }
+        Command::Drain { worker } => format!("drain {worker}"),
+        Command::Mark { .. } => "mark".to_owned(),
+        Command::Announce(announcement) => format!("announce {} device classes", announcement.classes.len()),
     }
 }

@@ -526,6 +526,17 @@ fn after_an_interruption_jobs_wait_for_what_was_ordered_meanwhile() {
 }
 
 #[test]
+#[test]
+fn after_an_interruption_of_the_clients_stream_jobs_wait_too() {
+    let mut desk = Desk::new(1);
+    desk.tell(Input::ClientOrdersKnown(false));
+    desk.take(FIRST, vec![with_label("a", 0, Some("anna"))]);
+    desk.order(Command::Mark { id: desk.mark }, Speaker::Worker, None);
+    assert_eq!(desk.started(), NONE, "anna's orders are in the other stream");
+    desk.tell(Input::ClientOrdersKnown(true));
+    assert_eq!(desk.started(), [0]);
+}
+
 fn jobs_wait_while_orders_come_and_go_on_when_none_do() {
     let mut desk = Desk::cut_off(1);
     desk.take(FIRST, vec![job()]);

@@ -1,13 +1,17 @@
-//! Reads the control log: passes its orders to the dispatcher, and the announcements of workers to the roster.
+//! Reads the streams of orders: passes the orders to the dispatcher, and the announcements of workers to the roster.
+//!
+//! Operators' and clients' orders have streams of their own. A mark goes into both, and every earlier order of a stream precedes it there.
 
 use std::{sync::Arc, time::Duration};
 
 use gpufleet_schema::{
-    Command, MessageId, Order, WorkerName, encoding,
-    topology::{self, Speaker},
+    Command, InvalidOrder, MessageId, Order, WorkerName,
+    bounds::ORDER_BYTES_MAX,
+    encoding,
+    topology::{CANCELLATIONS_QUEUE, CONTROL_QUEUE, Speaker},
 };
 use gpufleet_transport::{Broker, Delivery, Incoming, PublishError};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{debug, warn};
 
@@ -20,8 +24,10 @@ use crate::{
 
 /// The pause after the broker has not accepted a mark.
 const MARK_PAUSE: Duration = Duration::from_secs(1);
+/// A mark that was not read for this long is written again, because the stream may have discarded it: it keeps the newest orders only.
+const MARK_AGAIN: Duration = Duration::from_secs(30);
 
-/// The log of orders.
+/// The streams of orders.
 #[derive(Debug)]
 pub(super) struct OrderLog {
     worker: WorkerName,
@@ -30,82 +36,121 @@ pub(super) struct OrderLog {
     dispatcher: Arc<DispatcherHandle>,
     /// The announcements of workers in the same log.
     roster: SharedState<Roster>,
-    /// Whether all orders have been read.
+    /// Whether all orders have been read that the dispatcher waits for.
     all_known: watch::Sender<bool>,
+    /// The mark behind all orders of clients that are not yet read.
+    clients_mark: watch::Sender<Option<MessageId>>,
     drain: CancellationToken,
 }
 
 impl OrderLog {
     pub(super) fn new(worker: WorkerName, mark: MessageId, dispatcher: Arc<DispatcherHandle>) -> Arc<Self> {
         let (roster, all_known, drain) = (SharedState::default(), watch::Sender::new(false), CancellationToken::new());
-        Arc::new(Self { worker, mark, dispatcher, roster, all_known, drain })
+        let clients_mark = watch::Sender::new(Some(mark));
+        Arc::new(Self { worker, mark, dispatcher, roster, all_known, clients_mark, drain })
     }
 
-    /// Reads the log until the broker is closed.
+    /// Reads the streams until the broker is closed.
     pub(super) async fn follow(self: Arc<Self>, broker: Broker) {
-        let mut log = broker.read(topology::CONTROL_QUEUE.to_owned());
+        tokio::join!(self.follow_one(&broker, CONTROL_QUEUE), self.follow_one(&broker, CANCELLATIONS_QUEUE));
+    }
+
+    async fn follow_one(self: &Arc<Self>, broker: &Broker, stream: &str) {
+        let mut log = broker.read(stream.to_owned(), |_exchange| ORDER_BYTES_MAX);
         let mut _marking = None;
         while let Some(incoming) = log.next().await {
             match incoming {
                 Incoming::Delivery(delivery) => {
-                    self.read(&delivery);
-                    // The ack only requests further messages; the log keeps its messages.
+                    let order = read(&delivery);
+                    match stream {
+                        CANCELLATIONS_QUEUE => self.take_clients(order),
+                        _ => self.take(order),
+                    }
+                    // The ack only requests further messages; the stream keeps its messages.
                     drop(delivery.ack().await);
                 }
                 Incoming::Interrupted { reason } => {
-                    warn!(reason, "control stream interrupted");
+                    warn!(stream, reason, "control stream interrupted");
                     let mark = MessageId::new();
-                    self.dispatcher.tell(Input::OrdersInterrupted { mark });
-                    let marking = Arc::clone(&self).mark_again(broker.clone(), log.status(), mark);
+                    if stream == CANCELLATIONS_QUEUE {
+                        self.clients_mark.send_replace(Some(mark));
+                        self.dispatcher.tell(Input::ClientOrdersKnown(false));
+                    } else {
+                        self.dispatcher.tell(Input::OrdersInterrupted { mark });
+                    }
+                    let marking = Arc::clone(self).mark_again(broker.clone(), log.status(), mark);
                     _marking = Some(AbortOnDropHandle::new(tokio::spawn(marking)));
                 }
             }
         }
     }
 
-    fn read(&self, delivery: &Delivery) {
-        let speaker = Speaker::of_order(&delivery.exchange);
-        if speaker.is_none() {
-            warn!(exchange = delivery.exchange, "order from an unexpected exchange rejected");
-        }
-        // The order may be of a later version, which other workers understand.
-        let order =
-            encoding::decode_order(&delivery.body).inspect_err(|error| warn!(%error, "failed to decode an order")).ok();
+    fn take(&self, read: ReadOrder) {
         if let (Some(Order { command: Command::Announce(announcement), at_ms, .. }), Some(Speaker::Worker)) =
-            (&order, speaker)
+            (&read.order, read.speaker)
         {
             self.roster().hear(announcement.clone(), *at_ms);
         }
-        let (offset, user) = (delivery.stream_offset, delivery.properties.user_id.clone());
-        self.dispatcher.tell(Input::Order(Box::new(ReadOrder { offset, order, speaker, user })));
+        self.dispatcher.tell(Input::Order(Box::new(read)));
     }
 
-    /// Writes this worker's mark into the log, and waits until it has read the mark and everything before it.
+    /// Of what workers write, only a mark of this one matters here: the rest is in the other stream too.
+    fn take_clients(&self, read: ReadOrder) {
+        match (&read.order, read.speaker) {
+            (Some(Order { command: Command::Mark { id }, .. }), Some(Speaker::Worker)) => {
+                let is_last = |mark: &mut Option<MessageId>| mark.take_if(|mark| mark == id).is_some();
+                if self.clients_mark.send_if_modified(is_last) {
+                    self.dispatcher.tell(Input::ClientOrdersKnown(true));
+                }
+            }
+            (_, Some(Speaker::Client)) => {
+                // Offsets tell the dispatcher whether the other stream begins again. Cancellations may come twice.
+                self.dispatcher.tell(Input::Order(Box::new(ReadOrder { offset: None, ..read })));
+            }
+            _ => {}
+        }
+    }
+
+    /// Writes this worker's mark into the streams, and waits until it has read the mark and everything before it.
     pub(super) async fn catch_up(&self, broker: &Broker) -> Result<(), PublishError> {
-        while let Err(error) = self.write(broker, self.mark).await {
-            match error {
-                // A broker that has just started may reject messages for the log. The mark may then be in the log twice.
-                PublishError::Nacked { .. } | PublishError::Timeout { .. } | PublishError::Unknown { .. } => {
+        let (mut all_known, mut clients_mark) = (self.all_known.subscribe(), self.clients_mark.subscribe());
+        loop {
+            match self.write(broker, self.mark).await {
+                Ok(()) => {}
+                // A broker that has just started may reject messages for a stream. The mark may then be in a stream twice.
+                Err(
+                    error @ (PublishError::Nacked { .. } | PublishError::Timeout { .. } | PublishError::Unknown { .. }),
+                ) => {
                     warn!(%error, "earlier orders not read yet, trying again");
                     tokio::time::sleep(MARK_PAUSE).await;
+                    continue;
                 }
-                refused => return Err(refused),
+                Err(refused) => return Err(refused),
+            }
+            let known = async {
+                all_known.wait_for(|all_known| *all_known).await.expect("the sender is here");
+                clients_mark.wait_for(Option::is_none).await.expect("the sender is here");
+            };
+            if timeout(MARK_AGAIN, known).await.is_ok() {
+                return Ok(());
             }
         }
-        let mut all_known = self.all_known.subscribe();
-        all_known.wait_for(|all_known| *all_known).await.expect("the sender is here");
-        Ok(())
     }
 
-    /// Writes the mark after an interruption, retrying until the broker accepts it.
+    /// Writes the mark after an interruption of a stream, until this worker has read everything that it waits for.
     async fn mark_again(self: Arc<Self>, broker: Broker, mut subscription: watch::Receiver<bool>, mark: MessageId) {
         // A mark written before the subscription could be read while later orders are still unread.
         if subscription.wait_for(|subscribed| *subscribed).await.is_err() {
             return;
         }
-        while let Err(error) = self.write(&broker, mark).await {
-            debug!(%error, "orders given during the interruption not read yet, trying again");
-            tokio::time::sleep(MARK_PAUSE).await;
+        let mut all_known = self.all_known.subscribe();
+        loop {
+            if let Err(error) = self.write(&broker, mark).await {
+                debug!(%error, "orders given during the interruption not read yet, trying again");
+                tokio::time::sleep(MARK_PAUSE).await;
+            } else if timeout(MARK_AGAIN, all_known.wait_for(|all_known| *all_known)).await.is_ok() {
+                return;
+            }
         }
     }
 
@@ -130,4 +175,27 @@ impl OrderLog {
     pub(super) fn roster(&self) -> Locked<'_, Roster> {
         self.roster.lock()
     }
+}
+
+/// What a message of a stream orders. It may be of a later version, which other workers understand.
+fn read(delivery: &Delivery) -> ReadOrder {
+    let speaker = Speaker::of_order(&delivery.exchange);
+    let user = delivery.properties.user_id.clone();
+    if speaker.is_none() {
+        warn!(exchange = delivery.exchange, user, "order from an unexpected exchange refused");
+    }
+    let order = order_of(delivery)
+        .inspect_err(|reason| warn!(?speaker, user, bytes = delivery.body_bytes, reason, "order refused"))
+        .ok();
+    ReadOrder { offset: delivery.stream_offset, order, speaker, user }
+}
+
+/// The order in a message, or why it is refused.
+fn order_of(delivery: &Delivery) -> Result<Order, String> {
+    if delivery.is_cut() {
+        return Err(InvalidOrder::TooLarge { bytes: delivery.body_bytes }.to_string());
+    }
+    let order = encoding::decode_order(&delivery.body).map_err(|error| error.to_string())?;
+    order.check().map_err(|error| error.to_string())?;
+    Ok(order)
 }

@@ -111,6 +111,7 @@ pub(super) fn is_refusal(error: &PublishError) -> bool {
         | PublishError::Forbidden { .. }
         | PublishError::Refused { .. } => true,
         PublishError::TooLarge { .. }
+        | PublishError::Order(_)
         | PublishError::HeaderTooLarge { .. }
         | PublishError::PropertyTooLong { .. }
         | PublishError::Timeout { .. }

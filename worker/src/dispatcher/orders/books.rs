@@ -4,8 +4,14 @@
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use gpufleet_schema::Selection;
+use tracing::warn;
 
 use super::{super::Subject, Given, cancelled::Cancelled};
+
+/// What is remembered of a user's orders: two generations of 65,000 jobs, or of a thousand selections by labels.
+const USER_BYTES_MAX: usize = 4 << 20;
+/// More than the log of orders holds at a time.
+const OPERATORS_BYTES_MAX: usize = 128 << 20;
 
 /// Cancellations by operators, and by each user. The number of users is bounded by the broker's users.
 #[derive(Debug)]
@@ -16,16 +22,20 @@ pub(super) struct Books {
 
 impl Books {
     pub(super) fn new(now: Instant) -> Self {
-        Self { operators: Cancelled::new(now), users: HashMap::new() }
+        Self { operators: Cancelled::new(now, OPERATORS_BYTES_MAX), users: HashMap::new() }
     }
 
     /// Stores an order of an operator, or of `user`. Returns whether it selects jobs beyond the earlier orders.
     pub(super) fn add(&mut self, selection: Selection, user: Option<&str>, given: &Arc<Given>, now: Instant) -> bool {
         let book = match user {
             None => &mut self.operators,
-            Some(user) => self.users.entry(user.to_owned()).or_insert_with(|| Cancelled::new(now)),
+            Some(user) => self.users.entry(user.to_owned()).or_insert_with(|| Cancelled::new(now, USER_BYTES_MAX)),
         };
-        book.add(selection, given, now)
+        let added = book.add(selection, given, now);
+        if added.forgot {
+            warn!(user, "more was cancelled within days than a worker remembers; it forgets the oldest cancellations");
+        }
+        added.is_new
     }
 
     /// The order that cancelled a job.

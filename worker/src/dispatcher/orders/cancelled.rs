@@ -1,7 +1,8 @@
-//! Cancellations by id and by label, kept for at least as long as the log of orders keeps them and at most twice as long.
+//! Cancellations by id and by label, kept for at least as long as the log of orders keeps them and at most twice as long. If they take too
+//! much memory, the oldest are forgotten earlier.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     mem,
     sync::Arc,
     time::{Duration, Instant},
@@ -16,12 +17,29 @@ type Labels = BTreeMap<String, String>;
 /// Counted from reading the order, because the sender's clock may be wrong.
 const KEPT: Duration = Duration::from_secs(CONTROL_MAX_AGE_DAYS * 24 * 3600);
 
+/// What a job's id takes in memory, at most.
+const JOB_BYTES: usize = 64;
+/// What an order takes beside its jobs and texts.
+const ORDER_BYTES: usize = 256;
+/// What labels count at least. A job is compared with each of the selections that have a label of its, so there must not be many.
+const LABELS_BYTES_MIN: usize = 4 << 10;
+
 /// Two generations: orders move from `young` to `old`, and are then dropped.
 #[derive(Debug)]
 pub(super) struct Cancelled {
     young: Generation,
     old: Generation,
     since: Instant,
+    /// The memory of a generation. With more, it becomes the old one at once.
+    bytes_max: usize,
+}
+
+/// Whether an order selects jobs beyond the earlier orders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Added {
+    pub(super) is_new: bool,
+    /// Older orders were forgotten early for it.
+    pub(super) forgot: bool,
 }
 
 #[derive(Debug, Default)]
@@ -29,34 +47,53 @@ struct Generation {
     jobs: HashMap<JobId, Arc<Given>>,
     /// By the first required label, so that a job is compared with few orders.
     labelled: HashMap<(String, String), HashMap<Labels, Arc<Given>>>,
+    /// What all of this takes in memory, at most.
+    bytes: usize,
 }
 
 impl Cancelled {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { young: Generation::default(), old: Generation::default(), since: now }
+    pub(super) fn new(now: Instant, bytes_max: usize) -> Self {
+        Self { young: Generation::default(), old: Generation::default(), since: now, bytes_max }
     }
 
-    /// Stores an order. Returns whether it selects jobs beyond the earlier orders; a repeated reading of the log does not.
-    pub(super) fn add(&mut self, selection: Selection, given: &Arc<Given>, now: Instant) -> bool {
+    /// Stores an order. A repeated reading of the log selects no further jobs.
+    pub(super) fn add(&mut self, selection: Selection, given: &Arc<Given>, now: Instant) -> Added {
         self.forget(now);
-        let mut is_new = false;
+        let forgot = self.young.bytes > self.bytes_max && !self.old.is_empty();
+        if self.young.bytes > self.bytes_max {
+            self.turn(now);
+        }
+        let (mut is_new, mut bytes) = (false, 0);
         for job in selection.jobs {
             is_new |= !self.old.jobs.contains_key(&job) && !self.young.jobs.contains_key(&job);
             // The first order for a job is kept.
-            self.young.jobs.entry(job).or_insert_with(|| Arc::clone(given));
+            if let Entry::Vacant(entry) = self.young.jobs.entry(job) {
+                entry.insert(Arc::clone(given));
+                bytes += JOB_BYTES;
+            }
         }
         if let Some((name, value)) = selection.labels.first_key_value() {
             let first = (name.clone(), value.clone());
             let covers = |orders: &Generation| orders.covers(&first, &selection.labels, given);
             is_new |= !covers(&self.old) && !covers(&self.young);
+            let text_bytes: usize = selection.labels.iter().map(|(name, value)| name.len() + value.len()).sum();
             // The last order for labels is kept, because it selects all jobs of the earlier ones too.
-            let known = self.young.labelled.entry(first).or_default().entry(selection.labels);
-            let last = known.or_insert_with(|| Arc::clone(given));
-            if last.at_ms < given.at_ms {
-                *last = Arc::clone(given);
+            match self.young.labelled.entry(first).or_default().entry(selection.labels) {
+                Entry::Vacant(entry) => {
+                    entry.insert(Arc::clone(given));
+                    bytes += LABELS_BYTES_MIN + 2 * text_bytes;
+                }
+                Entry::Occupied(mut entry) => {
+                    if entry.get().at_ms < given.at_ms {
+                        entry.insert(Arc::clone(given));
+                    }
+                }
             }
         }
-        is_new
+        if bytes > 0 {
+            self.young.bytes += bytes + ORDER_BYTES + given.by.as_ref().map_or(0, String::len);
+        }
+        Added { is_new, forgot }
     }
 
     /// The order that cancelled a job.
@@ -67,13 +104,21 @@ impl Cancelled {
 
     fn forget(&mut self, now: Instant) {
         if now.duration_since(self.since) >= KEPT {
-            self.old = mem::take(&mut self.young);
-            self.since = now;
+            self.turn(now);
         }
+    }
+
+    fn turn(&mut self, now: Instant) {
+        self.old = mem::take(&mut self.young);
+        self.since = now;
     }
 }
 
 impl Generation {
+    fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.labelled.is_empty()
+    }
+
     fn find(&self, job: JobId, labels: &Labels, submitted_ms: i64) -> Option<&Arc<Given>> {
         let by_label = || {
             let candidates =
@@ -117,11 +162,11 @@ mod tests {
     impl Book {
         fn new() -> Self {
             let now = Instant::now();
-            Self(Cancelled::new(now), now)
+            Self(Cancelled::new(now, usize::MAX), now)
         }
 
         fn add(&mut self, selection: Selection, at_ms: i64, by: &str) -> bool {
-            self.0.add(selection, &given(at_ms, by), self.1)
+            self.0.add(selection, &given(at_ms, by), self.1).is_new
         }
 
         /// The sender of the order that cancelled the job.
@@ -194,5 +239,27 @@ mod tests {
         assert!(book.find(early, &run, 0).is_some(), "it stood in the log again");
         book.1 += KEPT;
         assert_eq!(book.find(early, &run, 0), None);
+    }
+
+    #[test]
+    fn many_cancellations_take_bounded_memory_and_the_newest_are_remembered() {
+        const ORDERS: usize = 1_000;
+        const JOBS: usize = 1_000;
+        const BYTES_MAX: usize = 4 << 20;
+        let now = Instant::now();
+        let mut book = Cancelled::new(now, BYTES_MAX);
+        let (mut last, mut forgot) = (Vec::new(), 0);
+        for _ in 0..ORDERS {
+            last = (0..JOBS).map(|_| JobId::new()).collect();
+            forgot += usize::from(book.add(jobs(&last), &given(1, "anna"), now).forgot);
+            assert!(book.young.jobs.len() + book.old.jobs.len() <= 2 * (BYTES_MAX / JOB_BYTES + JOBS));
+        }
+        assert!(forgot > 0);
+        assert!(last.iter().all(|job| book.find(*job, &BTreeMap::new(), 0, now).is_some()));
+        for run in 0..ORDERS {
+            book.add(labelled(&[("team", "a"), ("run", &run.to_string())]), &given(1, "anna"), now);
+        }
+        let compared = |generation: &Generation| generation.labelled.values().map(HashMap::len).sum::<usize>();
+        assert!(compared(&book.young) + compared(&book.old) <= 2 * BYTES_MAX / LABELS_BYTES_MIN + 2);
     }
 }

@@ -91,8 +91,9 @@ fn producers() -> Vec<(String, Value)> {
 fn workers() -> Vec<(String, Value)> {
     let forwarded = "{pool}.{deviceClass}.{priority}";
     let forwarded_queue = format!("{}.{forwarded}", names::FORWARDED);
-    let orders =
-        format!("Every order of the last {} days, as a stream that each worker reads.", names::CONTROL_MAX_AGE_DAYS);
+    let of_days = format!("of the last {} days, as a stream that each worker reads.", names::CONTROL_MAX_AGE_DAYS);
+    let orders = format!("Orders of operators and workers {of_days}");
+    let cancellations = format!("Cancellations by clients {of_days}");
     vec![
         exchange(
             "forwarded",
@@ -128,6 +129,7 @@ fn workers() -> Vec<(String, Value)> {
             REPLIES,
             "Replies that no queue of a client takes.",
         ),
+        queue("cancellationStream", names::CANCELLATIONS_QUEUE, ORDERS, &cancellations),
         exchange(
             "dropped",
             names::DROPPED_EXCHANGE,
