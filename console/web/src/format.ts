@@ -52,6 +52,13 @@ export function clock(iso: string, now: number): string {
   return is_today ? of_day : `${time.toLocaleDateString("en-CA")} ${of_day}`;
 }
 
+/** A time on an axis: the time of day, or the date at midnight. As `clock`, in the order of ISO 8601. */
+export function tick(seconds: number): string {
+  const time = new Date(seconds * 1000);
+  const isMidnight = time.getHours() === 0 && time.getMinutes() === 0;
+  return isMidnight ? time.toLocaleDateString("en-CA").slice(5) : time.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+}
+
 /** The end of an id, which is the random part. */
 export function shortId(id: string): string {
   return id.slice(-8);
@@ -70,7 +77,7 @@ export function quoted(text: string): string {
 export function visible(text: string): string {
   return text.replace(
     // eslint-disable-next-line no-control-regex
-    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
 }

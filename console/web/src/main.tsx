@@ -3,7 +3,7 @@ import "./app.css";
 import { render } from "preact";
 
 import { App } from "./app";
-import { identify } from "./session";
+import { enter } from "./session";
 
-void identify();
+void enter();
 render(<App />, document.getElementById("app")!);

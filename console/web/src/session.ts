@@ -10,6 +10,19 @@ export const me = signal<Me | undefined>(undefined);
 /** Why the console does not know the viewer, and whether a token would help. */
 export const locked = signal<{ problem: Problem; takesToken: boolean } | null>(null);
 
+const TOKEN = /^#token=([\x21-\x7e]+)$/;
+
+/** Signs in with the token in the page's address, if there is one. The fragment of an address is not sent, and is removed at once. */
+export async function enter(): Promise<void> {
+  const token = TOKEN.exec(location.hash)?.[1];
+  if (token) {
+    history.replaceState(null, "", location.pathname + location.search);
+    await signIn(token);
+  } else {
+    await identify();
+  }
+}
+
 export async function identify(): Promise<void> {
   try {
     me.value = await get<Me>("/api/me");
@@ -31,6 +44,7 @@ export async function signIn(token: string): Promise<Problem | null> {
   try {
     await get("/session", { headers: { authorization: `Bearer ${token}` } });
   } catch (error) {
+    await identify();
     return problemIn(error);
   }
   await identify();

@@ -117,6 +117,73 @@ test("filters are in the URL, and a wrong one is named", async () => {
   });
 });
 
+test("a job is found by the beginning or the end of its id", async () => {
+  await browse(async (page) => {
+    for (const part of [job.slice(0, 23), job.slice(-8)]) {
+      await page.goto(`${server.url}/jobs`);
+      await page.getByLabel("Job id").fill(part);
+      await page.getByLabel("Job id").press("Enter");
+      await page.locator("p.id", { hasText: job }).waitFor();
+    }
+  });
+});
+
+test("a young fleet fills its charts, a running job counts on, and failures have the colour of failures", async () => {
+  const ago = (seconds) => new Date(Date.now() - seconds * 1000).toISOString();
+  const id = "01990f3e-0000-7000-8000-000000000002";
+  const running = {
+    job_id: id, state: "running", name: "runs", labels: {}, pool: "default", kernel: "k", created_at: ago(190), submitted_at: ago(190),
+    started_at: ago(130), attempts: 1, attempt: 1, worker: "w1", is_unheard: false,
+  };
+  const attempts = [
+    { attempt: 1, state: "lost", superseded: false, worker: "w1", is_unheard: false, started_at: ago(180), finished_at: ago(150) },
+    { attempt: 2, state: "running", superseded: false, worker: "w1", is_unheard: false, started_at: ago(130) },
+  ];
+  const row = { jobs: 5, succeeded: 2, verdict_user: 2, verdict_timeout: 1, verdict_out_of_memory: 0, verdict_device: 0, verdict_infrastructure: 0 };
+  const windows = ["15m", "1h", "24h"].map((window) => ({ window, jobs_per_second: 1, statistics: row }));
+  const points = [1200, 900, 600, 300].map((seconds) => ({ ...row, at: ago(seconds) }));
+  const answers = {
+    "/v1/jobs": { jobs: [running], next: null },
+    [`/v1/jobs/${id}`]: { job: running, attempts, outputs: [] },
+    "/v1/statistics/series": { points },
+  };
+  const fake = await fakeApi(answers);
+  const own = await console_(fake.url, [], { GPUFLEET_AMQP_URL: "" });
+  try {
+    await browse(async (page) => {
+      await page.goto(own.url);
+      await page.getByRole("heading", { name: "Waiting by pool" }).waitFor();
+      assert.equal(await page.getByText("No workers and no waiting jobs.").count(), 0, "nothing is known yet");
+      answers["/v1/overview"] = { windows, unfinished: [], recorder: { behind_seconds: 1 } };
+      await page.reload();
+      await page.getByText("No workers and no waiting jobs.").waitFor();
+      const colours = await page.evaluate(() => {
+        const bad = document.body.appendChild(document.createElement("p"));
+        bad.style.color = "var(--bad)";
+        const bar = document.querySelector(".meter.is-bad > span");
+        return [getComputedStyle(bad).color, getComputedStyle(bar).backgroundColor];
+      });
+      assert.equal(colours[0], colours[1]);
+      // Four points of twenty minutes take a third of an hour, and would take a seventieth of a day.
+      const chart = page.locator(".chart .u-over").first();
+      const { x, y, width } = await chart.boundingBox();
+      await page.mouse.move(x + width * 0.7, y + 40);
+      await page.locator(".u-legend .u-value", { hasText: /^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d$/ }).first().waitFor();
+      const left = await page.evaluate(() => Number.parseFloat(document.querySelector(".chart .u-cursor-pt").style.transform.slice(10)));
+      assert.ok(left > width * 0.5, `the point is at ${left} of ${width}`);
+      await page.goto(`${own.url}/jobs`);
+      await page.locator(".rows-body .row", { hasText: "2 min" }).waitFor();
+      await page.goto(`${own.url}/jobs/${id}`);
+      const card = await page.locator(".gantt").boundingBox();
+      const last = await page.locator(".gantt-axis span").last().boundingBox();
+      assert.ok(last.x + last.width <= card.x + card.width + 0.5, "the last tick is inside of its card");
+    });
+  } finally {
+    await own.stop();
+    await fake.stop();
+  }
+});
+
 test("everything can be done with the keyboard", async () => {
   await browse(async (page) => {
     await page.goto(server.url);
@@ -173,6 +240,7 @@ test("a faulty line is shown with its neighbours and a caret, and an ended job w
     assert.match(await source.innerText(), /2 │ +int i = threadIdx\.x;\n3 │ +y\[i \+ 4096\] = 1;\n +│ +\^{16}\n4 │ }/);
     await page.getByText("illegal access of 4 bytes").waitFor();
     await page.getByText("it ran on the emulated device").waitFor();
+    assert.equal(await page.getByText("kernels ran for only").count(), 0, "its times are those of a crash");
   });
   await rm(folder, { recursive: true });
 });
@@ -184,6 +252,9 @@ test("a job that waits says why", async () => {
     await page.goto(`${server.url}/jobs/${id}`);
     await page.getByText("no worker serves pool unserved").waitFor();
     await page.getByText("1 message waits in its pool, which 0 workers serve.").waitFor();
+    await page.goto(server.url);
+    const alarm = page.getByRole("alert").filter({ hasText: "1 job waits in pool unserved, and no worker serves it." });
+    await alarm.getByText("gpufleet-worker run --pool unserved").waitFor();
   });
   const served = await worker("unserved");
   await served.stop();
@@ -403,6 +474,11 @@ test("a token opens the pages, and signing out closes them", async () => {
       assert.equal(await page.evaluate(() => document.cookie), "");
       await page.getByRole("button", { name: "Sign out" }).click();
       await page.getByLabel("Token").waitFor();
+      // As in the address that a local fleet prints.
+      await page.goto("about:blank");
+      await page.goto(`${own.url}/workers#token=0123456789abcdef-of-a-test`);
+      await page.getByText(/\d+ up/).waitFor();
+      assert.equal(page.url(), `${own.url}/workers`);
     });
   } finally {
     await own.stop();

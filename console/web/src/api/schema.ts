@@ -384,11 +384,7 @@ export interface components {
             timings?: components["schemas"]["Timings"] | null;
             worker: string;
         };
-        /**
-         * @description The state of one attempt at a job.
-         * @enum {string}
-         */
-        AttemptState: "running" | "succeeded" | "failed" | "cancelled" | "expired" | "lost" | "dead";
+        AttemptState: ("running" | "succeeded" | "failed" | "cancelled" | "expired" | "lost" | "dead") | string;
         /** @description One device of a worker. */
         DeviceRow: {
             compute_capability: number[];
@@ -593,11 +589,7 @@ export interface components {
             user_id?: string | null;
             worker?: string | null;
         };
-        /**
-         * @description The state of a job. The last five are final: the first final state in the ledger never changes.
-         * @enum {string}
-         */
-        JobState: "queued" | "running" | "succeeded" | "failed" | "cancelled" | "expired" | "dead";
+        JobState: ("queued" | "running" | "succeeded" | "failed" | "cancelled" | "expired" | "dead") | string;
         LabelKeys: {
             /** @description The declared label keys, by which jobs are counted and found quickly. */
             keys: string[];
@@ -686,7 +678,8 @@ export interface components {
             charged_us: number;
             /**
              * Format: int32
-             * @description Workers that take messages from its queues; none if the broker was not asked.
+             * @description Subscriptions to its queues; none if the broker was not asked. With 0, no worker takes its messages. A worker may have several, because
+             *     the broker counts an ended subscription until its last message is settled.
              */
             consumers?: number | null;
             /**
@@ -722,6 +715,11 @@ export interface components {
              */
             messages?: number | null;
             pool: string;
+            /**
+             * Format: int32
+             * @description Workers that serve it and send heartbeats.
+             */
+            workers?: number;
         };
         /** @description Jobs and memory of one pool on a device. */
         PoolUse: {

@@ -3,7 +3,7 @@
 import { Link } from "wouter-preact";
 
 import type { Attempt, Failure, Job, JobDetail, JobState, Output, Problem } from "../api/types";
-import { bytes, count, duration, labels } from "../format";
+import { bytes, count, labels } from "../format";
 import { isOutage, useTopic } from "../live/store";
 import { Command } from "../parts/command";
 import { Advice, Waits } from "../parts/explained";
@@ -16,7 +16,7 @@ import { Printed } from "../parts/printed";
 import { Stages } from "../parts/stages";
 import { isEnded, State } from "../parts/state";
 import { Text } from "../parts/text";
-import { At } from "../parts/time";
+import { At, Ran, Waited } from "../parts/time";
 
 export function JobPage({ id }: { id: string }) {
   const { body, problem } = useTopic<JobDetail>(`/v1/jobs/${encodeURIComponent(id)}`);
@@ -82,8 +82,12 @@ function Facts({ job }: { job: Job }) {
       <Fact title="Ended">
         <At at={job.finished_at} />
       </Fact>
-      <Fact title="Waited">{duration(job.queue_us)}</Fact>
-      <Fact title="Ran">{duration(job.total_us)}</Fact>
+      <Fact title="Waited">
+        <Waited job={job} />
+      </Fact>
+      <Fact title="Ran">
+        <Ran job={job} />
+      </Fact>
       <Fact title="In, out">
         {bytes(job.input_bytes)}, {bytes(job.output_bytes)}
       </Fact>

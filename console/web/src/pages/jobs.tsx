@@ -5,7 +5,7 @@ import { Link, useLocation, useSearch } from "wouter-preact";
 
 import { get, problemIn } from "../api/ask";
 import { STATES, type Job, type JobState, type Page, type Problem } from "../api/types";
-import { count, duration, labels, shortId } from "../format";
+import { count, labels, shortId } from "../format";
 import { isOutage, useTopic } from "../live/store";
 import { Command } from "../parts/command";
 import { Field } from "../parts/field";
@@ -13,7 +13,7 @@ import { Empty, Loading, ProblemNote } from "../parts/messages";
 import { Rows, type Column } from "../parts/rows";
 import { State } from "../parts/state";
 import { Text } from "../parts/text";
-import { Ago } from "../parts/time";
+import { Ago, Ran, Waited } from "../parts/time";
 import { apiQuery, cliCommand, readFilters, TEXT_FILTERS, writeFilters, type Filters } from "./filters";
 
 const NEWEST = 100;
@@ -37,8 +37,8 @@ const COLUMNS: Column<Job>[] = [
   { title: "Labels", width: "minmax(9rem, 1.8fr)", cell: (job) => <LabelList of={job.labels} /> },
   { title: "Pool", width: "5.5rem", cell: (job) => <Text cut={40}>{job.pool}</Text> },
   { title: "Worker", width: "minmax(6rem, 1fr)", cell: (job) => <Text cut={60}>{job.worker}</Text> },
-  { title: "Waited", width: "5rem", align: "end", cell: (job) => duration(job.queue_us) },
-  { title: "Ran", width: "5rem", align: "end", cell: (job) => duration(job.total_us) },
+  { title: "Waited", width: "5rem", align: "end", cell: (job) => <Waited job={job} /> },
+  { title: "Ran", width: "5rem", align: "end", cell: (job) => <Ran job={job} /> },
   { title: "Tries", width: "3.5rem", align: "end", cell: (job) => count(job.attempts) },
   { title: "Submitted", width: "6rem", align: "end", cell: (job) => <Ago at={job.submitted_at ?? job.created_at} /> },
 ];
@@ -62,7 +62,7 @@ export function JobsPage() {
           {newest.body && (isFirst ? "jobs, newest first" : "older jobs")}
         </p>
       </header>
-      <FilterBar filters={filters} change={change} />
+      <FilterBar filters={filters} change={change} open={(id) => navigate(`/jobs/${encodeURIComponent(id)}`)} />
       {refused && <ProblemNote problem={refused} />}
       {newest.body?.searched_since && (
         <p class="note">
@@ -185,7 +185,7 @@ function isOlder(job: Job, other: Job): boolean {
   return one === two ? job.job_id < other.job_id : one < two;
 }
 
-function FilterBar({ filters, change }: { filters: Filters; change: (next: Filters) => void }) {
+function FilterBar({ filters, change, open }: { filters: Filters; change: (next: Filters) => void; open: (id: string) => void }) {
   const toggle = (state: JobState) => {
     const states = filters.state.includes(state) ? filters.state.filter((other) => other !== state) : [...filters.state, state];
     change({ ...filters, state: states, before: "" });
@@ -202,6 +202,7 @@ function FilterBar({ filters, change }: { filters: Filters; change: (next: Filte
         ))}
       </fieldset>
       <div class="fields">
+        <Field name="id" title="Job id" hint="its beginning or end" value="" change={(text) => text.trim() && open(text.trim())} />
         {TEXT_FILTERS.map(({ name, title, hint }) => (
           <Field
             key={name}

@@ -4,9 +4,10 @@ import { useMemo } from "preact/hooks";
 import { Link } from "wouter-preact";
 
 import type { Broker, Overview, Page, Series, StatisticsRow } from "../api/types";
-import { count, duration, percent, shortId } from "../format";
+import { count, duration, percent, quoted, shortId } from "../format";
 import { useTopic } from "../live/store";
-import { Chart, type Line } from "../parts/chart";
+import { Chart, hoursOf, type Line } from "../parts/chart";
+import { Command } from "../parts/command";
 import { Empty, Loading } from "../parts/messages";
 import { Meter } from "../parts/meter";
 import { State } from "../parts/state";
@@ -43,6 +44,7 @@ export function OverviewPage() {
       <header class="page-head">
         <h1>Overview</h1>
       </header>
+      <Unserved overview={overview} broker={broker} />
       {!overview && <Loading />}
       {overview && (
         <dl class="tiles">
@@ -157,7 +159,7 @@ function Throughput({ series }: { series: Series | undefined }) {
       ],
     ];
   }, [series]);
-  return <Chart title="Jobs in five minutes, over a day" at={at} lines={lines} hours={24} shown={(value) => count(Math.round(value))} />;
+  return <Chart title="Jobs in five minutes" at={at} lines={lines} hours={hoursOf(at, 24)} shown={(value) => count(Math.round(value))} />;
 }
 
 function Waits({ series }: { series: Series | undefined }) {
@@ -171,7 +173,29 @@ function Waits({ series }: { series: Series | undefined }) {
       ],
     ];
   }, [series]);
-  return <Chart title="Wait and run, 95th percentile" at={at} lines={lines} hours={24} shown={duration} />;
+  return <Chart title="Wait and run, 95th percentile" at={at} lines={lines} hours={hoursOf(at, 24)} shown={duration} />;
+}
+
+/** Pools in which jobs wait that no worker serves. Nothing else on the page needs a person as much. */
+function Unserved({ overview, broker }: { overview: Overview | undefined; broker: Broker | undefined }) {
+  const pools = (broker?.pools ?? []).flatMap(({ pool, messages, consumers }) => {
+    const queued = overview?.unfinished.find((row) => row.state === "queued" && row.pool === pool)?.jobs ?? 0;
+    const jobs = Math.max(messages, queued);
+    return consumers === 0 && jobs > 0 ? [{ pool, jobs }] : [];
+  });
+  return (
+    <>
+      {pools.map(({ pool, jobs }) => (
+        <div key={pool} class="note is-bad" role="alert">
+          <strong>
+            {count(jobs)} {jobs === 1 ? "job waits" : "jobs wait"} in pool <Text cut={60}>{pool}</Text>, and no worker serves it.
+          </strong>
+          <p>Start a worker on a machine with a GPU:</p>
+          <Command text={`gpufleet-worker run --pool ${quoted(pool)}`} />
+        </div>
+      ))}
+    </>
+  );
 }
 
 function Waiting({ overview, broker }: { overview: Overview | undefined; broker: Broker | undefined }) {
@@ -181,7 +205,7 @@ function Waiting({ overview, broker }: { overview: Overview | undefined; broker:
   return (
     <section class="panel">
       <h2>Waiting by pool</h2>
-      {names.length === 0 && <Empty>No workers and no waiting jobs.</Empty>}
+      {names.length === 0 && (overview && broker ? <Empty>No workers and no waiting jobs.</Empty> : <Loading />)}
       {names.length > 0 && (
         <table>
           <thead>
@@ -240,7 +264,7 @@ function Verdicts({ day }: { day: StatisticsRow | undefined }) {
                 <th scope="row">{title}</th>
                 <td class="is-end">{count(Number(day[key]))}</td>
                 <td>
-                  <Meter share={Number(day[key]) / total} />
+                  <Meter share={Number(day[key]) / total} isBad />
                 </td>
               </tr>
             ))}

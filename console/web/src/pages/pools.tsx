@@ -72,7 +72,7 @@ export function PoolsPage() {
                       </Link>
                     </td>
                     <td class="is-end">{count(queue?.messages)}</td>
-                    <td class={`is-end${queue?.consumers === 0 ? " is-bad" : ""}`}>{count(queue?.consumers)}</td>
+                    <td class={`is-end${queue?.consumers === 0 ? " is-bad" : ""}`}>{count(queue?.consumers === 0 ? 0 : pool.workers)}</td>
                     <td class="is-end">{count(pool.jobs_running)}</td>
                     <td class="is-end">{bytes(pool.memory_bytes)}</td>
                     <td class="is-end">{pool.guaranteed_bytes ? bytes(pool.guaranteed_bytes) : <span class="faint">–</span>}</td>

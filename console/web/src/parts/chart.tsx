@@ -4,6 +4,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useEffect, useRef } from "preact/hooks";
 
+import { clock, tick } from "../format";
 import { isDark } from "./theme";
 
 export interface Line {
@@ -14,6 +15,15 @@ export interface Line {
   /** Filled steps instead of a line. */
   isBars?: boolean;
   dash?: number[];
+}
+
+const SPANS = [1, 3, 6, 12, 24, 48];
+
+/** The shortest span that shows all of the points, up to a longest one. A young fleet has an hour and not an empty day. */
+export function hoursOf(at: number[], most: number): number {
+  const first = at[0];
+  const age = first === undefined ? most : (Date.now() / 1000 - first) / 3600;
+  return SPANS.find((span) => span >= age && span <= most) ?? most;
 }
 
 interface Props {
@@ -53,11 +63,11 @@ export function Chart({ title, at, lines, shown, hours, max, height = 150 }: Pro
         y: { range: (_, low, high) => [Math.min(low ?? 0, 0), max ?? Math.max((high ?? 0) * 1.08, 1e-9)] },
       },
       axes: [
-        { ...axis, space: 70 },
+        { ...axis, space: 70, values: (_, seconds) => seconds.map(tick) },
         { ...axis, size: 62, space: 32, values: (_, values) => values.map((value) => format.current(value)) },
       ],
       series: [
-        { value: (_, seconds) => (seconds === null ? "" : new Date(seconds * 1000).toLocaleString("en-GB")) },
+        { value: (_, seconds) => (seconds === null ? "" : clock(new Date(seconds * 1000).toISOString(), Date.now())) },
         ...lines.map((line) => ({
           label: line.title,
           stroke: colour(line.colour),
