@@ -42,9 +42,12 @@ pub(crate) fn is_recorded(state: &StateDir) -> bool {
     state.record(CONSOLE).exists()
 }
 
-/// The URL of the console, if it serves.
+/// The URL of the console, if it serves. Its fragment has the viewer's token, which a browser does not send to the server: the page
+/// exchanges it for a cookie.
 pub(crate) fn url(state: &StateDir) -> Option<String> {
-    fs::read_to_string(ready_file(state, CONSOLE)).ok().map(|text| text.trim().to_owned())
+    let url = fs::read_to_string(ready_file(state, CONSOLE)).ok()?;
+    let token = fs::read_to_string(viewer_token_file(state).ok()?).ok()?;
+    Some(format!("{}#token={}", url.trim(), token.trim()))
 }
 
 /// The variables with which programs ask the read API. None if it does not run.
@@ -60,6 +63,10 @@ pub(crate) fn api(state: &Arc<StateDir>) -> Result<Vec<(String, String)>, LocalE
 
 fn token_file(state: &StateDir) -> Result<PathBuf, LocalError> {
     Ok(state.private_dir("secrets")?.join("api-token"))
+}
+
+fn viewer_token_file(state: &StateDir) -> Result<PathBuf, LocalError> {
+    Ok(state.private_dir("secrets")?.join("console-token"))
 }
 
 impl Programs {
@@ -83,10 +90,14 @@ impl Programs {
         if Process::attach(state, CONSOLE).is_none() {
             forget(&file)?;
         }
+        // Without a token, other users of the machine could cancel jobs, among them the one that runs the jobs' kernels.
+        let viewer_token = viewer_token_file(state)?;
+        secret::kept_in(&viewer_token)?;
         let mut console = launch(CONSOLE, &self.console)
             .args(["--actions", "--listen", &port.address()])
             .args(["--api", &format!("http://127.0.0.1:{number}")])
             .args(["--ready-file".as_ref(), file.as_os_str()])
+            .args(["--token-file".as_ref(), viewer_token.as_os_str()])
             .env(API_TOKEN, &token)
             .env(AMQP_URL, &endpoints.amqp_url);
         for (name, value) in endpoints.blobs.iter().flat_map(BlobEndpoint::environment) {

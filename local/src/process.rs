@@ -4,6 +4,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fmt, fs,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
@@ -24,6 +25,8 @@ pub(crate) use table::{listener, of_state, working_in};
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 /// A killed process ends at once, unless the kernel is still freeing its memory.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
+
+const LOG_MODE: u32 = 0o600;
 
 /// Writes the record and then replaces itself by the program, so that the guard sees the record before the program
 /// runs. It also sets the limit of open files, because Erlang is slow with very low and very high limits.
@@ -127,7 +130,7 @@ impl ProcessSpec {
     /// Starts the program. Its output is appended to the log of its name.
     pub fn spawn(self, state: &Arc<StateDir>) -> Result<Process, LocalError> {
         let log_path = state.log(&self.name);
-        let log = fs::OpenOptions::new().create(true).append(true).open(&log_path).at("open", &log_path)?;
+        let log = open_log(&log_path)?;
         let log_twin = log.try_clone().at("open", &log_path)?;
         let mut command = Command::new("setsid");
         command
@@ -160,6 +163,13 @@ impl ProcessSpec {
             status: Mutex::new(None),
         })))
     }
+}
+
+/// Only the owner may read a log, because it names jobs and quotes their programs. An earlier release made it readable by everyone.
+fn open_log(path: &Path) -> Result<fs::File, LocalError> {
+    let log = fs::OpenOptions::new().create(true).append(true).mode(LOG_MODE).open(path).at("open", path)?;
+    log.set_permissions(fs::Permissions::from_mode(LOG_MODE)).at("change the mode of", path)?;
+    Ok(log)
 }
 
 /// `Debug` leaves out the values of the environment, because they may be passwords.
@@ -408,5 +418,17 @@ mod tests {
         let spec = ProcessSpec::new("x", Path::new("/bin/true")).env("SOME_URL", "amqp://u:secret@h");
         let shown = format!("{spec:?}");
         assert!(shown.contains("SOME_URL") && !shown.contains("secret"), "{shown}");
+    }
+
+    #[test]
+    fn only_the_owner_may_read_a_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("worker.log");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        drop(open_log(&path).unwrap());
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        drop(open_log(&path).unwrap());
+        assert_eq!(mode(), 0o600, "that of an earlier release");
     }
 }

@@ -77,7 +77,7 @@ impl StateDir {
         }
         let guard = if is_ephemeral { Some(Guard::watch(&path)?) } else { None };
         create_dir(&path.join("processes"), 0o700)?;
-        create_dir(&logs, 0o755)?;
+        create_dir(&logs, 0o700)?;
         let logs = fs::canonicalize(&logs).at("resolve", &logs)?;
         Ok(Arc::new(Self { path, logs, guard: Mutex::new(guard), is_ephemeral }))
     }

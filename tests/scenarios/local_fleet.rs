@@ -237,10 +237,17 @@ async fn a_local_fleet_has_a_console_when_asked() {
     fleet.command(&JOB).await;
     install_tls();
     let viewer = reqwest::Client::builder().no_proxy().build().unwrap();
-    let page = async |path: &str| viewer.get(format!("{url}{path}")).send().await.unwrap();
+    let (url, token) = url.split_once("#token=").expect("the address has the viewer's token");
+    for request in [viewer.get(format!("{url}api/me")), viewer.post(format!("{url}actions/cancel"))] {
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), 401, "another user of the machine, such as the one that runs kernels");
+    }
+    let session = viewer.get(format!("{url}session")).bearer_auth(token).send().await.unwrap();
+    let cookie = session.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let page = async |path: &str| viewer.get(format!("{url}{path}")).header("cookie", &cookie).send().await.unwrap();
     assert!(page("").await.text().await.unwrap().contains("<title>gpufleet</title>"));
     let me: Value = serde_json::from_str(&page("api/me").await.text().await.unwrap()).unwrap();
-    assert_eq!((&me["actions"], &me["has_broker"], &me["identity"]), (&json!(true), &json!(true), &json!("none")));
+    assert_eq!((&me["actions"], &me["has_broker"], &me["identity"]), (&json!(true), &json!(true), &json!("token")));
     let shown = async || {
         let jobs = page("api/v1/jobs?state=succeeded").await.text().await.unwrap();
         jobs.contains("\"kernel\":\"mandelbrot\"")
