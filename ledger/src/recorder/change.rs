@@ -74,6 +74,8 @@ pub(super) struct AttemptChange {
     pub(super) end: Option<End>,
     /// The loss that the end has replaced. It is counted, as in a batch of its own.
     pub(super) replaced: Option<End>,
+    /// Attempts under the same number after later submissions of the job.
+    pub(super) later_runs: Vec<AttemptChange>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -90,6 +92,8 @@ pub(super) struct End {
     pub(super) charged_us: Option<i64>,
     /// The outputs that its job keeps, in order.
     pub(super) kept: Vec<KeptRow>,
+    /// When its job was submitted. A job that is submitted again under its id has the same attempt numbers again.
+    pub(super) submitted_at: Option<DateTime<Utc>>,
 }
 
 /// A kept output: the digest of its blob, or its bytes.
@@ -258,7 +262,22 @@ impl End {
             timings: Spans::of(&event.timings)?,
             charged_us: event.charged_us.map(|us| big("charged_us", us)).transpose()?,
             kept: event.kept.as_deref().map(KeptRow::all).transpose()?.unwrap_or_default(),
+            submitted_at: event
+                .job
+                .as_deref()
+                .and_then(|job| job.submitted_ms)
+                .and_then(|ms| time("submitted_ms", ms).ok()),
         })
+    }
+
+    /// Whether both are the end of one run of an attempt.
+    pub(super) fn is_same_as(&self, other: &Self) -> bool {
+        (self.at, &self.place.worker) == (other.at, &other.place.worker)
+    }
+
+    /// Whether its job was submitted after this time.
+    pub(super) fn is_of_later_run(&self, submitted_at: Option<DateTime<Utc>>) -> bool {
+        self.submitted_at.zip(submitted_at).is_some_and(|(own, known)| own > known)
     }
 
     /// Whether this is an outcome and not a loss. An outcome replaces a loss, because a lost attempt may be redelivered under its old

@@ -193,6 +193,15 @@ impl AttemptChange {
     }
 
     fn finish(&mut self, started_at: Option<DateTime<Utc>>, end: End) {
+        if let Some(known) = &self.end
+            && end.is_of_later_run(known.submitted_at)
+        {
+            let is_repeated = |run: &Self| run.end.as_ref().is_some_and(|known| known.is_same_as(&end));
+            if !self.later_runs.iter().any(is_repeated) {
+                self.later_runs.push(Self { started_at, end: Some(end), ..Self::default() });
+            }
+            return;
+        }
         self.started_at = earlier(self.started_at, started_at);
         self.runs_on = None;
         if self.end.as_ref().is_none_or(|known| end.is_final() && !known.is_final()) {

@@ -38,6 +38,8 @@ mod queries;
 mod recorder;
 #[cfg(test)]
 mod retention;
+#[cfg(test)]
+mod runs;
 #[cfg(feature = "serve")]
 #[cfg(test)]
 mod standby;

@@ -23,11 +23,21 @@ struct Start<'a> {
     submitted_ms: Option<i64>,
 }
 
+impl JobEvents<'_> {
+    /// A producer has submitted the job again under its id. Then the outcome of the latest submission counts, and the ledger gives the runs
+    /// numbers of their own.
+    fn is_resubmitted(&self) -> bool {
+        let submissions: BTreeSet<i64> = self.starts.iter().filter_map(|start| start.submitted_ms).collect();
+        submissions.len() > 1
+    }
+}
+
 pub(super) fn violations(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
     empty(history, &mut found);
     lost(history, &mut found);
-    changed(history, &mut found);
+    let events = by_job(&history.events);
+    changed(history, &events, &mut found);
     waits(history, &mut found);
     replies(history, &mut found);
     let events = by_job(&history.events);
@@ -107,8 +117,9 @@ fn lost(history: &History, found: &mut Vec<Violation>) {
     found.extend(wanted.difference(&ended).map(|job| Violation::Lost { job: *job }));
 }
 
-fn changed(history: &History, found: &mut Vec<Violation>) {
-    let twice = history.outcomes.iter().filter(|(_, outcomes)| outcomes.len() > 1);
+fn changed(history: &History, events: &BTreeMap<JobId, JobEvents<'_>>, found: &mut Vec<Violation>) {
+    let may_change = |job: &JobId| events.get(job).is_some_and(JobEvents::is_resubmitted);
+    let twice = history.outcomes.iter().filter(|(job, outcomes)| outcomes.len() > 1 && !may_change(job));
     found.extend(twice.map(|(job, _)| Violation::Changed { job: *job }));
 }
 
@@ -170,12 +181,15 @@ fn decided_once(detail: &JobDetail, found: &mut Vec<Violation>) {
 fn ends(history: &History, detail: &JobDetail, events: Option<&JobEvents<'_>>, found: &mut Vec<Violation>) {
     let job = detail.job.job_id;
     let ends: &[&AttemptFinished] = events.map_or(&[], |events| &events.ends);
+    let is_resubmitted = events.is_some_and(JobEvents::is_resubmitted);
     // A worker that was killed may have waited for the confirm of an end. Then each queue of the broker has a copy or has
     // none, and the job runs again.
     let was_unconfirmed = |attempt: u32, worker: &str| history.killed.contains(worker) && detail.job.attempts > attempt;
     for row in detail.attempts.iter().filter(|row| row.state != AttemptState::Running) {
         let matches = |end: &&&AttemptFinished| {
-            end.attempt == row.attempt && end.state == row.state && end.worker.as_str() == row.worker
+            let is_run = is_resubmitted && row.finished_at.is_some_and(|at| at.timestamp_millis() == end.at_ms);
+            let is_attempt = end.attempt == row.attempt || is_run;
+            is_attempt && end.state == row.state && end.worker.as_str() == row.worker
         };
         if !ends.iter().any(|end| matches(&end)) && !was_unconfirmed(row.attempt, &row.worker) {
             found.push(Violation::EndWithoutEvent { job, attempt: row.attempt });
@@ -201,9 +215,10 @@ fn ends(history: &History, detail: &JobDetail, events: Option<&JobEvents<'_>>, f
 fn starts(detail: &JobDetail, events: Option<&JobEvents<'_>>, found: &mut Vec<Violation>) {
     let job = detail.job.job_id;
     let starts: &[Start<'_>] = events.map_or(&[], |events| &events.starts);
+    let is_resubmitted = events.is_some_and(JobEvents::is_resubmitted);
     let mut wrong = BTreeSet::new();
     for row in &detail.attempts {
-        let began = starts.iter().any(|start| start.attempt == row.attempt);
+        let began = starts.iter().any(|start| start.attempt == row.attempt || is_resubmitted);
         let lacks_start = row.state == AttemptState::Succeeded && !(began && row.started_at.is_some());
         let backwards = row.started_at.zip(row.finished_at).is_some_and(|(started, finished)| started > finished);
         if lacks_start || backwards {

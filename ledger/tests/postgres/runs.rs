@@ -1,0 +1,76 @@
+//! Jobs that are submitted again under their id: each run is kept, its device time counts, and the outcome is that of the latest
+//! submission.
+
+use chrono::DateTime;
+use gpufleet_ledger::{Ledger, StatisticsFilter};
+use gpufleet_schema::{
+    AttemptFinished, AttemptState, Dtype, Event, JobId, JobState, KeptData, KeptOutput, KeptOutputs,
+};
+
+use crate::{
+    database::Database,
+    histories::{id, info, ran},
+    recorder::{AT, record},
+};
+
+/// The end of the first attempt after a submission at this time, with an output that has this value if it succeeded.
+fn run(job_id: JobId, submitted_ms: i64, state: AttemptState, value: u8) -> Event {
+    // A loss comes before the outcome.
+    let after = if state == AttemptState::Lost { 3 } else { 5 };
+    let ended = ran(&info(job_id, submitted_ms), 1, state, submitted_ms + 1, submitted_ms + after);
+    let Event::AttemptFinished(end) = ended else { unreachable!("it is an end") };
+    let data = KeptData::Inline(vec![value]);
+    let outputs = vec![KeptOutput { name: "y".into(), dtype: Dtype::U8, shape: vec![1], data }];
+    let kept =
+        (state == AttemptState::Succeeded).then(|| Box::new(KeptOutputs { expires_ms: 4_000_000_000_000, outputs }));
+    Event::AttemptFinished(AttemptFinished { kept, ..end })
+}
+
+/// The attempts, as (number, state, superseded).
+async fn attempts(ledger: &Ledger, job_id: JobId) -> Vec<(u32, AttemptState, bool)> {
+    let detail = ledger.job(job_id).await.unwrap().unwrap();
+    detail.attempts.iter().map(|row| (row.attempt, row.state, row.superseded)).collect()
+}
+
+#[tokio::test]
+async fn a_job_that_failed_and_ran_again_under_its_id_has_succeeded() {
+    use AttemptState::{Failed, Succeeded};
+    for cuts in [&[][..], &[1]] {
+        let database = Database::fresh().await;
+        let (mut store, ledger) = database.open().await;
+        let job_id = id(1, 0, Some(AT));
+        let runs = [run(job_id, AT, Failed, 0), run(job_id, AT + 100, Succeeded, 7)];
+        // Repeated events are no further runs.
+        for events in [runs.to_vec(), runs.to_vec(), runs.iter().rev().cloned().collect()] {
+            record(&mut store, &events, cuts).await;
+            let detail = ledger.job(job_id).await.unwrap().unwrap();
+            assert_eq!((detail.job.state, detail.job.attempt), (JobState::Succeeded, Some(2)));
+            assert_eq!(detail.job.finished_at, DateTime::from_timestamp_millis(AT + 105));
+            assert_eq!(attempts(&ledger, job_id).await, [(1, Failed, true), (2, Succeeded, false)]);
+            assert_eq!(ledger.output_bytes(job_id, "y").await.unwrap(), Some(vec![7]));
+        }
+        let filter = StatisticsFilter { by: None, since: DateTime::UNIX_EPOCH, pool: None };
+        let rows = ledger.statistics(&filter).await.unwrap().rows;
+        let [row] = rows.as_slice() else { panic!("{rows:?}") };
+        assert_eq!((row.jobs, row.device_us), (1, 2 * 90), "both runs used the device");
+    }
+}
+
+#[tokio::test]
+async fn the_latest_submission_decides_and_within_it_the_first_outcome() {
+    use AttemptState::{Failed, Lost, Succeeded};
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let job_id = id(1, 0, Some(AT));
+    record(&mut store, &[run(job_id, AT, Succeeded, 1)], &[]).await;
+    record(&mut store, &[run(job_id, AT + 100, Succeeded, 2)], &[]).await;
+    assert_eq!(ledger.output_bytes(job_id, "y").await.unwrap(), Some(vec![2]), "the outputs that were printed last");
+    record(&mut store, &[run(job_id, AT + 200, Lost, 0)], &[]).await;
+    assert_eq!(ledger.job(job_id).await.unwrap().unwrap().job.state, JobState::Succeeded, "a loss decides nothing");
+    record(&mut store, &[run(job_id, AT + 200, Failed, 0), run(job_id, AT + 50, Succeeded, 3)], &[]).await;
+    let detail = ledger.job(job_id).await.unwrap().unwrap();
+    assert_eq!((detail.job.state, detail.outputs.len()), (JobState::Failed, 0), "as its producer saw it");
+    let deciding =
+        attempts(&ledger, job_id).await.into_iter().filter(|(_, state, superseded)| *state != Lost && !superseded);
+    assert_eq!(deciding.map(|(_, state, _)| state).collect::<Vec<_>>(), [Failed]);
+}
