@@ -251,7 +251,7 @@ test("a job that waits says why", async () => {
   await browse(async (page) => {
     await page.goto(`${server.url}/jobs/${id}`);
     await page.getByText("no worker serves pool unserved").waitFor();
-    await page.getByText("1 message waits in its pool, which 0 workers serve.").waitFor();
+    await page.getByText("1 message waits in its pool, which no worker serves.").waitFor();
     await page.goto(server.url);
     const alarm = page.getByRole("alert").filter({ hasText: "1 job waits in pool unserved, and no worker serves it." });
     await alarm.getByText("gpufleet-worker run --pool unserved").waitFor();

@@ -221,7 +221,7 @@ function Waiting({ overview, broker }: { overview: Overview | undefined; broker:
                 Messages
               </th>
               <th scope="col" class="is-end">
-                Workers
+                Served
               </th>
             </tr>
           </thead>
@@ -239,7 +239,7 @@ function Waiting({ overview, broker }: { overview: Overview | undefined; broker:
                     <Meter share={(row?.jobs ?? 0) / most} />
                   </td>
                   <td class="is-end">{count(queue?.messages)}</td>
-                  <td class={`is-end${queue?.consumers === 0 ? " is-bad" : ""}`}>{count(queue?.consumers)}</td>
+                  <td class={`is-end${queue?.consumers === 0 ? " is-bad" : ""}`}>{served(queue)}</td>
                 </tr>
               );
             })}
@@ -248,6 +248,12 @@ function Waiting({ overview, broker }: { overview: Overview | undefined; broker:
       )}
     </section>
   );
+}
+
+/** Whether a worker takes jobs of the pool. The broker counts subscriptions, of which a worker has several. */
+function served(queue: { consumers: number } | undefined): string {
+  if (!queue) return "–";
+  return queue.consumers === 0 ? "no" : "yes";
 }
 
 function Verdicts({ day }: { day: StatisticsRow | undefined }) {
