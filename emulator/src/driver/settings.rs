@@ -34,7 +34,8 @@ pub const CLOCK: &str = "GPUFLEET_EMULATOR_CLOCK";
 /// `CUDA_ERROR_LAUNCH_FAILED`.
 pub const CHECKS: &str = "GPUFLEET_EMULATOR_CHECKS";
 
-/// Whether memory can be made read-only for kernels, `on` by default. `off` is how a GPU behaves.
+/// Whether memory can be made read-only for kernels, and kernels confined to a job's memory; `on` by default. `off` is how a
+/// GPU behaves.
 pub const PROTECTION: &str = "GPUFLEET_EMULATOR_PROTECTION";
 
 /// All variables of the emulator.

@@ -57,7 +57,7 @@ fn least_target(instruction: &Instruction) -> u32 {
         "elect" | "mapa" | "getctarank" | "griddepcontrol" | "stmatrix" => 90,
         "mbarrier" => least_barrier(modifiers, instruction.operands.len()),
         "barrier" if has(&["cluster"]) => 90,
-        "fence" if has(&["mbarrier_init", "async"]) => 90,
+        "fence" if has(&["mbarrier_init", "async", "acquire", "release"]) => 90,
         "cp" if has(&["bulk"]) => 90,
         "st" | "red" if has(&["async"]) => 90,
         "cp" | "redux" | "createpolicy" | "discard" | "applypriority" => 80,
@@ -84,7 +84,9 @@ fn least_of_any(modifiers: &[&str]) -> u32 {
 
 fn least_conversion(modifiers: &[&str], single: bool) -> u32 {
     let has = |wanted: &[&str]| modifiers.iter().any(|modifier| wanted.contains(modifier));
-    if has(&["e4m3x2", "e5m2x2"]) {
+    if has(&["pack"]) {
+        if has(&["u2", "u4", "s2", "s4"]) { 75 } else { 72 }
+    } else if has(&["e4m3x2", "e5m2x2"]) {
         89
     } else if has(&["bf16"]) && !single || has(&["tf32"]) && has(&["rn", "rz"]) {
         90
