@@ -2,28 +2,46 @@
 //!
 //! A reader keeps a word that it does not know as text. So it can read, show and record a message of a later release.
 
-use std::fmt;
-
-use arrayvec::ArrayString;
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
 
 /// The longest word that is kept whole. Words of the contract are far shorter.
 const BYTES_MAX: usize = 48;
+/// The most different words that a process keeps. Programs of a later release add few words; more come from a client that invents them.
+const WORDS_MAX: usize = 1000;
+/// Stands for a word beyond [`WORDS_MAX`].
+const OTHER: &str = "(another word)";
+
+/// The words that this process has met. They are kept for ever, so that a word is as small as an index.
+static MET: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
 
 /// A word of a later release, as its message has it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LaterWord(ArrayString<BYTES_MAX>);
+pub struct LaterWord(u16);
 
 impl LaterWord {
     /// Cuts the text at the bound, and replaces control characters, because a terminal would obey them.
     pub(crate) fn of(text: &str) -> Self {
-        let mut word = ArrayString::new();
-        let mut characters = text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
-        while characters.next().is_some_and(|c| word.try_push(c).is_ok()) {}
-        Self(word)
+        let mut word: String =
+            text.chars().take(BYTES_MAX).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+        word.truncate(word.floor_char_boundary(BYTES_MAX));
+        let mut met = MET.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = met.iter().position(|known| *known == word).unwrap_or_else(|| {
+            if met.len() < WORDS_MAX {
+                met.push(word.leak());
+                met.len() - 1
+            } else {
+                WORDS_MAX
+            }
+        });
+        Self(u16::try_from(index).expect("there are at most a thousand words"))
     }
 
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
+    pub(crate) fn as_str(&self) -> &'static str {
+        let met = MET.lock().unwrap_or_else(PoisonError::into_inner);
+        met.get(usize::from(self.0)).copied().unwrap_or(OTHER)
     }
 }
 
@@ -170,5 +188,6 @@ mod tests {
             let code = FailureCode::of(&text);
             assert!(code.name().len() <= BYTES_MAX && text.starts_with(code.name()), "{code}");
         }
+        assert!(size_of::<FailureCode>() <= 4, "errors stay small");
     }
 }
