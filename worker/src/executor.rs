@@ -17,6 +17,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 mod attempt;
+mod bounds;
 mod bringing;
 mod child;
 mod clocks;

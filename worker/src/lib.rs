@@ -18,6 +18,7 @@ pub mod forwarding;
 pub mod inventory;
 pub mod ipc;
 mod metrics;
+mod network;
 pub mod nvml;
 mod own_executable;
 pub mod policy;

@@ -1,14 +1,14 @@
-//! Moves the child into an empty network namespace, in which even the loopback interface is down.
+//! Moves a child into an empty network namespace, in which even the loopback interface is down.
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// Enters the namespace as root, before root is dropped. Returns whether the kernel allowed it.
-pub(super) fn close_as_root() -> bool {
+pub(crate) fn close_as_root() -> bool {
     enter(UnshareFlags::NEWNET)
 }
 
 /// Enters the namespace through a user namespace, which containers often forbid. Returns whether the kernel allowed it.
-pub(super) fn close_in_a_user_namespace() -> bool {
+pub(crate) fn close_in_a_user_namespace() -> bool {
     enter(UnshareFlags::NEWUSER | UnshareFlags::NEWNET)
 }
 

@@ -119,7 +119,7 @@ pub fn drop_capabilities() -> Result<(), PrivilegeError> {
 }
 
 /// Sets the parent-death signal again, because a change of the user clears it.
-fn die_with(parent: Option<Pid>) -> Result<(), PrivilegeError> {
+pub(crate) fn die_with(parent: Option<Pid>) -> Result<(), PrivilegeError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed("set the parent-death signal"))?;
     // A parent that has already died sends no signal.
     if getppid() == parent { Ok(()) } else { Err(PrivilegeError::Orphaned) }

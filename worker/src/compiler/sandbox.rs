@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | [`files`] | every file but CUDA's headers and NVRTC's builtins | Landlock | `strict` refuses; else includes are checked as text |
 //! | [`calls`] | every system call that compiling does not need: sockets, processes, threads, signals to others | seccomp | `strict` refuses |
-//! | [`network`] | all that has an address | a network namespace | no loss: `calls` allows no socket |
+//! | [`crate::network`] | all that has an address | a network namespace | no loss: `calls` allows no socket |
 //!
 //! In addition the child is not root, has no capabilities and can't gain any, has no environment, and has limits on its memory, time and
 //! files ([`super::child`]).
@@ -19,11 +19,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::privileges;
+use crate::{network, privileges};
 
 mod calls;
 mod files;
-mod network;
 
 /// What to do if the kernel does not support every layer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use std::{
 };
 
 use super::{
-    Args, CudaSpec, DeviceInfo,
+    Args, CudaSpec, DeviceInfo, bounds,
     cuda::{
         arena::Arena,
         copier::{self, Direction, StagedPiece},
@@ -32,6 +32,7 @@ use super::{
         pinned::PinnedSegment,
         printing::Printing,
         program::Program,
+        scopes::Scopes,
         stream::{Common, Stream, StreamEnd, Work},
         transfers::{Signal, Transfers},
         waits::Waits,
@@ -85,6 +86,7 @@ enum ChildError {
 fn serve(args: &Args) -> Result<(), ChildError> {
     ignore_signals();
     print_by_lines();
+    bounds::give_way_when_memory_runs_out();
     let locked = privileges::close_inherited().and_then(|()| privileges::refuse_new());
     // A panic in one thread ends the process, because the other threads may share the broken state.
     std::panic::set_hook(Box::new(|info| {
@@ -135,7 +137,8 @@ fn print_by_lines() {
 }
 
 fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, MemoryReport), Refusal> {
-    let library = DriverLibrary::open(&args.cuda, || privileges::leave_root(args.user.as_deref()))?;
+    let leave = || bounds::leave_root_and_network(&args.cuda, args.user.as_deref());
+    let library = DriverLibrary::open(&args.cuda, leave)?;
     let device = Device::open(&library, args.device)?;
     let bytes_max = args.memory_bytes_max.unwrap_or(u64::MAX);
     let arena = Arena::new(Sizes::of(library.is_emulator()), bytes_max, args.resident_bytes_max);
@@ -145,10 +148,15 @@ fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, 
     }
     let memory = DeviceMemory::new(arena);
     let report = memory.first_report().map_err(device::refused)?;
+    if library.is_emulator() {
+        let problem =
+            |error: io::Error| Refusal::Privileges { problem: format!("bound the executor's memory: {error}") };
+        bounds::bound_the_emulator().map_err(problem)?;
+    }
     let waits = Waits::new(outgoing);
-    let printing = Printing::new(&library);
+    let (printing, scopes) = (Printing::new(&library), Scopes::new(&library));
     let (transfers, outgoing) = (Transfers::default(), Arc::clone(outgoing));
-    Ok((Arc::new(Common { library, device, memory, guard, waits, transfers, printing, outgoing }), report))
+    Ok((Arc::new(Common { library, device, memory, guard, waits, transfers, printing, scopes, outgoing }), report))
 }
 
 /// The devices that the driver shows to this process.
@@ -349,6 +357,7 @@ impl Inbox {
                 (ToExecutor::Take(piece), _) => self.leave_to_copier(piece, Direction::FromDevice)?,
                 (ToExecutor::Go { job }, _) => self.common.transfers.signal(job, Signal::Go),
                 (ToExecutor::Release { job }, _) => self.common.transfers.signal(job, Signal::Release),
+                (ToExecutor::Interrupt { job }, _) => self.common.scopes.interrupt(job),
                 (ToExecutor::GiveBack, _) => self.leave_to_chores(Chore::GiveBack),
                 (ToExecutor::Measure, _) => self.leave_to_chores(Chore::Measure),
                 (ToExecutor::Stop, _) => self.stopped = true,

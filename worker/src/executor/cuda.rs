@@ -22,6 +22,7 @@ mod preparation;
 pub(super) mod printing;
 pub(super) mod program;
 mod residents;
+pub(super) mod scopes;
 pub(super) mod stream;
 mod together;
 pub(super) mod transfers;

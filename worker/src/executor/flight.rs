@@ -113,6 +113,12 @@ pub(super) const STOOD_STILL: Duration = Duration::from_millis(100);
 /// The time to read the child's messages that have accumulated in the socket.
 const CATCHES_UP_WITHIN: Duration = Duration::from_millis(200);
 
+/// The time in which the emulated device ends a kernel that it is asked to end, and the child reports it.
+const EXPLAINS_WITHIN: Duration = Duration::from_millis(500);
+
+/// How a job ended; an error if nobody answers any more.
+type Answered = Result<JobEnd, oneshot::error::RecvError>;
+
 /// How a job ended on the child.
 #[derive(Debug)]
 pub(super) enum JobEnd {
@@ -281,12 +287,35 @@ impl Shared {
     }
 
     pub(super) fn kill_for(&self, job: u64, cut: Cut) {
-        let mut state = self.state();
-        if state.pending.contains_key(&job) && state.killed_for.is_none() {
-            state.killed_for = Some((job, cut));
-            drop(state);
+        if self.blame(job, cut) {
             self.process.kill();
         }
+    }
+
+    /// Records that the child ends because of a job. Returns false if it ends because of another, or the job has ended.
+    fn blame(&self, job: u64, cut: Cut) -> bool {
+        let mut state = self.state();
+        let known = state.killed_for;
+        if known.is_none() && state.pending.contains_key(&job) {
+            state.killed_for = Some((job, cut));
+        }
+        state.killed_for == Some((job, cut))
+    }
+
+    /// Lets the emulated device end a job's kernel at the time limit, and answers how the job ended, if it did: the device
+    /// says where the threads of the kernel were, which a kill would not.
+    async fn interrupt(&self, job: u64, ending: &mut oneshot::Receiver<JobEnd>) -> Option<Answered> {
+        if !self.device.emulated || !self.blame(job, Cut::TimeLimit) {
+            return None;
+        }
+        self.say(&ToExecutor::Interrupt { job });
+        let ended = tokio::time::timeout(EXPLAINS_WITHIN, ending).await.ok()?;
+        // If the job ended by itself after all, the child goes on.
+        let mut state = self.state();
+        if self.lost.borrow().is_none() && state.killed_for == Some((job, Cut::TimeLimit)) {
+            state.killed_for = None;
+        }
+        Some(ended)
     }
 
     pub(super) async fn lost(&self) -> Loss {
@@ -347,14 +376,28 @@ async fn ended(
     let ended = match cut {
         Err(ended) => ended,
         Ok(cut) => {
-            shared.kill_for(job, cut);
-            ending.await
+            let interrupted = if cut == Cut::TimeLimit { shared.interrupt(job, ending).await } else { None };
+            match interrupted {
+                Some(ended) => ended,
+                None => kill(shared, job, cut, ending).await,
+            }
         }
     };
     // The listener answers every job before it ends.
     ended.unwrap_or_else(|_| {
         JobEnd::Lost(Loss { cause: LostCause::Died, reason: "the executor's listener ended".to_owned() })
     })
+}
+
+/// Kills the child because of a job, and waits for the job's end. While the device ends another job, it is not killed for this
+/// one; if that job then ended by itself, the child goes on, so the kill is tried again.
+async fn kill(shared: &Shared, job: u64, cut: Cut, ending: &mut oneshot::Receiver<JobEnd>) -> Answered {
+    loop {
+        shared.kill_for(job, cut);
+        if let Ok(ended) = tokio::time::timeout(2 * EXPLAINS_WITHIN, &mut *ending).await {
+            return ended;
+        }
+    }
 }
 
 impl TimeLimitGuard {

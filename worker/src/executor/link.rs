@@ -32,6 +32,9 @@ use crate::ipc::{
 /// A child that has closed its socket must exit within this time; otherwise it is killed.
 const EXIT_DEADLINE: Duration = Duration::from_secs(5);
 
+/// `CUDA_ERROR_LAUNCH_TIMEOUT`, with which the emulated device ends the kernel of a job at its time limit.
+const LAUNCH_TIMEOUT: u32 = 702;
+
 /// The child's frames. They carry no descriptors, so they can be read through a buffer.
 pub(crate) type Incoming = BufReader<OwnedReadHalf>;
 
@@ -160,7 +163,13 @@ fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit:
         let only = || only_kernel(running(&pending).map(|pending| &*pending.entries));
         Poison { kernel: poison.kernel.filter(is_run).or_else(only), ..poison }
     });
-    let death = Death { poison, nonsense, killed_for: state.killed_for, stopping: state.stopping, exit };
+    // At a time limit the emulated device ends the kernel, and its report says where the threads were.
+    let is_limit = matches!(state.killed_for, Some((_, Cut::TimeLimit)));
+    let (poison, standing) = match poison {
+        Some(poison) if is_limit && poison.code == LAUNCH_TIMEOUT => (None, poison.report),
+        poison => (poison, None),
+    };
+    let death = Death { poison, standing, nonsense, killed_for: state.killed_for, stopping: state.stopping, exit };
     let loss = death.loss(running(&pending).count());
     shared.lost.send_replace(Some(death.of_executor(&loss)));
     drop(state);
@@ -186,6 +195,8 @@ fn running(pending: &HashMap<u64, Pending>) -> impl Iterator<Item = &Pending> {
 /// Everything known about a child's end.
 struct Death<'a> {
     poison: Option<Poison>,
+    /// Where the threads of a kernel were at the time limit of its job.
+    standing: Option<String>,
     nonsense: Option<String>,
     killed_for: Option<(u64, Cut)>,
     stopping: bool,
@@ -230,11 +241,12 @@ impl Death<'_> {
     /// The jobs that caused the loss, each with its failure; `None` for a cancelled job.
     fn answers(&self, pending: &HashMap<u64, Pending>) -> HashMap<u64, Option<Failure>> {
         let time_limit = || {
-            Failure::new(
-                Verdict::Timeout,
-                FailureCode::TimeLimit,
-                "the job exceeded its time limit; the supervisor killed its executor",
-            )
+            let message = "the job exceeded its time limit; the supervisor killed its executor";
+            let failure = Failure::new(Verdict::Timeout, FailureCode::TimeLimit, message);
+            match &self.standing {
+                Some(standing) => failure.with_detail(standing.clone()),
+                None => failure,
+            }
         };
         match &self.poison {
             Some(poison) if !poison.device => {

@@ -37,6 +37,10 @@ pub enum ToExecutor {
     Release {
         job: u64,
     },
+    /// End the kernel of a job that exceeds its time limit, on the emulated device. Its report says where the threads were.
+    Interrupt {
+        job: u64,
+    },
     /// Free memory that no job uses, and report the rest.
     GiveBack,
     /// Send a memory report.

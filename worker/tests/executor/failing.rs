@@ -164,6 +164,22 @@ async fn a_time_limit_kills_the_executor_and_spares_the_neighbours_the_blame() {
 }
 
 #[tokio::test]
+async fn a_job_at_its_time_limit_learns_where_its_threads_were() {
+    let executor = start().await;
+    let spinning = misbehaving("spin");
+    let limited = ExecutorJob { time_limit: Duration::from_millis(300), ..job(&spinning) };
+    let failure = executor.run(limited).await.expect("it has an outcome").outcome.unwrap_err();
+    assert_eq!((failure.verdict, failure.code), (Verdict::Timeout, FailureCode::TimeLimit));
+    let report = failure.detail.expect("the emulated device says where the threads were");
+    let line = 1 + PTX.lines().position(|line| line.contains("ld.volatile.global.u32 %r1, [%rd2];")).unwrap();
+    for part in ["it ran too long in kernel `spin`", "thread (0, 0, 0)", "PTX line"] {
+        assert!(report.contains(part), "{part} is missing in: {report}");
+    }
+    let lines = line..line + 3;
+    assert!(lines.into_iter().any(|line| report.contains(&format!("PTX line {line},"))), "{report}");
+}
+
+#[tokio::test]
 async fn among_neighbours_the_emulator_names_the_one_to_blame() {
     let executor = start().await;
     let (spinning, faulting) = (misbehaving("spin"), misbehaving("write_beyond"));

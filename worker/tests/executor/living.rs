@@ -320,6 +320,24 @@ async fn an_executor_has_no_privileges_and_can_get_none() {
 }
 
 #[tokio::test]
+async fn an_executor_has_bounds_on_its_host_and_no_network() {
+    let executor = start().await;
+    let pid = executor.pid();
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
+    assert!(read("oom_score_adj").trim().parse::<i32>().unwrap() >= 500, "the worker outlives it");
+    let limits = read("limits");
+    let limit = |name: &str| limits.lines().find(|line| line.starts_with(name)).unwrap()[name.len()..].trim();
+    assert!(limit("Max file size").starts_with("0 "), "{limits}");
+    assert!(!limit("Max data size").starts_with("unlimited"), "{limits}");
+    // Only root sees the namespaces of a hidden process, and not every kernel lets a process have its own.
+    let Ok(network) = fs::read_link(format!("/proc/{pid}/ns/net")) else { return };
+    let is_allowed =
+        |flag: &str| Command::new("unshare").args([flag, "true"]).status().is_ok_and(|ended| ended.success());
+    let own = fs::read_link("/proc/self/ns/net").unwrap();
+    assert_eq!(network != own, is_allowed("-n") || is_allowed("-Un"));
+}
+
+#[tokio::test]
 async fn an_executor_whose_user_does_not_exist_is_refused_with_the_way_out() {
     let options = ExecutorOptions { user: Some("nobody-of-that-name".to_owned()), ..options() };
     let refused = Executor::start(options).await.unwrap_err().to_string();

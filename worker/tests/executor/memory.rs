@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use gpufleet_schema::{Block, Data, Dtype, FailureCode, Program, Task};
+use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, FailureCode, Launch, Program, Task};
 use gpufleet_worker::executor::{Executor, ExecutorJob, ExecutorOptions, LostCause, RunError};
 use tokio_util::sync::CancellationToken;
 
@@ -276,4 +276,39 @@ async fn what_a_job_leaves_while_the_executor_reports_is_told_too() {
         succeed(&executor, &task).await;
         poll_until("all that is kept", || executor.memory().cached == kept).await;
     }
+}
+
+/// Kernels that tell the address of a buffer, and that read and write at any address.
+const POINTERS: &str = ".version 8.0\n.target sm_80\n.address_size 64\n\
+    .visible .entry tell(.param .u64 out, .param .u64 other) {\n.reg .b64 %d<3>;\n\
+    ld.param.u64 %d0, [out];\nld.param.u64 %d1, [other];\nst.global.u64 [%d0], %d1;\nret;\n}\n\
+    .visible .entry peek(.param .u64 out, .param .u64 address) {\n.reg .b64 %d<3>;\n.reg .b32 %r;\n\
+    ld.param.u64 %d0, [out];\nld.param.u64 %d1, [address];\nld.global.u32 %r, [%d1];\nst.global.u32 [%d0], %r;\nret;\n}\n\
+    .visible .entry poke(.param .u64 out, .param .u64 address) {\n.reg .b64 %d<3>;\n.reg .b32 %r;\n\
+    ld.param.u64 %d1, [address];\nmov.u32 %r, 7;\nst.global.u32 [%d1], %r;\nret;\n}\n";
+
+fn pointers(entry: &str, other: Arg, buffers: Vec<Buffer<'static>>) -> Task<'static> {
+    let launch = Launch { block: Block::Threads(vec![1]), ..launch(entry, 1, vec![buffer("out"), other]) };
+    let outputs = vec!["out".to_owned()];
+    Task { buffers, outputs, launches: vec![launch], ..ptx_task(POINTERS) }
+}
+
+#[tokio::test]
+async fn a_kernel_reaches_the_memory_of_its_own_job_alone() {
+    // The address is another job's, whose memory stays with the executor for later jobs.
+    for entry in ["peek", "poke"] {
+        let executor = start().await;
+        let told = vec![zeros("out", Dtype::U64, 1), zeros("secret", Dtype::U32, 5000)];
+        let outputs = succeed(&executor, &pointers("tell", buffer("secret"), told)).await;
+        let address = u64::from_le_bytes(staged(&outputs[0]).bytes[..].try_into().unwrap());
+        let own = vec![zeros("out", Dtype::U32, 1)];
+        let failure = fail(&executor, &pointers(entry, Arg::Scalar(Dtype::U64, address.into()), own)).await;
+        assert_eq!(failure.code, FailureCode::KernelFault, "{failure:?}");
+        let report = failure.detail.expect("the emulated device reports faults");
+        assert!(report.contains("the address is in memory of another job, or of none"), "{report}");
+    }
+    // Its own memory is reached by addresses too.
+    let executor = start().await;
+    let own = vec![zeros("out", Dtype::U32, 1), zeros("secret", Dtype::U32, 5000)];
+    succeed(&executor, &pointers("poke", buffer("secret"), own)).await;
 }

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cudarc::driver::sys::{self, CUdeviceptr, CUresult};
+use cudarc::driver::sys::{self, CUdeviceptr, CUresult, CUstream};
 use libloading::Library;
 
 use crate::{
@@ -30,6 +30,8 @@ pub(crate) struct DriverLibrary {
     refusal: Option<FaultText>,
     printed: Option<TakePrinted>,
     protect: Option<Protect>,
+    confine: Option<Confine>,
+    interrupt: Option<Interrupt>,
 }
 
 /// A library's file, opened with the process's initial privileges, because it may be in root's home.
@@ -44,6 +46,10 @@ type FaultText = unsafe extern "C" fn(*mut c_char, usize) -> usize;
 type TakePrinted = unsafe extern "C" fn(*mut c_char, usize) -> usize;
 /// Makes an allocation read-only for kernels until the host writes to it. Only the emulator has this function.
 pub(super) type Protect = unsafe extern "C" fn(CUdeviceptr) -> CUresult;
+/// Bounds the kernels of a stream to allocations, or lifts the bounds. Only the emulator has this function.
+pub(super) type Confine = unsafe extern "C" fn(CUstream, *const CUdeviceptr, usize) -> CUresult;
+/// Ends the kernel that runs in a stream. Only the emulator has this function.
+pub(super) type Interrupt = unsafe extern "C" fn(CUstream) -> CUresult;
 
 /// The emulator's report of a fault has a few lines; a longer one is cut.
 const REPORT_BYTES_MAX: usize = 32 << 10;
@@ -82,12 +88,19 @@ impl DriverLibrary {
                 library.get::<Protect>(b"gpufleet_emulator_protect\0").ok().map(|symbol| *symbol),
             )
         };
+        // SAFETY: as above.
+        let (confine, interrupt) = unsafe {
+            (
+                library.get::<Confine>(b"gpufleet_emulator_confine\0").ok().map(|symbol| *symbol),
+                library.get::<Interrupt>(b"gpufleet_emulator_interrupt\0").ok().map(|symbol| *symbol),
+            )
+        };
         if let Some(take) = printed {
             // From the first call on, the emulator keeps the text for us instead of writing it itself.
             // SAFETY: without room nothing is written.
             unsafe { take(std::ptr::null_mut(), 0) };
         }
-        Ok(Self { library, name, report, kernel, refusal, printed, protect })
+        Ok(Self { library, name, report, kernel, refusal, printed, protect, confine, interrupt })
     }
 
     /// Whether this is the emulator, which alone has fault reports.
@@ -115,6 +128,14 @@ impl DriverLibrary {
     pub(super) fn protection(&self) -> Option<Protect> {
         // SAFETY: nothing is allocated at this address, so the call changes nothing.
         self.protect.filter(|protect| unsafe { protect(0) } != CUresult::CUDA_ERROR_NOT_SUPPORTED)
+    }
+
+    pub(super) fn confine(&self) -> Option<Confine> {
+        self.confine
+    }
+
+    pub(super) fn interrupt(&self) -> Option<Interrupt> {
+        self.interrupt
     }
 
     /// The emulator's human-readable report of the fault, which may include text from a kernel.

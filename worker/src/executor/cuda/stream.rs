@@ -34,6 +34,7 @@ use super::{
     preparation::LaunchPreparation,
     printing::Printing,
     program::Program,
+    scopes::Scopes,
     transfers::Transfers,
     waits::Waits,
 };
@@ -61,6 +62,7 @@ pub(crate) struct Common {
     pub waits: Waits,
     pub transfers: Transfers,
     pub printing: Arc<Printing>,
+    pub scopes: Scopes,
     /// To the supervisor.
     pub outgoing: Arc<Mutex<UnixStream>>,
 }
@@ -196,6 +198,8 @@ impl Stream {
             true => preparation.may_wait(),
             false => common.waits.calls(preparation.job),
         }
+        // Dropped after the job's last kernel, and before its memory.
+        let _scope = common.scopes.begin(preparation.job, self.raw, &blocks)?;
         let enqueued = self.enqueue(preparation, work, &launches, &blocks, inputs);
         if enqueued.is_ok() {
             common.memory.arena.launched(local);
