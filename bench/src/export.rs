@@ -104,6 +104,7 @@ pub(crate) fn events(number: u32, at_ms: i64) -> (Event, Event) {
         timings: Timings { launches_us: vec![5], total_us: 50, ..Timings::default() },
         job: None,
         charged_us: None,
+        user_id: None,
         printf_output: None,
         kept: None,
     });

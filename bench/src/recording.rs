@@ -225,6 +225,7 @@ fn finished(job: &JobInfo, number: u32, at_ms: i64, described: bool) -> Event {
         timings: Timings { launches_us: vec![5], total_us: 50 + u64::from(number % 1000), ..Timings::default() },
         job: described.then(|| Box::new(job.clone())),
         charged_us: None,
+        user_id: None,
         printf_output: None,
         kept: None,
     })

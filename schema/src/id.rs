@@ -186,6 +186,9 @@ name_id! {
     WorkerName, "worker name"
 }
 
+/// Replaces a user's name that is not valid in a client name.
+const ANY_USER: &str = "cli";
+
 impl ClientName {
     /// A new unique name: the user's name, a dash, and sixteen hexadecimal digits. The part after the last dash has no
     /// dash, so that RabbitMQ's permissions can confine a user to names of their own. If the user's name is not valid
@@ -193,7 +196,17 @@ impl ClientName {
     pub fn fresh(user: &str) -> Self {
         let id = JobId::new().as_uuid().simple().to_string();
         let named = |prefix: &str| format!("{prefix}-{}", &id[16..]).parse();
-        named(user).unwrap_or_else(|_| named("cli").expect("letters, digits and a dash are a valid name"))
+        named(user).unwrap_or_else(|_| named(ANY_USER).expect("letters, digits and a dash are a valid name"))
+    }
+
+    /// Whether the user may receive replies under this name: a dash and a word without dashes follow the user's name, or `cli`
+    /// if no client name can contain the user's name.
+    pub fn belongs_to(&self, user: &str) -> bool {
+        let owns = |prefix: &str| {
+            let word = self.0.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('-'));
+            word.is_some_and(|word| !word.is_empty() && !word.contains('-'))
+        };
+        owns(user) || (owns(ANY_USER) && !Self::fresh(user).as_str().starts_with(&format!("{user}-")))
     }
 }
 
@@ -235,6 +248,23 @@ mod tests {
         assert_eq!((user, rest.len()), ("team-a", 16));
         for unfit in ["anna@example.org", &"x".repeat(NAME_BYTES_MAX)] {
             assert!(ClientName::fresh(unfit).as_str().starts_with("cli-"), "{unfit}");
+            assert!(ClientName::fresh(unfit).belongs_to(unfit), "{unfit}");
+        }
+    }
+
+    #[test]
+    fn a_client_belongs_to_one_user() {
+        for (client, user, belongs) in [
+            ("team-a-nightly", "team-a", true),
+            ("team-a-nightly", "team", false),
+            ("team-a", "team-a", false),
+            ("team-a-", "team-a", false),
+            ("nightly", "team-a", false),
+            ("cli-nightly", "team-a", false),
+            ("cli-nightly", "anna@example.org", true),
+            ("cli-nightly", "cli", true),
+        ] {
+            assert_eq!(client.parse::<ClientName>().unwrap().belongs_to(user), belongs, "{client} of {user}");
         }
     }
 

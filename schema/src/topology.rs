@@ -9,6 +9,9 @@ use crate::{ClassKey, ClientName, PoolName, Slot, WorkerName};
 /// Topic: routes a task by pool and priority, and perhaps by [`Slot`]. RabbitMQ checks routing keys on topic exchanges alone, and so can confine
 /// a producer to its pools.
 pub const TASKS: &str = "gpufleet.v1.tasks";
+/// Topic: dead-lettered jobs that an operator submits again, routed like [`TASKS`]. Workers trust the operator's [`HEADER_USER`] because
+/// RabbitMQ's permissions keep producers from this exchange.
+pub const TASKS_OPERATOR: &str = "gpufleet.v1.tasks.operator";
 /// Topic: routes a reply by client, so that a client can bind nothing but its own name. A reply without a queue goes to
 /// [`UNCLAIMED_EXCHANGE`].
 pub const REPLIES: &str = "gpufleet.v1.replies";
@@ -28,12 +31,12 @@ pub const CONTROL_WORKER: &str = "gpufleet.v1.control.worker";
 /// A stream of operators' orders. Every worker reads it from its beginning, so that cancellations also apply to workers
 /// that start later.
 pub const CONTROL_QUEUE: &str = "gpufleet.v1.control";
-/// Exclusive queues without messages, one for each connected worker. RabbitMQ lets no second worker declare its name.
-pub const WORKERS: &str = "gpufleet.v1.workers";
-/// Fanout: the alternate exchange of [`REPLIES`].
 /// The same for clients' cancellations. A stream discards its oldest messages when it is full, so orders of clients must
 /// not share one with those of operators.
 pub const CANCELLATIONS_QUEUE: &str = "gpufleet.v1.cancellations";
+/// Exclusive queues without messages, one for each connected worker. RabbitMQ lets no second worker declare its name.
+pub const WORKERS: &str = "gpufleet.v1.workers";
+/// Fanout: the alternate exchange of [`REPLIES`].
 pub const UNCLAIMED_EXCHANGE: &str = "gpufleet.v1.unclaimed";
 /// Replies to clients whose queue does not exist any more, kept for [`UNCLAIMED_TTL_MS`].
 pub const UNCLAIMED_QUEUE: &str = "gpufleet.v1.unclaimed";
@@ -43,8 +46,11 @@ pub const DROPPED_EXCHANGE: &str = "gpufleet.v1.dropped";
 pub const DROPPED_QUEUE: &str = "gpufleet.v1.dropped";
 pub const LEDGER_QUEUE: &str = "gpufleet.v1.ledger";
 pub const DEAD_QUEUE: &str = "gpufleet.v1.dead";
-/// The routing key of event batches, and the binding of the ledger's queue.
+/// The routing key of workers' event batches.
 pub const EVENTS_KEY: &str = "batch";
+/// The routing key of actions, which only operators may report.
+pub const EVENTS_ACTION_KEY: &str = "action";
+/// The binding of the ledger's queue.
 pub const EVENTS_BINDING: &str = "#";
 pub const DEAD_KEY: &str = "dead";
 
@@ -112,14 +118,17 @@ pub const HEADER_REASON: &str = "gpufleet-reason";
 pub const HEADER_ORIGIN: &str = "gpufleet-origin";
 /// Header of a dead-lettered message of which only the beginning is kept: its original length in bytes.
 pub const HEADER_BODY_BYTES: &str = "gpufleet-body-bytes";
-/// The user that the broker validated when the message was first published. It is trusted only in a message that, by
-/// the broker's validation, comes from a worker's own user.
+/// The user that the broker validated when the message was first published. It is trusted only in a message that comes
+/// from a worker's own user, by the broker's validation, or from an operator, by its exchange ([`TASKS_OPERATOR`]).
 pub const HEADER_USER: &str = "gpufleet-user";
 /// The form in which a producer wants replies; see [`REPLIES_IN_LISTS`].
 pub const HEADER_REPLIES: &str = "gpufleet-replies";
 /// The value of [`HEADER_REPLIES`] by which the producer says that it reads lists of replies. Replies that are ready at the same time then
 /// share messages.
 pub const REPLIES_IN_LISTS: &str = "lists";
+/// A secret of the client in a task's message, which workers copy into the replies. So a client knows that a reply answers its own task: other
+/// users can learn its name and the ids of its jobs, and submit tasks with them.
+pub const HEADER_REPLY_TOKEN: &str = "gpufleet-reply-token";
 pub const HEADER_TRACEPARENT: &str = "traceparent";
 
 /// Topic: routes a forwarded job by pool, device class and priority ([`forwarded_key`]).
@@ -224,6 +233,11 @@ pub fn parse_forwarded_key(key: &str) -> Option<(PoolName, ClassKey, Priority)> 
     let (rest, priority) = key.rsplit_once('.')?;
     let (pool, class) = rest.rsplit_once('.')?;
     Some((pool.parse().ok()?, class.parse().ok()?, priority.parse().ok()?))
+}
+
+/// The routing key of submissions that clients report. It has the pool, so that RabbitMQ can confine a producer to its pools.
+pub fn submissions_key(pool: &PoolName) -> String {
+    format!("submitted.{pool}")
 }
 
 pub fn reply_queue(client: &ClientName) -> String {

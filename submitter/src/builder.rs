@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpufleet_schema::ClientName;
+use gpufleet_schema::{ClientName, MessageId};
 use gpufleet_transport::{
     BlobLocation, BlobStore, Broker, BrokerUrls, EventSink, InvalidBlobLocation, Options, ReplyQueue,
 };
@@ -68,8 +68,8 @@ impl FleetBuilder {
     /// With a blob store, jobs keep their outputs as long ([`Job::keep`](crate::Job::keep)), because replies name blobs. Each job and
     /// each reply has a message of its own, so very short jobs run slower than without a name.
     ///
-    /// One connection at a time can use the name; for a second one, connecting fails. Some users may only use names of
-    /// their own (`gpufleet permissions`): the user's name, a dash, and a word without dashes.
+    /// The name is that of the broker's user, a dash, and a word without dashes, such as `anna-nightly`: workers reply only to
+    /// clients of the user who submitted a job. One connection at a time can use it; for a second one, connecting fails.
     #[must_use]
     pub fn client(mut self, name: impl Into<String>) -> Self {
         self.client = Some(name.into());
@@ -173,6 +173,9 @@ impl FleetBuilder {
             Some(name) => name.parse()?,
             None => ClientName::fresh(urls.user()),
         };
+        if self.user_id && !client.belongs_to(urls.user()) {
+            return Err(ConnectError::ForeignName { client, user: urls.user().to_owned() });
+        }
         let blobs = match self.blobs {
             Some(location) => Some(Box::pin(BlobStore::open(location?)).await?),
             None => None,
@@ -194,6 +197,7 @@ impl FleetBuilder {
             broker,
             client,
             replies_kept,
+            reply_token: replies_kept.is_none().then(|| MessageId::new().to_string()),
             inbox,
             gatherings: Gatherings::default(),
             reporter,

@@ -38,6 +38,8 @@ pub(crate) struct Connection {
     /// For how long the broker keeps replies that were not taken. None if the name was made for this connection, so that
     /// no later connection asks for them.
     pub(crate) replies_kept: Option<Duration>,
+    /// The secret that replies must carry. None for a client with a name of its own, whose earlier connections had other secrets.
+    pub(crate) reply_token: Option<String>,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) gatherings: Gatherings<Gathered>,
     pub(crate) reporter: Reporter,
@@ -140,7 +142,7 @@ impl Connection {
             self.broker.declare_reply_queue(&self.client).await?;
             let prefetch = if self.replies_kept.is_some() { UNREAD_PREFETCH } else { REPLIES_PREFETCH };
             let consumer = self.broker.consume(topology::reply_queue(&self.client), prefetch);
-            Ok(Receiving::start(consumer, self.inbox.clone()))
+            Ok(Receiving::start(consumer, self.inbox.clone(), self.reply_token.clone()))
         });
         listening.await.map(drop)
     }
@@ -213,11 +215,11 @@ impl Drop for Connection {
 }
 
 impl Receiving {
-    fn start(mut replies: Consumer, inbox: Arc<Inbox>) -> Self {
+    fn start(mut replies: Consumer, inbox: Arc<Inbox>, token: Option<String>) -> Self {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let stopped = stop.clone();
         tasks.spawn(async move {
-            if stopped.run_until_cancelled(receive(&mut replies, &inbox)).await.is_none() {
+            if stopped.run_until_cancelled(receive(&mut replies, &inbox, token.as_deref())).await.is_none() {
                 replies.stop().await;
             }
         });
@@ -238,10 +240,10 @@ impl Drop for Receiving {
     }
 }
 
-async fn receive(replies: &mut Consumer, inbox: &Inbox) {
+async fn receive(replies: &mut Consumer, inbox: &Inbox, token: Option<&str>) {
     while let Some(incoming) = replies.next().await {
         match incoming {
-            Incoming::Delivery(delivery) => accept(delivery, inbox).await,
+            Incoming::Delivery(delivery) => accept(delivery, inbox, token).await,
             Incoming::Interrupted { reason } => warn!(reason, "reply subscription interrupted; subscribing again"),
         }
     }
@@ -249,10 +251,15 @@ async fn receive(replies: &mut Consumer, inbox: &Inbox) {
     inbox.close();
 }
 
-async fn accept(delivery: Delivery, inbox: &Inbox) {
+async fn accept(delivery: Delivery, inbox: &Inbox, token: Option<&str>) {
     let (body, properties, acker) = delivery.into_parts();
     let content_type = properties.content_type.as_deref().unwrap_or_default();
     let single = match Encoding::of_content_type(content_type) {
+        _ if token.is_some() && properties.header_text(topology::HEADER_REPLY_TOKEN) != token => {
+            inbox.count_unreadable();
+            warn!("dropped a reply without this client's token: another user submitted a task that names this client");
+            None
+        }
         Some(encoding) => {
             let delivered = inbox.deliver(encoding, properties.correlation_id.as_deref(), &body);
             delivered.inspect_err(|error| warn!(%error, "dropped an unreadable reply")).unwrap_or_default()

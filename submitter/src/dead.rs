@@ -112,7 +112,7 @@ pub enum Replayed {
 /// Why dead letters could not be fetched, replayed or discarded.
 #[derive(Debug, thiserror::Error)]
 pub enum DeadError {
-    #[error(transparent)]
+    #[error("failed to {0}")]
     Queue(#[from] QueueError),
     #[error("the other {missing} dead-lettered messages did not arrive within {} s", NEXT_LETTER.as_secs())]
     Silent { missing: usize },
@@ -123,12 +123,12 @@ pub enum DeadError {
     NoDeadQueue,
     #[error("pool {pool} has no queue: no worker has ever served it, or its queue was deleted")]
     NoQueue { pool: PoolName },
-    #[error(transparent)]
+    #[error("failed to {0}")]
     Publish(#[from] PublishError),
     /// The broker did not confirm the new jobs, so they may or may not have been submitted. The letter is still there.
     #[error("the message is still in the dead-letter queue, and may have been submitted as {}", ids(.jobs))]
     Unknown { jobs: Vec<JobId>, source: PublishError },
-    #[error(transparent)]
+    #[error("failed to {0}")]
     Settle(#[from] SettleError),
     #[error("the connection broke; the message is still in the dead-letter queue")]
     Stale,
@@ -331,10 +331,11 @@ impl DeadLetters {
             return Err(DeadError::Cut { bytes: letter.bytes, kept_bytes: letter.kept_bytes });
         }
         let body = fetched.body.as_deref().ok_or(DeadError::NotKept)?;
-        // The new jobs belong to the user who replays them.
         let user_id = self.fleet.connection.user_id();
         let mut properties = Properties { user_id, ..fetched.properties.clone() };
         properties.headers.retain(|name, _| !name.starts_with("x-") && !HISTORY_HEADERS.contains(&name.as_str()));
+        // The new jobs belong to the user of the old ones, or else to the one who replays them.
+        properties.headers.extend(letter.user.clone().map(|user| (HEADER_USER.to_owned(), user.into())));
         let encoding = properties.content_type.as_deref().and_then(Encoding::of_content_type);
         let renewed = encoding.and_then(|encoding| Some((encoding, renewal::renewed(encoding, body, &self.replayed)?)));
         let (body, infos) = match renewed {
@@ -356,7 +357,7 @@ impl DeadLetters {
             None => (body.to_vec(), Vec::new()),
         };
         let routing_key = topology::task_key(&pool, priority);
-        Ok(Some((Message { exchange: topology::TASKS, routing_key, body, properties, mandatory: true }, infos)))
+        Ok(Some((Message { exchange: topology::TASKS_OPERATOR, routing_key, body, properties, mandatory: true }, infos)))
     }
 
     async fn publish(&self, message: Message, infos: &[JobInfo]) -> Result<(), DeadError> {

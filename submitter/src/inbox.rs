@@ -46,7 +46,7 @@ pub struct Counts {
     pub replies: u64,
     /// Replies to jobs that had a reply before, or whose handle was dropped.
     pub replies_dropped: u64,
-    /// Messages in the reply queue that are not readable replies.
+    /// Messages in the reply queue that are not readable replies to this client's tasks.
     pub replies_unreadable: u64,
 }
 
@@ -398,6 +398,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_reply_of_the_next_release_ends_the_wait_with_its_words() {
+        let inbox = Arc::new(Inbox::default());
+        let job_id = "0190a5b8-7c00-7000-8000-000000000002".parse().unwrap();
+        let mut awaited = inbox.expect(job_id, None).unwrap();
+        let body = include_bytes!("../../schema/golden/next/reply.json");
+        inbox.deliver(Encoding::Json, None, body).unwrap();
+        let arrived = awaited.next().await.unwrap();
+        let Err(JobError::Failed(failed)) = pending_result::outcome(arrived, Instant::now()) else {
+            panic!("it failed")
+        };
+        assert_eq!((failed.ended(), failed.failure.as_ref().unwrap().code.name()), ("preempted", "device_preempted"));
+    }
+
+    #[tokio::test]
     async fn a_reply_without_a_job_id_reaches_the_job_that_its_correlation_id_names() {
         let inbox = Arc::new(Inbox::default());
         let job_id = JobId::new();
@@ -488,15 +502,6 @@ mod tests {
         assert_eq!(inbox.counts(), Counts { replies: 2, replies_dropped: 2, replies_unreadable: 0 });
     }
 
-    #[test]
-    fn closing_ends_followed_jobs() {
-        let (inbox, told) = (Inbox::default(), Arc::new(Told::default()));
-        inbox.follow(JobId::new(), None, awaited(1, &told));
-        inbox.close();
-        let calls = locked(&told.0);
-        assert!(matches!(calls[0].as_slice(), [(1, Err(JobError::Closed { .. }))]), "{calls:?}");
-    }
-}
     #[tokio::test]
     async fn a_follower_that_panics_takes_no_reply_from_the_others() {
         let (inbox, told) = (Arc::new(Inbox::default()), Arc::new(Told::default()));
@@ -518,3 +523,12 @@ mod tests {
         assert!(inbox.waiting().is_empty());
     }
 
+    #[test]
+    fn closing_ends_followed_jobs() {
+        let (inbox, told) = (Inbox::default(), Arc::new(Told::default()));
+        inbox.follow(JobId::new(), None, awaited(1, &told));
+        inbox.close();
+        let calls = locked(&told.0);
+        assert!(matches!(calls[0].as_slice(), [(1, Err(JobError::Closed { .. }))]), "{calls:?}");
+    }
+}

@@ -355,7 +355,9 @@ async fn confirmed<T>(connection: &Arc<Connection>, members: Vec<(T, Member)>) -
 fn headers(connection: &Connection) -> BTreeMap<String, HeaderValue> {
     let reads_lists = connection.replies_kept().is_none();
     let lists = (topology::HEADER_REPLIES.to_owned(), topology::REPLIES_IN_LISTS.into());
-    reads_lists.then_some(lists).into_iter().collect()
+    let token = connection.reply_token.clone();
+    let token = token.map(|token| (topology::HEADER_REPLY_TOKEN.to_owned(), token.into()));
+    reads_lists.then_some(lists).into_iter().chain(token).collect()
 }
 
 impl Member {

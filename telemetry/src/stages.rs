@@ -150,6 +150,7 @@ mod tests {
             timings,
             job: Some(Box::new(job)),
             charged_us: None,
+            user_id: None,
             printf_output: None,
             kept: None,
         }

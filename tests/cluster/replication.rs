@@ -8,7 +8,7 @@ async fn every_queue_is_on_all_nodes() {
     let ground = Ground::cluster("replicated").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
-    let named = ground.client_with(Fleet::builder().client("scenario-replicated")).await;
+    let named = ground.client_with(Fleet::builder().client("gpufleet-replicated")).await;
     for fleet in [&fleet, &named] {
         fleet.submit_until_confirmed(&busy::for_millis(1)).await.wait(WAIT).await.unwrap();
     }

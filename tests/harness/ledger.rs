@@ -28,7 +28,7 @@ impl Ground {
     }
 
     /// The job in the ledger now. The history checker records its outcome.
-    async fn look(&self, job_id: JobId) -> Option<JobDetail> {
+    pub async fn look(&self, job_id: JobId) -> Option<JobDetail> {
         let detail = self.ledger.job(job_id).await.unwrap();
         detail.inspect(|detail| self.sightings.saw(&detail.job))
     }

@@ -11,7 +11,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-const NAME: &str = "nightly";
+const NAME: &str = "gpufleet-nightly";
 /// Longer than a reply takes that is in the queue.
 const SOON: Duration = Duration::from_millis(500);
 

@@ -148,7 +148,7 @@ async fn letters_that_can_not_be_replayed_stay_and_do_not_block_the_others() {
     let broker = ground.broker().await;
     let events = Properties { kind: Some(TYPE_EVENTS.to_owned()), ..properties(LEDGER_QUEUE) };
     let events_id = events.message_id.clone().unwrap();
-    dead_letter(&broker, encode_events(&[]).unwrap(), events).await;
+    dead_letter(&broker, encode_events::<gpufleet_schema::Event>(&[]).unwrap(), events).await;
     let labels = (0..LABELS_MAX).map(|index| (format!("label-{index}"), String::new())).collect();
     let full = Task { labels, ..kernels::saxpy() };
     dead_letter_task(&broker, &full).await;

@@ -124,7 +124,7 @@ async fn a_whole_fleet_has_no_error_and_no_check_is_skipped_but_the_hold() {
         "vhost",
         "permission to receive replies",
         "permission to submit to default",
-        "permission to report submissions",
+        "permission to report submissions to default",
         "permission to cancel jobs",
         "ledger",
         "migrations",
@@ -219,7 +219,7 @@ async fn each_missing_permission_is_an_error_of_its_own() {
     let none = add_user(&patient.ground, "none", ["^$", "^$", "^$"]).await;
     patient.set(AMQP_URL, &none);
     let diagnosis = patient.diagnose(&["--pool", "default"]).await;
-    let all = ["receive replies", "submit to default", "report submissions", "cancel jobs"];
+    let all = ["receive replies", "submit to default", "report submissions to default", "cancel jobs"];
     let all = all.map(|action| format!("permission to {action}"));
     for check in &all {
         diagnosis.expect(check, "error", &["ACCESS_REFUSED", "gpufleet permissions"]);

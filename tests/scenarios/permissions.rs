@@ -1,156 +1,28 @@
 //! Broker users with the permissions that `gpufleet permissions` prints can do their work and nothing else: no other
 //! pool, no other client's replies, no forged outcome, no order without the operator's role. (fault 23)
 
-use std::process::Stdio;
-
-use futures::future::join_all;
-use gpufleet::{CancelScope, FailedJob, Fleet, JobError, SubmitError};
-use gpufleet_local::{programs, setup};
+use gpufleet::{CancelScope, FailedJob, JobError, SubmitError};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, ClientName, Command as Order, Event, JobId, JobState, MessageId, Selection, Timings,
     WorkerName, encoding,
     topology::{
-        DEAD_QUEUE, EVENTS_CLIENT, EVENTS_KEY, EVENTS_WORKER, HEADER_REASON, REPLIES, Speaker, TASKS, reply_queue,
+        DEAD_QUEUE, EVENTS_ACTION_KEY, EVENTS_CLIENT, EVENTS_KEY, EVENTS_WORKER, HEADER_REASON, REPLIES, Speaker,
+        TASKS, reply_queue, submissions_key,
     },
 };
-use gpufleet_tests::{Ground, TestWorker, WAIT, busy, delivered, gpufleet_command, kernels};
-use gpufleet_transport::{Broker, DeclareError, Message, Options, Properties, PublishError};
-use tokio::{
-    process::{Child, Command},
-    sync::Semaphore,
-};
+use gpufleet_tests::{WAIT, busy, delivered, gpufleet_command, kernels};
+use gpufleet_transport::{DeclareError, Message, Properties, PublishError};
+
+use crate::confined::{By, Confined};
 
 const INTRUDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/intruder.py");
-const PASSWORD: &str = "secret";
-/// Bounds the `rabbitmqctl` commands that run at once. Each starts an Erlang VM, which keeps a core busy for seconds, and more of them exceed
-/// their time limit.
-static COMMANDS: Semaphore = Semaphore::const_new(2);
-
-/// How the printed commands are carried out.
-#[derive(Debug, Clone, Copy)]
-enum By {
-    /// As they are printed.
-    Rabbitmqctl,
-    /// By the functions of the broker that `rabbitmqctl` calls, without starting an Erlang VM for each.
-    Functions,
-}
-
-/// A vhost in which each process has a user with only the permissions of its role.
-struct Confined {
-    ground: Ground,
-    vhost: String,
-    worker: TestWorker,
-    _recorder: Child,
-}
-
-impl Confined {
-    async fn start(label: &str, by: By) -> Self {
-        let ground = Ground::shared(label).await;
-        let vhost = format!("{}-confined", ground.fleet().space());
-        ground.services().broker().create_vhost(&vhost).await.unwrap();
-        let roles: [(&str, &[&str]); 5] = [
-            ("anna", &["--role", "producer", "--pool", "team-a"]),
-            ("bert", &["--role", "producer", "--pool", "team-b"]),
-            ("walt", &["--role", "worker", "--pool", "default", "--pool", "team-a", "--pool", "team-b"]),
-            ("rita", &["--role", "recorder"]),
-            ("olga", &["--role", "operator"]),
-        ];
-        join_all(roles.map(|(name, role)| allow(&ground, &vhost, name, role, by))).await;
-        let recorder = Command::new(programs::ours(None, "gpufleet-ledger").unwrap())
-            .arg("record")
-            .env("GPUFLEET_AMQP_URL", url(&ground, &vhost, "rita"))
-            .env("GPUFLEET_DATABASE_URL", &ground.endpoints().database_url)
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let pools = ["--pool", "team-a:affinity", "--pool", "team-b"];
-        let broker = url(&ground, &vhost, "walt");
-        let arguments = [&["--amqp-url", broker.as_str()], &pools[..]].concat();
-        let worker = ground.worker_with(&arguments).await;
-        Self { ground, vhost, worker, _recorder: recorder }
-    }
-
-    fn user(&self, name: &str) -> String {
-        user(&self.ground, name)
-    }
-
-    fn url(&self, name: &str) -> String {
-        url(&self.ground, &self.vhost, name)
-    }
-
-    async fn fleet(&self, name: &str) -> Fleet {
-        Fleet::connect(&self.url(name)).await.unwrap()
-    }
-
-    async fn broker(&self, name: &str) -> Broker {
-        Broker::connect(Options::new(self.url(name).parse().unwrap(), "a scenario")).await.unwrap()
-    }
-
-    async fn end(self) {
-        self.ground.services().broker().delete_vhost(&self.vhost).await.unwrap();
-    }
-}
-
-/// A user name that is unique on the broker, because scenarios share the broker and its users.
-fn user(ground: &Ground, name: &str) -> String {
-    format!("{name}-{}", ground.fleet().space())
-}
-
-fn url(ground: &Ground, vhost: &str, name: &str) -> String {
-    let broker = ground.services().broker();
-    format!("amqp://{}:{PASSWORD}@127.0.0.1:{}/{vhost}", user(ground, name), broker.port())
-}
-
-/// Creates a user, and runs the commands that `gpufleet permissions` prints for its role.
-async fn allow(ground: &Ground, vhost: &str, name: &str, role: &[&str], by: By) {
-    let (broker, user, folder) = (ground.services().broker(), user(ground, name), tempfile::tempdir().unwrap());
-    let added = format!("rabbit_auth_backend_internal:add_user(<<\"{user}\">>, <<\"{PASSWORD}\">>, <<\"scenario\">>)");
-    ground.erlang(&format!("ok = {added}.")).await;
-    let arguments = [&["permissions", "--user", &user, "--vhost", vhost], role].concat();
-    let printed = gpufleet_command(folder.path(), &[], &arguments).await;
-    assert_eq!(printed.code, 0, "{printed:?}");
-    for line in printed.stdout.lines().filter(|line| !line.starts_with('#')) {
-        let words = words(line).await;
-        assert_eq!(words[0], "rabbitmqctl", "{line}");
-        let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
-        let done = match by {
-            By::Rabbitmqctl => {
-                let _turn = COMMANDS.acquire().await.expect("the semaphore is never closed");
-                broker.ctl(&arguments).await
-            }
-            By::Functions => broker.eval(&function_of(&arguments)).await,
-        };
-        done.unwrap_or_else(|error| panic!("{line}: {error}"));
-    }
-}
-
-/// The call of the broker's function that a command of `rabbitmqctl` makes.
-fn function_of(arguments: &[&str]) -> String {
-    let [command, "--vhost", vhost, user, rest @ ..] = arguments else { panic!("{arguments:?}") };
-    let more = match (*command, rest) {
-        ("set_permissions", [_, _, _]) | ("set_topic_permissions", [_, _, _]) | ("clear_topic_permissions", []) => rest,
-        _ => panic!("{arguments:?}"),
-    };
-    let text = |text: &&str| format!("<<\"{}\">>", text.replace('\\', r"\\").replace('"', r#"\""#));
-    let arguments: Vec<_> = [user, vhost].into_iter().chain(more).chain(&["scenario"]).map(text).collect();
-    format!("ok = rabbit_auth_backend_internal:{command}({}).", arguments.join(", "))
-}
-
-/// Splits a line into words as a shell does.
-async fn words(line: &str) -> Vec<String> {
-    let output = Command::new("sh").args(["-c", &format!("printf '%s\\n' {line}")]).output().await.unwrap();
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
-}
-
 fn only(job: JobId) -> Selection {
     Selection { jobs: vec![job], ..Selection::default() }
 }
 
-fn events(exchange: &'static str, events: &[Event]) -> Message {
-    let body = encoding::encode_events(events).unwrap();
-    Message { exchange, routing_key: EVENTS_KEY.to_owned(), body, properties: Properties::default(), mandatory: true }
+fn events(exchange: &'static str, routing_key: &str, events: &[Event]) -> Message {
+    let (routing_key, body) = (routing_key.to_owned(), encoding::encode_events(events).unwrap());
+    Message { exchange, routing_key, body, properties: Properties::default(), mandatory: true }
 }
 
 fn forbidden(published: Result<(), PublishError>) {
@@ -228,16 +100,7 @@ async fn a_producer_reaches_no_other_pool_and_no_other_clients_replies() {
     assert!(matches!(error, DeclareError::Forbidden { .. }), "{error}");
 
     let own = format!("{}-intruder", confined.user("anna"));
-    let output = Command::new("python3")
-        .args([INTRUDER, &own, bert.client().as_str()])
-        .env("GPUFLEET_AMQP_URL", confined.url("anna"))
-        .env("PYTHONPATH", setup::pika_folder().unwrap())
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(WAIT, output).await.expect("it ends").unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let said = confined.python("anna", INTRUDER, &[&own, bert.client().as_str()]).await;
     let attempts: Vec<(&str, &str)> = said.lines().map(|line| line.split_once(": ").unwrap()).collect();
     assert_eq!(attempts.len(), 13, "{said}");
     let own = ["declare own queue", "bind own queue to own name", "delete own queue"];
@@ -267,16 +130,22 @@ async fn a_forged_outcome_is_dead_lettered_and_the_true_one_recorded() {
         timings: Timings::default(),
         job: None,
         charged_us: None,
+        user_id: None,
         printf_output: None,
         kept: None,
     });
     let bert = confined.broker("bert").await;
-    forbidden(bert.publish(events(EVENTS_WORKER, std::slice::from_ref(&forged))).await);
-    forbidden(bert.publish(events("", std::slice::from_ref(&forged))).await);
+    let forged = std::slice::from_ref(&forged);
+    forbidden(bert.publish(events(EVENTS_WORKER, EVENTS_KEY, forged)).await);
+    forbidden(bert.publish(events("", EVENTS_KEY, forged)).await);
+    let team_a = submissions_key(&"team-a".parse().unwrap());
+    for key in [EVENTS_KEY, EVENTS_ACTION_KEY, &team_a] {
+        forbidden(bert.publish(events(EVENTS_CLIENT, key, forged)).await);
+    }
     // The broker does not check the contents of events; the recorder does.
-    bert.publish(events(EVENTS_CLIENT, &[forged])).await.unwrap();
-    let url = ground.services().broker().vhost_url(&confined.vhost);
-    let admin = Broker::connect(Options::new(url.parse().unwrap(), "a scenario")).await.unwrap();
+    let team_b = submissions_key(&"team-b".parse().unwrap());
+    bert.publish(events(EVENTS_CLIENT, &team_b, forged)).await.unwrap();
+    let admin = confined.admin().await;
     let mut dead = admin.consume(DEAD_QUEUE.to_owned(), 1);
     let letter = delivered(&mut dead).await;
     let reason = letter.properties.header_text(HEADER_REASON).unwrap();

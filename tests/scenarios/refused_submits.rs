@@ -228,3 +228,20 @@ async fn a_mistyped_pool_leads_to_the_one_that_workers_serve() {
         assert!(refused.code != 0 && refused.stderr.contains(hint), "{}", refused.stderr);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_whose_exchange_was_deleted_and_made_by_another_worker_gets_its_bindings_back() {
+    let ground = Ground::shared("lost-bindings").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
+    let tasks = "rabbit_misc:r(@, exchange, <<\"gpufleet.v1.tasks\">>)";
+    ground.erlang(&format!("rabbit_exchange:delete({tasks}, false, <<\"scenario\">>), ok.")).await;
+    // As the start of a worker of another pool does.
+    ground.broker().await.declare_base().await.unwrap();
+    poll_until("the bindings are back", async || match fleet.submit(kernels::doubles(&[2.0])).await {
+        Ok(mut job) => job.wait(WAIT).await.is_ok(),
+        Err(_) => false,
+    })
+    .await;
+}

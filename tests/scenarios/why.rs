@@ -194,6 +194,7 @@ async fn a_retry_is_due_later() {
         timings: Timings::default(),
         job: Some(Box::new(job)),
         charged_us: None,
+        user_id: None,
         printf_output: None,
         kept: None,
     };

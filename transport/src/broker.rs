@@ -86,6 +86,16 @@ impl Broker {
         topology::declare(&self.inner.link, &Declaration::Slots(pool.clone())).await
     }
 
+    /// Declares the exchanges and the bindings of a pool again, and no queue. Bindings go with an exchange that is deleted. Cancelling leaves a
+    /// part declared.
+    pub async fn bind_again(&self, pool: &PoolName, has_slots: bool) -> Result<(), DeclareError> {
+        let slots = has_slots.then(|| Declaration::Slots(pool.clone()));
+        for declaration in [Declaration::Base, Declaration::Pool(pool.clone())].into_iter().chain(slots) {
+            topology::bind_again(&self.inner.link, &declaration).await?;
+        }
+        Ok(())
+    }
+
     /// Declares a client's reply queue as [`Options::reply_queue`] says. Needs the exchange of replies, which workers
     /// declare. Cancelling is harmless.
     pub async fn declare_reply_queue(&self, client: &ClientName) -> Result<(), DeclareError> {

@@ -102,14 +102,22 @@ impl Delivery {
         (self.body, self.properties, self.acker)
     }
 
-    /// The queues from which the broker dead-lettered the message, the latest first.
+    /// The queues from which the broker dead-lettered the message, the latest first. Their names are empty where the producer wrote
+    /// something else into the header.
     pub fn deaths(&self) -> Vec<Death> {
-        let headers = self.acker.delivery.properties.headers();
-        let Some(AMQPValue::FieldArray(deaths)) = headers.as_ref().and_then(|table| table.inner().get("x-death"))
-        else {
-            return Vec::new();
-        };
-        deaths.as_slice().iter().filter_map(Death::of).collect()
+        match self.header("x-death") {
+            Some(AMQPValue::FieldArray(deaths)) => deaths.as_slice().iter().map(Death::of).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether the producer named more routing keys in the `CC` header. RabbitMQ checks its permission for the first key only.
+    pub fn has_more_keys(&self) -> bool {
+        self.header("CC").is_some()
+    }
+
+    fn header(&self, name: &str) -> Option<&AMQPValue> {
+        self.acker.delivery.properties.headers().as_ref()?.inner().get(name)
     }
 
     /// See [`Acker::ack`].
@@ -124,13 +132,15 @@ impl Delivery {
 }
 
 impl Death {
-    fn of(entry: &AMQPValue) -> Option<Self> {
-        let AMQPValue::FieldTable(entry) = entry else { return None };
-        let text = |name: &str| match entry.inner().get(name)? {
-            AMQPValue::LongString(text) => Some(String::from_utf8_lossy(text.as_bytes()).into_owned()),
-            _ => None,
+    fn of(entry: &AMQPValue) -> Self {
+        let text = |name: &str| match entry {
+            AMQPValue::FieldTable(entry) => match entry.inner().get(name) {
+                Some(AMQPValue::LongString(text)) => String::from_utf8_lossy(text.as_bytes()).into_owned(),
+                _ => String::new(),
+            },
+            _ => String::new(),
         };
-        Some(Self { queue: text("queue")?, reason: text("reason")? })
+        Self { queue: text("queue"), reason: text("reason") }
     }
 }
 

@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
+use futures::future::try_join_all;
 use gpufleet_schema::{
     Event,
-    topology::{EVENTS_CLIENT, EVENTS_WORKER},
+    topology::{EVENTS_ACTION_KEY, EVENTS_CLIENT, EVENTS_KEY, EVENTS_WORKER, submissions_key},
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
@@ -54,14 +55,25 @@ struct Origin {
     user_id: Option<String>,
 }
 
+impl Origin {
+    /// The key that RabbitMQ checks. The events of a client have keys by their kind and pool.
+    fn routing_key(&self, event: &Event) -> String {
+        match event {
+            Event::Submitted(submitted) if self.exchange == EVENTS_CLIENT => submissions_key(&submitted.job.pool),
+            Event::Action(_) if self.exchange == EVENTS_CLIENT => EVENTS_ACTION_KEY.to_owned(),
+            _ => EVENTS_KEY.to_owned(),
+        }
+    }
+}
+
 type Confirmed = oneshot::Sender<Result<(), PublishError>>;
 
 impl Broker {
     /// Publishes an event in a message of its own, and returns when the broker has confirmed it. The broker verifies `user_id` if it is given.
     /// If cancelled, the event may or may not have been published.
     pub async fn report_alone(&self, event: Event, user_id: Option<String>) -> Result<(), PublishError> {
-        let message = Batch::of_one(event).message(&Origin { exchange: EVENTS_CLIENT, user_id })?;
-        self.publish(message).await
+        let messages = Batch::of_one(event).messages(&Origin { exchange: EVENTS_CLIENT, user_id })?;
+        try_join_all(messages.into_iter().map(|message| self.publish(message))).await.map(drop)
     }
 }
 

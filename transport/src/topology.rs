@@ -30,8 +30,18 @@ pub struct QueueDepth {
     pub consumers: u32,
 }
 
+impl QueueDepth {
+    /// The subscriptions to the queues of one pool: those of the queue that has the fewest, of the queues that have any. A worker subscribes to
+    /// each of them, and the broker counts an ended subscription until its last message is settled.
+    pub fn consumers_of_pool(depths: &[Self]) -> u32 {
+        depths.iter().map(|depth| depth.consumers).filter(|consumers| *consumers > 0).min().unwrap_or(0)
+    }
+}
+
 /// The limit for one set of declarations, including a reconnection. A cluster needs some hundred milliseconds for each quorum queue.
 const DECLARE_DEADLINE: Duration = Duration::from_secs(30);
+/// The limit for declaring bindings again, which is repeated anyway.
+const BIND_DEADLINE: Duration = Duration::from_secs(5);
 /// The pause between checks of a queue that exists but does not answer yet.
 const QUEUE_PAUSE: Duration = Duration::from_millis(250);
 /// The limit for one query about a queue.
@@ -153,6 +163,13 @@ pub(crate) async fn declare(link: &Link, declaration: &Declaration) -> Result<()
         _ => DECLARE_DEADLINE,
     };
     perform(link, declaration.what(), declaration.steps(&link.options), waited).await
+}
+
+/// Declares the exchanges and bindings again, and no queue: a subscriber declares its own.
+pub(crate) async fn bind_again(link: &Link, declaration: &Declaration) -> Result<(), DeclareError> {
+    let mut steps = declaration.steps(&link.options);
+    steps.retain(|step| matches!(step.action, Action::Exchange { .. } | Action::Bind { .. }));
+    perform(link, format!("bindings of {}", declaration.what()), steps, BIND_DEADLINE).await
 }
 
 /// Declares one queue, its exchanges and bindings, and the queues of the declaration that have no subscriber.
@@ -317,6 +334,9 @@ impl Action {
                     )
                     .await
             }
+            Self::Unbind { queue, exchange } => {
+                channel.queue_unbind(queue.as_str().into(), (*exchange).into(), "".into(), FieldTable::default()).await
+            }
         }
     }
 }
@@ -326,6 +346,7 @@ fn base() -> Vec<Step> {
     steps.extend([
         exchange(names::UNCLAIMED_EXCHANGE, ExchangeKind::Fanout, []),
         exchange(names::TASKS, ExchangeKind::Topic, []),
+        exchange(names::TASKS_OPERATOR, ExchangeKind::Topic, []),
         exchange(names::REPLIES, ExchangeKind::Topic, [("alternate-exchange", text(names::UNCLAIMED_EXCHANGE))]),
     ]);
     steps.extend(bound(names::UNCLAIMED_QUEUE.into(), unclaimed(), names::UNCLAIMED_EXCHANGE, String::new()));
@@ -334,9 +355,6 @@ fn base() -> Vec<Step> {
         steps.extend(bound(rung.name.into(), delaying(rung.seconds), rung.name, String::new()));
     }
     let orders = [names::CONTROL_OPERATOR, names::CONTROL_CLIENT, names::CONTROL_WORKER];
-            Self::Unbind { queue, exchange } => {
-                channel.queue_unbind(queue.as_str().into(), (*exchange).into(), "".into(), FieldTable::default()).await
-            }
     steps.extend(orders.map(|name| exchange(name, ExchangeKind::Fanout, [])));
     for (stream, senders) in [
         (names::CONTROL_QUEUE, [names::CONTROL_OPERATOR, names::CONTROL_WORKER]),
@@ -409,6 +427,10 @@ fn bind(queue: String, exchange: &'static str, key: String) -> Step {
     Step { what: format!("queue {queue}"), action: Action::Bind { queue, exchange, key } }
 }
 
+fn unbind(queue: String, exchange: &'static str) -> Step {
+    Step { what: format!("queue {queue}"), action: Action::Unbind { queue, exchange } }
+}
+
 fn dead_letters() -> [(&'static str, AMQPValue); 2] {
     [("x-dead-letter-exchange", text(names::DEAD)), ("x-dead-letter-routing-key", text(names::DEAD_KEY))]
 }
@@ -425,10 +447,6 @@ fn quorum_that_buries(more: impl IntoIterator<Item = (&'static str, AMQPValue)>)
         ("x-dead-letter-strategy", text("at-least-once")),
     ];
     quorum(dead_letters().into_iter().chain(arguments).chain(more))
-}
-
-fn unbind(queue: String, exchange: &'static str) -> Step {
-    Step { what: format!("queue {queue}"), action: Action::Unbind { queue, exchange } }
 }
 
 fn quorum(arguments: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> FieldTable {

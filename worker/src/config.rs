@@ -11,7 +11,7 @@ mod value;
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
-use gpufleet_schema::{Priority, PublicKey, WorkerName, affinity::SLOTS, bounds::MESSAGE_BYTES_MAX};
+use gpufleet_schema::{PoolName, Priority, PublicKey, WorkerName, affinity::SLOTS, bounds::MESSAGE_BYTES_MAX};
 use gpufleet_transport::{BlobLocation, BrokerUrls, InvalidBlobLocation, QueueKind};
 
 pub use self::{
@@ -36,6 +36,7 @@ pub mod env {
     pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
     pub const TRUSTED_KEYS: &str = "GPUFLEET_TRUSTED_KEYS";
     pub const NO_USER_ID: &str = "GPUFLEET_NO_USER_ID";
+    pub const REQUIRE_USER_ID: &str = "GPUFLEET_REQUIRE_USER_ID";
     pub const SANDBOX: &str = "GPUFLEET_SANDBOX";
     pub const CACHE_DIR: &str = "GPUFLEET_CACHE_DIR";
     pub const CACHE_SIZE: &str = "GPUFLEET_CACHE_SIZE";
@@ -99,10 +100,17 @@ pub struct Options {
 
     /// Republish jobs without the AMQP user-id property
     ///
-    /// Needed if the broker's name for the user differs from the one in the URL, because it then rejects the property. The ledger no
-    /// longer records the owner of a republished job.
+    /// Needed if the broker's name for the user differs from the one in the URL, because it then rejects the property. The worker then ignores
+    /// the users of all jobs, and the ledger does not record them.
     #[arg(long, env = env::NO_USER_ID, help_heading = heading::BROKER)]
     no_user_id: bool,
+
+    /// Accept only jobs whose message has the AMQP user-id property, which the broker validates
+    ///
+    /// Without it, a producer can submit a job without a user, whose reply may go to any client. A message without the property is
+    /// dead-lettered. Pools with users=NAME always require it.
+    #[arg(long, env = env::REQUIRE_USER_ID, conflicts_with = "no_user_id", help_heading = heading::BROKER)]
+    require_user_id: bool,
 
     /// Pool to serve, with optional settings, as in team-a:weight=3,memory=50%; repeatable
     ///
@@ -115,6 +123,7 @@ pub struct Options {
     ///   time-max=TIME      longest time limit a job may ask for; a job that asks for more fails
     ///   queue-default=TIME queue limit of a job that sets none [default: unlimited]
     ///   queue-max=TIME     longest queue limit a job may ask for; a job that asks for more fails
+    ///   users=NAME,NAME    broker users who may submit jobs to the pool [default: all that RabbitMQ lets publish to it]
     ///   affinity           prefer workers that have a job's largest input on a device; give it to all workers of the pool
     ///
     /// In GPUFLEET_POOL, separate several pools with spaces.
@@ -300,6 +309,8 @@ pub struct Config {
     pub broker: BrokerUrls,
     /// Whether republished messages carry this worker's user.
     pub user_id: bool,
+    /// Whether messages without a validated user are refused.
+    pub require_user_id: bool,
     pub queue_kind: QueueKind,
     pub pools: Vec<PoolSpec>,
     pub trusted_keys: Vec<PublicKey>,
@@ -341,6 +352,8 @@ pub enum ConfigError {
     Pools(#[from] PoolsError),
     #[error(transparent)]
     Keys(#[from] KeysError),
+    #[error("--no-user-id: pool {0} has users, but jobs that this worker republishes would have none")]
+    UsersWithoutIds(PoolName),
     #[error("{0}; correct --blobs or GPUFLEET_BLOBS")]
     Blobs(#[from] InvalidBlobLocation),
     #[error(
@@ -358,6 +371,9 @@ impl TryFrom<Options> for Config {
             return Err(ConfigError::RenamedPools);
         }
         pool::check(&options.pools)?;
+        if let Some(pool) = options.pools.iter().find(|pool| options.no_user_id && pool.users.is_some()) {
+            return Err(ConfigError::UsersWithoutIds(pool.name.clone()));
+        }
         let trusted_keys = keys::read(&options.trusted_keys, &options.pools)?;
         let prefetch_bytes = prefetch_bytes(options.prefetch_bytes, &options.pools)?;
         let host = host_name();
@@ -365,6 +381,7 @@ impl TryFrom<Options> for Config {
         Ok(Self {
             broker: options.amqp_url,
             user_id: !options.no_user_id,
+            require_user_id: options.require_user_id,
             queue_kind: options.queue_kind,
             pools: options.pools,
             trusted_keys,

@@ -260,11 +260,11 @@ impl Metrics {
 impl PoolCounters {
     fn of(pool: &PoolName, families: &PoolFamilies) -> Self {
         let PoolFamilies { attempts, refused, forwarded, inputs } = families;
-        let counter = |state: AttemptState| {
+        let counter = |state: &'static AttemptState| {
             let labels = AttemptLabels { pool: pool.to_string(), state: state.name() };
-            (state, attempts.get_or_create_owned(&labels))
+            (*state, attempts.get_or_create_owned(&labels))
         };
-        let ends = AttemptState::ALL.iter().copied().filter(|state| *state != AttemptState::Running);
+        let ends = AttemptState::ALL.iter().filter(|state| **state != AttemptState::Running);
         let of_pool = |counters: &Family<PoolLabels, Counter>| counters.get_or_create_owned(&PoolLabels::of(pool));
         let inputs_from = |source| inputs.get_or_create_owned(&InputLabels { pool: pool.to_string(), source });
         Self {

@@ -24,6 +24,7 @@ pub struct Unrecordable {
 /// A change of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct JobChange {
+    pub(super) owner: Owner,
     pub(super) created_at: DateTime<Utc>,
     pub(super) info: Option<Info>,
     pub(super) confirmed_at: Option<DateTime<Utc>>,
@@ -32,6 +33,25 @@ pub(super) struct JobChange {
     pub(super) started_at: Option<DateTime<Utc>>,
     /// The first final outcome.
     pub(super) outcome: Option<Outcome>,
+}
+
+/// The user of a job, as the broker validated it for the sender of an event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// None if the job's message had no validated user.
+    pub(super) user: Option<String>,
+    /// A worker has run or refused the job for this user. Any client can report a submission under any id.
+    pub(super) by_worker: bool,
+}
+
+/// Whether a change may be merged into what is known of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claim {
+    SameOwner,
+    /// Only another client's submission is known, which the change replaces.
+    TakesOver,
+    /// The job belongs to another user.
+    Foreign,
 }
 
 /// The progress of a job. A later attempt is greater, and an end is greater than a start.
@@ -58,7 +78,6 @@ pub(super) struct Info {
     pub(super) kernel: String,
     pub(super) input_bytes: i64,
     pub(super) client: Option<String>,
-    pub(super) user_id: Option<String>,
     pub(super) submitted_at: Option<DateTime<Utc>>,
     /// The digests of its inputs in the blob store.
     pub(super) blobs: Vec<String>,
@@ -166,7 +185,7 @@ pub(super) struct DeviceChange {
     pub(super) jobs_running: Option<i64>,
     pub(super) pools: serde_json::Value,
     pub(super) memory_used_bytes: Option<i64>,
-    pub(super) utilization: Option<(i32, &'static str)>,
+    pub(super) utilization: Option<(i32, UtilizationBy)>,
     pub(super) temperature_celsius: Option<i32>,
     pub(super) power_milliwatts: Option<i64>,
 }
@@ -196,13 +215,23 @@ impl ActionChange {
     }
 }
 
+impl Owner {
+    pub(super) fn claim(&self, later: &Self) -> Claim {
+        match (self.by_worker, later.by_worker) {
+            _ if self.user == later.user => Claim::SameOwner,
+            (false, true) => Claim::TakesOver,
+            _ => Claim::Foreign,
+        }
+    }
+}
+
 impl JobChange {
     /// The state of a job of which only this change is known.
-    pub(super) fn state(&self) -> JobState {
-        match self.outcome {
-            Some(outcome) => outcome.state,
-            None if self.progress.attempt > 0 && !self.progress.ended => JobState::Running,
-            None => JobState::Queued,
+    pub(super) fn state(&self) -> &JobState {
+        match &self.outcome {
+            Some(outcome) => &outcome.state,
+            None if self.progress.attempt > 0 && !self.progress.ended => &JobState::Running,
+            None => &JobState::Queued,
         }
     }
 }
@@ -220,7 +249,6 @@ impl Info {
             kernel: recordable(&job.kernel),
             input_bytes: big("input_bytes", job.input_bytes)?,
             client: job.client.as_deref().map(recordable),
-            user_id: job.user_id.as_deref().map(recordable),
             submitted_at: job.submitted_ms.and_then(|ms| time("submitted_ms", ms).ok()),
             // The events of a job name the same blobs, each once.
             blobs: job.blobs.iter().take(BUFFERS_MAX).map(ToString::to_string).collect(),
@@ -404,15 +432,10 @@ impl DeviceChange {
     }
 }
 
-/// The percentage and its source. Without a known source it is omitted.
-fn utilization(device: &DeviceSeen) -> Result<Option<(i32, &'static str)>, Unrecordable> {
-    let by = match device.utilization_by {
-        Some(UtilizationBy::Nvml) => "nvml",
-        Some(UtilizationBy::Worker) => "worker",
-        Some(UtilizationBy::Unknown) | None => return Ok(None),
-    };
+/// The percentage and its source. Without a source it is omitted.
+fn utilization(device: &DeviceSeen) -> Result<Option<(i32, UtilizationBy)>, Unrecordable> {
     let percent = device.utilization_percent.map(|percent| int("utilization_percent", percent)).transpose()?;
-    Ok(percent.map(|percent| (percent, by)))
+    Ok(percent.zip(device.utilization_by))
 }
 
 /// Postgres texts can't contain NUL. A compile log that contains one must still be recorded.

@@ -6,6 +6,10 @@
 //! - An attempt keeps its first outcome, but an outcome replaces a loss. Its start is the earliest of its events, including its end's: an
 //!   attempt that is redelivered under its old number may report a start after its end. Its place is that of its end, and before that
 //!   of its earliest start.
+//! - A job that is submitted again under its id has the same attempt numbers again. The attempts after a later submission are kept apart:
+//!   see [`super::write::runs`].
+//! - A job belongs to the user of its first event, but a worker's event takes it over from another client's submission. Events of other users
+//!   are merged into changes of their own, which the table drops unless the job is theirs.
 //! - A job's description is that of its first event that has one. Later events fill its gaps.
 //! - A worker's state is that of its latest heartbeat by the worker's clock. The order of arrival matters only after the clock was set
 //!   back: see [`CLOCK_STEP_MIN`].
@@ -13,18 +17,23 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::{Action, AttemptFinished, Event, JobId, JobInfo, Started, Submitted, WorkerSeen};
+use gpufleet_schema::{
+    Action, AttemptFinished, Event, JobId, JobInfo, LaterEvent, Started, Submitted, WorkerSeen, text::recordable,
+};
 use uuid::Uuid;
 
 use super::change::{
-    ActionChange, AttemptChange, CLOCK_STEP_MIN, DeviceChange, End, Info, JobChange, Outcome, Place, Progress,
-    Unrecordable, WorkerChange, int, time,
+    ActionChange, AttemptChange, CLOCK_STEP_MIN, Claim, DeviceChange, End, Info, JobChange, Outcome, Owner, Place,
+    Progress, Unrecordable, WorkerChange, int, time,
 };
 use super::samples::{self, Sample};
 use crate::job_time::time_in_id;
 
+/// The longest text of an event that this release does not know.
+const LATER_EVENT_BYTES_MAX: usize = 2 << 10;
+
 /// The changes of a batch of events. They are sorted by key, because transactions that lock rows in the same order don't deadlock.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Changes {
     pub(super) jobs: BTreeMap<JobId, JobChange>,
     pub(super) attempts: BTreeMap<(JobId, i32), AttemptChange>,
@@ -32,48 +41,52 @@ pub(super) struct Changes {
     pub(super) devices: BTreeMap<(String, i32), DeviceChange>,
     pub(super) samples: BTreeMap<samples::Key, Sample>,
     pub(super) actions: BTreeMap<Uuid, ActionChange>,
+    /// By their kind, the latest of the events that this release does not know, as text.
+    pub(super) later: BTreeMap<String, String>,
 }
 
 impl Changes {
-    /// Adds an event completely, or returns an error without a change.
-    pub(super) fn add(&mut self, event: &Event) -> Result<(), Unrecordable> {
+    /// Adds an event completely, or returns an error without a change. False if nothing changed because the job has changes of another user:
+    /// only the table knows whose job it is, and asks for one change at a time.
+    pub(super) fn add(&mut self, event: &Event) -> Result<bool, Unrecordable> {
         match event {
-            Event::Submitted(event) => self.submitted(event),
-            Event::Started(event) => self.started(event),
-            Event::AttemptFinished(event) => self.finished(event),
-            Event::WorkerSeen(event) => self.worker_seen(event),
-            Event::Action(event) => self.action(event),
+            Event::Submitted(event) => return self.submitted(event),
+            Event::Started(event) => return self.started(event),
+            Event::AttemptFinished(event) => return self.finished(event),
+            Event::WorkerSeen(event) => self.worker_seen(event)?,
+            Event::Action(event) => self.action(event)?,
+            Event::Later(event) => self.later(event),
         }
+        Ok(true)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.jobs.is_empty() && self.workers.is_empty() && self.actions.is_empty()
+        self.jobs.is_empty() && self.workers.is_empty() && self.actions.is_empty() && self.later.is_empty()
     }
 
-    fn submitted(&mut self, event: &Submitted) -> Result<(), Unrecordable> {
+    fn submitted(&mut self, event: &Submitted) -> Result<bool, Unrecordable> {
         let at = time("at_ms", event.at_ms)?;
-        // The recorder does not store the user of a client's event. A worker reports the user that the broker verified.
-        let job = JobInfo { user_id: None, ..event.job.clone() };
-        let change = JobChange { confirmed_at: Some(at), ..JobChange::described(&job, at)? };
-        self.job(event.job.job_id, change);
-        Ok(())
+        let change = JobChange { confirmed_at: Some(at), ..JobChange::described(&event.job, at)? };
+        Ok(self.job(event.job.job_id, change))
     }
 
-    fn started(&mut self, event: &Started) -> Result<(), Unrecordable> {
+    fn started(&mut self, event: &Started) -> Result<bool, Unrecordable> {
         let attempt = int("attempt", event.attempt)?;
         let at = time("at_ms", event.at_ms)?;
         let place = Place::of_start(event)?;
         let change = JobChange {
             progress: Progress { attempt, ended: false },
             started_at: Some(at),
-            ..JobChange::described(&event.job, at)?
+            ..JobChange::described(&event.job, at)?.by_worker()
         };
-        self.job(event.job.job_id, change);
-        self.attempt(event.job.job_id, attempt).begin(at, place);
-        Ok(())
+        let added = self.job(event.job.job_id, change);
+        if added {
+            self.attempt(event.job.job_id, attempt).begin(at, place);
+        }
+        Ok(added)
     }
 
-    fn finished(&mut self, event: &AttemptFinished) -> Result<(), Unrecordable> {
+    fn finished(&mut self, event: &AttemptFinished) -> Result<bool, Unrecordable> {
         let attempt = int("attempt", event.attempt)?;
         let end = End::of(event)?;
         let started_at = event.started_ms.map(|ms| time("started_ms", ms)).transpose()?;
@@ -81,12 +94,15 @@ impl Changes {
         let outcome = end.is_final().then(|| Outcome { state: end.state.job_state(), attempt, finished_at: end.at });
         let known = match event.job.as_deref().filter(|job| job.job_id == event.job_id) {
             Some(job) => JobChange::described(job, first_at)?,
-            None => JobChange::named(event.job_id, first_at),
+            None => JobChange::named(event.job_id, event.user_id.as_deref(), first_at),
         };
-        let change = JobChange { progress: Progress { attempt, ended: true }, started_at, outcome, ..known };
-        self.job(event.job_id, change);
-        self.attempt(event.job_id, attempt).finish(started_at, end);
-        Ok(())
+        let change =
+            JobChange { progress: Progress { attempt, ended: true }, started_at, outcome, ..known.by_worker() };
+        let added = self.job(event.job_id, change);
+        if added {
+            self.attempt(event.job_id, attempt).finish(started_at, end);
+        }
+        Ok(added)
     }
 
     fn worker_seen(&mut self, event: &WorkerSeen) -> Result<(), Unrecordable> {
@@ -127,11 +143,30 @@ impl Changes {
         Ok(())
     }
 
-    fn job(&mut self, job_id: JobId, change: JobChange) {
-        match self.jobs.get_mut(&job_id) {
-            Some(known) => known.merge(change),
-            None => _ = self.jobs.insert(job_id, change),
+    fn later(&mut self, event: &LaterEvent) {
+        self.later.insert(event.kind.clone(), event.text(LATER_EVENT_BYTES_MAX));
+    }
+
+    /// False if the job has changes of another user.
+    fn job(&mut self, job_id: JobId, change: JobChange) -> bool {
+        let Some(known) = self.jobs.get_mut(&job_id) else {
+            self.jobs.insert(job_id, change);
+            return true;
+        };
+        match known.owner.claim(&change.owner) {
+            Claim::SameOwner => known.merge(change),
+            Claim::TakesOver => *known = change,
+            Claim::Foreign => return false,
         }
+        true
+    }
+
+    /// The changes of the jobs with these ids, and all that concern no job.
+    pub(super) fn of_jobs(&self, is_kept: impl Fn(&JobId) -> bool) -> Self {
+        let mut kept = self.clone();
+        kept.jobs.retain(|job_id, _| is_kept(job_id));
+        kept.attempts.retain(|(job_id, _), _| is_kept(job_id));
+        kept
     }
 
     fn attempt(&mut self, job_id: JobId, attempt: i32) -> &mut AttemptChange {
@@ -141,8 +176,9 @@ impl Changes {
 
 impl JobChange {
     /// A job of which only the id is known.
-    fn named(job_id: JobId, at: DateTime<Utc>) -> Self {
+    fn named(job_id: JobId, user: Option<&str>, at: DateTime<Utc>) -> Self {
         Self {
+            owner: Owner { user: user.map(recordable), by_worker: false },
             created_at: time_in_id(job_id).unwrap_or(at),
             info: None,
             confirmed_at: None,
@@ -155,10 +191,16 @@ impl JobChange {
     fn described(job: &JobInfo, at: DateTime<Utc>) -> Result<Self, Unrecordable> {
         let info = Info::of(job)?;
         let earliest = info.submitted_at.map_or(at, |submitted_at| submitted_at.min(at));
-        Ok(Self { info: Some(info), ..Self::named(job.job_id, earliest) })
+        Ok(Self { info: Some(info), ..Self::named(job.job_id, job.user_id.as_deref(), earliest) })
+    }
+
+    fn by_worker(mut self) -> Self {
+        self.owner.by_worker = true;
+        self
     }
 
     fn merge(&mut self, later: Self) {
+        self.owner.by_worker |= later.owner.by_worker;
         self.created_at = self.created_at.min(later.created_at);
         self.confirmed_at = earlier(self.confirmed_at, later.confirmed_at);
         self.started_at = earlier(self.started_at, later.started_at);
@@ -176,7 +218,6 @@ impl Info {
     fn fill(&mut self, later: Self) {
         self.name = self.name.take().or(later.name);
         self.client = self.client.take().or(later.client);
-        self.user_id = self.user_id.take().or(later.user_id);
         self.submitted_at = self.submitted_at.or(later.submitted_at);
         if self.blobs.is_empty() {
             self.blobs = later.blobs;

@@ -197,7 +197,7 @@ impl Metrics {
 
     /// Counts the rows of a committed transaction.
     pub(super) fn wrote(&self, changes: &Changes) {
-        let Changes { jobs, attempts, workers, devices, samples, actions, later, foreign: _ } = changes;
+        let Changes { jobs, attempts, workers, devices, samples, actions, later } = changes;
         let rows =
             [jobs.len(), attempts.len(), workers.len(), devices.len(), samples.len(), actions.len(), later.len()];
         for (table, rows) in TABLES.into_iter().zip(rows) {

@@ -136,8 +136,22 @@ impl Store {
 
     /// Records events in a transaction. It halves those that the database refuses, until each event at fault is alone.
     async fn record_some(&mut self, events: &[&Event], rejected: &mut Vec<Rejected>) -> Result<(), LedgerError> {
-        let (changes, events) = merge(events, rejected);
-        let source = match self.write(&changes).await {
+        let mut rest = events.to_vec();
+        while !rest.is_empty() {
+            let (changes, events, others) = merge(&rest, rejected);
+            self.record_merged(&changes, events, rejected).await?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    async fn record_merged(
+        &mut self,
+        changes: &Changes,
+        events: Vec<&Event>,
+        rejected: &mut Vec<Rejected>,
+    ) -> Result<(), LedgerError> {
+        let source = match self.write(changes).await {
             Ok(()) => {
                 events.into_iter().for_each(warn_of_excess);
                 return Ok(());
@@ -168,7 +182,10 @@ impl Store {
         }
         let label_keys = self.label_keys.clone();
         let counted_by = self.statistics.then_some(label_keys.as_slice());
-        self.run(&RecordChanges { changes, today, counted_by }).await?;
+        let foreign = self.run(&RecordChanges { changes, today, counted_by }).await?;
+        if foreign > 0 {
+            warn!(jobs = foreign, "dropped events of jobs that belong to other users");
+        }
         if let Some(metrics) = &self.metrics {
             metrics.wrote(changes);
         }
@@ -228,17 +245,19 @@ impl Store {
     }
 }
 
-/// Merges events, and returns those that columns can hold. The others would fail a whole transaction.
-fn merge<'a>(events: &[&'a Event], rejected: &mut Vec<Rejected>) -> (Changes, Vec<&'a Event>) {
+/// Merges events, and returns those that were merged, and those of jobs that have changes of another user. An event that columns can't hold would
+/// fail a whole transaction.
+fn merge<'a>(events: &[&'a Event], rejected: &mut Vec<Rejected>) -> (Changes, Vec<&'a Event>, Vec<&'a Event>) {
     let mut changes = Changes::default();
-    let mut recordable = Vec::with_capacity(events.len());
+    let (mut merged, mut others) = (Vec::with_capacity(events.len()), Vec::new());
     for event in events {
         match changes.add(event) {
-            Ok(()) => recordable.push(*event),
+            Ok(true) => merged.push(*event),
+            Ok(false) => others.push(*event),
             Err(error) => rejected.push(Rejected { event: (*event).clone(), reason: error.to_string() }),
         }
     }
-    (changes, recordable)
+    (changes, merged, others)
 }
 
 /// Only a forged event has so many bytes, and its sender gets no answer.

@@ -14,8 +14,10 @@ mod attempts;
 mod inputs;
 mod jobs;
 mod keys;
+mod later;
 mod outputs;
 mod rollups;
+pub(super) mod runs;
 mod samples;
 mod workers;
 
@@ -32,21 +34,41 @@ pub(super) struct RecordChanges<'a> {
 
 impl Transaction for RecordChanges<'_> {
     const NAME: &'static str = "recording events";
-    type Output = ();
+    /// How many jobs did not change because they belong to other users.
+    type Output = usize;
 
-    async fn run(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-        let changes = self.changes;
+    async fn run(&self, connection: &mut PgConnection) -> Result<usize, sqlx::Error> {
+        let (changes, mut foreign) = (self.changes, 0);
         if !changes.jobs.is_empty() {
             let keys = keys::resolve(&changes.jobs, self.today, connection).await?;
             let jobs::Written { outcomes, described } = jobs::write(changes, &keys, connection).await?;
-            let ended = attempts::write(&changes.attempts, &keys, &outcomes, connection).await?;
+            foreign = changes.jobs.len() - described.len();
+            let own = (foreign > 0).then(|| changes.of_jobs(|job| described.contains_key(job)));
+            let changes = own.as_ref().unwrap_or(changes);
+            let (attempts, later_runs) = runs::split(&changes.attempts, &described);
+            let ended = attempts::write(&attempts, &keys, &outcomes, connection).await?;
+            let context = |outcomes, label_keys| rollups::Context {
+                outcomes,
+                described: &described,
+                label_keys,
+                today: self.today,
+            };
             if let Some(label_keys) = self.counted_by {
-                let context =
-                    rollups::Context { outcomes: &outcomes, described: &described, label_keys, today: self.today };
-                rollups::write(&ended, context, connection).await?;
+                rollups::write(&ended, context(&outcomes, label_keys), connection).await?;
             }
-            outputs::write(&changes.attempts, &keys, &outcomes, connection).await?;
+            outputs::write(&attempts, &keys, &outcomes, connection).await?;
             inputs::write(&changes.jobs, &outcomes, connection).await?;
+            if !later_runs.is_empty() {
+                let runs::Written { attempts, outcomes } = runs::write(later_runs, &keys, connection).await?;
+                let ended: Vec<_> =
+                    attempts.iter().filter_map(|(key, change)| Some((*key, change.end.as_ref()?))).collect();
+                // A job counts with the outcome of its first submission, and later ones by their device time.
+                let no_outcomes = jobs::FinalAttempts::new();
+                if let Some(label_keys) = self.counted_by {
+                    rollups::write(&ended, context(&no_outcomes, label_keys), connection).await?;
+                }
+                outputs::write(&attempts, &keys, &outcomes, connection).await?;
+            }
         }
         if !changes.workers.is_empty() {
             workers::write(&changes.workers, connection).await?;
@@ -56,7 +78,8 @@ impl Transaction for RecordChanges<'_> {
             samples::write(&changes.samples, connection).await?;
         }
         actions::write(&changes.actions, connection).await?;
-        Ok(())
+        later::write(&changes.later, connection).await?;
+        Ok(foreign)
     }
 }
 

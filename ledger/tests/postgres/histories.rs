@@ -161,6 +161,7 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
         job: None,
         // Old workers don't report it.
         charged_us: attempt.is_multiple_of(2).then(|| 95 + u64::from(attempt)),
+        user_id: None,
         printf_output: printed(attempt, state),
         kept: None,
     })
@@ -304,7 +305,7 @@ pub fn expected(events: &[Event]) -> BTreeMap<Uuid, Expected> {
                 event.started_ms.into_iter().for_each(|at_ms| job.start(at_ms));
                 job.end(event);
             }
-            Event::WorkerSeen(_) | Event::Action(_) => {}
+            Event::WorkerSeen(_) | Event::Action(_) | Event::Later(_) => {}
         }
     }
     for job in jobs.values_mut() {

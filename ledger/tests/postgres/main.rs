@@ -26,6 +26,8 @@ mod months;
 #[cfg(test)]
 mod planned_statistics;
 #[cfg(test)]
+mod owners;
+#[cfg(test)]
 mod plans;
 #[cfg(test)]
 #[path = "../poll/mod.rs"]

@@ -173,6 +173,7 @@ impl Rights {
         self.write.insert(queue.clone());
         self.read.extend([escaped(REPLIES), queue]);
         self.keys(TASKS).write.insert(keys_of(pools));
+        self.keys(EVENTS_CLIENT).write.insert(submission_keys_of(pools));
         self.keys(REPLIES).read.insert(client);
         Ok(())
     }
@@ -183,11 +184,11 @@ impl Rights {
         let streams = [CONTROL_QUEUE, CANCELLATIONS_QUEUE];
         let shared = [UNCLAIMED_EXCHANGE, DROPPED_EXCHANGE, DEAD, LEDGER_QUEUE, CONTROL_WORKER];
         let exchanges = [TASKS, FORWARDED, REPLIES, EVENTS_WORKER];
-        let bound = [EVENTS_CLIENT, CONTROL_OPERATOR, CONTROL_CLIENT];
+        let bound = [EVENTS_CLIENT, CONTROL_OPERATOR, CONTROL_CLIENT, TASKS_OPERATOR];
         for names in [&mut self.configure, &mut self.write, &mut self.read] {
             names.extend(shared.map(escaped).into_iter().chain(exchanges.map(escaped)).chain(ladder.clone()));
-            names.extend(queues.clone());
             names.extend(streams.map(escaped));
+            names.extend(queues.clone());
         }
         for names in [&mut self.configure, &mut self.read] {
             names.extend(bound.map(escaped));
@@ -196,6 +197,7 @@ impl Rights {
         let tasks = self.keys(TASKS);
         tasks.write.insert(keys_of(pools));
         tasks.read.insert(keys_of(pools));
+        self.keys(TASKS_OPERATOR).read.insert(keys_of(pools));
         let forwarded = self.keys(FORWARDED);
         forwarded.write.insert(forwarded_keys_of(pools));
         forwarded.read.insert(forwarded_keys_of(pools));
@@ -213,9 +215,10 @@ impl Rights {
     }
 
     fn add_operator(&mut self, pools: &str) {
-        self.write.extend([CONTROL_OPERATOR, TASKS, EVENTS_CLIENT].map(escaped));
+        self.write.extend([CONTROL_OPERATOR, TASKS_OPERATOR, EVENTS_CLIENT].map(escaped));
         self.read.insert(escaped(DEAD));
-        self.keys(TASKS).write.insert(keys_of(pools));
+        self.keys(TASKS_OPERATOR).write.insert(keys_of(pools));
+        self.keys(EVENTS_CLIENT).write.extend([submission_keys_of(pools), EVENTS_ACTION_KEY.to_owned()]);
     }
 
     fn keys(&mut self, exchange: &'static str) -> &mut Keys {
@@ -236,6 +239,11 @@ fn some(pools: &[PoolName], role: Role) -> Result<String, Complaint> {
 /// The routing keys of the pools' tasks, with and without an affinity slot.
 fn keys_of(pools: &str) -> String {
     format!("{pools}(\\.[0-{}])?\\.{PRIORITIES}", SLOTS - 1)
+}
+
+/// The routing keys of submissions to the pools.
+fn submission_keys_of(pools: &str) -> String {
+    format!("submitted\\.{pools}")
 }
 
 fn forwarded_keys_of(pools: &str) -> String {
@@ -298,10 +306,10 @@ mod tests {
     #[test]
     fn no_role_writes_to_the_default_exchange_or_to_the_exchange_of_another_role() {
         for (role, foreign) in [
-            (Role::Producer, [EVENTS_WORKER, CONTROL_OPERATOR, CONTROL_WORKER]),
-            (Role::Worker, [EVENTS_CLIENT, CONTROL_OPERATOR, CONTROL_CLIENT]),
-            (Role::Recorder, [EVENTS_WORKER, CONTROL_OPERATOR, TASKS]),
-            (Role::Operator, [EVENTS_WORKER, CONTROL_WORKER, REPLIES]),
+            (Role::Producer, [EVENTS_WORKER, CONTROL_OPERATOR, CONTROL_WORKER, TASKS_OPERATOR]),
+            (Role::Worker, [EVENTS_CLIENT, CONTROL_OPERATOR, CONTROL_CLIENT, TASKS_OPERATOR]),
+            (Role::Recorder, [EVENTS_WORKER, CONTROL_OPERATOR, TASKS, TASKS_OPERATOR]),
+            (Role::Operator, [EVENTS_WORKER, CONTROL_WORKER, REPLIES, TASKS]),
         ] {
             let mut rights = Rights::default();
             rights.add(role, &[PoolName::default()], "anna").unwrap();

@@ -2,7 +2,7 @@
 
 use gpufleet_schema::{
     Encoding, JobId,
-    topology::{self, HEADER_BODY_BYTES, HEADER_ORIGIN, HEADER_REASON},
+    topology::{self, HEADER_BODY_BYTES, HEADER_ORIGIN, HEADER_REASON, HEADER_USER},
 };
 use gpufleet_transport::{Death, Delivery, Properties};
 
@@ -16,6 +16,8 @@ pub struct DeadLetter {
     pub reason: String,
     /// The routing key or the queue that the message came from. Empty if unknown.
     pub origin: String,
+    /// The user whose jobs these are. None if the broker moved a letter that a worker had republished, or if no user was validated.
+    pub user: Option<String>,
     /// The AMQP property `type`.
     pub kind: Option<String>,
     /// The length of the original body.
@@ -37,7 +39,8 @@ impl DeadLetter {
         let is_task = properties.kind.as_deref() != Some(topology::TYPE_EVENTS);
         let heads = encoding.filter(|_| is_task).map(|encoding| encoding.decode_heads(body)).unwrap_or_default();
         let death = last_death(deaths);
-        let header = |name| properties.header_text(name).map(str::to_owned);
+        // A letter that the broker moved has the headers of its producer, who can write anything.
+        let header = |name| properties.header_text(name).filter(|_| deaths.is_empty()).map(str::to_owned);
         let kept_bytes = body.len() as u64;
         let bytes = properties.header_int(HEADER_BODY_BYTES).and_then(|bytes| u64::try_from(bytes).ok());
         Self {
@@ -47,6 +50,7 @@ impl DeadLetter {
                 .or_else(|| death.map(|death| format!("dead-lettered by the broker: {}", death.reason)))
                 .unwrap_or_else(|| "no reason was given".to_owned()),
             origin: header(HEADER_ORIGIN).or_else(|| death.map(|death| death.queue.clone())).unwrap_or_default(),
+            user: user(properties, deaths),
             kind: properties.kind.clone(),
             bytes: bytes.unwrap_or(kept_bytes).max(kept_bytes),
             kept_bytes,
@@ -63,6 +67,16 @@ impl DeadLetter {
     pub(super) fn destination(&self) -> Option<(gpufleet_schema::PoolName, gpufleet_schema::Priority)> {
         topology::parse_task_key(origin_key(&self.origin))
     }
+}
+
+/// Workers write the user into a header, and they are the only ones who publish to the dead-letter queue.
+fn user(properties: &Properties, deaths: &[Death]) -> Option<String> {
+    let written = properties.header_text(HEADER_USER);
+    let user = match deaths {
+        [] => written,
+        _ => properties.user_id.as_deref().filter(|_| written.is_none()),
+    };
+    user.map(str::to_owned)
 }
 
 /// The latest death in a task queue. The deaths in retry queues don't count: each wait there ends with one.

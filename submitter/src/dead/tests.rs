@@ -62,11 +62,26 @@ fn the_origin_of_a_letter_is_its_task_queue_and_not_a_retry_queue() {
 }
 
 #[test]
-fn a_workers_reason_and_origin_override_the_brokers() {
-    let headers = [(HEADER_REASON.to_owned(), "r".into()), (HEADER_ORIGIN.to_owned(), "default.high".into())];
-    let properties = Properties { headers: headers.into(), ..properties() };
-    let letter = DeadLetter::read(&properties, &[death("gpufleet.v1.tasks.a.low", "rejected")], &[]);
-    assert_eq!((letter.origin.as_str(), letter.reason.as_str()), ("default.high", "r"));
+fn our_headers_count_only_in_a_letter_that_the_broker_did_not_move() {
+    let headers = [(HEADER_REASON, "r"), (HEADER_ORIGIN, "default.high"), (HEADER_USER, "anna")];
+    let headers = headers.map(|(name, text)| (name.to_owned(), text.into()));
+    let properties = Properties { headers: headers.into(), user_id: Some("mallory".to_owned()), ..properties() };
+    let read = |deaths: &[Death]| {
+        let letter = DeadLetter::read(&properties, deaths, &[]);
+        (letter.origin, letter.reason, letter.user)
+    };
+    assert_eq!(read(&[]), ("default.high".to_owned(), "r".to_owned(), Some("anna".to_owned())));
+    let queue = "gpufleet.v1.tasks.a.low";
+    let moved = read(&[death(queue, "expired")]);
+    assert_eq!(moved, (queue.to_owned(), "dead-lettered by the broker: expired".to_owned(), None));
+}
+
+#[test]
+fn a_letter_that_the_broker_moved_belongs_to_the_user_whom_it_validated() {
+    let properties = Properties { user_id: Some("anna".to_owned()), ..properties() };
+    let moved = DeadLetter::read(&properties, &[death("gpufleet.v1.tasks.a.low", "delivery_limit")], &[]);
+    assert_eq!(moved.user.as_deref(), Some("anna"));
+    assert_eq!(DeadLetter::read(&properties, &[], &[]).user, None, "a worker's own user is not the job's");
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn finished(context: Option<TraceContext>, timings: Timings) -> AttemptFinished 
         timings,
         job: Some(Box::new(job)),
         charged_us: None,
+        user_id: None,
         printf_output: None,
         kept: None,
     }

@@ -40,7 +40,6 @@ pub(super) fn violations(history: &History) -> Vec<Violation> {
     changed(history, &events, &mut found);
     waits(history, &mut found);
     replies(history, &mut found);
-    let events = by_job(&history.events);
     for detail in &history.known {
         let events = events.get(&detail.job.job_id);
         decided_once(detail, &mut found);
@@ -74,7 +73,7 @@ fn by_job(events: &[Event]) -> BTreeMap<JobId, JobEvents<'_>> {
                 }));
                 events.ends.push(end);
             }
-            Event::Submitted(_) | Event::WorkerSeen(_) | Event::Action(_) => {}
+            Event::Submitted(_) | Event::WorkerSeen(_) | Event::Action(_) | Event::Later(_) => {}
         }
     }
     jobs

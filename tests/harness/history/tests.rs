@@ -60,6 +60,7 @@ fn finished(job_id: JobId, attempt: u32, state: AttemptState) -> Event {
         timings: Timings::default(),
         job: None,
         charged_us: None,
+        user_id: None,
         printf_output: None,
         kept: None,
     })

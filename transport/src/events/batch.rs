@@ -1,5 +1,7 @@
 //! Events that are published in one message.
 
+use std::collections::BTreeMap;
+
 use gpufleet_schema::{
     DeviceSeen, Event, JobInfo, KeptData, KeptOutput, MessageId, RanOn, bounds::MESSAGE_BYTES_MAX, encoding, topology,
 };
@@ -60,20 +62,26 @@ impl Batch {
         Self { events: vec![event], ..Self::default() }
     }
 
-    /// The message to publish. It has a new id, which it keeps when it is published again.
-    pub(super) fn message(&self, origin: &Origin) -> Result<Message, PublishError> {
-        let body = encoding::encode_events(&self.events)
-            .map_err(|error| PublishError::Refused { reason: error.to_string() })?;
-        let properties = Properties {
-            message_id: Some(MessageId::new().to_string()),
-            kind: Some(topology::TYPE_EVENTS.to_owned()),
-            content_type: Some(encoding::Encoding::MessagePack.content_type().to_owned()),
-            user_id: origin.user_id.clone(),
-            ..Properties::default()
-        };
-        let routing_key = topology::EVENTS_KEY.to_owned();
-        Ok(Message { exchange: origin.exchange, routing_key, body, properties, mandatory: true })
+    /// The messages to publish, one for each routing key. Each has a new id, which it keeps when it is published again.
+    pub(super) fn messages(&self, origin: &Origin) -> Result<Vec<Message>, PublishError> {
+        let mut by_key = BTreeMap::<String, Vec<&Event>>::new();
+        for event in &self.events {
+            by_key.entry(origin.routing_key(event)).or_default().push(event);
+        }
+        by_key.into_iter().map(|(key, events)| message(origin, key, &events)).collect()
     }
+}
+
+fn message(origin: &Origin, routing_key: String, events: &[&Event]) -> Result<Message, PublishError> {
+    let body = encoding::encode_events(events).map_err(|error| PublishError::Refused { reason: error.to_string() })?;
+    let properties = Properties {
+        message_id: Some(MessageId::new().to_string()),
+        kind: Some(topology::TYPE_EVENTS.to_owned()),
+        content_type: Some(encoding::Encoding::MessagePack.content_type().to_owned()),
+        user_id: origin.user_id.clone(),
+        ..Properties::default()
+    };
+    Ok(Message { exchange: origin.exchange, routing_key, body, properties, mandatory: true })
 }
 
 /// Splits events into parts that are each small enough to be added to a batch, unless a single event is too large.
@@ -135,6 +143,7 @@ pub(super) fn weight(event: &Event) -> usize {
                 let devices: usize = seen.devices.iter().map(device).sum();
                 seen.worker.as_str().len() + seen.host.len() + seen.revision.len() + seen.pools.len() * 104 + devices
             }
+            Event::Later(later) => later.encoded.len(),
             Event::Action(action) => {
                 let optional = [&action.from, &action.reported_by].map(|text| text.as_ref().map_or(0, String::len));
                 action.who.len() + action.action.len() + action.target.len() + optional.iter().sum::<usize>()
@@ -193,6 +202,23 @@ mod tests {
         Event::Submitted(Submitted { job, at_ms: 1_700_000_000_000 })
     }
 
+    #[test]
+    fn submissions_to_several_pools_leave_in_messages_with_their_keys() {
+        let of_pool = |pool: &str| {
+            let Event::Submitted(Submitted { job, at_ms }) = submitted("saxpy") else { unreachable!() };
+            Event::Submitted(Submitted { job: JobInfo { pool: pool.parse().unwrap(), ..job }, at_ms })
+        };
+        let batch = Batch { events: ["b", "a", "b"].map(of_pool).into(), ..Batch::default() };
+        let keys = |origin: &Origin| {
+            let messages = batch.messages(origin).unwrap();
+            let count = |body: &[u8]| encoding::decode_events(body).unwrap().len();
+            messages.into_iter().map(|message| (message.routing_key, count(&message.body))).collect::<Vec<_>>()
+        };
+        let client = Origin { exchange: topology::EVENTS_CLIENT, user_id: None };
+        assert_eq!(keys(&client), [("submitted.a".to_owned(), 1), ("submitted.b".to_owned(), 2)]);
+        assert_eq!(keys(&WORKER), [(topology::EVENTS_KEY.to_owned(), 3)]);
+    }
+
     const WORKER: Origin = Origin { exchange: topology::EVENTS_WORKER, user_id: None };
 
     fn room() -> OwnedSemaphorePermit {
@@ -237,6 +263,7 @@ mod tests {
             timings: Timings { queue_us: u64::MAX, launches_us: vec![u64::MAX; 1024], ..Timings::default() },
             job: Some(Box::new(job)),
             charged_us: None,
+            user_id: None,
             printf_output: None,
             kept: None,
         })
@@ -326,7 +353,9 @@ mod tests {
                 assert!(bytes <= ADDED_BYTES_MAX);
                 batch.add(Addition { events: part, bytes, room: room(), confirmed: None });
             }
-            batch.message(&WORKER).unwrap().check(MESSAGE_BYTES_MAX).unwrap();
+            for message in batch.messages(&WORKER).unwrap() {
+                message.check(MESSAGE_BYTES_MAX).unwrap();
+            }
         }
         assert_eq!(ADDED_BYTES_MAX + BYTES_MAX, MESSAGE_BYTES_MAX);
     }
@@ -336,7 +365,7 @@ mod tests {
         let mut batch = Batch::default();
         let events = vec![submitted("a"), submitted("b")];
         batch.add(Addition { events: events.clone(), bytes: 800, room: room(), confirmed: None });
-        let message = batch.message(&WORKER).unwrap();
+        let message = batch.messages(&WORKER).unwrap().remove(0);
         assert_eq!(encoding::decode_events(&message.body).unwrap(), events);
         assert_eq!((message.exchange, message.mandatory), (topology::EVENTS_WORKER, true));
         assert!(message.properties.message_id.is_some());

@@ -1,6 +1,10 @@
 //! The task that publishes batches of events until the broker confirms them.
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, try_join_all},
+    stream::FuturesUnordered,
+};
 use gpufleet_schema::topology::EVENTS_WORKER;
 use tokio::{
     sync::{mpsc, watch},
@@ -75,8 +79,10 @@ impl EventPublisher {
     fn start(&mut self, number: Number, batch: Batch) {
         let (broker, origin) = (self.broker.clone(), self.origin.clone());
         let publish = async move {
-            let outcome = match batch.message(&origin) {
-                Ok(message) => publish(&broker, message).await,
+            let outcome = match batch.messages(&origin) {
+                Ok(messages) => {
+                    try_join_all(messages.into_iter().map(|message| publish(&broker, message))).await.map(drop)
+                }
                 Err(error) => Err(error),
             };
             Published { number, batch, outcome }
@@ -140,13 +146,13 @@ async fn publish(broker: &Broker, message: Message) -> Result<(), PublishError> 
             PublishError::Closed
             | PublishError::Forbidden { .. }
             | PublishError::TooLarge { .. }
+            | PublishError::Order(_)
             | PublishError::HeaderTooLarge { .. }
             | PublishError::PropertyTooLong { .. }
             | PublishError::Refused { .. } => return Err(error),
         }
         let delay = backoff.next();
         warn!(%error, ?delay, "events not published yet, trying again");
-            | PublishError::Order(_)
         sleep(delay).await;
     }
 }

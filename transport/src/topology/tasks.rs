@@ -1,14 +1,16 @@
 //! The queues in which tasks wait for the workers of a pool: one for each priority, and in a pool with affinity one more for each slot and
-//! priority.
+//! priority. Operators submit to a pool through an exchange of their own.
 
 use gpufleet_schema::{PoolName, Priority, Slot, topology as names};
 use lapin::types::FieldTable;
 
-use super::{QueueKind, Step, bound, dead_letters, quorum_that_buries, table};
+use super::{QueueKind, Step, bind, bound, dead_letters, quorum_that_buries, table};
 
 pub(super) fn of_pool(pool: &PoolName, kind: QueueKind) -> Vec<Step> {
     let queue = |priority| (names::task_queue(pool, priority), names::task_key(pool, priority));
-    steps(Priority::ALL.map(queue), kind)
+    let mut steps = steps(Priority::ALL.map(queue), kind);
+    steps.extend(Priority::ALL.map(queue).map(|(queue, key)| bind(queue, names::TASKS_OPERATOR, key)));
+    steps
 }
 
 pub(super) fn of_slots(pool: &PoolName, kind: QueueKind) -> Vec<Step> {
@@ -45,8 +47,8 @@ mod tests {
     #[test]
     fn a_pool_with_affinity_has_a_queue_for_each_slot_and_priority() {
         let pool = PoolName::default();
-        // Each queue is declared and bound.
-        assert_eq!(of_pool(&pool, QueueKind::Quorum).len(), 2 * 3);
+        // Each queue is declared and bound, that of a pool to two exchanges.
+        assert_eq!(of_pool(&pool, QueueKind::Quorum).len(), 3 * 3);
         assert_eq!(of_slots(&pool, QueueKind::Quorum).len(), 2 * 8 * 3);
     }
 }

@@ -1,6 +1,6 @@
 //! A pool as `--pool` names it: `team-a:weight=3,memory=50%,allow=signed,time-max=1h`.
 
-use std::{str::FromStr, time::Duration};
+use std::{collections::BTreeSet, str::FromStr, time::Duration};
 
 use gpufleet_schema::PoolName;
 
@@ -19,6 +19,8 @@ pub struct PoolSpec {
     pub times: TimeAllowances,
     /// Whether jobs with large inputs have queues of their own ([`gpufleet_schema::affinity`]).
     pub affinity: bool,
+    /// The broker users who may submit jobs; none if all may.
+    pub users: Option<BTreeSet<String>>,
 }
 
 /// Why a `--pool` is invalid.
@@ -26,8 +28,12 @@ pub struct PoolSpec {
 pub enum PoolSpecError {
     #[error("{0}")]
     Name(String),
-    #[error("{0:?} is not a pool setting; use weight=N, memory=N%, allow=catalog|signed|source, affinity, {TIMES}")]
+    #[error(
+        "{0:?} is not a pool setting; use weight=N, memory=N%, allow=catalog|signed|source, users=NAME,NAME, affinity, {TIMES}"
+    )]
     Option(String),
+    #[error("users=: expected names of broker users, as in users=anna,bert")]
+    Users,
     #[error("weight={0}: expected a whole number from 1 to {WEIGHT_MAX}")]
     Weight(String),
     #[error("memory={0}: expected a percentage of the device memory from 0.1% to 100%, as in memory=50%")]
@@ -62,7 +68,7 @@ impl FromStr for PoolSpec {
         let name = name.parse().map_err(|error| PoolSpecError::Name(format!("{error}")))?;
         let (mut guarantee, mut allow, mut times) =
             (PoolGuarantee::default(), Allow::default(), TimeAllowances::default());
-        let mut affinity = false;
+        let (mut affinity, mut users) = (false, None::<BTreeSet<String>>);
         for option in options.into_iter().flat_map(|options| options.split(',')) {
             match option.split_once('=') {
                 Some(("weight", value)) => guarantee.weight = weight(value)?,
@@ -72,7 +78,10 @@ impl FromStr for PoolSpec {
                 Some(("time-max", value)) => times.run.max = Some(time(option, value)?),
                 Some(("queue-default", value)) => times.queue.default = Some(time(option, value)?),
                 Some(("queue-max", value)) => times.queue.max = Some(time(option, value)?),
+                Some(("users", value)) => _ = users.get_or_insert_default().insert(user(value)?),
                 None if option == "affinity" => affinity = true,
+                // Another name of `users=NAME,NAME`.
+                None if let Some(users) = &mut users => _ = users.insert(user(option)?),
                 _ => return Err(PoolSpecError::Option(option.to_owned())),
             }
         }
@@ -81,7 +90,7 @@ impl FromStr for PoolSpec {
                 return Err(PoolSpecError::Default(name));
             }
         }
-        Ok(Self { name, guarantee, allow, times, affinity })
+        Ok(Self { name, guarantee, allow, times, affinity, users })
     }
 }
 
@@ -104,6 +113,10 @@ fn permille(value: &str) -> Result<u32, PoolSpecError> {
     let percent = value.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
     let permille = percent.map(|percent| (percent * 10.0).round()).filter(|permille| (1.0..=1000.0).contains(permille));
     permille.map(|permille| permille as u32).ok_or(PoolSpecError::Memory(value.to_owned()))
+}
+
+fn user(name: &str) -> Result<String, PoolSpecError> {
+    if name.is_empty() { Err(PoolSpecError::Users) } else { Ok(name.to_owned()) }
 }
 
 fn time(option: &str, value: &str) -> Result<Duration, PoolSpecError> {
@@ -137,6 +150,15 @@ mod tests {
     }
 
     #[test]
+    fn users_are_names_up_to_the_next_setting() {
+        let users = |text: &str| spec(text).unwrap().users.map(|users| users.into_iter().collect::<Vec<_>>().join(" "));
+        assert_eq!(users("a"), None);
+        assert_eq!(users("a:users=bert,anna,affinity,weight=2").as_deref(), Some("anna bert"));
+        assert_eq!(users("a:weight=2,users=anna,users=affinity").as_deref(), Some("affinity anna"));
+        assert!(spec("a:users=bert,affinity").unwrap().affinity);
+    }
+
+    #[test]
     fn times_are_read_each_for_itself() {
         let times = spec("a:time-default=5m,time-max=1h,queue-max=1d").unwrap().times;
         let seconds = |number| Some(Duration::from_secs(number));
@@ -152,9 +174,14 @@ mod tests {
             ("a:memory=50", "memory=50%"),
             ("a:memory=101%", "0.1% to 100%"),
             ("a:memory=NaN%", "0.1% to 100%"),
-            ("a:colour=red", "weight=N, memory=N%, allow=catalog|signed|source, affinity, time-default"),
-            ("a:", "weight=N, memory=N%, allow=catalog|signed|source, affinity, time-default"),
+            (
+                "a:colour=red",
+                "weight=N, memory=N%, allow=catalog|signed|source, users=NAME,NAME, affinity, time-default",
+            ),
+            ("a:", "weight=N, memory=N%, allow=catalog|signed|source, users=NAME,NAME, affinity, time-default"),
             ("a:affinity=8", "affinity=8"),
+            ("a:users=", "names of broker users"),
+            ("a:users=anna,", "names of broker users"),
             ("a:time-max=long", "time-max=long: expected a time"),
             ("a:queue-max=0s", "queue-max=0s: expected a time"),
             ("a:time-max=1m,time-default=2m", "time-default is longer than time-max"),

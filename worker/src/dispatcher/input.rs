@@ -115,6 +115,8 @@ pub(crate) struct Letter {
     /// It was delivered before, and the broker does not count how often.
     pub(crate) uncounted: bool,
     pub(crate) past: RetryHistory,
+    /// Why it must not run here, by its provenance or its user.
+    pub(crate) inadmissible: Option<String>,
     /// What is wrong with its properties.
     pub(crate) unreadable: Option<String>,
 }

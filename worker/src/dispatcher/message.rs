@@ -3,7 +3,7 @@
 //! ```text
 //! delivered ─▶ decoding ─▶ every job attempted ─▶ again / handed back: published as messages of their own ─┐
 //!   │  │          │                           └▶ final: reply, dead letter where due ───────────────────────┼─▶ ack
-//!   │  └──────────┴─ unreadable: answer, dead letter with the reason ───────────────────────────────────────┘
+//!   │  └──────────┴─ inadmissible or unreadable: answer, dead letter with the reason ───────────────────────┘
 //!   └─ duplicate: waits for the first delivery
 //! ```
 //! Each arrow into `ack` waits until the broker has confirmed what was published, and the events that record it. If a confirmation does not
@@ -154,6 +154,9 @@ impl Dispatcher {
         if letter.digest.is_some_and(|digest| self.duplicates.was_answered(digest)) {
             info!(message_id = letter.key.id, "duplicate of an answered message, acknowledged");
             return self.settle(no, Settlement::Answered);
+        }
+        if let Some(reason) = letter.inadmissible.clone() {
+            return self.refuse(no, Failure::new(Verdict::User, FailureCode::Policy, reason));
         }
         if letter.delivery_count > DELIVERIES_MAX {
             let reason = format!("the broker delivered the message {} times without an outcome", letter.delivery_count);

@@ -164,6 +164,7 @@ fn letter(queue: usize, id: &str, redeliveries: u64, delivery_count: u64) -> Let
         delivery_count,
         uncounted: false,
         past: RetryHistory::default(),
+        inadmissible: None,
         unreadable: None,
     }
 }
@@ -526,7 +527,6 @@ fn after_an_interruption_jobs_wait_for_what_was_ordered_meanwhile() {
 }
 
 #[test]
-#[test]
 fn after_an_interruption_of_the_clients_stream_jobs_wait_too() {
     let mut desk = Desk::new(1);
     desk.tell(Input::ClientOrdersKnown(false));
@@ -537,6 +537,7 @@ fn after_an_interruption_of_the_clients_stream_jobs_wait_too() {
     assert_eq!(desk.started(), [0]);
 }
 
+#[test]
 fn jobs_wait_while_orders_come_and_go_on_when_none_do() {
     let mut desk = Desk::cut_off(1);
     desk.take(FIRST, vec![job()]);

@@ -16,6 +16,7 @@ use super::{
     clock::{micros, unix_ms},
     content::{Content, RawMessage},
     envelope::Envelope,
+    gathered_replies::Recipient,
     handle::Mail,
     outbox::{Again, Forwarded, encode},
     owed::is_refusal,
@@ -134,7 +135,7 @@ impl Supervisor {
         let reply_to = envelope.reply_to().ok().flatten();
         let replies = jobs.iter().filter_map(|job| {
             let task = &tasks[job.index];
-            let client = task.reply.as_ref().or(reply_to.as_ref())?;
+            let client = envelope.recipient(task.reply.as_ref(), reply_to.as_ref())?;
             Some((client.clone(), job.reply(task, envelope)?))
         });
         let mut replies: Vec<_> = replies.collect();
@@ -144,7 +145,9 @@ impl Supervisor {
             && let Some((client, reply)) = replies.pop()
         {
             let encoded = encode(content.encoding, &Batch::One(reply));
-            return self.publish_gathered(envelope, (client, content.encoding), encoded).await;
+            let token = envelope.reply_token().map(str::to_owned);
+            let recipient = Recipient { client, token, encoding: content.encoding };
+            return self.publish_gathered(envelope, recipient, encoded).await;
         }
         self.publish_replies(envelope, content.encoding, replies, content.is_list()).await
     }
@@ -223,6 +226,7 @@ impl Supervisor {
             output_bytes: attempt.outputs.iter().map(JobOutput::bytes).sum(),
             timings: job.timings(task, envelope),
             charged_us: attempt.charged_us,
+            user_id: None,
             job: Some(Box::new(self.job_info(task, envelope))),
             printf_output: attempt.printed.clone(),
             kept: attempt.kept.clone().filter(|_| state == AttemptState::Succeeded).map(Box::new),
@@ -231,7 +235,7 @@ impl Supervisor {
 
     pub(super) fn job_info(&self, task: &Task<'_>, envelope: &Envelope) -> JobInfo {
         let client = task.reply.as_ref().map(ToString::to_string).or_else(|| envelope.properties.reply_to.clone());
-        let user_id = envelope.user(self.own_user()).map(str::to_owned);
+        let user_id = envelope.user.clone();
         let traceparent = task.traceparent.or_else(|| envelope.traceparent());
         JobInfo { user_id, traceparent, ..JobInfo::of(task, envelope.pool.clone(), envelope.priority, client) }
     }
@@ -263,9 +267,13 @@ impl Supervisor {
                 ran_on: None,
                 printf_output: None,
             };
-            Some((job.reply.as_ref().or(reply_to.as_ref())?.clone(), reply))
+            Some((envelope.recipient(job.reply.as_ref(), reply_to.as_ref())?.clone(), reply))
         });
         self.publish_replies(envelope, encoding, replies.collect(), jobs.len() > 1).await?;
+        // The ledger has no job that its user may not run here, nor one whose id the user may have taken from another user.
+        if envelope.inadmissible.is_some() {
+            return Ok(());
+        }
         let known = jobs.iter().filter_map(|job| job.job_id);
         let recorded =
             if known.clone().next().is_some() { known.collect() } else { Vec::from_iter(envelope.record_id(body)) };
@@ -285,6 +293,7 @@ impl Supervisor {
                 timings: Timings::default(),
                 job: None,
                 charged_us: None,
+                user_id: envelope.user.clone(),
                 printf_output: None,
                 kept: None,
             })

@@ -50,7 +50,7 @@ impl Supervisor {
             job: task.job_id,
             labels: task.labels.clone(),
             submitted_ms: envelope.received.submission_ms(task, envelope.properties.timestamp),
-            user: envelope.user(self.own_user()).map(str::to_owned),
+            user: envelope.user.clone(),
         };
         let (attempts_max, limit) = (task.limits.attempts_max(), self.queue_limit(task, envelope));
         let mut preparing = Box::pin(Arc::clone(self).prepare(job));

@@ -4,16 +4,21 @@ use std::sync::OnceLock;
 
 use gpufleet_schema::{
     ClientName, Encoding, PoolName, Priority,
-    bounds::DELIVERIES_MAX,
+    bounds::{DELIVERIES_MAX, HEADER_TEXT_BYTES_MAX},
     topology::{
-        FORWARDED, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_REPLIES, HEADER_UNAVAILABLE, HEADER_USER,
-        REPLIES, REPLIES_IN_LISTS, parse_task_key,
+        FORWARDED, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_REPLIES, HEADER_REPLY_TOKEN,
+        HEADER_UNAVAILABLE, REPLIES, REPLIES_IN_LISTS,
     },
 };
 use gpufleet_transport::{Acker, Death, Delivery, Properties};
 use tokio::time::Instant;
 
-use super::{clock::Received, content::RawMessage, intake::TaskQueue};
+use super::{
+    admission::{Admission, foreign_client},
+    clock::Received,
+    content::RawMessage,
+    intake::TaskQueue,
+};
 use crate::{
     dispatcher::{Letter, MessageKey, digest},
     disposition::RetryHistory,
@@ -52,20 +57,25 @@ pub(super) struct Envelope {
     pub(super) redelivered: bool,
     pub(super) received: Received,
     pub(super) acker: Acker,
+    /// The user who published the task first, if the broker validated one.
+    pub(super) user: Option<String>,
+    /// Why the message must not run here, by its provenance or its user.
+    pub(super) inadmissible: Option<String>,
     /// Since when the broker has refused a message that must be published for this delivery.
     pub(super) refused_since: OnceLock<Instant>,
 }
 
 impl Envelope {
-    pub(super) fn open(delivery: Delivery, queue: TaskQueue) -> RawMessage {
+    pub(super) fn open(delivery: Delivery, queue: TaskQueue, admission: &Admission) -> RawMessage {
         let received = Received::now();
-        let (redeliveries, routing_key) = (delivery.delivery_count, delivery.routing_key.clone());
+        let redeliveries = delivery.delivery_count;
         let redelivered = delivery.redelivered;
         let uncounted = redelivered && !delivery.counted;
-        let forgotten = Forgotten::by(&delivery.deaths());
+        let deaths = delivery.deaths();
+        let inadmissible = admission.refusal(&delivery, &queue, &deaths);
+        let user = admission.user(&delivery.exchange, &delivery.properties).map(str::to_owned);
+        let forgotten = Forgotten::by(&deaths);
         let (body, properties, acker) = delivery.into_parts();
-        // A message that an operator moved directly into the queue has no routing key of gpufleet; the queue has the same information.
-        let (pool, priority) = parse_task_key(&routing_key).unwrap_or((queue.pool, queue.priority));
         let count = |name| properties.header_int(name).and_then(|value| u32::try_from(value).ok());
         let envelope = Self {
             attempt: attempt(count(HEADER_ATTEMPT), redeliveries.saturating_add(forgotten.attempts)),
@@ -82,9 +92,11 @@ impl Envelope {
             redelivered,
             acker,
             refused_since: OnceLock::new(),
-            pool,
+            user,
+            inadmissible,
+            pool: queue.pool,
             pool_id: queue.id,
-            priority,
+            priority: queue.priority,
             received,
             properties,
         };
@@ -106,6 +118,7 @@ impl Envelope {
             delivery_count: self.delivery_count,
             uncounted: self.uncounted,
             past: self.past,
+            inadmissible: self.inadmissible.clone(),
             unreadable: readable.err(),
         }
     }
@@ -121,17 +134,24 @@ impl Envelope {
         self.redelivered || self.attempt > 1_u32.saturating_add(self.past.unavailable)
     }
 
-    /// The user validated by the broker. A message that a worker republished has the original user in a header, which is trusted only if the
-    /// broker validates that a worker's user published it.
-    pub(super) fn user(&self, own: Option<&str>) -> Option<&str> {
-        let vouched = self.properties.user_id.as_deref().filter(|user| !user.is_empty())?;
-        let first = self.properties.header_text(HEADER_USER).filter(|_| own == Some(vouched));
-        Some(first.unwrap_or(vouched))
+    /// The client that gets the reply to a task: the one that the task names, or else the message. None if a reply there could deceive another
+    /// user.
+    pub(super) fn recipient<'a>(
+        &self,
+        named: Option<&'a ClientName>,
+        reply_to: Option<&'a ClientName>,
+    ) -> Option<&'a ClientName> {
+        named.or(reply_to).filter(|client| foreign_client(self.user.as_deref(), client).is_none())
     }
 
     /// Whether the producer reads lists of replies.
     pub(super) fn reads_lists(&self) -> bool {
         self.properties.header_text(HEADER_REPLIES) == Some(REPLIES_IN_LISTS)
+    }
+
+    /// The client's secret, which its replies carry.
+    pub(super) fn reply_token(&self) -> Option<&str> {
+        self.properties.header_text(HEADER_REPLY_TOKEN).filter(|token| token.len() <= HEADER_TEXT_BYTES_MAX)
     }
 
     /// The body's encoding by its content type.
@@ -152,7 +172,12 @@ impl Envelope {
             return Ok(None);
         };
         let client = reply_to.strip_prefix(REPLIES).and_then(|rest| rest.strip_prefix('.')).unwrap_or(reply_to);
-        client.parse().map(Some).map_err(|problem| format!("reply_to must name a client or its reply queue: {problem}"))
+        let client: ClientName =
+            client.parse().map_err(|problem| format!("reply_to must name a client or its reply queue: {problem}"))?;
+        match foreign_client(self.user.as_deref(), &client) {
+            Some(problem) => Err(problem),
+            None => Ok(Some(client)),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::{collections::HashMap, mem, sync::Arc};
 use gpufleet_schema::{
     ClientName, Encoding, MessageId,
     bounds::MESSAGE_BYTES_MAX,
-    topology::{REPLIES, TYPE_REPLY},
+    topology::{HEADER_REPLY_TOKEN, REPLIES, TYPE_REPLY},
 };
 use gpufleet_transport::{Message, Properties, PublishError};
 use tokio::sync::oneshot;
@@ -30,8 +30,13 @@ const REPLIES_MAX: usize = 256;
 
 const _: () = assert!(GATHERED_BYTES_MAX * REPLIES_MAX < MESSAGE_BYTES_MAX);
 
-/// A client, and the encoding of its replies.
-type Recipient = (ClientName, Encoding);
+/// A client with its secret, and the encoding of its replies.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Recipient {
+    pub(super) client: ClientName,
+    pub(super) token: Option<String>,
+    pub(super) encoding: Encoding,
+}
 
 /// The replies that gather. A recipient is here while a message to it is unconfirmed.
 #[derive(Debug, Default)]
@@ -99,7 +104,7 @@ impl Supervisor {
         recipient: Recipient,
         reply: Vec<u8>,
     ) -> Result<(), PublishError> {
-        let (client, encoding) = &recipient;
+        let Recipient { client, encoding, .. } = &recipient;
         if reply.len() > GATHERED_BYTES_MAX {
             return self.publish_encoded_reply(envelope, *encoding, client, reply).await;
         }
@@ -130,7 +135,7 @@ impl Supervisor {
             next.iter().for_each(|gathered| trace_reply(gathered.received));
             let published = self.broker.publish(list(&recipient, &next)).await;
             if let Err(error) = &published {
-                debug!(client = %recipient.0, %error, "list of replies not confirmed, publishing each alone");
+                debug!(client = %recipient.client, %error, "list of replies not confirmed, publishing each alone");
             }
             for Gathered { confirmed, .. } in next {
                 // An error means that nothing waits for the reply any more.
@@ -142,7 +147,7 @@ impl Supervisor {
     }
 }
 
-fn list((client, encoding): &Recipient, gathered: &[Gathered]) -> Message {
+fn list(Recipient { client, token, encoding }: &Recipient, gathered: &[Gathered]) -> Message {
     let replies: Vec<&[u8]> = gathered.iter().map(|gathered| gathered.reply.as_slice()).collect();
     Message {
         exchange: REPLIES,
@@ -153,6 +158,7 @@ fn list((client, encoding): &Recipient, gathered: &[Gathered]) -> Message {
             content_type: Some(encoding.content_type().to_owned()),
             kind: Some(TYPE_REPLY.to_owned()),
             timestamp: Some(unix_seconds()),
+            headers: token.iter().map(|token| (HEADER_REPLY_TOKEN.to_owned(), token.as_str().into())).collect(),
             ..Properties::default()
         },
         mandatory: true,

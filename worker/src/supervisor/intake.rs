@@ -13,6 +13,7 @@ use tracing::{debug, warn};
 
 use super::{
     Supervisor,
+    admission::Admission,
     envelope::Envelope,
     handle::{DispatcherHandle, Mail},
 };
@@ -76,10 +77,14 @@ impl TaskQueue {
 
 impl TaskQueue {
     /// Passes what comes from the queue to the dispatcher.
-    pub(super) fn pass_to(self, dispatcher: Arc<DispatcherHandle>) -> impl FnMut(Incoming) + Send + 'static {
+    pub(super) fn pass_to(
+        self,
+        admission: Admission,
+        dispatcher: Arc<DispatcherHandle>,
+    ) -> impl FnMut(Incoming) + Send + 'static {
         move |incoming| match incoming {
             Incoming::Delivery(delivery) => {
-                let raw = Envelope::open(delivery, self.clone());
+                let raw = Envelope::open(delivery, self.clone(), &admission);
                 let letter = raw.envelope.letter(self.index, &raw.body);
                 dispatcher.send(Mail::Delivered(Arc::new(raw), Box::new(letter)));
             }

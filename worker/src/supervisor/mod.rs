@@ -1,8 +1,10 @@
 //! The supervisor: consumes task messages, schedules their jobs, replies and reports events. It never loads CUDA.
 
+mod admission;
 mod announcing;
 mod answering;
 mod arrays;
+mod bindings;
 mod census;
 mod clock;
 mod content;
@@ -55,6 +57,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::{
+    admission::Admission,
     census::Census,
     devices::{DeviceSlot, Monitor},
     exposition::Exposition,
@@ -233,6 +236,7 @@ impl Supervisor {
         let leaving = self.leaving.clone();
         let collecting = tokio::spawn(async move { leaving.run_until_cancelled(collecting).await });
         let heartbeat = tokio::spawn(heartbeat::beat(Arc::clone(&self), self.leaving.clone()));
+        let binding = tokio::spawn(bindings::keep(Arc::clone(&self)));
         let naming = tokio::spawn(name::keep(self.broker.clone(), self.config.name.clone()));
         let watchdog = tokio::spawn(service::feed_watchdog(Arc::clone(&self.dispatcher)));
 
@@ -265,6 +269,7 @@ impl Supervisor {
         // These tasks may be waiting for an unreachable broker.
         heartbeat.abort();
         announcing.abort();
+        binding.abort();
         naming.abort();
         following.abort();
         self.say_goodbye().await;
@@ -289,11 +294,17 @@ impl Supervisor {
                 Route::Pool | Route::Slot(_) => self.leaving.clone(),
             };
             let (name, priority) = (queue.name(), self.consumer_priority(&queue));
-            let subscription = self.broker.subscribe(name, first, priority, queue.pass_to(Arc::clone(&dispatcher)));
+            let admission = self.admission(&queue);
+            let subscription =
+                self.broker.subscribe(name, first, priority, queue.pass_to(admission, Arc::clone(&dispatcher)));
             subscribed.push(subscription.status());
             intakes.push(tokio::spawn(intake::attend(dispatcher, subscription, index, prefetch, stop)));
         }
         (intakes, subscribed)
+    }
+
+    fn admission(&self, queue: &TaskQueue) -> Admission {
+        Admission::new(&self.config, &self.config.pools[queue.id.0 as usize])
     }
 
     /// The first prefetch of each queue, by the devices that have opened so far.

@@ -7,8 +7,8 @@ use gpufleet_schema::{
     bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
     topology::{
         DEAD, DEAD_KEY, FORWARDED, HEADER_ATTEMPT, HEADER_BODY_BYTES, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN,
-        HEADER_REASON, HEADER_TRACEPARENT, HEADER_UNAVAILABLE, HEADER_USER, REPLIES, Rung, TASKS, TYPE_REPLY,
-        forwarded_key, retry_rung, task_key,
+        HEADER_REASON, HEADER_REPLY_TOKEN, HEADER_TRACEPARENT, HEADER_UNAVAILABLE, HEADER_USER, REPLIES, Rung, TASKS,
+        TYPE_REPLY, forwarded_key, retry_rung, task_key,
     },
 };
 use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
@@ -117,7 +117,7 @@ impl Supervisor {
                 content_type: Some(encoding.content_type().to_owned()),
                 kind: Some(TYPE_REPLY.to_owned()),
                 timestamp: Some(unix_seconds()),
-                headers: envelope.trace_headers(),
+                headers: envelope.copied_headers(),
                 ..Properties::default()
             },
             // The alternate exchange keeps replies whose client has left.
@@ -255,8 +255,8 @@ impl Envelope {
     /// The producer's properties. The broker validates a user only on the user's own connection, so the producer's user moves into a
     /// header, which the worker's validated user makes trustworthy.
     fn reusable_properties(&self, own: Option<&str>) -> Properties {
-        let mut headers = self.trace_headers();
-        let user = self.user(own).filter(|user| user.len() <= HEADER_TEXT_BYTES_MAX);
+        let mut headers = self.copied_headers();
+        let user = self.user.as_deref().filter(|user| user.len() <= HEADER_TEXT_BYTES_MAX);
         let vouched = own.zip(user);
         headers.extend(vouched.map(|(_, user)| (HEADER_USER.to_owned(), user.into())));
         Properties { user_id: vouched.map(|(own, _)| own.to_owned()), headers, ..self.properties.clone() }
@@ -267,12 +267,13 @@ impl Envelope {
         self.properties.header_text(HEADER_TRACEPARENT)?.parse().ok()
     }
 
-    fn trace_headers(&self) -> BTreeMap<String, HeaderValue> {
-        self.properties
-            .header_text(HEADER_TRACEPARENT)
-            .filter(|text| text.len() <= HEADER_TEXT_BYTES_MAX)
-            .map(|text| (HEADER_TRACEPARENT.to_owned(), text.into()))
+    /// The headers of the producer that every message about its tasks has.
+    fn copied_headers(&self) -> BTreeMap<String, HeaderValue> {
+        let traceparent = self.properties.header_text(HEADER_TRACEPARENT);
+        let traceparent = traceparent.filter(|text| text.len() <= HEADER_TEXT_BYTES_MAX);
+        [(HEADER_TRACEPARENT, traceparent), (HEADER_REPLY_TOKEN, self.reply_token())]
             .into_iter()
+            .filter_map(|(name, text)| Some((name.to_owned(), text?.into())))
             .collect()
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     Supervisor,
+    admission::foreign_client,
     arrays::{kept_inline_bytes, needs_store, reply_bytes},
     clock::micros,
     content::JobContent,
@@ -143,8 +144,12 @@ impl Supervisor {
         Ok(Ready { resolved, needs_store, reply_bytes, time_limit, demand, program, programs })
     }
 
-    /// Checks the policy of the queue's pool, because a producer chooses the routing key.
+    /// Checks the policy of the pool, and that the reply goes to a client of the task's user.
     fn check_policy(&self, task: &Task<'_>, envelope: &Envelope) -> Result<(), Ending> {
+        let client = task.reply.as_ref();
+        if let Some(foreign) = client.and_then(|client| foreign_client(envelope.user.as_deref(), client)) {
+            return Err(user(FailureCode::Policy, foreign));
+        }
         let allow = self.pool_spec(envelope).allow;
         let checked = allow.check(&task.program, task.signature.as_ref(), &self.config.trusted_keys);
         checked.map_err(|forbidden| user(FailureCode::Policy, forbidden.to_string()))

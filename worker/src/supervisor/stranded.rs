@@ -89,7 +89,7 @@ impl Supervisor {
     }
 
     async fn return_one(&self, delivery: Delivery, task_queue: &TaskQueue) {
-        let raw = Envelope::open(delivery, task_queue.clone());
+        let raw = Envelope::open(delivery, task_queue.clone(), &self.admission(task_queue));
         let acker = &raw.envelope.acker;
         let settled = match self.publish_stranded(&raw).await {
             Ok(()) => acker.ack().await,

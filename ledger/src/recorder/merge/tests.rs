@@ -28,7 +28,7 @@ proptest! {
         prop_assert_eq!(changes.jobs.len(), expected.len());
         for (job_id, change) in &changes.jobs {
             let expected = &expected[&job_id.as_uuid()];
-            prop_assert_eq!(change.state(), expected.state);
+            prop_assert_eq!(*change.state(), expected.state);
             prop_assert_eq!(change.progress.attempt.unsigned_abs(), expected.attempts);
             prop_assert_eq!(change.outcome.map(|outcome| outcome.attempt.unsigned_abs()), expected.final_attempt);
             prop_assert_eq!(change.outcome.map(|outcome| outcome.finished_at), expected.finished_at);
@@ -138,7 +138,7 @@ fn a_producers_invalid_texts_and_times_do_not_cost_the_outcome() {
         end.job = Some(Box::new(job.clone()));
         let changes = merged(&[Event::AttemptFinished(end), started(&job, 1, AT + 1)]);
         let change = &changes.jobs[&job_id];
-        assert_eq!(change.state(), JobState::Failed);
+        assert_eq!(*change.state(), JobState::Failed);
         let known = change.info.as_ref().unwrap();
         assert_eq!(known.submitted_at, None, "{submitted_ms}");
         assert_eq!(known.labels.len(), LABELS_MAX);
@@ -159,7 +159,7 @@ fn the_user_comes_from_workers_and_not_from_producers() {
     let start = Event::Started(Started { job: told("anna"), ..start });
     for events in [[submitted.clone(), start.clone()], [start, submitted]] {
         let changes = merged(&events);
-        let known = changes.jobs[&job].info.as_ref().and_then(|info| info.user_id.as_deref());
+        let known = changes.jobs[&job].owner.user.as_deref();
         assert_eq!(known, Some("anna"));
     }
 }

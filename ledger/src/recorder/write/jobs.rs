@@ -31,10 +31,12 @@ pub(super) struct Described {
     pub(super) user_id: String,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) input_bytes: i64,
+    /// The submission whose outcome counts, or the first one.
+    pub(super) submitted_at: Option<DateTime<Utc>>,
 }
 
 /// Merges the changes into the table by the rules in [`crate::recorder`]. Returns the rows afterwards, because a separate statement for
-/// them would join with the whole month.
+/// them would join with the whole month. A job that belongs to another user does not change, and its row is not returned.
 pub(super) async fn write(
     changes: &Changes,
     keys: &Keys,
@@ -51,24 +53,24 @@ pub(super) async fn write(
             $9::text[], $10::text[], $11::bigint[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::int[],
             $16::bool[], $17::timestamptz[], $18::int[], $19::timestamptz[], $20::text[], $21::text[])
         on conflict (job_id, id_at) do update set
-            created_at = least(known.created_at, excluded.created_at),
+            created_at = case when known.user_id is distinct from excluded.user_id then excluded.created_at else least(known.created_at, excluded.created_at) end,
             state = case
                 when known.final_attempt is not null then known.state
                 when excluded.final_attempt is not null then excluded.state
                 when (excluded.attempt, excluded.attempt_ended) > (known.attempt, known.attempt_ended) then excluded.state
                 else known.state
             end,
-            pool = coalesce(known.pool, excluded.pool),
-            priority = coalesce(known.priority, excluded.priority),
-            name = coalesce(known.name, excluded.name),
-            labels = coalesce(known.labels, excluded.labels),
-            program = coalesce(known.program, excluded.program),
-            kernel = coalesce(known.kernel, excluded.kernel),
-            input_bytes = coalesce(known.input_bytes, excluded.input_bytes),
-            client = coalesce(known.client, excluded.client),
-            user_id = coalesce(known.user_id, excluded.user_id),
-            submitted_at = coalesce(known.submitted_at, excluded.submitted_at),
-            confirmed_at = least(known.confirmed_at, excluded.confirmed_at),
+            pool = case when known.user_id is distinct from excluded.user_id then excluded.pool else coalesce(known.pool, excluded.pool) end,
+            priority = case when known.user_id is distinct from excluded.user_id then excluded.priority else coalesce(known.priority, excluded.priority) end,
+            name = case when known.user_id is distinct from excluded.user_id then excluded.name else coalesce(known.name, excluded.name) end,
+            labels = case when known.user_id is distinct from excluded.user_id then excluded.labels else coalesce(known.labels, excluded.labels) end,
+            program = case when known.user_id is distinct from excluded.user_id then excluded.program else coalesce(known.program, excluded.program) end,
+            kernel = case when known.user_id is distinct from excluded.user_id then excluded.kernel else coalesce(known.kernel, excluded.kernel) end,
+            input_bytes = case when known.user_id is distinct from excluded.user_id then excluded.input_bytes else coalesce(known.input_bytes, excluded.input_bytes) end,
+            client = case when known.user_id is distinct from excluded.user_id then excluded.client else coalesce(known.client, excluded.client) end,
+            user_id = excluded.user_id,
+            submitted_at = case when known.user_id is distinct from excluded.user_id then excluded.submitted_at else coalesce(known.submitted_at, excluded.submitted_at) end,
+            confirmed_at = case when known.user_id is distinct from excluded.user_id then excluded.confirmed_at else least(known.confirmed_at, excluded.confirmed_at) end,
             attempt = greatest(known.attempt, excluded.attempt),
             attempt_ended = case
                 when excluded.attempt > known.attempt then excluded.attempt_ended
@@ -79,7 +81,10 @@ pub(super) async fn write(
             worker = case when known.final_attempt is null then excluded.worker else known.worker end,
             final_attempt = coalesce(known.final_attempt, excluded.final_attempt),
             finished_at = coalesce(known.finished_at, excluded.finished_at)
-        returning job_id, final_attempt, pool, kernel, user_id, labels as "labels: Json<BTreeMap<String, String>>", input_bytes"#,
+        -- A worker's event, which has an attempt, takes a job over from another client's submission.
+        where known.user_id is not distinct from excluded.user_id or (known.attempt = 0 and excluded.attempt > 0)
+        returning job_id, final_attempt, pool, kernel, user_id, labels as "labels: Json<BTreeMap<String, String>>", input_bytes,
+                  submitted_at"#,
         &columns.job_id,
         &columns.id_at,
         &columns.created_at,
@@ -112,6 +117,7 @@ pub(super) async fn write(
             user_id: row.user_id.unwrap_or_default(),
             labels: row.labels.map(|labels| labels.0).unwrap_or_default(),
             input_bytes: row.input_bytes.unwrap_or_default(),
+            submitted_at: row.submitted_at,
         };
         (JobId::from_uuid(row.job_id), described)
     });
@@ -123,7 +129,7 @@ struct Columns<'a> {
     job_id: Vec<Uuid>,
     id_at: Vec<DateTime<Utc>>,
     created_at: Vec<DateTime<Utc>>,
-    state: Vec<&'static str>,
+    state: Vec<&'a str>,
     pool: Vec<Option<&'a str>>,
     priority: Vec<Option<&'a str>>,
     name: Vec<Option<&'a str>>,
@@ -176,7 +182,7 @@ impl<'a> Columns<'a> {
         self.attempt_ended.push(change.progress.ended);
         self.started_at.push(change.started_at);
         self.final_attempt.push(change.outcome.map(|outcome| outcome.attempt));
-        self.user_id.push(info.and_then(|info| info.user_id.as_deref()));
+        self.user_id.push(change.owner.user.as_deref());
         self.finished_at.push(change.outcome.map(|outcome| outcome.finished_at));
     }
 }

@@ -112,6 +112,7 @@ mod tests {
             message_id: message_id.map(str::to_owned),
             reason: "lost".to_owned(),
             origin: "default.normal".to_owned(),
+            user: None,
             kind: None,
             bytes: 10,
             kept_bytes: 10,

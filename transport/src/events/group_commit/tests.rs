@@ -41,7 +41,7 @@ fn fill(commits: &mut GroupCommit) {
 }
 
 fn times(batch: &Batch) -> Vec<i64> {
-    let events = encoding::decode_events(&batch.message(&ORIGIN).unwrap().body).unwrap();
+    let events = encoding::decode_events(&batch.messages(&ORIGIN).unwrap()[0].body).unwrap();
     events
         .into_iter()
         .map(|event| match event {

@@ -87,6 +87,7 @@ impl World {
             delivery_count: queued.deliveries + queued.counted,
             uncounted: self.is_rough && queued.redelivered && self.chance.percent(3),
             past: queued.past,
+            inadmissible: None,
             unreadable: (!queued.is_readable && self.chance.percent(50)).then(|| "no content type".to_owned()),
         };
         let held = HeldMessage {

@@ -30,13 +30,16 @@ const REPLIES: (&str, &str, &str) = (
     "`lists` if the producer reads lists of replies: replies that are ready at the same time then share messages.",
 );
 
+const REPLY_TOKEN: (&str, &str, &str) =
+    (names::HEADER_REPLY_TOKEN, "string", "A secret of the producer, which the replies carry back.");
+
 pub fn all() -> Value {
     let (json, messagepack) = (Encoding::Json.content_type(), Encoding::MessagePack.content_type());
     object([
         message("task", "One task, or a list of tasks", json, names::TYPE_TASK, "task", &on_task()),
         message("taskMessagePack", "The same in MessagePack", messagepack, names::TYPE_TASK, "task", &on_task()),
-        message("reply", "One reply, or a list of replies", json, names::TYPE_REPLY, "reply", &[]),
-        message("replyMessagePack", "The same in MessagePack", messagepack, names::TYPE_REPLY, "reply", &[]),
+        message("reply", "One reply, or a list of replies", json, names::TYPE_REPLY, "reply", &[REPLY_TOKEN]),
+        message("replyMessagePack", "The same in MessagePack", messagepack, names::TYPE_REPLY, "reply", &[REPLY_TOKEN]),
         message("events", "A list of lifecycle events", messagepack, names::TYPE_EVENTS, "event", &[]),
         message("order", "An order to the workers", json, names::TYPE_ORDER, "order", &[]),
         dead_letter(),
@@ -44,7 +47,7 @@ pub fn all() -> Value {
 }
 
 fn on_task() -> Vec<(&'static str, &'static str, &'static str)> {
-    ON_TASKS.into_iter().chain([REPLIES, TRACE]).collect()
+    ON_TASKS.into_iter().chain([REPLIES, REPLY_TOKEN, TRACE]).collect()
 }
 
 fn message(

@@ -1,0 +1,147 @@
+//! Users with the permissions of producers reach neither the pools nor the jobs of others, whatever RabbitMQ lets them publish: no job in
+//! another pool, no reply to another's client, no outcome of another's job, no forged dead letter. (faults 23 and 24)
+
+use gpufleet::Replayed;
+use gpufleet_local::Signal;
+use gpufleet_schema::{
+    Batch, Encoding, Event, JobId, JobInfo, JobState, Priority, Submitted, Task, encoding,
+    topology::{
+        DEAD_QUEUE, EVENTS_CLIENT, HEADER_ORIGIN, HEADER_REASON, HEADER_USER, TASKS, submissions_key, task_key,
+    },
+};
+use gpufleet_tests::{WAIT, busy, delivered, kernels, poll_until};
+use gpufleet_transport::{Delivery, Message, Properties};
+
+use crate::confined::{By, Confined};
+
+const TENANT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/tenant.py");
+const EXPIRING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/expiring.py");
+
+fn task_message(pool: &str, task: &Task<'_>, user: Option<String>) -> Message {
+    Message {
+        exchange: TASKS,
+        routing_key: task_key(&pool.parse().unwrap(), Priority::Normal),
+        body: Encoding::Json.encode_tasks(&Batch::One(task.borrowed())).unwrap(),
+        properties: Properties {
+            content_type: Some(Encoding::Json.content_type().to_owned()),
+            user_id: user,
+            ..Properties::default()
+        },
+        mandatory: true,
+    }
+}
+
+fn reason(letter: &Delivery) -> String {
+    letter.properties.header_text(HEADER_REASON).unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_way_through_the_broker_leads_into_another_pool() {
+    let confined = Confined::start("ways", By::Functions).await;
+    let anna = format!("{}-tenant", confined.user("anna"));
+    let jobs: [JobId; 5] = std::array::from_fn(|_| JobId::new());
+    let ids = jobs.map(|job| job.to_string());
+    let arguments: Vec<&str> = [&anna, "team-a", "team-b"].into_iter().chain(ids.iter().map(String::as_str)).collect();
+    let said = confined.python("anna", TENANT, &arguments).await;
+    assert_eq!(said.lines().count(), jobs.len(), "{said}");
+
+    let [copied, hidden, bound, alternate, expired] = jobs;
+    let admin = confined.admin().await;
+    let mut dead = admin.consume(DEAD_QUEUE.to_owned(), 10);
+    let mut refused = Vec::new();
+    // The copies arrive in both pools.
+    for _ in 0..jobs.len() + 1 {
+        let letter = delivered(&mut dead).await;
+        let job: JobId = letter.properties.message_id.as_deref().unwrap().parse().unwrap();
+        refused.push((job, reason(&letter)));
+    }
+    for (job, part, count) in [
+        (copied, "which is not one of pool team-b", 1),
+        (copied, "CC header", 1),
+        (hidden, "which is not one of pool team-b", 1),
+        (bound, "_bound\", which is not one of gpufleet's", 1),
+        (alternate, "_alternate\", which is not one of gpufleet's", 1),
+        (expired, "_expiring\", which is not one of gpufleet's", 1),
+    ] {
+        let found = refused.iter().filter(|(of, reason)| *of == job && reason.contains(part)).count();
+        assert_eq!(found, count, "{part}: {refused:?}");
+    }
+    // The job with hidden copies ran once, in the pool of its user. The others ran nowhere.
+    let ran = confined.ground.final_job(hidden).await;
+    assert_eq!((ran.job.pool.as_deref(), ran.attempts.len()), (Some("team-a"), 1));
+    for job in [copied, bound, alternate, expired] {
+        assert!(confined.ground.look(job).await.is_none(), "{job}");
+    }
+    confined.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_with_the_id_and_the_client_of_another_user_changes_nothing_for_that_user() {
+    let confined = Confined::start("ids", By::Functions).await;
+    let (ground, anna) = (&confined.ground, confined.fleet("anna").await);
+    let mut job = anna.submit(busy::until_released().pool("team-a".parse().unwrap())).await.unwrap();
+    ground.poll_job("running", job.id(), |job| job.state == JobState::Running).await;
+
+    let bert = confined.broker("bert").await;
+    let forged = Task { job_id: job.id(), reply: Some(anna.client().clone()), ..kernels::saxpy() };
+    // As himself, he may name only clients of his own. Without his name, the reply lacks the token of anna's client.
+    for user in [Some(confined.user("bert")), None] {
+        bert.publish(task_message("team-b", &forged, user)).await.unwrap();
+    }
+    // The worker answers in order: bert's next job comes after the forged ones.
+    let last = confined.fleet("bert").await;
+    last.submit(kernels::doubles(&[3.0]).pool("team-b".parse().unwrap())).await.unwrap().wait(WAIT).await.unwrap();
+    poll_until("the forged reply arrived", async || anna.counts().replies_unreadable == 1).await;
+
+    ground.release_jobs();
+    busy::assert_done(&job.wait(WAIT).await.unwrap().outputs);
+    let detail = ground.final_job(job.id()).await;
+    assert_eq!((detail.job.state, detail.attempts.len()), (JobState::Succeeded, 1));
+    assert_eq!((detail.job.user_id, detail.job.pool.as_deref()), (Some(confined.user("anna")), Some("team-a")));
+    confined.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_with_forged_headers_returns_to_its_own_pool_and_user() {
+    let confined = Confined::start("letters", By::Functions).await;
+    assert_eq!(confined.worker.stop(Signal::Terminate).await, Some(0));
+    let (id, origin) = (JobId::new().to_string(), format!("{HEADER_ORIGIN}=team-a.high"));
+    let user = format!("{HEADER_USER}={}", confined.user("anna"));
+    confined.python("bert", EXPIRING, &["team-b", &id, &origin, &user]).await;
+
+    let olga = confined.fleet("olga").await;
+    poll_until("the message has expired", async || olga.dead_depth().await.unwrap() == Some(1)).await;
+    let mut letters = olga.dead().await.unwrap();
+    let index = letters.next().await.unwrap().unwrap();
+    let letter = letters.letter(index).unwrap();
+    assert_eq!((letter.origin.as_str(), letter.user.as_deref()), ("gpufleet.v1.tasks.team-b.normal", None));
+    let Replayed::As(jobs) = letters.replay(index).await.unwrap() else { panic!("one new job") };
+    letters.requeue().await;
+    let _worker = confined.start_worker().await;
+    let detail = confined.ground.final_job(jobs[0]).await;
+    assert_eq!((detail.job.pool.as_deref(), detail.job.user_id), (Some("team-b"), Some(confined.user("olga"))));
+    confined.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_submission_under_the_id_of_another_user_does_not_describe_that_job() {
+    let confined = Confined::start("fills", By::Functions).await;
+    let (ground, anna) = (&confined.ground, confined.fleet("anna").await);
+    let id = JobId::new();
+    let bert = confined.broker("bert").await;
+    let forged = Task { job_id: id, name: Some("forged".to_owned()), ..kernels::saxpy() };
+    let job = JobInfo::of(&forged, "team-b".parse().unwrap(), Priority::Normal, None);
+    let events = [Event::Submitted(Submitted { job, at_ms: 1_700_000_000_000 })];
+    let body = encoding::encode_events(&events).unwrap();
+    let properties = Properties { user_id: Some(confined.user("bert")), ..Properties::default() };
+    let routing_key = submissions_key(&"team-b".parse().unwrap());
+    bert.publish(Message { exchange: EVENTS_CLIENT, routing_key, body, properties, mandatory: true }).await.unwrap();
+    ground.poll_job("the forged row", id, |job| job.name.as_deref() == Some("forged")).await;
+
+    let job = kernels::doubles(&[3.0]).pool("team-a".parse().unwrap()).with_id(id);
+    anna.submit(job).await.unwrap().wait(WAIT).await.unwrap();
+    let detail = ground.final_job(id).await;
+    assert_eq!((detail.job.name, detail.job.user_id), (None, Some(confined.user("anna"))));
+    assert_eq!(detail.job.pool.as_deref(), Some("team-a"));
+    confined.end().await;
+}
