@@ -277,7 +277,7 @@ fn packs(g: &mut Grammar) {
                     let packed = saturated(signed, bits, x[1]) | saturated(signed, bits, x[0]) << bits;
                     (packed | x[2] << (2 * bits)) & 0xffff_ffff
                 })
-                .needs(75, 70),
+                .needs(if bits == 8 { 72 } else { 75 }, 70),
             );
         }
     }

@@ -37,7 +37,7 @@ fn turn(schedule: &mut Schedule, lanes: &[Lane]) -> u32 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn each_lane_that_can_go_on_runs_whatever_the_others_do(
