@@ -83,7 +83,7 @@ async fn the_largest_messages_of_a_client_are_refused_before_they_are_decoded() 
 /// Each message is as large as a client's may be, and each event has many more labels than a job may have.
 #[tokio::test]
 async fn messages_of_the_size_that_a_client_may_send_take_bounded_memory() {
-    const MESSAGES: usize = 40;
+    const MESSAGES: usize = 12;
     let ground = Ground::fresh().await;
     for _ in 0..MESSAGES {
         ground.publish_submissions(full_body()).await;
