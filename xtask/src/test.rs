@@ -92,7 +92,7 @@ pub async fn run(options: &Options, more: &[&[&str]]) -> anyhow::Result<()> {
 enum Section {
     Program {
         name: String,
-        command: Command,
+        command: Box<Command>,
     },
     /// Commands that test or check something, one after the other.
     Checks(Vec<Command>),
@@ -102,7 +102,7 @@ impl Section {
     /// Failed tests are in the tally; the error is for an interruption.
     async fn run(self, tally: &Tally) -> anyhow::Result<()> {
         match self {
-            Self::Program { name, command } => run::tests(command, &name, tally).await,
+            Self::Program { name, command } => run::tests(*command, &name, tally).await,
             Self::Checks(checks) => {
                 for check in checks {
                     run::check(check, tally).await?;
@@ -133,7 +133,10 @@ impl Options {
             |program: &TestProgram| recorded.of(&program.name()).unwrap_or(expected_seconds(&program.target));
         others.sort_by(|a, b| expected(b).total_cmp(&expected(a)));
         let section = |program: &TestProgram| {
-            anyhow::Ok(Section::Program { name: program.name(), command: self.prepared(program.command(), run)? })
+            anyhow::Ok(Section::Program {
+                name: program.name(),
+                command: Box::new(self.prepared(program.command(), run)?),
+            })
         };
         let checks = |commands: Vec<Command>| {
             let prepared = commands.into_iter().map(|command| self.prepared(command, run));
@@ -147,7 +150,7 @@ impl Options {
         let tally = Arc::<Tally>::default();
         let mut command = self.prepared(scenarios.command(), run)?;
         command.arg(format!("--test-threads={}", SCENARIOS_PER_CORE * cores));
-        let scenarios = Section::Program { name: scenarios.name(), command };
+        let scenarios = Section::Program { name: scenarios.name(), command: Box::new(command) };
         let beside = Arc::new(Mutex::new(beside));
         let mut running = JoinSet::new();
         let shared = Arc::clone(&tally);
@@ -196,9 +199,9 @@ fn expected_seconds(target: &str) -> f64 {
     }
 }
 
-/// This program with a command, which must not build again what is built.
+/// This program with a command, which must not build again what is built. Building everything may have replaced the file that runs now.
 fn own(arguments: &[&str]) -> anyhow::Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("find this program")?);
+    let mut command = Command::new(workspace::programs()?.join("xtask"));
     command.args(arguments).env(workspace::BUILT_VARIABLE, "1");
     Ok(command)
 }
