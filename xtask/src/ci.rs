@@ -10,7 +10,7 @@ use crate::{
     workspace::{self, cargo},
 };
 
-/// Commands of this program that check more than the tests do. They run beside the scenarios.
+/// Commands of this program that check more than the tests do.
 const CHECKS: [&[&str]; 4] = [&["console"], &["deny"], &["docs"], &["kernels", "--check"]];
 
 pub async fn run() -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: the whole suite, on real services, from nothing.
 //!
-//! The scenarios take the longest and often wait for something, so everything else runs beside them.
+//! As many parts of it run at a time as the machine has cores: more would slow each other until tests miss their deadlines. The scenarios begin,
+//! because they take the longest.
 
 use std::{
     collections::VecDeque,
@@ -48,7 +49,7 @@ const RUN_VARIABLE: &str = "XTASK_TEST_RUN";
 const ALL_PAIRS_VARIABLE: &str = "GPUFLEET_LOCAL_PAIRS";
 /// Read by the scenarios' harness.
 pub const NODES_VARIABLE: &str = "GPUFLEET_SCENARIO_NODES";
-/// The test program that runs beside all others.
+/// The test program that takes the longest.
 pub const SCENARIOS: &str = "scenarios";
 /// The test program that only `cargo xtask test-cluster` runs, because it takes minutes.
 pub const CLUSTER: &str = "cluster";
@@ -58,7 +59,7 @@ const CLEAN_WITHIN: Duration = Duration::from_secs(20);
 /// Scenarios at a time for each core: they wait for most of their time.
 const SCENARIOS_PER_CORE: usize = 4;
 
-/// Runs the suite, and beside the scenarios also these commands of this program.
+/// Runs the suite, and these commands of this program too.
 pub async fn run(options: &Options, more: &[&[&str]]) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&Part::TESTS, &terminal)?;
@@ -122,44 +123,41 @@ impl Options {
         };
         let cores = std::thread::available_parallelism().context("count the cores")?.get();
         let target = workspace::target()?;
-        let (scenarios, mut others): (Vec<_>, Vec<_>) = TestProgram::build_all()?
-            .into_iter()
-            .filter(|program| program.target != CLUSTER)
-            .partition(|program| program.target == SCENARIOS);
-        let [scenarios] = &scenarios[..] else { bail!("{} test programs are called {SCENARIOS}", scenarios.len()) };
-        // Those that took the longest begin first, so that none of them runs alone at the end.
+        let mut programs = TestProgram::build_all()?;
+        programs.retain(|program| program.target != CLUSTER);
+        // The scenarios take the longest. Then those that took the longest in the last run, so that none of them runs alone at the end.
         let recorded = Recorded::read(&target);
         let expected =
             |program: &TestProgram| recorded.of(&program.name()).unwrap_or(expected_seconds(&program.target));
-        others.sort_by(|a, b| expected(b).total_cmp(&expected(a)));
-        let section = |program: &TestProgram| {
-            anyhow::Ok(Section::Program {
-                name: program.name(),
-                command: Box::new(self.prepared(program.command(), run)?),
-            })
-        };
+        let key = |program: &TestProgram| (program.target == SCENARIOS, expected(program));
+        programs.sort_by(|a, b| key(b).partial_cmp(&key(a)).expect("a time is a number"));
+        let mut sections = VecDeque::new();
+        for program in &programs {
+            let mut command = self.prepared(program.command(), run)?;
+            if program.target == SCENARIOS {
+                command.arg(format!("--test-threads={}", SCENARIOS_PER_CORE * cores));
+            }
+            sections.push_back(Section::Program { name: program.name(), command: Box::new(command) });
+        }
         let checks = |commands: Vec<Command>| {
             let prepared = commands.into_iter().map(|command| self.prepared(command, run));
             anyhow::Ok(Section::Checks(prepared.collect::<Result<_, _>>()?))
         };
-        let mut beside = VecDeque::from([checks(vec![package.tests()?])?, checks(package.static_checks()?)?]);
-        beside.extend(more.iter().map(|arguments| checks(vec![own(arguments)?])).collect::<Result<Vec<_>, _>>()?);
-        beside.extend(others.iter().map(section).collect::<Result<Vec<_>, _>>()?);
-        beside.push_back(checks(vec![cargo(["test", "--workspace", "--doc"])])?);
+        sections.insert(1, checks(vec![package.tests()?])?);
+        sections.insert(2, checks(package.static_checks()?)?);
+        for arguments in more {
+            sections.push_back(checks(vec![own(arguments)?])?);
+        }
+        sections.push_back(checks(vec![cargo(["test", "--workspace", "--doc"])])?);
 
         let tally = Arc::<Tally>::default();
-        let mut command = self.prepared(scenarios.command(), run)?;
-        command.arg(format!("--test-threads={}", SCENARIOS_PER_CORE * cores));
-        let scenarios = Section::Program { name: scenarios.name(), command: Box::new(command) };
-        let beside = Arc::new(Mutex::new(beside));
+        let sections = Arc::new(Mutex::new(sections));
         let mut running = JoinSet::new();
-        let shared = Arc::clone(&tally);
-        running.spawn(async move { scenarios.run(&shared).await });
         for _ in 0..cores {
-            let (beside, tally) = (Arc::clone(&beside), Arc::clone(&tally));
+            let (sections, tally) = (Arc::clone(&sections), Arc::clone(&tally));
             running.spawn(async move {
                 loop {
-                    let next = beside.lock().expect("no panic happens under this lock").pop_front();
+                    let next = sections.lock().expect("no panic happens under this lock").pop_front();
                     let Some(section) = next else { return Ok(()) };
                     section.run(&tally).await?;
                 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 const USUAL: Duration = Duration::from_secs(120);
 
 /// Longer deadlines, by a part of the program's name and a part of the test's. The first that fits counts.
-const LONGER: [(&str, &str, Duration); 4] = [
+const LONGER: [(&str, &str, Duration); 5] = [
+    // They move gigabytes.
+    ("worker/executor", "leaving::", Duration::from_secs(400)),
     // One wait of a scenario may take 90 s, and few scenarios wait that long even once.
     ("tests/scenarios", "nemesis::", Duration::from_secs(600)),
     ("tests/scenarios", "", Duration::from_secs(400)),
