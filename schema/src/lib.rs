@@ -43,7 +43,8 @@ pub use device_class::{Announcement, ClassKey, DeviceClass};
 pub use dtype::Dtype;
 pub use encoding::{Batch, DecodeError, Encoding, Events, UnreadableEvent};
 pub use event::{
-    Action, AttemptFinished, DeviceSeen, Event, JobInfo, LaterEvent, PoolUse, Started, Submitted, UtilizationBy, WorkerSeen,
+    Action, AttemptFinished, DeviceSeen, Event, JobInfo, LaterEvent, PoolUse, Started, Submitted, UtilizationBy,
+    WorkerSeen,
 };
 pub use excerpt::Excerpt;
 pub use explanation::Explanation;

@@ -24,9 +24,9 @@ mod migrating;
 #[cfg(test)]
 mod months;
 #[cfg(test)]
-mod planned_statistics;
-#[cfg(test)]
 mod owners;
+#[cfg(test)]
+mod planned_statistics;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]

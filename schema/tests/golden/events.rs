@@ -236,7 +236,11 @@ pub(crate) fn events_traceparent() -> Vec<Event> {
         match event {
             Event::Submitted(Submitted { job, .. }) => job.traceparent = Some(trace_context()),
             Event::AttemptFinished(AttemptFinished { job: Some(job), .. }) => job.traceparent = Some(trace_context()),
-            Event::Started(_) | Event::AttemptFinished(_) | Event::WorkerSeen(_) | Event::Action(_) | Event::Later(_) => {}
+            Event::Started(_)
+            | Event::AttemptFinished(_)
+            | Event::WorkerSeen(_)
+            | Event::Action(_)
+            | Event::Later(_) => {}
         }
     }
     events

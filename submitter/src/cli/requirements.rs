@@ -50,7 +50,9 @@ mod tests {
 
     #[test]
     fn sizes_have_units() {
-        for (text, bytes) in [("17B", 17), ("3KiB", 3 << 10), ("96 MiB", 96 << 20), ("40GiB", 40 << 30), ("1TiB", 1 << 40)] {
+        for (text, bytes) in
+            [("17B", 17), ("3KiB", 3 << 10), ("96 MiB", 96 << 20), ("40GiB", 40 << 30), ("1TiB", 1 << 40)]
+        {
             assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
         }
         for text in ["", "40", "GiB", "1.5GiB", "40GB", "-1B", "99999999999GiB"] {

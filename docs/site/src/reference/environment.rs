@@ -71,7 +71,10 @@ const EMULATED: [Variable; 10] = [
         "A file whose first eight bytes are the nanoseconds by which the clock of kernels is ahead. A test that writes them ends kernels that \
          wait. Unset: the clock starts at 0.",
     ),
-    ("GPUFLEET_EMULATOR_PROTECTION", "`off`: memory can't be made read-only for kernels, and kernels reach all jobs' memory, as on a GPU. Default: `on`."),
+    (
+        "GPUFLEET_EMULATOR_PROTECTION",
+        "`off`: memory can't be made read-only for kernels, and kernels reach all jobs' memory, as on a GPU. Default: `on`.",
+    ),
     (
         "GPUFLEET_EMULATOR_FAULTS",
         "Faults to inject, as in `launch:7=illegal-address,alloc:3=out-of-memory`. Unset: none.",
