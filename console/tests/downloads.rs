@@ -1,7 +1,5 @@
 //! Viewers who stop reading keep no other viewer from downloading.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 mod service;
 
 use std::time::Duration;

@@ -152,7 +152,7 @@ impl Options {
 
         let tally = Arc::<Tally>::default();
         let sections = Arc::new(Mutex::new(sections));
-        let mut running = JoinSet::new();
+        let mut running = JoinSet::<anyhow::Result<()>>::new();
         for _ in 0..cores {
             let (sections, tally) = (Arc::clone(&sections), Arc::clone(&tally));
             running.spawn(async move {
