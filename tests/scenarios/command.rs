@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use gpufleet_local::programs;
+use gpufleet_local::{Signal, programs};
 use gpufleet_tests::{Ended, Ground, WAIT, gpufleet_command, npy};
 use serde_json::Value;
 use tokio::process::Command;
@@ -249,13 +249,17 @@ async fn a_compile_error_shows_the_line_of_the_users_file() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_carries_its_user_unless_an_option_turns_it_off() {
     let ground = Ground::shared("no-user").await;
-    let _worker = ground.worker_with(&["--no-user-id"]).await;
     let folder = folder_with_vectors();
     let user = ground.broker().await.urls().user().to_owned();
-    for (more, recorded) in [(&["-o", "json"][..], Some(user.as_str())), (&["-o", "json", "--no-user-id"][..], None)] {
+    let recorded = async |more: &[&str]| {
         let job = json(&ground.gpufleet(folder.path(), &submit(more)).await);
-        let job_id = job["job_id"].as_str().unwrap().parse().unwrap();
-        assert_eq!(ground.final_job(job_id).await.job.user_id.as_deref(), recorded, "{more:?}");
-    }
-    ground.check_history(2).await;
+        ground.final_job(job["job_id"].as_str().unwrap().parse().unwrap()).await.job.user_id
+    };
+    let worker = ground.worker().await;
+    assert_eq!(recorded(&["-o", "json"]).await, Some(user));
+    assert_eq!(recorded(&["-o", "json", "--no-user-id"]).await, None);
+    assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
+    let _worker = ground.worker_with(&["--no-user-id"]).await;
+    assert_eq!(recorded(&["-o", "json"]).await, None, "the worker ignores users");
+    ground.check_history(3).await;
 }

@@ -238,7 +238,9 @@ async fn a_local_fleet_has_a_console_when_asked() {
     install_tls();
     let viewer = reqwest::Client::builder().no_proxy().build().unwrap();
     let (url, token) = url.split_once("#token=").expect("the address has the viewer's token");
-    for request in [viewer.get(format!("{url}api/me")), viewer.post(format!("{url}actions/cancel"))] {
+    let cancel = viewer.post(format!("{url}actions/cancel"));
+    let cancel = cancel.header("origin", url.trim_end_matches('/')).header("sec-fetch-site", "same-origin");
+    for request in [viewer.get(format!("{url}api/me")), cancel] {
         let answer = request.send().await.unwrap();
         assert_eq!(answer.status(), 401, "another user of the machine, such as the one that runs kernels");
     }
