@@ -97,9 +97,9 @@ async fn outputs_are_fetched_after_producer_worker_and_recorder_were_killed() {
 async fn what_has_expired_or_was_not_kept_is_refused_with_the_reason() {
     let scene = Scene::new("not-kept").await;
     let early = scene.submit(4, &["--keep", "1ms"]).await;
-    let late = scene.run(&["wait", &early, "--timeout", "3s"]).await;
+    let late = scene.run(&["wait", &early, "--timeout", "100ms"]).await;
     assert_eq!(late.code, 6, "{late:?}");
-    assert!(late.stderr.contains("1 job has not ended within 3s"), "{late:?}");
+    assert!(late.stderr.contains("1 job has not ended within 100ms"), "{late:?}");
     let refused = scene.run(&["fetch", &early, "--dir", "out"]).await;
     assert_eq!(refused.code, 9, "{refused:?}");
     assert!(refused.stderr.contains("has not ended yet: it is queued"), "{refused:?}");

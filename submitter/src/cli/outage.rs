@@ -9,6 +9,9 @@ use super::{complaint::Complaint, exit::Exit, output, waiting::Spinner};
 /// The pause before the ledger is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// The time for an answer that was asked for shortly before the deadline, or at it: a ledger that works needs a moment too.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
+
 /// A wait for what the ledger will say.
 #[derive(Debug)]
 pub struct Patient<'a> {
@@ -29,7 +32,10 @@ impl<'a> Patient<'a> {
     pub async fn ask<T>(&mut self, mut ask: impl AsyncFnMut() -> Result<T, Complaint>) -> Result<T, Complaint> {
         loop {
             let answer = match self.deadline {
-                Some(deadline) => timeout_at(deadline, ask()).await.unwrap_or_else(|_| Err(slow())),
+                Some(deadline) => {
+                    let answered_by = deadline.max(Instant::now() + LAST_ANSWER);
+                    timeout_at(answered_by, ask()).await.unwrap_or_else(|_| Err(slow()))
+                }
                 None => ask().await,
             };
             match answer {
