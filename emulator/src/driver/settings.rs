@@ -207,8 +207,9 @@ mod tests {
     #[test]
     fn an_unknown_variable_is_named_with_the_known_ones() {
         let check = |name: &str| check_names(std::iter::once(name.to_owned())).map_err(|error| error.to_string());
-        let message = check("GPUFLEET_EMULATOR_MEMROY").unwrap_err();
-        assert!(message.contains("GPUFLEET_EMULATOR_MEMROY") && message.contains(MEMORY), "{message}");
+        let mistyped = format!("{PREFIX}MEMROY");
+        let message = check(&mistyped).unwrap_err();
+        assert!(message.contains(&mistyped) && message.contains(MEMORY), "{message}");
         for known in ALL.into_iter().chain(["GPUFLEET_EMULATOR_LIB", "PATH", "GPUFLEET_POOL"]) {
             assert_eq!(check(known), Ok(()));
         }

@@ -131,7 +131,7 @@ const SOURCES: [&str; 11] = [
 ];
 const PREFIX: &str = "GPUFLEET_";
 /// Beginnings of names, by which the code passes on or removes variables.
-const BEGINNINGS: [&str; 2] = [PREFIX, "GPUFLEET_EMULATOR"];
+const BEGINNINGS: [&str; 3] = [PREFIX, "GPUFLEET_EMULATOR", "GPUFLEET_EMULATOR_"];
 /// Variables by which a test tells its own child process what it is.
 const OF_TESTS: &str = "_TEST";
 
