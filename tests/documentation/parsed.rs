@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The sources that write logs.
-const PROGRAMS: [&str; 5] = ["worker/src", "ledger/src", "telemetry/src", "transport/src", "submitter/src"];
+const PROGRAMS: [&str; 6] =
+    ["console/src", "worker/src", "ledger/src", "telemetry/src", "transport/src", "submitter/src"];
 /// Captures the message, which is between the module and the first field.
 static LOG_LINE: LazyLock<Regex> = LazyLock::new(|| {
     let line = r"\b(?:TRACE|DEBUG|INFO|WARN|ERROR) [a-z_:]+: (.+?)(?: …| [a-z_.]+=.*)?$";
