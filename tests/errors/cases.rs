@@ -91,12 +91,13 @@ impl Masks {
     }
 }
 
-/// Masks measured times, the end of a quarantine, and the name of the machine.
+/// Masks measured times, the end of a quarantine, the name of the machine, and where the threads of an endless kernel were.
 fn without_measures(text: &str) -> String {
     let measures = [
         (r"waited \d+ ms", "waited <count> ms"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>"),
         (r"\bben@[\w.-]+", "ben@<host>"),
+        (r"(?s)    --> endless\.ptx:.*?, `[a-z0-9.]+`\nhint", "<where its threads were>\nhint"),
     ];
     let replace = |text: String, (pattern, shown)| Regex::new(pattern).unwrap().replace_all(&text, shown).into_owned();
     measures.into_iter().fold(text.to_owned(), replace)
