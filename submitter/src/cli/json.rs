@@ -140,6 +140,7 @@ JSON: a list of objects. Unknown values are null. Later versions only add fields
   message_id    id of the message
   reason        why the message was dead-lettered
   origin        routing key or queue of the original message
+  user          user of its jobs, to whom new jobs of a replay belong
   type          AMQP type: gpufleet.task or gpufleet.events
   bytes         size of the body
   kept_bytes    bytes of the body that were kept; less than bytes if the body was too long

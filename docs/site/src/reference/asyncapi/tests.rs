@@ -1,5 +1,6 @@
 use std::fs;
 
+use gpufleet_schema::topology;
 use serde_json::Value;
 
 use super::*;
@@ -77,7 +78,8 @@ fn every_name_on_the_broker_is_in_the_document() {
             text.starts_with("gpufleet.v1.") || text.starts_with("gpufleet-") || text.starts_with("gpufleet.");
         is_ours && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
     };
-    let names: Vec<&str> = source.split('"').filter(is_name).collect();
+    // The queues by which workers claim their names carry no messages.
+    let names: Vec<&str> = source.split('"').filter(is_name).filter(|name| *name != topology::WORKERS).collect();
     assert!(names.len() > 25, "{names:?}");
     let document = document();
     for name in names {

@@ -118,9 +118,9 @@ fn broken_tasks_are_rejected_by_the_schema_and_by_the_reader() {
 fn broken_replies_events_and_orders_are_rejected() {
     let (replies, orders) = (validator("reply.schema.json"), validator("order.schema.json"));
     let broken_replies = [
-        ("reply-failed.json", "/state", Some(json!("done"))),
+        ("reply-failed.json", "/state", Some(json!(7))),
         ("reply-failed.json", "/attempt", None),
-        ("reply-failed.json", "/failure/code", Some(json!("compile"))),
+        ("reply-failed.json", "/failure/code", Some(json!(["compile"]))),
         ("reply-failed.json", "/failure/verdict", None),
         ("reply-succeeded.json", "/outputs/0/data", Some(json!(true))),
         ("reply-succeeded.json", "/timings/total_us", Some(json!("5 s"))),
