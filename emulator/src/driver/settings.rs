@@ -185,8 +185,8 @@ impl Default for Settings {
 #[cfg(test)]
 mod tests {
     use super::{
-        ALL, CHECKS, COMPUTE_CAPABILITY, DEVICES, FAULTS, INSTRUCTIONS_MAX, MEMORY, PROTECTION, Settings, THREADS,
-        check_names,
+        ALL, CHECKS, COMPUTE_CAPABILITY, DEVICES, FAULTS, INSTRUCTIONS_MAX, MEMORY, PREFIX, PROTECTION, Settings,
+        THREADS, check_names,
     };
     use crate::module::ComputeCapability;
 
