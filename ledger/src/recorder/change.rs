@@ -3,7 +3,7 @@
 //! Each event is checked against the columns' ranges before it is merged with others, so that a number out of range fails its own event
 //! and not a batch of a thousand.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
@@ -93,8 +93,8 @@ pub(super) struct AttemptChange {
     pub(super) end: Option<End>,
     /// The loss that the end has replaced. It is counted, as in a batch of its own.
     pub(super) replaced: Option<End>,
-    /// Attempts under the same number after later submissions of the job.
-    pub(super) later_runs: Vec<AttemptChange>,
+    /// Attempts under the same number after other submissions of the job.
+    pub(super) other_runs: Vec<AttemptChange>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -303,9 +303,9 @@ impl End {
         (self.at, &self.place.worker) == (other.at, &other.place.worker)
     }
 
-    /// Whether its job was submitted after this time.
-    pub(super) fn is_of_later_run(&self, submitted_at: Option<DateTime<Utc>>) -> bool {
-        self.submitted_at.zip(submitted_at).is_some_and(|(own, known)| own > known)
+    /// Whether it ends the run of a later or an earlier submission than that of this time. Without a time, all runs are one.
+    pub(super) fn run(&self, submitted_at: Option<DateTime<Utc>>) -> Ordering {
+        self.submitted_at.zip(submitted_at).map_or(Ordering::Equal, |(own, known)| own.cmp(&known))
     }
 
     /// Whether this is an outcome and not a loss. An outcome replaces a loss, because a lost attempt may be redelivered under its old

@@ -234,12 +234,10 @@ impl AttemptChange {
     }
 
     fn finish(&mut self, started_at: Option<DateTime<Utc>>, end: End) {
-        if let Some(known) = &self.end
-            && end.is_of_later_run(known.submitted_at)
-        {
+        if self.end.as_ref().is_some_and(|known| end.run(known.submitted_at).is_ne()) {
             let is_repeated = |run: &Self| run.end.as_ref().is_some_and(|known| known.is_same_as(&end));
-            if !self.later_runs.iter().any(is_repeated) {
-                self.later_runs.push(Self { started_at, end: Some(end), ..Self::default() });
+            if !self.other_runs.iter().any(is_repeated) {
+                self.other_runs.push(Self { started_at, end: Some(end), ..Self::default() });
             }
             return;
         }

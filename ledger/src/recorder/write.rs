@@ -41,11 +41,12 @@ impl Transaction for RecordChanges<'_> {
         let (changes, mut foreign) = (self.changes, 0);
         if !changes.jobs.is_empty() {
             let keys = keys::resolve(&changes.jobs, self.today, connection).await?;
-            let jobs::Written { outcomes, described } = jobs::write(changes, &keys, connection).await?;
-            foreign = changes.jobs.len() - described.len();
-            let own = (foreign > 0).then(|| changes.of_jobs(|job| described.contains_key(job)));
+            let jobs = jobs::write(changes, &keys, connection).await?;
+            foreign = changes.jobs.len() - jobs.described.len();
+            let own = (foreign > 0).then(|| changes.of_jobs(|job| jobs.described.contains_key(job)));
             let changes = own.as_ref().unwrap_or(changes);
-            let (attempts, later_runs) = runs::split(&changes.attempts, &described);
+            let (attempts, other_runs) = runs::split(&changes.attempts, &jobs, &keys, connection).await?;
+            let jobs::Written { outcomes, described } = jobs;
             let ended = attempts::write(&attempts, &keys, &outcomes, connection).await?;
             let context = |outcomes, label_keys| rollups::Context {
                 outcomes,
@@ -58,14 +59,13 @@ impl Transaction for RecordChanges<'_> {
             }
             outputs::write(&attempts, &keys, &outcomes, connection).await?;
             inputs::write(&changes.jobs, &outcomes, connection).await?;
-            if !later_runs.is_empty() {
-                let runs::Written { attempts, outcomes } = runs::write(later_runs, &keys, connection).await?;
+            if !other_runs.is_empty() {
+                let runs::Written { attempts, outcomes, first_outcomes } =
+                    runs::write(other_runs, &keys, connection).await?;
                 let ended: Vec<_> =
                     attempts.iter().filter_map(|(key, change)| Some((*key, change.end.as_ref()?))).collect();
-                // A job counts with the outcome of its first submission, and later ones by their device time.
-                let no_outcomes = jobs::FinalAttempts::new();
                 if let Some(label_keys) = self.counted_by {
-                    rollups::write(&ended, context(&no_outcomes, label_keys), connection).await?;
+                    rollups::write(&ended, context(&first_outcomes, label_keys), connection).await?;
                 }
                 outputs::write(&attempts, &keys, &outcomes, connection).await?;
             }

@@ -2,7 +2,7 @@
 //! submission.
 
 use chrono::DateTime;
-use gpufleet_ledger::{Ledger, StatisticsFilter};
+use gpufleet_ledger::{Ledger, StatisticsFilter, StatisticsRow};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, Dtype, Event, JobId, JobState, KeptData, KeptOutput, KeptOutputs,
 };
@@ -32,6 +32,11 @@ async fn attempts(ledger: &Ledger, job_id: JobId) -> Vec<(u32, AttemptState, boo
     detail.attempts.iter().map(|row| (row.attempt, row.state, row.superseded)).collect()
 }
 
+async fn counted(ledger: &Ledger) -> StatisticsRow {
+    let filter = StatisticsFilter { by: None, since: DateTime::UNIX_EPOCH, pool: None };
+    ledger.statistics(&filter).await.unwrap().rows.remove(0)
+}
+
 #[tokio::test]
 async fn a_job_that_failed_and_ran_again_under_its_id_has_succeeded() {
     use AttemptState::{Failed, Succeeded};
@@ -49,9 +54,7 @@ async fn a_job_that_failed_and_ran_again_under_its_id_has_succeeded() {
             assert_eq!(attempts(&ledger, job_id).await, [(1, Failed, true), (2, Succeeded, false)]);
             assert_eq!(ledger.output_bytes(job_id, "y").await.unwrap(), Some(vec![7]));
         }
-        let filter = StatisticsFilter { by: None, since: DateTime::UNIX_EPOCH, pool: None };
-        let rows = ledger.statistics(&filter).await.unwrap().rows;
-        let [row] = rows.as_slice() else { panic!("{rows:?}") };
+        let row = counted(&ledger).await;
         assert_eq!((row.jobs, row.device_us), (1, 2 * 90), "both runs used the device");
     }
 }
@@ -73,4 +76,36 @@ async fn the_latest_submission_decides_and_within_it_the_first_outcome() {
     let deciding =
         attempts(&ledger, job_id).await.into_iter().filter(|(_, state, superseded)| *state != Lost && !superseded);
     assert_eq!(deciding.map(|(_, state, _)| state).collect::<Vec<_>>(), [Failed]);
+}
+
+#[tokio::test]
+async fn a_job_of_several_submissions_is_counted_once_and_keeps_each_run_in_any_order() {
+    use AttemptState::{Failed, Lost, Succeeded};
+    let runs =
+        |job_id| [run(job_id, AT, Lost, 0), run(job_id, AT + 100, Succeeded, 7), run(job_id, AT + 200, Failed, 0)];
+    for (order, first) in [([0, 1, 2], Succeeded), ([2, 1, 0], Failed), ([1, 0, 2], Succeeded), ([2, 0, 1], Failed)] {
+        for cuts in [&[1, 2][..], &[]] {
+            let database = Database::fresh().await;
+            let (mut store, ledger) = database.open().await;
+            let job_id = id(1, 0, Some(AT));
+            let events = order.map(|index: usize| runs(job_id)[index].clone());
+            record(&mut store, &events, cuts).await;
+            let once = (counted(&ledger).await, attempts(&ledger, job_id).await);
+            record(&mut store, &events, cuts).await;
+            assert_eq!(
+                (counted(&ledger).await, attempts(&ledger, job_id).await),
+                once,
+                "repeated events change nothing"
+            );
+            let (row, attempts) = once;
+            assert_eq!((row.jobs, row.attempts_superseded, row.attempts_lost), (1, 1, 1), "{order:?} {row:?}");
+            // In a batch, runs are sorted by their submissions.
+            let first = if cuts.is_empty() { None } else { Some(first == Succeeded) };
+            assert!(first.is_none_or(|succeeded| row.succeeded == u64::from(succeeded)), "{order:?} {row:?}");
+            assert_eq!(attempts.len(), 3, "{order:?} {attempts:?}");
+            let detail = ledger.job(job_id).await.unwrap().unwrap();
+            let deciding = attempts.iter().find(|(number, ..)| Some(*number) == detail.job.attempt);
+            assert!(matches!(deciding, Some((_, Failed, false))), "{order:?} {attempts:?}");
+        }
+    }
 }

@@ -6,20 +6,20 @@
 //!
 //! This is rare, so the attempts are written one by one.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{borrow::Cow, cmp::Ordering};
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::JobId;
 use sqlx::PgConnection;
 
 use super::{
-    attempts::{self, Attempts},
-    jobs::{Described, FinalAttempts},
+    attempts::{self, AttemptKey, Attempts},
+    jobs::{self, FinalAttempts},
     keys::Keys,
 };
 use crate::recorder::change::{AttemptChange, End};
 
-/// An attempt that has ended, of a later submission than the one whose outcome its job has.
+/// An attempt that has ended, of another submission than the one that the ledger knows its job by.
 pub(super) struct Run {
     job_id: JobId,
     started_at: Option<DateTime<Utc>>,
@@ -31,36 +31,79 @@ pub(super) struct Run {
 pub(super) struct Written {
     pub(super) attempts: Attempts,
     pub(super) outcomes: FinalAttempts,
+    /// Those of the outcomes that are the first of their job. A job is counted once, by its first outcome.
+    pub(super) first_outcomes: FinalAttempts,
 }
 
-/// An attempt that decides no job.
+/// What an outcome of another submission means for its job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    /// An outcome of the same or a later submission stays.
+    Superseded,
+    Replaces,
+    First,
+}
+
+/// The number of no attempt.
 const NONE: i32 = 0;
 
-/// Separates the attempts of later submissions from the others.
-pub(super) fn split<'a>(
+/// Separates the attempts of other submissions from those that keep their numbers, and drops those that the table has under another number.
+pub(super) async fn split<'a>(
     attempts: &'a Attempts,
-    described: &HashMap<JobId, Described>,
-) -> (Cow<'a, Attempts>, Vec<Run>) {
-    let is_later = |job_id: &JobId, change: &AttemptChange| {
-        let known = described.get(job_id).and_then(|job| job.submitted_at);
-        change.end.as_ref().is_some_and(|end| end.is_of_later_run(known))
+    jobs: &jobs::Written,
+    keys: &Keys,
+    connection: &mut PgConnection,
+) -> Result<(Cow<'a, Attempts>, Vec<Run>), sqlx::Error> {
+    let run_of = |job_id: &JobId, change: &AttemptChange| {
+        let known = jobs.described.get(job_id).and_then(|job| job.submitted_at);
+        change.end.as_ref().map_or(Ordering::Equal, |end| end.run(known))
     };
-    if !attempts.iter().any(|((job_id, _), change)| !change.later_runs.is_empty() || is_later(job_id, change)) {
-        return (Cow::Borrowed(attempts), Vec::new());
+    let is_usual = |((job_id, number), change): (&AttemptKey, &AttemptChange)| {
+        let has_other_outcome = jobs.outcomes.get(job_id).is_some_and(|decided| decided != number);
+        change.other_runs.is_empty() && run_of(job_id, change).is_eq() && !has_other_outcome
+    };
+    if attempts.iter().all(is_usual) {
+        return Ok((Cow::Borrowed(attempts), Vec::new()));
     }
-    let mut own = attempts.clone();
-    let mut runs = Vec::new();
-    own.retain(|(job_id, _), change| {
-        let later = is_later(job_id, change);
-        let of_later = std::mem::take(&mut change.later_runs).into_iter().chain(later.then(|| change.clone()));
-        runs.extend(
-            of_later.filter_map(|AttemptChange { started_at, end, .. }| {
-                Some(Run { job_id: *job_id, started_at, end: end? })
-            }),
-        );
-        !later
-    });
-    (Cow::Owned(own), runs)
+    let (mut own, mut runs) = (Attempts::new(), Vec::new());
+    for (key, change) in attempts {
+        let mut change = change.clone();
+        runs.extend(std::mem::take(&mut change.other_runs).into_iter().filter_map(|other| Run::of(key.0, other)));
+        let keeps_number = match (&change.end, run_of(&key.0, &change)) {
+            (Some(end), _) if !is_usual((key, &change)) && is_recorded(*key, end, keys, connection).await? => continue,
+            (_, Ordering::Equal) => true,
+            (_, Ordering::Greater) => false,
+            // Only the start of the attempt may have its number.
+            (_, Ordering::Less) => !has_ended(*key, keys, connection).await?,
+        };
+        match keeps_number {
+            true => _ = own.insert(*key, change),
+            false => runs.extend(Run::of(key.0, change)),
+        }
+    }
+    Ok((Cow::Owned(own), runs))
+}
+
+impl Run {
+    fn of(job_id: JobId, AttemptChange { started_at, end, .. }: AttemptChange) -> Option<Self> {
+        Some(Self { job_id, started_at, end: end? })
+    }
+}
+
+async fn has_ended(
+    (job_id, number): AttemptKey,
+    keys: &Keys,
+    connection: &mut PgConnection,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"/* recorder::write::runs::has_ended */
+        select exists (select from attempts where job_id = $1 and id_at = $2 and attempt = $3 and finished_at is not null) as "has!""#,
+        job_id.as_uuid(),
+        keys[&job_id],
+        number,
+    )
+    .fetch_one(connection)
+    .await
 }
 
 pub(super) async fn write(
@@ -72,13 +115,23 @@ pub(super) async fn write(
     let mut written = Written::default();
     for run in runs {
         let id_at = keys[&run.job_id];
-        let Some(number) = free_number(&run, id_at, connection).await? else { continue };
-        let decides = run.end.is_final() && decide(&run, number, id_at, connection).await?;
+        if is_recorded((run.job_id, NONE), &run.end, keys, connection).await? {
+            continue;
+        }
+        let number = free_number(&run, id_at, connection).await?;
+        let decision = match run.end.is_final() {
+            true => decide(&run, number, id_at, connection).await?,
+            false => Decision::Superseded,
+        };
+        let decides = decision != Decision::Superseded;
         let outcome = FinalAttempts::from([(run.job_id, if decides { number } else { NONE })]);
         let change = AttemptChange { started_at: run.started_at, end: Some(run.end), ..AttemptChange::default() };
         let attempt = Attempts::from([((run.job_id, number), change)]);
         attempts::write(&attempt, keys, &outcome, connection).await?;
         written.attempts.extend(attempt);
+        if decision == Decision::First {
+            written.first_outcomes.extend(&outcome);
+        }
         if decides {
             written.outcomes.extend(outcome);
         }
@@ -86,41 +139,56 @@ pub(super) async fn write(
     Ok(written)
 }
 
-/// The number behind those of all attempts at the job. None if the ledger has the attempt. The job's row is locked by this transaction.
-async fn free_number(
-    run: &Run,
-    id_at: DateTime<Utc>,
+/// Whether the table has the attempt under another number. Its worker and the time of its end identify it.
+async fn is_recorded(
+    (job_id, number): AttemptKey,
+    end: &End,
+    keys: &Keys,
     connection: &mut PgConnection,
-) -> Result<Option<i32>, sqlx::Error> {
-    let known = sqlx::query!(
-        r#"/* recorder::write::runs::number */
-        select coalesce(max(attempt), 0) + 1 as "number!",
-               coalesce(bool_or(worker = $3 and finished_at = $4), false) as "is_known!"
-        from attempts where job_id = $1 and id_at = $2"#,
-        run.job_id.as_uuid(),
-        id_at,
-        run.end.place.worker.as_str(),
-        run.end.at,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"/* recorder::write::runs::is_recorded */
+        select exists (
+            select from attempts
+            where job_id = $1 and id_at = $2 and attempt <> $3 and worker = $4 and finished_at = $5) as "is!""#,
+        job_id.as_uuid(),
+        keys[&job_id],
+        number,
+        end.place.worker.as_str(),
+        end.at,
     )
     .fetch_one(connection)
-    .await?;
-    Ok((!known.is_known).then_some(known.number))
+    .await
 }
 
-/// Gives the job the outcome of a later submission. Returns whether it has it.
+/// The number behind those of all attempts at the job, whose row is locked by this transaction.
+async fn free_number(run: &Run, id_at: DateTime<Utc>, connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"/* recorder::write::runs::number */
+        select coalesce(max(attempt), 0) + 1 as "number!" from attempts where job_id = $1 and id_at = $2"#,
+        run.job_id.as_uuid(),
+        id_at,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// Gives the job the outcome, unless the job has one of the same or a later submission.
 async fn decide(
     run: &Run,
     number: i32,
     id_at: DateTime<Utc>,
     connection: &mut PgConnection,
-) -> Result<bool, sqlx::Error> {
+) -> Result<Decision, sqlx::Error> {
     let state = run.end.state.job_state();
     let decided = sqlx::query!(
         "/* recorder::write::runs::decide */
         update jobs set
             state = $3, final_attempt = $4, finished_at = $5, worker = $6, submitted_at = $7,
             attempt = greatest(attempt, $4), attempt_ended = attempt_ended or attempt < $4
-        where job_id = $1 and id_at = $2 and submitted_at < $7",
+        where job_id = $1 and id_at = $2 and (submitted_at < $7 or not exists (
+            select from attempts a
+            where a.job_id = $1 and a.id_at = $2 and a.state not in ('running', 'lost') and not a.superseded))",
         run.job_id.as_uuid(),
         id_at,
         state.name(),
@@ -132,9 +200,9 @@ async fn decide(
     .execute(&mut *connection)
     .await?;
     if decided.rows_affected() == 0 {
-        return Ok(false);
+        return Ok(Decision::Superseded);
     }
-    sqlx::query!(
+    let superseded = sqlx::query!(
         "/* recorder::write::runs::supersede */
         update attempts set superseded = true
         where job_id = $1 and id_at = $2 and state not in ('running', 'lost') and not superseded",
@@ -147,5 +215,5 @@ async fn decide(
     sqlx::query!("/* recorder::write::runs::outputs */ delete from job_outputs where job_id = $1", job_id)
         .execute(connection)
         .await?;
-    Ok(true)
+    Ok(if superseded.rows_affected() == 0 { Decision::First } else { Decision::Replaces })
 }
