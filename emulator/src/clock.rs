@@ -37,7 +37,7 @@ pub fn follow(path: &Path) -> io::Result<()> {
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the mapping is aligned to a page, readable, and never removed. Nobody can write through it, and loads of an atomic are made.
+    // SAFETY: the mapping is aligned to a page, readable, and never removed. It can't be written, and only loads of the atomic are made.
     let ahead = unsafe { AtomicU64::from_ptr(mapped.cast()) };
     AHEAD.set(ahead).map_err(|_| io::Error::other("the clock follows a file already"))
 }

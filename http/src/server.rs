@@ -8,6 +8,7 @@ use std::{io, net::SocketAddr, time::Duration};
 use axum::{
     Extension, Router,
     http::{HeaderValue, header},
+    middleware::from_fn,
     response::{IntoResponse as _, Response},
 };
 use hyper::server::conn::http1;
@@ -27,6 +28,7 @@ use crate::{
     problem::{Problem, ProblemKind},
 };
 
+mod body;
 mod progress;
 
 use progress::WriteProgress;
@@ -102,7 +104,7 @@ pub async fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)
 /// [`Hangup`] among its extensions.
 pub async fn serve(listener: TcpListener, Pages { all, health }: Pages, stop: CancellationToken) {
     let (places, brief) = (Places::new(CONNECTIONS_MAX), Places::new(BRIEF_MAX));
-    let health = health.fallback(busy);
+    let (all, health) = (all.layer(from_fn(body::await_whole)), health.fallback(busy));
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {

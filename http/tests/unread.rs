@@ -1,4 +1,4 @@
-//! Connections that read nothing keep no other caller from the server.
+//! Connections that read nothing, or send the body of a request slowly, keep no other caller from the server.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -101,6 +101,16 @@ async fn connections_that_read_nothing_end_at_the_deadline() {
         assert!(begun.elapsed() < LOST_WITHIN, "the server still serves connections that read nothing");
         sleep(Duration::from_millis(100)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_whose_body_does_not_arrive_is_refused_and_its_connection_ends() {
+    let served = serve().await;
+    let mut stream = served.connect(host(1)).await.unwrap();
+    stream.write_all(b"POST /page HTTP/1.1\r\nhost: test\r\ncontent-length: 9\r\n\r\nslow").await.unwrap();
+    let mut answer = String::new();
+    timeout(LOST_WITHIN, stream.read_to_string(&mut answer)).await.expect("the connection ends").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("did not arrive within 10 s"), "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

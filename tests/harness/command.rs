@@ -21,7 +21,7 @@ pub struct Ended {
 
 /// Runs `gpufleet` without gpufleet's variables in its environment.
 pub async fn gpufleet_command(folder: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Ended {
-    let output = command(folder, arguments).envs(environment.iter().copied()).output();
+    let output = gpufleet_process(folder, arguments).envs(environment.iter().copied()).output();
     Ended::from(tokio::time::timeout(WAIT, output).await.expect("every command ends").unwrap())
 }
 
@@ -29,7 +29,7 @@ pub async fn gpufleet_command(folder: &Path, environment: &[(&str, &str)], argum
 pub async fn gpufleet_peak_memory(folder: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> (Ended, u64) {
     /// The peak never decreases, so only a change just before the end is missed.
     const SAMPLE_EVERY: Duration = Duration::from_millis(10);
-    let mut command = command(folder, arguments);
+    let mut command = gpufleet_process(folder, arguments);
     command.envs(environment.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let pid = child.id().expect("the command was just started");
@@ -46,7 +46,8 @@ pub async fn gpufleet_peak_memory(folder: &Path, environment: &[(&str, &str)], a
     tokio::time::timeout(WAIT, measured).await.expect("every command ends")
 }
 
-fn command(folder: &Path, arguments: &[&str]) -> Command {
+/// `gpufleet`, not started yet, without gpufleet's variables in its environment.
+pub fn gpufleet_process(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(programs::ours(None, "gpufleet").unwrap());
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GPUFLEET_")) {
         command.env_remove(name);
@@ -70,7 +71,7 @@ impl Ground {
 
     /// Starts `gpufleet` against this fleet's broker, for tests that read its output while it runs.
     pub fn start_gpufleet(&self, folder: &Path, arguments: &[&str]) -> Child {
-        let mut command = command(folder, arguments);
+        let mut command = gpufleet_process(folder, arguments);
         command.env("GPUFLEET_AMQP_URL", &self.endpoints().amqp_url);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }

@@ -208,8 +208,12 @@ impl Ground {
 
     /// Waits until a worker's log contains this text.
     pub async fn poll_log(&self, what: &str, worker: &TestWorker, text: &str) {
-        let log = worker.process().log();
-        poll_until(what, async || fs::read_to_string(&log).is_ok_and(|log| log.contains(text))).await;
+        poll_until(what, async || self.count_in_log(worker, text) > 0).await;
+    }
+
+    /// How often the worker's log has this text.
+    pub fn count_in_log(&self, worker: &TestWorker, text: &str) -> usize {
+        fs::read_to_string(worker.process().log()).map_or(0, |log| log.matches(text).count())
     }
 }
 

@@ -6,7 +6,7 @@ use gpufleet::{Job, StoredArray};
 use gpufleet_schema::{Buffer, Data, Dtype, Inline, Program, Task};
 
 pub const DOUBLES: &str = include_str!("ptx/doubles.ptx");
-const ENDLESS: &str = include_str!("ptx/endless.ptx");
+pub const ENDLESS: &str = include_str!("ptx/endless.ptx");
 const SAY: &str = include_str!("../../worker/tests/executor/say.ptx");
 const WILD_WRITE: &str = include_str!("ptx/wild_write.ptx");
 

@@ -71,12 +71,13 @@ impl Ground {
         self.erlang(&format!("{}, {count}", process_of(queue))).await.parse().unwrap()
     }
 
-    /// The messages of a queue, including unacknowledged ones.
+    /// The messages of a queue, including unacknowledged ones. A quorum queue is asked itself: the broker's own figure for it is seconds old.
     pub async fn messages_in(&self, queue: &str) -> u64 {
-        self.erlang(&format!("{}, proplists:get_value(messages, I).", info_of(queue, "messages")))
-            .await
-            .parse()
-            .unwrap()
+        let count = "case amqqueue:get_type(Q) of \
+             rabbit_quorum_queue -> {ok, N, _} = \
+             ra:consistent_query(amqqueue:get_pid(Q), fun rabbit_fifo:query_messages_total/1), N; \
+             _ -> proplists:get_value(messages, I) end";
+        self.erlang(&format!("{}, {count}.", info_of(queue, "messages"))).await.parse().unwrap()
     }
 
     /// Drops the messages of a queue that no consumer holds.

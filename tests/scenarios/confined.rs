@@ -5,7 +5,7 @@ use std::process::Stdio;
 use futures::future::join_all;
 use gpufleet::Fleet;
 use gpufleet_local::{programs, setup};
-use gpufleet_tests::{Ground, TestWorker, WAIT, gpufleet_command};
+use gpufleet_tests::{Ground, TestWorker, gpufleet_command};
 use gpufleet_transport::{Broker, Options};
 use tokio::{
     process::{Child, Command},
@@ -13,6 +13,7 @@ use tokio::{
 };
 
 const PASSWORD: &str = "secret";
+const POOLS: [&str; 4] = ["--pool", "team-a:affinity", "--pool", "team-b"];
 /// Bounds the `rabbitmqctl` commands that run at once. Each starts an Erlang VM, which keeps a core busy for seconds, and more of them exceed
 /// their time limit.
 static COMMANDS: Semaphore = Semaphore::const_new(2);
@@ -56,13 +57,17 @@ impl Confined {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let worker = worker(&ground, &vhost).await;
+        let worker = worker(&ground, &vhost, &POOLS).await;
         Self { ground, vhost, worker, _recorder: recorder }
     }
 
     /// Another worker, with the rights of the first.
     pub async fn start_worker(&self) -> TestWorker {
-        worker(&self.ground, &self.vhost).await
+        worker(&self.ground, &self.vhost, &POOLS).await
+    }
+
+    pub async fn start_worker_with(&self, arguments: &[&str]) -> TestWorker {
+        worker(&self.ground, &self.vhost, arguments).await
     }
 
     pub fn user(&self, name: &str) -> String {
@@ -89,18 +94,7 @@ impl Confined {
 
     /// Runs a program in Python as a user. Returns what it printed.
     pub async fn python(&self, name: &str, program: &str, arguments: &[&str]) -> String {
-        let output = Command::new("python3")
-            .arg(program)
-            .args(arguments)
-            .env("GPUFLEET_AMQP_URL", self.url(name))
-            .env("PYTHONPATH", setup::pika_folder().unwrap())
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output();
-        let output = tokio::time::timeout(WAIT, output).await.expect("it ends").unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-        said
+        python(&self.url(name), program, arguments).await
     }
 
     pub async fn end(self) {
@@ -108,9 +102,32 @@ impl Confined {
     }
 }
 
-async fn worker(ground: &Ground, vhost: &str) -> TestWorker {
+/// Runs a program in Python that connects to this URL. Returns what it printed.
+pub async fn python(url: &str, program: &str, arguments: &[&str]) -> String {
+    let output = Command::new("python3")
+        .arg(program)
+        .args(arguments)
+        .env("GPUFLEET_AMQP_URL", url)
+        .env("PYTHONPATH", setup::pika_folder().unwrap())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = output.await.unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    said
+}
+
+/// A user of the ground's own vhost with the printed permissions of a role. Returns the URL.
+pub async fn user_of(ground: &Ground, name: &str, role: &[&str]) -> String {
+    let vhost = ground.fleet().space().to_string();
+    allow(ground, &vhost, name, role, By::Functions).await;
+    url(ground, &vhost, name)
+}
+
+async fn worker(ground: &Ground, vhost: &str, arguments: &[&str]) -> TestWorker {
     let broker = url(ground, vhost, "walt");
-    ground.worker_with(&["--amqp-url", &broker, "--pool", "team-a:affinity", "--pool", "team-b"]).await
+    ground.worker_with(&[&["--amqp-url", &broker], arguments].concat()).await
 }
 
 /// A user name that is unique on the broker, because scenarios share the broker and its users.

@@ -1,10 +1,16 @@
 //! A command that follows `gpufleet submit` finds what `submit` reported, although the recorder writes the ledger a moment later, and a wait
 //! outlives a restart of the ledger.
 
-use std::time::Duration;
+use std::{fs, process::Stdio, time::Duration};
 
-use gpufleet_tests::{Ended, Ground, gpufleet_command};
+use gpufleet_schema::{AttemptState, JobId};
+use gpufleet_tests::{Ended, Ground, WAIT, gpufleet_process, kernels};
 use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Command,
+    time::timeout,
+};
 
 /// A fleet, and a user with a home of its own.
 struct Scene {
@@ -13,16 +19,16 @@ struct Scene {
 }
 
 impl Scene {
+    /// The command, not started yet. Its state is in the user's home.
+    fn command(&self, line: &str) -> Command {
+        let mut command = gpufleet_process(self.home.path(), &line.split_whitespace().collect::<Vec<_>>());
+        command.env("GPUFLEET_AMQP_URL", self.ground.node_url());
+        command.env("GPUFLEET_DATABASE_URL", &self.ground.endpoints().database_url);
+        command
+    }
+
     async fn run(&self, line: &str) -> Ended {
-        let endpoints = self.ground.endpoints();
-        let (amqp_url, database_url) = (self.ground.node_url(), endpoints.database_url.clone());
-        let home = self.home.path().to_str().unwrap();
-        let environment = [
-            ("GPUFLEET_AMQP_URL", amqp_url.as_str()),
-            ("GPUFLEET_DATABASE_URL", database_url.as_str()),
-            ("XDG_STATE_HOME", home),
-        ];
-        gpufleet_command(self.home.path(), &environment, &line.split_whitespace().collect::<Vec<_>>()).await
+        Ended::from(timeout(WAIT, self.command(line).output()).await.expect("every command ends").unwrap())
     }
 
     async fn run_ok(&self, line: &str) -> String {
@@ -55,6 +61,54 @@ async fn a_command_that_follows_submit_finds_the_job_and_its_outcome() {
     let id = scene.run_ok(&format!("{SAXPY} --detach")).await;
     scene.run_ok(&format!("show {id}")).await;
     scene.run_ok("wait @last --timeout 60s").await;
+}
+
+/// The first run exceeds its time limit, and the second is mended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_failed_and_ran_again_under_its_id_has_succeeded_for_every_command() {
+    let scene = Scene { ground: Ground::shared("own-writes-again").await, home: tempfile::tempdir().unwrap() };
+    let _worker = scene.ground.worker().await;
+    fs::write(scene.home.path().join("endless.ptx"), kernels::ENDLESS).unwrap();
+    let id = JobId::new();
+    let endless = "submit --ptx endless.ptx --entry endless --cover 1 --block 1 --zeros y=u32[1] --args y";
+    let failed = scene.run(&format!("{endless} --time-limit 300ms --id {id}")).await;
+    assert_eq!(failed.code, 5, "{failed:?}");
+    assert_eq!(scene.run(&format!("wait {id}")).await.code, 5);
+    scene.run_ok(&format!("{SAXPY} --id {id}")).await;
+    scene.run_ok(&format!("wait {id}")).await;
+    let shown = scene.run_ok(&format!("show {id} -o json")).await;
+    assert!(shown.contains("\"state\": \"succeeded\"") && shown.matches("\"attempt\":").count() >= 2, "{shown}");
+    scene.run_ok(&format!("fetch {id} --out y=y.npy")).await;
+    let detail = scene.ground.final_job(id).await;
+    let states: Vec<_> = detail.attempts.iter().map(|attempt| (attempt.state, attempt.superseded)).collect();
+    assert_eq!(states, [(AttemptState::Failed, true), (AttemptState::Succeeded, false)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_goes_on_after_a_restart_of_postgres_even_if_it_began_without_it() {
+    let scene = Scene { ground: Ground::breakable("own-writes-restart").await, home: tempfile::tempdir().unwrap() };
+    scene.run_ok(&format!("{SAXPY} --detach")).await;
+    let postgres = scene.ground.services().postgres();
+    postgres.kill9().await.unwrap();
+    let mut command = scene.command("wait @last --timeout 5m");
+    let mut waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(waiting.stderr.take().unwrap()).lines();
+    // Without Postgres when it begins, and without it later.
+    for _ in 0..2 {
+        for expected in ["the jobs keep running, and this command asks again", "the ledger answers again"] {
+            let line = timeout(WAIT, told.next_line()).await.expect("the command says so").unwrap().unwrap();
+            assert!(line.contains(expected), "{line}");
+            match postgres.pid() {
+                None => postgres.restart().await.unwrap(),
+                Some(_) => postgres.kill9().await.unwrap(),
+            }
+        }
+    }
+    postgres.restart().await.unwrap();
+    let _worker = scene.ground.worker().await;
+    let output = timeout(WAIT, waiting.wait_with_output()).await.expect("it ends with the job").unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && printed.contains("succeeded"), "{printed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,20 +1,25 @@
 //! Users with the permissions of producers reach neither the pools nor the jobs of others, whatever RabbitMQ lets them publish: no job in
 //! another pool, no reply to another's client, no outcome of another's job, no forged dead letter. (faults 23 and 24)
 
+use std::time::Duration;
+
 use gpufleet::Replayed;
+use gpufleet_ledger::Ledger;
 use gpufleet_local::Signal;
 use gpufleet_schema::{
-    Batch, Encoding, Event, JobId, JobInfo, JobState, Priority, Submitted, Task, encoding,
+    Batch, Encoding, Event, JobId, JobInfo, JobState, Priority, Selection, Submitted, Task, encoding,
     topology::{
         DEAD_QUEUE, EVENTS_CLIENT, HEADER_ORIGIN, HEADER_REASON, HEADER_USER, TASKS, submissions_key, task_key,
     },
 };
-use gpufleet_tests::{WAIT, busy, delivered, kernels, poll_until};
+use gpufleet_tests::{WAIT, busy, delivered, kernels, memory_bytes, poll_until};
 use gpufleet_transport::{Delivery, Message, Properties};
 
 use crate::confined::{By, Confined};
 
 const TENANT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/tenant.py");
+const DAY: Duration = Duration::from_secs(86_400);
+const FLOODS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/floods.py");
 const EXPIRING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/expiring.py");
 
 fn task_message(pool: &str, task: &Task<'_>, user: Option<String>) -> Message {
@@ -79,12 +84,15 @@ async fn no_way_through_the_broker_leads_into_another_pool() {
 async fn a_task_with_the_id_and_the_client_of_another_user_changes_nothing_for_that_user() {
     let confined = Confined::start("ids", By::Functions).await;
     let (ground, anna) = (&confined.ground, confined.fleet("anna").await);
-    let mut job = anna.submit(busy::until_released().pool("team-a".parse().unwrap())).await.unwrap();
+    let held = busy::until_released().pool("team-a".parse().unwrap()).keep(DAY);
+    let mut job = anna.submit(held).await.unwrap();
     ground.poll_job("running", job.id(), |job| job.state == JobState::Running).await;
 
     let bert = confined.broker("bert").await;
-    let forged = Task { job_id: job.id(), reply: Some(anna.client().clone()), ..kernels::saxpy() };
-    // As himself, he may name only clients of his own. Without his name, the reply lacks the token of anna's client.
+    let keep_ms = Some(DAY.as_millis() as u64);
+    let forged = Task { job_id: job.id(), reply: Some(anna.client().clone()), keep_ms, ..kernels::saxpy() };
+    // As himself, he may name only clients of his own. Without his name, the reply lacks the token of anna's client. The forged task runs first,
+    // and its outputs are kept too.
     for user in [Some(confined.user("bert")), None] {
         bert.publish(task_message("team-b", &forged, user)).await.unwrap();
     }
@@ -98,6 +106,54 @@ async fn a_task_with_the_id_and_the_client_of_another_user_changes_nothing_for_t
     let detail = ground.final_job(job.id()).await;
     assert_eq!((detail.job.state, detail.attempts.len()), (JobState::Succeeded, 1));
     assert_eq!((detail.job.user_id, detail.job.pool.as_deref()), (Some(confined.user("anna")), Some("team-a")));
+    let ledger = Ledger::connect(ground.endpoints().database_url.parse().unwrap()).await.unwrap();
+    let kept = ledger.output_bytes(job.id(), "y").await.unwrap();
+    assert_eq!(kept, Some(42_u32.to_le_bytes().to_vec()), "the kept output is the one of anna's job");
+    confined.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_with_users_runs_no_jobs_of_others_or_of_nobody() {
+    let confined = Confined::start("users", By::Functions).await;
+    assert_eq!(confined.worker.stop(Signal::Terminate).await, Some(0));
+    let [team_a, team_b] =
+        [("team-a", "anna"), ("team-b", "olga")].map(|(pool, user)| format!("{pool}:users={}", confined.user(user)));
+    let pools = ["--require-user-id", "--pool", &team_a, "--pool", &team_b];
+    let _worker = confined.start_worker_with(&pools).await;
+    let (admin, anna, bert) = (confined.admin().await, confined.broker("anna").await, confined.broker("bert").await);
+    let mut dead = admin.consume(DEAD_QUEUE.to_owned(), 10);
+    for (broker, pool, user, part) in [
+        (&bert, "team-b", Some("bert"), "may not use pool team-b"),
+        (&anna, "team-a", None, "pool team-a accepts only messages with the AMQP property user_id"),
+        (&admin, "default", None, "(--require-user-id)"),
+    ] {
+        let task = kernels::saxpy();
+        broker.publish(task_message(pool, &task, user.map(|user| confined.user(user)))).await.unwrap();
+        let refused = reason(&delivered(&mut dead).await);
+        assert!(refused.contains(part), "{refused}");
+        assert!(confined.ground.look(task.job_id).await.is_none(), "{pool}");
+    }
+    let job = kernels::doubles(&[3.0]).pool("team-a".parse().unwrap());
+    confined.fleet("anna").await.submit(job).await.unwrap().wait(WAIT).await.unwrap();
+    confined.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_producers_flood_of_cancellations_pushes_out_no_order_of_an_operator() {
+    let confined = Confined::start("flood", By::Functions).await;
+    assert_eq!(confined.worker.stop(Signal::Terminate).await, Some(0));
+    let (bert, olga) = (confined.fleet("bert").await, confined.fleet("olga").await);
+    let mut unwanted = bert.submit(kernels::doubles(&[3.0]).pool("team-b".parse().unwrap())).await.unwrap();
+    let jobs = vec![unwanted.id()];
+    olga.cancel(Selection { jobs, ..Selection::default() }, Some("olga".to_owned())).await.unwrap();
+    // Nine orders of 15 MiB, more than the stream holds.
+    let said = confined.python("anna", FLOODS, &["9", "400000"]).await;
+    assert!(said.lines().count() == 9 && said.lines().all(|bytes| bytes.parse::<u64>().unwrap() > 15 << 20), "{said}");
+    let worker = confined.start_worker().await;
+    let error = unwanted.wait(WAIT).await.unwrap_err();
+    assert!(error.to_string().contains("cancelled by olga"), "{error}");
+    let peak = memory_bytes(worker.process().pid(), "VmHWM").unwrap();
+    assert!(peak < 200 << 20, "the worker took {} MiB", peak >> 20);
     confined.end().await;
 }
 

@@ -6,34 +6,51 @@ use std::time::Duration;
 use gpufleet::{Fleet, JobHandle};
 use gpufleet_local::Signal;
 use gpufleet_schema::{
-    JobState, PoolName, Priority,
+    Batch, Encoding, JobState, PoolName, Priority,
+    bounds::DELIVERIES_MAX,
     topology::{DEAD_QUEUE, task_queue},
 };
 use gpufleet_tests::{Ground, METRICS, Proxy, TestWorker, WAIT, busy, poll_until};
 
+use crate::confined::{python, user_of};
+
+const WAITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/waits.py");
+
 /// More than RabbitMQ's limit for a message.
-const CUTS: u32 = 24;
+const CUTS: u64 = 24;
+
+/// The worker renews the redelivery of so many lost channels.
+const RENEWED_AT: u64 = DELIVERIES_MAX / 2;
 
 /// The worker drops the redelivery that came over a lost channel when the next one arrives.
 const DROPPED: &str = "gpufleet_stale_settlements_total";
 
 /// A job that runs until it is released, on a worker whose connections have broken so often.
-async fn cut_off_again_and_again(ground: &Ground, proxy: &Proxy, fleet: &Fleet, cuts: u32) -> (TestWorker, JobHandle) {
+async fn cut_off_again_and_again(ground: &Ground, proxy: &Proxy, fleet: &Fleet, cuts: u64) -> (TestWorker, JobHandle) {
     let worker = ground.worker_with(&[&["--amqp-url", proxy.url(), "--grace", "1s"], &METRICS[..]].concat()).await;
     let handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_started(handle.id()).await;
-    for cut in 0..cuts {
+    cut_again_and_again(ground, proxy, &worker, cuts).await;
+    (worker, handle)
+}
+
+async fn cut_again_and_again(ground: &Ground, proxy: &Proxy, worker: &TestWorker, cuts: u64) {
+    for cut in 1..=cuts {
         proxy.cut();
-        poll_until("the job is delivered again", async || {
+        // No copy is on its way when the next cut comes. Every delivery over a lost channel but the job's own has been dropped.
+        poll_until("the job is delivered again, and renewed if that is due", async || {
             let metrics = worker.metrics().await;
-            let held = metrics.sum("gpufleet_messages_held", &[]);
-            held >= 2.0 && metrics.sum(DROPPED, &[]) >= f64::from(cut)
+            (metrics.sum("gpufleet_messages_held", &[]), metrics.sum(DROPPED, &[])) == (2.0, (cut - 1) as f64)
+                && ground.count_in_log(worker, "republished with a fresh count") as u64 == cut / RENEWED_AT
+                && ground.messages_in(&normal_queue()).await == 1
         })
         .await;
     }
-    ground.poll_log("the renewal", &worker, "republished with a fresh count").await;
     assert_eq!(worker.metrics().await.sum("gpufleet_attempts_total", &[]), 0.0, "the job still runs");
-    (worker, handle)
+}
+
+fn normal_queue() -> String {
+    task_queue(&PoolName::default(), Priority::Normal)
 }
 
 /// The job has run on a second worker, and nothing else is left of it.
@@ -47,8 +64,7 @@ async fn check_end_on(ground: &Ground, worker: &TestWorker, mut handle: JobHandl
 }
 
 async fn check_nothing_left(ground: &Ground) {
-    let queue = task_queue(&PoolName::default(), Priority::Normal);
-    poll_until("the queue is empty", async || ground.messages_in(&queue).await == 0).await;
+    poll_until("the queue is empty", async || ground.messages_in(&normal_queue()).await == 0).await;
     assert_eq!(ground.messages_in(DEAD_QUEUE).await, 0);
 }
 
@@ -82,10 +98,32 @@ async fn a_worker_that_stops_after_many_lost_channels_leaves_its_job_once() {
     let (first, handle) = cut_off_again_and_again(&ground, &proxy, &fleet, CUTS).await;
     assert_eq!(first.stop(Signal::Terminate).await, Some(0));
     ground.poll_log("the end of the grace period", &first, "grace period is over").await;
-    let queue = task_queue(&PoolName::default(), Priority::Normal);
-    assert_eq!(ground.messages_in(&queue).await, 1);
+    assert_eq!(ground.messages_in(&normal_queue()).await, 1);
     let second = ground.worker().await;
     check_end_on(&ground, &second, handle).await;
+}
+
+/// The producer uses pika, as a user with only the printed permissions.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pika_producer_gets_the_reply_of_a_job_whose_channel_was_lost_again_and_again() {
+    let ground = Ground::shared("cuts-pika").await;
+    let proxy = ground.proxy().await;
+    let worker = ground.worker_with(&[&["--amqp-url", proxy.url()], &METRICS[..]].concat()).await;
+    let anna = user_of(&ground, "anna", &["--role", "producer", "--pool", "default"]).await;
+    let task = busy::until_released().build().unwrap().task;
+    let (id, file) = (task.job_id, tempfile::NamedTempFile::new().unwrap());
+    std::fs::write(file.path(), Encoding::Json.encode_tasks(&Batch::One(task)).unwrap()).unwrap();
+    let file = file.path().to_str().unwrap();
+    let producer = python(&anna, WAITS, std::slice::from_ref(&file));
+    let cuts = async {
+        ground.poll_started(id).await;
+        cut_again_and_again(&ground, &proxy, &worker, DELIVERIES_MAX + 1).await;
+        ground.release_jobs();
+    };
+    let (said, ()) = tokio::join!(producer, cuts);
+    assert_eq!(said, format!("{id} succeeded 1\n"));
+    check_nothing_left(&ground).await;
+    assert_eq!(ground.final_job(id).await.attempts.len(), 1);
 }
 
 /// More acknowledgement timeouts than RabbitMQ delivers a message.
@@ -97,7 +135,7 @@ async fn a_job_of_many_acknowledgement_timeouts_runs_once() {
     let fleet = ground.client().await;
     let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     // Each subscription waits longer than the one before.
-    for dropped in [f64::from(CUTS / 2), f64::from(CUTS)] {
+    for dropped in [(CUTS / 2) as f64, CUTS as f64] {
         poll_until("timeouts", async || worker.metrics().await.sum(DROPPED, &[]) >= dropped).await;
     }
     ground.release_jobs();

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the whole suite, on real services, from nothing.
 //!
-//! As many parts of it run at a time as the machine has cores: more would slow each other until tests miss their deadlines. The scenarios begin,
-//! because they take the longest.
+//! The scenarios and the Python tests keep all cores busy by themselves, so each runs alone: beside others, their tests would miss their
+//! deadlines. Of the other parts, as many run at a time as the machine has cores.
 
 use std::{
     collections::VecDeque,
@@ -56,8 +56,8 @@ pub const CLUSTER: &str = "cluster";
 /// The guards of killed test binaries take about five seconds at most.
 const CLEAN_WITHIN: Duration = Duration::from_secs(20);
 
-/// Scenarios at a time for each core: they wait for most of their time.
-const SCENARIOS_PER_CORE: usize = 4;
+/// Scenarios at a time for each core: they wait for most of their time. More take as long in all, and each of them longer.
+const SCENARIOS_PER_CORE: usize = 3;
 
 /// Runs the suite, and these commands of this program too.
 pub async fn run(options: &Options, more: &[&[&str]]) -> anyhow::Result<()> {
@@ -123,34 +123,40 @@ impl Options {
         };
         let cores = std::thread::available_parallelism().context("count the cores")?.get();
         let target = workspace::target()?;
-        let mut programs = TestProgram::build_all()?;
-        programs.retain(|program| program.target != CLUSTER);
-        // The scenarios take the longest. Then those that took the longest in the last run, so that none of them runs alone at the end.
-        let recorded = Recorded::read(&target);
-        let expected =
-            |program: &TestProgram| recorded.of(&program.name()).unwrap_or(expected_seconds(&program.target));
-        let key = |program: &TestProgram| (program.target == SCENARIOS, expected(program));
-        programs.sort_by(|a, b| key(b).partial_cmp(&key(a)).expect("a time is a number"));
-        let mut sections = VecDeque::new();
-        for program in &programs {
-            let mut command = self.prepared(program.command(), run)?;
+        let program = |program: &TestProgram| {
+            let mut command = Box::new(self.prepared(program.command(), run)?);
             if program.target == SCENARIOS {
                 command.arg(format!("--test-threads={}", SCENARIOS_PER_CORE * cores));
             }
-            sections.push_back(Section::Program { name: program.name(), command: Box::new(command) });
-        }
+            anyhow::Ok(Section::Program { name: program.name(), command })
+        };
         let checks = |commands: Vec<Command>| {
             let prepared = commands.into_iter().map(|command| self.prepared(command, run));
             anyhow::Ok(Section::Checks(prepared.collect::<Result<_, _>>()?))
         };
-        sections.insert(1, checks(vec![package.tests()?])?);
-        sections.insert(2, checks(package.static_checks()?)?);
+        let mut programs = TestProgram::build_all()?;
+        programs.retain(|program| program.target != CLUSTER);
+        // First those that took the longest in the last run, so that none of them runs alone at the end.
+        let recorded = Recorded::read(&target);
+        let expected =
+            |program: &TestProgram| recorded.of(&program.name()).unwrap_or(expected_seconds(&program.target));
+        programs.sort_by(|a, b| expected(b).partial_cmp(&expected(a)).expect("a time is a number"));
+        let (scenarios, others): (Vec<_>, Vec<_>) = programs.iter().partition(|program| program.target == SCENARIOS);
+        let mut alone = scenarios.into_iter().map(program).collect::<Result<Vec<_>, _>>()?;
+        alone.push(checks(vec![package.tests()?])?);
+        let mut sections = VecDeque::from([checks(package.static_checks()?)?]);
+        for other in others {
+            sections.push_back(program(other)?);
+        }
         for arguments in more {
             sections.push_back(checks(vec![own(arguments)?])?);
         }
         sections.push_back(checks(vec![cargo(["test", "--workspace", "--doc"])])?);
 
         let tally = Arc::<Tally>::default();
+        for section in alone {
+            section.run(&tally).await?;
+        }
         let sections = Arc::new(Mutex::new(sections));
         let mut running = JoinSet::<anyhow::Result<()>>::new();
         for _ in 0..cores {

@@ -1,15 +1,17 @@
 //! Jobs that are submitted again under their id: each run is kept, its device time counts, and the outcome is that of the latest
 //! submission.
 
+use std::collections::BTreeSet;
+
 use chrono::DateTime;
 use gpufleet_ledger::{Ledger, StatisticsFilter, StatisticsRow};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, Dtype, Event, JobId, JobState, KeptData, KeptOutput, KeptOutputs,
+    AttemptFinished, AttemptState, Dtype, Event, JobId, JobState, KeptData, KeptOutput, KeptOutputs, Submitted,
 };
 
 use crate::{
     database::Database,
-    histories::{id, info, ran},
+    histories::{id, info, ran, started},
     recorder::{AT, record},
 };
 
@@ -106,6 +108,33 @@ async fn a_job_of_several_submissions_is_counted_once_and_keeps_each_run_in_any_
             let detail = ledger.job(job_id).await.unwrap().unwrap();
             let deciding = attempts.iter().find(|(number, ..)| Some(*number) == detail.job.attempt);
             assert!(matches!(deciding, Some((_, Failed, false))), "{order:?} {attempts:?}");
+        }
+    }
+}
+
+/// The first submission was described, and its message was lost, or its run ends last.
+#[tokio::test]
+async fn a_run_ends_the_attempt_that_it_began_whatever_submission_describes_the_job() {
+    use AttemptState::{Failed, Succeeded};
+    for earlier_run in [None, Some(Failed)] {
+        for cuts in [&[1, 2, 3][..], &[]] {
+            let database = Database::fresh().await;
+            let (mut store, ledger) = database.open().await;
+            let job_id = id(2, 0, Some(AT));
+            let submitted = Event::Submitted(Submitted { job: info(job_id, AT), at_ms: AT });
+            let begun = started(&info(job_id, AT + 100), 1, AT + 101);
+            let mut events = vec![submitted, begun, run(job_id, AT + 100, Succeeded, 7)];
+            events.extend(earlier_run.map(|state| run(job_id, AT, state, 0)));
+            record(&mut store, &events, cuts).await;
+            // In a batch, the described submission comes first.
+            let attempts = attempts(&ledger, job_id).await;
+            assert_eq!(attempts.iter().map(|(number, ..)| *number).collect::<Vec<_>>(), [1, 2][..attempts.len()]);
+            let ended: BTreeSet<_> =
+                attempts.iter().map(|(_, state, superseded)| (state.name(), *superseded)).collect();
+            let mut expected = BTreeSet::from([("succeeded", false)]);
+            expected.extend(earlier_run.is_some().then_some(("failed", true)));
+            assert_eq!(ended, expected);
+            assert_eq!(ledger.job(job_id).await.unwrap().unwrap().job.state, JobState::Succeeded);
         }
     }
 }

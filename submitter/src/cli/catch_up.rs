@@ -94,7 +94,8 @@ impl Known {
             (_, JobMatch::None) => false,
             (Self::Fresh, JobMatch::One(_)) => true,
             (Self::Recent(known), JobMatch::One(detail)) => {
-                known.job_id == detail.job.job_id && known.is_state(detail.job.state)
+                let is_latest = known.seen == Seen::Submitted || known.is_of_latest(detail.job.submitted_at);
+                known.job_id == detail.job.job_id && known.is_state(detail.job.state) && is_latest
             }
         }
     }

@@ -137,7 +137,7 @@ fn files_in<'a>(dir: &Path, names: impl Iterator<Item = &'a str>) -> Vec<PathBuf
     names.map(file).collect()
 }
 
-/// The name without the characters that separate folders or that nobody sees, short enough for every file system.
+/// The name without path separators and invisible characters, short enough for every file system.
 fn file_stem(name: &str) -> String {
     const BYTES_MAX: usize = 200;
     let replaced = |c: char| if matches!(c, '/' | '\\') || c.is_control() || is_invisible(c) { '_' } else { c };

@@ -43,6 +43,8 @@ pub struct Recent {
     pub seen: Seen,
     pub at: DateTime<Utc>,
     fleet: Fleet,
+    /// When the outcome of an earlier submission under the same id arrived.
+    earlier_at: Option<DateTime<Utc>>,
 }
 
 /// Tells fleets apart by the environment of the command, so that a list of one fleet does not wait for jobs of another.
@@ -60,12 +62,21 @@ impl Seen {
 
 impl Recent {
     fn new(job_id: JobId, seen: Seen) -> Self {
-        Self { job_id, seen, at: Utc::now(), fleet: Fleet::of(|name| env::var(name).ok()) }
+        Self { job_id, seen, at: Utc::now(), fleet: Fleet::of(|name| env::var(name).ok()), earlier_at: None }
     }
 
     #[cfg(test)]
     pub fn seen_at(job_id: JobId, seen: Seen, at: DateTime<Utc>) -> Self {
         Self { at, ..Self::new(job_id, seen) }
+    }
+
+    pub fn is_submitted_again(&self) -> bool {
+        self.earlier_at.is_some()
+    }
+
+    /// Whether an outcome is that of the latest submission, by the time of the one that it ended.
+    pub fn is_of_latest(&self, submitted_at: Option<DateTime<Utc>>) -> bool {
+        self.earlier_at.is_none_or(|earlier| submitted_at.is_some_and(|at| at >= earlier))
     }
 
     /// Whether the ledger may not have it yet.
@@ -83,7 +94,7 @@ impl Recent {
         let word = words.next()?;
         let seen = [Seen::Submitted, Seen::Ended].into_iter().find(|seen| seen.word() == word)?;
         let fleet = Fleet(u64::from_str_radix(words.next()?, 16).ok()?);
-        Some(Self { job_id, seen, at: DateTime::from_timestamp_millis(at)?, fleet })
+        Some(Self { job_id, seen, at: DateTime::from_timestamp_millis(at)?, fleet, earlier_at: None })
     }
 }
 
@@ -187,11 +198,14 @@ fn read(file: &Path) -> Vec<Recent> {
     let mut jobs: Vec<Recent> = Vec::new();
     for recent in fs::read_to_string(file).unwrap_or_default().lines().filter_map(Recent::of_line) {
         match jobs.iter().position(|job| job.job_id == recent.job_id) {
-            Some(known) if recent.seen == Seen::Ended => jobs[known] = recent,
+            Some(known) if recent.seen == Seen::Ended => {
+                jobs[known] = Recent { earlier_at: jobs[known].earlier_at, ..recent };
+            }
             // It was submitted again under its id.
             Some(known) => {
-                jobs.remove(known);
-                jobs.push(recent);
+                let known = jobs.remove(known);
+                let earlier_at = if known.seen == Seen::Ended { Some(known.at) } else { known.earlier_at };
+                jobs.push(Recent { earlier_at, ..recent });
             }
             None => jobs.push(recent),
         }
@@ -227,7 +241,9 @@ mod tests {
         }
         assert_eq!(read(&file), [recent(first, Seen::Ended), recent(second, Seen::Submitted)]);
         append(&file, &recent(first, Seen::Submitted)).unwrap();
-        assert_eq!(read(&file).last(), Some(&recent(first, Seen::Submitted)), "submitted again");
+        let again = Recent { earlier_at: Some(recent(first, Seen::Ended).at), ..recent(first, Seen::Submitted) };
+        assert_eq!(read(&file).last(), Some(&again), "submitted again");
+        assert!(again.is_of_latest(Some(again.at)) && !again.is_of_latest(Some(again.at - FRESH)));
     }
 
     #[test]

@@ -66,13 +66,12 @@ struct Wanted {
 }
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
-    let ledger = connection::ledger(&options.ledger).await?;
     let told = match options.ids.as_slice() {
         [id] => format!("waiting for job {id}"),
         ids => format!("waiting for {} jobs", ids.len()),
     };
     let spinner = Spinner::new(told);
-    let waiting = spinner.clone().around(wait(&ledger, options, &spinner));
+    let waiting = spinner.clone().around(wait(options, &spinner));
     let jobs = tokio::select! {
         jobs = waiting => jobs?,
         () = waiting::interrupt() => return Err(Complaint::new(Exit::Interrupted, "interrupted; the jobs keep running")),
@@ -85,10 +84,11 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 }
 
 /// The jobs that have ended: all of them, or the first.
-async fn wait(ledger: &Ledger, options: &Options, spinner: &Spinner) -> Result<Vec<JobRow>, Complaint> {
+async fn wait(options: &Options, spinner: &Spinner) -> Result<Vec<JobRow>, Complaint> {
     let since = Instant::now();
     let deadline = options.timeout.and_then(|timeout| since.checked_add(timeout));
     let mut patient = Patient::new(spinner, deadline, CONSOLATION);
+    let ledger = &patient.ask(async || connection::ledger(&options.ledger).await).await?;
     let mut wanted = Vec::with_capacity(options.ids.len());
     for id in &options.ids {
         wanted.push(find(ledger, id, options.timeout, since, &mut patient).await?);
@@ -105,7 +105,19 @@ async fn wait(ledger: &Ledger, options: &Options, spinner: &Spinner) -> Result<V
 }
 
 async fn states(ledger: &Ledger, ids: &[JobId]) -> Result<HashMap<JobId, JobState>, Complaint> {
-    ledger.job_states(ids).await.map_err(|error| connection::ledger_complaint(&error))
+    let complaint = |error| connection::ledger_complaint(&error);
+    let mut states = ledger.job_states(ids).await.map_err(complaint)?;
+    // The outcome of an earlier submission under the id is not the one to wait for.
+    for job in recent::all().iter().filter(|job| job.is_submitted_again()) {
+        if states.get(&job.job_id).is_some_and(|state| state.is_final()) {
+            let submitted_at =
+                ledger.job(job.job_id).await.map_err(complaint)?.and_then(|detail| detail.job.submitted_at);
+            if !job.is_of_latest(submitted_at) {
+                states.insert(job.job_id, JobState::Queued);
+            }
+        }
+    }
+    Ok(states)
 }
 
 /// The ids of the jobs that have ended: all of them, or the first.

@@ -61,10 +61,15 @@ impl Message {
         self.letter.delivery_count.saturating_add(u64::from(self.redeliveries.was_tried))
     }
 
-    /// Whether its outcome is still open, so that the queue must keep its redelivery.
+    /// Whether the queue must keep its redelivery, and no copy of it is on its way.
     fn needs_redelivery(&self) -> bool {
+        self.is_open() && !self.redeliveries.is_renewing
+    }
+
+    /// Whether its outcome is open and nothing was published for it, so that every equal message is a redelivery.
+    fn is_open(&self) -> bool {
         let is_open = matches!(self.stage, Stage::Decoding | Stage::Working | Stage::Failed { .. });
-        is_open && self.redeliveries.certain.is_none() && !self.redeliveries.is_renewing
+        is_open && self.redeliveries.certain.is_none()
     }
 
     /// The settlement of a redelivery that has waited for this message, if it shares it.
@@ -94,15 +99,23 @@ impl Dispatcher {
         self.go(no, Stage::Renewing { first }, Effect::Copy { message: no, delivery_count });
     }
 
-    /// An earlier redelivery came over a channel that is closed. Its settlement has no effect, but frees its memory.
+    /// The earlier redelivery that this one replaces is settled. If its channel is closed, that has no effect but frees its memory.
     fn drop_replaced(&mut self, no: MessageNo, first: MessageNo) {
         let letter = &self.message(no).letter;
-        let mut waiting = self.duplicates.waiting_for(first).iter().copied();
-        let Some(lost) = waiting.find(|earlier| letter.replaces(&self.message(*earlier).letter)) else { return };
-        self.duplicates.leave(lost, first);
+        let is_open = self.message(first).is_open();
+        let mut others = self.duplicates.waiting_for(first).iter().copied().filter(|other| *other != no);
+        let Some(replaced) = others.find(|earlier| {
+            let earlier = &self.message(*earlier).letter;
+            letter.replaces(earlier) || is_open && letter.is_same_as(earlier.digest)
+        }) else {
+            return;
+        };
+        self.duplicates.leave(replaced, first);
         let certain = self.message_mut(first).redeliveries.certain.iter_mut().flatten();
-        certain.filter(|certain| **certain == lost).for_each(|certain| *certain = no);
-        self.settle(lost, Settlement::Requeue);
+        certain.filter(|certain| **certain == replaced).for_each(|certain| *certain = no);
+        // While the outcome is open, the queue needs the message once. It has it twice if a copy was confirmed and the connection broke before
+        // the redelivery was acknowledged.
+        self.settle(replaced, if is_open { Settlement::SentOn } else { Settlement::Requeue });
     }
 
     /// The copy of a redelivery is confirmed or refused.

@@ -359,19 +359,28 @@ impl World {
 
     /// No message leaves before all about it is confirmed.
     fn settle(&mut self, message: MessageNo, settlement: Settlement) {
+        let is_double = self.has_another(message);
         let held = self.held.get_mut(&message).expect("only what is held is settled");
         assert!(!std::mem::replace(&mut held.is_settling, true), "settled twice");
         let jobs = held.queued.jobs.len();
         let is_confirmed = held.whole || jobs > 0 && held.published.len() == jobs && held.recorded.len() == jobs;
         let was_answered = self.answered_ids.contains(&held.queued.id) || self.done.contains(&held.queued.id);
         if settlement != Settlement::Requeue {
-            assert!(is_confirmed || was_answered, "acknowledged before its outcome is confirmed");
+            assert!(is_confirmed || was_answered || is_double, "acknowledged before its outcome is confirmed");
             // A copy of a redelivery stands for it.
-            if !held.whole || held.is_refused {
+            if held.is_refused || !held.whole && (is_confirmed || was_answered) {
                 self.done.insert(held.queued.id.clone());
             }
         }
         self.work.push(Work::Settle(message, settlement));
+    }
+
+    /// Whether the queue has the message another time.
+    fn has_another(&self, message: MessageNo) -> bool {
+        let id = &self.held[&message].queued.id;
+        let mut held = self.held.iter().filter(|(other, held)| **other != message && !held.is_settling);
+        self.queue.iter().any(|queued| queued.id == *id)
+            || held.any(|(other, held)| held.queued.id == *id && self.is_live(*other))
     }
 
     /// Once all is quiet, nothing is left over.

@@ -116,7 +116,7 @@ const CATCHES_UP_WITHIN: Duration = Duration::from_millis(200);
 /// The time in which the emulated device ends a kernel that it is asked to end, and the child reports it.
 const EXPLAINS_WITHIN: Duration = Duration::from_millis(500);
 
-/// How a job ended; an error if nobody answers any more.
+/// How a job ended; an error if the child has ended before it answered.
 type Answered = Result<JobEnd, oneshot::error::RecvError>;
 
 /// How a job ended on the child.

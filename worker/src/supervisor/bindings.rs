@@ -1,5 +1,5 @@
-//! Declares the worker's exchanges and bindings again now and then. If an operator deletes an exchange, whoever declares it next gives it no
-//! bindings of other pools, so that their jobs would be refused although their workers run.
+//! Declares the worker's exchanges and bindings again every 30 s. If an operator deletes an exchange, the next process that declares it
+//! binds only its own pools, and jobs of the others are refused although their workers run.
 
 use std::{sync::Arc, time::Duration};
 

@@ -236,7 +236,7 @@ impl Shell {
                 let (supervisor, raw) = (Arc::clone(&self.supervisor), self.raw(message));
                 self.publish(message, async move { supervisor.answer_nothing(&raw.envelope).await });
             }
-            // The broker delivers the message again, and whoever receives it decides.
+            // The broker delivers the message again, and the worker that receives it decides.
             Effect::Copy { message, .. } | Effect::Refuse(message, _) if !self.raw(message).envelope.is_live() => {
                 self.put(Input::Published(message, Err(PublishFailure::channel_closed())));
             }

@@ -22,6 +22,8 @@ use crate::recorder::change::{AttemptChange, End};
 /// An attempt that has ended, of another submission than the one that the ledger knows its job by.
 pub(super) struct Run {
     job_id: JobId,
+    /// The number that it was reported with.
+    number: i32,
     started_at: Option<DateTime<Utc>>,
     end: End,
 }
@@ -47,7 +49,7 @@ enum Decision {
 /// The number of no attempt.
 const NONE: i32 = 0;
 
-/// Separates the attempts of other submissions from those that keep their numbers, and drops those that the table has under another number.
+/// Separates the attempts of other submissions from the usual ones, and drops those that the table has under another number.
 pub(super) async fn split<'a>(
     attempts: &'a Attempts,
     jobs: &jobs::Written,
@@ -68,42 +70,25 @@ pub(super) async fn split<'a>(
     let (mut own, mut runs) = (Attempts::new(), Vec::new());
     for (key, change) in attempts {
         let mut change = change.clone();
-        runs.extend(std::mem::take(&mut change.other_runs).into_iter().filter_map(|other| Run::of(key.0, other)));
-        let keeps_number = match (&change.end, run_of(&key.0, &change)) {
-            (Some(end), _) if !is_usual((key, &change)) && is_recorded(*key, end, keys, connection).await? => continue,
-            (_, Ordering::Equal) => true,
-            (_, Ordering::Greater) => false,
-            // Only the start of the attempt may have its number.
-            (_, Ordering::Less) => !has_ended(*key, keys, connection).await?,
-        };
-        match keeps_number {
-            true => _ = own.insert(*key, change),
-            false => runs.extend(Run::of(key.0, change)),
+        runs.extend(std::mem::take(&mut change.other_runs).into_iter().filter_map(|other| Run::of(*key, other)));
+        if let Some(end) = &change.end
+            && !is_usual((key, &change))
+            && is_recorded(*key, end, keys, connection).await?
+        {
+            continue;
+        }
+        match run_of(&key.0, &change) {
+            Ordering::Equal => _ = own.insert(*key, change),
+            Ordering::Greater | Ordering::Less => runs.extend(Run::of(*key, change)),
         }
     }
     Ok((Cow::Owned(own), runs))
 }
 
 impl Run {
-    fn of(job_id: JobId, AttemptChange { started_at, end, .. }: AttemptChange) -> Option<Self> {
-        Some(Self { job_id, started_at, end: end? })
+    fn of((job_id, number): AttemptKey, AttemptChange { started_at, end, .. }: AttemptChange) -> Option<Self> {
+        Some(Self { job_id, number, started_at, end: end? })
     }
-}
-
-async fn has_ended(
-    (job_id, number): AttemptKey,
-    keys: &Keys,
-    connection: &mut PgConnection,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar!(
-        r#"/* recorder::write::runs::has_ended */
-        select exists (select from attempts where job_id = $1 and id_at = $2 and attempt = $3 and finished_at is not null) as "has!""#,
-        job_id.as_uuid(),
-        keys[&job_id],
-        number,
-    )
-    .fetch_one(connection)
-    .await
 }
 
 pub(super) async fn write(
@@ -161,13 +146,16 @@ async fn is_recorded(
     .await
 }
 
-/// The number behind those of all attempts at the job, whose row is locked by this transaction.
+/// The run's own number unless another run has ended under it, and then the one behind those of all attempts at the job. The job's row is
+/// locked by this transaction.
 async fn free_number(run: &Run, id_at: DateTime<Utc>, connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
     sqlx::query_scalar!(
         r#"/* recorder::write::runs::number */
-        select coalesce(max(attempt), 0) + 1 as "number!" from attempts where job_id = $1 and id_at = $2"#,
+        select case when bool_or(attempt = $3 and finished_at is not null) then max(attempt) + 1 else $3 end as "number!"
+        from attempts where job_id = $1 and id_at = $2"#,
         run.job_id.as_uuid(),
         id_at,
+        run.number,
     )
     .fetch_one(connection)
     .await

@@ -37,11 +37,11 @@ fn a_redelivery_of_a_running_job_is_republished_before_the_broker_has_counted_to
     let mut desk = Desk::new(1);
     let last = lose_channel(&mut desk, 6);
     assert_eq!(desk.copied(), []);
-    assert_eq!(desk.settled(), [Settlement::Requeue; 5], "closed channels, all but the last");
+    assert_eq!(desk.settled(), [Settlement::SentOn; 5], "the last one stands for those of closed channels");
     let seventh = MessageNo(last.0 + 1);
     desk.deliver_again(seventh, ID, 7, 0);
     assert_eq!(desk.copied(), [(seventh, 1)], "the delivery of the job that runs counts, the others do not");
-    assert_eq!(desk.settled(), [Settlement::Requeue], "the sixth");
+    assert_eq!(desk.settled(), [Settlement::SentOn], "the sixth");
     desk.tell(Input::Published(seventh, Ok(())));
     assert_eq!(desk.settled(), [Settlement::SentOn], "acknowledged once the copy is confirmed");
     assert!(desk.answered().is_empty() && desk.started() == [0], "the job runs on, once");
@@ -119,6 +119,21 @@ fn a_copy_that_is_refused_leaves_the_redelivery_where_it_is() {
     let eighth = MessageNo(renewed.0 + 1);
     desk.deliver_again(eighth, ID, 8, 0);
     assert_eq!(desk.copied(), [(eighth, 1)], "the next one tries again");
+}
+
+#[test]
+fn a_copy_whose_confirmation_was_lost_becomes_one_with_its_redelivery() {
+    let mut desk = Desk::new(1);
+    let renewed = lose_channel(&mut desk, 7);
+    desk.settled();
+    desk.tell(Input::Published(renewed, Err(not_confirmed())));
+    let copy = MessageNo(renewed.0 + 1);
+    desk.deliver_again(copy, ID, 0, 1);
+    assert_eq!(desk.settled(), [Settlement::SentOn], "the copy stands for it");
+    settled(&mut desk, renewed, false);
+    end_first(&mut desk, Ending::Succeeded);
+    settled(&mut desk, FIRST, true);
+    assert_eq!(desk.settled(), [Settlement::Answered; 2], "the job's own delivery and the copy");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn turns_max(lanes: usize) -> u32 {
 fn turn(schedule: &mut Schedule, lanes: &[Lane]) -> u32 {
     let groups = groups(lanes);
     let chosen = schedule.choose(&groups);
-    assert_eq!(chosen.is_none(), lanes.iter().all(|(_, waits)| *waits), "somebody runs who can");
+    assert_eq!(chosen.is_none(), lanes.iter().all(|(_, waits)| *waits), "a lane that doesn't wait runs");
     chosen.map_or(0, |index| groups[index].mask)
 }
 
