@@ -22,6 +22,7 @@ mod exit;
 mod export;
 mod fetch;
 mod files;
+mod groups;
 mod history;
 mod init;
 mod json;
@@ -72,7 +73,7 @@ pub use kernels::example;
 
 /// The command line's definition, from which its reference page is generated.
 pub fn command() -> clap::Command {
-    Options::command()
+    groups::grouped(Options::command())
 }
 
 /// Runs the command that the process was started with.

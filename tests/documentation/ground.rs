@@ -4,7 +4,7 @@ use std::{
     env, fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     sync::Arc,
 };
 
@@ -51,8 +51,8 @@ impl Ground {
         for path in COPIED {
             copy(&root().join(path), &template.path().join(path));
         }
-        let mut samples = Command::new(programs::ours(None, "xtask").unwrap());
-        samples.args(["demo", "--files"]).arg(template.path().join(SAMPLES));
+        let mut samples = Command::new(programs::ours(None, "gpufleet").unwrap());
+        samples.args(["init", "--demo"]).arg(template.path().join(SAMPLES)).stdout(Stdio::null());
         assert!(samples.status().unwrap().success(), "the demo's sample files were not written");
         Self { services: OnceCell::new(), template }
     }
@@ -66,9 +66,8 @@ impl Ground {
         fs::create_dir(&notes).unwrap();
         let label = page.path.trim_start_matches("docs/src/").trim_end_matches(".md");
         let label = label.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-        let has_its_own = page.blocks.iter().any(|block| block.is_run() && block.text.contains("gpufleet local up"));
         let shell = Shell::new(clone, notes, environment(folder.path()));
-        Place { shell, fleet: None, has_its_own, label, folder }
+        Place { shell, fleet: None, has_its_own: page.starts_fleet(), label, folder }
     }
 
     async fn services(&self) -> &Arc<Services> {

@@ -58,6 +58,16 @@ impl Page {
         page
     }
 
+    /// Whether the test follows the page as a reader does who has only the page: no command is repeated, and the only fleet is the page's own.
+    pub fn is_literal(&self) -> bool {
+        self.path == "README.md" || self.path.starts_with("docs/src/tutorials/")
+    }
+
+    /// Whether the page starts a fleet of its own.
+    pub fn starts_fleet(&self) -> bool {
+        self.blocks.iter().any(|block| block.is_run() && block.text.contains("gpufleet local up"))
+    }
+
     /// The next block, if it is the output of this block's commands: an unmarked `text` or `json` block in the same
     /// section.
     pub fn printed_by(&self, index: usize) -> Option<&Block> {

@@ -109,7 +109,7 @@ impl Run<'_> {
 
     async fn background(&mut self, block: &Block, text: &str) -> Result<(), String> {
         allowed(&block.text)?;
-        self.start_fleet(block).await;
+        self.start_fleet(block).await?;
         let started = self.place.shell.run_until_stopped(block.line, &block.text, text).await;
         started.map_err(|outcome| format!("the command was to print \"{text}\" and go on, but {}", ended(&outcome)))
     }
@@ -122,13 +122,13 @@ impl Run<'_> {
         printed: Option<&Block>,
     ) -> Result<(), String> {
         allowed(command)?;
-        self.start_fleet(block).await;
+        self.start_fleet(block).await?;
         let deadline = Instant::now() + RECORDED_WITHIN;
         loop {
             let outcome = self.place.shell.run(command).await;
             let problem = problem(&outcome, expected_code, printed);
             let Some(problem) = problem else { break };
-            if !only_reads(command) || Instant::now() > deadline {
+            if self.page.is_literal() || !only_reads(command) || Instant::now() > deadline {
                 return Err(format!("{problem}\n  command:\n{}", indented(command)));
             }
             tokio::time::sleep(ASK_AGAIN_AFTER).await;
@@ -153,14 +153,23 @@ impl Run<'_> {
     async fn script(&mut self, block: &Block, program: &str, printed: Option<&Block>) -> Result<(), String> {
         let name = format!("block-{}", block.line);
         fs::write(self.place.shell.here().join(&name), &block.text).map_err(|error| error.to_string())?;
-        self.place.start_fleet(self.ground).await;
+        if !self.page.is_literal() {
+            self.place.start_fleet(self.ground).await;
+        }
         self.command(block, &format!("{program} {name}"), block.exit_code(), printed).await
     }
 
-    async fn start_fleet(&mut self, block: &Block) {
+    async fn start_fleet(&mut self, block: &Block) -> Result<(), String> {
+        if self.page.is_literal() {
+            return match self.page.starts_fleet() {
+                true => Ok(()),
+                false => Err("this page is followed to the letter: start a fleet with `gpufleet local up`".to_owned()),
+            };
+        }
         if block.text.contains("gpufleet") || block.text.contains("$GPUFLEET_") {
             self.place.start_fleet(self.ground).await;
         }
+        Ok(())
     }
 }
 

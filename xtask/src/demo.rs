@@ -3,11 +3,7 @@
 //! Everything real: the services, the `gpufleet` command, the worker, the ledger. Each result is compared with a computation on this
 //! machine's CPU that shares no code with the kernels.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use gpufleet_local::{Cuda, LocalFleet, Services, StateDir, setup::Part};
@@ -24,7 +20,6 @@ mod command;
 mod files;
 mod history;
 mod picture;
-mod scene;
 
 use command::Gpufleet;
 
@@ -36,19 +31,12 @@ pub struct Options {
     /// How many workers
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     workers: u32,
-    /// Only write the demo's sample files to this folder: two arrays, a picture and edge.cu
-    #[arg(long, value_name = "FOLDER")]
-    files: Option<PathBuf>,
 }
 
 /// Below the workspace; git ignores it.
 const FOLDER: &str = ".gpufleet/demo";
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    if let Some(folder) = &options.files {
-        fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
-        return files::make_inputs(folder).map(drop);
-    }
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services, Part::Compiler], &terminal)?;
     terminal.heading("build gpufleet");
@@ -60,7 +48,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     // Whatever is still there after an error or an interruption.
     state.close().await.context("failed to clean up")?;
     result?;
-    eprintln!("\nThe pictures lie in {}:", folder.display());
+    eprintln!("\nThe pictures are in {}:", folder.display());
     for (file, what) in [
         ("photo.png", "the picture that was made for this demo"),
         ("edges.png", "its edges, by the kernel in edge.cu"),
@@ -107,18 +95,20 @@ async fn with_services(
 
 async fn jobs(terminal: &Terminal, fleet: &LocalFleet, folder: &Path) -> anyhow::Result<()> {
     let gpufleet = Gpufleet::new(fleet, folder)?;
-    let scene = terminal
-        .steps()
-        .step("make the input: two arrays of a million floats, and a picture", || files::make_inputs(folder))?;
+    terminal.heading("The input: two arrays of a million floats, a picture and a kernel");
+    gpufleet.show(&["init", "--demo", "."]).await?;
+    let photo = picture::read_rgb(&folder.join("photo.png"))?;
+    let [x, y] = ["x.npy", "y.npy"].map(|name| files::read_npy(&folder.join(name), "<f4", f32::from_le_bytes));
+    let (x, y) = (x?, y?);
 
     terminal.heading("1. A kernel of the catalog: y = 2 x + y over a million floats");
     gpufleet
         .show(&["submit", "saxpy", "--arg", "a=2.0", "--in", "x=x.npy", "--inout", "y=y.npy", "--out", "y=result.npy"])
         .await?;
-    terminal.steps().step("compare result.npy with the CPU's", || check::saxpy(folder))?;
+    terminal.steps().step("compare result.npy with the CPU's", || check::saxpy(folder, &x, y))?;
 
     terminal.heading("2. Your own CUDA C: an edge filter over a picture (edge.cu)");
-    let (width, height) = (scene.width, scene.height);
+    let (width, height) = (photo.width, photo.height);
     let cover = format!("{width},{height}");
     let out = format!("drawing=edges.png:u8[{height},{width}]");
     let arguments = format!("photo,drawing,height:u32={height},width:u32={width}");
@@ -141,7 +131,7 @@ async fn jobs(terminal: &Terminal, fleet: &LocalFleet, folder: &Path) -> anyhow:
             &arguments,
         ])
         .await?;
-    terminal.steps().step("compare edges.png with the CPU's", || check::edges(folder, &scene))?;
+    terminal.steps().step("compare edges.png with the CPU's", || check::edges(folder, &photo))?;
 
     terminal.heading("3. A picture out of nothing: the Mandelbrot set");
     let view = check::VIEW;

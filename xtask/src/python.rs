@@ -99,11 +99,12 @@ impl Package {
         Ok(vec![format, lint, types, stubs, pyright])
     }
 
-    /// All tests, in several processes that share one fleet. The tests of a file stay together and in order.
+    /// All tests, in several processes that share one fleet. The tests of a file stay together and in order. They wait for a third of their
+    /// time, so there is a process more than cores.
     pub fn tests(&self) -> anyhow::Result<Command> {
         let mut pytest = self.pytest()?;
         let cores = std::thread::available_parallelism().context("count the cores")?;
-        pytest.args(["--numprocesses", &cores.to_string(), "--dist", "loadfile"]);
+        pytest.args(["--numprocesses", &(cores.get() + 1).to_string(), "--dist", "loadfile"]);
         Ok(pytest)
     }
 

@@ -144,12 +144,13 @@ impl Options {
         let (scenarios, others): (Vec<_>, Vec<_>) = programs.iter().partition(|program| program.target == SCENARIOS);
         let mut alone = scenarios.into_iter().map(program).collect::<Result<Vec<_>, _>>()?;
         alone.push(checks(vec![package.tests()?])?);
-        let mut sections = VecDeque::from([checks(package.static_checks()?)?]);
-        for other in others {
-            sections.push_back(program(other)?);
-        }
+        let mut sections = VecDeque::new();
         for arguments in more {
             sections.push_back(checks(vec![own(arguments)?])?);
+        }
+        sections.push_back(checks(package.static_checks()?)?);
+        for other in others {
+            sections.push_back(program(other)?);
         }
         sections.push_back(checks(vec![cargo(["test", "--workspace", "--doc"])])?);
 

@@ -1,4 +1,4 @@
-//! `gpufleet init`: writes a starter project, a kernel with the programs that run it.
+//! `gpufleet init`: writes a starter project, a kernel with the programs that run it, or the sample files of the documentation.
 
 use std::{
     ffi::OsStr,
@@ -12,21 +12,30 @@ use clap::Args;
 
 use super::{complaint::Complaint, exit::Exit, files, output};
 
-/// Write a starter project: a CUDA C kernel, a shell script, a Python script and a README
+mod samples;
+mod scene;
+
+/// Write a starter project, or the sample files of the documentation
 ///
-/// The last part of DIR is also the name of the kernel. Existing files are never overwritten.
+/// A project has a CUDA C kernel, a shell script, a Python script and a README. The last part of DIR is also the name of the kernel. With
+/// --demo, the command writes the sample files that the documentation uses: two arrays, a picture, and a kernel that finds its edges.
+/// Existing files are never overwritten.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
     /// Folder to write to; it is created if it does not exist. Its name becomes the name of the kernel
     #[arg(value_name = "DIR")]
     folder: PathBuf,
+    /// Write the sample files of the documentation instead
+    #[arg(long)]
+    demo: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   gpufleet init blend                # then: sh blend/run.sh
-  gpufleet init kernels/blend";
+  gpufleet init kernels/blend
+  gpufleet init --demo samples       # x.npy, y.npy, photo.png and edge.cu";
 
 /// Stands for the kernel's name in the files of a project.
 const PLACEHOLDER: &str = "KERNEL";
@@ -45,9 +54,12 @@ const RESERVED: [&str; 24] = [
 
 pub fn run(options: &Options) -> Result<Exit, Complaint> {
     let folder = &options.folder;
+    if options.demo {
+        return write_samples(folder);
+    }
     let kernel = kernel_name(folder)?;
     let files = project(kernel);
-    refuse_existing(folder, &files)?;
+    refuse_existing(folder, files.iter().map(|file| file.name.as_str()))?;
     fs::create_dir_all(folder).map_err(|error| files::unwritable(folder, &error))?;
     for file in &files {
         let path = folder.join(&file.name);
@@ -56,6 +68,21 @@ pub fn run(options: &Options) -> Result<Exit, Complaint> {
     let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
     output::emit(&format!("wrote {} to {}\n", names.join(", "), folder.display()))?;
     output::note(&format!("to run it: sh {}", folder.join("run.sh").display()));
+    Ok(Exit::Success)
+}
+
+fn write_samples(folder: &Path) -> Result<Exit, Complaint> {
+    let arrays = samples::arrays();
+    let (edge, source) = samples::EDGE;
+    let names: Vec<&str> = arrays.iter().map(|(name, _)| *name).chain([edge]).collect();
+    refuse_existing(folder, names.iter().copied())?;
+    fs::create_dir_all(folder).map_err(|error| files::unwritable(folder, &error))?;
+    for (name, array) in &arrays {
+        files::write(&folder.join(name), array)?;
+    }
+    let path = folder.join(edge);
+    fs::write(&path, source).map_err(|error| files::unwritable(&path, &error))?;
+    output::emit(&format!("wrote {} to {}\n", names.join(", "), folder.display()))?;
     Ok(Exit::Success)
 }
 
@@ -94,8 +121,9 @@ fn kernel_name(folder: &Path) -> Result<&str, Complaint> {
 }
 
 /// Checks all files before the first is written.
-fn refuse_existing(folder: &Path, files: &[File]) -> Result<(), Complaint> {
-    match files.iter().map(|file| folder.join(&file.name)).find(|path| path.symlink_metadata().is_ok()) {
+fn refuse_existing<'a>(folder: &Path, mut names: impl Iterator<Item = &'a str>) -> Result<(), Complaint> {
+    let existing = names.find(|name| folder.join(name).symlink_metadata().is_ok());
+    match existing.map(|name| folder.join(name)) {
         None => Ok(()),
         Some(path) => Err(Complaint::bad_input(format!("{} exists already; nothing was written", path.display()))
             .hint("choose another folder, or remove the file")),
@@ -107,7 +135,20 @@ mod tests {
     use super::*;
 
     fn init(folder: &Path) -> Result<Exit, Complaint> {
-        run(&Options { folder: folder.to_owned() })
+        run(&Options { folder: folder.to_owned(), demo: false })
+    }
+
+    #[test]
+    fn the_samples_are_arrays_of_the_documented_shapes_and_are_not_overwritten() {
+        let scratch = tempfile::tempdir().unwrap();
+        let options = Options { folder: scratch.path().join("my-samples"), demo: true };
+        assert_eq!(run(&options).unwrap(), Exit::Success);
+        let shape =
+            |name: &str| files::read(&options.folder.join(name), None, files::Purpose::Input).unwrap().shape().to_vec();
+        assert_eq!((shape("x.npy"), shape("y.npy")), (vec![1_000_000], vec![1_000_000]));
+        assert_eq!(shape("photo.png"), [480, 640, 3]);
+        assert!(fs::read_to_string(options.folder.join("edge.cu")).unwrap().contains("__global__"));
+        assert!(run(&options).unwrap_err().message.contains("exists already; nothing was written"));
     }
 
     #[test]

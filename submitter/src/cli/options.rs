@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_help_of_the_command_names_its_parts_and_the_exit_codes() {
-        insta::assert_snapshot!(long_help(Options::command()));
+        insta::assert_snapshot!(long_help(crate::cli::command()));
     }
 
     #[test]

@@ -113,7 +113,7 @@ fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -
         text.push_str(&format!("  {due} {}\n", time::seconds(at)));
     }
     if let Some(timings) = &attempt.timings {
-        text.push_str(&breakdown(timings, width));
+        text.push_str(&breakdown(timings, None, width));
     }
     text
 }
@@ -131,9 +131,9 @@ fn describe_failure(failure: &FailureRow) -> String {
     text
 }
 
-/// The timings of an attempt, as bars of one scale. Steps that took no time are left out. A narrow terminal gets
-/// shorter bars.
-pub fn breakdown(timings: &Timings, width: Option<usize>) -> String {
+/// The timings of an attempt, as bars of one scale, and what is left of the round trip: messages on their way, and earlier attempts. Steps
+/// that took no time are left out. A narrow terminal gets shorter bars.
+pub fn breakdown(timings: &Timings, round_trip_us: Option<u64>, width: Option<usize>) -> String {
     let cells = width.map_or(BAR_WIDTH, |width| BAR_WIDTH.min(width.saturating_sub(BAR_INDENT) as u64));
     let cached = if timings.module_cached { " (cached)" } else { "" };
     let mut steps = vec![
@@ -149,6 +149,8 @@ pub fn breakdown(timings: &Timings, width: Option<usize>) -> String {
         many => steps.extend(many.iter().enumerate().map(|(index, us)| (format!("launch {}", index + 1), *us))),
     }
     steps.push(("copy out".to_owned(), timings.copy_out_us));
+    let known: u64 = steps.iter().fold(0, |sum, (_, us)| sum.saturating_add(*us));
+    steps.extend(round_trip_us.map(|all| ("messages and the rest".to_owned(), all.saturating_sub(known))));
     let longest = steps.iter().map(|(_, us)| *us).max().unwrap_or_default().max(1);
     let mut text = String::new();
     for (name, us) in steps.iter().filter(|(_, us)| *us > 0) {

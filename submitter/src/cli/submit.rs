@@ -20,6 +20,7 @@ use super::{
 mod chained;
 mod deadline;
 mod dry_run;
+mod elements;
 mod entry;
 mod failure;
 mod keeping;

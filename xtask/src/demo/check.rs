@@ -6,8 +6,8 @@ use anyhow::ensure;
 use gpufleet_kernels::reference::{self, MandelbrotView};
 
 use super::{
-    files::{self, Picture, read_npy},
-    picture,
+    files::read_npy,
+    picture::{self, Picture},
 };
 
 /// Seahorse Valley and what surrounds it, as far as single precision shows it.
@@ -16,9 +16,9 @@ pub const VIEW: MandelbrotView =
 pub const ITERATIONS_MAX: u32 = 512;
 
 /// `y = 2 x + y`, each element rounded once: equal to the last bit.
-pub fn saxpy(folder: &Path) -> anyhow::Result<()> {
-    let (x, mut expected) = files::arrays();
-    reference::saxpy(2.0, &x, &mut expected);
+pub fn saxpy(folder: &Path, x: &[f32], y: Vec<f32>) -> anyhow::Result<()> {
+    let mut expected = y;
+    reference::saxpy(2.0, x, &mut expected);
     let result = read_npy(&folder.join("result.npy"), "<f4", f32::from_le_bytes)?;
     compare("result.npy", &result, &expected)
 }

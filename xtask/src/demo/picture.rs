@@ -4,7 +4,13 @@ use std::{fs::File, io::BufReader, path::Path};
 
 use anyhow::{Context as _, ensure};
 
-use super::files::Picture;
+/// A picture of three bytes a pixel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    pub width: u32,
+    pub height: u32,
+    pub rgb: Vec<u8>,
+}
 
 pub fn write_rgb(path: &Path, picture: &Picture) -> anyhow::Result<()> {
     let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
@@ -18,12 +24,16 @@ pub fn write_rgb(path: &Path, picture: &Picture) -> anyhow::Result<()> {
         .with_context(|| format!("write {}", path.display()))
 }
 
+/// A coloured picture.
+pub fn read_rgb(path: &Path) -> anyhow::Result<Picture> {
+    let (pixels, info) = read(path)?;
+    ensure!(info.color_type == png::ColorType::Rgb, "{} has no three colours", path.display());
+    Ok(Picture { width: info.width, height: info.height, rgb: pixels })
+}
+
 /// The pixels of a grey picture of that size.
 pub fn read_grey(path: &Path, width: u32, height: u32) -> anyhow::Result<Vec<u8>> {
-    let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
-    let mut reader =
-        png::Decoder::new(BufReader::new(file)).read_info().with_context(|| format!("read {}", path.display()))?;
-    let info = reader.info();
+    let (pixels, info) = read(path)?;
     ensure!(
         (info.width, info.height) == (width, height),
         "{} is {}×{} and not {width}×{height}",
@@ -32,7 +42,14 @@ pub fn read_grey(path: &Path, width: u32, height: u32) -> anyhow::Result<Vec<u8>
         info.height
     );
     ensure!(info.color_type == png::ColorType::Grayscale, "{} is not grey", path.display());
-    let mut pixels = vec![0; reader.output_buffer_size().context("the picture is too large")?];
-    reader.next_frame(&mut pixels).with_context(|| format!("read {}", path.display()))?;
     Ok(pixels)
+}
+
+fn read(path: &Path) -> anyhow::Result<(Vec<u8>, png::OutputInfo)> {
+    let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+    let mut reader =
+        png::Decoder::new(BufReader::new(file)).read_info().with_context(|| format!("read {}", path.display()))?;
+    let mut pixels = vec![0; reader.output_buffer_size().context("the picture is too large")?];
+    let info = reader.next_frame(&mut pixels).with_context(|| format!("read {}", path.display()))?;
+    Ok((pixels, info))
 }

@@ -1,6 +1,9 @@
 //! `cli.md`: every command and option of the four programs, from their definitions.
 
-use std::fmt::Write as _;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use clap::{Arg, Command};
 
@@ -10,27 +13,64 @@ use super::{
     programs,
 };
 
+/// The heading of the options that many commands have.
+const COMMON: &str = "Common options";
+/// An option of so many commands is described once.
+const COMMON_FROM: usize = 3;
+
 /// The page without its first line.
 pub fn page() -> String {
     let intro = "Each program also prints this with `--help`. [Environment variables](environment.md), \
                  [exit codes](exit-codes.md) and [JSON shapes](json-shapes.md) have their own pages.";
     let mut page = format!("# Command line\n\n{}\n", wrapped(intro, ""));
-    for mut program in programs() {
-        program.build();
-        write_command(&mut page, &program, 2);
+    let programs: Vec<Command> = programs().into_iter().map(built).collect();
+    let common = common(&programs);
+    page.push_str(&format!("\n## {COMMON}\n\n"));
+    common.iter().for_each(|item| page.push_str(item));
+    for program in &programs {
+        write_command(&mut page, program, 2, &common);
     }
     page
 }
 
-fn write_command(page: &mut String, command: &Command, level: usize) {
+fn built(mut program: Command) -> Command {
+    program.build();
+    program
+}
+
+/// The options with a variable that many commands have with the same words, as items of a list. Of several that have one name, the most
+/// frequent.
+fn common(programs: &[Command]) -> BTreeSet<String> {
+    let mut counts: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
+    let mut commands: Vec<&Command> = programs.iter().collect();
+    while let Some(command) = commands.pop() {
+        for option in shown(command).filter(|arg| arg.get_env().is_some()) {
+            let items = counts.entry(option.get_long().unwrap_or_default()).or_default();
+            *items.entry(item(option)).or_default() += 1;
+        }
+        commands.extend(subcommands(command));
+    }
+    let most = counts.into_values().filter_map(|items| items.into_iter().max_by_key(|(_, count)| *count));
+    most.filter(|(_, count)| *count >= COMMON_FROM).map(|(item, _)| item).collect()
+}
+
+fn subcommands(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|it| !it.is_hide_set() && it.get_name() != "help")
+}
+
+fn shown(command: &Command) -> impl Iterator<Item = &Arg> {
+    command.get_arguments().filter(|arg| !arg.is_hide_set() && !is_builtin(arg))
+}
+
+fn write_command(page: &mut String, command: &Command, level: usize, common: &BTreeSet<String>) {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
     let heading = "#".repeat(level.min(4));
     write!(page, "\n{heading} `{name}`\n\n{}", about(command)).expect("a string takes every text");
     page.push_str(&code("text", &usage(command)));
-    write_arguments(page, command);
+    write_arguments(page, command, common);
     page.push_str(&more(command));
-    for subcommand in command.get_subcommands().filter(|it| !it.is_hide_set() && it.get_name() != "help") {
-        write_command(page, subcommand, level + 1);
+    for subcommand in subcommands(command) {
+        write_command(page, subcommand, level + 1, common);
     }
 }
 
@@ -55,10 +95,10 @@ fn usage(command: &Command) -> String {
     usage.trim_start_matches("Usage: ").replace("       ", "")
 }
 
-fn write_arguments(page: &mut String, command: &Command) {
-    let shown = || command.get_arguments().filter(|arg| !arg.is_hide_set() && !is_builtin(arg));
+fn write_arguments(page: &mut String, command: &Command, common: &BTreeSet<String>) {
+    let (common, own): (Vec<&Arg>, Vec<&Arg>) = shown(command).partition(|arg| common.contains(&item(arg)));
     let mut headings: Vec<Option<&str>> = Vec::new();
-    for arg in shown() {
+    for arg in &own {
         if !headings.contains(&arg.get_help_heading()) {
             headings.push(arg.get_help_heading());
         }
@@ -68,7 +108,17 @@ fn write_arguments(page: &mut String, command: &Command) {
             write!(page, "\n**{heading}**\n").expect("a string takes every text");
         }
         page.push('\n');
-        shown().filter(|arg| arg.get_help_heading() == heading).for_each(|arg| page.push_str(&item(arg)));
+        own.iter().filter(|arg| arg.get_help_heading() == heading).for_each(|arg| page.push_str(&item(arg)));
+    }
+    if !common.is_empty() {
+        let names: Vec<String> = common.iter().filter_map(|arg| Some(format!("`--{}`", arg.get_long()?))).collect();
+        let also = format!(
+            "Also {}: see [{}](#{}).",
+            names.join(", "),
+            COMMON.to_lowercase(),
+            COMMON.to_lowercase().replace(' ', "-")
+        );
+        page.push_str(&format!("\n{}\n", wrapped(&also, "")));
     }
 }
 
@@ -157,8 +207,7 @@ mod tests {
     use super::*;
 
     fn options_of(command: &Command, found: &mut Vec<String>) {
-        let shown = command.get_arguments().filter(|arg| !arg.is_hide_set() && !is_builtin(arg));
-        found.extend(shown.filter_map(|arg| arg.get_long().map(|long| format!("--{long}"))));
+        found.extend(shown(command).filter_map(|arg| arg.get_long().map(|long| format!("--{long}"))));
         command.get_subcommands().filter(|it| !it.is_hide_set()).for_each(|it| options_of(it, found));
     }
 

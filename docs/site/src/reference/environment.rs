@@ -140,8 +140,7 @@ pub fn page() -> String {
                  `gpufleet local` removes all `GPUFLEET_` variables from the fleet's processes, except those of the emulated device, \
                  `GPUFLEET_NVRTC`, `GPUFLEET_LOG` and `GPUFLEET_LOG_FORMAT`.";
     let rows = of_options().into_iter().map(|(name, option)| {
-        let readers: Vec<String> = option.commands.iter().map(|command| format!("`{command}`")).collect();
-        [format!("`{name}`"), format!("`{}`", option.spelling), readers.join(", "), cell(&option.help)]
+        [format!("`{name}`"), format!("`{}`", option.spelling), readers(&option.commands), cell(&option.help)]
     });
     format!(
         "# Environment variables\n\n{}\n\n## Options\n\n{}\n## Programs\n\n{}\n## The emulated device\n\n{}\n\
@@ -157,6 +156,20 @@ pub fn page() -> String {
 
 fn plain(variables: &[Variable]) -> String {
     table(["variable", "meaning"], variables.iter().map(|(name, meaning)| [format!("`{name}`"), (*meaning).to_owned()]))
+}
+
+/// The commands, or of a program with many only their number.
+fn readers(commands: &BTreeSet<String>) -> String {
+    const NAMED_MAX: usize = 3;
+    let mut programs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for command in commands {
+        programs.entry(command.split(' ').next().unwrap_or_default()).or_default().push(command);
+    }
+    let texts = programs.into_iter().flat_map(|(program, commands)| match commands.len() {
+        ..=NAMED_MAX => commands.into_iter().map(|command| format!("`{command}`")).collect(),
+        many => vec![format!("{many} commands of `{program}`")],
+    });
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 struct Optional {

@@ -33,8 +33,15 @@ fn what(ended: &str, reason: &str) -> String {
 fn detail(failure: &Failure, source: Option<&SourceText>) -> String {
     let log = failure.detail.as_deref().unwrap_or_default();
     let snippet = failure.line.zip(source).and_then(|(line, source)| snippet(source, line, log));
-    let parts: Vec<String> = snippet.into_iter().chain(failure.detail.clone()).collect();
-    parts.join("\n\n")
+    let log = failure.detail.clone().filter(|log| snippet.is_none() || !is_said(failure, log));
+    snippet.into_iter().chain(log).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Whether the message and the lines of the source say all that the compiler's log says: it has one diagnostic.
+fn is_said(failure: &Failure, log: &str) -> bool {
+    const MARKS: [&str; 4] = ["): error", "): warning", "): remark", "): catastrophic error"];
+    let diagnostics = log.lines().filter(|line| MARKS.iter().any(|mark| line.contains(mark)));
+    failure.code == FailureCode::CompileError && diagnostics.count() == 1
 }
 
 /// The failing line of the submitted file with its neighbours.
@@ -136,6 +143,18 @@ mod tests {
         let complaint = complaint(&failed(Some(failure)), Some(&source));
         assert_eq!(complaint.exit, Exit::JobFailed);
         insta::assert_snapshot!(complaint.render(false));
+    }
+
+    #[test]
+    fn a_log_with_a_second_diagnostic_is_shown() {
+        let source = SourceText { path: "edge.cu".into(), text: "a\nb\n".to_owned() };
+        let one = "kernel.cu(1): error: no\n  a\n  ^\n";
+        let two = format!("{one}kernel.cu(2): error: neither\n  b\n  ^\n");
+        for (log, is_shown) in [(one, false), (&two, true)] {
+            let failure = Failure::new(Verdict::User, FailureCode::CompileError, "kernel.cu(1): error: no");
+            let shown = detail(&failure.with_detail(log).at_line(Some(1)), Some(&source));
+            assert!(shown.contains("1 | a") && shown.contains("kernel.cu") == is_shown, "{shown}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use gpufleet::{
 };
 use serde::Serialize;
 
+use super::elements;
 use crate::cli::{complaint::Complaint, history::device, options::Format, output, printed, quantity, show};
 
 /// The output of `-o json`: always this object, with `null` for missing values.
@@ -159,18 +160,33 @@ fn describe(result: &JobResult<UnreadOutput>, written: &[Written]) -> String {
     });
     let again = if result.attempt > 1 { format!(" on attempt {}", result.attempt) } else { String::new() };
     let mut text = format!("job {} {}{again}{place}\n", result.job_id, result.state);
-    text.push_str(&show::breakdown(&result.timings, output::stdout_width()));
+    text.push_str(&show::breakdown(&result.timings, Some(micros(result.round_trip)), output::stdout_width()));
     text.push_str(&format!("  {:<21} {:>8}\n", "round trip", quantity::micros(micros(result.round_trip))));
     for output in written {
         let form = format!("{}: {}{:?}", output.name, output.dtype, output.shape);
         let remark = output.remark.as_ref().map(|remark| format!(" ({remark})")).unwrap_or_default();
         text.push_str(&match &output.file {
             Some(file) => format!("{form} written to {}{remark}\n", file.display()),
-            None => format!("{form} was returned but not saved; to save it, add --out {}=FILE\n", output.name),
+            None => format!(
+                "{form}{}\n",
+                unsaved(&output.name, result.outputs.iter().find(|(name, _)| *name == output.name))
+            ),
         });
     }
     text.extend(result.printf_output.as_ref().map(printed::whole));
     text
+}
+
+/// The elements of an output that goes to no file, and how to keep those that are not shown.
+fn unsaved(name: &str, output: Option<&(String, UnreadOutput)>) -> String {
+    let to_save = format!("to save it, add --out {name}=FILE");
+    match output {
+        Some((_, UnreadOutput::Array(array))) => match elements::whole(array) {
+            Some(elements) => format!(" = {elements}"),
+            None => format!(" = {}; {to_save}", elements::beginning(array)),
+        },
+        Some((_, UnreadOutput::Stored(_))) | None => format!(" was returned but not saved; {to_save}"),
+    }
 }
 
 fn micros(duration: std::time::Duration) -> u64 {
