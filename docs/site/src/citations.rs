@@ -8,7 +8,7 @@ use pulldown_cmark::{Event, Options, Parser};
 use crate::page::Page;
 
 /// Pages that name tests for what they say.
-const CITING: [&str; 3] = ["docs/src/design", "docs/src/stability.md", "tests/README.md"];
+const CITING: [&str; 4] = ["docs/src/design", "docs/src/operate", "docs/src/stability.md", "tests/README.md"];
 /// Build output and other folders without sources of this repository.
 const SKIPPED: [&str; 3] = ["target", ".git", "book"];
 /// Shorter names are paths in code, such as `schema::topology`.
