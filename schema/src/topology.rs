@@ -31,7 +31,7 @@ pub const CONTROL_WORKER: &str = "gpufleet.v1.control.worker";
 /// A stream of operators' orders. Every worker reads it from its beginning, so that cancellations also apply to workers
 /// that start later.
 pub const CONTROL_QUEUE: &str = "gpufleet.v1.control";
-/// The same for clients' cancellations. A stream discards its oldest messages when it is full, so orders of clients must
+/// Stream of the cancellations that clients order. A stream discards its oldest messages when it is full, so orders of clients must
 /// not share one with those of operators.
 pub const CANCELLATIONS_QUEUE: &str = "gpufleet.v1.cancellations";
 /// Exclusive queues without messages, one for each connected worker. RabbitMQ lets no second worker declare its name.

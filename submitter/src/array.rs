@@ -54,7 +54,7 @@ impl Array {
         Self { dtype: T::DTYPE, shape: vec![elements.len() as u64], bytes: T::to_bytes(elements).into() }
     }
 
-    /// The same elements in another shape, which must have as many elements.
+    /// Returns the elements in another shape, which must have as many of them.
     pub fn reshape(self, shape: Vec<u64>) -> Result<Self, ArrayError> {
         Self::of_blob(self.dtype, shape, self.bytes)
     }
@@ -73,12 +73,12 @@ impl Array {
         &self.bytes
     }
 
-    /// The same in memory. Large outputs from a blob store may be in their files, and are copied.
+    /// Returns the little-endian bytes in memory. An array that is mapped from the file of a blob is copied.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes.into_vec()
     }
 
-    /// The elements where they are: in memory, or in the file of a blob, which writing to them does not change.
+    /// Returns the bytes without a copy: in memory, or mapped from the file of a blob. Writes to a mapping do not change the file.
     pub fn into_blob_bytes(self) -> BlobBytes {
         self.bytes
     }

@@ -82,7 +82,8 @@ impl Fleet {
         submission::send_many(&self.connection, jobs).await
     }
 
-    /// The same with a follower, and a token for each job. This returns when the broker has confirmed or refused all of them.
+    /// Submits many jobs and reports each outcome to a follower, with the job's token. Returns when the broker has confirmed or refused all
+    /// of them.
     pub async fn submit_many_followed(&self, jobs: Vec<(CheckedJob, u64)>, follower: &Arc<dyn Follower>) {
         let followed = |token| Followed::new(token, follower.clone());
         let jobs = jobs.into_iter().map(|(job, token)| (job, followed(token))).collect();
@@ -103,8 +104,8 @@ impl Fleet {
         StoredArray::put(array, self.blobs()?).await
     }
 
-    /// The same for elements that something else owns, as little-endian bytes in C order. They are not copied into memory. If
-    /// they change meanwhile, that is an error.
+    /// Stores an array whose little-endian bytes, in C order, something else owns. They are not copied into memory. A change while they are
+    /// stored is an error.
     pub async fn store_shared<B>(&self, dtype: Dtype, shape: Vec<u64>, elements: B) -> Result<StoredArray, StoreError>
     where
         B: AsRef<[u8]> + Send + 'static,

@@ -38,7 +38,7 @@ pub(crate) struct Followed {
     pub(crate) follower: GuardedFollower,
 }
 
-/// The same with the time of the submission, while the reply is awaited.
+/// A followed job whose reply is awaited, with the time of its submission.
 #[derive(Debug)]
 pub(crate) struct Awaited {
     pub(crate) job: Followed,

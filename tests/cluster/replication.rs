@@ -1,18 +1,21 @@
 //! Every queue on which a job, a reply or an event depends is on all three nodes, and a new worker starts while one of them is down.
 
 use gpufleet::Fleet;
+use gpufleet_schema::topology::WORKERS;
 use gpufleet_tests::{Ground, WAIT, busy};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_queue_is_on_all_nodes() {
     let ground = Ground::cluster("replicated").await;
-    let _worker = ground.worker().await;
+    let worker = ground.worker().await;
     let fleet = ground.client().await;
     let named = ground.client_with(Fleet::builder().client("gpufleet-replicated")).await;
     for fleet in [&fleet, &named] {
         fleet.submit_until_confirmed(&busy::for_millis(1)).await.wait(WAIT).await.unwrap();
     }
-    assert_eq!(ground.unreplicated_queues().await, "[]");
+    // The claim of a worker's name ends with the worker's connection, and so with its node.
+    let claim = format!("[<<\"{WORKERS}.{}\">>]", worker.name());
+    assert_eq!(ground.unreplicated_queues().await, claim);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -105,7 +105,7 @@ impl BlobStore {
         }
     }
 
-    /// The same store with a cache for what this process reads. A folder needs none: the kernel caches its files.
+    /// Adds a cache for what this process reads. A folder needs none, because the kernel caches its files.
     #[must_use]
     pub fn with_cache(mut self, cache: BlobCache) -> Self {
         self.cache = Some(cache);
@@ -193,7 +193,7 @@ impl BlobStore {
         self.copied(digest, bytes, self.backend.copy(digest, bytes, into).await)
     }
 
-    /// The same through the cache of this store, for an input of a job. If the cache has a damaged copy, `into` is written again from the
+    /// Reads an input of a job through the cache of this store. If the cache has a damaged copy, `into` is written again from the
     /// start.
     pub async fn read_into<W>(&self, digest: BlobDigest, bytes: u64, into: W) -> Result<W, BlobError>
     where

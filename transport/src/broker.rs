@@ -144,7 +144,7 @@ impl Broker {
         rights::check_publish(&self.inner.link, exchange, routing_key).await
     }
 
-    /// The same, over the connection for events.
+    /// Publishes over the connection for events.
     pub(crate) async fn publish_events(&self, message: Message) -> Result<(), PublishError> {
         let publisher = self.inner.events.get_or_init(|| Publisher::start(&self.inner.link, Purpose::Events));
         publisher.publish(Arc::new(message)).await
@@ -162,7 +162,7 @@ impl Broker {
         self.consume_bounded(queue, prefetch, |_exchange| usize::MAX)
     }
 
-    /// The same for a queue whose messages may be larger than the consumer can use.
+    /// Consumes from a queue whose messages may be larger than the consumer can use.
     pub fn consume_bounded(&self, queue: String, prefetch: u16, kept: BodyBound) -> Consumer {
         Consumer::start(self.inner.link.clone(), queue, prefetch, Start::Queue { priority: 0 }, kept)
     }

@@ -44,7 +44,7 @@ impl BrokerUrl {
         self.uri.scheme == AMQPScheme::AMQPS
     }
 
-    /// The same broker and user with another vhost.
+    /// Returns the URL of another vhost of the same broker, for the same user.
     #[must_use]
     pub fn with_vhost(mut self, vhost: &str) -> Self {
         vhost.clone_into(&mut self.uri.vhost);

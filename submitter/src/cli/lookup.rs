@@ -38,7 +38,7 @@ pub async fn in_ledger(ledger: &Ledger, id: &str) -> Result<Box<JobDetail>, Comp
     only(id, found)?.ok_or_else(|| missing(id))
 }
 
-/// The same without waiting for the ledger: `None` if it has no such job yet.
+/// The job that a text names, or `None` if the ledger does not have it yet.
 pub async fn if_recorded(ledger: &Ledger, id: &str) -> Result<Option<Box<JobDetail>>, Complaint> {
     let id = &recent::resolve(id)?;
     only(id, find(ledger, id).await?)

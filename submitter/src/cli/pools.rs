@@ -65,7 +65,7 @@ pub async fn read(source: &Source, since: DateTime<Utc>) -> Result<Vec<Pool>, Co
     among(source, &workers, since).await
 }
 
-/// The same, with these workers.
+/// The pools, with workers that were read already.
 pub async fn among(source: &Source, workers: &[WorkerRow], since: DateTime<Utc>) -> Result<Vec<Pool>, Complaint> {
     let filter = StatisticsFilter { by: Some(Dimension::Pool), since, pool: None };
     Ok(Pool::all(workers, &source.statistics(&filter).await?))

@@ -60,7 +60,7 @@ impl BlobLocation {
         Self(Place::Memory)
     }
 
-    /// The same bucket with a key, for programs that do not take it from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. A folder needs none.
+    /// Adds the key of a bucket, for programs that do not take it from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. A folder needs none.
     #[must_use]
     pub fn with_credentials(mut self, access_key_id: impl Into<String>, secret_access_key: impl Into<String>) -> Self {
         if let Place::Bucket(bucket) = &mut self.0 {

@@ -6,6 +6,9 @@
 //!
 //! The broker closes a channel when it rejects a message, without naming the message. The task then sends the remaining messages one at
 //! a time. The message that the broker was processing when it closes the channel again is the rejected one.
+//!
+//! A channel of RabbitMQ that first publishes to a quorum queue while the queue has no leader keeps asking the former leader, and rejects every
+//! message until that node returns. So a channel on which messages were nacked is replaced from time to time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,6 +47,9 @@ const IDLE_POLLS: usize = 4;
 /// The most consecutive channels that end without a confirm and without a rejected message. After that the connection counts as broken.
 const FRUITLESS_CHANNELS_MAX: u32 = 3;
 
+/// A channel on which messages were nacked is used for so long before it is replaced. A full queue nacks too, and a new channel does not help.
+const NACKING_CHANNEL_MIN: Duration = Duration::from_secs(2);
+
 struct ConfirmChannel {
     link: Arc<Link>,
     purpose: Purpose,
@@ -52,6 +58,8 @@ struct ConfirmChannel {
     /// Whether the last channel ended because the broker rejected a message that is still pending.
     has_rejected: bool,
     fruitless_channels: u32,
+    /// A message was nacked on this channel.
+    has_nacked: bool,
 }
 
 /// A confirm, or the error of the channel that ended before it.
@@ -75,6 +83,7 @@ pub(super) fn start(link: Arc<Link>, purpose: Purpose) -> mpsc::UnboundedSender<
         pending: Pending::default(),
         has_rejected: false,
         fruitless_channels: 0,
+        has_nacked: false,
     };
     tokio::spawn(channel.run());
     sender
@@ -132,6 +141,7 @@ impl ConfirmChannel {
                 self.publish_until_end(session, &channel, confirms).await
             };
             self.pending.channel_ended();
+            self.has_nacked = false;
             if !matches!(end, End::ChannelClosed) {
                 return end;
             }
@@ -151,6 +161,7 @@ impl ConfirmChannel {
         mut confirms: Confirms,
     ) -> End {
         let mut requests = Vec::with_capacity(REQUESTS_AT_ONCE);
+        let replaced_from = Instant::now() + NACKING_CHANNEL_MIN;
         loop {
             tokio::select! {
                 biased;
@@ -158,6 +169,10 @@ impl ConfirmChannel {
                 Some(first) = confirms.next() => {
                     if let Some(error) = self.settle(first, &mut confirms) {
                         return self.ended(session, &error);
+                    }
+                    if self.has_nacked && confirms.is_empty() && Instant::now() >= replaced_from {
+                        debug!("the broker nacks messages on a publishing channel, replacing it");
+                        return End::ChannelClosed;
                     }
                 }
                 () = session.failed().cancelled() => return End::SessionLost,
@@ -238,7 +253,10 @@ impl ConfirmChannel {
     fn read(&mut self, confirmation: Confirmation) -> Confirm {
         let (confirm, returned) = match confirmation {
             Confirmation::Ack(returned) => (Confirm::Ack, returned),
-            Confirmation::Nack(returned) => (Confirm::Nack, returned),
+            Confirmation::Nack(returned) => {
+                self.has_nacked = true;
+                (Confirm::Nack, returned)
+            }
             Confirmation::NotRequested => unreachable!("the channel is in confirm mode before anything is sent"),
         };
         if let Some(returned) = returned {

@@ -18,16 +18,28 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// The same for replies, which can go to the queue of unclaimed replies instead. A killed node restarts within half of this.
 const REPLY_PATIENCE: Duration = Duration::from_secs(60);
 
+/// How a message is retried.
+struct Patience {
+    /// From the first refusal of a message for this delivery.
+    time: Duration,
+    is_worth_it: fn(&PublishError) -> bool,
+    /// Whether the message is needed although the broker will redeliver the task: a reply is, because the jobs do not run again.
+    outlives_delivery: bool,
+}
+
+const REPLY: Patience = Patience { time: REPLY_PATIENCE, is_worth_it: passes_by_itself, outlives_delivery: true };
+
 impl Supervisor {
     /// Publishes a message that must reach a queue. Gives up after [`PATIENCE`], or when the worker drains.
     pub(super) async fn publish_owed(&self, envelope: &Envelope, message: Message) -> Result<(), PublishError> {
-        self.publish_patiently(envelope, &Arc::new(message), PATIENCE, is_refusal).await
+        let patience = Patience { time: PATIENCE, is_worth_it: is_refusal, outlives_delivery: false };
+        self.publish_patiently(envelope, &Arc::new(message), &patience).await
     }
 
     /// Publishes a reply. If the client's queue keeps refusing it, the reply goes to the queue of unclaimed replies.
     pub(super) async fn publish_owed_reply(&self, envelope: &Envelope, reply: Message) -> Result<(), PublishError> {
         let reply = Arc::new(reply);
-        let refusal = match self.publish_patiently(envelope, &reply, REPLY_PATIENCE, passes_by_itself).await {
+        let refusal = match self.publish_patiently(envelope, &reply, &REPLY).await {
             Err(error) if is_refusal(&error) => error,
             published => return published,
         };
@@ -43,7 +55,7 @@ impl Supervisor {
         let client = reply.routing_key.clone();
         warn!(client, error = %refusal, "reply rejected, keeping it with the unclaimed replies");
         let kept = Arc::new(Message { exchange: UNCLAIMED_EXCHANGE, ..Arc::unwrap_or_clone(reply) });
-        match self.publish_patiently(envelope, &kept, REPLY_PATIENCE, passes_by_itself).await {
+        match self.publish_patiently(envelope, &kept, &REPLY).await {
             Err(error) if is_refusal(&error) => {
                 self.metrics.replies_lost.inc();
                 error!(client, %error, "reply lost, the broker rejects it; the ledger has the outcome");
@@ -60,13 +72,12 @@ impl Supervisor {
         &self,
         envelope: &Envelope,
         message: &Arc<Message>,
-        patience: Duration,
-        is_worth_it: fn(&PublishError) -> bool,
+        patience: &Patience,
     ) -> Result<(), PublishError> {
         let mut backoff = Backoff::default();
         loop {
             let error = match self.broker.publish(Arc::clone(message)).await {
-                Err(error) if is_worth_it(&error) => error,
+                Err(error) if (patience.is_worth_it)(&error) => error,
                 published => return published,
             };
             let wait = backoff.next();
@@ -77,7 +88,8 @@ impl Supervisor {
                     continue;
                 }
             }
-            if refused_for + wait > patience || !envelope.is_live() {
+            let is_needed = patience.outlives_delivery || envelope.is_live();
+            if refused_for + wait > patience.time || !is_needed {
                 return Err(error);
             }
             warn!(message_id = envelope.message_id(), %error, ?wait, "publish failed, trying again");
