@@ -16,12 +16,13 @@ use tokio::process::{Child, Command};
 const STOPS_WITHIN: Duration = Duration::from_secs(40);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The beginning of every script. It exports every assigned variable, so that the next block has it.
+/// The beginning of every script. It exports every assigned variable, so that the next block has it. A command in the background, which may end
+/// while another block begins, notes nothing.
 const PROLOGUE: &str = r#"set -aeu -o pipefail
 trap : TERM
 notes="$1"
 if [ -e "$notes/variables" ]; then . "$notes/variables"; fi
-trap 'export -p > "$notes/variables"; pwd > "$notes/folder"' EXIT
+if [ "$3" = in-front ]; then trap 'export -p > "$notes/variables"; pwd > "$notes/folder"' EXIT; fi
 . "$2"
 "#;
 
@@ -69,7 +70,7 @@ impl Shell {
 
     /// Runs a block. Processes that it leaves in the background are killed.
     pub async fn run(&mut self, script: &str) -> Outcome {
-        let (mut child, _group, output) = self.start(script);
+        let (mut child, _group, output) = self.start(script, "in-front");
         let status = tokio::time::timeout(WAIT, child.wait()).await;
         let code = status.ok().and_then(|status| status.expect("the child was not waited for").code());
         Outcome { code, output: read(&output) }
@@ -77,7 +78,7 @@ impl Shell {
 
     /// Starts a command that runs until it is stopped, and waits until it prints this text.
     pub async fn run_until_stopped(&mut self, line: usize, script: &str, text: &str) -> Result<(), Outcome> {
-        let (mut child, group, output) = self.start(script);
+        let (mut child, group, output) = self.start(script, "in-background");
         let deadline = tokio::time::Instant::now() + WAIT;
         while !read(&output).contains(text) {
             let ended = child.try_wait().expect("the child was not waited for");
@@ -104,14 +105,15 @@ impl Shell {
         bad
     }
 
-    fn start(&mut self, script: &str) -> (Child, Group, PathBuf) {
+    fn start(&mut self, script: &str, place: &str) -> (Child, Group, PathBuf) {
         self.blocks += 1;
         let file = |kind: &str| self.notes.join(format!("{kind}-{}", self.blocks));
         let (script_file, output) = (file("script"), file("output"));
         fs::write(&script_file, script).expect("the page's notes can be written");
         let both = File::create(&output).expect("the page's notes can be written");
         let mut command = Command::new("bash");
-        command.args(["-c", PROLOGUE, "bash"]).args([&self.notes, &script_file]).current_dir(self.here());
+        command.args(["-c", PROLOGUE, "bash"]).args([&self.notes, &script_file]).arg(place);
+        command.current_dir(self.here());
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GPUFLEET_")) {
             command.env_remove(name);
         }

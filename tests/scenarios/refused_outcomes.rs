@@ -72,6 +72,34 @@ async fn a_reply_arrives_after_its_queue_refused_it_for_a_while() {
     ground.check_history(1).await;
 }
 
+/// The broker delivers the task again, which waits for the reply and is acknowledged with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_reply_arrives_although_the_connection_broke() {
+    let ground = Ground::shared("reply-nacked-cut").await;
+    let proxy = ground.proxy().await;
+    let worker = ground.worker_with(&["--amqp-url", proxy.url()]).await;
+    let broker = ground.node_broker().await;
+    let client: ClientName = "patient".parse().unwrap();
+    broker.declare_reply_queue(&client).await.unwrap();
+    close_queues(&ground, &reply_queue(&client), 0).await;
+    let job_id = ask(&ground, &client).await;
+    requeues_while_refused(&worker).await;
+    proxy.cut();
+    let before = count_in_log(&worker, REFUSED);
+    poll_until("more refusals", async || count_in_log(&worker, REFUSED) >= before + 2).await;
+    open_queues(&ground).await;
+
+    let mut consumer = broker.consume(reply_queue(&client), 1);
+    let delivery = delivered(&mut consumer).await;
+    let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
+    assert_eq!((replies.as_slice()[0].job_id, replies.as_slice()[0].attempt), (Some(job_id), 1));
+    delivery.ack().await.unwrap();
+    let queue = task_queue(&PoolName::default(), Priority::Normal);
+    poll_until("the task is acknowledged", async || ground.messages_in(&queue).await == 0).await;
+    assert_eq!(ground.final_job(job_id).await.attempts.len(), 1);
+    ground.check_history(1).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn replies_behind_an_unconfirmed_one_share_a_message_if_the_producer_reads_lists() {
     const JOBS: usize = 5;
