@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use gpufleet_local::programs;
+use gpufleet_local::{programs, setup};
 use tokio::process::{Child, Command};
 
 use crate::{Ground, WAIT, memory_bytes};
@@ -44,6 +44,19 @@ pub async fn gpufleet_peak_memory(folder: &Path, environment: &[(&str, &str)], a
         }
     };
     tokio::time::timeout(WAIT, measured).await.expect("every command ends")
+}
+
+/// Runs a Python program with pika that connects to this URL.
+pub async fn run_python(amqp_url: &str, deadline: Duration, arguments: &[&str]) -> Output {
+    let output = Command::new("python3")
+        .args(arguments)
+        .env("GPUFLEET_AMQP_URL", amqp_url)
+        .env("PYTHONPATH", setup::pika_folder().unwrap())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    tokio::time::timeout(deadline, output).await.expect("the program ends").unwrap()
 }
 
 /// `gpufleet`, not started yet, without gpufleet's variables in its environment.

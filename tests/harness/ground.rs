@@ -208,12 +208,7 @@ impl Ground {
 
     /// Waits until a worker's log contains this text.
     pub async fn poll_log(&self, what: &str, worker: &TestWorker, text: &str) {
-        poll_until(what, async || self.count_in_log(worker, text) > 0).await;
-    }
-
-    /// How often the worker's log has this text.
-    pub fn count_in_log(&self, worker: &TestWorker, text: &str) -> usize {
-        fs::read_to_string(worker.process().log()).map_or(0, |log| log.matches(text).count())
+        poll_until(what, async || worker.count_in_log(text) > 0).await;
     }
 }
 
@@ -255,6 +250,11 @@ impl Deref for TestWorker {
 }
 
 impl TestWorker {
+    /// How often the log has this text.
+    pub fn count_in_log(&self, text: &str) -> usize {
+        fs::read_to_string(self.process().log()).map_or(0, |log| log.matches(text).count())
+    }
+
     /// The process ids of the worker's executors.
     pub fn executors(&self) -> Vec<u32> {
         children(self.pid()).into_iter().filter(|pid| command_line(*pid).contains("executor")).collect()

@@ -33,7 +33,7 @@ use std::time::Duration;
 pub use chance::Chance;
 pub use cluster::NODES;
 pub use collector::{CollectedSpan, Collector};
-pub use command::{Ended, gpufleet_command, gpufleet_peak_memory, gpufleet_process};
+pub use command::{Ended, gpufleet_command, gpufleet_peak_memory, gpufleet_process, run_python};
 pub use dead::{DeadLetter, dead_letters};
 pub use delivery::delivered;
 pub use ground::{Ground, TestWorker, is_alive, signal};

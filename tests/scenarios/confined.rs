@@ -1,11 +1,11 @@
 //! A vhost whose users have the permissions that `gpufleet permissions` prints and no others.
 
-use std::process::Stdio;
+use std::{process::Stdio, time::Duration};
 
 use futures::future::join_all;
 use gpufleet::Fleet;
-use gpufleet_local::{programs, setup};
-use gpufleet_tests::{Ground, TestWorker, gpufleet_command};
+use gpufleet_local::programs;
+use gpufleet_tests::{Ground, TestWorker, WAIT, gpufleet_command, run_python};
 use gpufleet_transport::{Broker, Options};
 use tokio::{
     process::{Child, Command},
@@ -94,7 +94,7 @@ impl Confined {
 
     /// Runs a program in Python as a user. Returns what it printed.
     pub async fn python(&self, name: &str, program: &str, arguments: &[&str]) -> String {
-        python(&self.url(name), program, arguments).await
+        python(&self.url(name), WAIT, &[&[program], arguments].concat()).await
     }
 
     pub async fn end(self) {
@@ -103,16 +103,8 @@ impl Confined {
 }
 
 /// Runs a program in Python that connects to this URL. Returns what it printed.
-pub async fn python(url: &str, program: &str, arguments: &[&str]) -> String {
-    let output = Command::new("python3")
-        .arg(program)
-        .args(arguments)
-        .env("GPUFLEET_AMQP_URL", url)
-        .env("PYTHONPATH", setup::pika_folder().unwrap())
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = output.await.unwrap();
+pub async fn python(url: &str, deadline: Duration, arguments: &[&str]) -> String {
+    let output = run_python(url, deadline, arguments).await;
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     said

@@ -41,7 +41,7 @@ async fn cut_again_and_again(ground: &Ground, proxy: &Proxy, worker: &TestWorker
         poll_until("the job is delivered again, and renewed if that is due", async || {
             let metrics = worker.metrics().await;
             (metrics.sum("gpufleet_messages_held", &[]), metrics.sum(DROPPED, &[])) == (2.0, (cut - 1) as f64)
-                && ground.count_in_log(worker, "republished with a fresh count") as u64 == cut / RENEWED_AT
+                && worker.count_in_log("republished with a fresh count") as u64 == cut / RENEWED_AT
                 && ground.messages_in(&normal_queue()).await == 1
         })
         .await;
@@ -114,7 +114,8 @@ async fn a_pika_producer_gets_the_reply_of_a_job_whose_channel_was_lost_again_an
     let (id, file) = (task.job_id, tempfile::NamedTempFile::new().unwrap());
     std::fs::write(file.path(), Encoding::Json.encode_tasks(&Batch::One(task)).unwrap()).unwrap();
     let file = file.path().to_str().unwrap();
-    let producer = python(&anna, WAITS, std::slice::from_ref(&file));
+    let arguments = [WAITS, file];
+    let producer = python(&anna, 4 * WAIT, &arguments);
     let cuts = async {
         ground.poll_started(id).await;
         cut_again_and_again(&ground, &proxy, &worker, DELIVERIES_MAX + 1).await;

@@ -4,17 +4,16 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Output, Stdio},
-    time::Duration,
 };
 
-use gpufleet_local::{Signal, setup};
+use gpufleet_local::Signal;
 use gpufleet_schema::{
     AttemptState, BlobDigest, Encoding, FailureCode, JobId, OutputData,
     bounds::{BLOB_BYTES_MIN, MESSAGE_BYTES_MAX},
 };
-use gpufleet_tests::{Ground, WAIT, dead_letters, memory_bytes};
-use tokio::process::Command;
+use gpufleet_tests::{Ground, WAIT, dead_letters, memory_bytes, run_python};
+
+use crate::confined::python;
 
 const PRODUCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/producer.py");
 const PUBLISH_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/publish_file.py");
@@ -22,30 +21,10 @@ const DAMAGED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/damaged.py")
 const GOLDEN_ID: &str = "0190a5b8-7c00-7000-8000-000000000001";
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../schema/golden/v1");
 
-/// Runs a Python program with pika.
-async fn run(ground: &Ground, deadline: Duration, arguments: &[&str]) -> Output {
-    let output = Command::new("python3")
-        .args(arguments)
-        .env("GPUFLEET_AMQP_URL", ground.node_url())
-        .env("PYTHONPATH", setup::pika_folder().unwrap())
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    tokio::time::timeout(deadline, output).await.expect("the producer ends").unwrap()
-}
-
-/// Runs a Python program with pika, and returns what it prints.
-async fn python(ground: &Ground, deadline: Duration, arguments: &[&str]) -> String {
-    let output = run(ground, deadline, arguments).await;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
 /// Publishes the file's bytes under the content type, and returns the reply's content type and body.
 async fn ask(ground: &Ground, task: &Path, content_type: &str, job_id: JobId) -> (String, Vec<u8>) {
     let arguments = [PUBLISH_FILE, task.to_str().unwrap(), content_type, &job_id.to_string()];
-    let text = python(ground, WAIT, &arguments).await;
+    let text = python(&ground.node_url(), WAIT, &arguments).await;
     let (content_type, body) = text.trim().split_once(' ').expect("a content type and a body");
     let bytes = (0..body.len()).step_by(2).map(|at| u8::from_str_radix(&body[at..at + 2], 16).unwrap());
     (content_type.to_owned(), bytes.collect())
@@ -74,9 +53,9 @@ fn with_an_id_of_its_own(file: &str, folder: &Path) -> (JobId, PathBuf) {
 async fn the_example_for_other_languages_prints_the_result_or_says_what_failed() {
     let ground = Ground::shared("pika-example").await;
     let _worker = ground.worker().await;
-    assert_eq!(python(&ground, WAIT, &[PRODUCER, "2", "1,2,3", "10,20,30"]).await, "[12.0, 24.0, 36.0]\n");
+    assert_eq!(python(&ground.node_url(), WAIT, &[PRODUCER, "2", "1,2,3", "10,20,30"]).await, "[12.0, 24.0, 36.0]\n");
     let refused = async |arguments: &[&str]| {
-        let output = run(&ground, WAIT, arguments).await;
+        let output = run_python(&ground.node_url(), WAIT, arguments).await;
         assert_eq!(output.status.code(), Some(1));
         String::from_utf8(output.stderr).unwrap()
     };
@@ -209,7 +188,7 @@ async fn every_damaged_task_gets_exactly_one_reply_under_its_correlation_id() {
     let worker = ground.worker().await;
     let golden = |file: &str| format!("{GOLDEN}/{file}");
     let (json, packed) = (golden("task-catalog.json"), golden("task-catalog.msgpack"));
-    let told = python(&ground, 3 * WAIT, &[DAMAGED, &COUNT.to_string(), SEED, &json, &packed]).await;
+    let told = python(&ground.node_url(), 3 * WAIT, &[DAMAGED, &COUNT.to_string(), SEED, &json, &packed]).await;
     let tally: serde_json::Value = serde_json::from_str(&told).expect(&told);
     assert_eq!(tally["answered"], COUNT, "{tally}");
     for kind in ["with_id", "without_id", "empty"] {

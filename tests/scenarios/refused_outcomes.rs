@@ -2,8 +2,6 @@
 //! again, and no job runs again. A reply that the client's queue still refuses goes to the unclaimed replies. (faults
 //! 16 and 20)
 
-use std::fs;
-
 use gpufleet::{JobError, SubmitError};
 use gpufleet_local::{QueueKind as FleetKind, Signal};
 use gpufleet_schema::{
@@ -31,15 +29,11 @@ async fn open_queues(ground: &Ground) {
     ground.erlang("ok = rabbit_policy:delete(@, <<\"full\">>, <<\"scenario\">>).").await;
 }
 
-fn count_in_log(worker: &TestWorker, text: &str) -> usize {
-    fs::read_to_string(worker.process().log()).unwrap().matches(text).count()
-}
-
 /// Waits until the broker has refused the worker's message several times. Returns how often the delivery was requeued
 /// meanwhile.
 async fn requeues_while_refused(worker: &TestWorker) -> usize {
-    poll_until("several refusals", async || count_in_log(worker, REFUSED) >= 4).await;
-    count_in_log(worker, "delivery requeued")
+    poll_until("several refusals", async || worker.count_in_log(REFUSED) >= 4).await;
+    worker.count_in_log("delivery requeued")
 }
 
 /// Publishes a task whose replies go to a queue that only this scenario reads.
@@ -85,8 +79,8 @@ async fn a_refused_reply_arrives_although_the_connection_broke() {
     let job_id = ask(&ground, &client).await;
     requeues_while_refused(&worker).await;
     proxy.cut();
-    let before = count_in_log(&worker, REFUSED);
-    poll_until("more refusals", async || count_in_log(&worker, REFUSED) >= before + 2).await;
+    let before = worker.count_in_log(REFUSED);
+    poll_until("more refusals", async || worker.count_in_log(REFUSED) >= before + 2).await;
     open_queues(&ground).await;
 
     let mut consumer = broker.consume(reply_queue(&client), 1);

@@ -93,7 +93,8 @@ async fn wait(options: &Options, spinner: &Spinner) -> Result<Vec<JobRow>, Compl
     for id in &options.ids {
         wanted.push(find(ledger, id, options.timeout, since, &mut patient).await?);
     }
-    let states = async |ids: &[JobId]| states(ledger, ids).await;
+    let again: Vec<Recent> = recent::all().into_iter().filter(Recent::is_submitted_again).collect();
+    let states = async |ids: &[JobId]| states(ledger, ids, &again).await;
     let ended = ended(&wanted, options, since, &mut patient, states).await?;
     let mut rows = Vec::with_capacity(ended.len());
     for id in ended {
@@ -104,11 +105,11 @@ async fn wait(options: &Options, spinner: &Spinner) -> Result<Vec<JobRow>, Compl
     Ok(rows)
 }
 
-async fn states(ledger: &Ledger, ids: &[JobId]) -> Result<HashMap<JobId, JobState>, Complaint> {
+/// The states of the jobs. Of those that this user submitted again, the outcome of an earlier submission is not the one to wait for.
+async fn states(ledger: &Ledger, ids: &[JobId], again: &[Recent]) -> Result<HashMap<JobId, JobState>, Complaint> {
     let complaint = |error| connection::ledger_complaint(&error);
     let mut states = ledger.job_states(ids).await.map_err(complaint)?;
-    // The outcome of an earlier submission under the id is not the one to wait for.
-    for job in recent::all().iter().filter(|job| job.is_submitted_again()) {
+    for job in again {
         if states.get(&job.job_id).is_some_and(|state| state.is_final()) {
             let submitted_at =
                 ledger.job(job.job_id).await.map_err(complaint)?.and_then(|detail| detail.job.submitted_at);
