@@ -309,6 +309,7 @@ pub fn expected(events: &[Event]) -> BTreeMap<Uuid, Expected> {
         }
     }
     for job in jobs.values_mut() {
+        job.started_at = job.started_at.filter(|at| job.finished_at.is_none_or(|end| *at <= end));
         if job.final_attempt.is_none() {
             job.state = match job.ends.get(&job.attempts) {
                 Some((AttemptState::Running, _)) => JobState::Running,

@@ -93,6 +93,23 @@ async fn replays_in_any_order_and_batching_obey_the_rules() {
     .unwrap();
 }
 
+/// A redelivered message can run after its job was cancelled in the queue.
+#[tokio::test]
+async fn a_start_after_the_outcome_does_not_start_the_job() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    for (index, cuts) in [(0, &[][..]), (1, &[1])] {
+        for order in [[0, 1], [1, 0]] {
+            let job_id = id(order[0], index, Some(AT));
+            let events =
+                [finished(job_id, 1, AttemptState::Cancelled, AT + 100), started(&info(job_id, AT), 2, AT + 200)];
+            record(&mut store, &order.map(|event: u64| events[usize::try_from(event).unwrap()].clone()), cuts).await;
+            let job = ledger.job(job_id).await.unwrap().unwrap().job;
+            assert_eq!((job.state, job.attempt, job.started_at), (JobState::Cancelled, Some(1), None));
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_rival_outcomes_two_orders_give_identical_tables() {
     let (one, other) = tokio::join!(Database::fresh(), Database::fresh());

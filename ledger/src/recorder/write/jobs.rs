@@ -77,14 +77,17 @@ pub(super) async fn write(
                 when excluded.attempt = known.attempt then known.attempt_ended or excluded.attempt_ended
                 else known.attempt_ended
             end,
-            started_at = least(known.started_at, excluded.started_at),
+            started_at = case
+                when least(known.started_at, excluded.started_at) <= coalesce(known.finished_at, excluded.finished_at, 'infinity')
+                then least(known.started_at, excluded.started_at)
+            end,
             worker = case when known.final_attempt is null then excluded.worker else known.worker end,
             final_attempt = coalesce(known.final_attempt, excluded.final_attempt),
             finished_at = coalesce(known.finished_at, excluded.finished_at)
         -- A worker's event, which has an attempt, takes a job over from another client's submission.
         where known.user_id is not distinct from excluded.user_id or (known.attempt = 0 and excluded.attempt > 0)
         returning job_id, final_attempt, pool, kernel, user_id, labels as "labels: Json<BTreeMap<String, String>>", input_bytes,
-                  submitted_at"#,
+                  submitted_at, started_at > finished_at as started_late"#,
         &columns.job_id,
         &columns.id_at,
         &columns.created_at,
@@ -107,8 +110,12 @@ pub(super) async fn write(
         &columns.user_id as &[Option<&str>],
         &columns.worker as &[Option<&str>],
     )
-    .fetch_all(connection)
+    .fetch_all(&mut *connection)
     .await?;
+    let late: Vec<Uuid> = written.iter().filter(|row| row.started_late == Some(true)).map(|row| row.job_id).collect();
+    if !late.is_empty() {
+        forget_starts(&late, connection).await?;
+    }
     let outcomes = written.iter().filter_map(|row| Some((JobId::from_uuid(row.job_id), row.final_attempt?))).collect();
     let described = written.into_iter().map(|row| {
         let described = Described {
@@ -122,6 +129,18 @@ pub(super) async fn write(
         (JobId::from_uuid(row.job_id), described)
     });
     Ok(Written { outcomes, described: described.collect() })
+}
+
+/// Clears the start of new rows where it is later than the outcome, because a redelivered message can run after its job was cancelled in
+/// the queue. The upsert keeps such a start out of the rows that were there.
+async fn forget_starts(jobs: &[Uuid], connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "/* recorder::write::forget_starts */ update jobs set started_at = null where job_id = any($1) and started_at > finished_at",
+        jobs
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 #[derive(Default)]

@@ -173,7 +173,7 @@ async fn decide(
         "/* recorder::write::runs::decide */
         update jobs set
             state = $3, final_attempt = $4, finished_at = $5, worker = $6, submitted_at = $7,
-            attempt = greatest(attempt, $4), attempt_ended = attempt_ended or attempt < $4
+            started_at = least(started_at, $8), attempt = greatest(attempt, $4), attempt_ended = attempt_ended or attempt < $4
         where job_id = $1 and id_at = $2 and (submitted_at < $7 or not exists (
             select from attempts a
             where a.job_id = $1 and a.id_at = $2 and a.state not in ('running', 'lost') and not a.superseded))",
@@ -184,6 +184,7 @@ async fn decide(
         run.end.at,
         run.end.place.worker.as_str(),
         run.end.submitted_at,
+        run.started_at,
     )
     .execute(&mut *connection)
     .await?;
