@@ -1,7 +1,7 @@
-//! What the HTTP servers of gpufleet share: the read API of the ledger and the console.
+//! Code that the HTTP servers of gpufleet share, which are the read API of the ledger and the console.
 //!
-//! [`server`] bounds connections, and [`places`] shares them among callers. [`tokens`] and [`host`] tell who asks and for which host, and
-//! [`problem`] is the form of an error, which clients read too. There is no TLS here: a proxy has it.
+//! [`server`] bounds connections, and [`places`] shares them among callers. [`tokens`] identifies the caller and [`host`] the requested
+//! host. [`problem`] is the form of an error, which clients read too. The servers do not terminate TLS; a proxy does.
 
 #[cfg(feature = "server")]
 pub mod host;

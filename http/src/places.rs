@@ -1,7 +1,7 @@
 //! The places of a server, shared fairly among its peers.
 //!
-//! A free place goes to anyone. When none is free, a peer with few places gets one of those of the peer that has most, so one
-//! machine that opens connections without end can't keep the others out.
+//! A free place goes to anyone. When none is free, a peer with few places gets one from the peer that has the most, so one machine that
+//! opens connections without end can't keep the others out.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -40,8 +40,8 @@ impl Places {
         Arc::new(Self { max, taken: Mutex::default() })
     }
 
-    /// A place for this peer. If all are taken, it is the oldest of another peer that has at least two more. `None` if no
-    /// peer has.
+    /// Takes a place for this peer. If all are taken, it is the oldest place of another peer that has at least two more. `None` if no peer
+    /// has.
     pub fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let peer = network(peer);
         let mut taken = self.taken();
@@ -56,7 +56,7 @@ impl Places {
         Some(taken.add(peer, self))
     }
 
-    /// A place for this peer in any case. If all are taken, it is the oldest of the peer that has most.
+    /// Takes a place for this peer in any case. If all are taken, it is the oldest place of the peer that has the most.
     pub fn take_over(self: &Arc<Self>, peer: IpAddr) -> Place {
         let mut taken = self.taken();
         if taken.count >= self.max

@@ -33,29 +33,29 @@ mod progress;
 
 use progress::WriteProgress;
 
-/// Browsers open six each, and programs one.
+/// Maximum number of connections with a place. Browsers open six each, and programs one.
 const CONNECTIONS_MAX: usize = 256;
-/// Connections without a place. Each has one request, which takes milliseconds.
+/// Maximum number of connections without a place. Each has one request, which takes milliseconds.
 const BRIEF_MAX: usize = 32;
-/// How long a connection without a place may take.
+/// Time limit of a connection without a place.
 const BRIEF_WITHIN: Duration = Duration::from_secs(5);
-/// A request has some hundred bytes of headers; a URL may be longer.
+/// Size of the read buffer. A request has some hundred bytes of headers; a URL may be longer.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
-/// What the kernel keeps of an answer that its caller does not read. Otherwise it keeps megabytes of each connection.
+/// Size of the kernel's buffer for an answer that the caller does not read. By default it keeps megabytes for each connection.
 const SEND_BUFFER_BYTES: u32 = 256 << 10;
 /// Connections that the kernel keeps until they are accepted, which takes microseconds.
 const BACKLOG: u32 = 1024;
-/// A client that sends the headers of a request more slowly, or leaves its connection idle for longer, loses it.
+/// Time limit for the headers of a request, and for an idle connection. A slower client loses its connection.
 const HEADERS_WITHIN: Duration = Duration::from_secs(30);
-/// Then a connection ends after the answer that is in progress.
+/// Time after which a connection ends, with the answer that is in progress then.
 const LIFETIME: Duration = Duration::from_secs(3600);
-/// How long that answer may take: longer than any stream of events lasts.
+/// Time limit of that last answer: longer than any stream of events lasts.
 const LAST_ANSWER_WITHIN: Duration = Duration::from_secs(3600 + 60);
-/// Requests in progress end within this time when the server stops.
+/// Time limit of requests in progress when the server stops.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(5);
 /// The pause after a failed accept, which means that file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
-/// A caller that asks again at once would only add to the load.
+/// The `Retry-After` of a refused request, in seconds. A caller that asks again at once would only add to the load.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// The address that a request came from.
@@ -80,7 +80,7 @@ impl Hangup {
     }
 }
 
-/// What a server shows.
+/// The pages of a server.
 #[derive(Debug, Clone)]
 pub struct Pages {
     pub all: Router,

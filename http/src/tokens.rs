@@ -2,12 +2,12 @@
 
 use axum::http::{HeaderMap, header};
 
-/// A shorter token could be guessed. `openssl rand -hex 32` gives 64 characters.
+/// Minimum length of a token, because a shorter one could be guessed. `openssl rand -hex 32` gives 64 characters.
 const TOKEN_CHARS_MIN: usize = 16;
-/// Every request is compared with every token.
+/// Maximum number of tokens, because every request is compared with every token.
 const TOKENS_MAX: usize = 100;
 
-/// The accepted tokens; none if everyone may ask. Only hashes are kept, whose comparison takes the same time wherever they differ.
+/// The accepted tokens; empty if callers need no token. Only hashes are kept, whose comparison takes the same time wherever they differ.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tokens(Vec<blake3::Hash>);
 
@@ -29,7 +29,7 @@ pub enum InvalidTokens {
 }
 
 impl Tokens {
-    /// One token on each line. Empty lines and lines that begin with `#` are ignored.
+    /// Reads one token from each line. Empty lines and lines that begin with `#` are ignored.
     pub fn of(text: &str) -> Result<Self, InvalidTokens> {
         let mut tokens = Vec::new();
         let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
@@ -49,17 +49,17 @@ impl Tokens {
         }
     }
 
-    /// Callers need no token.
+    /// Returns whether callers need no token.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The hashes of the tokens, in the order of the file.
+    /// Returns the hashes of the tokens, in the order of the file.
     pub fn hashes(&self) -> &[blake3::Hash] {
         &self.0
     }
 
-    /// Whether this is one of the tokens. Compares with all of them, so that the time does not tell which one is right.
+    /// Returns whether this is one of the tokens. Compares it with all of them, so that the time does not show which one matches.
     pub fn accept(&self, token: &str) -> bool {
         let given = blake3::hash(token.as_bytes());
         self.0.iter().fold(false, |accepted, token| accepted | (*token == given))
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Tokens {
     }
 }
 
-/// The token in the header Authorization.
+/// Returns the token in the header Authorization.
 pub fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())

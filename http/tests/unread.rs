@@ -17,11 +17,11 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// More than the server has places.
+/// Number of connections: more than the server has places.
 const HOSTILE: usize = 260;
-/// More than the kernel keeps of an answer.
+/// Size of a page: more than the kernel keeps of an answer.
 const PAGE_BYTES: usize = 2 << 20;
-/// An answer takes milliseconds, also on a busy machine.
+/// Time limit for an answer, which takes milliseconds, also on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(3);
 /// The server's deadline for unread answers, with room for a busy machine.
 const LOST_WITHIN: Duration = Duration::from_secs(25);

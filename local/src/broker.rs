@@ -38,17 +38,18 @@ use node_ports::Ports;
 pub use config::DEFAULT_VHOST;
 
 const EPMD: &str = "epmd";
-/// A start takes about four seconds on two idle cores, and much longer on a loaded machine.
+/// Time limit for a start, which takes about four seconds on two idle cores, and much longer on a loaded machine.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// A clean stop closes connections and writes messages to disk.
+/// Time limit for a clean stop, which closes connections and writes messages to disk.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
-/// epmd has no data to write.
+/// Time limit for epmd to stop; it has no data to write.
 const EPMD_STOP_WITHIN: Duration = Duration::from_secs(2);
-/// Another process can take a port between the check and Erlang's start. Twice in a row is already unlikely.
+/// Number of attempts to start, because another process can take a port between the check and Erlang's start. Twice in a row is already
+/// unlikely.
 const PORT_TRIES: u32 = 5;
 /// The limit for one check whether the broker answers; the caller repeats it.
 const HANDSHAKE_WITHIN: Duration = Duration::from_millis(500);
-/// `rabbitmqctl` starts an Erlang VM, which takes a second or more, and much longer on a loaded machine.
+/// Time limit for `rabbitmqctl`, which starts an Erlang VM: a second or more, and much longer on a loaded machine.
 const CTL_WITHIN: Duration = Duration::from_secs(120);
 
 /// The broker, running or not. All methods may be called from several tasks.

@@ -1,5 +1,5 @@
-//! The console of a fleet that keeps running, and the read API that it asks. Both listen on loopback, and keep their ports, so that a
-//! browser's page goes on after a restart.
+//! The console of a fleet that keeps running, and the read API that it uses. Both listen on loopback and keep their ports, so that a page
+//! in a browser still works after a restart.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ const API_URL: &str = "GPUFLEET_API_URL";
 const API_TOKEN: &str = "GPUFLEET_API_TOKEN";
 const PROGRAM: &str = "gpufleet-console";
 const LEDGER_PROGRAM: &str = "gpufleet-ledger";
-/// A start takes a moment, and longer on a loaded machine.
+/// Time limit for a start, which takes a moment, and longer on a loaded machine.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// The programs of a console.
@@ -50,7 +50,7 @@ pub(crate) fn url(state: &StateDir) -> Option<String> {
     Some(format!("{}#token={}", url.trim(), token.trim()))
 }
 
-/// The variables with which programs ask the read API. None if it does not run.
+/// Returns the variables with which programs use the read API. None if it does not run.
 pub(crate) fn api(state: &Arc<StateDir>) -> Result<Vec<(String, String)>, LocalError> {
     if Process::attach(state, API).is_none() {
         return Ok(Vec::new());
@@ -74,7 +74,7 @@ impl Programs {
         Ok(Self { console: programs::ours(bin_dir, PROGRAM)?, ledger: programs::ours(bin_dir, LEDGER_PROGRAM)? })
     }
 
-    /// Starts what does not run, and returns when the console is ready.
+    /// Starts the processes that do not run, and returns when the console is ready.
     pub(crate) async fn start(&self, state: &Arc<StateDir>, endpoints: &Endpoints) -> Result<(), LocalError> {
         // Without a token, other users of the machine could read all jobs from the API.
         let token = secret::kept_in(&token_file(state)?)?;

@@ -10,36 +10,36 @@ use crate::logs;
 /// Why a part of the fleet could not be started, reached or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
-    #[error("{action} {}: {source}", path.display())]
+    #[error("failed to {action} {}: {source}", path.display())]
     File { action: &'static str, path: PathBuf, source: io::Error },
-    #[error("find the program {name}: {hint}")]
+    #[error("failed to find the program {name}: {hint}")]
     ProgramMissing { name: String, hint: String },
-    #[error("start {name}: {source}")]
+    #[error("failed to start {name}: {source}")]
     Spawn { name: String, source: io::Error },
-    #[error("start {name}: the process exited ({outcome}); the end of its log {log}{tail}", log = tail.path.display())]
+    #[error("failed to start {name}: the process exited ({outcome}); the end of its log {log}{tail}", log = tail.path.display())]
     Ended { name: String, outcome: String, tail: LogTail },
-    #[error("wait for {name}: it is not ready after {seconds} s; the end of its log {log}{tail}", log = tail.path.display())]
+    #[error("failed to wait for {name}: it is not ready after {seconds} s; the end of its log {log}{tail}", log = tail.path.display())]
     NotReady { name: String, seconds: u64, tail: LogTail },
-    #[error("stop {name}: process {pid} is still running after SIGKILL")]
+    #[error("failed to stop {name}: process {pid} is still running after SIGKILL")]
     WillNotDie { name: String, pid: u32 },
-    #[error("run {command}: {detail}")]
+    #[error("failed to run {command}: {detail}")]
     Command { command: String, detail: String },
-    #[error("ask the broker to {request}: {detail}")]
+    #[error("failed to ask the broker to {request}: {detail}")]
     Control { request: &'static str, detail: String },
-    #[error("use the name {name:?}: a name has at most 60 characters, each a-z, 0-9, '-' or '_'")]
+    #[error("failed to use the name {name:?}: a name has at most 60 characters, each a-z, 0-9, '-' or '_'")]
     Name { name: String },
-    #[error("keep the data of Postgres in {}: user {user} may not enter {}; choose another folder", path.display(), barrier.display())]
+    #[error("failed to keep the data of Postgres in {}: user {user} may not enter {}; choose another folder", path.display(), barrier.display())]
     Barrier { path: PathBuf, barrier: PathBuf, user: String },
-    #[error("use the folder {}: the paths of its Unix sockets would be longer than the system allows; choose a shorter path", path.display())]
+    #[error("failed to use the folder {}: the paths of its Unix sockets would be longer than the system allows; choose a shorter path", path.display())]
     PathTooLong { path: PathBuf },
-    #[error("find your state folder: set HOME or XDG_STATE_HOME to an absolute path, or give a folder")]
+    #[error("failed to find your state folder: set HOME or XDG_STATE_HOME to an absolute path, or give a folder")]
     NoHome,
-    #[error("lock {}: another command is starting or stopping this fleet, and has not finished within {seconds} s; wait for it and try again", path.display())]
+    #[error("failed to lock {}: another command is starting or stopping this fleet, and has not finished within {seconds} s; wait for it and try again", path.display())]
     Locked { path: PathBuf, seconds: u64 },
-    #[error("find a free port on 127.0.0.1 after {tries} tries")]
+    #[error("failed to find a free port on 127.0.0.1 after {tries} tries")]
     NoPort { tries: u32 },
     #[error(
-        "start {service}: {holder} uses its port {port}, which the other processes of the fleet rely on; stop that process and try again, \
+        "failed to start {service}: {holder} uses its port {port}, which the other processes of the fleet rely on; stop that process and try again, \
          or let the fleet choose new ports: `gpufleet local down`, delete {}, `gpufleet local up`",
         record.display()
     )]
@@ -53,7 +53,7 @@ pub struct LogTail {
 }
 
 impl LogTail {
-    /// Enough to hold a Postgres or Erlang start error.
+    /// Number of lines: enough to hold a Postgres or Erlang start error.
     const LINES: usize = 15;
 
     pub fn read(path: &Path) -> Self {
@@ -91,7 +91,7 @@ impl<T> FileContext<T> for io::Result<T> {
 
 /// A name that can stand in file names, vhosts and database names without quoting.
 pub(crate) fn checked_name(name: &str) -> Result<&str, LocalError> {
-    /// Postgres cuts identifiers at 63 bytes.
+    /// Maximum length of a name. Postgres cuts identifiers at 63 bytes.
     const BYTES_MAX: usize = 60;
     let fits = !name.is_empty() && name.len() <= BYTES_MAX;
     if fits && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_')) {

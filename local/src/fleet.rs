@@ -139,13 +139,13 @@ impl Default for LocalFleetBuilder {
 }
 
 impl LocalFleetBuilder {
-    /// The number of workers that start with the fleet, by default 1. [`LocalFleet::add_worker`] starts more.
+    /// Sets the number of workers that start with the fleet, by default 1. [`LocalFleet::add_worker`] starts more.
     pub fn workers(mut self, workers: u32) -> Self {
         self.workers = workers;
         self
     }
 
-    /// The pools that each worker serves, by default the pool `default`.
+    /// Sets the pools that each worker serves, by default the pool `default`.
     pub fn pools<I: IntoIterator<Item = S>, S: Into<String>>(mut self, pools: I) -> Self {
         self.options.pools = pools.into_iter().map(Into::into).collect();
         self
@@ -156,43 +156,44 @@ impl LocalFleetBuilder {
         self
     }
 
-    /// The kind of the task queues, by default quorum queues.
+    /// Sets the kind of the task queues, by default quorum queues.
     pub fn queue_kind(mut self, kind: QueueKind) -> Self {
         self.options.queue_kind = kind;
         self
     }
 
-    /// Further arguments for every `gpufleet-worker run`.
+    /// Adds arguments for every `gpufleet-worker run`.
     pub fn worker_args<I: IntoIterator<Item = S>, S: Into<OsString>>(mut self, arguments: I) -> Self {
         self.options.arguments.extend(arguments.into_iter().map(Into::into));
         self
     }
 
-    /// A further variable in every worker's environment.
+    /// Adds a variable to every worker's environment.
     pub fn worker_env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.options.environment.push((name.into(), value.into()));
         self
     }
 
-    /// Further arguments for `gpufleet-ledger record`.
+    /// Adds arguments for `gpufleet-ledger record`.
     pub fn recorder_args<I: IntoIterator<Item = S>, S: Into<OsString>>(mut self, arguments: I) -> Self {
         self.recorder.arguments.extend(arguments.into_iter().map(Into::into));
         self
     }
 
-    /// A further variable in the recorder's environment.
+    /// Adds a variable to the recorder's environment.
     pub fn recorder_env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.recorder.environment.push((name.into(), value.into()));
         self
     }
 
-    /// Whether a ledger records the jobs. True by default.
+    /// Sets whether a ledger records the jobs. True by default.
     pub fn ledger(mut self, ledger: bool) -> Self {
         self.ledger = ledger;
         self
     }
 
-    /// Whether the fleet's recorder is a process, as by default. Otherwise its owner records the events into the tables, which are there.
+    /// Sets whether the fleet starts a recorder process, as it does by default. Otherwise the owner of the fleet records the events; the
+    /// tables exist in both cases.
     pub fn recorder_process(mut self, recorder_process: bool) -> Self {
         self.recorder_process = recorder_process;
         self
@@ -217,14 +218,13 @@ impl LocalFleetBuilder {
         self
     }
 
-    /// The folder of `gpufleet-worker` and `gpufleet-ledger`. By default, [`crate::programs::ours`] finds them.
+    /// Sets the folder of `gpufleet-worker` and `gpufleet-ledger`. By default, [`crate::programs::ours`] finds them.
     pub fn bin_dir(mut self, directory: impl Into<PathBuf>) -> Self {
         self.bin_dir = Some(directory.into());
         self
     }
 
-    /// The folder of the blob store, which must exist. Workers use it and [`Endpoints::blobs`] names it. By default
-    /// there is none.
+    /// Sets the folder of the blob store, which must exist. Workers use it and [`Endpoints::blobs`] names it. By default there is none.
     pub fn blobs(mut self, folder: impl Into<PathBuf>) -> Self {
         self.blobs = Some(folder.into());
         self
@@ -235,7 +235,7 @@ impl LocalFleetBuilder {
         self.start_with(&Silent).await
     }
 
-    /// Starts everything like [`LocalFleetBuilder::start`], and reports each step.
+    /// Starts everything, reports each step, and returns when every worker accepts jobs.
     pub async fn start_with(self, progress: &dyn Progress) -> Result<LocalFleet, LocalError> {
         let programs = Executables::find(self.bin_dir.as_deref())?;
         let owns_services = self.services.is_none();
@@ -299,7 +299,7 @@ impl LocalFleet {
         &self.services
     }
 
-    /// The name of the fleet's vhost and of its database.
+    /// Returns the name of the fleet's vhost and of its database.
     pub fn space(&self) -> &str {
         &self.name
     }
@@ -308,7 +308,7 @@ impl LocalFleet {
         self.services.state().logs()
     }
 
-    /// The worker with this index, in the order of their starts from 0. It may have ended.
+    /// Returns the worker with this index, in the order of their starts from 0. It may have ended.
     pub fn worker(&self, index: usize) -> Arc<Worker> {
         Arc::clone(&self.workers.lock().expect("no panic happens under this lock")[index])
     }
@@ -324,7 +324,7 @@ impl LocalFleet {
         Ok(worker)
     }
 
-    /// The process of the recorder. `None` if the fleet has no ledger, or after [`LocalFleet::stop_ledger`].
+    /// Returns the process of the recorder. `None` if the fleet has no ledger, or after [`LocalFleet::stop_ledger`].
     pub fn ledger(&self) -> Option<Process> {
         self.ledger.lock().expect("no panic happens under this lock").clone()
     }
@@ -380,7 +380,7 @@ impl LocalFleet {
         self.launch_worker_in(arguments, &[])
     }
 
-    /// Like [`LocalFleet::launch_worker`], with further variables in the worker's environment.
+    /// Starts one more worker with further arguments and environment variables, without waiting until it takes jobs.
     pub fn launch_worker_in(
         &self,
         arguments: &[&str],

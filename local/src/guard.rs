@@ -14,7 +14,7 @@ use std::{
 
 use crate::{error::LocalError, state::MARKER};
 
-/// The guard itself takes at most about five seconds.
+/// Time limit for the guard, which itself takes at most about five seconds.
 const FINISH_WITHIN: Duration = Duration::from_secs(20);
 
 /// The guard is a script for any POSIX shell, so that a test need not find one of gpufleet's programs.

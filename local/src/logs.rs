@@ -12,9 +12,9 @@ use crate::{
 };
 
 const EXTENSION: &str = "log";
-/// The first part of a log's end that is read. It is doubled until it has enough lines.
+/// Bytes of a log's end that are read first. They are doubled until they have enough lines.
 const WINDOW: u64 = 16 << 10;
-/// The most that is read of a log, because logs can be large.
+/// Maximum bytes that are read of a log, because logs can be large.
 const WINDOW_MAX: u64 = 4 << 20;
 
 /// The log of a process.

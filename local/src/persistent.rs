@@ -41,13 +41,13 @@ pub const ENDPOINTS: &str = "endpoints.json";
 const LOCK: &str = "lock";
 /// The name of the database, and the prefix of process names.
 const SPACE: &str = "gpufleet";
-/// A concurrent start takes ten seconds, and a stop with running jobs up to a minute and a half.
+/// Time limit for the lock. A concurrent start takes ten seconds, and a stop with running jobs up to a minute and a half.
 const LOCK_WITHIN: Duration = Duration::from_secs(180);
-/// The time that the start of a worker may take. A draining worker has ended by then.
+/// Time limit for the start of a worker. A draining worker has ended by then.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// An interrupted start may have left its migration running, which takes a fraction of a second.
+/// Time limit for a migration that an interrupted start has left running. It takes a fraction of a second.
 const MIGRATED_WITHIN: Duration = Duration::from_secs(120);
-/// A little more than the worker's grace period.
+/// Time limit for a worker to stop: a little more than its grace period.
 const WORKER_STOP_WITHIN: Duration = Duration::from_secs(40);
 const SERVICE_STOP_WITHIN: Duration = Duration::from_secs(30);
 
@@ -128,8 +128,7 @@ pub async fn up(options: &UpOptions, progress: &dyn Progress) -> Result<Status, 
     up_from(None, options, progress).await
 }
 
-/// Like [`up`], with gpufleet's programs from a directory. By default, [`crate::programs::ours`]
-/// finds them.
+/// Starts the fleet as [`up`] does, with gpufleet's programs from a directory. By default, [`crate::programs::ours`] finds them.
 pub async fn up_from(
     bin_dir: Option<&Path>,
     options: &UpOptions,
@@ -204,7 +203,8 @@ pub async fn down(dir: &Path, progress: &dyn Progress) -> Result<Vec<String>, Lo
     let Some(state) = StateDir::existing(dir)? else { return Ok(Vec::new()) };
     let _lock = lock(&state).await?;
     let mut forced = Vec::new();
-    // The console only looks on. Workers requeue and answer their jobs, then the recorder writes their events, then the services can stop.
+    // The console goes first, because no job needs it. Workers requeue and answer their jobs, then the recorder writes their events, then
+    // the services can stop.
     for role in [Role::Console, Role::Worker, Role::Ledger, Role::Store, Role::Service, Role::PortMapper] {
         let names: Vec<String> = state.recorded()?.into_iter().filter(|name| Role::of(name) == role).collect();
         if !names.is_empty() {
@@ -257,7 +257,7 @@ pub fn status(dir: &Path) -> Result<Status, LocalError> {
     })
 }
 
-/// The addresses of the fleet in the directory, if its broker and database run.
+/// Returns the addresses of the fleet in the directory, if its broker and database run.
 pub fn running(dir: &Path) -> Option<Endpoints> {
     let status = status(dir).ok()?;
     let is_up = |role| status.processes.iter().any(|process| Role::of(&process.name) == role && process.alive);

@@ -15,13 +15,14 @@ use crate::{
     state::StateDir,
 };
 
-/// Below Linux' ephemeral range (from 32768), so that no outgoing connection takes the port of a service while it
-/// restarts.
+/// First port that is tried. It is below Linux's ephemeral range (from 32768), so that no outgoing connection takes the
+/// port of a service while it restarts.
 const FIRST: u16 = 20_000;
 const LAST: u16 = 32_000;
-/// Far more than needed: the range has 12 000 ports.
+/// Number of ports that are tried, far more than needed: the range has 12,000 ports.
 const TRIES: u32 = 200;
-/// The kernel closes the sockets of a killed process while it frees its memory, which takes a moment for gigabytes.
+/// Time limit for the port of a killed process. The kernel closes its sockets while it frees its memory, which takes a
+/// moment for gigabytes.
 const RECLAIMED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A free port. Another process may take it before the caller does, so the caller must retry its start.

@@ -23,22 +23,22 @@ use crate::{
 mod standby;
 
 const NAME: &str = "postgres";
-/// Many servers of tests run at once on a machine.
+/// Memory for pages of tables and indexes; small, because many servers of tests run at once on a machine.
 const SHARED_BUFFERS: &str = "64MB";
 const SUPERUSER: &str = "gpufleet";
 /// The file in the data directory with the server's process id and state.
 const LOCK_FILE: &str = "postmaster.pid";
-/// A start takes half a second if Postgres has nothing to recover.
+/// Time limit for a start, which takes half a second if Postgres has nothing to recover.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// A fast stop ends sessions and writes a checkpoint.
+/// Time limit for a fast stop, which ends sessions and writes a checkpoint.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
-/// `initdb`, `createdb` and `psql`; none takes more than a second or two.
+/// Time limit for `initdb`, `createdb` and `psql`; none takes more than a second or two.
 const COMMAND_WITHIN: Duration = Duration::from_secs(60);
-/// Another process can take a port between the check and Postgres' start.
+/// Number of attempts to start, because another process can take a port between the check and Postgres' start.
 const START_TRIES: u32 = 5;
-/// Killed sessions end at once, unless the kernel is still freeing their memory.
+/// Time limit for killed sessions. They end at once, unless the kernel is still freeing their memory.
 const SESSIONS_END_WITHIN: Duration = Duration::from_secs(10);
-/// Tests run in parallel, each with its own ledger and clients.
+/// Maximum number of connections. Tests run in parallel, each with its own ledger and clients.
 const CONNECTIONS_MAX: u32 = 400;
 
 /// The server, running or not. All methods may be called from several tasks.
@@ -62,7 +62,7 @@ impl Postgres {
         Self::start_with(state, SHARED_BUFFERS).await
     }
 
-    /// Like [`Self::start`], with so much memory for pages of tables and indexes, such as `1GB`.
+    /// Starts a server as [`Self::start`] does, with this much memory for pages of tables and indexes, such as `1GB`.
     pub async fn start_with(state: &Arc<StateDir>, shared_buffers: &'static str) -> Result<Self, LocalError> {
         let secrets = state.private_dir("secrets")?;
         let password = secret::kept_in(&secrets.join(NAME))?;
@@ -147,7 +147,7 @@ impl Postgres {
         self.psql_within(COMMAND_WITHIN, database, sql).await
     }
 
-    /// The same with a deadline of its own, such as for large tables.
+    /// Runs SQL statements with a deadline of their own, such as for large tables, and returns the rows.
     pub async fn psql_within(&self, within: Duration, database: &str, sql: &str) -> Result<String, LocalError> {
         let arguments = [
             "--no-psqlrc",

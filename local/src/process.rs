@@ -23,7 +23,7 @@ pub(crate) use table::{listener, of_state, working_in};
 
 /// The interval at which a condition is checked.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
-/// A killed process ends at once, unless the kernel is still freeing its memory.
+/// Time limit for the end of a killed process. It ends at once, unless the kernel is still freeing its memory.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
 const LOG_MODE: u32 = 0o600;
@@ -115,7 +115,7 @@ impl ProcessSpec {
         self
     }
 
-    /// The signal that the guard sends first when the owner has ended.
+    /// Sets the signal that the guard sends first when the owner has ended.
     pub fn abandon(mut self, signal: Signal) -> Self {
         self.abandon = signal;
         self
@@ -345,8 +345,7 @@ impl Process {
         }
     }
 
-    /// Like [`Process::ready`], for a process of an earlier command: returns `false` if the process ends before it is
-    /// ready.
+    /// Waits until `ready` returns true, for a process of an earlier command. Returns `false` if the process ends before it is ready.
     pub(crate) async fn ready_or_ended(
         &self,
         within: Duration,

@@ -19,7 +19,7 @@ pub(crate) const NAME: &str = "s3";
 pub(crate) const PROGRAM: &str = "gpufleet-local-s3";
 const BUCKET: &str = "gpufleet";
 const ACCESS_KEY_ID: &str = "gpufleet";
-/// A start takes a moment, and longer on a loaded machine.
+/// Time limit for a start, which takes a moment, and longer on a loaded machine.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// Starts the server of this state directory if it does not run, and returns its bucket when the server is ready. Objects

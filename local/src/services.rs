@@ -47,7 +47,7 @@ impl Services {
         Self::start(StateDir::ephemeral()?).await
     }
 
-    /// Like [`Services::ephemeral`], but keeps the logs in `logs`.
+    /// Starts services that stop when their owner ends, and keeps their logs in `logs`.
     pub async fn ephemeral_with_logs(logs: &Path) -> Result<Arc<Self>, LocalError> {
         Self::start(StateDir::ephemeral_with_logs(logs)?).await
     }
@@ -64,7 +64,7 @@ impl Services {
         }))
     }
 
-    /// Like [`Services::ephemeral`], with a cluster of this many nodes as the broker.
+    /// Starts services that stop when their owner ends, with a cluster of this many nodes as the broker.
     pub async fn ephemeral_cluster(nodes: usize) -> Result<Arc<Self>, LocalError> {
         let state = StateDir::ephemeral()?;
         let (nodes, postgres) = tokio::join!(RabbitMq::start_cluster(&state, nodes), Postgres::start(&state));
@@ -81,12 +81,12 @@ impl Services {
         &self.state
     }
 
-    /// The broker; of a cluster the first node.
+    /// Returns the broker; of a cluster, the first node.
     pub fn broker(&self) -> &RabbitMq {
         &self.nodes[0]
     }
 
-    /// All nodes of the broker, the first one first.
+    /// Returns all nodes of the broker, the first one first.
     pub fn nodes(&self) -> &[RabbitMq] {
         &self.nodes
     }
@@ -103,7 +103,8 @@ impl Services {
         Ok((name, endpoints))
     }
 
-    /// Like [`Services::space`], with a database that has the ledger's tables. They are copied, which is many times faster than migrating.
+    /// Creates a vhost for one fleet, and a database that has the ledger's tables. The tables are copied, which is many times faster than
+    /// migrating.
     pub(crate) async fn space_with_tables(
         &self,
         label: &str,
@@ -128,7 +129,7 @@ impl Services {
         tokio::try_join!(self.broker().delete_vhost(name), self.postgres.drop_database(name)).map(drop)
     }
 
-    /// The addresses of the vhost and the database with this name.
+    /// Returns the addresses of the vhost and the database with this name.
     pub fn endpoints(&self, name: &str) -> Endpoints {
         let urls: Vec<_> = self.nodes.iter().map(|node| node.vhost_url(name)).collect();
         Endpoints { amqp_url: urls.join(","), database_url: self.postgres.url(name), blobs: None }

@@ -33,7 +33,7 @@ pub enum Part {
     PythonTools,
     /// Apache Airflow, for the tests of the Python package with it, in a virtual environment.
     Airflow,
-    /// Dagster, for the same.
+    /// Dagster, for the tests of the Python package with it, in a virtual environment.
     Dagster,
     /// Spark, Ray, Dask, DuckDB, Polars and pandas, for the tests of the Python package with them, in a virtual environment.
     Pipelines,
@@ -45,7 +45,7 @@ pub enum Part {
     NumbaCuda,
     /// tinygrad, for training on the emulated driver, in a virtual environment.
     Tinygrad,
-    /// What PyCUDA is built with, for its examples on the emulated driver: a C++ compiler, and nvcc in a virtual environment.
+    /// A C++ compiler, and nvcc in a virtual environment: they build PyCUDA, for its examples on the emulated driver.
     Pycuda,
     /// Helm's engine and Kubernetes' schemas, for the tests of the chart, in a virtual environment.
     Chart,
@@ -65,7 +65,7 @@ pub enum Part {
     Prometheus,
     /// The tools that build a Debian package.
     DebianTools,
-    /// debootstrap and lintian, for testing it.
+    /// debootstrap and lintian, for testing a Debian package.
     DebianTests,
     /// buildah, for building the container images.
     Images,
@@ -74,20 +74,22 @@ pub enum Part {
 /// Why the machine could not be set up. The message says what to do manually.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    #[error("{action} {}: {source}", path.display())]
+    #[error("failed to {action} {}: {source}", path.display())]
     File { action: &'static str, path: PathBuf, source: io::Error },
-    #[error("install {packages}: this machine has no apt-get; install them with its package manager and try again")]
+    #[error(
+        "failed to install {packages}: this machine has no apt-get; install them with its package manager and try again"
+    )]
     NoApt { packages: String },
     #[error(
-        "install {packages}: this needs root, and `sudo -n` does not work here; run this command yourself, then try again:\n\n    {command}\n"
+        "failed to install {packages}: this needs root, and `sudo -n` does not work here; run this command yourself, then try again:\n\n    {command}\n"
     )]
     NeedsRoot { packages: String, command: String },
-    #[error("run {command} ({outcome}); the end of its output:{tail}", tail = indented(tail))]
+    #[error("failed to run {command} ({outcome}); the end of its output:{tail}", tail = indented(tail))]
     Command { command: String, outcome: String, tail: Vec<String> },
-    #[error("find your cache folder: set HOME or XDG_CACHE_HOME to an absolute path")]
+    #[error("failed to find your cache folder: set HOME or XDG_CACHE_HOME to an absolute path")]
     NoCache,
     #[error(
-        "install Python packages: neither python3 on PATH nor /usr/bin/python3 has pip, even after python3-pip was installed"
+        "failed to install Python packages: neither python3 on PATH nor /usr/bin/python3 has pip, even after python3-pip was installed"
     )]
     NoPip,
 }
@@ -95,7 +97,7 @@ pub enum SetupError {
 impl Part {
     /// The parts that a machine needs to build, run and test.
     pub const ALL: [Self; 5] = [Self::Services, Self::Compiler, Self::Pika, Self::PythonTools, Self::Browser];
-    /// What the tests need, but for those of the console.
+    /// The parts that the tests need, without those of the console.
     pub const TESTS: [Self; 4] = [Self::Services, Self::Compiler, Self::Pika, Self::PythonTools];
 
     /// Whether the part is installed. Looks at files only.
@@ -270,7 +272,7 @@ pub fn python() -> Option<PathBuf> {
     programs::system("python3")
 }
 
-/// `${XDG_CACHE_HOME:-~/.cache}/gpufleet`, the only folder in which the worker looks.
+/// Returns `${XDG_CACHE_HOME:-~/.cache}/gpufleet`, the only folder in which the worker looks for packages.
 pub fn cache_folder() -> Result<PathBuf, SetupError> {
     cache_folder_of(|name| std::env::var_os(name))
 }

@@ -18,7 +18,8 @@ use crate::{
 /// The environment variable that marks every process of a state directory, so that all of them can be found.
 pub const MARKER: &str = "GPUFLEET_LOCAL_STATE";
 
-/// Paths of Unix sockets have at most 107 bytes. gpufleet's are at most 25 bytes longer than the state directory.
+/// Maximum length of the path of a state directory. Paths of Unix sockets have at most 107 bytes; gpufleet's are at
+/// most 25 bytes longer than the state directory.
 const PATH_BYTES_MAX: usize = 80;
 
 /// A directory with processes. The processes of an ephemeral one end when their owner ends, even if it is killed.
@@ -37,12 +38,13 @@ impl StateDir {
         Self::new_ephemeral(&std::env::temp_dir(), None)
     }
 
-    /// Like [`StateDir::ephemeral`], but the logs are kept in `logs`.
+    /// Creates a directory as [`StateDir::ephemeral`] does, and keeps the logs in `logs`.
     pub fn ephemeral_with_logs(logs: &Path) -> Result<Arc<Self>, LocalError> {
         Self::new_ephemeral(&std::env::temp_dir(), Some(logs))
     }
 
-    /// The directory `path`, which is created if it does not exist. Its processes keep running when the caller ends.
+    /// Opens the directory `path`, and creates it if it does not exist. Its processes keep running when the caller
+    /// ends.
     pub fn persistent(path: &Path) -> Result<Arc<Self>, LocalError> {
         create_dir(path, directory_mode())?;
         let path = fs::canonicalize(path).at("resolve", path)?;
@@ -50,7 +52,7 @@ impl StateDir {
         Self::prepare(path, logs, false)
     }
 
-    /// The persistent directory `path`; `None` if it does not exist. Creates nothing.
+    /// Opens the persistent directory `path`; `None` if it does not exist. Creates nothing.
     pub fn existing(path: &Path) -> Result<Option<Arc<Self>>, LocalError> {
         if !path.join("processes").is_dir() {
             return Ok(None);
@@ -102,7 +104,7 @@ impl StateDir {
         self.path.join("processes").join(name)
     }
 
-    /// The sorted names of the recorded processes: they were started, and no command has seen them end.
+    /// Returns the sorted names of the recorded processes: they were started, and no command has seen them end.
     pub fn recorded(&self) -> Result<Vec<String>, LocalError> {
         let directory = self.path.join("processes");
         let mut names = Vec::new();
@@ -130,8 +132,8 @@ impl StateDir {
         }
     }
 
-    /// The environment variable that marks a process of this directory, for other programs that must end with the
-    /// fleet.
+    /// Returns the environment variable that marks a process of this directory, for other programs that must end with
+    /// the fleet.
     pub fn marker(&self) -> (&'static str, &Path) {
         (MARKER, &self.path)
     }
@@ -150,8 +152,9 @@ pub(crate) fn create_dir(path: &Path, mode: u32) -> Result<(), LocalError> {
     fs::DirBuilder::new().recursive(true).mode(mode).create(path).at("create", path)
 }
 
-/// The directory of `gpufleet local`: below the user's state folder, or for root in `/var/lib`, because other users may
-/// not enter root's home. Other users must not be able to write to it, because commands read passwords from it.
+/// Returns the directory of `gpufleet local`: below the user's state folder, or for root in `/var/lib`, because other
+/// users may not enter root's home. Other users must not be able to write to it, because commands read passwords from
+/// it.
 pub fn default_dir() -> Result<PathBuf, LocalError> {
     default_dir_of(is_root(), |name| std::env::var_os(name))
 }

@@ -19,7 +19,7 @@ mod poll;
 
 /// The time within which a process reacts to an event.
 const WITHIN: Duration = Duration::from_secs(10);
-/// Longer than the services' own limits.
+/// Time limit for a start: longer than the services' own limits.
 const START_WITHIN: Duration = Duration::from_secs(120);
 
 /// Behaves like a worker or recorder for the fleet: it creates the ready file and exits at SIGTERM. Its child

@@ -13,7 +13,7 @@ use self::poll::poll_until;
 
 mod poll;
 
-/// Much longer than the guard's own limits.
+/// Time limit for a clean-up: much longer than the guard's own limits.
 const CLEAN_WITHIN: Duration = Duration::from_secs(30);
 const OWNER_VARIABLE: &str = "GPUFLEET_LOCAL_TEST_OWNER";
 
@@ -105,7 +105,7 @@ async fn nothing_stays_behind_when_the_owner_is_killed() {
     .await;
 }
 
-/// The owner in the test above, which runs this test as a process of its own. By itself it does nothing.
+/// The owner in the test above, which runs this test as a process of its own. On its own, it does nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn owner_that_never_returns() {
     if std::env::var_os(OWNER_VARIABLE).is_none() {

@@ -28,7 +28,7 @@ pub struct DeviceClass {
     pub blob_store: bool,
 }
 
-/// A worker of these pools has devices of these classes. Announcing the same again changes nothing.
+/// A worker of these pools has devices of these classes. A repeated announcement changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Announcement {

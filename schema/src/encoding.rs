@@ -182,7 +182,7 @@ pub fn encode_events<E: Borrow<Event> + Serialize>(events: &[E]) -> Result<Vec<u
     Encoding::MessagePack.encode(&events)
 }
 
-/// One event as a message of its own. An event of a later release is as its message had it.
+/// One event as a message of its own. An event of a later release keeps its original encoding.
 pub fn encode_event(event: &Event) -> Result<Vec<u8>, EncodeError> {
     match event {
         Event::Later(later) => Ok(Encoding::MessagePack.join(&[&later.encoded])),

@@ -117,8 +117,8 @@ pub struct AttemptFinished {
     pub retry_at_ms: Option<i64>,
     pub output_bytes: u64,
     pub timings: Timings,
-    /// The device time that its pool is charged for it: the executor's time, and the wait for memory and for the blob store in a slot. Absent
-    /// if it used none, or if that is not known. Old workers leave it out.
+    /// The device time that the pool is charged for this attempt: the executor's time, and the wait in a slot for memory and for the blob
+    /// store. Absent if the attempt used none, or if the time is unknown. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged_us: Option<u64>,
     /// Describes the job, which may have no other event. Old workers leave it out if the job reached a device.
@@ -151,7 +151,7 @@ pub struct WorkerSeen {
     pub leaving: bool,
 }
 
-/// What a person did to jobs through a program that acts for others, such as the console.
+/// An action of a person on jobs, through a program that acts for others, such as the console.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Action {
@@ -161,9 +161,9 @@ pub struct Action {
     pub who: String,
     /// `cancel`, `replay`, `discard`, or another word of the program.
     pub action: String,
-    /// What it was done to, such as the id of a job.
+    /// The object of the action, such as the id of a job.
     pub target: String,
-    /// Where the person came from, such as an address.
+    /// The person's origin, such as a network address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// The broker's user of the program. The recorder refuses it unless the broker validated it.

@@ -1,4 +1,4 @@
-//! The lines of a program around the one that failed, for those who don't have the program.
+//! The lines of a program around the one that failed, for readers who don't have the program.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +15,10 @@ pub struct Excerpt {
     pub text: String,
 }
 
-/// The lines before and after the one that failed.
+/// Number of lines before and after the one that failed.
 const CONTEXT_LINES: u32 = 3;
 const LINES_MAX: usize = 2 * CONTEXT_LINES as usize + 1;
-/// With its end, each line has an equal part of the whole.
+/// Maximum length of a line. With its line end, each line gets an equal part of the excerpt.
 const LINE_BYTES_MAX: usize = EXCERPT_BYTES_MAX / LINES_MAX - 1;
 const CUT: &str = "…";
 
@@ -38,7 +38,7 @@ impl Excerpt {
         line.saturating_sub(CONTEXT_LINES).max(1)
     }
 
-    /// As read from elsewhere: the text is cut to its bound.
+    /// Returns the excerpt with its text cut to the bound, for an excerpt from an untrusted message.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.text.truncate(self.text.floor_char_boundary(EXCERPT_BYTES_MAX));

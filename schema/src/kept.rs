@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BlobDigest, Dtype};
 
-/// The kept outputs of a job, as its last event tells the ledger.
+/// The kept outputs of a job, as its last event reports them to the ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct KeptOutputs {
-    /// Until when they can be fetched, in milliseconds since 1970 by the worker's clock.
+    /// Time until which they can be fetched, in milliseconds since 1970 by the worker's clock.
     pub expires_ms: i64,
     /// In the order of the task.
     pub outputs: Vec<KeptOutput>,
@@ -30,7 +30,7 @@ pub struct KeptOutput {
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum KeptData {
-    /// Here: little-endian elements.
+    /// In this event: little-endian elements.
     Inline(
         #[serde(with = "serde_bytes")]
         #[cfg_attr(feature = "json-schema", schemars(with = "Vec<u8>"))]

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounds::ATTEMPTS_MAX;
 
-/// Bounds that a producer sets on its job. An absent one takes the pool's default, else the one here. Workers cap
-/// them by [`crate::bounds`], and refuse what is more than the pool allows.
+/// Bounds that a producer sets on its job. For an absent one, the pool's default applies, or else the default here.
+/// Workers cap limits by [`crate::bounds`], and refuse a limit that exceeds the pool's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Limits {
@@ -26,7 +26,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Ten minutes: long for one kernel, short for a person who forgot a limit.
+    /// Default time limit: ten minutes, which is long for one kernel and short for a person who forgot a limit.
     pub const TIME_LIMIT_MS_DEFAULT: u64 = 600_000;
     pub const ATTEMPTS_DEFAULT: u32 = 3;
 

@@ -20,8 +20,8 @@ pub enum Number {
     /// Only for integers that do not fit [`Number::Signed`], so that equal numbers compare equal.
     Unsigned(u64),
     Float(f64),
-    /// A decimal beside the middle of two floats of fewer bits: its nearest float, and whether the decimal is less or greater. It is rounded
-    /// from its own value, and not from the float.
+    /// A decimal beside the midpoint of two floats of fewer bits: its nearest float, and whether the decimal is less or greater. It is
+    /// rounded from its own value, not from that float.
     Decimal(f64, Ordering),
     Bool(bool),
 }
@@ -71,7 +71,7 @@ impl Number {
         if fits { Ok(rounded) } else { Err(DoesNotFit { number: self, dtype }) }
     }
 
-    /// The same number in a form that every encoding keeps: a decimal rounded to the dtype, and any other number unchanged.
+    /// Returns the number in a form that every encoding keeps: a decimal rounded to the dtype, and any other number unchanged.
     #[must_use]
     pub fn rounded(self, dtype: Dtype) -> Self {
         let Self::Decimal(nearest, _) = self else { return self };

@@ -174,7 +174,7 @@ impl Failure {
     }
 }
 
-/// At most this many bytes of a text, with a word that something is missing.
+/// Cuts a text to this many bytes, and marks the cut.
 fn cut(mut text: String, bytes_max: usize) -> String {
     const MARK: &str = "\n… (cut)";
     if text.len() > bytes_max {

@@ -17,11 +17,11 @@ pub struct TooLarge {
     largest: Vec<(String, u64)>,
 }
 
-/// The number of buffers in the message; more would hide the largest.
+/// Number of buffers that the message names; more would hide the largest.
 const LARGEST_SHOWN: usize = 2;
 
 impl TooLarge {
-    /// The advice for the producer.
+    /// Advice for the producer.
     pub const ADVICE: &str = "send large arrays by claim check through a blob store (--blobs STORE or GPUFLEET_BLOBS, a folder or S3 bucket \
         shared with the workers); or split the job, use a smaller dtype (f16, u8), or create the data on the device with zeros or fill";
 

@@ -18,8 +18,8 @@ use crate::{
 
 /// One job as a producer describes it. It is a pure function of its contents: running it twice is harmless.
 ///
-/// For a catalog program the kernel's manifest supplies launches, outputs and missing buffers; `arguments` carries its
-/// scalars by name. For every other program `launches` and `outputs` say it all and `arguments` stays empty.
+/// For a catalog program the kernel's manifest supplies launches, outputs and missing buffers; `arguments` carries its scalars by name. For
+/// every other program, `launches` and `outputs` are complete, and `arguments` is empty.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Task<'a> {

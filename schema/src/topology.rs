@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ClassKey, ClientName, PoolName, Slot, WorkerName};
 
-/// Topic: routes a task by pool and priority, and perhaps by [`Slot`]. RabbitMQ checks routing keys on topic exchanges alone, and so can confine
-/// a producer to its pools.
+/// Topic: routes a task by pool and priority, and perhaps by [`Slot`]. RabbitMQ checks routing keys on topic exchanges alone, and so can
+/// confine a producer to its pools.
 pub const TASKS: &str = "gpufleet.v1.tasks";
 /// Topic: dead-lettered jobs that an operator submits again, routed like [`TASKS`]. Workers trust the operator's [`HEADER_USER`] because
 /// RabbitMQ's permissions keep producers from this exchange.
@@ -54,15 +54,16 @@ pub const EVENTS_ACTION_KEY: &str = "action";
 pub const EVENTS_BINDING: &str = "#";
 pub const DEAD_KEY: &str = "dead";
 
-/// A day: long enough to fetch a result later, short enough not to fill a disk.
+/// How long an unclaimed reply is kept, in milliseconds: a day is long enough to fetch a result later and short enough not to fill a disk.
 pub const UNCLAIMED_TTL_MS: u32 = 24 * 3600 * 1000;
-/// Sixty-four of the largest replies. Beyond that the broker drops the oldest ones, because a worker must never wait
-/// for clients that have left.
+/// Maximum size of [`UNCLAIMED_QUEUE`] in bytes: sixty-four of the largest replies. If it is full, the broker drops the oldest replies,
+/// because a worker must never wait for clients that have left.
 pub const UNCLAIMED_BYTES_MAX: u32 = 1 << 30;
-/// Four of the largest replies. Further replies are dropped uncounted if the recorder is late.
+/// Maximum size of [`DROPPED_QUEUE`] in bytes: four of the largest replies. If the recorder is late, further replies are dropped uncounted.
 pub const DROPPED_BYTES_MAX: u32 = 64 << 20;
-/// Events of about four million jobs. Beyond that the broker refuses events, workers keep their messages unacknowledged
-/// and try again, and nothing is lost. A full disk would block every publisher instead, those of replies included.
+/// Maximum size of the ledger's queue in bytes: events of about four million jobs. If it is full, the broker refuses events; workers keep
+/// their messages unacknowledged and try again, so nothing is lost. Without the bound, a full disk would block every publisher, also those
+/// of replies.
 pub const LEDGER_BYTES_MAX: i64 = 4 << 30;
 
 /// A queue in which a job waits before its retry. Its name is also that of the fanout exchange in front of it, so that
@@ -93,11 +94,11 @@ pub fn retry_rung(losses: u32) -> Rung {
 pub const CONTROL_MAX_AGE: &str = "7D";
 /// [`CONTROL_MAX_AGE`] in days.
 pub const CONTROL_MAX_AGE_DAYS: u64 = 7;
-/// Small, because a stream discards whole segments.
+/// Size of a segment of the order streams in bytes; small, because a stream discards whole segments.
 pub const CONTROL_SEGMENT_BYTES: u32 = 1 << 20;
-/// Room for hundreds of thousands of orders in each stream.
+/// Maximum size of each order stream in bytes: room for hundreds of thousands of orders.
 pub const CONTROL_BYTES_MAX: u32 = 64 << 20;
-/// A reply queue without a consumer goes away after this long.
+/// Time after which the broker deletes a reply queue without a consumer, in milliseconds.
 pub const REPLY_QUEUE_EXPIRES_MS: u32 = 10 * 60 * 1000;
 
 /// Header with the number of the next attempt at this message's jobs, minus the broker's own delivery count.
@@ -121,20 +122,20 @@ pub const HEADER_BODY_BYTES: &str = "gpufleet-body-bytes";
 /// The user that the broker validated when the message was first published. It is trusted only in a message that comes
 /// from a worker's own user, by the broker's validation, or from an operator, by its exchange ([`TASKS_OPERATOR`]).
 pub const HEADER_USER: &str = "gpufleet-user";
-/// The form in which a producer wants replies; see [`REPLIES_IN_LISTS`].
+/// Header with the form in which a producer wants replies; see [`REPLIES_IN_LISTS`].
 pub const HEADER_REPLIES: &str = "gpufleet-replies";
 /// The value of [`HEADER_REPLIES`] by which the producer says that it reads lists of replies. Replies that are ready at the same time then
 /// share messages.
 pub const REPLIES_IN_LISTS: &str = "lists";
-/// A secret of the client in a task's message, which workers copy into the replies. So a client knows that a reply answers its own task: other
-/// users can learn its name and the ids of its jobs, and submit tasks with them.
+/// Header with a secret of the client in a task's message, which workers copy into the replies. It shows the client that a reply answers
+/// its own task, because other users can learn its name and the ids of its jobs, and submit tasks with them.
 pub const HEADER_REPLY_TOKEN: &str = "gpufleet-reply-token";
 pub const HEADER_TRACEPARENT: &str = "traceparent";
 
 /// Topic: routes a forwarded job by pool, device class and priority ([`forwarded_key`]).
 pub const FORWARDED: &str = "gpufleet.v1.forwarded";
-/// After this time a forwarded job returns to its task queue. Workers requeue the jobs of a class without workers
-/// within minutes, so this limit only applies to classes that no worker knows any more.
+/// Time after which a forwarded job returns to its task queue, in milliseconds. Workers requeue the jobs of a class without workers within
+/// minutes, so this limit only applies to classes that no worker knows any more.
 pub const FORWARDED_TTL_MS: u32 = 24 * 3600 * 1000;
 
 /// The AMQP `type` of each kind of body.

@@ -17,7 +17,7 @@ pub struct TraceContext {
 #[error("expected 00-TRACE-SPAN-FLAGS in 32, 16 and 2 lower-case hexadecimal digits, neither TRACE nor SPAN all zeros")]
 pub struct InvalidTraceContext;
 
-/// The only version so far, and what later versions begin like.
+/// The only version so far. Contexts of later versions begin in the same form.
 const VERSION: &str = "00";
 const SAMPLED: u8 = 1;
 const TRACE_DIGITS: usize = 32;

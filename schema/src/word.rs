@@ -7,14 +7,15 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The longest word that is kept whole. Words of the contract are far shorter.
+/// Maximum length of a word that is kept whole. Words of the contract are far shorter.
 const BYTES_MAX: usize = 48;
-/// The most different words that a process keeps. Programs of a later release add few words; more come from a client that invents them.
+/// Maximum number of different words that a process keeps. Programs of a later release add few words; more come from a client that invents
+/// them.
 const WORDS_MAX: usize = 1000;
-/// Stands for a word beyond [`WORDS_MAX`].
+/// Replaces a new word once [`WORDS_MAX`] words are kept.
 const OTHER: &str = "(another word)";
 
-/// The words that this process has met. They are kept for ever, so that a word is as small as an index.
+/// The unknown words that this process has read. They are kept for ever, so that a word is as small as an index.
 static MET: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
 
 /// A word of a later release, as its message has it.

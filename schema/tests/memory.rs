@@ -13,11 +13,11 @@ use serde::Serialize;
 use allocation::peak_of;
 
 const ID: &str = "0190a5b8-7c00-7000-8000-000000000001";
-/// Just below what a message may have, so that doubling allocations waste the most.
+/// Size of a body: just below a message's maximum, so that doubling allocations waste the most.
 const BODY_BYTES: usize = MESSAGE_BYTES_MAX - (1 << 20);
-/// Enough for a list to go far beyond its bound.
+/// Size of a list that goes far beyond its bound.
 const LIST_BYTES: usize = 1 << 20;
-/// Besides the body: error texts, and a list on its way to its bound.
+/// Memory besides the body: error texts, and a list that grows to its bound.
 const SLACK_BYTES: usize = 1 << 20;
 
 /// A body that is written as it goes.
@@ -28,9 +28,9 @@ enum Value {
     Text(String),
     Map(Vec<(&'static str, Value)>),
     List(Vec<Value>),
-    /// A list of so many of the same.
+    /// A list of this many equal items.
     Many(usize, Box<Value>),
-    /// A map of so many keys with the same value.
+    /// A map of this many keys with equal values.
     Keys(usize, Box<Value>),
 }
 
@@ -119,7 +119,7 @@ fn text(value: &str) -> Value {
     Text(value.to_owned())
 }
 
-/// How many such items make a body of the wanted size.
+/// Returns how many such items make a body of the wanted size.
 fn count_of(encoding: Encoding, body_bytes: usize, item: &Value) -> usize {
     let comma = usize::from(encoding == Encoding::Json);
     body_bytes / (encode(encoding, item).len() + comma)
@@ -163,7 +163,7 @@ fn lists_in_lists(encoding: Encoding, launches: usize, args: usize) -> Value {
     Many(count, Box::new(task))
 }
 
-/// Each of another kind, with what it is.
+/// Bodies of different kinds, each with its description.
 fn bodies(encoding: Encoding) -> Vec<(&'static str, Value)> {
     let fill = |item| filling(encoding, LIST_BYTES, item);
     let fill_up = |item| filling(encoding, BODY_BYTES, item);
@@ -226,7 +226,7 @@ fn bodies(encoding: Encoding) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Decodes, checks, and tells what became of it.
+/// Decodes and checks a body, and describes the outcome.
 fn decode(encoding: Encoding, body: &[u8]) -> String {
     let decoded = match encoding.decode_tasks(body) {
         Ok(tasks) => tasks
@@ -325,7 +325,7 @@ fn a_body_whose_lists_multiply_is_refused_with_what_to_do() {
         assert!(matches!(problem, DecodeError::Malformed { .. }), "{problem}");
         assert!(problem.to_string().contains("send fewer tasks per message"), "{problem}");
         assert_eq!(encoding.decode_heads(&body)[0].job_id.unwrap().to_string(), ID, "its producer can be answered");
-        // What this thread decodes next has its own bound.
+        // The next body that this thread decodes has its own bound.
         encoding.decode_tasks(&encode(encoding, &task(vec![]))).unwrap();
     }
 }

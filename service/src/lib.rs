@@ -1,5 +1,5 @@
-//! What gpufleet's programs share: the filter of their log lines ([`log_filter`]), and [`Secret`] for options with passwords. Those that run
-//! until they are stopped also share [`logging`] and [`signals`].
+//! Code that gpufleet's programs share: the filter of their log lines ([`log_filter`]), and [`Secret`] for options with passwords. Those
+//! that run until they are stopped also share [`logging`] and [`signals`].
 
 #[cfg(feature = "log")]
 mod log_filter;

@@ -6,7 +6,7 @@ use tracing_subscriber::EnvFilter;
 /// The variable with the filter, such as `info` or `gpufleet_worker=debug`.
 pub const LOG: &str = "GPUFLEET_LOG";
 
-/// The filter in [`LOG`], or else `default`. Directives that can't be read are reported on stderr and left out.
+/// Returns the filter in [`LOG`], or else `default`. Directives that can't be read are reported on stderr and left out.
 pub fn log_filter(default: &str) -> EnvFilter {
     let typed = std::env::var(LOG).ok().filter(|typed| !typed.trim().is_empty());
     of(typed.as_deref().unwrap_or(default))

@@ -5,7 +5,7 @@ use std::io;
 use crate::log_filter;
 use clap::ValueEnum;
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     #[default]

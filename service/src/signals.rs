@@ -1,4 +1,4 @@
-//! The end by a signal.
+//! Stops a program on a signal.
 
 use std::io;
 
@@ -6,7 +6,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// Cancelled by the first SIGTERM or Ctrl-C. A second one ends the process at once with exit code 0, so the program must lose nothing by that.
+/// Returns a token that the first SIGTERM or Ctrl-C cancels. A second signal ends the process at once with exit code 0, so the program must
+/// lose nothing by that.
 pub fn stop() -> io::Result<CancellationToken> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let stop = CancellationToken::new();

@@ -1,4 +1,4 @@
-//! Reports of what people did through a program that acts for them.
+//! Reports the actions of people who use a program that acts for them, such as the console.
 
 use gpufleet_schema::{Action, ActionId, Event};
 use gpufleet_transport::PublishError;
@@ -6,10 +6,11 @@ use gpufleet_transport::PublishError;
 use crate::{Fleet, submission::now_ms};
 
 impl Fleet {
-    /// Reports what a person did to jobs through this program, such as `cancel` or `replay`, for `gpufleet actions`. `who` is the person as the
-    /// program knows them, `target` what it was done to, such as the id of a job, and `from` where the person came from, such as an address.
+    /// Reports an action of a person on jobs through this program, such as `cancel` or `replay`, so that `gpufleet actions` lists it. `who`
+    /// is the person's name in the program, `target` the object of the action, such as a job id, and `from` the person's origin, such as a
+    /// network address.
     ///
-    /// Returns when the broker has the report on disk. If the future is cancelled, it may or may not have been reported.
+    /// Returns when the broker has the report on disk. If the future is cancelled, the action may or may not have been reported.
     pub async fn report_action(
         &self,
         who: &str,

@@ -35,8 +35,8 @@ pub(crate) fn bytes(dtype: Dtype, shape: &[u64]) -> Option<u64> {
 }
 
 impl Array {
-    /// An array of little-endian elements in C order, with the slowest dimension first in `shape`. Their length must
-    /// match.
+    /// Creates an array from little-endian elements in C order, with the slowest dimension first in `shape`. The length of `bytes` must
+    /// match the shape.
     pub fn new(dtype: Dtype, shape: Vec<u64>, bytes: Vec<u8>) -> Result<Self, ArrayError> {
         Self::of_blob(dtype, shape, bytes.into())
     }
@@ -49,7 +49,7 @@ impl Array {
         }
     }
 
-    /// A one-dimensional array.
+    /// Creates a one-dimensional array.
     pub fn from_slice<T: Element>(elements: &[T]) -> Self {
         Self { dtype: T::DTYPE, shape: vec![elements.len() as u64], bytes: T::to_bytes(elements).into() }
     }
@@ -63,12 +63,12 @@ impl Array {
         self.dtype
     }
 
-    /// The length of each dimension, slowest first.
+    /// Returns the length of each dimension, slowest first.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
 
-    /// The elements as little-endian bytes in C order.
+    /// Returns the elements as little-endian bytes in C order.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -83,7 +83,7 @@ impl Array {
         self.bytes
     }
 
-    /// The elements in C order. `T` must be the type of the array's dtype.
+    /// Returns the elements in C order. A `T` that is not the type of the array's dtype is an error.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, ArrayError> {
         if self.dtype == T::DTYPE {
             Ok(T::from_bytes(&self.bytes))

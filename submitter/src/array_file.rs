@@ -17,7 +17,7 @@ pub struct ArrayFile {
 }
 
 impl ArrayFile {
-    /// The array that begins at `offset`. It may end before the file does.
+    /// Describes the array that begins at byte `offset` of the file. It may end before the file does.
     pub fn new(file: File, offset: u64, dtype: Dtype, shape: Vec<u64>) -> Result<Self, ArrayError> {
         let end = array::bytes(dtype, &shape).and_then(|bytes| offset.checked_add(bytes));
         match end {
@@ -30,12 +30,12 @@ impl ArrayFile {
         self.dtype
     }
 
-    /// The length of each dimension, slowest first.
+    /// Returns the length of each dimension, slowest first.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
 
-    /// The length of the array in bytes.
+    /// Returns the length of the array in bytes.
     pub fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }

@@ -24,7 +24,7 @@ pub enum AttachError {
 }
 
 impl Fleet {
-    /// A handle for a job that was submitted earlier under this client's name, also by a program that has died.
+    /// Returns a handle for a job that was submitted earlier under this client's name, for example by a program that has died.
     ///
     /// The result comes from the job's reply. If the reply was taken before, it comes from the ledger and the job's kept
     /// outputs, if the client has a ledger ([`FleetBuilder::ledger`](crate::FleetBuilder::ledger)). With a ledger, this
@@ -48,16 +48,16 @@ impl Fleet {
         Ok(JobHandle::attached(awaited, connection.clone(), Instant::now()))
     }
 
-    /// The jobs whose replies have arrived and were not taken, for a client with a name of its own: those of earlier
-    /// programs that it has not attached to, and those whose handles have not returned their results.
+    /// Returns the jobs whose replies have arrived and were not taken, for a client with a name of its own. They are jobs of earlier
+    /// programs that this client has not attached to, and jobs whose handles have not returned their results.
     ///
-    /// Replies arrive soon after connecting, and up to 65 535 of them; the rest stays in the broker until some are taken.
+    /// Replies arrive soon after connecting, at most 65,535 of them. The others stay in the broker until some are taken.
     pub fn unread(&self) -> Vec<JobId> {
         self.connection.inbox().unread()
     }
 
-    /// The number of replies that wait for the client with this name while no connection uses the name. None if the
-    /// client has no reply queue: it never existed, it has expired, or it was deleted.
+    /// Returns the number of replies that wait for the client with this name while no connection uses the name. None if the client has no
+    /// reply queue: it never existed, has expired or was deleted.
     ///
     /// So one connection can watch the jobs of many short-lived clients. Cancelling the future is harmless.
     pub async fn replies_waiting(&self, client: &ClientName) -> Result<Option<u32>, PoolError> {

@@ -52,13 +52,15 @@ impl Default for FleetBuilder {
 }
 
 impl FleetBuilder {
-    /// Fifteen minutes: a job's default time limit of ten minutes, and five minutes in the queue.
+    /// Default of [`FleetBuilder::wait_deadline`]: 15 minutes, which is a job's default time limit of 10 minutes and 5 minutes in the
+    /// queue.
     pub const WAIT_DEADLINE_DEFAULT: Duration = Duration::from_secs(15 * 60);
-    /// A week: a program that runs each night finds the replies of several nights.
+    /// Default of [`FleetBuilder::keep_replies`]: one week, so that a nightly program finds the replies of several nights.
     pub const REPLIES_KEPT_DEFAULT: Duration = Duration::from_secs(7 * 24 * 3600);
-    /// Thirty days. RabbitMQ takes at most 49.
+    /// Maximum of [`FleetBuilder::keep_replies`]: 30 days. RabbitMQ accepts at most 49.
     pub const REPLIES_KEPT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-    /// One year: longer than any useful wait, and short enough that adding it to a clock's time does not overflow.
+    /// Maximum of [`FleetBuilder::confirm_deadline`]: one year, which is longer than any useful wait and short enough that adding it to a
+    /// clock's time does not overflow.
     pub const CONFIRM_DEADLINE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
     /// Gives the client a name of its own, under which a later connection gets the replies that this one does not take:
@@ -76,61 +78,59 @@ impl FleetBuilder {
         self
     }
 
-    /// For how long the broker keeps the replies of a client with a name of its own: at most
-    /// [`FleetBuilder::REPLIES_KEPT_MAX`]. The default is [`FleetBuilder::REPLIES_KEPT_DEFAULT`]. Every connection with
-    /// the name must set the same time, because it belongs to the queue.
+    /// Sets how long the broker keeps the replies of a client with a name of its own: at most [`FleetBuilder::REPLIES_KEPT_MAX`]. The
+    /// default is [`FleetBuilder::REPLIES_KEPT_DEFAULT`]. Every connection with the name must set the same time, because it belongs to the
+    /// queue.
     #[must_use]
     pub fn keep_replies(mut self, time: Duration) -> Self {
         self.replies_kept = time.clamp(Duration::from_millis(1), Self::REPLIES_KEPT_MAX);
         self
     }
 
-    /// How long `handle.await` waits for a reply. The default is [`FleetBuilder::WAIT_DEADLINE_DEFAULT`].
+    /// Sets how long `handle.await` waits for a reply. The default is [`FleetBuilder::WAIT_DEADLINE_DEFAULT`].
     #[must_use]
     pub fn wait_deadline(mut self, deadline: Duration) -> Self {
         self.wait_deadline = deadline;
         self
     }
 
-    /// How long connecting to one node may take.
+    /// Sets how long connecting to one node may take. The default is 10 s.
     #[must_use]
     pub fn connect_deadline(mut self, deadline: Duration) -> Self {
         self.connect_deadline = deadline;
         self
     }
 
-    /// How long a message waits for the broker's confirm, including outages: at most
-    /// [`FleetBuilder::CONFIRM_DEADLINE_MAX`]. A job that gathers with others first waits for the message before its
-    /// own.
+    /// Sets how long a message waits for the broker's confirm, including outages: at most [`FleetBuilder::CONFIRM_DEADLINE_MAX`]. The
+    /// default is 60 s. A job that gathers with others first waits for the message before its own.
     #[must_use]
     pub fn confirm_deadline(mut self, deadline: Duration) -> Self {
         self.confirm_deadline = deadline.min(Self::CONFIRM_DEADLINE_MAX);
         self
     }
 
-    /// Whether messages carry the URL's user in `user-id`; by default they do. The broker checks the name and the
-    /// ledger records it. Turn it off if the broker knows the user by another name than the URL does, as with OAuth 2
-    /// tokens: such a broker refuses the messages.
+    /// Sets whether messages carry the URL's user in `user-id`; by default they do. The broker checks the name and the ledger records it.
+    /// Turn it off if the broker knows the user by another name than the URL does, as with OAuth 2 tokens: such a broker refuses the
+    /// messages.
     #[must_use]
     pub fn user_id(mut self, carried: bool) -> Self {
         self.user_id = carried;
         self
     }
 
-    /// Whether jobs prefer a worker that has their largest input on a device, if that input is in the blob store; by
-    /// default they don't. The workers of their pools must offer it (`--pool POOL:affinity`), otherwise such a job is
-    /// refused ([`SubmitError::NoSlots`](crate::SubmitError::NoSlots)). It pays off if many jobs share inputs that do not
-    /// all fit on one device.
+    /// Sets whether jobs prefer a worker that has their largest input on a device, if that input is in the blob store; by default they
+    /// don't. The workers of their pools must offer it (`--pool POOL:affinity`), otherwise such a job is refused
+    /// ([`SubmitError::NoSlots`](crate::SubmitError::NoSlots)). It pays off if many jobs share inputs that do not all fit on one device.
     #[must_use]
     pub fn affinity(mut self, preferred: bool) -> Self {
         self.affinity = preferred;
         self
     }
 
-    /// The blob store, which the client shares with the workers: a folder, or a bucket as in
-    /// `s3://bucket/prefix?endpoint=https://minio.example:9000`. Inputs and outputs of 1 MiB or more then go through the
-    /// store, and messages carry only their digests. Without a store, a job with its inputs must fit into one message of
-    /// 16 MiB, and so must its outputs. An unusable location is an error of [`FleetBuilder::connect`].
+    /// Sets the blob store, which the client shares with the workers: a folder, or a bucket such as
+    /// `s3://bucket/prefix?endpoint=https://minio.example:9000`. Inputs and outputs of 1 MiB or more then go through the store, and
+    /// messages carry only their digests. Without a store, a job with its inputs must fit into one message of 16 MiB, and so must its
+    /// outputs. An unusable location is an error of [`FleetBuilder::connect`].
     #[must_use]
     pub fn blobs<L>(mut self, location: L) -> Self
     where
@@ -141,10 +141,10 @@ impl FleetBuilder {
         self
     }
 
-    /// The URL of the ledger's database, such as `postgres://user:password@host:5432/gpufleet`. [`Fleet::result`] and
+    /// Sets the URL of the ledger's database, such as `postgres://user:password@host:5432/gpufleet`. [`Fleet::result`] and
     /// [`Fleet::attach`] read finished jobs there, and jobs can take kept outputs of other jobs
-    /// ([`Job::input_from`](crate::Job::input_from)). The client connects to it with the first of these; submitting needs
-    /// the broker alone.
+    /// ([`Job::input_from`](crate::Job::input_from)). The client connects to the database when one of these first needs it; submitting
+    /// needs only the broker.
     #[cfg(feature = "ledger")]
     #[must_use]
     pub fn ledger(mut self, url: impl Into<String>) -> Self {
@@ -163,9 +163,9 @@ impl FleetBuilder {
     }
 
     /// Connects to the broker at an AMQP URL, or at one of several URLs for the nodes of a cluster, separated by commas:
-    /// `amqp://user:password@a/vhost,amqp://user:password@b/vhost`. With several, the client moves on when its node fails,
-    /// and RabbitMQ replicates its reply queue. Workers declare all queues but the reply queue. A client with a name of its
-    /// own declares it here, any other client with its first job. Cancelling the future gives up.
+    /// `amqp://user:password@a/vhost,amqp://user:password@b/vhost`. With several URLs, the client connects to another node when its node
+    /// fails, and RabbitMQ replicates its reply queue. Workers declare all queues but the reply queue. A client with a name of its own
+    /// declares it here, any other client with its first job. Cancelling the future gives up.
     pub async fn connect(self, urls: &str) -> Result<Fleet, ConnectError> {
         let urls: BrokerUrls = urls.parse()?;
         let replies_kept = self.client.is_some().then_some(self.replies_kept);

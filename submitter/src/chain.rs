@@ -1,5 +1,5 @@
-//! Inputs that are kept outputs of other jobs. The client looks them up in the ledger before it publishes the job: a blob is
-//! named by its digest, so its bytes do not pass through the client, and bytes that the ledger has travel in the task.
+//! Inputs that are kept outputs of other jobs. The client looks them up in the ledger before it publishes the job. A blob is named by its
+//! digest, so its bytes do not pass through the client; bytes that the ledger holds travel in the task.
 
 use gpufleet_ledger::Ledger;
 use gpufleet_schema::{Buffer, Data, Dtype, Inline, JobId, OutputOf, PoolName};

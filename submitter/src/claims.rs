@@ -11,10 +11,10 @@ use gpufleet_transport::BlobStore;
 
 use crate::{ArrayFile, InvalidJob, SubmitError};
 
-/// Arrays that are stored at once: one is hashed while the other is written to disk.
+/// Number of arrays that are stored at once: one is hashed while the other is written to disk.
 const STORED_AT_ONCE: usize = 2;
 
-/// The digest of an array that is not stored yet.
+/// Placeholder for the digest of an array that is not stored yet.
 pub(crate) static PENDING: LazyLock<BlobDigest> = LazyLock::new(|| BlobDigest::of(&[]));
 
 /// An array to store.
@@ -190,7 +190,7 @@ mod tests {
         let told = format!("failed to store buffer \"x\" of job {}: failed to store a blob", checked.job_id);
         assert!(error.to_string().starts_with(&told), "{error}");
         let source = std::error::Error::source(&error).unwrap().to_string();
-        assert!(source.starts_with("store a blob in the blob store"), "{source}");
+        assert!(source.starts_with("failed to store a blob in the blob store"), "{source}");
         assert_eq!(error.retry_after(), None);
     }
 

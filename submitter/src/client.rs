@@ -1,4 +1,4 @@
-//! A connection to a fleet, as a program uses it.
+//! The connection to a fleet: submits jobs, stores arrays and queries pools.
 
 use std::{io::Write, sync::Arc};
 
@@ -26,8 +26,8 @@ pub struct Fleet {
 pub struct PoolDepth {
     /// Messages that the broker has not delivered to a worker yet. A message may carry several jobs.
     pub messages: u64,
-    /// Subscriptions of workers to the queue that has the fewest. With 0, jobs wait until a worker starts. A worker has one or more, because the
-    /// broker counts an ended subscription until its last message is settled.
+    /// Worker subscriptions to the queue of the pool that has the fewest. If 0, jobs wait until a worker starts. A worker may count more
+    /// than once, because the broker counts an ended subscription until its last message is settled.
     pub consumers: u32,
 }
 
@@ -39,31 +39,32 @@ impl Fleet {
         Self::builder().connect(url).await
     }
 
-    /// The options of a connection, with their defaults.
+    /// Returns the options of a connection, set to their defaults.
     pub fn builder() -> FleetBuilder {
         FleetBuilder::default()
     }
 
-    /// The client name: workers send the replies to the queue of this name.
+    /// Returns the client name. Workers send replies to the queue of this name.
     pub fn client(&self) -> &ClientName {
         self.connection.client()
     }
 
     /// Checks a job, sends it, and returns when the broker has it on disk.
     ///
-    /// Short jobs that are submitted at the same time share messages. While one message is unconfirmed, later jobs for
-    /// the same pool and priority gather, and the broker's confirm sends them. The run times in earlier replies decide
-    /// how many jobs share a message.
+    /// Short jobs that are submitted at the same time share messages. While a message is unconfirmed, later jobs for the same pool and
+    /// priority gather in the next message, which is sent when the confirm arrives. The run times in earlier replies decide how many jobs
+    /// share a message.
     ///
-    /// If the future is cancelled, the job may or may not run. Submitting the same [`Job`] again is harmless.
+    /// If the future is cancelled, the job may or may not run. Submitting the same [`Job`] again is harmless, also after
+    /// [`SubmitError::Unknown`].
     pub async fn submit(&self, job: Job) -> Result<JobHandle, SubmitError> {
         Submission::prepare(&self.connection, Order::Draft(Box::new(job))).await?.send(&self.connection).await
     }
 
-    /// Sends a job like [`Fleet::submit`], but does not wait for the broker. The follower is told what becomes of it, once
-    /// and with this token. This returns when large inputs are stored.
+    /// Submits a job and reports its outcome to a follower, once and with this token. Returns when large inputs are stored, without waiting
+    /// for the broker.
     ///
-    /// If the client has a name of its own, a reply that the follower is told counts as taken.
+    /// If the client has a name of its own, a reply that was reported to the follower counts as taken.
     pub async fn submit_followed(&self, job: CheckedJob, token: u64, follower: Arc<dyn Follower>) {
         let followed = Followed::new(token, follower);
         match Submission::prepare(&self.connection, Order::Followed(Box::new(job), followed.clone())).await {
@@ -104,8 +105,8 @@ impl Fleet {
         StoredArray::put(array, self.blobs()?).await
     }
 
-    /// Stores an array whose little-endian bytes, in C order, something else owns. They are not copied into memory. A change while they are
-    /// stored is an error.
+    /// Stores an array in the blob store without copying it. `elements` are its little-endian bytes in C order. If they change while they
+    /// are stored, that is an error.
     pub async fn store_shared<B>(&self, dtype: Dtype, shape: Vec<u64>, elements: B) -> Result<StoredArray, StoreError>
     where
         B: AsRef<[u8]> + Send + 'static,
@@ -118,9 +119,8 @@ impl Fleet {
         Ok(array.clone().read(self.blobs()?.clone()).await?)
     }
 
-    /// Writes the elements of a stored array, as little-endian bytes in C order, to a file or another writer, and returns
-    /// it. This takes little memory, however large the array is. The bytes are checked at the end: after an error,
-    /// discard them.
+    /// Writes the elements of a stored array, as little-endian bytes in C order, to a writer such as a file, and returns the writer. This
+    /// takes little memory, however large the array is. The bytes are checked at the end: after an error, discard them.
     ///
     /// If the future is cancelled, the copy ends at its next piece.
     pub async fn copy_stored<W: Write + Send + 'static>(&self, array: &StoredArray, into: W) -> Result<W, StoreError> {
@@ -131,9 +131,9 @@ impl Fleet {
         self.connection.blobs().ok_or(StoreError::NoStore)
     }
 
-    /// The messages that wait in a pool and the subscriptions to its queues. Both are 0 if no worker has served the pool yet.
-    /// Jobs that wait in a queue of one device class are not counted, nor are those in affinity slots unless the client
-    /// uses them. Cancelling the future is harmless.
+    /// Returns the number of messages that wait in a pool and of subscriptions to its queues. Both are 0 if no worker has served the pool
+    /// yet. Jobs that were forwarded to a device class are not counted, nor are jobs in affinity slots unless the client uses them
+    /// ([`FleetBuilder::affinity`]). Cancelling the future is harmless.
     pub async fn pool_depth(&self, pool: &PoolName) -> Result<PoolDepth, PoolError> {
         let mut depths = Vec::new();
         let slots = Slot::all().filter(|_| self.connection.uses_affinity());
@@ -162,14 +162,13 @@ impl Fleet {
         }
     }
 
-    /// The replies that were counted since the connection was made.
+    /// Returns the number of replies received since the client connected, by what became of them.
     pub fn counts(&self) -> Counts {
         self.connection.inbox().counts()
     }
 
-    /// Publishes the jobs that still gather, reports submissions to the ledger and closes the connection. Open waits
-    /// end with [`JobError::Closed`](crate::JobError::Closed); their jobs still run. Every step has a deadline of its
-    /// own.
+    /// Publishes the jobs that still gather, reports submissions to the ledger and closes the connection. Open waits end with
+    /// [`JobError::Closed`](crate::JobError::Closed); their jobs still run. Each step has its own deadline.
     pub async fn close(&self) {
         submission::send_all_gathered(&self.connection).await;
         self.connection.close().await;

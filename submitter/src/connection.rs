@@ -24,11 +24,11 @@ use crate::{
 /// Unacknowledged replies that the broker may send ahead. Each reply is acknowledged as soon as it is copied, so the
 /// bound costs no throughput. It limits the memory that a burst of 16 MiB replies can take.
 const REPLIES_PREFETCH: u16 = 64;
-/// The same for a client with a name of its own, whose replies are acknowledged when the program takes the results. A
-/// program may take them in another order than they come, so a smaller bound could keep back the reply that it waits for.
-/// A reply that no handle waits for takes some hundred bytes of memory here, because its body is dropped.
+/// Unacknowledged replies that the broker may send to a client with a name of its own. Such replies are acknowledged when the program takes
+/// the results, in any order, so a smaller bound could hold back the reply that the program waits for. A reply that no handle waits for
+/// takes some hundred bytes of memory, because its body is dropped.
 const UNREAD_PREFETCH: u16 = u16::MAX;
-/// The time between looks whether an earlier connection of the same client has gone.
+/// Time between checks whether an earlier connection with the client's name has ended.
 const NAME_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -109,14 +109,14 @@ impl Connection {
         false
     }
 
-    /// The job with the outputs of other jobs looked up.
+    /// Looks up the outputs of other jobs that the job takes as inputs.
     #[cfg(feature = "ledger")]
     pub(crate) async fn chained(&self, job: Job) -> Result<Job, SubmitError> {
         let ledger = self.ledger().ok_or(ResultError::NoLedger)?.get().await.map_err(ResultError::from)?;
         Ok(job.chained(ledger).await?)
     }
 
-    /// The result of a job from the ledger, once its reply is late. Waits for ever without a ledger.
+    /// Waits until the ledger has the result of a job whose reply is late. Never resolves without a ledger.
     pub(crate) async fn recorded_result(
         &self,
         job_id: JobId,
@@ -147,9 +147,8 @@ impl Connection {
         listening.await.map(drop)
     }
 
-    /// Subscribes to the replies under the client's own name, unless another connection has done so. A connection that
-    /// has just ended may still count for a moment. Should two connections get this far at once, the broker sends the
-    /// replies to one of them.
+    /// Subscribes to the replies under the client's own name, unless another connection has done so. A connection that has just ended may
+    /// still count for a moment. If two connections subscribe at the same moment, the broker sends the replies to one of them.
     pub(crate) async fn claim_name(&self, deadline: Duration) -> Result<(), ConnectError> {
         let queue = topology::reply_queue(&self.client);
         let begun = Instant::now();
@@ -227,7 +226,7 @@ impl Receiving {
         Self { stop, tasks }
     }
 
-    /// Resolves when the broker sends no more replies. If cancelled, the subscription ends all the same.
+    /// Resolves when the broker sends no more replies. If cancelled, the subscription still ends.
     async fn stop(&self) {
         self.stop.cancel();
         self.tasks.wait().await;

@@ -34,23 +34,21 @@ use bodies::Bodies;
 pub use letter::DeadLetter;
 pub use renewal::REPLAY_LABEL;
 
-/// The most letters that are fetched at once; without their bodies they take some kilobytes each, here and in the
-/// broker. If the queue has more, requeueing changes the order: the broker puts these letters behind those that were
-/// delivered before.
+/// Maximum number of letters that are fetched at once. Without its body, a letter takes some kilobytes, here and in the broker. If the
+/// queue has more letters, requeueing changes their order: the broker puts the fetched letters behind those that were delivered before.
 pub const LETTERS_MAX: usize = 20_000;
 
-/// The most bytes of bodies that are kept of the fetched letters.
+/// Maximum total size of the bodies that are kept with the fetched letters, in bytes.
 pub const BODIES_BYTES_MAX: usize = 256 << 20;
 
-/// Letters that the broker may send ahead, with bodies of up to 16 MiB each. To fetch more than these, the client
-/// subscribes again, which costs some round trips.
+/// Prefetch: letters that the broker may send ahead, with bodies of up to 16 MiB each. To fetch more, the client subscribes again, which
+/// costs some round trips.
 const WINDOW: u16 = 16;
 
-/// How long to wait for the next letter. A letter that is in the queue arrives at once, except for 16 MiB over a slow
-/// link.
+/// Time limit for the next letter. A letter that is in the queue arrives at once, except for 16 MiB over a slow link.
 const NEXT_LETTER: Duration = Duration::from_secs(30);
 
-/// The limit for requeued letters to be in their queue again, and the time between two looks: nothing tells a client.
+/// Time limit for requeued letters to be in their queue again, and the interval between two checks, because the broker does not report it.
 const REQUEUED_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -67,7 +65,7 @@ const HISTORY_HEADERS: [&str; 9] = [
     HEADER_USER,
 ];
 
-/// The dead-lettered messages, which are fetched one after the other, the oldest first.
+/// The dead-lettered messages, fetched one after the other, the oldest first.
 ///
 /// [`DeadLetters::requeue`] returns the rest to the queue in their order. Dropping this returns them in any order.
 #[derive(Debug)]
@@ -101,18 +99,18 @@ struct FetchedLetter {
 /// The result of replaying a letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Replayed {
-    /// New jobs with these ids.
+    /// Submitted as new jobs with these ids.
     As(Vec<JobId>),
-    /// The same body, because the client can't read it. A newer worker may be able to.
+    /// Submitted with the same body, because the client can't read it. A newer worker may be able to.
     Unchanged,
-    /// Nothing, because the jobs were already submitted for another letter.
+    /// Not submitted, because the jobs were already submitted for another letter.
     Duplicate,
 }
 
 /// Why dead letters could not be fetched, replayed or discarded.
 #[derive(Debug, thiserror::Error)]
 pub enum DeadError {
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Queue(#[from] QueueError),
     #[error("the other {missing} dead-lettered messages did not arrive within {} s", NEXT_LETTER.as_secs())]
     Silent { missing: usize },
@@ -123,12 +121,12 @@ pub enum DeadError {
     NoDeadQueue,
     #[error("pool {pool} has no queue: no worker has ever served it, or its queue was deleted")]
     NoQueue { pool: PoolName },
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Publish(#[from] PublishError),
     /// The broker did not confirm the new jobs, so they may or may not have been submitted. The letter is still there.
     #[error("the message is still in the dead-letter queue, and may have been submitted as {}", ids(.jobs))]
     Unknown { jobs: Vec<JobId>, source: PublishError },
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Settle(#[from] SettleError),
     #[error("the connection broke; the message is still in the dead-letter queue")]
     Stale,
@@ -155,7 +153,7 @@ pub enum DeadError {
 }
 
 impl Fleet {
-    /// The number of messages in the dead-letter queue; none if there is no such queue yet. Cancelling the future is harmless.
+    /// Returns the number of messages in the dead-letter queue; `None` if there is no such queue yet. Cancelling the future is harmless.
     pub async fn dead_depth(&self) -> Result<Option<u64>, DeadError> {
         let depth = self.connection.broker().queue_depth(DEAD_QUEUE).await?;
         Ok(depth.map(|depth| u64::from(depth.messages)))
@@ -188,8 +186,8 @@ impl DeadLetters {
         self.bodies.limit(bytes_max);
     }
 
-    /// Fetches the next letter and returns its index. `None` after the last letter that was there at first, or while
-    /// [`LETTERS_MAX`] letters are fetched.
+    /// Fetches the next letter and returns its index. Returns `None` after the last letter that the queue had when [`Fleet::dead`] was
+    /// called, or while [`LETTERS_MAX`] letters are fetched.
     ///
     /// If the future is cancelled, a letter may have been fetched whose index the caller does not know.
     pub async fn next(&mut self) -> Result<Option<usize>, DeadError> {
@@ -207,27 +205,27 @@ impl DeadLetters {
         Ok(Some(self.letters.len() - 1))
     }
 
-    /// How many of the letters that were there at first have not been fetched.
+    /// Returns how many of the letters that the queue had when [`Fleet::dead`] was called have not been fetched.
     pub fn unseen(&self) -> usize {
         self.unseen
     }
 
-    /// Whether the queue had another consumer at first, which may have fetched letters.
+    /// Returns whether the queue had another consumer when [`Fleet::dead`] was called, which may have fetched letters.
     pub fn has_other_consumers(&self) -> bool {
         self.has_other_consumers
     }
 
-    /// The fetched letters, without those that were replayed or discarded.
+    /// Returns the fetched letters, without those that were replayed or discarded.
     pub fn letters(&self) -> impl Iterator<Item = &DeadLetter> {
         self.letters.iter().flatten().map(|fetched| &fetched.letter)
     }
 
-    /// A fetched letter; `None` after it was replayed or discarded.
+    /// Returns a fetched letter; `None` after it was replayed or discarded.
     pub fn letter(&self, index: usize) -> Option<&DeadLetter> {
         self.fetched(index).map(|fetched| &fetched.letter)
     }
 
-    /// The body of a letter and its content type; `None` if the body was not kept.
+    /// Returns the body of a letter and its content type; `None` if the body was not kept.
     pub fn body(&self, index: usize) -> Option<(&[u8], Option<&str>)> {
         let fetched = self.fetched(index)?;
         Some((fetched.body.as_deref()?, fetched.properties.content_type.as_deref()))
@@ -241,9 +239,9 @@ impl DeadLetters {
         }
     }
 
-    /// Submits the letter's tasks again and removes the letter. The tasks become new jobs, because dead is a final
-    /// outcome; the label [`REPLAY_LABEL`] has the old job's id. Jobs that were already submitted for another letter
-    /// are left out. After an error that [`DeadError::concerns_one_letter`], the letter can still be discarded.
+    /// Submits the letter's tasks again and removes the letter. The tasks become new jobs, because dead is a final outcome; the label
+    /// [`REPLAY_LABEL`] has the old job's id. Jobs that were already submitted for another letter are left out. After an error for which
+    /// [`DeadError::concerns_one_letter`] is true, the letter can still be discarded.
     ///
     /// If the future is cancelled, the tasks may have been submitted although the letter is still there.
     pub async fn replay(&mut self, index: usize) -> Result<Replayed, DeadError> {
@@ -334,7 +332,7 @@ impl DeadLetters {
         let user_id = self.fleet.connection.user_id();
         let mut properties = Properties { user_id, ..fetched.properties.clone() };
         properties.headers.retain(|name, _| !name.starts_with("x-") && !HISTORY_HEADERS.contains(&name.as_str()));
-        // The new jobs belong to the user of the old ones, or else to the one who replays them.
+        // The new jobs belong to the user of the old ones, or else to the user who replays them.
         properties.headers.extend(letter.user.clone().map(|user| (HEADER_USER.to_owned(), user.into())));
         let encoding = properties.content_type.as_deref().and_then(Encoding::of_content_type);
         let renewed = encoding.and_then(|encoding| Some((encoding, renewal::renewed(encoding, body, &self.replayed)?)));
@@ -392,8 +390,8 @@ impl DeadLetters {
     }
 }
 
-/// Waits until the queue has this many letters, because the broker requeues some time after it was told to, and who reads the queue before
-/// finds none. Gives up after a while: another client may have taken letters.
+/// Waits until the queue has this many letters, because the broker requeues with a delay, and a reader would find none until then. Gives up
+/// after a while, because another client may have taken letters.
 async fn wait_for_letters(fleet: &Fleet, count: u64) {
     let wait = async {
         while let Ok(Some(depth)) = fleet.dead_depth().await
@@ -406,7 +404,7 @@ async fn wait_for_letters(fleet: &Fleet, count: u64) {
 }
 
 impl DeadError {
-    /// Whether the error concerns one letter only, so that other letters may still succeed.
+    /// Returns whether the error concerns one letter only, so that other letters may still succeed.
     pub fn concerns_one_letter(&self) -> bool {
         match self {
             Self::NoTask { .. }

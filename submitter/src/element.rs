@@ -7,19 +7,19 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// The type of a buffer's elements or of a scalar. There is one for each dtype of the schema, and no other crate can
-/// add one.
+/// The type of a buffer's elements or of a scalar. Each dtype of the schema has one such type. Other crates can't add
+/// types.
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     const DTYPE: Dtype;
 
-    /// The value as a number of the wire format.
+    /// Converts the value to a number of the wire format.
     fn number(self) -> Number;
 
-    /// The elements as little-endian bytes, in CUDA's layout.
+    /// Converts elements to little-endian bytes, in CUDA's layout.
     fn to_bytes(elements: &[Self]) -> Vec<u8>;
 
-    /// The elements of little-endian bytes. Bytes after the last whole element are ignored, because callers check the
-    /// length.
+    /// Reads elements from little-endian bytes. Bytes after the last whole element are ignored, because callers check
+    /// the length.
     fn from_bytes(bytes: &[u8]) -> Vec<Self>;
 }
 

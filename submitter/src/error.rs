@@ -1,4 +1,4 @@
-//! Errors of connecting, submitting and looking at pools.
+//! Errors of connecting, submitting and querying pools.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ pub enum ConnectError {
     #[error(transparent)]
     BlobLocation(#[from] InvalidBlobLocation),
     /// The store that [`FleetBuilder::blobs`](crate::FleetBuilder::blobs) names can't be used.
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Blobs(#[from] BlobError),
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Broker(#[from] gpufleet_transport::ConnectError),
     #[cfg(feature = "ledger")]
     #[error(transparent)]
@@ -34,9 +34,9 @@ pub enum ConnectError {
     #[error("client name {client} does not belong to user {user}; use {user}-WORD, without a dash in WORD")]
     ForeignName { client: ClientName, user: String },
     /// The reply queue of a client with a name of its own could not be declared.
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Declare(#[from] DeclareError),
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Queue(#[from] QueueError),
 }
 
@@ -55,7 +55,7 @@ pub enum SubmitError {
     #[error("{problem}: {}", TooLarge::ADVICE)]
     TooLarge { job_id: JobId, problem: TooLarge },
     /// The job was not sent. Some of its arrays may be in the store.
-    #[error("failed to store buffer {buffer:?} of job {job_id}: failed to {source}")]
+    #[error("failed to store buffer {buffer:?} of job {job_id}: {source}")]
     Blob { job_id: JobId, buffer: String, source: BlobError },
     /// The file of an input could not be read. The job was not sent.
     #[error("failed to read the file of buffer {buffer:?} of job {job_id}")]
@@ -64,7 +64,7 @@ pub enum SubmitError {
     Encode { job_id: JobId, problem: String },
     #[error("another handle already waits for job {job_id}")]
     AlreadySubmitted { job_id: JobId },
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Declare(#[from] DeclareError),
     /// Workers declare the queues of the pools that they serve. If a worker serves this pool, its queue was just
     /// deleted, and the worker declares it again.
@@ -85,7 +85,7 @@ pub enum SubmitError {
     /// harmless.
     #[error("the broker did not confirm job {job_id}; it may or may not have arrived")]
     Unknown { job_id: JobId, source: PublishError },
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Publish(#[from] PublishError),
 }
 
@@ -107,15 +107,16 @@ impl From<crate::ResultError> for SubmitError {
 /// Why the broker did not answer about a queue.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Queue(#[from] QueueError),
 }
 
-/// Long enough that a thousand refused producers do not keep the broker busy with refusals.
+/// Time after which a refused producer may submit again: long enough that a thousand refused producers do not keep the broker busy with
+/// refusals.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl SubmitError {
-    /// How long to wait before submitting the same job again; `None` if that would not help.
+    /// Returns how long to wait before submitting the same job again; `None` if that would not help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { .. } => Some(RETRY_AFTER),
@@ -124,7 +125,7 @@ impl SubmitError {
         }
     }
 
-    /// Whether [`Fleet::close`](crate::Fleet::close) was called before the job was sent.
+    /// Returns whether [`Fleet::close`](crate::Fleet::close) was called before the job was sent.
     pub fn is_closed(&self) -> bool {
         matches!(self, Self::Publish(PublishError::Closed) | Self::Declare(DeclareError::Closed { .. }))
     }
@@ -146,7 +147,7 @@ impl SubmitError {
 mod tests {
     use super::*;
 
-    /// Programs in other languages show these texts as they are.
+    /// Programs in other languages show these texts unchanged.
     #[test]
     fn errors_of_the_transport_become_sentences() {
         let url: gpufleet_transport::BrokerUrl = "amqp://u:canary@127.0.0.1:1/v".parse().unwrap();

@@ -1,4 +1,4 @@
-//! One receiver for the ends of many jobs, in place of a handle for each.
+//! A follower: one receiver for the outcomes of many jobs, instead of a handle for each.
 
 use std::{
     fmt::Debug,
@@ -14,20 +14,20 @@ use crate::{JobError, JobResult, SubmitError, UnreadOutput};
 /// How a followed job has ended.
 pub type Ended = Result<JobResult<UnreadOutput>, JobError>;
 
-/// Is told what becomes of the jobs of [`Fleet::submit_followed`](crate::Fleet::submit_followed). Programs with very many
-/// open jobs use it: a followed job takes a tenth of the memory of a [`JobHandle`](crate::JobHandle) that a task awaits.
+/// Receives the outcomes of the jobs of [`Fleet::submit_followed`](crate::Fleet::submit_followed). Programs with very many open jobs use
+/// it: a followed job takes a tenth of the memory of a [`JobHandle`](crate::JobHandle) that a task awaits.
 ///
-/// The client's own tasks call the methods, so they must be quick. If one panics, the client logs that and goes on. The
-/// tokens are those of the caller.
+/// The client's own tasks call the methods, so they must return quickly. If a method panics, the client logs the panic and continues. The
+/// caller of `submit_followed` chooses the tokens.
 pub trait Follower: Debug + Send + Sync {
-    /// The broker has these jobs on disk.
+    /// Called when the broker has these jobs on disk.
     fn confirmed(&self, tokens: Vec<u64>);
 
-    /// The job was not submitted, or it is unknown whether it was. Nothing else follows.
+    /// Called when the job was not submitted, or when it is unknown whether it was. No other call follows for this job.
     fn refused(&self, token: u64, error: SubmitError);
 
-    /// These jobs have ended, or the connection was closed before. This can come before `confirmed`. Large outputs are still
-    /// in the blob store: see [`Fleet::read_outputs`](crate::Fleet::read_outputs).
+    /// Called when these jobs have ended, or when the connection was closed before they ended. This call can come before `confirmed`. Large
+    /// outputs are still in the blob store: see [`Fleet::read_outputs`](crate::Fleet::read_outputs).
     fn ended(&self, jobs: Vec<(u64, Ended)>);
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Awaited {
 #[derive(Debug, Clone)]
 pub(crate) struct GuardedFollower(Arc<dyn Follower>);
 
-/// Gathers what followers are told, so that each is told once. Nearly always it is one follower.
+/// Gathers reports by follower, so that each follower gets one call. Nearly always there is one follower.
 #[derive(Debug)]
 pub(crate) struct ByFollower<T>(Vec<(GuardedFollower, Vec<T>)>);
 

@@ -1,4 +1,4 @@
-//! Waiting for a job.
+//! Waits for the result of a job.
 
 use std::{
     future::IntoFuture,
@@ -32,7 +32,7 @@ pub struct JobHandle {
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobResult<O = Array> {
     pub job_id: JobId,
-    /// [`AttemptState::Succeeded`].
+    /// Always [`AttemptState::Succeeded`].
     pub state: AttemptState,
     /// The number of the attempt that succeeded, from 1.
     pub attempt: u32,
@@ -41,7 +41,7 @@ pub struct JobResult<O = Array> {
     pub ran_on: Option<RanOn>,
     /// The text that the kernels printed; `None` if they printed nothing.
     pub printf_output: Option<PrintfOutput>,
-    /// From the call of `submit` to the arrival of the reply, by this process's clock.
+    /// Time from the call of `submit` to the arrival of the reply, by this process's clock.
     pub round_trip: Duration,
     /// The outputs by name, in the order in which the job lists them.
     pub outputs: Vec<(String, O)>,
@@ -61,12 +61,12 @@ pub struct FailedJob {
     pub ran_on: Option<RanOn>,
     /// The text that the kernels printed before the job ended.
     pub printf_output: Option<PrintfOutput>,
-    /// From the call of `submit` to the arrival of the reply, by this process's clock.
+    /// Time from the call of `submit` to the arrival of the reply, by this process's clock.
     pub round_trip: Duration,
 }
 
 impl FailedJob {
-    /// How the job ended, for messages: `failed`, `expired`, `was cancelled` or `was dead-lettered`.
+    /// Returns how the job ended, in words for a message: `failed`, `expired`, `was cancelled` or `was dead-lettered`.
     pub fn ended(&self) -> &str {
         match &self.state {
             AttemptState::Cancelled => "was cancelled",
@@ -111,7 +111,7 @@ impl JobHandle {
         Self { pending: PendingResult::new(awaited, submitted), is_attached: false, connection }
     }
 
-    /// A handle for a job that was submitted earlier.
+    /// Creates a handle for a job that was submitted earlier.
     pub(crate) fn attached(awaited: PendingReply, connection: Arc<Connection>, since: Instant) -> Self {
         Self { is_attached: true, ..Self::new(awaited, connection, since) }
     }
@@ -134,12 +134,12 @@ impl JobHandle {
         }
     }
 
-    /// Like [`JobHandle::wait`], but leaves large outputs in the blob store. Read them with
-    /// [`Fleet::read_stored`](crate::Fleet::read_stored), or write them to files with
+    /// Waits for the reply until `deadline` has passed, and leaves large outputs in the blob store. The errors are those of
+    /// [`JobHandle::wait`]. Read the outputs with [`Fleet::read_stored`](crate::Fleet::read_stored), or write them to files with
     /// [`Fleet::copy_stored`](crate::Fleet::copy_stored), which takes little memory.
     ///
-    /// They stay in the store until `gpufleet blobs prune` deletes them: two days after the job, unless it
-    /// [keeps](crate::Job::keep) its outputs longer.
+    /// The outputs stay in the store until `gpufleet blobs prune` deletes them: two days after the job, unless it [keeps](crate::Job::keep)
+    /// its outputs longer.
     pub async fn wait_unread(&mut self, deadline: Duration) -> Result<JobResult<UnreadOutput>, JobError> {
         let job_id = self.id();
         let unread = async {
@@ -156,8 +156,8 @@ impl JobHandle {
 
     /// Waits for the reply without a deadline. [`JobHandle::wait`] then returns at once, unless it reads large outputs.
     ///
-    /// This future takes a tenth of the memory of `wait`, for programs that wait for very many jobs at a time. It does
-    /// not look into the ledger. Cancelling it loses nothing.
+    /// This future takes a tenth of the memory of `wait`, for programs that wait for very many jobs at a time. It does not query the
+    /// ledger. Cancelling it loses nothing.
     pub async fn arrived(&mut self) -> Result<(), JobError> {
         self.pending.arrive().await
     }
@@ -170,7 +170,8 @@ impl JobHandle {
         }
     }
 
-    /// The result that the ledger has of a job that was submitted earlier, after `read`. None if the reply has arrived.
+    /// Waits until the ledger has the result of an attached job, and passes it through `read`. None if the reply arrives first, or if the
+    /// job was not attached.
     async fn recorded<T>(
         &mut self,
         read: impl AsyncFnOnce(JobResult<UnreadOutput>) -> Result<T, JobError>,
@@ -191,7 +192,7 @@ impl JobHandle {
     }
 }
 
-/// Waits as long as [`FleetBuilder::wait_deadline`](crate::FleetBuilder::wait_deadline) says.
+/// Waits up to the deadline that [`FleetBuilder::wait_deadline`](crate::FleetBuilder::wait_deadline) sets.
 impl IntoFuture for JobHandle {
     type Output = Result<JobResult, JobError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
@@ -205,7 +206,7 @@ impl IntoFuture for JobHandle {
 }
 
 impl<O> JobResult<O> {
-    /// An output with its dtype and shape. A name that the job did not return is [`OutputError::Missing`].
+    /// Returns an output with its dtype and shape. A name that the job did not return is [`OutputError::Missing`].
     pub fn array(&self, name: &str) -> Result<&O, OutputError> {
         let found = self.outputs.iter().find(|(output, _)| output == name);
         found.map(|(_, array)| array).ok_or_else(|| OutputError::Missing {
@@ -217,14 +218,14 @@ impl<O> JobResult<O> {
 }
 
 impl JobResult {
-    /// The elements of an output, in C order. `T` must be the output's own type.
+    /// Returns the elements of an output, in C order. A `T` that is not the type of the output's dtype is [`OutputError::Unfit`].
     pub fn output<T: Element>(&self, name: &str) -> Result<Vec<T>, OutputError> {
         self.array(name)?.to_vec().map_err(|source| OutputError::Unfit { name: name.to_owned(), source })
     }
 }
 
 impl JobError {
-    /// The failure that the worker reported, if the job has ended.
+    /// Returns the failure that the worker reported; `None` if the job has not ended or no failure was reported.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Failed(failed) => failed.failure.as_ref(),
@@ -234,7 +235,7 @@ impl JobError {
         }
     }
 
-    /// The text that the job's kernels printed before it failed.
+    /// Returns the text that the job's kernels printed before it failed.
     pub fn printf_output(&self) -> Option<&PrintfOutput> {
         match self {
             Self::Failed(failed) => failed.printf_output.as_ref(),

@@ -28,7 +28,7 @@ use crate::{
     unreported::Unreported,
 };
 
-/// A reply that has arrived. In a box, because a client can wait for very many.
+/// A reply that has arrived. It is boxed, because a client can wait for very many.
 #[derive(Debug)]
 pub(crate) struct ArrivedReply {
     pub(crate) job_id: JobId,
@@ -78,7 +78,7 @@ pub(crate) struct Inbox {
     waiting: Mutex<HashMap<JobId, Waiter>>,
     run_times: RunTimes,
     unreported: Arc<Unreported>,
-    /// Of a client whose replies the broker keeps until they are taken.
+    /// Set for a client whose replies the broker keeps until they are taken.
     unread: Option<Mutex<Unread<Acker>>>,
     replies: AtomicU64,
     dropped: AtomicU64,
@@ -94,7 +94,7 @@ pub(crate) struct SingleReply {
 }
 
 impl Inbox {
-    /// The inbox of a client whose replies the broker keeps until they are taken.
+    /// Creates the inbox of a client whose replies the broker keeps until they are taken.
     pub(crate) fn with_unread() -> Self {
         Self { unread: Some(Mutex::default()), ..Self::default() }
     }
@@ -107,7 +107,7 @@ impl Inbox {
         is_first.then(|| PendingReply { job_id, arrival, inbox: self.clone() })
     }
 
-    /// The same for a follower. Returns whether no other wait is open.
+    /// Starts to wait for the reply to a followed job. Returns false if another wait for this job is open.
     pub(crate) fn follow(&self, job_id: JobId, kind: Option<JobKind>, awaited: Awaited) -> bool {
         self.wait(job_id, Waiter { recipient: Recipient::Follower(awaited), kind })
     }
@@ -121,7 +121,7 @@ impl Inbox {
         true
     }
 
-    /// Ends the wait of a follower. False if it has been told the end of the job.
+    /// Ends the wait of a follower. Returns false if the end of the job was already reported to it.
     pub(crate) fn unfollow(&self, job_id: JobId) -> bool {
         self.waiting().remove(&job_id).is_some()
     }
@@ -176,7 +176,7 @@ impl Inbox {
         Ok(single)
     }
 
-    /// Hands a reply to its handle, or adds it to what its follower is told.
+    /// Hands a reply to its handle, or adds it to the report for its follower.
     fn hand(&self, handoff: Option<(Waiter, Box<ArrivedReply>)>, ended: &mut ByFollower<(u64, Ended)>) {
         let taken = handoff.is_some_and(|(waiter, reply)| match waiter.recipient {
             Recipient::Handle(sender) => sender.send(reply).is_ok(),
@@ -194,14 +194,14 @@ impl Inbox {
             (Some(unread), Some(SingleReply { job_id, handoff })) => {
                 let settle = {
                     let mut unread = locked(unread);
-                    // A handle that came since `deliver` looked has found nothing to await again.
+                    // A handle that was created after `deliver` looked has found no delivery to requeue.
                     let has_waiter = handoff.is_none() && self.waiting().contains_key(&job_id);
                     unread.arrived(job_id, acker, has_waiter)
                 };
                 let mut ended = ByFollower::default();
                 self.hand(handoff, &mut ended);
                 if !ended.is_empty() {
-                    // What a follower is told counts as taken.
+                    // A reply that is reported to a follower counts as taken.
                     self.take(job_id).await;
                 }
                 ended.tell(GuardedFollower::ended);
@@ -306,7 +306,7 @@ impl PendingReply {
         self.take().await;
     }
 
-    /// See [`Inbox::take`].
+    /// Acknowledges the reply, because the program has its result: [`Inbox::take`].
     pub(crate) async fn take(&self) {
         self.inbox.take(self.job_id).await;
     }

@@ -74,23 +74,23 @@ pub struct CheckedJob {
 }
 
 impl Job {
-    /// A job that runs a catalog kernel. Every worker has the catalog.
+    /// Describes a job that runs a catalog kernel. Every worker has the catalog.
     pub fn catalog(kernel: impl Into<String>) -> Self {
         Self::of(Program::Catalog(kernel.into()))
     }
 
-    /// A job that runs CUDA C++, which the worker compiles with NVRTC. Declare kernels `extern "C"`, because C++
-    /// mangles other names; or name them by a C++ name expression, see [`Job::entry`].
+    /// Describes a job that runs CUDA C++, which the worker compiles with NVRTC. Declare kernels `extern "C"`, because C++ mangles other
+    /// names, or launch them by a C++ name expression ([`Job::entry`]).
     pub fn source(code: impl Into<String>) -> Self {
         Self::of(Program::Source { code: Cow::Owned(code.into()), options: Vec::new() })
     }
 
-    /// A job that runs PTX.
+    /// Describes a job that runs PTX.
     pub fn ptx(text: impl Into<String>) -> Self {
         Self::of(Program::Ptx(Cow::Owned(text.into())))
     }
 
-    /// A job that runs a cubin: a binary for one device architecture.
+    /// Describes a job that runs a cubin, a binary for one device architecture.
     pub fn cubin(image: Vec<u8>) -> Self {
         Self::of(Program::Cubin(Inline::from(image)))
     }
@@ -99,7 +99,7 @@ impl Job {
         Self::from_task(Task::new(program))
     }
 
-    /// A job from a task, such as the task of a task file.
+    /// Describes the job of a task, such as that of a task file.
     pub fn from_task(mut task: Task<'static>) -> Self {
         let launches = std::mem::take(&mut task.launches);
         let launches = launches.into_iter().map(|launch| Draft { launch, has_grid: true }).collect();
@@ -114,66 +114,65 @@ impl Job {
         }
     }
 
-    /// The job's id. It belongs to the description, so that submitting the same description twice makes one job.
+    /// Returns the job's id. It is part of the description, so submitting the same description twice makes one job.
     pub fn id(&self) -> JobId {
         self.task.job_id
     }
 
-    /// The span of the program that is the parent of the job's spans, for programs that are traced. Workers and the recorder
-    /// record theirs below it.
+    /// Sets the parent of the job's spans, for a program that is traced. Workers and the recorder record their spans below it.
     #[must_use]
     pub fn traceparent(mut self, span: TraceContext) -> Self {
         self.task.traceparent = Some(span);
         self
     }
 
-    /// Another id, such as one that is made of the names of a pipeline and its step. A program that is repeated then
-    /// describes the same job again.
+    /// Replaces the job's id, for example by one that is derived from the names of a pipeline and its step. A program that starts again
+    /// then describes the same job.
     #[must_use]
     pub fn with_id(mut self, id: JobId) -> Self {
         self.task.job_id = id;
         self
     }
 
-    /// The program that the job runs.
+    /// Returns the program that the job runs.
     pub fn program(&self) -> &Program<'static> {
         &self.task.program
     }
 
-    /// The buffers that the job returns, as named by [`Job::output`].
+    /// Returns the names of the buffers that the job returns, as given to [`Job::output`].
     pub fn outputs(&self) -> &[String] {
         &self.task.outputs
     }
 
-    /// The pool whose workers run the job; by default the pool `default`.
+    /// Sets the pool whose workers run the job. The default is the pool `default`.
     #[must_use]
     pub fn pool(mut self, pool: PoolName) -> Self {
         self.pool = pool;
         self
     }
 
-    /// The priority within the pool; by default normal.
+    /// Sets the priority within the pool. The default is normal.
     #[must_use]
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
-    /// A name that the ledger shows to people.
+    /// Sets the name that the ledger shows to people.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.task.name = Some(name.into());
         self
     }
 
-    /// A label, by which jobs can be found and cancelled. A second value for a key replaces the first.
+    /// Adds a label, by which jobs can be found and cancelled. A second value for a key replaces the first.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.task.labels.insert(key.into(), value.into());
         self
     }
 
-    /// An option for NVRTC, such as `--use_fast_math`. Only CUDA C++ takes options.
+    /// Adds an option for NVRTC, such as `--use_fast_math`. Only CUDA C++ takes options.
     #[must_use]
     pub fn compile_option(mut self, option: impl Into<String>) -> Self {
         match &mut self.task.program {
@@ -193,37 +192,37 @@ impl Job {
         self
     }
 
-    /// A scalar argument of a catalog kernel, by name.
+    /// Sets a scalar argument of a catalog kernel by name.
     #[must_use]
     pub fn scalar(mut self, name: impl Into<String>, value: impl Into<Number>) -> Self {
         self.task.arguments.insert(name.into(), value.into());
         self
     }
 
-    /// The time limit of one attempt on the device, in whole milliseconds. The worker stops a job that runs longer, and
-    /// it fails.
+    /// Limits the time of one attempt on the device, rounded up to milliseconds. The worker stops a job that runs longer, and the job
+    /// fails.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.task.limits.time_limit_ms = Some(milliseconds(limit));
         self
     }
 
-    /// The time that the job may wait in the queue before it expires, in whole milliseconds.
+    /// Limits the time that the job may wait in the queue before it expires, rounded up to milliseconds.
     #[must_use]
     pub fn queue_limit(mut self, limit: Duration) -> Self {
         self.task.limits.queue_limit_ms = Some(milliseconds(limit));
         self
     }
 
-    /// Keeps the outputs for this long after the job has succeeded, in whole milliseconds: small ones in the ledger, others in
-    /// the workers' blob store. `gpufleet fetch` reads them. A time of zero keeps nothing, which is the default.
+    /// Keeps the outputs for this long after the job has succeeded, rounded up to milliseconds. Small outputs are kept in the ledger,
+    /// others in the workers' blob store. `gpufleet fetch` reads them. A time of zero keeps nothing, which is the default.
     #[must_use]
     pub fn keep(mut self, time: Duration) -> Self {
         self.task.keep_ms = Some(milliseconds(time)).filter(|ms| *ms > 0);
         self
     }
 
-    /// How many executors the job may lose. The loss that reaches this number dead-letters the job.
+    /// Limits how many executors the job may lose. The loss that reaches this number dead-letters the job.
     #[must_use]
     pub fn attempts_max(mut self, attempts: u32) -> Self {
         self.task.limits.attempts_max = Some(attempts);
@@ -276,14 +275,14 @@ impl Job {
         Ok(CheckedJob { task: self.task, pool: self.pool, priority: self.priority })
     }
 
-    /// Replaces outputs of other jobs by what the ledger says of them.
+    /// Replaces inputs that are outputs of other jobs by the blobs or bytes that the ledger names.
     #[cfg(feature = "ledger")]
     pub(crate) async fn chained(mut self, ledger: &gpufleet_ledger::Ledger) -> Result<Self, InputError> {
         chain::resolve(&mut self.task.buffers, &self.pool, ledger).await?;
         Ok(self)
     }
 
-    /// Whether a buffer is the output of another job.
+    /// Returns whether a buffer is the output of another job.
     #[cfg(feature = "ledger")]
     pub(crate) fn is_chained(&self) -> bool {
         self.task.buffers.iter().any(chain::is_chained)
@@ -295,7 +294,7 @@ impl Job {
     }
 }
 
-/// MessagePack has no decimals, so a number with more digits than a float is rounded here, where its dtype is known.
+/// Rounds numbers that have more digits than a float to their dtypes, because MessagePack has no decimals.
 fn round_numbers(task: &mut Task<'_>) {
     if let Program::Catalog(name) = &task.program
         && let Some(kernel) = gpufleet_kernels::catalog().get(name)
@@ -318,7 +317,7 @@ fn round_numbers(task: &mut Task<'_>) {
     }
 }
 
-/// Rounded up, because zero would mean no time or no limit.
+/// Converts a duration to milliseconds. It is rounded up, because zero would mean no time or no limit.
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

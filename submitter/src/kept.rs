@@ -1,4 +1,4 @@
-//! The kept outputs of jobs. The ledger says where they are; their bytes are there or in the blob store.
+//! The kept outputs of jobs. Small outputs are in the ledger, others in the blob store; the ledger says where each is.
 
 use std::{
     io::{self, Write},
@@ -16,7 +16,7 @@ use crate::{Array, ArrayError, array};
 #[derive(Debug, Clone)]
 pub struct KeptResult {
     pub job_id: JobId,
-    /// In the order in which the job lists them.
+    /// The kept outputs, in the order in which the job lists them.
     pub outputs: Vec<KeptOutput>,
 }
 
@@ -61,17 +61,17 @@ pub enum ResultError {
     Write { job_id: JobId, name: String, source: io::Error },
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Blob(#[from] BlobError),
 }
 
 impl KeptResult {
-    /// The outputs that a job still keeps.
+    /// Returns the outputs that a job still keeps.
     pub(crate) fn of(detail: JobDetail, ledger: &Ledger, store: Option<&BlobStore>) -> Result<Self, ResultError> {
         Self::new(detail.job.job_id, detail.job.state, detail.outputs, ledger, store)
     }
 
-    /// The same from a job's rows in the ledger.
+    /// Creates the result from a job's rows in the ledger.
     pub(crate) fn new(
         job_id: JobId,
         state: JobState,
@@ -90,7 +90,7 @@ impl KeptResult {
         Ok(Self { job_id, outputs: outputs.collect::<Result<_, _>>()? })
     }
 
-    /// An output by its name.
+    /// Returns an output by its name.
     pub fn output(&self, name: &str) -> Result<&KeptOutput, ResultError> {
         self.outputs.iter().find(|output| output.row.name == name).ok_or_else(|| ResultError::NoOutput {
             job_id: self.job_id,
@@ -117,22 +117,22 @@ impl KeptOutput {
         self.row.dtype
     }
 
-    /// The length of each dimension, slowest first.
+    /// Returns the length of each dimension, slowest first.
     pub fn shape(&self) -> &[u64] {
         &self.row.shape
     }
 
-    /// The length of the output in bytes.
+    /// Returns the length of the output in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The blob with the elements. None if the ledger has them, as it has small outputs.
+    /// Returns the digest of the blob with the elements; `None` if the ledger holds them, as it does for small outputs.
     pub fn digest(&self) -> Option<BlobDigest> {
         self.row.digest
     }
 
-    /// Until when the output can be read.
+    /// Returns the time until which the output can be read.
     pub fn expires_at(&self) -> DateTime<Utc> {
         self.row.expires_at
     }
@@ -146,8 +146,8 @@ impl KeptOutput {
         Array::new(self.row.dtype, self.row.shape.clone(), bytes).map_err(|problem| self.damaged(problem))
     }
 
-    /// Writes the elements, as little-endian bytes in C order, to a file or another writer, and returns it. This takes
-    /// little memory, however large the output is. The bytes are checked at the end: after an error, discard them.
+    /// Writes the elements, as little-endian bytes in C order, to a writer such as a file, and returns the writer. This takes little
+    /// memory, however large the output is. The bytes are checked at the end: after an error, discard them.
     ///
     /// If the future is cancelled, the copy ends at its next piece.
     pub async fn write_to<W: Write + Send + 'static>(&self, mut into: W) -> Result<W, ResultError> {
@@ -161,8 +161,8 @@ impl KeptOutput {
         }
     }
 
-    /// Reads a part of the output, as bytes. It takes the memory of that part. The whole blob is read once, because only
-    /// the whole can be checked.
+    /// Reads a range of the output's bytes, and takes only the memory of that range. It reads the whole blob once, because only the whole
+    /// can be checked.
     pub async fn read_part(&self, bytes: Range<u64>) -> Result<Vec<u8>, ResultError> {
         Ok(self.write_to(Part { wanted: bytes, at: 0, kept: Vec::new() }).await?.kept)
     }
@@ -192,7 +192,7 @@ impl KeptOutput {
     }
 }
 
-/// Keeps a part of what is written.
+/// A writer that keeps a range of the bytes that are written to it.
 #[derive(Debug)]
 struct Part {
     wanted: Range<u64>,

@@ -7,8 +7,8 @@ use gpufleet_transport::PublishError;
 
 use crate::{Fleet, submission::now_ms};
 
-/// Whose jobs an order to cancel applies to. RabbitMQ's permissions decide: operators publish to one exchange, clients
-/// to another.
+/// The jobs that a cancellation applies to. RabbitMQ's permissions decide it: operators publish to one exchange,
+/// clients to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelScope {
     /// All jobs, because the user is an operator.
@@ -22,7 +22,8 @@ impl Fleet {
     /// disk. A worker that has one of the jobs, or receives it later, replies that it was cancelled. A job that has
     /// ended keeps its outcome. A user who is not an operator cancels only jobs of their own.
     ///
-    /// The replies name `by`. If the future is cancelled, a part of the jobs may have been cancelled.
+    /// The replies name `by`, the person who cancels. If the future is cancelled, some of the jobs may have been
+    /// cancelled.
     pub async fn cancel(&self, selection: Selection, by: Option<String>) -> Result<CancelScope, PublishError> {
         let mut scope = CancelScope::All;
         for part in parts(selection) {

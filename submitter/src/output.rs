@@ -7,7 +7,7 @@ use gpufleet_transport::{BlobError, BlobStore};
 
 use crate::{Array, JobError, JobResult, StoredArray};
 
-/// An output of a job, as its reply has it: an array, or the name of a large one in the blob store.
+/// An output in the form of the reply: an array, or a reference to a large array in the blob store.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UnreadOutput {
     Array(Array),
@@ -22,7 +22,7 @@ impl UnreadOutput {
         }
     }
 
-    /// The length of each dimension, slowest first.
+    /// Returns the length of each dimension, slowest first.
     pub fn shape(&self) -> &[u64] {
         match self {
             Self::Array(array) => array.shape(),
@@ -105,7 +105,7 @@ pub(crate) async fn read(name: String, stored: StoredArray, store: Option<BlobSt
         ));
     };
     let read = stored.read(store).await;
-    read.map_err(|error| format!("output {name:?}: failed to {error}; {}", advice(&error)))
+    read.map_err(|error| format!("output {name:?}: {error}; {}", advice(&error)))
 }
 
 const fn advice(error: &BlobError) -> &'static str {

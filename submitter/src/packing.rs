@@ -1,22 +1,23 @@
 //! Packs several small tasks into one message.
 //!
-//! A message costs the broker nearly the same whether it carries one tiny task or a hundred. So tasks for the same
-//! queue share messages, which have bounds on bytes, number of tasks and expected run time. The body of several tasks
-//! is a MessagePack list: a header, then each task encoded as it would be alone. So each task is encoded once, before
-//! its message is chosen.
+//! A message with a hundred tiny tasks costs the broker little more than a message with one. So tasks for the same
+//! queue share messages, within bounds on bytes, number of tasks and expected run time. The body of several tasks is a
+//! MessagePack list: a header, then each task encoded as it would be alone. So each task is encoded once, before its
+//! message is chosen.
 
 use gpufleet_schema::{
     Encoding,
     bounds::{MESSAGE_BYTES_MAX, TASKS_PER_MESSAGE_MAX},
 };
 
-/// The most bytes of tasks that share a message. From 64 KiB on, the broker's cost per byte exceeds its cost per
-/// message, and spreading the tasks over several workers gains more than saving messages.
+/// Maximum size of the tasks that share a message, in bytes. From 64 KiB on, the broker's cost per byte exceeds its
+/// cost per message, and spreading the tasks over several workers gains more than saving messages.
 pub(crate) const PACKED_BYTES_MAX: usize = 64 << 10;
-/// The most tasks in one message. They run on one worker and are acknowledged together, so a message should not hold a
-/// large part of a batch.
+/// Maximum number of tasks in one message. They run on one worker and are acknowledged together, so a message should
+/// not hold a large part of a batch.
 pub(crate) const PACKED_TASKS_MAX: usize = 64;
-/// The expected run time of one message's tasks together. With longer messages, other workers would be idle meanwhile.
+/// Maximum expected run time of one message's tasks together, in microseconds. With longer messages, other workers
+/// would be idle.
 pub(crate) const PACKED_RUN_US_MAX: u64 = 4_000;
 /// Length of MessagePack's `array 16` header, for fewer than 2^16 items.
 const LIST_HEADER_BYTES: usize = 3;

@@ -14,14 +14,14 @@ use crate::{
     kept::{KeptResult, ResultError},
 };
 
-/// The time between looks into the ledger.
+/// Time between queries of the ledger.
 const POLL: Duration = Duration::from_millis(500);
-/// How old a job may be that the ledger does not have because the recorder writes a moment later.
+/// Maximum age of a job that the ledger may not have yet, because the recorder writes a moment later.
 const NEW: chrono::TimeDelta = chrono::TimeDelta::seconds(10);
-/// The recorder writes events every 100 ms at the most, unless it is behind.
+/// Time limit for a new job to appear in the ledger. The recorder writes events at least every 100 ms, unless it is behind.
 const RECORDED_WITHIN: Duration = Duration::from_secs(2);
 const POLL_NEW: Duration = Duration::from_millis(50);
-/// How long a reply may come after its job has ended in the ledger. A reply that is in the queue comes sooner.
+/// Time to wait for the reply of a job that has ended in the ledger. A reply that is in the queue arrives sooner.
 const REPLY_WITHIN: Duration = Duration::from_secs(2);
 
 /// The ledger of a client, which connects when it is used first.
@@ -48,11 +48,11 @@ impl ClientLedger {
 }
 
 impl Fleet {
-    /// The kept outputs of a job that has succeeded, whichever client submitted it. The client needs a ledger
+    /// Returns the kept outputs of a job that has succeeded, no matter which client submitted it. The client needs a ledger
     /// ([`FleetBuilder::ledger`](crate::FleetBuilder::ledger)), and a blob store for outputs of more than 64 KiB.
     ///
-    /// The ledger learns of a job a moment after its client does, so this waits up to two seconds for a new job to be recorded. It reads no
-    /// output yet. Cancelling the future is harmless.
+    /// A new job reaches the ledger a moment after it was submitted, so this waits up to two seconds for it. It does not read the outputs.
+    /// Cancelling the future is harmless.
     pub async fn result(&self, job_id: JobId) -> Result<KeptResult, ResultError> {
         let ledger = self.connection.ledger().ok_or(ResultError::NoLedger)?.get().await?;
         let deadline = Instant::now() + RECORDED_WITHIN;
@@ -73,7 +73,7 @@ fn is_new(job_id: JobId) -> bool {
     made.is_some_and(|made| (chrono::Utc::now() - made).abs() < NEW)
 }
 
-/// The result of a job, once the ledger has its outcome and no reply has come. Waits for ever if the client has no ledger.
+/// Waits until the ledger has a job's outcome and no reply has come, and returns the result. Never resolves if the client has no ledger.
 pub(crate) async fn result(
     job_id: JobId,
     connection: &Connection,

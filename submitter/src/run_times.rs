@@ -10,7 +10,7 @@ use std::{
 use gpufleet_schema::{Arg, AttemptState, Grid, Inline, Number, Program, Reply, Task};
 use lru::LruCache;
 
-/// Kinds that are remembered. The least recently used kind is evicted first.
+/// Maximum number of kinds that are remembered. The least recently used kind is evicted first.
 const KINDS_MAX: NonZero<usize> = NonZero::new(1024).expect("the constant is not zero");
 /// The weight of a new value in the moving average.
 const NEWEST: f64 = 0.125;

@@ -7,7 +7,7 @@ use gpufleet_telemetry::{Submit, Traces};
 #[cfg(feature = "traces")]
 use std::time::Duration;
 
-/// Closing a connection waits this long for a collector.
+/// Time that closing a connection waits for the collector.
 #[cfg(feature = "traces")]
 const FLUSH_DEADLINE: Duration = Duration::from_secs(2);
 
@@ -42,7 +42,7 @@ impl Spans {
         }
     }
 
-    /// Exports what waits, as far as the collector takes it in time.
+    /// Exports the queued spans, as far as the collector accepts them in time.
     pub(crate) async fn flush(&self) {
         if let Some(traces) = &self.traces {
             traces.flush(FLUSH_DEADLINE).await;

@@ -20,14 +20,14 @@ pub struct StoredArray {
 pub enum StoreError {
     #[error("failed to use the blob store: this client has none; name one with FleetBuilder::blobs")]
     NoStore,
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Blob(#[from] BlobError),
     #[error(transparent)]
     Array(#[from] ArrayError),
 }
 
 impl StoredArray {
-    /// An array that another program has stored, such as `gpufleet blobs put`. This does not look into the store: if
+    /// Names an array that another program has stored, such as `gpufleet blobs put`. This does not access the store: if
     /// the array is missing, the job that uses it fails.
     pub fn new(digest: BlobDigest, dtype: Dtype, shape: Vec<u64>) -> Result<Self, ArrayError> {
         match array::bytes(dtype, &shape) {
@@ -44,12 +44,12 @@ impl StoredArray {
         self.dtype
     }
 
-    /// The length of each dimension, slowest first.
+    /// Returns the length of each dimension, slowest first.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
 
-    /// The length of the array in bytes.
+    /// Returns the length of the array in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -60,7 +60,7 @@ impl StoredArray {
         Ok(Self { digest: store.put(array.into_bytes()).await?, dtype, shape, bytes })
     }
 
-    /// Stores an array whose elements another owner has, without a copy.
+    /// Stores an array without copying its elements.
     pub(crate) async fn put_shared<B>(
         dtype: Dtype,
         shape: Vec<u64>,

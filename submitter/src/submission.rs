@@ -51,7 +51,7 @@ pub(crate) struct Member {
     span: SubmitSpan,
 }
 
-/// What gets the reply to a job.
+/// The receiver of the reply to a job.
 #[derive(Debug)]
 enum Recipient {
     Handle(PendingReply, Instant),
@@ -60,7 +60,7 @@ enum Recipient {
 
 /// A job to submit.
 pub(crate) enum Order {
-    /// It gets a handle.
+    /// The job gets a handle.
     Draft(Box<Job>),
     Followed(Box<CheckedJob>, Followed),
 }
@@ -68,7 +68,7 @@ pub(crate) enum Order {
 /// A job that gathers with others. Its call of `submit` waits for the outcome, unless the job is followed.
 pub(crate) type Gathered = (Option<oneshot::Sender<Outcome>>, Member);
 
-/// None if a follower has been told the outcome.
+/// None if the outcome was reported to a follower.
 type Outcome = Option<Result<JobHandle, SubmitError>>;
 
 /// A queue of a pool.
@@ -161,7 +161,7 @@ impl Submission {
         outcome.expect("a job without a follower has an outcome")
     }
 
-    /// The same for a job with a follower, without waiting for the broker.
+    /// Submits a job with a follower, without waiting for the broker.
     pub(crate) fn send_followed(self, connection: &Arc<Connection>) {
         match self.shared_run_us() {
             Some(run_us) => self.gather(connection, run_us, None),
@@ -239,7 +239,7 @@ pub(crate) async fn send_many_followed(connection: &Arc<Connection>, jobs: Vec<(
         .await;
 }
 
-/// Packs and sends jobs. Each outcome comes with what came with its job.
+/// Packs and sends jobs. Each outcome comes with the value that its job came with.
 fn send_all<T, I>(connection: &Arc<Connection>, orders: I) -> impl Stream<Item = (T, Outcome)>
 where
     I: Iterator<Item = (T, Order)>,
@@ -351,7 +351,7 @@ async fn confirmed<T>(connection: &Arc<Connection>, members: Vec<(T, Member)>) -
     outcomes
 }
 
-/// A client that acknowledges each reply when its result is taken needs each reply in a message of its own.
+/// Returns the headers of a task message. Only a client that acknowledges replies when they arrive accepts lists of replies.
 fn headers(connection: &Connection) -> BTreeMap<String, HeaderValue> {
     let reads_lists = connection.replies_kept().is_none();
     let lists = (topology::HEADER_REPLIES.to_owned(), topology::REPLIES_IN_LISTS.into());

@@ -8,17 +8,17 @@ use std::{collections::HashMap, num::NonZeroUsize};
 use gpufleet_schema::JobId;
 use lru::LruCache;
 
-/// The jobs whose results were taken most recently. A second reply, or the first one after a broken connection, comes soon.
+/// Maximum number of jobs to remember whose results were taken. A second copy of a reply, such as after a broken connection, arrives soon.
 const TAKEN_MAX: NonZeroUsize = NonZeroUsize::new(1 << 16).expect("the bound is not zero");
 
-/// `A` settles a delivery.
+/// The replies that have arrived and were not taken. `A` settles a delivery.
 #[derive(Debug)]
 pub(crate) struct Unread<A> {
     held: HashMap<JobId, A>,
     taken: LruCache<JobId, ()>,
 }
 
-/// What the client does with a delivery now.
+/// The action of the client on a delivery.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Settle<A> {
     Acknowledge(A),
@@ -44,12 +44,12 @@ impl<A> Unread<A> {
         self.held.insert(job_id, acker).map(Settle::Acknowledge)
     }
 
-    /// A handle waits from now on. Returns the delivery to requeue.
+    /// Records that a handle waits. Returns the delivery to requeue.
     pub(crate) fn await_again(&mut self, job_id: JobId) -> Option<A> {
         self.held.remove(&job_id)
     }
 
-    /// The program has the result. Returns the delivery to acknowledge.
+    /// Records that the program has the result. Returns the delivery to acknowledge.
     pub(crate) fn take(&mut self, job_id: JobId) -> Option<A> {
         self.taken.put(job_id, ());
         self.held.remove(&job_id)

@@ -20,12 +20,12 @@ const PATH: &str = "/metrics";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Enough for two or three scrapers and a user. A further connection takes the place of the oldest one of the address that has most, so
-/// that idle connections keep no scraper out.
+/// Maximum number of connections: enough for two or three scrapers and a user. A further connection replaces the oldest one of the address
+/// that has the most, so idle connections keep no scraper out.
 const CONNECTIONS_MAX: usize = 8;
-/// An answer takes milliseconds. Prometheus itself waits no longer than this.
+/// Time limit of a connection. An answer takes milliseconds, and Prometheus itself waits no longer than this.
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(10);
-/// The minimum of the library; a scraper's request has some hundred bytes.
+/// Size of the read buffer: the minimum of the library. A scraper's request has some hundred bytes.
 const BUFFER_BYTES_MAX: usize = 8 << 10;
 /// The pause after a failed accept, which means that file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! What the programs of a fleet tell monitoring: metrics for Prometheus, and traces of jobs over OTLP. Each program has its own list of
-//! metrics; here is what they share. This is the only crate that knows OpenTelemetry.
+//! Monitoring of a fleet's programs: metrics for Prometheus, and traces of jobs over OTLP. Each program has its own list of metrics; this
+//! crate has what they share. It is the only crate that knows OpenTelemetry.
 
 #[cfg(feature = "metrics")]
 pub mod endpoint;

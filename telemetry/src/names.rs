@@ -33,7 +33,7 @@ impl Names {
         self.with_unit(name, help, Unit::Seconds, metric)
     }
 
-    /// Everything, in OpenMetrics' text form.
+    /// Returns all metrics in OpenMetrics' text form.
     pub fn text(&self) -> String {
         let mut text = String::new();
         text::encode(&mut text, &self.0).expect("a string takes all that is written, and no gauge is out of range");

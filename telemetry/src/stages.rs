@@ -17,7 +17,8 @@ use crate::Names;
 /// The stages of a job in their order, as the label `stage` names them. The last is the time from submission to the final outcome.
 pub const STAGES: [&str; 9] =
     ["queue", "wait", "fetch", "compile", "load", "copy_in", "kernel", "copy_out", "end_to_end"];
-/// The pools that have series of their own. Workers name pools, so there are few; a wrong configuration must not fill Prometheus.
+/// Maximum number of pools that have series of their own. Workers name pools, so there are few; the bound keeps a wrong configuration from
+/// filling Prometheus.
 pub const POOLS_MAX: usize = 64;
 /// The label of the pools beyond [`POOLS_MAX`].
 const OTHER_POOLS: &str = "other";

@@ -1,7 +1,8 @@
 //! Traces of jobs, exported over OTLP.
 //!
-//! Spans are made when a job's stages are over, from the timings that its attempt reports anyway. They wait in a bounded queue, from which one
-//! task exports them; no job waits for a span. When the queue is full, or the collector does not take a batch, spans are dropped and counted.
+//! Spans are made when a job's stages are over, from the timings that its attempt reports anyway. They wait in a bounded queue, from which
+//! one task exports them; no job waits for a span. When the queue is full, or the collector does not take a batch, spans are dropped and
+//! counted.
 
 use std::{
     env,
@@ -65,21 +66,21 @@ pub struct TracesError(String);
 /// The spans of a job that wait together: all are exported, or none.
 type JobSpans = Vec<SpanData>;
 
-/// The jobs whose spans may wait for the exporter. With about ten spans for each, they take a few megabytes.
+/// Maximum number of jobs whose spans wait for the exporter. With about ten spans for each, they take a few megabytes.
 const JOBS_WAITING_MAX: usize = 1024;
-/// Either of these turns tracing on, as OpenTelemetry's specification says.
+/// The variables that turn tracing on; one is enough, as OpenTelemetry's specification says.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-/// These turn it off all the same.
+/// The variables that turn tracing off even then.
 const DISABLED: &str = "OTEL_SDK_DISABLED";
 const EXPORTERS: &str = "OTEL_TRACES_EXPORTER";
-/// A program that is traced sets it for the programs that it starts.
+/// The variable that a traced program sets for the programs that it starts.
 const PARENT: &str = "TRACEPARENT";
-/// A collector in the same network answers within milliseconds.
+/// Time limit for connecting to the collector. A collector in the same network answers within milliseconds.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
 impl Traces {
-    /// Exports as the environment says, under this service name unless `OTEL_SERVICE_NAME` has another. `None` if the environment names no
-    /// collector. Needs a runtime.
+    /// Starts the export that the environment variables describe, under this service name unless `OTEL_SERVICE_NAME` has another. `None` if
+    /// they name no collector. Needs a Tokio runtime.
     pub fn from_environment(service: &'static str) -> Result<Option<Self>, TracesError> {
         let set = |name: &str| env::var(name).ok().filter(|value| !value.trim().is_empty());
         let is_off = set(DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true"))
@@ -112,17 +113,17 @@ impl Traces {
         })
     }
 
-    /// Spans that the collector took.
+    /// Returns the number of spans that the collector accepted.
     pub fn exported(&self) -> u64 {
         self.shared.counts.exported.load(Ordering::Relaxed)
     }
 
-    /// Spans that were dropped, because too many waited or because the collector did not take them.
+    /// Returns the number of spans that were dropped, because too many waited or because the collector did not accept them.
     pub fn dropped(&self) -> u64 {
         self.shared.counts.dropped.load(Ordering::Relaxed)
     }
 
-    /// Exports what waits, or gives up when the deadline has passed. Cancelling is harmless.
+    /// Exports the spans that wait, or gives up when the deadline has passed. Cancelling is harmless.
     pub async fn flush(&self, deadline: Duration) {
         let (done, flushed) = tokio::sync::oneshot::channel();
         let flush = async {
@@ -134,8 +135,8 @@ impl Traces {
         drop(tokio::time::timeout(deadline, flush).await);
     }
 
-    /// The context in which a job's spans are recorded: its own, or if it has none, a new trace with the id of the job. `None` if the trace is not
-    /// recorded.
+    /// Returns the context in which a job's spans are recorded: its own, or if it has none, a new trace with the id of the job. `None` if
+    /// the trace is not recorded.
     fn sampled(&self, job_id: JobId, context: Option<TraceContext>) -> Option<TraceContext> {
         let trace_id = context.map_or(job_id.as_uuid().as_u128(), |context| context.trace_id);
         let span_id = context.map_or(0, |context| context.span_id);

@@ -12,9 +12,9 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The same delays, for a future that [`backon::Retryable`] repeats.
+    /// The delays for a future that [`backon::Retryable`] repeats.
     pub const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
-        // Jitter adds up to the same again, so these are half of the longest delays.
+        // Jitter at most doubles a delay, so these are half of the longest delays.
         .with_min_delay(Duration::from_millis(50))
         .with_max_delay(Duration::from_millis(2500))
         .without_max_times()

@@ -73,23 +73,23 @@ pub struct Pruned {
 /// An operation on the blob store that failed. `store` is its location.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
-    #[error("use {store} as a blob store: {problem}")]
+    #[error("failed to use {store} as a blob store: {problem}")]
     Unusable { store: Arc<BlobLocation>, problem: String },
-    #[error("find {digest} in the blob store {store}")]
+    #[error("failed to find {digest} in the blob store {store}")]
     Missing { digest: BlobDigest, store: Arc<BlobLocation> },
-    #[error("read {digest}: the blob has {found} bytes, expected {wanted}")]
+    #[error("failed to read {digest}: the blob has {found} bytes, expected {wanted}")]
     Length { digest: BlobDigest, found: u64, wanted: u64 },
     #[error(
-        "read {digest}: its content in the blob store {store} does not match the digest; store the array again to repair it"
+        "failed to read {digest}: its content in the blob store {store} does not match the digest; store the array again to repair it"
     )]
     Damaged { digest: BlobDigest, store: Arc<BlobLocation> },
-    #[error("read {digest}: the task declares {}; the maximum is {}", Size(*wanted), Size(BLOBS_BYTES_MAX))]
+    #[error("failed to read {digest}: the task declares {}; the maximum is {}", Size(*wanted), Size(BLOBS_BYTES_MAX))]
     TooLarge { digest: BlobDigest, wanted: u64 },
-    #[error("write {digest} to its file: {source}")]
+    #[error("failed to write {digest} to its file: {source}")]
     Output { digest: BlobDigest, source: io::Error },
-    #[error("{step} in the blob store {store}: {source}")]
+    #[error("failed to {step} in the blob store {store}: {source}")]
     Io { step: &'static str, store: Arc<BlobLocation>, source: io::Error },
-    #[error("{step} in the blob store {store}: not finished within {} s", waited.as_secs())]
+    #[error("failed to {step} in the blob store {store}: not finished within {} s", waited.as_secs())]
     Timeout { step: &'static str, store: Arc<BlobLocation>, waited: Duration },
 }
 
@@ -128,7 +128,7 @@ impl BlobStore {
         Ok(self.put_from(Owned(bytes.into())).await?.0)
     }
 
-    /// Stores bytes like [`BlobStore::put`] that another process may change. If it does so meanwhile, that is an error.
+    /// Stores bytes that another process may change. If they change meanwhile, that is an error.
     pub async fn put_shared<B>(&self, bytes: B) -> Result<BlobDigest, BlobError>
     where
         B: AsRef<[u8]> + Send + 'static,
@@ -136,13 +136,12 @@ impl BlobStore {
         Ok(self.put_from(Shared(bytes)).await?.0)
     }
 
-    /// Stores a part of a file like [`BlobStore::put`], with little memory. A file that changes meanwhile is an error.
+    /// Stores a part of a file, with little memory. If the file changes meanwhile, that is an error.
     pub async fn put_file(&self, file: File, range: Range<u64>) -> Result<BlobDigest, BlobError> {
         Ok(self.put_from(InFile { file, range }).await?.0)
     }
 
-    /// Stores what a source has, like [`BlobStore::put`], and returns the source. An error of the source comes back in
-    /// [`BlobError::Io`].
+    /// Stores the bytes of a source, and returns their digest and the source. An error of the source comes back in [`BlobError::Io`].
     pub async fn put_from<S: BlobSource>(&self, source: S) -> Result<(BlobDigest, S), BlobError> {
         self.backend.put(source).await.map_err(self.stopped("store a blob"))
     }
@@ -170,7 +169,7 @@ impl BlobStore {
         self.read_to(digest, bytes, array).await
     }
 
-    /// The content of a blob of exactly `bytes` bytes, in its file if that is possible. The cache is not used.
+    /// Returns the content of a blob of exactly `bytes` bytes, mapped from its file if that is possible. The cache is not used.
     pub async fn view(&self, digest: BlobDigest, bytes: u64) -> Result<BlobBytes, BlobError> {
         if bytes > BLOBS_BYTES_MAX {
             return Err(BlobError::TooLarge { digest, wanted: bytes });

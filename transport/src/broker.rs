@@ -43,8 +43,8 @@ struct Inner {
 const READ_AHEAD: u16 = 200;
 
 impl Broker {
-    /// Tries each node once; an unreachable broker is an error after at most `connect_deadline` for each. After later outages it reconnects.
-    /// Cancelling abandons the attempt.
+    /// Tries each node once; an unreachable broker is an error after at most `connect_deadline` for each. After later outages it
+    /// reconnects. Cancelling abandons the attempt.
     pub async fn connect(options: Options) -> Result<Self, ConnectError> {
         let link = Link::open(options).await?;
         let publisher = Publisher::start(&link, Purpose::Messages);
@@ -86,8 +86,8 @@ impl Broker {
         topology::declare(&self.inner.link, &Declaration::Slots(pool.clone())).await
     }
 
-    /// Declares the exchanges and the bindings of a pool again, and no queue. Bindings go with an exchange that is deleted. Cancelling leaves a
-    /// part declared.
+    /// Declares the exchanges and the bindings of a pool again, and no queue. Bindings go with an exchange that is deleted. Cancelling
+    /// leaves a part declared.
     pub async fn bind_again(&self, pool: &PoolName, has_slots: bool) -> Result<(), DeclareError> {
         let slots = has_slots.then(|| Declaration::Slots(pool.clone()));
         for declaration in [Declaration::Base, Declaration::Pool(pool.clone())].into_iter().chain(slots) {
@@ -102,8 +102,8 @@ impl Broker {
         topology::declare(&self.inner.link, &Declaration::Replies(client.clone())).await
     }
 
-    /// Declares a pool's queues for jobs that are forwarded to a device class. Needs [`Broker::declare_base`] once before. Cancelling leaves
-    /// a part declared.
+    /// Declares a pool's queues for jobs that are forwarded to a device class. Needs [`Broker::declare_base`] once before. Cancelling
+    /// leaves a part declared.
     pub async fn declare_forwarded(&self, pool: &PoolName, class: ClassKey) -> Result<(), DeclareError> {
         topology::declare(&self.inner.link, &Declaration::Forwarded(pool.clone(), class)).await
     }
@@ -114,8 +114,8 @@ impl Broker {
         topology::claim(&self.inner.link, &worker_queue(worker)).await
     }
 
-    /// Takes up to `messages_max` messages out of a queue without becoming its consumer; none if the queue does not exist. If cancelled, the
-    /// broker redelivers the messages that had arrived.
+    /// Takes up to `messages_max` messages out of a queue without becoming its consumer; none if the queue does not exist. If cancelled,
+    /// the broker redelivers the messages that had arrived.
     pub async fn get(&self, queue: &str, messages_max: u16) -> Result<Vec<Delivery>, QueueError> {
         topology::get(&self.inner.link, queue, messages_max).await
     }
@@ -130,9 +130,9 @@ impl Broker {
         topology::delete(&self.inner.link, queue).await
     }
 
-    /// Publishes, and waits for the broker's confirm. Concurrent calls are pipelined. After a lost connection the message is sent again under
-    /// the same message id, so a consumer may receive it twice. A caller that may publish a message again can share it without copying its
-    /// body.
+    /// Publishes, and waits for the broker's confirm. Concurrent calls are pipelined. After a lost connection the message is sent again
+    /// under the same message id, so a consumer may receive it twice. A caller that may publish a message again can share it without
+    /// copying its body.
     ///
     /// If cancelled before the message leaves, it is not sent; after that it is sent, and its outcome stays unknown.
     pub async fn publish(&self, message: impl Into<Arc<Message>>) -> Result<(), PublishError> {
@@ -167,9 +167,9 @@ impl Broker {
         Consumer::start(self.inner.link.clone(), queue, prefetch, Start::Queue { priority: 0 }, kept)
     }
 
-    /// Consumes from a queue like [`Broker::consume`], and calls `pass` with each item as it comes: without a channel between, a delivery
-    /// costs one task less. `pass` must not block. Of several subscribers the broker prefers the one with the highest `priority` until its
-    /// prefetch is used up; 0 is the priority of all others.
+    /// Consumes from a queue until stopped, and calls `pass` with each item as it comes. Without a channel in between, a delivery costs one
+    /// task less than with [`Broker::consume`]. `pass` must not block. Of several subscribers the broker prefers the one with the highest
+    /// `priority` until its prefetch is used up; 0 is the priority of all others.
     pub fn subscribe(
         &self,
         queue: String,
@@ -190,7 +190,7 @@ impl Broker {
         self.inner.link.options.confirm_deadline
     }
 
-    /// Why the broker takes no messages now, if it takes none.
+    /// Returns why the broker accepts no messages now; `None` if it accepts them.
     pub fn trouble(&self) -> Option<String> {
         self.inner.link.trouble()
     }

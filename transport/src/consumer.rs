@@ -15,8 +15,8 @@ mod subscriber;
 
 use subscriber::{Command, Outlet, Subscriber};
 
-/// Deliveries of one queue, in a channel. Dropping it ends the subscription. Received deliveries can still be settled; deliveries in transit
-/// return to the queue once that has happened.
+/// Deliveries of one queue, in a channel. Dropping it ends the subscription. Received deliveries can still be settled; deliveries in
+/// transit return to the queue once that has happened.
 #[derive(Debug)]
 pub struct Consumer {
     incoming: mpsc::UnboundedReceiver<Incoming>,
@@ -73,12 +73,12 @@ impl Consumer {
         Self { incoming, subscription: Subscription::start(link, queue, prefetch, from, Box::new(pass)), from }
     }
 
-    /// See [`Subscription::subscribed`].
+    /// Waits until the broker has confirmed the subscription or the subscription has ended. Cancelling is harmless.
     pub async fn subscribed(&mut self) {
         self.subscription.subscribed().await;
     }
 
-    /// See [`Subscription::status`].
+    /// Shows whether the broker has confirmed the subscription, now and later: [`Subscription::status`].
     pub fn status(&self) -> watch::Receiver<bool> {
         self.subscription.status()
     }
@@ -87,21 +87,21 @@ impl Consumer {
     pub async fn next(&mut self) -> Option<Incoming> {
         loop {
             match self.incoming.recv().await? {
-                // It arrived before an outage and will be redelivered, so handing it out would run its job twice. A stream does not redeliver a
-                // message.
+                // It arrived before an outage and will be redelivered, so handing it out would run its job twice. A stream does not
+                // redeliver a message.
                 Incoming::Delivery(delivery) if self.from != Start::Stream && !delivery.acker.is_live() => {}
                 incoming => return Some(incoming),
             }
         }
     }
 
-    /// Ends the subscription. Deliveries that have already arrived still come out of [`Consumer::next`],
-    /// then `None`. If cancelled, the subscription ends all the same.
+    /// Ends the subscription. Deliveries that have already arrived still come out of [`Consumer::next`], then `None`. If cancelled, the
+    /// subscription still ends.
     pub async fn stop(&mut self) {
         self.subscription.stop().await;
     }
 
-    /// See [`Subscription::set_prefetch`].
+    /// Subscribes again with another prefetch: [`Subscription::set_prefetch`].
     pub async fn set_prefetch(&mut self, prefetch: u16) {
         self.subscription.set_prefetch(prefetch).await;
     }
@@ -126,13 +126,13 @@ impl Subscription {
         self.subscribed.clone()
     }
 
-    /// Ends the subscription, once the deliveries that have already arrived are passed on. If cancelled, the subscription ends all the same.
+    /// Ends the subscription, once the deliveries that have already arrived are passed on. If cancelled, the subscription still ends.
     pub async fn stop(&mut self) {
         self.order(Command::Stop).await;
     }
 
-    /// Subscribes again with another prefetch, which applies to new deliveries. Earlier deliveries stay unsettled and can be
-    /// settled. 0 counts as 1. If cancelled, the prefetch changes all the same.
+    /// Subscribes again with another prefetch, which applies to new deliveries. Earlier deliveries stay unsettled and can be settled. 0
+    /// counts as 1. If cancelled, the prefetch still changes.
     pub async fn set_prefetch(&mut self, prefetch: u16) {
         self.order(|done| Command::Prefetch(prefetch, done)).await;
     }

@@ -60,7 +60,7 @@ pub enum Settled {
 
 /// The broker's header of a message that was read from a stream.
 pub(crate) const STREAM_OFFSET: &str = "x-stream-offset";
-/// The limit for writing a settling frame. The broker does not answer it, so there is no reason to wait long.
+/// The limit for writing a settling frame. The broker does not answer such a frame, so there is no reason to wait long.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(10);
 
 impl Delivery {
@@ -84,7 +84,7 @@ impl Delivery {
         }
     }
 
-    /// Drops what of the body is beyond the bound.
+    /// Drops the part of the body beyond the bound.
     pub(crate) fn cut(&mut self, bytes_max: usize) {
         if self.body.len() > bytes_max {
             // A copy, because shrinking may leave a small body at the beginning of a large allocation.
@@ -120,12 +120,12 @@ impl Delivery {
         self.acker.delivery.properties.headers().as_ref()?.inner().get(name)
     }
 
-    /// See [`Acker::ack`].
+    /// Acknowledges the message. If cancelled, the ack may or may not have been sent.
     pub async fn ack(self) -> Result<Settled, SettleError> {
         self.acker.ack().await
     }
 
-    /// See [`Acker::requeue`].
+    /// Requeues the message. If cancelled, that may or may not have happened.
     pub async fn requeue(self) -> Result<Settled, SettleError> {
         self.acker.requeue().await
     }
@@ -176,8 +176,8 @@ impl Acker {
         self.channel.is_live() && self.delivery.usable()
     }
 
-    /// The number of consumers that a quorum queue counts for the subscription of this delivery: the current one, and each that was cancelled
-    /// for a change of prefetch and has unsettled deliveries.
+    /// The number of consumers that a quorum queue counts for the subscription of this delivery: the current one, and each that was
+    /// cancelled for a change of prefetch and has unsettled deliveries.
     pub fn consumers(&self) -> u32 {
         1 + self.channel.cancelled_consumers() as u32
     }

@@ -10,29 +10,29 @@ use crate::BrokerUrl;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ConnectError {
     #[error(
-        "reach RabbitMQ at {url}: {reason}; check that the broker is running and that the host and port are correct"
+        "failed to reach RabbitMQ at {url}: {reason}; check that the broker is running and that the host and port are correct"
     )]
     Unreachable { url: BrokerUrl, reason: String },
     #[error(
-        "log in to RabbitMQ at {url}: wrong user or password; check both, and percent-encode special characters ({reason})"
+        "failed to log in to RabbitMQ at {url}: wrong user or password; check both, and percent-encode special characters ({reason})"
     )]
     Refused { url: BrokerUrl, reason: String },
     #[error(
-        "open the vhost {:?} of RabbitMQ at {url}: {reason}; create it with `rabbitmqctl add_vhost`, or give the user access with `rabbitmqctl set_permissions`",
+        "failed to open the vhost {:?} of RabbitMQ at {url}: {reason}; create it with `rabbitmqctl add_vhost`, or give the user access with `rabbitmqctl set_permissions`",
         url.vhost()
     )]
     NoVhost { url: BrokerUrl, reason: String },
     #[error(
-        "negotiate TLS with RabbitMQ at {url}: {reason}; check the port (5671 by default), and that this machine trusts the broker's certificate (system store or SSL_CERT_FILE)"
+        "failed to negotiate TLS with RabbitMQ at {url}: {reason}; check the port (5671 by default), and that this machine trusts the broker's certificate (system store or SSL_CERT_FILE)"
     )]
     Tls { url: BrokerUrl, reason: String },
     #[error(
-        "connect to RabbitMQ at {url}: no answer within {waited:?}; check that the host is reachable and that the broker responds"
+        "failed to connect to RabbitMQ at {url}: no answer within {waited:?}; check that the host is reachable and that the broker responds"
     )]
     Timeout { url: BrokerUrl, waited: Duration },
     /// No node of a cluster could be reached.
     #[error(
-        "reach any node of RabbitMQ ({}); check that the brokers are running and that the hosts and ports are correct",
+        "failed to reach any node of RabbitMQ ({}); check that the brokers are running and that the hosts and ports are correct",
         .failures.iter().map(NodeFailure::to_string).collect::<Vec<_>>().join(", ")
     )]
     NoNode { failures: Vec<NodeFailure> },
@@ -88,70 +88,74 @@ impl ConnectError {
 /// Why a message is not confirmed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
-    #[error("publish: no queue is bound for {routing_key:?} on exchange {exchange:?}")]
+    #[error("failed to publish: no queue is bound for {routing_key:?} on exchange {exchange:?}")]
     Unroutable { exchange: String, routing_key: String },
-    #[error("publish: {}", no_exchange(.exchange))]
+    #[error("failed to publish: {}", no_exchange(.exchange))]
     NoExchange { exchange: String },
     /// The broker's user lacks a permission.
-    #[error("publish: {reason}; `gpufleet permissions` lists the permissions of each role")]
+    #[error("failed to publish: {reason}; `gpufleet permissions` lists the permissions of each role")]
     Forbidden { reason: String },
-    #[error("publish: the broker rejected the message, because the queue for {routing_key:?} is full or unavailable")]
+    #[error(
+        "failed to publish: the broker rejected the message, because the queue for {routing_key:?} is full or unavailable"
+    )]
     Nacked { routing_key: String },
-    #[error("publish: the body has {bytes} bytes; the maximum is {max}")]
+    #[error("failed to publish: the body has {bytes} bytes; the maximum is {max}")]
     TooLarge { bytes: usize, max: usize },
     /// Workers would refuse the order.
-    #[error("publish: {0}")]
+    #[error("failed to publish: {0}")]
     Order(InvalidOrder),
-    #[error("publish: the headers have {bytes} bytes; the maximum is {max}")]
+    #[error("failed to publish: the headers have {bytes} bytes; the maximum is {max}")]
     HeaderTooLarge { bytes: usize, max: usize },
-    #[error("publish: the {property} has {bytes} bytes; the AMQP maximum is 255")]
+    #[error("failed to publish: the {property} has {bytes} bytes; the AMQP maximum is 255")]
     PropertyTooLong { property: &'static str, bytes: usize },
     /// The broker closed the channel because of this message.
-    #[error("publish: the broker refused the message: {reason}")]
+    #[error("failed to publish: the broker refused the message: {reason}")]
     Refused { reason: String },
     /// The message was never sent, so the broker does not have it.
-    #[error("publish: not sent within {waited:?}{}", why(.blocked))]
+    #[error("failed to publish: not sent within {waited:?}{}", why(.blocked))]
     Timeout { waited: Duration, blocked: Option<String> },
     /// The message was sent but not confirmed, so the broker may have it. Sending it again under its id is safe.
-    #[error("publish: no confirmation within {waited:?}; the message may or may not have arrived{}", why(.blocked))]
+    #[error("failed to publish: no confirmation within {waited:?}; the message may or may not have arrived{}", why(.blocked))]
     Unknown { waited: Duration, blocked: Option<String> },
-    #[error("publish: this client closed the connection")]
+    #[error("failed to publish: this client closed the connection")]
     Closed,
 }
 
 /// Why a declaration failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeclareError {
-    #[error("declare {what}: it exists with {argument} = {found}, but this program expects {wanted}; {remedy}")]
+    #[error(
+        "failed to declare {what}: it exists with {argument} = {found}, but this program expects {wanted}; {remedy}"
+    )]
     Mismatch { what: String, argument: String, wanted: String, found: String, remedy: String },
-    #[error("declare {what}: {}", no_exchange(.exchange))]
+    #[error("failed to declare {what}: {}", no_exchange(.exchange))]
     NoExchange { what: String, exchange: String },
     /// The broker's user lacks a permission.
-    #[error("declare {what}: {reason}; `gpufleet permissions` lists the permissions of each role")]
+    #[error("failed to declare {what}: {reason}; `gpufleet permissions` lists the permissions of each role")]
     Forbidden { what: String, reason: String },
-    #[error("declare {what}: the broker refused: {reason}")]
+    #[error("failed to declare {what}: the broker refused: {reason}")]
     Refused { what: String, reason: String },
-    #[error("declare {what}: no answer within {waited:?}{}", why(.last))]
+    #[error("failed to declare {what}: no answer within {waited:?}{}", why(.last))]
     Timeout { what: String, waited: Duration, last: Option<String> },
-    #[error("declare {what}: this client closed the connection")]
+    #[error("failed to declare {what}: this client closed the connection")]
     Closed { what: String },
 }
 
 /// Why a queue could not be inspected or deleted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
-    #[error("query queue {queue}: the broker refused: {reason}")]
+    #[error("failed to query queue {queue}: the broker refused: {reason}")]
     Refused { queue: String, reason: String },
-    #[error("query queue {queue}: no answer within {waited:?}{}", why(.last))]
+    #[error("failed to query queue {queue}: no answer within {waited:?}{}", why(.last))]
     Timeout { queue: String, waited: Duration, last: Option<String> },
-    #[error("query queue {queue}: this client closed the connection")]
+    #[error("failed to query queue {queue}: this client closed the connection")]
     Closed { queue: String },
 }
 
 /// Why a delivery could not be settled. It stays unsettled and may be redelivered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettleError {
-    #[error("settle a delivery: not written within {waited:?}")]
+    #[error("failed to settle a delivery: not written within {waited:?}")]
     Timeout { waited: Duration },
 }
 

@@ -69,8 +69,8 @@ impl Origin {
 type Confirmed = oneshot::Sender<Result<(), PublishError>>;
 
 impl Broker {
-    /// Publishes an event in a message of its own, and returns when the broker has confirmed it. The broker verifies `user_id` if it is given.
-    /// If cancelled, the event may or may not have been published.
+    /// Publishes an event in a message of its own, and returns when the broker has confirmed it. The broker verifies `user_id` if it is
+    /// given. If cancelled, the event may or may not have been published.
     pub async fn report_alone(&self, event: Event, user_id: Option<String>) -> Result<(), PublishError> {
         let messages = Batch::of_one(event).messages(&Origin { exchange: EVENTS_CLIENT, user_id })?;
         try_join_all(messages.into_iter().map(|message| self.publish(message))).await.map(drop)
@@ -78,13 +78,13 @@ impl Broker {
 }
 
 impl EventSink {
-    /// For the events of a worker. Requires an earlier [`Broker::declare_base`].
+    /// Creates a sink for the events of a worker. Requires an earlier [`Broker::declare_base`].
     pub fn of_worker(broker: Broker) -> Self {
         Self::start(broker, Origin { exchange: EVENTS_WORKER, user_id: None })
     }
 
-    /// For the events of a client. The broker verifies `user_id` if it is given. Batches wait until a worker or the recorder has declared
-    /// the ledger's queue.
+    /// Creates a sink for the events of a client. The broker verifies `user_id` if it is given. Batches wait until a worker or the recorder
+    /// has declared the ledger's queue.
     pub fn of_client(broker: Broker, user_id: Option<String>) -> Self {
         Self::start(broker, Origin { exchange: EVENTS_CLIENT, user_id })
     }

@@ -43,7 +43,7 @@ pub use urls::BrokerUrls;
 /// here a second time.
 pub const LOG_DIRECTIVE: &str = "lapin=off";
 
-/// HTTP clients take TLS from the provider of the process. ring is the only one that gpufleet links.
+/// Sets the TLS provider of the process, which HTTP clients use. ring is the only one that gpufleet links.
 pub fn install_tls() {
     // An error means that there is one already.
     drop(rustls::crypto::ring::default_provider().install_default());

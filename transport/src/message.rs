@@ -25,7 +25,7 @@ pub struct Properties {
     pub content_type: Option<String>,
     /// AMQP's `type`.
     pub kind: Option<String>,
-    /// Seconds since 1970, which is all that AMQP has room for.
+    /// Seconds since 1970. AMQP has no finer unit.
     pub timestamp: Option<u64>,
     /// The broker refuses a name other than the connection's user, so a name that is set can be trusted.
     pub user_id: Option<String>,

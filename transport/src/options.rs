@@ -11,7 +11,7 @@ pub struct Options {
     pub urls: BrokerUrls,
     /// Shown by the broker's management pages and `rabbitmqctl list_connections client_properties`.
     pub name: String,
-    /// Two silent intervals end a connection.
+    /// Interval of the AMQP heartbeats. Two silent intervals end a connection.
     pub heartbeat: Duration,
     /// The limit for one attempt to connect to one node, with all connections and their handshakes.
     pub connect_deadline: Duration,
@@ -47,11 +47,14 @@ pub enum QueueKind {
 pub struct UnknownQueueKind(String);
 
 impl Options {
-    /// Detects a dead peer within 20 s, well before the confirm deadline; less than 5 s would cause false alarms on a busy machine.
+    /// Default interval of the heartbeats. It detects a dead peer within 20 s, well before the confirm deadline; less than 5 s would cause
+    /// false alarms on a busy machine.
     pub const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(10);
-    /// Enough for slow round trips or a broker that is starting, and as long as a user waits at a prompt.
+    /// Default limit for an attempt to connect: enough for slow round trips or a broker that is starting, and as long as a user waits at a
+    /// prompt.
     pub const CONNECT_DEADLINE_DEFAULT: Duration = Duration::from_secs(10);
-    /// A broker killed with SIGKILL was back after 6 s, and a silent one is detected after 20 s; both leave time for a republish.
+    /// Default limit for one publish. A broker killed with SIGKILL was back after 6 s, and a silent one is detected after 20 s; both leave
+    /// time to publish again.
     pub const CONFIRM_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
 
     pub fn new(urls: BrokerUrls, name: impl Into<String>) -> Self {

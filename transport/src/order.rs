@@ -9,7 +9,7 @@ use gpufleet_schema::{
 
 use crate::{Message, Properties, PublishError};
 
-/// An error for an order that workers would refuse.
+/// Turns an order into a message. An order that workers would refuse is an error.
 pub(crate) fn message(order: &Order, speaker: Speaker, user: &str, id: MessageId) -> Result<Message, PublishError> {
     order.check().map_err(PublishError::Order)?;
     let body = encoding::encode_order(order).expect("an order has only strings and numbers");
@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(published(ORDER_JOBS_MAX, LABELS_MAX, TEXT_BYTES_MAX), Ok(()));
         let refusal = |jobs, labels, bytes| published(jobs, labels, bytes).unwrap_err().to_string();
         let many = refusal(ORDER_JOBS_MAX + 1, 0, 0);
-        assert_eq!(many, "publish: the order names more than 1000 jobs; give several orders");
+        assert_eq!(many, "failed to publish: the order names more than 1000 jobs; give several orders");
         assert!(refusal(0, LABELS_MAX + 1, 1).contains("more than 32 labels"));
         assert!(refusal(0, 1, ORDER_BYTES_MAX).contains("the maximum is 65536"));
     }

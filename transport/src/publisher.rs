@@ -23,7 +23,7 @@ use crate::{Message, PublishError, link::Link};
 mod confirm_channel;
 mod pending;
 
-/// Two to four channels are fastest for quorum queues. The second already hides most of the first one's latency.
+/// Number of confirm channels. Two to four are fastest for quorum queues; the second already hides most of the first one's latency.
 const CONFIRM_CHANNELS: usize = 2;
 /// The room for unconfirmed bodies, which stay in memory so that they can be sent again: 64 MiB, or four of the largest messages.
 const ROOM_BYTES: usize = 64 << 20;

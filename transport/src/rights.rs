@@ -15,7 +15,7 @@ use crate::{
 /// The limit for the check, which takes a few round trips.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Publishes and takes it back.
+/// Publishes a message and rolls it back.
 async fn probe(session: &Session, exchange: &str, routing_key: &str) -> lapin::Result<()> {
     let channel = session.publish_channel().await?;
     channel.tx_select().await?;
@@ -36,7 +36,7 @@ pub(crate) async fn check_publish(link: &Link, exchange: &str, routing_key: &str
     let answer = async {
         loop {
             match probe(&session, exchange, routing_key).await {
-                // The broker closed the channel before the rollback, so no request of ours was told its reason.
+                // The broker closed the channel before the rollback, so none of our requests got its reason.
                 Err(error) if is_of_a_closed_channel(&error) && session.alive() => {}
                 answer => break answer,
             }

@@ -31,8 +31,8 @@ pub struct QueueDepth {
 }
 
 impl QueueDepth {
-    /// The subscriptions to the queues of one pool: those of the queue that has the fewest, of the queues that have any. A worker subscribes to
-    /// each of them, and the broker counts an ended subscription until its last message is settled.
+    /// The subscriptions to the queues of one pool: those of the queue that has the fewest, of the queues that have any. A worker
+    /// subscribes to each of them, and the broker counts an ended subscription until its last message is settled.
     pub fn consumers_of_pool(depths: &[Self]) -> u32 {
         depths.iter().map(|depth| depth.consumers).filter(|consumers| *consumers > 0).min().unwrap_or(0)
     }
@@ -50,7 +50,7 @@ const QUESTION_DEADLINE: Duration = Duration::from_secs(10);
 /// A set of exchanges and queues that is declared together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Declaration {
-    /// All exchanges and shared queues: what workers declare.
+    /// All exchanges and shared queues, which workers declare.
     Base,
     /// The part of the base that the recorder reads and writes.
     Ledger,
@@ -453,7 +453,8 @@ fn quorum(arguments: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> Fie
     table([("x-queue-type", text("quorum"))].into_iter().chain(arguments))
 }
 
-/// Listing dead-lettered jobs or unread replies delivers and requeues them. RabbitMQ 4 counts these deliveries and would drop a job at its default limit.
+/// Delivery limit of queues whose messages are listed. Listing dead-lettered jobs or unread replies delivers and requeues them; RabbitMQ 4
+/// counts these deliveries and would drop a job at its default limit.
 const LOOKS_MAX: i32 = i32::MAX;
 
 fn kept() -> FieldTable {

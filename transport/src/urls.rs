@@ -4,8 +4,9 @@ use std::{fmt, str::FromStr};
 
 use crate::{BrokerUrl, InvalidBrokerUrl};
 
-/// The URL of a broker, or one URL for each node of a cluster, separated by commas: `amqp://user:password@a/vhost,amqp://user:password@b/vhost`.
-/// All have the same user and vhost, because the nodes of a cluster share both. Prints without passwords.
+/// The URL of a broker, or one URL for each node of a cluster, separated by commas:
+/// `amqp://user:password@a/vhost,amqp://user:password@b/vhost`. All have the same user and vhost, because the nodes of a cluster share
+/// both. Prints without passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BrokerUrls {
     /// Never empty.

@@ -1,4 +1,5 @@
-//! The body of a request arrives before its page is asked. A caller that sends it slowly would keep its place.
+//! Waits for the whole body of a request before its page handles it, because a caller that sends slowly would keep its
+//! place.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::problem::{Problem, ProblemKind};
 
-/// Orders name some hundred jobs.
+/// Maximum size of a body. Orders name some hundred jobs.
 const BYTES_MAX: usize = 1 << 20;
 const WITHIN: Duration = Duration::from_secs(10);
 
@@ -28,7 +29,7 @@ pub(super) async fn await_whole(request: Request, next: Next) -> Response {
     }
 }
 
-/// The connection ends with the answer, because the rest of the body is not read.
+/// Refuses a body. The connection ends with the answer, because the rest of the body is not read.
 fn refused(why: String) -> Response {
     Problem::new(ProblemKind::BadRequest, "The body of the request was refused", why, "send it at once").into_response()
 }

@@ -12,22 +12,23 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// A peer that leaves bytes unread for this long loses the connection, unless it takes [`STEP_BYTES`] in that time.
+/// Time limit for a step. A peer that leaves bytes unread for this long loses the connection, unless it takes
+/// [`STEP_BYTES`] in that time.
 const STEP_WITHIN: Duration = Duration::from_secs(10);
-/// So a peer that reads a few bytes now and then does not hold a connection for ever.
+/// Bytes of a step. With fewer, a peer that reads a few bytes now and then could hold a connection for ever.
 const STEP_BYTES: usize = 64 << 10;
 
 /// Bounds how long the written bytes may wait for the peer.
 #[derive(Debug)]
 pub(super) struct WriteProgress<S> {
     stream: S,
-    /// While bytes wait.
+    /// Set while bytes wait.
     behind: Option<Behind>,
 }
 
 #[derive(Debug)]
 struct Behind {
-    /// What the peer must still take before the deadline.
+    /// Bytes that the peer must still take before the deadline.
     missing: usize,
     deadline: Pin<Box<Sleep>>,
 }

@@ -26,7 +26,7 @@ use tracing::{info, warn};
 
 use super::{Exit, Failure, broker_url, database_url, invalid, options::Record, warn_of_wait};
 
-/// A stop waits this long for the collector of traces.
+/// How long a stopping recorder waits for the collector of traces.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The validated options.
@@ -78,7 +78,7 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
     let counting = tokio::spawn(count_dropped_replies(broker.clone()));
     let ended = recorder.run().await;
     counting.abort();
-    // The recorder may have failed.
+    // Stops the other tasks too if the recorder failed.
     stop.cancel();
     for task in [pruning, keeping, Some(analyzing)].into_iter().flatten() {
         task.await.ok();
@@ -123,7 +123,7 @@ async fn show_readiness(metrics: Arc<Metrics>, mut ready: watch::Receiver<bool>)
     }
 }
 
-/// Keeps the readiness file present while the recorder is ready, until the recorder ends.
+/// Keeps the ready file present while the recorder is ready, until the recorder ends.
 async fn tell_readiness(path: PathBuf, mut ready: watch::Receiver<bool>) {
     loop {
         let is_ready = *ready.borrow_and_update();
@@ -146,7 +146,7 @@ async fn remove(path: &Path) -> io::Result<()> {
 }
 
 impl Config {
-    /// Reports every problem at once.
+    /// Validates the options, and reports every problem at once.
     fn of(options: &Record) -> Result<Self, Failure> {
         let pruned = options.prune_blobs.clone().map(BlobLocation::try_from).transpose();
         match (database_url(&options.database.database_url.0), broker_url(&options.amqp_url.0), pruned) {
@@ -163,7 +163,8 @@ impl Config {
     }
 }
 
-/// Waits for an unreachable database. A refused login, or tables of another version, is an error at once, because waiting does not help.
+/// Connects to the database, and waits while it is unreachable. A refused login, or tables of another version, is an error at once, because
+/// waiting does not help.
 async fn connect_database(url: &DatabaseUrl, stop: &CancellationToken) -> Result<Option<Store>, Failure> {
     let connected =
         (|| Store::connect(url.clone())).retry(Backoff::DELAYS).when(LedgerError::may_pass).notify(warn_of_wait);
@@ -177,7 +178,7 @@ async fn connect_broker(urls: &BrokerUrls, stop: &CancellationToken) -> Result<O
         .when(Refusal::may_pass)
         .notify(|refusal, delay| warn!(error = %refusal.problem, ?delay, "waiting for the broker"));
     let connected = stop.run_until_cancelled(connected).await.transpose();
-    connected.map_err(|refusal| Failure::new(Exit::Broker, refusal.problem))
+    connected.map_err(|refusal| Failure::new(Exit::Broker, refusal.problem).doing("use the broker"))
 }
 
 /// Why the broker can't be used, and whether waiting may help.

@@ -13,15 +13,16 @@ use crate::{
 };
 
 pub(super) const USER: &str = "gpufleet";
-/// A worker acknowledges a message when its job has ended, which may take seven days. By default the broker closes the
-/// channel after 30 minutes.
+/// The broker's consumer timeout. A worker acknowledges a message when its job has ended, which may take seven days. By default, the broker
+/// closes the channel after 30 minutes.
 const CONSUMER_TIMEOUT_MS: u64 = 8 * 24 * 3600 * 1000;
-/// As RabbitMQ 3 has it. A producer whose message is too large for gpufleet then gets a reply that says so; RabbitMQ 4 would close its channel.
+/// The broker's maximum size of a message, that of RabbitMQ 3. A producer whose message is too large for gpufleet then gets a reply that
+/// says so; RabbitMQ 4 would close its channel.
 const MESSAGE_BYTES_MAX: u32 = 128 << 20;
-/// A silent node counts as down after this, give or take a quarter, and until then blocks declarations on all nodes. The default of 60 s
-/// is longer than our clients wait for a confirm.
+/// Time after which a silent node counts as down, give or take a quarter. Until then it blocks declarations on all nodes. The default of 60
+/// s is longer than our clients wait for a confirm.
 const NET_TICK_SECONDS: u32 = 20;
-/// Erlang's threads spin before they sleep, which takes processor time from the programs beside a private broker.
+/// Stops Erlang's threads from spinning before they sleep, which takes processor time from the programs beside a private broker.
 const NO_SPINNING: &str = "+sbwt none +sbwtdcpu none +sbwtdio none";
 pub const DEFAULT_VHOST: &str = "gpufleet";
 

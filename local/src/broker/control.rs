@@ -11,9 +11,9 @@ use tokio::{
 };
 
 pub(super) const SOCKET: &str = "control";
-/// Creating a vhost takes 25 ms on an idle machine.
+/// Time limit for an answer. Creating a vhost takes 25 ms on an idle machine.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Even the list of all queues of a test broker is shorter.
+/// Maximum length of an answer. Even the list of all queues of a test broker is shorter.
 const ANSWER_BYTES_MAX: u32 = 1 << 20;
 
 /// The node evaluates this once it has booted, which creates the socket. Each frame starts with four bytes of length,

@@ -32,11 +32,11 @@ const OF_THIS_MACHINE: [&str; 3] = ["GPUFLEET_EMULATOR", "GPUFLEET_NVRTC", "GPUF
 /// The variable for the folder of compiled programs. Each worker has a folder of its own, so that it does not find
 /// programs that other workers compiled, unless its arguments say so.
 const CACHE_DIR: &str = "GPUFLEET_CACHE_DIR";
-/// Connecting and declaring takes a moment, and much longer on a loaded machine.
+/// Time limit for the recorder's start. Connecting and declaring takes a moment, and much longer on a loaded machine.
 const LEDGER_READY_WITHIN: Duration = Duration::from_secs(120);
-/// Migrations of an empty database take a fraction of a second.
+/// Time limit for migrations, which take a fraction of a second on an empty database.
 const MIGRATE_WITHIN: Duration = Duration::from_secs(120);
-/// Long enough to write the current batch.
+/// Time limit for the recorder to stop: long enough to write the current batch.
 const LEDGER_STOP_WITHIN: Duration = Duration::from_secs(20);
 
 /// The paths of gpufleet's programs.

@@ -12,9 +12,10 @@ use crate::{
     state::StateDir,
 };
 
-/// Loading the driver, connecting and declaring takes a second, and much longer on a loaded machine.
+/// Time limit for a start. Loading the driver, connecting and declaring takes a second, and much longer on a loaded
+/// machine.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// A little more than the worker's grace period for running jobs (30 s).
+/// Time limit for a stop: a little more than the worker's grace period for running jobs (30 s).
 const STOP_WITHIN: Duration = Duration::from_secs(40);
 
 /// A worker that was started. It may have ended.

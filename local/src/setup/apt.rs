@@ -9,7 +9,7 @@ use std::{path::Path, process::Command};
 use super::{SetupError, run};
 use crate::{programs, progress::Progress, state};
 
-/// apt waits this long for another apt.
+/// Seconds that apt waits for another apt.
 const LOCK_SECONDS: u32 = 300;
 
 /// Installs the packages in its arguments. Repairs dpkg and updates the package lists only if needed.
@@ -48,20 +48,20 @@ pub(super) fn missing_services() -> Vec<&'static str> {
     packages
 }
 
-/// Slurm on one machine. Each program is followed by its package.
+/// Programs of Slurm on one machine. Each program is followed by its package.
 pub(super) const SLURM: &[(&str, &str)] =
     &[("slurmctld", "slurmctld"), ("slurmd", "slurmd"), ("srun", "slurm-client"), ("munged", "munge")];
-/// The console's tests.
+/// Programs for the console's tests.
 pub(super) const BROWSER: &[(&str, &str)] = &[("chromium", "chromium"), ("nginx", "nginx-light")];
-/// Building a Debian package.
+/// Programs that build a Debian package.
 pub(super) const DEBIAN_TOOLS: &[(&str, &str)] = &[("dpkg-shlibdeps", "dpkg-dev")];
-/// Installing a Debian package into a system of its own, and checking it.
+/// Programs that install a Debian package into a separate system, and check it.
 pub(super) const DEBIAN_TESTS: &[(&str, &str)] = &[("debootstrap", "debootstrap"), ("lintian", "lintian")];
 
-/// Building an extension of Python in C++.
+/// Programs that build an extension of Python in C++.
 pub(super) const CPP: &[(&str, &str)] = &[("g++", "g++"), ("python3-config", "python3-dev")];
 
-/// Building container images without a Docker engine.
+/// Programs that build container images without a Docker engine.
 pub(super) const IMAGES: &[(&str, &str)] = &[("buildah", "buildah")];
 
 /// PyTorch without CUDA, built for the system's Python. The wheels on PyPI contain CUDA, several gigabytes of it.

@@ -1,4 +1,4 @@
-//! Reads the arguments of catalog kernels.
+//! Reads the arguments of catalog kernels, if they need no conversion.
 
 use gpufleet::{
     Job,
@@ -17,7 +17,7 @@ use crate::{
     task,
 };
 
-/// The parameters of a catalog kernel, in their order in Python.
+/// The parameters of a catalog kernel, in the order of their Python signature.
 #[pyclass(frozen, module = "gpufleet._core")]
 #[derive(Debug)]
 pub struct Parameters {
@@ -43,26 +43,26 @@ enum Kind {
         numpy: Py<PyAny>,
         dimensions: usize,
     },
-    /// Always converted: no dtype of NumPy stands for its elements, or it has no dimensions and so no shape in Python's
+    /// An array that Python always converts: no NumPy dtype stands for its elements, or it has no dimensions, and so no shape in Python's
     /// buffer protocol.
     Converted,
 }
 
-/// Arguments of a catalog kernel that are as the kernel takes them.
+/// Arguments of a catalog kernel that need no conversion.
 #[pyclass(frozen, module = "gpufleet._core")]
 #[derive(Debug)]
 pub struct Arguments {
     kernel: &'static str,
     scalars: Vec<(&'static str, Number)>,
     arrays: Vec<(&'static str, Dtype, Elements)>,
-    /// The bytes of the arrays.
+    /// The total size of the arrays in bytes.
     #[pyo3(get)]
     input_bytes: usize,
 }
 
 #[pymethods]
 impl Parameters {
-    /// The parameters of a kernel with these names. `dtypes` are those of NumPy by the names of ours.
+    /// Makes the parameters of a kernel with these names. `dtypes` maps our dtype names to NumPy's dtypes.
     #[new]
     fn new(kernel: &str, names: Vec<Py<PyString>>, dtypes: &Bound<'_, PyDict>) -> PyResult<Self> {
         let kernel = catalog().get(kernel).ok_or_else(|| value(format!("the catalog has no kernel {kernel:?}")))?;
@@ -70,10 +70,10 @@ impl Parameters {
         Ok(Self { kernel, parameters })
     }
 
-    /// The arguments, if they are numbers and arrays exactly as the kernel takes them, which most are. Otherwise Python has
-    /// to convert them, or to say what is wrong.
+    /// Returns the arguments if they are numbers and arrays exactly as the kernel takes them, which is usual. Otherwise returns `None`, and
+    /// Python converts them or reports what is wrong.
     ///
-    /// Positional arguments take the parameters that are not given by name.
+    /// Positional arguments fill the parameters that are not given by name.
     fn read(&self, args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, PyDict>) -> PyResult<Option<Arguments>> {
         let py = args.py();
         let mut read = Arguments { kernel: &self.kernel.name, scalars: Vec::new(), arrays: Vec::new(), input_bytes: 0 };
@@ -93,7 +93,7 @@ impl Parameters {
 }
 
 impl Arguments {
-    /// Takes an argument, unless it has to be converted.
+    /// Takes an argument. Returns false if it must be converted.
     fn take(&mut self, py: Python<'_>, kind: &Kind, argument: &Bound<'_, PyAny>) -> PyResult<bool> {
         match kind {
             Kind::Scalar { name, .. } => {
@@ -144,7 +144,7 @@ fn parameter(kernel: &'static Kernel, name: Py<PyString>, dtypes: &Bound<'_, PyD
     Ok(Parameter { name, kind })
 }
 
-/// The class of NumPy's arrays. Other classes may give other elements than they hold.
+/// Returns the class of NumPy's arrays. Instances of other classes may return other elements than they hold.
 fn array_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     CLASS.import(py, "numpy", "ndarray")

@@ -1,4 +1,4 @@
-//! Arrays that cross between Python and Rust: read from Python's buffers, given to Python without a copy.
+//! Arrays that cross the border between Python and Rust: read from Python's buffers, and given to Python without a copy.
 
 use std::{ffi::c_int, slice};
 
@@ -7,7 +7,7 @@ use pyo3::{Bound, PyAny, PyErr, PyResult, Python, buffer::PyUntypedBuffer, ffi, 
 
 use crate::errors;
 
-/// From this size on, other Python threads run while an array is copied.
+/// The size from which other Python threads run while an array is copied.
 const COPY_BYTES_DETACHED: usize = 256 << 10;
 
 /// The bytes of an array that Rust owns. Python writes to them in place.
@@ -19,9 +19,9 @@ pub struct Bytes {
     _owner: BlobBytes,
 }
 
-// SAFETY: the memory belongs to this value alone, and Rust does not touch it before it frees it.
+// SAFETY: the memory belongs to this value alone, and Rust does not access it before it frees it.
 unsafe impl Send for Bytes {}
-// SAFETY: as above. Races between Python threads on one array are Python's, as for any numpy array.
+// SAFETY: as above. Races between Python threads on one array are the caller's concern, as with any NumPy array.
 unsafe impl Sync for Bytes {}
 
 impl From<BlobBytes> for Bytes {
@@ -32,15 +32,15 @@ impl From<BlobBytes> for Bytes {
 
 #[pymethods]
 impl Bytes {
-    /// Gives Python a writable view.
+    /// Gives Python a writable view of the bytes.
     ///
     /// # Safety
     ///
-    /// `view` must be valid for writes, as Python's buffer protocol says.
+    /// `view` must be valid for writes, as Python's buffer protocol requires.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let bytes = slf.get();
         let length = bytes.length.try_into().expect("an allocation has at most isize::MAX bytes");
-        // SAFETY: Python passes a view to fill. The memory lives as long as this object, to which the view holds a reference.
+        // SAFETY: Python passes a view to fill. The memory lives as long as this object, and the view holds a reference to the object.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), bytes.start.cast(), length, 0, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
@@ -67,7 +67,8 @@ impl Elements {
         Self::contiguous(array)?.ok_or_else(|| errors::value("the array is not C-contiguous"))
     }
 
-    /// `None` if the array is not C-contiguous. Fails for an array without dimensions, whose buffer has no shape.
+    /// Returns the elements of an array; `None` if it is not C-contiguous. Fails for an array without dimensions, whose buffer has no
+    /// shape.
     pub fn contiguous(array: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let buffer = PyUntypedBuffer::get(array)?;
         Ok(buffer.is_c_contiguous().then_some(Self(buffer)))
@@ -83,8 +84,8 @@ impl AsRef<[u8]> for Elements {
         if self.0.len_bytes() == 0 {
             return &[];
         }
-        // SAFETY: the buffer is contiguous, has this length and stays until the view is released. As in numpy, a thread that
-        // writes to the array meanwhile changes what is read.
+        // SAFETY: the buffer is contiguous, has this length, and stays until the view is released. As with NumPy, a thread that writes to
+        // the array meanwhile changes what is read.
         unsafe { slice::from_raw_parts(self.0.buf_ptr().cast::<u8>(), self.0.len_bytes()) }
     }
 }

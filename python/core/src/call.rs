@@ -1,4 +1,4 @@
-//! A job that one thread sends and waits for, without the task that sends and the thread that completes futures.
+//! Sends a job and waits for it in one thread, without the task that sends and the thread that completes futures.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,19 +12,21 @@ use crate::{
 
 type Outcome = Result<Result<JobResult<UnreadOutput>, JobError>, SubmitError>;
 
-/// Nothing else has this follower, so its jobs need no numbers.
+/// The token of the job. The follower has no other job, so jobs need not be distinguished.
 const TOKEN: u64 = 0;
 
-/// Is told what becomes of the job.
+/// The follower of the job.
 #[derive(Debug)]
 struct Caller {
-    /// Taken with the outcome.
+    /// The sender of the outcome. Removed when the outcome arrives.
     waits: Mutex<Option<Sender<Outcome>>>,
-    /// Taken when the broker has confirmed or refused the job, and dropped with the caller if the job was never sent.
+    /// Counts the job as unsettled. Removed when the broker has confirmed or refused the job, or with the caller if the
+    /// job was never sent.
     unsettled: Mutex<Option<Unsettled>>,
 }
 
-/// Sends a job and waits for its end. If cancelled, a job that was sent runs on, and another is not sent.
+/// Sends a job and waits for its end. If cancelled, a job that was sent continues to run, and a job that was not sent
+/// is never sent.
 pub async fn run(fleet: &Fleet, completions: &Arc<Completions>, job: CheckedJob) -> Ended {
     let Some(unsettled) = completions.begin_if_open() else {
         return JobError::Closed { job_id: job.task.job_id }.into();
@@ -47,7 +49,7 @@ impl Caller {
     fn tell(&self, outcome: Outcome) {
         let waits = self.waits.lock().expect("nothing panics while it holds this lock").take();
         if let Some(waits) = waits {
-            // An error means that the caller waits no longer.
+            // An error means that the caller no longer waits.
             drop(waits.send(outcome));
         }
     }

@@ -1,4 +1,4 @@
-//! One connection to a fleet, with the runtime that it runs on.
+//! A connection to a fleet, with its own tokio runtime.
 
 use std::{collections::BTreeMap, mem::ManuallyDrop, sync::Arc, time::Duration};
 
@@ -25,24 +25,24 @@ use crate::{
     completions::{Completions, News, Token},
     connecting::Settings,
     ended::Ended,
-    errors::{chain, failed_to, raise, value},
+    errors::{chain, raise, value},
     job::Job,
     sending::{Request, Requests, Sending, read_outputs},
     waiting::{wait, wait_unless},
 };
 
-/// Publishing and receiving is I/O; hashing and storing of arrays has threads of its own.
+/// The number of threads of the runtime. Publishing and receiving are I/O; hashing and storing arrays have threads of their own.
 const WORKER_THREADS: usize = 2;
-/// A future of Python waits as long as its caller likes.
+/// Stands for no deadline, because a Python future waits for as long as its caller wants.
 const NO_DEADLINE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// The time to ask the broker why a job waits.
+/// The deadline for asking the broker why a job waits.
 const OBSTACLE_DEADLINE: Duration = Duration::from_secs(1);
 
 /// A connection to a fleet.
 #[pyclass(frozen, module = "gpufleet._core")]
 #[derive(Debug)]
 pub struct Client {
-    /// Dropped by hand, because a forked child must leak it: its threads are those of the parent.
+    /// Dropped by hand, because a forked child must leak it: the threads of the runtime exist only in the parent.
     inner: ManuallyDrop<Inner>,
     pid: u32,
 }
@@ -53,7 +53,7 @@ struct Inner {
     fleet: Fleet,
     completions: Arc<Completions>,
     requests: Requests,
-    /// What sends jobs and reads outputs.
+    /// Tracks the tasks that send jobs and read outputs.
     tasks: TaskTracker,
 }
 
@@ -62,7 +62,7 @@ impl Drop for Client {
         if self.pid != std::process::id() {
             return;
         }
-        // SAFETY: this is the end of the value, so nothing uses the field afterwards.
+        // SAFETY: the value is being dropped, so nothing uses the field afterwards.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
         inner.completions.close();
         drop(inner.fleet);
@@ -114,7 +114,7 @@ impl Client {
         Ok(Self { inner: ManuallyDrop::new(inner), pid: std::process::id() })
     }
 
-    /// The process that made the connection. No other may use it.
+    /// The id of the process that made the connection. No other process may use the connection.
     #[getter]
     fn pid(&self) -> u32 {
         self.pid
@@ -126,8 +126,8 @@ impl Client {
         self.inner.fleet.client().to_string()
     }
 
-    /// Sends a job without waiting for the broker. `next` tells what became of it. If the job is `unread`, outputs that
-    /// are in the blob store stay there.
+    /// Sends a job without waiting for the broker. `next` returns its outcome. If `unread` is true, outputs that are in the blob store stay
+    /// there.
     #[pyo3(signature = (token, job, unread=false))]
     fn submit(&self, token: Token, mut job: PyRefMut<'_, Job>, unread: bool) -> PyResult<()> {
         let job = job.take()?;
@@ -141,8 +141,8 @@ impl Client {
         self.request(Request::Many(jobs))
     }
 
-    /// Sends a job and waits for its end in this thread, unless `is_over()` becomes true. The client must not have a name of
-    /// its own, whose replies stay with the broker until they are read.
+    /// Sends a job and waits for its end in this thread, unless `is_over()` becomes true. The client must not have a client name, because
+    /// the replies of such a client stay with the broker until they are read.
     fn run<'py>(
         &self,
         py: Python<'py>,
@@ -159,8 +159,8 @@ impl Client {
         Ok(ended.map(|ended| ended.into_python(py)).transpose()?.map(Bound::into_any))
     }
 
-    /// Sends a job and waits until the broker has it. Its reply stays with the broker, for a later program with the same
-    /// client name. Returns why the job was not submitted, in the form of [`Ended::Refused`].
+    /// Sends a job and waits until the broker has confirmed it. Its reply stays with the broker, for a later program with the same client
+    /// name. If the job was not submitted, returns the reason in the form of [`Ended::Refused`].
     fn detach<'py>(&self, py: Python<'py>, mut job: PyRefMut<'_, Job>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let inner = self.inner()?;
         let CheckedJob { task, pool, priority } = job.take()?;
@@ -170,7 +170,7 @@ impl Client {
         Ok(refused.transpose()?.map(Bound::into_any))
     }
 
-    /// Awaits a job of an earlier program with the same client name. Without `read`, large outputs stay in the blob store.
+    /// Waits for a job of an earlier program with the same client name. If `read` is false, large outputs stay in the blob store.
     fn attach(&self, py: Python<'_>, token: Token, job_id: &str, read: bool) -> PyResult<()> {
         let inner = self.inner()?;
         let handle = wait(py, &inner.runtime, inner.fleet.attach(self::job_id(job_id)?))?;
@@ -178,27 +178,27 @@ impl Client {
         self.request(Request::Attached(token, handle, !read))
     }
 
-    /// The replies that wait for a client name that no connection uses. `None` if the name has no reply queue.
+    /// Returns how many replies wait for a client name that no connection uses. `None` if the name has no reply queue.
     fn replies_waiting(&self, py: Python<'_>, client: &str) -> PyResult<Option<u32>> {
         let (inner, client) = (self.inner()?, client_name(client)?);
         let waiting = wait(py, &inner.runtime, inner.fleet.replies_waiting(&client))?;
         waiting.map_err(|error| raise(py, "ConnectError", &chain(&error)))
     }
 
-    /// Deletes the reply queue of a client name, with its replies.
+    /// Deletes the reply queue of a client name, including the replies in it.
     fn delete_replies(&self, py: Python<'_>, client: &str) -> PyResult<()> {
         let (inner, client) = (self.inner()?, client_name(client)?);
         let deleted = wait(py, &inner.runtime, inner.fleet.delete_replies(&client))?;
         deleted.map_err(|error| raise(py, "ConnectError", &chain(&error)))
     }
 
-    /// The jobs whose replies have arrived and were not taken, for a client with a name of its own.
+    /// Returns the jobs whose replies have arrived and were not taken, for a client with a client name.
     fn unread(&self) -> PyResult<Vec<String>> {
         Ok(self.inner()?.fleet.unread().iter().map(ToString::to_string).collect())
     }
 
-    /// Waits until something has happened to jobs, and returns all of it: the jobs that are confirmed, those that have
-    /// ended, and how each of these ended. `None` once the connection is closed.
+    /// Waits until something has happened to jobs, and returns it: the confirmed jobs, the jobs that have ended, and the end of each of
+    /// these. `None` once the connection is closed.
     #[expect(clippy::type_complexity, reason = "a tuple for Python")]
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<(Vec<Token>, Vec<Token>, Vec<Bound<'py, PyTuple>>)>> {
         let completions = self.inner()?.completions.clone();
@@ -208,7 +208,7 @@ impl Client {
         Ok(Some((confirmed, tokens, ends)))
     }
 
-    /// Orders the workers to cancel jobs, by id and by labels. With `wait`, returns when the broker has the order.
+    /// Orders the workers to cancel jobs, by id and by labels. If `wait` is true, returns when the broker has confirmed the order.
     fn cancel(
         &self,
         py: Python<'_>,
@@ -223,10 +223,10 @@ impl Client {
         let (given, outcome) = oneshot::channel();
         let order = async move {
             let order = fleet.cancel(Selection { jobs, labels }, Some(by)).await;
-            // An error means that the caller did not wait for the outcome.
+            // An error means that the caller does not wait for the outcome.
             drop(given.send(order));
         };
-        // An order by labels means the jobs before it, which the broker must have.
+        // An order by labels refers to the jobs that were sent before it, so the broker must have them first.
         if by_labels {
             self.request(Request::Alone(Box::pin(order)))?;
         } else {
@@ -236,7 +236,7 @@ impl Client {
             return Ok(());
         }
         let given = self::wait(py, &inner.runtime, outcome)?.map_err(value)?;
-        given.map(drop).map_err(|error| raise(py, "CancelError", &failed_to(&error)))
+        given.map(drop).map_err(|error| raise(py, "CancelError", &chain(&error)))
     }
 
     /// Stores an array in the blob store, and returns its digest.
@@ -255,21 +255,21 @@ impl Client {
         Ok(read.map_err(|error| raise(py, "StoreFailed", &chain(&error)))?.into_blob_bytes().into())
     }
 
-    /// Why jobs of a pool wait, if that can be told at once.
+    /// Returns why jobs of a pool wait, if the broker tells at once.
     fn obstacle(&self, py: Python<'_>, pool: &str) -> PyResult<Option<String>> {
         let inner = self.inner()?;
         let pool: PoolName = pool.parse().map_err(value)?;
         wait(py, &inner.runtime, obstacle(&inner.fleet, &pool))
     }
 
-    /// Waits until submissions and orders are confirmed, and closes the connection. Jobs that are still open end as
-    /// lost; they run on.
+    /// Waits until submissions and orders are confirmed, and closes the connection. Jobs that have not ended are reported as lost, but
+    /// continue to run.
     fn close(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         let inner = self.inner()?;
         let deadline = Duration::try_from_secs_f64(seconds).unwrap_or(NO_DEADLINE);
         inner.completions.closing();
         let (sent, all_sent) = oneshot::channel();
-        // An error means that `close` waits no longer.
+        // An error means that `close` no longer waits.
         self.request(Request::Alone(Box::pin(async { _ = sent.send(()) })))?;
         let close = async {
             let sent = timeout(deadline, all_sent).await;

@@ -1,4 +1,4 @@
-//! What has happened to jobs since Python looked last. One Python thread takes it all at once.
+//! The news of jobs since Python last asked. One Python thread takes all of it at once.
 
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard,
@@ -17,9 +17,9 @@ pub type Token = u64;
 pub struct Completions {
     news: Mutex<News>,
     arrived: Condvar,
-    /// Gets results whose outputs have to be read.
+    /// Receives results whose outputs must be read.
     reading: Reading,
-    /// Jobs that the broker has neither confirmed nor refused.
+    /// The number of jobs that the broker has neither confirmed nor refused.
     unsettled: watch::Sender<usize>,
     is_closing: AtomicBool,
 }
@@ -28,7 +28,7 @@ pub struct Completions {
 #[derive(Debug)]
 pub struct Unsettled(Arc<Completions>);
 
-/// What Python takes.
+/// The news that Python takes.
 #[derive(Debug, Default)]
 pub struct News {
     /// Jobs that the broker has on disk.
@@ -48,28 +48,28 @@ impl Completions {
         }
     }
 
-    /// Counts jobs whose submission begins. [`Self::settle`] counts them again.
+    /// Counts jobs whose submission begins. [`Self::settle`] removes them from the count.
     pub fn began(&self, jobs: usize) {
         self.unsettled.send_modify(|unsettled| *unsettled += jobs);
     }
 
-    /// Counts a job until the returned value is dropped. `None` if the connection closes: then the job must not be sent,
+    /// Counts a job until the returned value is dropped. Returns `None` if the connection is closing: the job must not be sent then,
     /// because nothing would wait for its confirmation.
     pub fn begin_if_open(self: &Arc<Self>) -> Option<Unsettled> {
         self.began(1);
-        // Counted first: `settled` waits for this job, or it began after `closing` and sees that here.
+        // Counted before the check. Either `settled` waits for this job, or the job began after `closing` and sees that here.
         let unsettled = Unsettled(self.clone());
         (!self.is_closing.load(Ordering::SeqCst)).then_some(unsettled)
     }
 
-    /// The connection begins to close, before it waits for [`Self::settled`].
+    /// Marks the connection as closing, before it waits for [`Self::settled`].
     pub fn closing(&self) {
         self.is_closing.store(true, Ordering::SeqCst);
     }
 
-    /// Waits until the broker has confirmed or refused all jobs whose submission began.
+    /// Waits until the broker has confirmed or refused all jobs whose submission has begun.
     pub async fn settled(&self) {
-        // An error would mean that the sender is gone, but this has it.
+        // An error would mean that the sender is gone, but `self` owns it.
         drop(self.unsettled.subscribe().wait_for(|unsettled| *unsettled == 0).await);
     }
 
@@ -81,13 +81,13 @@ impl Completions {
         self.add([(job, ended)]);
     }
 
-    /// Nothing more will come.
+    /// Ends the news: nothing more will be added.
     pub fn close(&self) {
         self.locked().is_closed = true;
         self.arrived.notify_all();
     }
 
-    /// Waits for news and takes all of it. `None` once everything was taken and nothing more will come.
+    /// Waits for news and takes all of it. `None` once everything was taken and nothing more will be added.
     pub fn take(&self) -> Option<News> {
         let nothing = |news: &mut News| news.confirmed.is_empty() && news.ended.is_empty();
         let waited = self.arrived.wait_while(self.locked(), |news| nothing(news) && !news.is_closed);
@@ -132,7 +132,7 @@ impl Follower for Completions {
         for (token, job) in jobs {
             match job {
                 Ok(result) if result.outputs.iter().any(|(_, output)| matches!(output, UnreadOutput::Stored(_))) => {
-                    // Nothing takes it once the connection is closed, and Python then ends the job itself.
+                    // An error means that the connection is closed. Python ends the job itself then.
                     drop(self.reading.send((token, Box::new(result))));
                 }
                 job => ended.push((token, job.into())),

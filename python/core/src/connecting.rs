@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use gpufleet::{BlobLocation, ConnectError, Fleet, FleetBuilder, InvalidBlobLocation};
 
-/// What Python says about a connection. It names secrets, so it has no `Debug`.
+/// The settings of a connection, from Python. They contain secrets, so there is no `Debug`.
 pub struct Settings {
     pub url: String,
     pub blobs: Option<String>,
-    /// The access key of a bucket, which otherwise comes from the environment.
+    /// The access key of a bucket; by default from the environment.
     pub key: Option<(String, String)>,
     pub client: Option<String>,
     pub connect_seconds: Option<f64>,

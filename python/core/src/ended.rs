@@ -1,4 +1,4 @@
-//! How a job ended, in the form that Python's futures take.
+//! The end of a job, in the form that Python's futures take.
 
 use gpufleet::schema::{PrintfOutput, RanOn, Timings};
 use gpufleet::{Array, FailedJob, JobError, JobResult, SubmitError, UnreadOutput};
@@ -15,16 +15,16 @@ use crate::{
 #[derive(Debug)]
 pub enum Ended {
     Succeeded(Box<JobResult>),
-    /// Some outputs may be in the blob store.
+    /// Has a result some of whose outputs may be in the blob store.
     Unread(Box<JobResult<UnreadOutput>>),
     Failed(Box<FailedJob>),
     /// The job was not submitted, or it is unknown whether it was.
     Refused(Box<SubmitError>),
-    /// The outcome is not known here.
+    /// The client does not know the outcome.
     Lost(Box<JobError>),
 }
 
-/// What the worker measured, and where the job ran.
+/// The worker's measurements, and where the job ran.
 #[pyclass(frozen, module = "gpufleet._core")]
 #[derive(Debug)]
 pub struct Report {
@@ -92,13 +92,14 @@ fn succeeded<'py, O>(
     ("succeeded", Py::new(py, report)?, PyList::new(py, outputs)?).into_pyobject(py)
 }
 
-/// The name, the dtype, the shape and the bytes of an output.
+/// Returns the name, dtype, shape and bytes of an output.
 fn array<'py>(py: Python<'py>, name: &str, array: Array) -> PyResult<Bound<'py, PyTuple>> {
     let shape = PyTuple::new(py, array.shape())?;
     (name, array.dtype().name(), shape, Bytes::from(array.into_blob_bytes())).into_pyobject(py)
 }
 
-/// The same, with the digest in place of the bytes if the output is in the blob store.
+/// Returns the name, dtype, shape, and bytes of an output, or its digest in place of the bytes if it is in the blob
+/// store.
 fn unread<'py>(py: Python<'py>, name: &str, unread: UnreadOutput) -> PyResult<Bound<'py, PyTuple>> {
     match unread {
         UnreadOutput::Array(array) => self::array(py, name, array),
@@ -160,7 +161,7 @@ impl Report {
         self.device.as_ref().map(|on| (on.worker.as_str(), on.device, on.device_name.as_str(), on.emulated))
     }
 
-    /// Whether the device is the emulated one. Unlike `ran_on`, it makes no text.
+    /// Whether the device is the emulated one. Unlike `ran_on`, this makes no Python texts.
     #[getter]
     fn is_emulated(&self) -> bool {
         self.device.as_ref().is_some_and(|on| on.emulated)

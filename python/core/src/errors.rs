@@ -5,17 +5,17 @@ use std::{error::Error, fmt::Display};
 use gpufleet::SubmitError;
 use pyo3::{Bound, PyAny, PyErr, PyResult, Python, exceptions::PyValueError, types::PyAnyMethods as _};
 
-/// An argument that the package's own Python code should not have passed.
+/// Returns the exception for an argument that the package's own Python code should not have passed.
 pub fn value(problem: impl Display) -> PyErr {
     PyValueError::new_err(problem.to_string())
 }
 
-/// The exception for a job that was refused before it was sent.
+/// Returns the exception for a job that was refused before it was sent.
 pub fn invalid_job(py: Python<'_>, problem: &(dyn Error + 'static)) -> PyErr {
     raise(py, "InvalidJob", &chain(problem))
 }
 
-/// An exception of the module `gpufleet._errors`, by the name of its class.
+/// Returns an exception of the module `gpufleet._errors`, by the name of its class.
 pub fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
     let made = |py: Python<'_>| -> PyResult<PyErr> {
         let class: Bound<'_, PyAny> = py.import("gpufleet._errors")?.getattr(class)?;
@@ -24,7 +24,7 @@ pub fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
     made(py).unwrap_or_else(|error| error)
 }
 
-/// The class for a job that was not submitted.
+/// Returns the name of the exception class for a job that was not submitted.
 pub fn class_of(error: &SubmitError) -> &'static str {
     match error {
         SubmitError::Invalid(_) => "InvalidJob",
@@ -38,12 +38,7 @@ pub fn class_of(error: &SubmitError) -> &'static str {
     }
 }
 
-/// A sentence about an error of the transport, which says in the infinitive what failed.
-pub fn failed_to(error: &(dyn Error + 'static)) -> String {
-    format!("failed to {}", chain(error))
-}
-
-/// An error and its causes on one line. A cause that its parent already contains appears once.
+/// Formats an error and its causes on one line. A cause whose text its parent already contains is left out.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

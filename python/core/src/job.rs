@@ -15,7 +15,7 @@ use crate::{errors::invalid_job, task};
 #[derive(Debug)]
 pub struct Job {
     id: String,
-    /// None once it was submitted.
+    /// `None` once the job was submitted.
     job: Option<CheckedJob>,
 }
 
@@ -27,8 +27,8 @@ impl Job {
 
 #[pymethods]
 impl Job {
-    /// The job that a task describes, checked as far as it can be without a device. `pool` is that of a task without a pool
-    /// of its own. Raises `InvalidJob`.
+    /// Makes a job of a task, and checks it as far as that is possible without a device. `pool` is the pool if the task names none. Raises
+    /// `InvalidJob`.
     #[new]
     fn new(task: &Bound<'_, PyAny>, pool: &str) -> PyResult<Self> {
         let checked = task::job(task, pool)?.build().map_err(|error| invalid_job(task.py(), &error))?;
@@ -41,7 +41,7 @@ impl Job {
     }
 }
 
-/// The dtypes and shapes of the buffers of a catalog kernel, once its inputs and scalars are known.
+/// Returns the dtypes and shapes of a catalog kernel's buffers, which follow from its inputs and scalars.
 #[pyfunction]
 pub fn shapes(task: &Bound<'_, PyAny>) -> PyResult<BTreeMap<String, (&'static str, Vec<u64>)>> {
     let py = task.py();

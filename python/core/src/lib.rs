@@ -1,12 +1,13 @@
-//! The extension module `gpufleet._core`: the client of gpufleet for the Python code of the package.
+//! The extension module `gpufleet._core`: gpufleet's client for the Python code of the package.
 //!
-//! It holds no policy. Python makes a [`job::Job`] of a task, hands it to a [`client::Client`] with a token, and one
-//! Python thread takes whatever has ended from [`client::Client::next`]. So each batch of replies costs one wake-up and
-//! no tokio thread ever waits for the GIL. A call that waits for its one job runs in the caller's thread: see [`call`].
-//! Arguments of catalog kernels that need no conversion are read here, which takes less time than in Python: see
+//! It contains no policy. Python makes a [`job::Job`] of a task and passes it to a [`client::Client`] with a token. One
+//! Python thread takes whatever has ended from [`client::Client::next`]. So each batch of replies costs one wake-up,
+//! and no tokio thread ever waits for the GIL. A call that waits for its one job runs in the caller's thread: see
+//! [`call`]. Arguments of catalog kernels that need no conversion are read in Rust, which is faster than in Python: see
 //! [`arguments`].
 //!
-//! A client owns its runtime. In a forked child, whose threads are gone, it is leaked and never used.
+//! A client owns its runtime. A forked child, in which the runtime's threads do not exist, leaks the client and never
+//! uses it.
 
 mod arguments;
 mod arrays;
@@ -38,7 +39,8 @@ mod _core {
 
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // A child that another thread forks while this initialises would wait for it for ever.
+        // Initialized here, because a child that is forked while another thread initializes it would wait for it
+        // forever.
         gpufleet_kernels::catalog();
         Ok(())
     }

@@ -22,11 +22,12 @@ use crate::{
     ended::Ended,
 };
 
-/// Requests that are taken at once.
+/// The maximum number of requests that are taken at once.
 const REQUESTS_MAX: usize = 256;
-/// Bounds the submissions with handles that are at work, each of which takes 4 KiB. The others wait as descriptions.
+/// The maximum number of concurrent submissions with handles, each of which takes 4 KiB. Further jobs wait as
+/// descriptions.
 const HANDLES_MAX: usize = 2048;
-/// A future of Python waits as long as its caller likes.
+/// Stands for no deadline, because a Python future waits for as long as its caller wants.
 const NO_DEADLINE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 pub enum Request {
@@ -35,38 +36,38 @@ pub enum Request {
     Many(Vec<(CheckedJob, Token)>),
     /// A job whose large outputs stay in the blob store.
     Unread(Token, CheckedJob),
-    /// A job that was sent earlier.
+    /// A job that was sent earlier, perhaps by another program.
     Attached(Token, JobHandle, bool),
-    /// Tells when the jobs before it were sent.
+    /// Signals that all jobs before it were sent.
     Passed(oneshot::Sender<()>),
-    /// Runs once the broker has confirmed or refused all jobs before it, and before the jobs after it are sent.
+    /// Runs after the broker has confirmed or refused all jobs before it, and before the jobs after it are sent.
     Alone(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
-/// Where Python puts requests, in their order.
+/// The queue into which Python puts requests, in order.
 #[derive(Debug, Clone)]
 pub struct Requests {
     sender: UnboundedSender<Request>,
-    /// Those that the task has not begun.
+    /// The number of requests that the task has not begun yet.
     waiting: Arc<AtomicUsize>,
 }
 
-/// Nothing takes requests any more.
+/// The task that takes requests has ended.
 #[derive(Debug)]
 pub struct RuntimeEnded;
 
-/// The task's end of [`Requests`].
+/// The receiving end of [`Requests`].
 pub struct Taken {
     receiver: UnboundedReceiver<Request>,
     waiting: Arc<AtomicUsize>,
 }
 
-/// The task that sends. It ends when its requests are dropped.
+/// The task that sends jobs. It ends when its requests are dropped.
 pub struct Sending {
     fleet: Fleet,
     completions: Arc<Completions>,
     follower: Arc<dyn Follower>,
-    /// The client's replies stay with the broker until their outputs are read, which takes a handle for each job.
+    /// Whether the client's replies stay with the broker until their outputs are read. Then each job needs a handle.
     keeps_replies: bool,
     tasks: TaskTracker,
     handles: Arc<Semaphore>,
@@ -84,11 +85,11 @@ impl Requests {
         self.sender.send(request).map_err(|_| RuntimeEnded)
     }
 
-    /// Waits until the jobs of earlier requests were sent.
+    /// Waits until the jobs of all earlier requests were sent.
     pub async fn passed(&self) {
         if self.waiting.load(Ordering::Acquire) > 0 {
             let (passed, all_passed) = oneshot::channel();
-            // Both fail if the runtime has ended, and then nothing is sent any more.
+            // Both fail if the runtime has ended; then nothing is sent any more.
             if self.send(Request::Passed(passed)).is_ok() {
                 drop(all_passed.await);
             }
@@ -102,7 +103,7 @@ impl Sending {
         Self { fleet, completions, follower, keeps_replies, tasks: TaskTracker::new(), handles }
     }
 
-    /// The tasks that send jobs and read outputs.
+    /// Returns the tracker of the tasks that send jobs and read outputs.
     pub fn tasks(&self) -> &TaskTracker {
         &self.tasks
     }
@@ -140,7 +141,7 @@ impl Sending {
                 let (fleet, follower) = (self.fleet.clone(), self.follower.clone());
                 self.tasks.spawn(async move { fleet.submit_many_followed(jobs, &follower).await });
             }
-            // An error means that the caller waits no longer.
+            // An error means that the caller no longer waits.
             Request::Passed(passed) => _ = passed.send(()),
             Request::Alone(work) => {
                 self.completions.settled().await;
@@ -156,7 +157,7 @@ impl Sending {
         let CheckedJob { task, pool, priority } = job;
         let job = Job::from_task(task).pool(pool).priority(priority);
         self.tasks.spawn(async move {
-            // Never closed, so an error can't be.
+            // The semaphore is never closed, so there is no error.
             let room = handles.acquire().await;
             let submitted = Box::pin(fleet.submit(job)).await;
             drop(room);
@@ -184,10 +185,10 @@ async fn end(mut handle: JobHandle, unread: bool, token: Token, completions: Arc
     completions.end(token, ended);
 }
 
-/// Results with outputs that have to be read from the blob store.
+/// Receives results whose outputs must be read from the blob store.
 pub type Reading = UnboundedSender<(Token, Box<JobResult<UnreadOutput>>)>;
 
-/// Reads outputs, until its sender is dropped.
+/// Reads outputs from the blob store, until the sender is dropped.
 pub async fn read_outputs(
     fleet: Fleet,
     completions: Arc<Completions>,

@@ -1,4 +1,4 @@
-//! Reads the tasks that Python describes with the classes of `gpufleet._task`.
+//! Reads the tasks that Python describes with the classes in `gpufleet._task`.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
     errors::{invalid_job, raise, value},
 };
 
-/// The classes by which the parts of a task are told apart.
+/// The Python classes of the parts of a task, by which the parts are distinguished.
 struct Classes {
     input: Py<PyType>,
     zeros: Py<PyType>,
@@ -46,7 +46,7 @@ impl Classes {
     }
 }
 
-/// The job that a task describes. `pool` is that of a task without a pool of its own.
+/// Makes a job of a task. `pool` is the pool if the task names none.
 pub fn job(task: &Bound<'_, PyAny>, pool: &str) -> PyResult<Job> {
     let py = task.py();
     let classes = Classes::get(py)?;
@@ -66,7 +66,7 @@ pub fn job(task: &Bound<'_, PyAny>, pool: &str) -> PyResult<Job> {
     with_options(job, &task.getattr(intern!(py, "options"))?, pool)
 }
 
-/// The same with zeros in place of the inputs, for the shapes of a catalog kernel's buffers.
+/// Makes a job of a task with zeros in place of the inputs, to find the shapes of a catalog kernel's buffers.
 pub fn without_inputs(task: &Bound<'_, PyAny>) -> PyResult<Job> {
     let py = task.py();
     let classes = Classes::get(py)?;
@@ -109,7 +109,7 @@ fn buffer(job: Job, name: &str, buffer: &Bound<'_, PyAny>, classes: &Classes) ->
     if class.is(&classes.input) {
         let array = buffer.getattr(intern!(py, "array"))?;
         let shape = shape_of(&array)?;
-        // The buffer protocol has no shape for an array without dimensions.
+        // In the buffer protocol, an array without dimensions has no shape.
         let array = if shape.is_empty() { array.call_method1(intern!(py, "reshape"), (1,))? } else { array };
         return Ok(job.input_array(name, arrays::copy(py, dtype, shape, &Elements::of(&array)?)?));
     }
@@ -197,9 +197,9 @@ fn with_requirements(mut job: Job, options: &Bound<'_, PyAny>) -> PyResult<Job> 
     Ok(job)
 }
 
-/// A number of Python's own types. `None` for any other value.
+/// Returns a number of one of Python's own types; `None` for any other value.
 ///
-/// Looks at the type first, because an attempt that fails makes an exception, which takes microseconds.
+/// Checks the type first, because a failed conversion creates an exception, which takes microseconds.
 pub fn plain_number(value: &Bound<'_, PyAny>) -> PyResult<Option<Number>> {
     if let Ok(float) = value.cast::<PyFloat>() {
         return Ok(Some(float.value().into()));

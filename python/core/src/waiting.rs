@@ -1,4 +1,4 @@
-//! Waits for a future without the GIL, so that other Python threads run and signals are handled.
+//! Waits for futures without the GIL, so that other Python threads run and signals are handled.
 
 use std::{
     pin::{Pin, pin},
@@ -11,10 +11,10 @@ use std::{
 use pyo3::{PyResult, Python};
 use tokio::runtime::Runtime;
 
-/// The time between looks for a signal, after which Ctrl-C ends a wait.
+/// The time between two checks for a signal, and so the delay with which Ctrl-C ends a wait.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 
-/// Runs a future to its end. A signal handler that raises, such as that of Ctrl-C, drops the future.
+/// Runs a future to its end. If a signal handler raises, such as that of Ctrl-C, the future is dropped.
 pub fn wait<F>(py: Python<'_>, runtime: &Runtime, future: F) -> PyResult<F::Output>
 where
     F: Future + Send,
@@ -24,7 +24,8 @@ where
     Ok(waited.expect("nothing but the end of the future ends the wait"))
 }
 
-/// Like [`wait`], but drops the future and returns `None` once `is_over` says that its outcome is not wanted.
+/// Runs a future to its end like [`wait`]. Once `is_over` returns true, because the outcome is no longer wanted, drops
+/// the future and returns `None`.
 pub fn wait_unless<F>(
     py: Python<'_>,
     runtime: &Runtime,
@@ -52,7 +53,7 @@ where
     }
 }
 
-/// Runs a future in this thread. `None` if it has not ended by then.
+/// Runs a future in this thread until the deadline. Returns `None` if the future has not ended by then.
 ///
 /// The thread itself wakes up at the deadline. A timer of the runtime would first wake another thread, for each call.
 fn run_until<F: Future>(deadline: Instant, mut future: Pin<&mut F>, waker: &Waker) -> Option<F::Output> {

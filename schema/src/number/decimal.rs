@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-/// Only a float whose last bits are zero can be the middle of two floats of fewer bits.
+/// The last bits of a float. Only a float whose last bits are zero can be the midpoint of two floats of fewer bits.
 const LOW_BITS: u64 = (1 << 28) - 1;
 
-/// Whether the decimal is less than its nearest float, equal to it or greater. It counts as equal where that makes no difference for a float
-/// of fewer bits.
+/// Whether the decimal is less than its nearest float, equal to it or greater. It counts as equal where that makes no difference for a
+/// float of fewer bits.
 pub(super) fn side(text: &str, nearest: f64) -> Ordering {
     if !nearest.is_finite() || nearest.to_bits() & LOW_BITS != 0 {
         return Ordering::Equal;

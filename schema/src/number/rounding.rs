@@ -1,7 +1,7 @@
 //! Rounds a number once, to the nearest float of a dtype.
 //!
-//! A number that is rounded to 64 bits and then to fewer can end beside the nearest float: the first step may put it in the middle of two
-//! floats, and the second one then goes the wrong way. So the first step rounds to odd, which never ends in the middle.
+//! A number that is rounded to 64 bits and then to fewer can miss the nearest float: the first step may put it at the midpoint of two
+//! floats, and the second step then goes the wrong way. So the first step rounds to odd, which never ends at a midpoint.
 
 use std::cmp::Ordering;
 
@@ -41,7 +41,7 @@ impl Exact {
     }
 }
 
-/// The same for 32 bits.
+/// Returns the value as a float of 32 bits, rounded to odd.
 fn odd_f32(value: f64) -> f32 {
     let nearest = value as f32;
     if f64::from(nearest) == value || value.is_nan() {

@@ -246,7 +246,7 @@ pub(crate) fn events_traceparent() -> Vec<Event> {
     events
 }
 
-/// What a person did through a program.
+/// An action of a person through a program.
 pub(crate) fn events_action() -> Vec<Event> {
     vec![Event::Action(Action {
         action_id: "01990f3e-5c1a-7b6e-9d8f-0a1b2c3d4e60".parse().unwrap(),

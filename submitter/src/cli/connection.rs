@@ -152,7 +152,7 @@ fn local(exit: Exit, problem: &str, option: &str, variable: &str) -> Result<Endp
         Complaint::new(exit, format!("{problem}, and {why}"))
             .hint(format!("give {option} or set {variable}; or start a local fleet: gpufleet local up"))
     };
-    let dir = local_dir().map_err(|error| none(format!("the local fleet was not found: failed to {error}")))?;
+    let dir = local_dir().map_err(|error| none(format!("the local fleet was not found: {error}")))?;
     gpufleet_local::running(&dir).ok_or_else(|| none(format!("no local fleet is running in {}", dir.display())))
 }
 
@@ -205,7 +205,7 @@ pub fn declare_complaint(problem: &DeclareError) -> Complaint {
     Complaint::new(Exit::Broker, sentence(&chain(problem)))
 }
 
-/// The complaint about a message that the broker refused. `problem` fits after "failed to".
+/// The complaint about a message that the broker refused.
 pub fn publish_complaint(problem: &str) -> Complaint {
     let complaint = Complaint::new(Exit::Broker, sentence(problem));
     if !problem.contains(USER_ID_PROPERTY) {
@@ -292,8 +292,8 @@ mod tests {
 
     #[test]
     fn the_hint_for_a_rejected_user_id_names_the_option() {
-        let refused = "publish: the broker refused the message: PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was 'b'";
+        let refused = "failed to publish: the broker refused the message: PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was 'b'";
         assert!(publish_complaint(refused).hint.unwrap().contains("--no-user-id"));
-        assert_eq!(publish_complaint("publish: the broker refused the message: NOT_FOUND").hint, None);
+        assert_eq!(publish_complaint("failed to publish: the broker refused the message: NOT_FOUND").hint, None);
     }
 }

@@ -186,7 +186,7 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
 
 fn setup() -> Result<(), Complaint> {
     let installed = gpufleet_local::setup::install(&[Part::Services, Part::Compiler], waiting::steps(false).as_ref())
-        .map_err(|error| Complaint::bad_input(format!("failed to {}", chain(&error))))?;
+        .map_err(|error| Complaint::bad_input(chain(&error)))?;
     if installed.is_empty() {
         output::note("nothing is missing");
     }
@@ -194,7 +194,7 @@ fn setup() -> Result<(), Complaint> {
 }
 
 fn complaint(error: LocalError) -> Complaint {
-    let complaint = Complaint::new(exit(&error), format!("failed to {}", chain(&error)));
+    let complaint = Complaint::new(exit(&error), chain(&error));
     match error {
         LocalError::Ended { .. } | LocalError::NotReady { .. } => {
             complaint.hint("`gpufleet local status` lists the processes and their logs")

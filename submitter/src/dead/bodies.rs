@@ -12,7 +12,7 @@ impl Bodies {
         Self { bytes: 0, bytes_max }
     }
 
-    /// Changes the bound for further bodies. Bodies that are kept already stay, even beyond it.
+    /// Changes the bound for further bodies. Bodies that are already kept stay, even if they exceed it.
     pub(super) fn limit(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
     }

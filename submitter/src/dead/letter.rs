@@ -20,9 +20,9 @@ pub struct DeadLetter {
     pub user: Option<String>,
     /// The AMQP property `type`.
     pub kind: Option<String>,
-    /// The length of the original body.
+    /// The length of the original body in bytes.
     pub bytes: u64,
-    /// The length of the body that the letter has. It is smaller than `bytes` if only the beginning was kept.
+    /// The length of the letter's body in bytes. It is smaller than `bytes` if only the beginning was kept.
     pub kept_bytes: u64,
     /// The AMQP property `timestamp`, in seconds since 1970.
     pub timestamp: Option<u64>,
@@ -39,7 +39,7 @@ impl DeadLetter {
         let is_task = properties.kind.as_deref() != Some(topology::TYPE_EVENTS);
         let heads = encoding.filter(|_| is_task).map(|encoding| encoding.decode_heads(body)).unwrap_or_default();
         let death = last_death(deaths);
-        // A letter that the broker moved has the headers of its producer, who can write anything.
+        // A letter that the broker moved has its producer's headers, which are untrusted.
         let header = |name| properties.header_text(name).filter(|_| deaths.is_empty()).map(str::to_owned);
         let kept_bytes = body.len() as u64;
         let bytes = properties.header_int(HEADER_BODY_BYTES).and_then(|bytes| u64::try_from(bytes).ok());
@@ -58,7 +58,7 @@ impl DeadLetter {
         }
     }
 
-    /// Whether only the beginning of the body was kept.
+    /// Returns whether only the beginning of the body was kept.
     pub fn is_cut(&self) -> bool {
         self.kept_bytes < self.bytes
     }
@@ -69,7 +69,8 @@ impl DeadLetter {
     }
 }
 
-/// Workers write the user into a header, and they are the only ones who publish to the dead-letter queue.
+/// Returns the user of the jobs: the header that a worker wrote, or `user-id` if the broker moved the letter and it has no such header.
+/// Only workers publish to the dead-letter queue.
 fn user(properties: &Properties, deaths: &[Death]) -> Option<String> {
     let written = properties.header_text(HEADER_USER);
     let user = match deaths {

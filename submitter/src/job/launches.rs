@@ -27,7 +27,7 @@ impl Job {
         self.grid(Grid::Blocks(blocks.into()))
     }
 
-    /// The grid of the launch, in either form.
+    /// Sets the grid of the launch, in either form.
     #[must_use]
     pub fn grid(self, grid: Grid) -> Self {
         self.draft("grid", |draft| {
@@ -36,14 +36,14 @@ impl Job {
         })
     }
 
-    /// Threads of one block in x, y and z. By default the driver's occupancy calculator chooses them.
+    /// Sets the threads of one block in x, y and z. By default the driver's occupancy calculator chooses them.
     #[must_use]
     pub fn block(self, threads: impl Into<Vec<u32>>) -> Self {
         let threads = threads.into();
         self.draft("block", |draft| draft.launch.block = Block::Threads(threads))
     }
 
-    /// Dynamic shared memory of one block, in bytes.
+    /// Sets the dynamic shared memory of one block, in bytes.
     #[must_use]
     pub fn shared_bytes(self, bytes: u32) -> Self {
         self.draft("shared_bytes", |draft| draft.launch.shared_bytes = bytes)
@@ -56,8 +56,8 @@ impl Job {
         self.draft("cooperative", |draft| draft.launch.cooperative = true)
     }
 
-    /// Blocks of one cluster in x, y and z. Clusters need a device of compute capability 9.0 or higher, and a grid of
-    /// whole clusters.
+    /// Sets the blocks of one cluster in x, y and z. Clusters need a device of compute capability 9.0 or higher, and a
+    /// grid of whole clusters.
     #[must_use]
     pub fn cluster(self, blocks: impl Into<Vec<u32>>) -> Self {
         let blocks = blocks.into();
@@ -70,14 +70,14 @@ impl Job {
         self.draft("repeat", |draft| draft.launch.repeat = times)
     }
 
-    /// The next kernel parameter: the address of a buffer.
+    /// Adds the next kernel parameter: the address of a buffer.
     #[must_use]
     pub fn arg_buffer(self, name: impl Into<String>) -> Self {
         let arg = Arg::Buffer(name.into());
         self.draft("args", |draft| draft.launch.args.push(arg))
     }
 
-    /// The next kernel parameter: the address of one element of a buffer, by its index.
+    /// Adds the next kernel parameter: the address of one element of a buffer, by its index.
     #[must_use]
     pub fn arg_buffer_at(self, name: impl Into<String>, element: u64) -> Self {
         let name = name.into();
@@ -85,21 +85,21 @@ impl Job {
         self.draft("args", |draft| draft.launch.args.push(arg))
     }
 
-    /// The next kernel parameter: a structure by value. `bytes` has the device's layout (little endian, with padding),
-    /// and `align` is the structure's alignment in bytes.
+    /// Adds the next kernel parameter: a structure by value. `bytes` has the device's layout (little endian, with
+    /// padding), and `align` is the structure's alignment in bytes.
     #[must_use]
     pub fn arg_bytes(self, bytes: impl Into<Vec<u8>>, align: u32) -> Self {
         let bytes = bytes.into();
         self.draft("args", |draft| draft.launch.args.push(Arg::Bytes { bytes, align }))
     }
 
-    /// The next kernel parameter: a scalar of the type `T`.
+    /// Adds the next kernel parameter: a scalar of the type `T`.
     #[must_use]
     pub fn arg<T: Element>(self, value: T) -> Self {
         self.arg_scalar(T::DTYPE, value.number())
     }
 
-    /// The next kernel parameter: a scalar whose type is only known at run time.
+    /// Adds the next kernel parameter: a scalar whose type is only known at run time.
     #[must_use]
     pub fn arg_scalar(self, dtype: Dtype, number: Number) -> Self {
         self.draft("args", |draft| draft.launch.args.push(Arg::Scalar(dtype, number)))

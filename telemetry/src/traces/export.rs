@@ -15,11 +15,11 @@ use tracing::{debug, warn};
 
 use super::{Counts, JobSpans};
 
-/// What the task receives.
+/// A message to the export task.
 #[derive(Debug)]
 pub(super) enum Export {
     Spans(JobSpans),
-    /// Told when all spans before it are exported or dropped.
+    /// Answered when all spans before it are exported or dropped.
     Flush(oneshot::Sender<()>),
 }
 
@@ -30,9 +30,10 @@ pub(super) struct Exporter {
     failing: bool,
 }
 
-/// A batch is exported with this many spans, OpenTelemetry's default, or when its first span has waited for [`GATHER_MAX`].
+/// Number of spans with which a batch is exported, OpenTelemetry's default. A smaller batch is exported when its first span has waited for
+/// [`GATHER_MAX`].
 const BATCH_SPANS: usize = 512;
-/// Long enough to gather, and short enough to look at a job that has just ended.
+/// Maximum time that a span waits for others: long enough to gather them, and short enough to look at a job that has just ended.
 const GATHER_MAX: Duration = Duration::from_secs(1);
 
 impl Exporter {
@@ -40,7 +41,7 @@ impl Exporter {
         Self { exporter, counts, failing: false }
     }
 
-    /// Runs until the last [`super::Traces`] is dropped, and exports what waits then.
+    /// Runs until the last [`super::Traces`] is dropped, and then exports the spans that still wait.
     pub(super) async fn run(mut self, mut waiting: mpsc::Receiver<Export>) {
         while let Some(first) = waiting.recv().await {
             let (mut spans, mut flushed) = (Vec::new(), Vec::new());
@@ -64,7 +65,7 @@ impl Exporter {
         }
     }
 
-    /// The exporter has a deadline of its own (`OTEL_EXPORTER_OTLP_TIMEOUT`), and repeats what may pass.
+    /// Exports spans. The exporter has a deadline of its own (`OTEL_EXPORTER_OTLP_TIMEOUT`), and retries after temporary errors.
     async fn export(&mut self, spans: Vec<SpanData>) {
         if spans.is_empty() {
             return;

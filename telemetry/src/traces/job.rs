@@ -1,8 +1,8 @@
 //! The spans of a job, made from the times that are known when a stage is over.
 //!
-//! A producer's `submit` is the parent of what other processes record: `queue` and `attempt` (with the stages of the attempt, and its `reply`)
-//! by a worker, `record` by the recorder. A worker knows how long each stage took, but not when each began, so the stages follow each other
-//! from the receipt of the job on.
+//! A producer's `submit` is the parent of what other processes record: `queue` and `attempt` (with the stages of the attempt, and its
+//! `reply`) by a worker, `record` by the recorder. A worker knows how long each stage took, but not when each began, so the stages follow
+//! each other from the receipt of the job on.
 
 use std::time::{Duration, SystemTime};
 
@@ -59,8 +59,8 @@ impl Submit {
 }
 
 impl Traces {
-    /// Begins a job's submission, below the span `parent` or that of the program that started this one (`TRACEPARENT`). Whether the trace is recorded is decided here
-    /// for all processes.
+    /// Begins a job's submission, below the span `parent` or that of the program that started this one (`TRACEPARENT`). Whether the trace
+    /// is recorded is decided here for all processes.
     pub fn begin_submit(&self, job_id: JobId, parent: Option<TraceContext>) -> Submit {
         let parent = parent.or(self.shared.parent);
         let trace_id = parent.map_or(job_id.as_uuid().as_u128(), |parent| parent.trace_id);
@@ -190,7 +190,7 @@ fn at(unix_ms: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0))
 }
 
-/// A producer's clock may be arbitrarily wrong.
+/// Returns the time `us` microseconds earlier, but never before 1970, because a producer's clock may be arbitrarily wrong.
 fn before(time: SystemTime, us: u64) -> SystemTime {
     time.checked_sub(Duration::from_micros(us)).unwrap_or(SystemTime::UNIX_EPOCH).max(SystemTime::UNIX_EPOCH)
 }

@@ -21,7 +21,7 @@ const OVERLAY: FsWord = 0x794C_7630;
 const ZFS: FsWord = 0x2FC1_2FC1;
 /// File systems of this machine. Pages of a file on another machine can vanish, and reading them would then end the process.
 const LOCAL: [FsWord; 6] = [EXT4, XFS, BTRFS, TMPFS, OVERLAY, ZFS];
-/// Smaller blobs are read, because their pages would cost more than their bytes.
+/// Minimum size of a blob that is mapped. Smaller blobs are read, because their pages would cost more than their bytes.
 const MAPPED_BYTES_MIN: u64 = 1 << 20;
 
 /// The bytes of an array: in memory, or pages of a blob's file, which take memory only once they are written to. Writing
@@ -33,13 +33,13 @@ pub enum BlobBytes {
 }
 
 impl BlobBytes {
-    /// Maps a file of this length, if it is large, on this machine, and nobody but this user can change it.
+    /// Maps a file of this length, if it is large and on this machine, and if only this user can change it.
     pub(super) fn map(file: &File, length: u64) -> io::Result<Option<Self>> {
         if length < MAPPED_BYTES_MIN || !is_private(file)? {
             return Ok(None);
         }
         let length = usize::try_from(length).map_err(io::Error::other)?;
-        // SAFETY: nobody truncates the file: only this user may write to it, and the writers of a store never change a blob.
+        // SAFETY: no process truncates the file: only this user may write to it, and the writers of a store never change a blob.
         let mapped = unsafe { MmapOptions::new().len(length).map_copy(file) }?;
         Ok(Some(Self::Mapped(mapped)))
     }

@@ -1,15 +1,15 @@
 //! A folder of this host that keeps blobs of a distant store, so that each host reads a blob over the network only once.
 //!
-//! A cached blob is a file as in a folder store, and every read checks it against its digest. Compiled modules have a checksum beside
-//! their content, as nothing else tells whether they are whole; a blob's name already does, and hashing it takes no longer than for a blob
-//! of a folder store. So another user can't forge a cached blob. Only this user can read the folder.
+//! A cached blob is a file as in a folder store, and every read checks it against its digest. A checksum beside the content, as compiled
+//! modules have, is not needed: a blob's name is its digest, and hashing takes no longer than for a blob of a folder store. So another user
+//! can't forge a cached blob. Only this user can read the folder.
 //!
 //! | event | reaction |
 //! | --- | --- |
 //! | several jobs need a blob that is not cached | one reads it, and the others wait for the file |
 //! | that read fails | the others read the blob from the store |
 //! | a cached file is damaged | it is removed, and the blob is read from the store |
-//! | the disk is full or broken | the blob is read from the store; a warning and a metric tell |
+//! | the disk is full or broken | the blob is read from the store; a warning and a metric report it |
 //! | the folder exceeds its bound | one process at a time, under a lock, evicts the least recently used blobs |
 //! | a process dies while it writes | its partial file is removed after a day |
 //! | several workers share the folder | each finds the blobs of the others |
@@ -66,7 +66,7 @@ type Filling = tokio::sync::Mutex<bool>;
 
 /// Why a folder can't be a cache.
 #[derive(Debug, thiserror::Error)]
-#[error("use {} as a cache of blobs: {problem}", folder.display())]
+#[error("failed to use {} as a cache of blobs: {problem}", folder.display())]
 pub struct BlobCacheError {
     folder: PathBuf,
     problem: String,
@@ -82,7 +82,7 @@ enum Source {
 
 /// Why a blob is not in the cache.
 enum Unfilled {
-    /// The store has said so.
+    /// The store does not have it as wanted.
     Found(Found),
     Stopped(Stopped),
     /// Another job has failed to read it, or it is larger than the cache.
@@ -91,13 +91,13 @@ enum Unfilled {
     Cache(io::Error),
 }
 
-/// A full disk concerns every job.
+/// Minimum time between warnings, because a full disk concerns every job.
 const WARNED_EVERY: Duration = Duration::from_secs(60);
-/// Closed to other users, because they could otherwise read the arrays.
+/// Mode of the folder. It is closed to other users, because they could otherwise read the arrays.
 const FOLDER_MODE: u32 = 0o700;
 
 impl BlobCache {
-    /// Opens a folder, creating it if missing, for at most `bytes_max` bytes. Each use is told to `counted`.
+    /// Opens a folder, creating it if missing, for at most `bytes_max` bytes. Reports each use to `counted`.
     pub fn open(
         folder: &Path,
         bytes_max: u64,

@@ -19,7 +19,7 @@ use super::{
 pub(super) const PREFIX: &str = "sha256-";
 /// A partial file: readers ignore it.
 pub(super) const PART_PREFIX: &str = ".part-";
-/// Small enough that the copied piece is still in the processor's cache when it is hashed.
+/// Size of the pieces in which a file is copied: small enough that a piece is still in the processor's cache when it is hashed.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 
 /// The result of checking a blob.
@@ -51,7 +51,7 @@ pub(super) fn length(folder: &Path, digest: BlobDigest) -> io::Result<Option<u64
     Ok(open(folder, digest)?.map(|(_, length)| length))
 }
 
-/// Opens the blob if it has the expected length. Otherwise tells whether the blob or the task is wrong.
+/// Opens the blob if it has the expected length. If not, finds out whether the blob or the task is wrong.
 pub(super) fn look(
     folder: &Path,
     digest: BlobDigest,

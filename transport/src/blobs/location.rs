@@ -51,7 +51,7 @@ pub struct InvalidBlobLocation {
 const SCHEME: &str = "s3";
 const ENDPOINT: &str = "endpoint";
 const REGION: &str = "region";
-/// The bounds of S3 for the name of a bucket.
+/// The bounds of S3 for the length of a bucket's name.
 const BUCKET_CHARS: std::ops::RangeInclusive<usize> = 3..=63;
 
 impl BlobLocation {

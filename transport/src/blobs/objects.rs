@@ -40,17 +40,17 @@ use super::{
     step::{self, Kind, STALL, Steps, Stopped},
 };
 
-/// The bytes of one request. S3 takes parts from 5 MiB on.
+/// Size of one part of a blob. S3 accepts parts from 5 MiB on.
 const PART_BYTES: usize = 8 << 20;
-/// The parts of one blob that move at once: enough for the latency of a distant server.
+/// Number of parts of one blob that move at once: enough for the latency of a distant server.
 const PARTS_AT_ONCE: usize = 4;
-/// The parts of all blobs in memory at once, which bounds it to 128 MiB.
+/// Number of parts of all blobs that are in memory at once, which takes at most 128 MiB.
 const PARTS_IN_MEMORY: usize = 16;
 /// Names the digest in the metadata of an object, so that a writer recognises an object that another program has put in its place.
 const MARK: &str = "gpufleet-sha256";
 /// The content of objects that matter by their age alone.
 const PROBE: &[u8] = b"gpufleet";
-/// How often a blob is stored again that a pruner has removed.
+/// Number of attempts to store a blob that a pruner keeps removing.
 const STORE_TRIES: u32 = 5;
 
 #[derive(Debug, Clone)]
@@ -88,7 +88,7 @@ impl Objects {
         Self { store, renewer, prefix, steps: Steps::new(), parts: Arc::new(Semaphore::new(PARTS_IN_MEMORY)) }
     }
 
-    /// Checks that the bucket exists and answers. The answers about objects don't tell a missing bucket from a missing object.
+    /// Checks that the bucket exists and answers. Answers about objects don't distinguish a missing bucket from a missing object.
     pub(super) async fn is_there(&self) -> Result<(), Stopped> {
         let objects = self.clone();
         self.steps.spawn(Kind::Look, async move |_| objects.find_bucket().await).await
@@ -227,8 +227,8 @@ impl Objects {
         }
     }
 
-    /// The present time of the server, which objects get as their age. The clock of this machine may differ. The object that tells it
-    /// stays, because a worker needs no right to delete objects.
+    /// Returns the present time of the server, by which objects age. The clock of this machine may differ. The probe object stays, because
+    /// a worker needs no right to delete objects.
     async fn now(&self) -> io::Result<SystemTime> {
         let probe = self.path(".probe");
         in_time(async { self.store.put(&probe, PutPayload::from_static(PROBE)).await }).await?;

@@ -163,7 +163,7 @@ fn removed(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether a file that could not be removed is gone, if the error tells.
+/// Returns whether a file that could not be removed is gone; `None` if the error does not show it.
 fn gone(error: &io::Error) -> Option<bool> {
     match error.kind() {
         // In a sticky folder a user can remove only own files; the others stay.

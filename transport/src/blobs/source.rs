@@ -1,4 +1,4 @@
-//! The bytes that a store reads in pieces: from memory, from a file, or from wherever a caller has them.
+//! The bytes that a store reads in pieces: from memory, from a file, or from another source of the caller.
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt as _};
 

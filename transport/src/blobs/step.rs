@@ -26,16 +26,16 @@ use tokio_util::task::AbortOnDropHandle;
 pub(super) const AT_ONCE: usize = 16;
 /// How long a step may make no progress.
 pub(super) const STALL: Duration = Duration::from_secs(30);
-/// The slowest usable store; a longer transfer gets more time at this rate.
+/// Rate of the slowest usable store. A longer transfer gets more time at this rate.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
 /// How long a step waits for a permit while no other step makes progress: longer than it takes to recognise a hanging store.
 pub(super) const PLACE_DEADLINE: Duration = Duration::from_secs(120);
-/// At the slowest usable rate, the four parts that move at once take 32 s.
+/// How long an upload may make no progress. At the slowest usable rate, the four parts that move at once take 32 s.
 const UPLOAD_STALL: Duration = Duration::from_secs(30 + 32);
-/// A folder may have a million files, and removing one takes milliseconds.
+/// Time limit of a walk. A folder may have a million files, and removing one takes milliseconds.
 const WALK_DEADLINE: Duration = Duration::from_secs(2 * 3600);
 
-/// Enough to hash for several steps while others move.
+/// Threads of the runtime for servers: enough to hash for several steps while others move.
 const RUNTIME_THREADS: usize = 4;
 
 /// The kind of a step, which determines its time limit.
@@ -50,7 +50,7 @@ pub(super) enum Kind {
     Upload {
         bytes: u64,
     },
-    /// Over all blobs.
+    /// A walk over all blobs.
     Walk,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the stores: the same for all kinds, and those of one kind.
+//! Tests of the stores: those for all kinds, and those for one kind.
 
 mod folder;
 mod proxy;

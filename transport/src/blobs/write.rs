@@ -86,7 +86,7 @@ fn write_renewing(
         },
         Standing::Unfit => write_anew(folder, digest, bytes, progress)?,
     }
-    // Syncs the folder too, so that the name is on the disk whichever process has written it.
+    // Syncs the folder too, so that the name is on the disk no matter which process has written it.
     File::open(folder)?.sync_all()
 }
 

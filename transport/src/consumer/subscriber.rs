@@ -28,7 +28,7 @@ use crate::{
 
 /// The limit for opening a channel and subscribing, or for ending a subscription: a few round trips.
 const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(10);
-/// The limit for the repeated last message of a stream.
+/// Time limit for the repeated last message of a stream.
 const REPEAT_DEADLINE: Duration = Duration::from_secs(5);
 /// A subscription that lasted this long starts the backoff over when it breaks.
 const STEADY: Duration = Duration::from_secs(10);
@@ -50,7 +50,7 @@ pub(super) struct Subscriber {
     last: Option<Position>,
     out: Outlet,
     commands: mpsc::UnboundedReceiver<Command>,
-    /// Whether the reader has been told about the current outage.
+    /// Whether the current outage was reported to the reader.
     told: bool,
     /// Subscribing may have closed the connection, and with it every other subscription. The next attempt first uses a separate connection.
     is_suspect: bool,
@@ -65,7 +65,7 @@ struct Subscription {
     stream: Deliveries,
 }
 
-/// Takes what comes. Called from the task, so it must not block.
+/// Receives each item. The subscriber's task calls it, so it must not block.
 pub(super) type Outlet = Box<dyn FnMut(Incoming) + Send>;
 
 /// Fused, because lapin's stream reports its end only once.
@@ -344,8 +344,8 @@ impl Subscriber {
         (self.out)(Incoming::Interrupted { reason });
     }
 
-    /// Declares only this queue, and not at once. A broker before 4.0 that finds a new queue of the same name when it notifies a consumer of
-    /// the deletion silently attaches the consumer to the new queue and then delivers nothing to it. The other queues may be about to be
+    /// Declares only this queue, and not at once. A broker before 4.0 that finds a new queue of the same name when it notifies a consumer
+    /// of the deletion silently attaches the consumer to the new queue and then delivers nothing to it. The other queues may be about to be
     /// deleted too, and this queue may have other consumers.
     async fn declare_again(&mut self) {
         let found = Declaration::of_queue(&self.queue).filter(|declaration| declaration.has_subscriber(&self.queue));
@@ -418,8 +418,8 @@ async fn within<T>(work: impl Future<Output = lapin::Result<T>>) -> Result<T, Br
     }
 }
 
-/// Cancels a subscription that is no longer awaited, because the broker may still create it. Unsettled deliveries hold the channel open, so
-/// messages of such a subscription would stay unsettled until the last of them is done.
+/// Cancels a subscription that the task no longer waits for, because the broker may still create it. Unsettled deliveries hold the channel
+/// open, so messages of such a subscription would stay unsettled until the last of them is done.
 fn leave(
     session: Arc<Session>,
     channel: Arc<OpenChannel>,

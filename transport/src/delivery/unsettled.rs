@@ -1,7 +1,7 @@
-//! The unsettled deliveries of a channel, known so that one frame can acknowledge several.
+//! Tracks the unsettled deliveries of a channel, so that one frame can acknowledge several.
 //!
 //! The consumer of a channel is cancelled and replaced when its prefetch changes. A quorum queue counts a cancelled consumer until its last
-//! delivery is settled, so the deliveries of each consumer are known too.
+//! delivery is settled, so the deliveries of each consumer are tracked too.
 
 use std::collections::BTreeSet;
 
@@ -56,8 +56,8 @@ impl Unsettled {
         self.tags.remove(&tag)
     }
 
-    /// The frames that acknowledge these deliveries: one for those that are older than every other unsettled delivery, and one for each of the
-    /// rest. Deliveries that are settled already are left out.
+    /// The frames that acknowledge these deliveries: one for those that are older than every other unsettled delivery, and one for each of
+    /// the rest. Deliveries that are settled already are left out.
     pub(crate) fn ack(&mut self, tags: impl IntoIterator<Item = Tag>) -> Vec<Ack> {
         let mut tags: Vec<Tag> = tags.into_iter().filter(|tag| self.tags.remove(tag)).collect();
         tags.sort_unstable();

@@ -10,11 +10,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{Confirmed, Origin};
 use crate::{Message, Properties, PublishError};
 
-/// Upserts are fastest with a few hundred rows at once.
+/// Number of events with which a batch is full. Upserts are fastest with a few hundred rows at once.
 const EVENTS_MAX: usize = 500;
-/// A larger message gains nothing.
+/// Size in bytes with which a batch is full. A larger message gains nothing.
 const BYTES_MAX: usize = 256 << 10;
-/// The most bytes that may be added at once. More could make the batch too large for a message, and the events of others would be lost with
+/// Maximum bytes that may be added at once. More could make the batch too large for a message, and the events of others would be lost with
 /// it.
 pub(super) const ADDED_BYTES_MAX: usize = MESSAGE_BYTES_MAX - BYTES_MAX;
 
@@ -269,7 +269,7 @@ mod tests {
         })
     }
 
-    /// The end of a job that printed all that is kept.
+    /// The end of a job that printed as much as is kept.
     fn printed() -> Event {
         let Event::AttemptFinished(finished) = refused() else { unreachable!() };
         let printf_output = PrintfOutput::of(&[b'x'; 2 * PRINTF_OUTPUT_BYTES_MAX], 0);

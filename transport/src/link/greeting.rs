@@ -1,4 +1,4 @@
-//! The broker's greeting, the first frame of a connection, which tells its release.
+//! The broker's greeting, the first frame of a connection, which names its release.
 //!
 //! lapin reads the greeting and does not pass it on, so this opens a stream of its own and closes it before login.
 
@@ -21,7 +21,7 @@ pub struct Release {
     pub version: String,
 }
 
-/// A greeting has about 500 bytes.
+/// Maximum size of a greeting, which usually has about 500 bytes.
 const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 /// The type, the channel and the length of a frame.
 const HEADER_BYTES: usize = 7;

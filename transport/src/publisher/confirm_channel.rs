@@ -7,8 +7,8 @@
 //! The broker closes a channel when it rejects a message, without naming the message. The task then sends the remaining messages one at
 //! a time. The message that the broker was processing when it closes the channel again is the rejected one.
 //!
-//! A channel of RabbitMQ that first publishes to a quorum queue while the queue has no leader keeps asking the former leader, and rejects every
-//! message until that node returns. So a channel on which messages were nacked is replaced from time to time.
+//! A channel of RabbitMQ that first publishes to a quorum queue while the queue has no leader keeps asking the former leader, and rejects
+//! every message until that node returns. So a channel on which messages were nacked is replaced from time to time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -47,7 +47,8 @@ const IDLE_POLLS: usize = 4;
 /// The most consecutive channels that end without a confirm and without a rejected message. After that the connection counts as broken.
 const FRUITLESS_CHANNELS_MAX: u32 = 3;
 
-/// A channel on which messages were nacked is used for so long before it is replaced. A full queue nacks too, and a new channel does not help.
+/// Minimum time for which a channel with nacked messages is used before it is replaced. A full queue nacks too, and a new channel does not
+/// help then.
 const NACKING_CHANNEL_MIN: Duration = Duration::from_secs(2);
 
 struct ConfirmChannel {

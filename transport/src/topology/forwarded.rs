@@ -1,7 +1,7 @@
 //! The queues in which forwarded jobs wait for workers with a device of the required class.
 //!
-//! A job that waits there too long returns to its task queue. Each pool and class has three queues, like the pool itself: the order in which
-//! the broker sends jobs implements their priority, and a queue has only one order.
+//! A job that waits there too long returns to its task queue. Each pool and class has three queues, like the pool itself: the order in
+//! which the broker sends jobs implements their priority, and a queue has only one order.
 
 use gpufleet_schema::{ClassKey, PoolName, Priority, topology as names};
 use lapin::{

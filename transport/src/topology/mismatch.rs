@@ -8,7 +8,7 @@ use crate::{
     link::{is_access_refused, reason_of},
 };
 
-/// The name of a task queue's kind in [`DeclareError::Mismatch`], whichever of its arguments the broker named.
+/// The name of a task queue's kind in [`DeclareError::Mismatch`], no matter which of its arguments the broker named.
 const QUEUE_KIND: &str = "queue kind";
 
 /// The broker says: `PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received 'classic' but

@@ -89,9 +89,9 @@ pub enum WorkerError {
     Inventory(#[from] InventoryError),
     #[error("failed to {0}")]
     Choice(#[from] ChoiceError),
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Connect(Box<ConnectError>),
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Declare(#[from] DeclareError),
     #[error("another worker named {:?} is connected to the broker; give each worker a name of its own with --name", .0.as_str())]
     NameTaken(WorkerName),
@@ -103,9 +103,9 @@ pub enum WorkerError {
     Orders(#[source] PublishError),
     #[error("failed to {0}")]
     Cache(#[from] ProgramStoreError),
-    #[error("failed to {0}; check the store given with --blobs")]
+    #[error("{0}; check the store given with --blobs")]
     Blobs(#[from] BlobError),
-    #[error("failed to {0}; choose another folder with --blob-cache")]
+    #[error("{0}; choose another folder with --blob-cache")]
     BlobCache(#[from] BlobCacheError),
     #[error("failed to serve metrics on {address}: {source}; choose another address or port with --metrics")]
     Metrics { address: SocketAddr, source: std::io::Error },
@@ -133,20 +133,20 @@ pub(crate) struct Supervisor {
     gathered_replies: GatheredReplies,
     census: Census,
     metrics: Arc<Metrics>,
-    /// Only if the environment names a collector.
+    /// The exporter of spans; `None` unless the environment names a collector.
     traces: Option<Traces>,
     /// Cancelled when the worker starts to drain.
     leaving: CancellationToken,
 }
 
-/// How often a worker that drains without a broker connection checks whether its last job has ended.
+/// Interval at which a worker that drains without a broker connection checks whether its last job has ended.
 const IDLE_LOOK: Duration = Duration::from_millis(100);
-/// The limit for publishing the last events and closing the connection after the last job.
+/// Time limit for publishing the last events and closing the connection after the last job.
 const FAREWELL_DEADLINE: Duration = Duration::from_secs(5);
-/// The grace period of idle executors at exit; after it they are killed.
+/// Grace period of idle executors at exit; after it they are killed.
 const EXECUTOR_GRACE: Duration = Duration::from_secs(1);
 
-/// Runs a worker until a signal or the loss of its last device ends it. A return without an error means that it drained.
+/// Runs a worker until it has drained after a signal or an order, or its last device is lost. Returns `Ok` if it drained.
 pub async fn run(config: Config) -> Result<(), WorkerError> {
     let mut signals = Signals::listen().map_err(WorkerError::Signals)?;
     let ready = ReadyFile::withdrawn(config.ready_file.clone())?;
@@ -168,10 +168,10 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     tokio::spawn(start::prepare_compiler(Arc::clone(&compiler), config.sandbox));
     let devices = tokio::select! {
         devices = start::devices(&config, &dispatcher, &compiler, &metrics) => devices?,
-        // A driver may be slow or hang. The processes that open devices end with this one.
+        // A driver may be slow or hang. The processes that open devices die with this one.
         _ = signals.next() => return Ok(()),
     };
-    // NVML knows only NVIDIA's devices, unless another library was configured.
+    // NVML knows only NVIDIA's devices, so the default library is not loaded without a GPU.
     let has_gpu = devices.iter().any(|slot| !slot.is_emulated());
     let library = config.nvml.clone().filter(|name| has_gpu || name != nvml::LIBRARY);
     let monitor = Monitor::start(library, config.executor_user.clone());
@@ -221,13 +221,13 @@ impl Supervisor {
         let dispatching = tokio::spawn(Shell::new(Arc::clone(&self), mail, names, followers).run());
         let following = tokio::spawn(Arc::clone(&self.orders).follow(self.broker.clone()));
         tokio::select! {
-            // After this, every earlier order is known.
+            // Once this is done, every earlier order is known.
             known = self.orders.catch_up(&self.broker) => known.map_err(WorkerError::Orders)?,
-            // The broker went away in the meantime.
+            // The broker may have gone away in the meantime.
             _ = signals.next() => return Ok(()),
             reason = self.all_devices_lost() => return Err(WorkerError::DevicesLost(reason)),
         }
-        // The announcement reaches the log a moment later.
+        // The worker's own announcement is not yet in the control stream, so add it here.
         self.orders.roster().hear(self.announcement(), 0);
         let task_queues = queues.iter().filter(|queue| queue.route == Route::Pool).cloned().collect();
         let (intakes, subscribed) = self.open_intakes(queues, prefetch);
@@ -278,8 +278,8 @@ impl Supervisor {
         end
     }
 
-    /// Subscribes to each queue. Returns the tasks of the subscriptions and whether each is subscribed. A queue that the broker has not started does not
-    /// block the others.
+    /// Subscribes to each queue. Returns the subscriptions' tasks and their states. A queue that the broker has not started does not block
+    /// the others.
     fn open_intakes(
         self: &Arc<Self>,
         queues: Vec<TaskQueue>,
@@ -307,14 +307,14 @@ impl Supervisor {
         Admission::new(&self.config, &self.config.pools[queue.id.0 as usize])
     }
 
-    /// The first prefetch of each queue, by the devices that have opened so far.
+    /// Returns the first prefetch of each queue, given the devices that have opened so far.
     fn first_prefetch(&self, queues: &[TaskQueue], mail: &mut mpsc::UnboundedReceiver<Mail>) -> Vec<u16> {
         let mut inputs = Vec::new();
         while let Ok(Mail::Input(input)) = mail.try_recv() {
             inputs.push(input);
         }
         let mut dispatcher = self.dispatcher.dispatcher();
-        // Without jobs there is nothing to do yet.
+        // There are no jobs yet, so the step has no effects.
         dispatcher.step(Instant::now(), &mut inputs, &mut Vec::new());
         let limits = PrefetchLimits {
             messages_max: self.config.prefetch,
@@ -329,8 +329,8 @@ impl Supervisor {
         dispatcher.serve(limits, served.collect())
     }
 
-    /// Cancelled when the last device of the class is out of service or the worker drains. Other workers then take the jobs forwarded to
-    /// the class.
+    /// Returns a token that is cancelled when the last device of the class is out of service, or when the worker drains. Other workers then
+    /// take the jobs that were forwarded to the class.
     fn end_of_class(self: &Arc<Self>, class: ClassKey) -> CancellationToken {
         let (end, supervisor) = (self.leaving.child_token(), Arc::clone(self));
         let ended = end.clone();
@@ -355,7 +355,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Resolves when the last device is out of service.
+    /// Returns the reason once the last device is out of service.
     async fn all_devices_lost(&self) -> String {
         let mut waiting: Vec<_> = self.devices.iter().map(|slot| Box::pin(slot.out_of_service())).collect();
         loop {
@@ -367,8 +367,8 @@ impl Supervisor {
         }
     }
 
-    /// Waits for running jobs within the grace period. A second signal or the end of the period kills their executors, and the broker
-    /// redelivers the jobs to another worker. Without a broker connection it waits only for running jobs.
+    /// Waits for running jobs within the grace period. At its end, or at a second signal, their executors are killed and the broker
+    /// redelivers the jobs to other workers. Without a broker connection, it waits only for running jobs.
     async fn finish_running(&self, left: impl Future<Output = ()>, second_signal: impl Future<Output = &'static str>) {
         let mut left = pin!(left);
         tokio::select! {
@@ -383,8 +383,8 @@ impl Supervisor {
         }
     }
 
-    /// Resolves once the broker is unreachable and no job occupies a slot. All messages then came over a closed connection: they
-    /// can't be settled, and the broker redelivers them, whatever this worker still publishes.
+    /// Returns once the broker is unreachable and no job occupies a slot. All messages then came over a closed connection: they can't be
+    /// settled, and the broker redelivers them anyway.
     async fn cut_off_and_idle(&self) {
         loop {
             self.cut_off().await;
@@ -395,11 +395,11 @@ impl Supervisor {
         }
     }
 
-    /// Resolves while there is no connection to the broker.
+    /// Returns once there is no connection to the broker.
     async fn cut_off(&self) {
         let is_away = |state: &State| matches!(state, State::Reconnecting { .. } | State::Closed);
         let mut state = self.broker.state();
-        // An error means that the link has ended, so there is no connection either.
+        // An error means that the connection was closed for good.
         let _ended = state.wait_for(is_away).await;
     }
 
@@ -435,7 +435,7 @@ impl Supervisor {
         self.devices.iter().find(|slot| slot.id == id).expect("the scheduler knows only devices that were opened")
     }
 
-    /// The compile targets of these devices, each once.
+    /// Returns the compile targets of these devices, each once.
     fn targets(&self, allowed: Allowed) -> HashSet<Target> {
         self.devices.iter().filter(|slot| allowed.has(slot.id)).map(|slot| slot.info.target()).collect()
     }

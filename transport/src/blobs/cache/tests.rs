@@ -148,7 +148,7 @@ async fn a_cache_that_can_not_be_written_is_passed_by() {
     fs::remove_dir(scene.scratch.path().join("cache")).unwrap();
     scene.reads_back(digest, 1).await;
     assert_eq!(scene.counts(), [0, 0, 1]);
-    // And so is one that is too small.
+    // A cache that is too small is passed by too.
     let small = Scene::new(BLOB as u64 - 1).await;
     let digest = small.store.put(array(1)).await.unwrap();
     small.reads_back(digest, 1).await;
@@ -192,7 +192,7 @@ async fn a_failed_read_leaves_nothing_in_the_cache() {
     scene.server.stop();
     assert!(matches!(read(&scene.store, digest, BLOB).await, Err(BlobError::Io { .. })));
     assert_eq!(scene.cached(), 0);
-    // What is cached needs no server.
+    // A cached blob needs no server.
     scene.server.resume().unwrap();
     scene.reads_back(digest, 1).await;
     scene.server.stop();

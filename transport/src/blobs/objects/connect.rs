@@ -11,13 +11,14 @@ use super::{problem::NO_CREDENTIALS, renewal::Renewer};
 use crate::blobs::location::Bucket;
 
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
-/// The longest time of a request by the client's own clock. Every step has a shorter one, which depends on its progress.
+/// Time limit of a request by the client's own clock. Every step has a shorter one, which depends on its progress.
 const REQUEST_DEADLINE: &str = "1day";
-/// Servers ask to slow down now and then. A longer outage is for the caller, who tells the user or retries the job.
+/// Number of retries of a request, because servers ask to slow down now and then. The caller handles a longer outage: it reports it to the
+/// user or retries the job.
 const RETRIES: usize = 3;
 const RETRY_DEADLINE: Duration = Duration::from_secs(20);
 
-/// Where the client finds credentials without a key. A server of one's own has none of them.
+/// Sources of credentials other than a key. Private S3 servers offer none of them.
 const OTHER_CREDENTIALS: [AmazonS3ConfigKey; 4] = [
     AmazonS3ConfigKey::WebIdentityTokenFile,
     AmazonS3ConfigKey::ContainerCredentialsRelativeUri,

@@ -17,7 +17,7 @@ use crate::blobs::{
 };
 
 impl Objects {
-    /// Tells whether the blob has this length. Otherwise, reads it to tell whether the blob or the task is wrong.
+    /// Checks whether the blob has this length. If not, reads it to find out whether the blob or the task is wrong.
     pub(super) async fn look(&self, digest: BlobDigest, wanted: u64, progress: &Arc<Progress>) -> io::Result<Found> {
         let Some(standing) = self.find(digest).await? else { return Ok(Found::Missing) };
         let found = standing.bytes;
@@ -49,7 +49,7 @@ impl Objects {
         Ok(whole.map(|whole| if whole { Found::AsWanted } else { Found::Damaged }))
     }
 
-    /// Copies an object of this length, and tells whether its content matches the digest.
+    /// Copies an object of this length, and returns whether its content matches the digest.
     async fn hash_to(
         &self,
         digest: BlobDigest,

@@ -12,7 +12,7 @@ pub(super) const NO_CREDENTIALS: &str =
 /// The addresses at which machines and containers of AWS find their credentials. The client asks there if it has no others.
 const METADATA_SERVICE: &str = "://169.254.";
 
-/// The parts of the text of an error that tell the server's answer.
+/// The parts of an error's text that describe the server's answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer<'a> {
     status: u16,

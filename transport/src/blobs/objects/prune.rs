@@ -7,8 +7,9 @@
 //! - A writer gives the blob its new age, waits until there is no announcement, and looks whether the blob is still there. If it is not,
 //!   the writer stores it again.
 //!
-//! A writer that found no announcement was either before the pruner, which then saw the new age, or after it, and then saw the blob missing.
-//! The pruner deletes within [`BATCH_DEADLINE`] of its announcement, so an older one is that of a dead pruner and no longer counts.
+//! A writer that found no announcement was either before the pruner, which then saw the new age, or after it, and then saw the blob
+//! missing. The pruner deletes within [`BATCH_DEADLINE`] of its announcement, so an older one is that of a dead pruner and no longer
+//! counts.
 //!
 //! Ages are compared with the age of a new object, as the clock of this machine may differ from the server's. Uploads in parts that were
 //! never completed can't be listed with this client; a lifecycle rule of the bucket removes them.
@@ -29,11 +30,11 @@ use super::{Objects, PROBE, in_time, problem::io_error};
 use crate::blobs::{BlobEntry, Pruned, step::Progress};
 
 const ANNOUNCEMENT: &str = ".pruning";
-/// S3 deletes up to a thousand objects in one request. Fewer keep writers waiting for less time.
+/// Number of objects that are deleted in one request. S3 allows a thousand, but with fewer, writers wait for less time.
 const BATCH: usize = 500;
-/// Ages read at once.
+/// Number of ages that are read at once.
 const LOOKS_AT_ONCE: usize = 16;
-/// A pruner that was suspended gives up its batch.
+/// Time limit of a batch. A pruner that was suspended gives up its batch.
 const BATCH_DEADLINE: Duration = Duration::from_secs(60);
 /// The age of an announcement whose pruner is dead: the last deletion began a minute after it, and takes half a minute at most.
 const ANNOUNCEMENT_KEPT: Duration = Duration::from_secs(120);

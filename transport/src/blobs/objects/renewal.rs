@@ -18,9 +18,9 @@ use tracing::debug;
 
 /// How S3 writes the mark of [`super::MARK`].
 const MARK_HEADER: &str = "x-amz-meta-gpufleet-sha256";
-/// Copying takes a server about a second for each gigabyte.
+/// Time limit for a copy. A server copies a gigabyte in about a second.
 const COPY_DEADLINE: Duration = Duration::from_secs(25);
-/// A signature that outlives the request is of no use.
+/// Validity of the signature, which need not outlive the request.
 const SIGNATURE_VALID: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Renewer {
 }
 
 impl Renewer {
-    /// False if the object may have its old age.
+    /// Gives the object a new age by a copy. Returns false if it may still have its old age.
     pub(super) async fn copy_onto_itself(&self, key: &Path, digest: BlobDigest) -> bool {
         match timeout(COPY_DEADLINE, self.copy(key, digest)).await {
             Ok(Ok(())) => true,

@@ -1,7 +1,7 @@
 //! Writes blobs: small ones in one request, larger ones in parts, several at a time.
 //!
-//! Each part is copied once and hashed from that copy if the bytes may be in memory shared with an untrusted process. Only if the hash of
-//! all parts is the digest, the upload is completed; otherwise a wrong blob could replace a correct one.
+//! Each part is copied once and hashed from that copy if the bytes may be in memory shared with an untrusted process. The upload is
+//! completed only if the hash of all parts is the digest; otherwise a wrong blob could replace a correct one.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::blobs::{
     write::CHANGED,
 };
 
-/// The time for telling the server that an upload is given up. What it then still holds, a lifecycle rule removes.
+/// Time limit for aborting an upload on the server. A lifecycle rule removes parts that the server still has.
 const ABORT_DEADLINE: Duration = Duration::from_secs(30);
 
 /// An upload that is aborted unless it was completed.

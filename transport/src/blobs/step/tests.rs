@@ -9,7 +9,7 @@ use super::*;
 
 const TRANSFER: Kind = Kind::Transfer { bytes: 10 * BYTES_PER_SECOND_MIN };
 const TICK: Duration = Duration::from_millis(10);
-/// Longer than a thread needs for a few lines.
+/// Time limit for a thread to execute a few lines.
 const LONG: Duration = Duration::from_secs(30);
 
 /// A step whose thread reports a byte on each request and confirms it. It ends when the requester is dropped.
@@ -146,7 +146,7 @@ async fn the_wait_for_a_permit_has_its_own_deadline() {
     assert!(in_time.is_pending().await);
     pass(PLACE_DEADLINE - TICK).await;
     assert!(late.given_up_after().await <= PLACE_DEADLINE + TICK);
-    // What it waited does not count against its transfer.
+    // The time that it waited does not count against its transfer.
     drop(place);
     assert!(in_time.is_pending().await);
     in_time.make_progress();

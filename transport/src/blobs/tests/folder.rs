@@ -1,4 +1,4 @@
-//! What only a folder can be or suffer.
+//! Tests of the states and faults that only a folder has.
 
 use std::{
     fs::{self, File},
@@ -186,7 +186,10 @@ async fn the_write_check_leaves_no_file() {
     let error = store.probe().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("write a file in the blob store {}: No such file or directory (os error 2)", folder.path().display())
+        format!(
+            "failed to write a file in the blob store {}: No such file or directory (os error 2)",
+            folder.path().display()
+        )
     );
 }
 
@@ -200,7 +203,7 @@ async fn a_hanging_store_times_out_with_the_name_of_its_folder() {
     let error = store.stopped("wait")(in_folder(&store).step(Kind::Look, hang).await.unwrap_err());
     assert_eq!(
         error.to_string(),
-        format!("wait in the blob store {}: not finished within 30 s", folder.path().display())
+        format!("failed to wait in the blob store {}: not finished within 30 s", folder.path().display())
     );
     drop(release);
 }

@@ -1,4 +1,4 @@
-//! What only a server can be or suffer.
+//! Tests of the states and faults that only a server has.
 
 use std::time::{Duration, Instant};
 

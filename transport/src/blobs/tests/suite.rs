@@ -1,4 +1,4 @@
-//! What every kind of store does.
+//! Tests of what every kind of store does.
 
 use std::{
     collections::HashSet,
@@ -90,12 +90,12 @@ async fn concurrent_writers_of_the_same_bytes_leave_one_blob(Stage { store, .. }
 async fn a_missing_blob_or_one_of_another_length_is_named(Stage { store, .. }: Stage) {
     let digest = BlobDigest::of(b"never stored");
     let error = store.read(digest, 12).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("find {digest} in the blob store {}", store.location()));
+    assert_eq!(error.to_string(), format!("failed to find {digest} in the blob store {}", store.location()));
     assert!(matches!(store.check(digest, 12).await, Err(BlobError::Missing { .. })));
     assert!(matches!(store.read_to(digest, 12, Vec::new()).await, Err(BlobError::Missing { .. })));
     let digest = store.put(array(1000)).await.unwrap();
     let error = store.read(digest, 1001).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("read {digest}: the blob has 1000 bytes, expected 1001"));
+    assert_eq!(error.to_string(), format!("failed to read {digest}: the blob has 1000 bytes, expected 1001"));
     // The store reserves no memory for a claimed length.
     assert!(matches!(store.read(digest, BLOBS_BYTES_MAX).await, Err(BlobError::Length { found: 1000, .. })));
     assert!(matches!(store.view(digest, 1001).await, Err(BlobError::Length { found: 1000, .. })));

@@ -1,8 +1,8 @@
 //! Changes, in place, the parts of an untrusted message that make lapin fail. Other malformed parts stay unchanged: lapin stops
 //! there too and rejects the frame.
 
-/// The deepest nesting of tables and arrays, counting the header table. The broker's own (`x-death`) are four deep; lapin takes about half a
-/// kilobyte of stack for each level.
+/// The deepest nesting of tables and arrays, counting the header table. The broker's own (`x-death`) are four deep; lapin takes about half
+/// a kilobyte of stack for each level.
 pub(super) const DEPTH_MAX: usize = 32;
 
 /// The prefix of `basic.deliver`, which carries texts of the message's sender.

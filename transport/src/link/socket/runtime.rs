@@ -23,7 +23,7 @@ use super::Socket;
 #[derive(Debug, Clone)]
 struct SocketReactor(Tokio);
 
-/// Opens a connection whose streams are [`Socket`]s. Cancelled, lapin's thread may go on with it for as long as the connect timeout lasts.
+/// Opens a connection whose streams are [`Socket`]s. If cancelled, lapin's thread may continue until the connect timeout.
 pub(in super::super) async fn connect(uri: AMQPUri, properties: ConnectionProperties) -> lapin::Result<Connection> {
     let tokio = Tokio::current();
     let runtime = Runtime::new(RuntimeParts::new(tokio.clone(), SocketReactor(tokio)));

@@ -11,7 +11,7 @@ use super::{
 
 const CONTENT_HEADER: u8 = 2;
 const BODY: u8 = 3;
-/// What RabbitMQ and its clients agree on.
+/// The frame size that RabbitMQ and its clients agree on.
 const FRAME_BYTES_MAX: usize = 131_072;
 
 /// Hands out its bytes in pieces, and is not ready before each.
@@ -51,7 +51,7 @@ impl AsyncWrite for Pieces {
     }
 }
 
-/// What lapin would read of these bytes, if they came in pieces of these sizes and were read into buffers of this one.
+/// Returns what lapin would read if these bytes came in pieces of these sizes and were read into buffers of this size.
 fn read(bytes: &[u8], sizes: Vec<usize>, buffer_bytes: usize) -> io::Result<Vec<u8>> {
     let pieces = Pieces { bytes: bytes.to_vec().into(), sizes: sizes.into(), ready: false };
     let mut socket = Socket::new(AsyncTcpStream::Plain(pieces));
@@ -87,7 +87,7 @@ fn counted(bytes: &[u8]) -> Vec<u8> {
     [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
 }
 
-/// The value of a header: so many containers in one another, each with this in front of what is in it.
+/// The value of a header: this many nested containers, each with these bytes before its contents.
 fn nested(depth: usize, kind: u8, name: &[u8]) -> Vec<u8> {
     let level =
         |inside: usize| [name, &[kind], &u32::try_from(inside * (5 + name.len())).unwrap().to_be_bytes()].concat();
