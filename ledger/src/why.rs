@@ -1,4 +1,4 @@
-//! Why a job waits, by what the ledger knows and, if it was asked, the broker. Plain data.
+//! Explains why a job waits, from the ledger and, if the caller asked it, the broker. This is plain data.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use gpufleet_schema::{JobId, JobState, size::Size};
@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DeviceRow, JobDetail, Pool, WorkerRow, age};
 
-/// Device time of this long ago decides whether a pool is over its share. The statistics have whole hours.
+/// How far back device time counts when deciding whether a pool is over its share. The statistics have whole hours.
 pub const SHARE_WINDOW: TimeDelta = TimeDelta::hours(1);
-/// Shares are measured, so a pool that has a little more than its share is not over it.
+/// How far a pool may exceed its share, in percentage points, before it counts as over it. Shares are measurements and vary a little.
 const SHARE_TOLERANCE_PERCENT: f64 = 5.0;
-/// Events of a job may arrive this late.
+/// How late the events of a job may arrive.
 const EVENTS_ON_THEIR_WAY: TimeDelta = TimeDelta::seconds(5);
 
-/// What is known about a job.
+/// The facts about a job that waits.
 #[derive(Debug)]
 pub struct Situation<'a> {
     pub detail: &'a JobDetail,
-    /// What the broker says about the queues of the job's pool; none if it was not asked.
+    /// The broker's counts for the queues of the job's pool; none if the broker was not asked.
     pub depth: Option<Depth>,
-    /// All workers. Those that do not serve the pool now are left out.
+    /// All workers. Those that do not serve the job's pool now are ignored.
     pub workers: &'a [WorkerRow],
     pub pools: &'a [Pool],
     pub now: DateTime<Utc>,
 }
 
-/// The queues of a pool.
+/// The broker's counts for the queues of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Depth {
-    /// One message may have many jobs.
+    /// The number of messages. One message may have many jobs.
     pub messages: u64,
     pub consumers: u32,
 }
@@ -55,7 +55,7 @@ pub struct Reason {
 }
 
 impl Situation<'_> {
-    /// Only a queued job waits.
+    /// Explains why the job waits. Only a queued job has reasons.
     pub fn explain(&self) -> Explanation {
         let job = &self.detail.job;
         let waits = job.state == JobState::Queued && job.pool.is_some();
@@ -63,7 +63,7 @@ impl Situation<'_> {
         Explanation { job_id: job.job_id, state: job.state, reasons }
     }
 
-    /// In this order the first one is what keeps the job: nothing below it matters until it is gone.
+    /// Collects the reasons, most fundamental first: a reason has no effect until the reasons above it are gone.
     fn reasons(&self) -> Vec<Reason> {
         let reasons = [
             ("no_consumer", self.no_consumer()),
@@ -87,7 +87,7 @@ impl Situation<'_> {
         found
     }
 
-    /// The workers that serve the pool and send heartbeats.
+    /// Returns the workers that serve the pool and send heartbeats.
     fn workers(&self) -> impl Iterator<Item = &WorkerRow> {
         let serves = |worker: &&WorkerRow| {
             !worker.has_left && !worker.is_silent && worker.pools.iter().any(|of| of == self.pool())
@@ -107,18 +107,18 @@ impl Situation<'_> {
         let pool = self.pool();
         let wait = match self.depth {
             _ if self.is_served() => return None,
-            Some(depth) => format!(", in which {} messages wait", depth.messages),
+            Some(depth) => format!(", in which {}", messages_wait(depth.messages)),
             None => String::new(),
         };
         Some(format!("no worker serves pool {pool}{wait}; to start one: gpufleet-worker run --pool {pool}"))
     }
 
-    /// By the broker, or else by the heartbeats.
+    /// Returns whether a worker serves the pool, according to the broker or else to the heartbeats.
     fn is_served(&self) -> bool {
         self.depth.map_or_else(|| self.workers().next().is_some(), |depth| depth.consumers > 0)
     }
 
-    /// Whether the job waits in a queue of its pool or in a worker, and not for its retry.
+    /// Returns whether the job waits in a queue of its pool or in a worker, and not for its retry.
     fn is_in_line(&self) -> bool {
         self.retry_at().is_none() && self.is_served()
     }
@@ -143,7 +143,8 @@ impl Situation<'_> {
         self.workers().any(|worker| worker.pools.iter().any(|of| of == pool))
     }
 
-    /// The ledger does not know how much memory a job needs, but it is at least that of its inputs.
+    /// Explains that no device has enough free memory. The ledger does not know how much memory a job needs, but it is at least that of its
+    /// inputs.
     fn memory(&self) -> Option<String> {
         let needed = self.detail.job.input_bytes.filter(|_| self.is_in_line())?;
         let devices =
@@ -166,11 +167,15 @@ impl Situation<'_> {
     fn jobs_ahead(&self) -> Option<String> {
         let messages = self.depth?.messages;
         (self.is_in_line() && messages > 0).then(|| {
-            let running = self.running();
             format!(
-                "{messages} messages wait in pool {}, itself perhaps among them, and {running} jobs run on its {} workers (an estimate: jobs of a higher priority go first, and a message may have many jobs)",
+                "{} in pool {}, perhaps with this job among them; its workers ({}) run {} now (an estimate: jobs of a higher priority go first, and a message may have many jobs)",
+                messages_wait(messages),
                 self.pool(),
-                self.workers().count()
+                self.workers().count(),
+                match self.running() {
+                    1 => "1 job".to_owned(),
+                    many => format!("{many} jobs"),
+                }
             )
         })
     }
@@ -179,7 +184,7 @@ impl Situation<'_> {
         self.workers().map(|worker| worker.jobs_running).sum()
     }
 
-    /// Workers take messages ahead of time.
+    /// Explains that a worker has probably prefetched the job.
     fn busy_worker(&self) -> Option<String> {
         let running = self.running();
         let pool = self.pool();
@@ -223,5 +228,12 @@ impl Situation<'_> {
     fn just_submitted(&self) -> Option<String> {
         let is_new = self.now - self.detail.job.created_at < EVENTS_ON_THEIR_WAY;
         is_new.then(|| "nothing keeps it: it was submitted a moment ago, and its events may be on their way".to_owned())
+    }
+}
+
+fn messages_wait(messages: u64) -> String {
+    match messages {
+        1 => "1 message waits".to_owned(),
+        many => format!("{many} messages wait"),
     }
 }

@@ -40,16 +40,6 @@ pub enum Cuda {
     Library(PathBuf),
 }
 
-/// The kind of the task queues. Producers must use the same kind.
-///
-/// The transport has an equivalent type, but linking it would add an AMQP client to every program that starts a fleet.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum QueueKind {
-    #[default]
-    Quorum,
-    Classic,
-}
-
 /// Configures a fleet.
 #[derive(Debug, Clone)]
 pub struct LocalFleetBuilder {
@@ -88,15 +78,6 @@ impl Cuda {
             Self::Auto => "auto".into(),
             Self::System => "system".into(),
             Self::Library(path) => path.clone().into_os_string(),
-        }
-    }
-}
-
-impl QueueKind {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Quorum => "quorum",
-            Self::Classic => "classic",
         }
     }
 }
@@ -153,12 +134,6 @@ impl LocalFleetBuilder {
 
     pub fn cuda(mut self, cuda: Cuda) -> Self {
         self.options.cuda = cuda;
-        self
-    }
-
-    /// Sets the kind of the task queues, by default quorum queues.
-    pub fn queue_kind(mut self, kind: QueueKind) -> Self {
-        self.options.queue_kind = kind;
         self
     }
 

@@ -33,7 +33,7 @@ pub mod state;
 pub use blobs::{BlobEndpoint, BlobKind};
 pub use broker::RabbitMq;
 pub use error::LocalError;
-pub use fleet::{Cuda, LocalFleet, LocalFleetBuilder, QueueKind, Worker};
+pub use fleet::{Cuda, LocalFleet, LocalFleetBuilder, Worker};
 pub use logs::{Log, logs};
 pub use persistent::{FleetState, Status, UpOptions, differences, down, environment, running, status, up};
 pub use postgres::Postgres;

@@ -17,7 +17,7 @@ use crate::{
     console,
     error::{FileContext as _, LocalError},
     fleet::{
-        Cuda, Executables, LEDGER, MIGRATE, QueueKind, RecorderOptions, Worker, WorkerOptions, ready_file, worker_name,
+        Cuda, Executables, LEDGER, MIGRATE, RecorderOptions, Worker, WorkerOptions, ready_file, worker_name,
         worker_number,
     },
     postgres::Postgres,
@@ -62,7 +62,6 @@ pub struct UpOptions {
     pub pools: Vec<String>,
     /// The device of new workers. By default a GPU if there is one, else the emulator.
     pub cuda: Option<Cuda>,
-    pub queue_kind: Option<QueueKind>,
     /// The kind of the blob store. By default a folder.
     pub blobs: Option<BlobKind>,
     /// Whether to start the console too. One that was started before is started again in any case.
@@ -109,15 +108,7 @@ pub struct ProcessStatus {
 impl UpOptions {
     /// Options with this state directory and no other choices.
     pub fn in_dir(dir: impl Into<PathBuf>) -> Self {
-        Self {
-            dir: dir.into(),
-            workers: None,
-            pools: Vec::new(),
-            cuda: None,
-            queue_kind: None,
-            blobs: None,
-            console: false,
-        }
+        Self { dir: dir.into(), workers: None, pools: Vec::new(), cuda: None, blobs: None, console: false }
     }
 }
 
@@ -161,11 +152,7 @@ pub async fn up_from(
         };
         progress.step_async("start the ledger", start).await?;
     }
-    let mut common = WorkerOptions {
-        cuda: options.cuda.clone().unwrap_or(Cuda::Auto),
-        queue_kind: options.queue_kind.unwrap_or_default(),
-        ..WorkerOptions::default()
-    };
+    let mut common = WorkerOptions { cuda: options.cuda.clone().unwrap_or(Cuda::Auto), ..WorkerOptions::default() };
     if !options.pools.is_empty() {
         common.pools.clone_from(&options.pools);
     }

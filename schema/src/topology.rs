@@ -107,7 +107,7 @@ pub const HEADER_ATTEMPT: &str = "gpufleet-attempt";
 pub const HEADER_LOSSES: &str = "gpufleet-losses";
 /// Header with the number of attempts that could not read or write the blob store.
 pub const HEADER_UNAVAILABLE: &str = "gpufleet-unavailable";
-/// Header with the number of deliveries that the broker did not count, because classic queues do not count deliveries.
+/// Header with the number of deliveries of earlier copies of the message, which the broker does not count for this copy.
 pub const HEADER_DELIVERIES: &str = "gpufleet-deliveries";
 /// Header with the number of times that workers forwarded the job because none of their devices met its requirements.
 pub const HEADER_FORWARDS: &str = "gpufleet-forwards";

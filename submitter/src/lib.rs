@@ -74,7 +74,7 @@ pub use follower::{Ended, Follower};
 pub use gpufleet_schema as schema;
 #[cfg(feature = "traces")]
 pub use gpufleet_telemetry::{Traces, TracesError};
-pub use gpufleet_transport::{BlobBytes, BlobError, BlobLocation, InvalidBlobLocation, QueueKind};
+pub use gpufleet_transport::{BlobBytes, BlobError, BlobLocation, InvalidBlobLocation};
 pub use half;
 pub use handle::{FailedJob, JobError, JobHandle, JobResult, OutputError};
 pub use inbox::Counts;

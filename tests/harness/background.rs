@@ -1,4 +1,4 @@
-//! The runtime of tasks that outlive a scenario, whose own runtime ends with it.
+//! The runtime of tasks that outlive a scenario. The scenario's own runtime ends with the scenario.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// One thread: recorders and deletions wait for the broker and the database most of the time.
+/// The runtime has one thread, because its tasks wait for the broker and the database most of the time.
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime starts"));
 

@@ -1,5 +1,4 @@
-//! Jobs that run for a known time, or until the test ends them, without using the processor: one thread polls the device's clock and
-//! sleeps.
+//! Jobs that run for a known time, or until the test ends them, without occupying the CPU: one thread polls the device's clock and sleeps.
 
 use std::{
     fs,
@@ -17,10 +16,10 @@ use crate::Ground;
 const WAITS: &str = include_str!("ptx/waits.ptx");
 /// The value that the kernel writes at its end.
 const DONE: u32 = 42;
-/// The time to which a released device's clock is put. No clock reaches it by itself.
+/// The time that the clock of a released device shows. No clock reaches it by itself.
 const RELEASED: Duration = Duration::from_secs(1_000_000_000);
 
-/// The clock of a ground's devices, as a file that they follow.
+/// The clock of a ground's devices: a file from which they read the time.
 #[derive(Debug)]
 pub(crate) struct Clock(NamedTempFile);
 
@@ -32,7 +31,7 @@ pub fn for_seconds(seconds: u64) -> Job {
     for_millis(seconds * 1000)
 }
 
-/// A job that runs until [`Ground::release_jobs`].
+/// Returns a job that runs until [`Ground::release_jobs`].
 pub fn until_released() -> Job {
     job("waits_for_release", RELEASED)
 }
@@ -49,7 +48,7 @@ fn job(entry: &str, time: Duration) -> Job {
 }
 
 impl Ground {
-    /// Ends the jobs of [`until_released`], those that run and those that start later.
+    /// Ends the jobs of [`until_released`], including those that start later.
     pub fn release_jobs(&self) {
         self.clock.set(RELEASED);
     }
@@ -59,26 +58,26 @@ impl Clock {
     pub(crate) const VARIABLE: &str = "GPUFLEET_EMULATOR_CLOCK";
 
     pub(crate) fn new() -> Self {
-        // Executors may run as another user.
+        // Executors may run as another user, so everyone may read the file.
         let file = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o644)).tempfile().unwrap();
         let clock = Self(file);
         clock.set(Duration::ZERO);
         clock
     }
 
-    /// The value of the variable.
+    /// Returns the value of the environment variable for the devices.
     pub(crate) fn file(&self) -> &Path {
         self.0.path()
     }
 
     fn set(&self, ahead: Duration) {
         let nanos = u64::try_from(ahead.as_nanos()).expect("centuries fit");
-        // One write, which readers see as a whole.
+        // A single write, so that readers never see half of the new time.
         self.0.as_file().write_all_at(&nanos.to_ne_bytes(), 0).unwrap();
     }
 }
 
-/// Whether the job ran to its end.
+/// Returns whether the job ran to its end.
 pub fn is_done(outputs: &[(String, Array)]) -> bool {
     matches!(outputs, [(name, array)] if name == "y" && array.to_vec::<u32>().is_ok_and(|values| values == [DONE]))
 }

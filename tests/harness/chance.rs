@@ -1,6 +1,6 @@
 //! Pseudo-random numbers from a seed.
 
-/// SplitMix64: every seed is good, and the state is one number.
+/// A SplitMix64 generator: every seed is good, and the state is one number.
 #[derive(Debug, Clone)]
 pub struct Chance(u64);
 
@@ -16,7 +16,7 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
@@ -25,7 +25,7 @@ impl Chance {
         &choices[self.between(0, choices.len() as u64 - 1) as usize]
     }
 
-    /// The items in random order.
+    /// Returns the items in random order.
     pub fn shuffled<T: Clone>(&mut self, items: &[T]) -> Vec<T> {
         let mut items = items.to_vec();
         for last in (1..items.len()).rev() {

@@ -1,4 +1,4 @@
-//! Fleets on a cluster of three nodes, and the roles of its nodes.
+//! Fleets on a cluster of three nodes.
 
 use futures::future::join_all;
 use gpufleet_local::{LocalFleet, RabbitMq, Services};
@@ -12,11 +12,11 @@ use crate::{
 
 pub const NODES: usize = 3;
 
-/// The cluster that scenarios may break, one scenario at a time.
+/// The cluster that scenarios may break. One scenario at a time uses it.
 static CLUSTER: Exclusive = Exclusive::new(1);
 
 impl Ground {
-    /// A fleet with exclusive use of a cluster of three nodes, which the scenario may break and leave broken.
+    /// Creates a fleet with exclusive use of a cluster of three nodes, which the scenario may break and leave broken.
     pub async fn cluster(label: &str) -> Self {
         let start = async || Services::ephemeral_cluster(NODES).await.unwrap_or_else(|error| panic!("{error}"));
         let held = CLUSTER.take(start, repair).await;
@@ -43,7 +43,7 @@ impl Ground {
         }
     }
 
-    /// The position of the node that leads a quorum queue or a stream.
+    /// Returns the position of the node that leads a quorum queue or a stream.
     pub async fn leader_of(&self, queue: &str) -> usize {
         let found = queue_record(queue);
         poll_some("the queue has a leader", async || {
@@ -54,14 +54,14 @@ impl Ground {
         .await
     }
 
-    /// The queues that not every node holds.
+    /// Returns the queues that not every node holds.
     pub async fn unreplicated_queues(&self) -> String {
         let members = "maps:get(nodes, amqqueue:get_type_state(Q), [one])";
         let name = "begin {resource, _, queue, N} = amqqueue:get_name(Q), N end";
         self.erlang(&format!("[{name} || Q <- rabbit_amqqueue:list(@), length({members}) < {NODES}].")).await
     }
 
-    /// The position of the node to which the program with this name is connected.
+    /// Returns the position of the node to which the program with this name is connected.
     pub async fn node_of(&self, connection: &str) -> usize {
         let name = "{client_properties, P} <- rabbit_networking:connection_info(C, [client_properties])";
         let named = format!(
@@ -80,7 +80,7 @@ impl Ground {
     }
 }
 
-/// Starts what the last scenario has stopped, and restarts all nodes if it has left them apart.
+/// Starts what the last scenario has stopped. Restarts all nodes if a network partition is left.
 async fn repair(services: &Services) {
     let nodes = services.nodes();
     nodes.iter().for_each(RabbitMq::resume);
@@ -101,7 +101,7 @@ async fn are_up(services: &Services) -> bool {
     running.iter().all(|running| *running == Some(NODES))
 }
 
-/// The number of nodes that a node knows to run. `None` while it does not run itself, as in a minority.
+/// Returns how many nodes this node knows to run. `None` if it does not run itself, as in a minority.
 async fn running(node: &RabbitMq) -> Option<usize> {
     let running = node.eval("true = rabbit:is_running(), length(rabbit_nodes:all_running()).").await;
     running.ok()?.parse().ok()

@@ -44,12 +44,12 @@ impl Collector {
         Self { endpoint, spans }
     }
 
-    /// The value of `OTEL_EXPORTER_OTLP_ENDPOINT`.
+    /// Returns the value for `OTEL_EXPORTER_OTLP_ENDPOINT`.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// The spans of a trace so far, by their begin.
+    /// Returns the spans of a trace so far, sorted by their begin.
     pub fn trace(&self, trace_id: u128) -> Vec<CollectedSpan> {
         let of_trace = |span: &&CollectedSpan| span.span.trace_id == trace_id.to_be_bytes();
         let mut spans: Vec<_> = self.spans.lock().unwrap().iter().filter(of_trace).cloned().collect();
@@ -70,13 +70,13 @@ impl CollectedSpan {
         self.span.trace_id == parent.span.trace_id && self.span.parent_span_id == parent.span.span_id
     }
 
-    /// An attribute that is a text.
+    /// Returns an attribute that is a text.
     pub fn text(&self, key: &str) -> Option<&str> {
         text(&self.span.attributes, key)
     }
 }
 
-/// Reads one request and answers it. The connection ends with it.
+/// Reads one request and answers it, after which the connection ends.
 async fn receive(mut stream: TcpStream) -> ExportTraceServiceRequest {
     let mut received = Vec::new();
     let head_bytes = loop {
@@ -94,7 +94,7 @@ async fn receive(mut stream: TcpStream) -> ExportTraceServiceRequest {
         assert!(stream.read_buf(&mut received).await.unwrap() > 0, "the request was cut off");
     }
     let request = ExportTraceServiceRequest::decode(&received[head_bytes..]).unwrap();
-    // An empty body is an answer without partial failures.
+    // An empty body means that all spans were accepted.
     let answer =
         "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
     stream.write_all(answer.as_bytes()).await.unwrap();

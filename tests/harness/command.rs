@@ -1,4 +1,4 @@
-//! Runs gpufleet's commands as a user does.
+//! Runs gpufleet's commands as a user does, and Python programs.
 
 use std::{
     path::Path,
@@ -27,7 +27,7 @@ pub async fn gpufleet_command(folder: &Path, environment: &[(&str, &str)], argum
 
 /// Runs `gpufleet` like [`gpufleet_command`], and measures the peak of its memory in bytes.
 pub async fn gpufleet_peak_memory(folder: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> (Ended, u64) {
-    /// The peak never decreases, so only a change just before the end is missed.
+    /// The time between two samples. The peak never decreases, so only a change just before the end is missed.
     const SAMPLE_EVERY: Duration = Duration::from_millis(10);
     let mut command = gpufleet_process(folder, arguments);
     command.envs(environment.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -59,13 +59,13 @@ pub async fn run_python(amqp_url: &str, deadline: Duration, arguments: &[&str]) 
     tokio::time::timeout(deadline, output).await.expect("the program ends").unwrap()
 }
 
-/// `gpufleet`, not started yet, without gpufleet's variables in its environment.
+/// Returns the command `gpufleet` without gpufleet's variables in its environment.
 pub fn gpufleet_process(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(programs::ours(None, "gpufleet").unwrap());
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GPUFLEET_")) {
         command.env_remove(name);
     }
-    // The command must not find a running fleet of the developer.
+    // Keeps the command from finding a local fleet of the developer.
     command.env("XDG_STATE_HOME", folder);
     command.args(arguments).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
     command

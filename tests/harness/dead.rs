@@ -19,7 +19,7 @@ impl DeadLetter {
     }
 }
 
-/// Takes this many messages out of the dead-letter queue; fails if there are fewer.
+/// Takes this many messages out of the dead-letter queue. Fails if there are fewer.
 pub async fn dead_letters(ground: &Ground, count: usize) -> Vec<DeadLetter> {
     let broker = ground.broker().await;
     let mut consumer = broker.consume(DEAD_QUEUE.to_owned(), 100);

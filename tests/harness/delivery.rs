@@ -5,7 +5,7 @@ use tokio::time::timeout;
 
 use crate::WAIT;
 
-/// The next message of the queue; fails if none comes.
+/// Returns the next message of the queue. Fails if none arrives.
 pub async fn delivered(consumer: &mut Consumer) -> Delivery {
     let delivery = async {
         loop {

@@ -1,4 +1,4 @@
-//! Services that a scenario has for itself, because it breaks them. Several sets let several such scenarios run at once.
+//! Services that one scenario at a time uses, because it breaks them. With several sets, several such scenarios run at once.
 
 use std::{
     ops::Deref,
@@ -8,14 +8,14 @@ use std::{
 use gpufleet_local::Services;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// A bounded number of sets, which start when they are needed.
+/// A bounded number of sets of services. A set starts when it is first needed.
 #[derive(Debug)]
 pub(crate) struct Exclusive {
     free: Semaphore,
     idle: Mutex<Vec<Set>>,
 }
 
-/// A set in use. It becomes free when this is dropped.
+/// A set in use. Dropping this frees the set.
 #[derive(Debug)]
 pub(crate) struct Held {
     pool: &'static Exclusive,
@@ -26,7 +26,7 @@ pub(crate) struct Held {
 #[derive(Debug, Clone)]
 struct Set {
     services: Arc<Services>,
-    /// The vhost and database of the last scenario, which it may have left when the services were down.
+    /// The vhost and database of the last scenario, which could not delete them if the services were down.
     space: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl Exclusive {
         Self { free: Semaphore::const_new(sets_max), idle: Mutex::new(Vec::new()) }
     }
 
-    /// Waits for a set, and starts or repairs it.
+    /// Waits for a free set, and starts or repairs its services.
     pub(crate) async fn take(
         &'static self,
         start: impl AsyncFnOnce() -> Arc<Services>,
@@ -58,7 +58,7 @@ impl Exclusive {
 }
 
 impl Held {
-    /// The next scenario deletes this vhost and database, once it has repaired the services.
+    /// Leaves this vhost and database to the next scenario, which deletes them once it has repaired the services.
     pub(crate) fn leave(&mut self, space: &str) {
         self.set.space = Some(space.to_owned());
     }

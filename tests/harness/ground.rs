@@ -1,9 +1,9 @@
-//! A scenario's own fleet: a vhost, a database, a ledger and the requested workers.
+//! The fleet of a scenario: a vhost, a database, a recorder and workers.
 
 use std::{fs, ops::Deref, sync::Arc};
 
 use gpufleet_ledger::{DatabaseUrl, Ledger};
-use gpufleet_local::{Endpoints, LocalFleet, LocalFleetBuilder, QueueKind, RabbitMq, Services, Signal, Worker};
+use gpufleet_local::{Endpoints, LocalFleet, LocalFleetBuilder, RabbitMq, Services, Signal, Worker};
 use gpufleet_schema::PoolName;
 use gpufleet_transport::{Broker, Options};
 use tokio::sync::OnceCell;
@@ -22,26 +22,25 @@ use crate::{
 /// The services that most scenarios share. They end with this process.
 static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
 
-/// The services that scenarios may break, one scenario at a time on each.
+/// The services that scenarios may break. Each set is used by one scenario at a time.
 static BREAKABLE: Exclusive = Exclusive::new(BREAKABLE_MAX);
 
-/// Two brokers and databases more cost little memory, and the scenarios that break them then end before the others.
+/// The number of sets. A second broker and database cost little memory, and the scenarios that break them then finish before the others.
 const BREAKABLE_MAX: usize = 2;
 
-/// The number of nodes of the broker that scenarios share.
+/// The variable for the number of nodes of the shared broker.
 const NODES_VARIABLE: &str = "GPUFLEET_SCENARIO_NODES";
 
 /// A fleet for one scenario. Its processes end when it is dropped.
 #[derive(Debug)]
 pub struct Ground {
     fleet: LocalFleet,
-    kind: QueueKind,
     pub(crate) ledger: Ledger,
     pub(crate) witness: Witness,
     pub(crate) records: ProducerRecords,
     pub(crate) sightings: Sightings,
     pub(crate) clock: Clock,
-    /// Records the events, unless a process does.
+    /// The recorder of the events; `None` if it is a process of the fleet.
     _recorder: Option<Recorder>,
     /// Services for the exclusive use of one scenario.
     held: Option<Held>,
@@ -52,64 +51,58 @@ pub struct Ground {
 pub struct TestWorker(Arc<Worker>);
 
 impl Ground {
-    /// A fleet on the shared broker and database.
+    /// Creates a fleet on the shared broker and database.
     pub async fn shared(label: &str) -> Self {
-        Self::shared_with(label, QueueKind::default()).await
+        Self::shared_as(label, |builder| builder).await
     }
 
-    /// A fleet on the shared services, with workers that declare task queues of this kind.
-    pub async fn shared_with(label: &str, kind: QueueKind) -> Self {
-        let builder = LocalFleet::builder().label(label).on(shared_services().await).recorder_process(false);
-        Self::of(builder.queue_kind(kind), kind).await
-    }
-
-    /// A fleet with exclusive use of a broker and a database, which the scenario may break and leave broken. The broker has
-    /// one node: clients of a cluster would go on to the next, as the cluster's own scenarios show.
+    /// Creates a fleet with exclusive use of a broker and a database, which the scenario may break and leave broken. The broker has one
+    /// node: clients of a cluster would connect to the next node, as the cluster's scenarios show.
     pub async fn breakable(label: &str) -> Self {
         let held = BREAKABLE.take(async || start_services(1).await, repair).await;
         Self::holding(LocalFleet::builder().label(label), held).await
     }
 
-    /// A fleet with its own broker and database, for a scenario that breaks them for a long time.
+    /// Creates a fleet with its own broker and database, for a scenario that breaks them for a long time.
     pub async fn alone(label: &str) -> Self {
         Self::alone_as(label, |builder| builder).await
     }
 
-    /// A fleet whose workers have further environment variables.
+    /// Creates a fleet on the shared services, whose workers have further environment variables.
     pub async fn with_environment(label: &str, environment: &[(&str, &str)]) -> Self {
         let add = |builder: LocalFleetBuilder, (name, value): &(&str, &str)| builder.worker_env(*name, *value);
         Self::shared_as(label, |builder| environment.iter().fold(builder, add)).await
     }
 
-    /// A fleet on the shared services whose recorder is a process, for scenarios that stop it or look at its log.
+    /// Creates a fleet on the shared services whose recorder is a process, for scenarios that stop it or read its log.
     pub async fn with_recorder_process(label: &str) -> Self {
         Self::shared_as(label, |builder| builder.recorder_process(true)).await
     }
 
-    /// A fleet on the shared services with further options. Its recorder is no process unless these say so.
+    /// Creates a fleet on the shared services with further options. Unless these say otherwise, its recorder runs in the test's process.
     pub async fn shared_as(label: &str, options: impl FnOnce(LocalFleetBuilder) -> LocalFleetBuilder) -> Self {
         let services = shared_services().await;
         let builder = LocalFleet::builder().label(label).on(services).recorder_process(false);
-        Self::of(options(builder), QueueKind::default()).await
+        Self::of(options(builder)).await
     }
 
-    /// A fleet with its own broker and database, and with further options.
+    /// Creates a fleet with its own broker and database, and with further options.
     pub async fn alone_as(label: &str, options: impl FnOnce(LocalFleetBuilder) -> LocalFleetBuilder) -> Self {
         let builder = LocalFleet::builder().label(label).on(&start_services(1).await);
-        Self::of(options(builder), QueueKind::default()).await
+        Self::of(options(builder)).await
     }
 
-    /// A fleet on services that no other scenario uses in the meantime.
+    /// Creates a fleet on services that no other scenario uses in the meantime.
     pub(crate) async fn holding(builder: LocalFleetBuilder, held: Held) -> Self {
-        let mut ground = Self::of(builder.on(&held), QueueKind::default()).await;
+        let mut ground = Self::of(builder.on(&held)).await;
         ground.held = Some(held);
         ground
     }
 
-    async fn of(builder: LocalFleetBuilder, kind: QueueKind) -> Self {
+    async fn of(builder: LocalFleetBuilder) -> Self {
         let clock = Clock::new();
         let fleet = builder.worker_env(Clock::VARIABLE, clock.file()).workers(0).start().await;
-        // The error contains the end of the failed program's log.
+        // The error contains the last lines of the failed program's log.
         let fleet = fleet.unwrap_or_else(|error| panic!("{error}"));
         let url: DatabaseUrl = fleet.endpoints().database_url.parse().unwrap();
         let ledger = Ledger::connect(url).await.unwrap();
@@ -120,7 +113,7 @@ impl Ground {
         Witness::make_queue(&fleet).await;
         let witness = Witness::begin(&fleet.endpoints().amqp_url).await;
         let (records, sightings) = (ProducerRecords::default(), Sightings::default());
-        let ground = Self { fleet, kind, ledger, witness, records, sightings, clock, _recorder: recorder, held: None };
+        let ground = Self { fleet, ledger, witness, records, sightings, clock, _recorder: recorder, held: None };
         ground.declare_pools(&["default"]).await;
         ground
     }
@@ -146,7 +139,7 @@ impl Ground {
         self.fleet.endpoints()
     }
 
-    /// The URL of this ground's vhost on the broker's first node, for programs that take one URL.
+    /// Returns the URL of this ground's vhost on the broker's first node, for programs that accept a single URL.
     pub fn node_url(&self) -> String {
         self.services().broker().vhost_url(self.fleet.space())
     }
@@ -176,13 +169,13 @@ impl Ground {
         TestWorker(self.fleet.launch_worker_in(arguments, environment).unwrap())
     }
 
-    /// A direct connection to the broker.
+    /// Returns a direct connection to the broker.
     pub async fn broker(&self) -> Broker {
         self.connect().await
     }
 
-    /// A connection to one node, whose reply queues are classic ones. A quorum queue refuses messages only once it holds more
-    /// than it may.
+    /// Returns a connection to one node, whose reply queues are classic queues. A quorum queue refuses messages only after it has exceeded
+    /// its limit.
     pub async fn node_broker(&self) -> Broker {
         self.connect_to(&self.node_url()).await
     }
@@ -192,12 +185,8 @@ impl Ground {
     }
 
     async fn connect_to(&self, url: &str) -> Broker {
-        let queue_kind = match self.kind {
-            QueueKind::Quorum => gpufleet_transport::QueueKind::Quorum,
-            QueueKind::Classic => gpufleet_transport::QueueKind::Classic,
-        };
         let options = Options::new(url.parse().unwrap(), "a scenario");
-        Broker::connect(Options { queue_kind, connect_deadline: WAIT, ..options }).await.unwrap()
+        Broker::connect(Options { connect_deadline: WAIT, ..options }).await.unwrap()
     }
 
     pub async fn worker_in(&self, arguments: &[&str], environment: &[(&str, &str)]) -> TestWorker {
@@ -231,7 +220,7 @@ impl Drop for Ground {
         if let Some(held) = &mut self.held {
             held.leave(&space);
         } else if SERVICES.get().is_some_and(|shared| Arc::ptr_eq(shared, &services)) {
-            // Hundreds of vhosts and databases would slow the later scenarios.
+            // Deleted in the background. Hundreds of vhosts and databases would slow the later scenarios down.
             background::spawn(async move {
                 if let Err(error) = services.delete_space(&space).await {
                     eprintln!("failed to delete the vhost and the database {space}: {error}");
@@ -250,24 +239,24 @@ impl Deref for TestWorker {
 }
 
 impl TestWorker {
-    /// How often the log has this text.
+    /// Returns how often the log contains this text.
     pub fn count_in_log(&self, text: &str) -> usize {
         fs::read_to_string(self.process().log()).map_or(0, |log| log.matches(text).count())
     }
 
-    /// The process ids of the worker's executors.
+    /// Returns the process ids of the worker's executors.
     pub fn executors(&self) -> Vec<u32> {
         children(self.pid()).into_iter().filter(|pid| command_line(*pid).contains("executor")).collect()
     }
 
-    /// Asserts that these executors still run. The spare one may have started in the meantime.
+    /// Asserts that these executors still run. The spare executor may have started in the meantime.
     pub fn assert_keeps(&self, executors: &[u32]) {
         let now = self.executors();
         let lost: Vec<_> = executors.iter().filter(|pid| !now.contains(pid)).collect();
         assert!(!executors.is_empty() && lost.is_empty(), "of the executors {executors:?}, {lost:?} have ended");
     }
 
-    /// The process ids of the worker's compilers.
+    /// Returns the process ids of the worker's compilers.
     pub fn compilers(&self) -> Vec<u32> {
         children(self.pid()).into_iter().filter(|pid| command_line(*pid).contains("compile-child")).collect()
     }
@@ -276,7 +265,7 @@ impl TestWorker {
     pub async fn kill_executor(&self) {
         let executors = self.executors();
         assert!(!executors.is_empty(), "worker {} has no executor", self.name());
-        // All at once, so that none of them takes over from another.
+        // Kills all of them at once, so that none takes over from another.
         executors.iter().for_each(|pid| signal(*pid, libc::SIGKILL));
         poll_until("executors gone", async || !executors.iter().any(|pid| is_alive(*pid))).await;
     }
@@ -309,7 +298,7 @@ pub fn signal(pid: u32, signal: libc::c_int) {
     unsafe { libc::kill(pid as libc::pid_t, signal) };
 }
 
-/// The services that most scenarios share. Their broker has as many nodes as the variable says.
+/// Returns the services that most scenarios share. Their broker has as many nodes as the variable says.
 async fn shared_services() -> &'static Arc<Services> {
     let nodes = || std::env::var(NODES_VARIABLE).map_or(1, |nodes| nodes.parse().expect("a number of nodes"));
     SERVICES.get_or_init(|| start_services(nodes())).await
@@ -319,7 +308,7 @@ async fn start_services(nodes: usize) -> Arc<Services> {
     Services::ephemeral_cluster(nodes).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Repairs the services after the last scenario, which may have failed.
+/// Repairs the services that the last scenario left, perhaps after a failure.
 async fn repair(services: &Services) {
     let (nodes, postgres) = (services.nodes(), services.postgres());
     nodes.iter().for_each(RabbitMq::resume);
@@ -330,7 +319,7 @@ async fn repair(services: &Services) {
     node::restore_defaults(services).await;
 }
 
-/// Whether a process runs. A zombie does not.
+/// Returns whether a process runs. A zombie does not.
 pub fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z')
 }
@@ -344,7 +333,7 @@ fn children(parent: u32) -> Vec<u32> {
     pids.filter(|pid| stat(*pid).is_some_and(|(state, of)| of == parent && state != 'Z')).collect()
 }
 
-/// The state and the parent of a process.
+/// Returns the state and the parent of a process.
 fn stat(pid: u32) -> Option<(char, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();

@@ -1,9 +1,9 @@
-//! The history checker compares the confirmations and outcomes that producers received, every event and reply on the
-//! broker, and the final state of the ledger.
+//! The history checker. It compares the confirmations and outcomes that producers received, every event and reply on
+//! the broker, and the final state of the ledger.
 //!
-//! The rules: no confirmed job is lost; each has exactly one final outcome, which is that of one of its attempts and
-//! which every reader received; a final outcome never changes and never precedes a start; every wait ends. An empty
-//! history breaks a rule of its own, so that no violation is missed.
+//! The rules: no confirmed job is lost. Each job has exactly one final outcome, which is that of one of its attempts
+//! and which every reader received. A final outcome never changes and never precedes a start. Every wait ends. An empty
+//! history is a violation too, so that a check of nothing does not pass.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +31,7 @@ pub struct History {
     /// The expected number of jobs.
     pub expected: usize,
     pub producers: ProducerRecord,
-    /// In order of arrival, perhaps with duplicates.
+    /// All events in order of arrival, perhaps with duplicates.
     pub events: Vec<Event>,
     /// Replies to the recorded producers.
     pub replies: Vec<SeenReply>,
@@ -46,7 +46,7 @@ pub struct History {
 /// The producers' records of their jobs.
 #[derive(Debug, Clone, Default)]
 pub struct ProducerRecord {
-    /// `submit` returned.
+    /// The jobs for which `submit` returned.
     pub confirmed: BTreeSet<JobId>,
     pub waits: BTreeMap<JobId, Wait>,
 }
@@ -54,7 +54,7 @@ pub struct ProducerRecord {
 /// All waits for one job.
 #[derive(Debug, Clone, Default)]
 pub struct Wait {
-    /// Waits that have not ended.
+    /// The number of waits that have not ended.
     pub open: u32,
     /// Outcomes that the waits returned.
     pub outcomes: Vec<ReplyOutcome>,
@@ -80,26 +80,26 @@ pub struct Outcome {
     pub state: JobState,
     pub attempt: Option<u32>,
     pub finished_ms: Option<i64>,
-    /// Code and message of a failure.
+    /// The code and message of a failure.
     pub failure: Option<(String, String)>,
 }
 
 /// A violated rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// The history is empty, so it proves nothing.
+    /// The history is empty, so the check proves nothing.
     EmptyHistory { what: &'static str },
     /// There are more or fewer jobs than expected.
     JobCount { expected: usize, known: usize },
     /// A confirmed job has no final outcome.
     Lost { job: JobId },
-    /// Not exactly one attempt decides the job.
+    /// The number of deciding attempts is not one.
     DecidingAttempts { job: JobId, deciding: usize },
     /// The job's row and its deciding attempt differ.
     RowMismatch { job: JobId },
     /// The ledger has an end without an event.
     EndWithoutEvent { job: JobId, attempt: u32 },
-    /// An event reported an end that the ledger does not have, neither as the outcome nor as superseded.
+    /// An event reported an end that is not in the ledger, neither as the outcome nor as superseded.
     UnrecordedEnd { job: JobId, attempt: u32 },
     /// One worker reported two ends of one attempt.
     TwoEnds { job: JobId, attempt: u32 },
@@ -124,12 +124,12 @@ pub enum Violation {
 pub(crate) struct Sightings(Mutex<BTreeMap<JobId, BTreeSet<Outcome>>>);
 
 impl History {
-    /// All violations.
+    /// Returns all violations.
     pub fn violations(&self) -> Vec<Violation> {
         rules::violations(self)
     }
 
-    /// Panics with all violations.
+    /// Panics if there are violations, and lists them.
     pub fn assert_holds(&self) {
         let violations = self.violations();
         let shown: Vec<_> = violations.iter().map(ToString::to_string).collect();
@@ -138,7 +138,7 @@ impl History {
 }
 
 impl Outcome {
-    /// The final outcome; `None` while the job has none.
+    /// Returns the final outcome of a job; `None` if it has none yet.
     pub fn of(job: &JobRow) -> Option<Self> {
         let failure = |failure: &FailureRow| (failure.code.clone(), failure.message.clone());
         job.state.is_final().then(|| Self {
@@ -164,12 +164,12 @@ impl Sightings {
 
 impl Ground {
     /// Waits until exactly this many jobs are known and final, and checks their history. A later call also checks that
-    /// earlier final outcomes have not changed.
+    /// these outcomes have not changed.
     pub async fn check_history(&self, jobs: usize) {
         self.history(jobs).await.assert_holds();
     }
 
-    /// The history once this many jobs are final, or more are known.
+    /// Returns the history once this many jobs are final, or more are known.
     pub async fn history(&self, jobs: usize) -> History {
         poll_until(&format!("{jobs} jobs in the ledger, all final"), async || {
             // The database may be restarting.
@@ -177,7 +177,8 @@ impl Ground {
             known.len() >= jobs && known.iter().all(|job| job.state.is_final())
         })
         .await;
-        // The sources are read one after the other, so they may differ for a moment. A violation that persists is real.
+        // The sources are read one after the other, so they may disagree for a moment. A violation that persists is
+        // real.
         let deadline = Instant::now() + WAIT;
         let mut pauses = Pauses::new();
         loop {

@@ -1,4 +1,4 @@
-//! A running server of HTTP: `gpufleet-ledger serve` or `gpufleet-console`.
+//! A running HTTP server: `gpufleet-ledger serve` or `gpufleet-console`.
 
 use std::process::Stdio;
 
@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{Ground, WAIT};
 
-/// The process ends when it is dropped.
+/// The server. Its process ends when this is dropped.
 #[derive(Debug)]
 pub struct HttpService {
     pub url: String,
@@ -19,7 +19,7 @@ pub struct HttpService {
 }
 
 impl Ground {
-    /// Serves this fleet's ledger, with these variables in the environment too.
+    /// Serves this fleet's ledger, with additional environment variables.
     pub async fn serve_ledger(&self, environment: &[(&str, &str)]) -> HttpService {
         let mut command = Command::new(programs::ours(None, "gpufleet-ledger").unwrap());
         command.args(["serve", "--listen", "127.0.0.1:0"]).envs(environment.iter().copied());
@@ -37,7 +37,7 @@ impl Ground {
 }
 
 impl HttpService {
-    /// Starts a program that logs the address on which it listens.
+    /// Starts a program that logs its address.
     async fn start(mut command: Command) -> Self {
         command.env("GPUFLEET_LOG", "info").stderr(Stdio::piped()).stdin(Stdio::null()).kill_on_drop(true);
         let mut process = command.spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Jobs with known behaviour, as PTX, so that only the scenarios about compiling need a compiler.
+//! Jobs with known behaviour, written in PTX. So only the scenarios about compiling need a compiler.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,13 @@ pub const ENDLESS: &str = include_str!("ptx/endless.ptx");
 const SAY: &str = include_str!("../../worker/tests/executor/say.ptx");
 const WILD_WRITE: &str = include_str!("ptx/wild_write.ptx");
 
-/// `y[i] = 2 · x[i]`.
+/// Returns a job that computes `y[i] = 2 · x[i]`.
 pub fn doubles(x: &[f32]) -> Job {
     doubling(Job::ptx(DOUBLES).input("x", x), x.len() as u32)
 }
 
-/// The same for the first `n` elements of a stored array, so that `n` numbers return, however large the array is.
+/// Returns a job that doubles the first `n` elements of a stored array. It returns `n` numbers, however large the array
+/// is.
 pub fn doubles_stored(x: &StoredArray, n: u32) -> Job {
     doubling(Job::ptx(DOUBLES).input_stored("x", x), n)
 }
@@ -25,7 +26,7 @@ fn doubling(job: Job, n: u32) -> Job {
     job.arg_buffer("x").arg_buffer("y").arg(n).output("y")
 }
 
-/// The catalog's kernel as a task, for scenarios that write messages themselves.
+/// Returns a task for the catalog's kernel, for scenarios that write messages themselves.
 pub fn saxpy() -> Task<'static> {
     let buffer = |name: &str| Buffer::new(name, Dtype::F32, vec![3], Data::Inline(Inline::from(vec![0; 12])));
     Task {
@@ -35,7 +36,7 @@ pub fn saxpy() -> Task<'static> {
     }
 }
 
-/// What [`says`] does after it has printed.
+/// The behaviour of [`says`] after it has printed.
 #[derive(Debug, Clone, Copy)]
 pub enum Then {
     Return = 0,
@@ -43,7 +44,7 @@ pub enum Then {
     Spin = 2,
 }
 
-/// Prints [`said`].
+/// Returns a job that prints [`said`].
 pub fn says(mark: u32, lines: u32, then: Then) -> Job {
     Job::ptx(SAY).entry("say").blocks([1]).block([1]).arg(mark).arg(lines).arg(then as u32)
 }
@@ -52,17 +53,17 @@ pub fn said(mark: u32, lines: u32) -> String {
     (0..lines).map(|line| format!("job {mark} line {line}\n")).collect()
 }
 
-/// A kernel that never ends.
+/// Returns a job whose kernel never ends.
 pub fn endless() -> Job {
     Job::ptx(ENDLESS).zeros("y", Dtype::U32, [1]).entry("endless").blocks([1]).block([1]).arg_buffer("y").output("y")
 }
 
-/// A kernel that writes far beyond its only buffer.
+/// Returns a job whose kernel writes far beyond its only buffer.
 pub fn writes_beyond_its_buffer() -> Job {
     wild_write(WILD_WRITE.to_owned())
 }
 
-/// The same kernel as a separate program, so that faults of the others do not count against it.
+/// Returns [`writes_beyond_its_buffer`] as a separate program, so that faults of the others do not count against it.
 pub fn writes_beyond_its_buffer_as(number: usize) -> Job {
     wild_write(format!("{WILD_WRITE}// {number}\n"))
 }
@@ -71,12 +72,12 @@ fn wild_write(ptx: String) -> Job {
     Job::ptx(ptx).zeros("y", Dtype::U32, [4]).entry("wild_write").blocks([1]).block([1]).arg_buffer("y").output("y")
 }
 
-/// A job with one buffer of this many bytes on the device. The message does not contain them.
+/// Returns a job with one buffer of this many bytes on the device. The buffer's contents are not in the message.
 pub fn with_buffer_of(bytes: u64) -> Job {
     Job::ptx(ENDLESS).zeros("y", Dtype::U8, [bytes]).entry("endless").blocks([1]).block([1]).arg_buffer("y")
 }
 
-/// `y[i] = 2 · x[i]` on a buffer of zeros without contents in the task.
+/// Returns a job that doubles a buffer of zeros, whose contents are not in the message.
 pub fn doubles_zeros(n: u64) -> Job {
     Job::ptx(DOUBLES)
         .zeros("x", Dtype::F32, [n])
@@ -89,7 +90,8 @@ pub fn doubles_zeros(n: u64) -> Job {
         .output("y")
 }
 
-/// The same on one number, with an unused buffer so that the job takes exactly this many bytes of an emulated device.
+/// Returns a job that doubles one number. An unused buffer makes the job take exactly this many bytes of an emulated
+/// device.
 ///
 /// # Panics
 /// If the module alone needs more.

@@ -1,4 +1,4 @@
-//! Reads the ledger.
+//! Reads the ledger, and waits for its state.
 
 use gpufleet_ledger::{HistoryFilter, JobDetail, JobRow, LedgerError, WorkerFilter, WorkerRow};
 use gpufleet_schema::{JobId, JobState};
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Ground {
-    /// Waits until the job's row satisfies the condition.
+    /// Waits until the job's row meets the condition.
     pub async fn poll_job(&self, what: &str, job_id: JobId, mut like: impl FnMut(&JobRow) -> bool) {
         self.poll_attempts(what, job_id, |detail| like(&detail.job)).await;
     }
@@ -22,12 +22,12 @@ impl Ground {
         .await
     }
 
-    /// Waits until the job with its attempts satisfies the condition.
+    /// Waits until the job with its attempts meets the condition.
     pub async fn poll_attempts(&self, what: &str, job_id: JobId, mut like: impl FnMut(&JobDetail) -> bool) {
         poll_until(what, async || self.look(job_id).await.is_some_and(|detail| like(&detail))).await;
     }
 
-    /// The job in the ledger now. The history checker records its outcome.
+    /// Returns the job as the ledger has it now. The history checker records its outcome.
     pub async fn look(&self, job_id: JobId) -> Option<JobDetail> {
         let detail = self.ledger.job(job_id).await.unwrap();
         detail.inspect(|detail| self.sightings.saw(&detail.job))
@@ -55,7 +55,7 @@ impl Ground {
         self.jobs(HistoryFilter::default()).await
     }
 
-    /// The jobs of all pages.
+    /// Returns the jobs of all pages.
     async fn jobs(&self, filter: HistoryFilter) -> Result<Vec<JobRow>, LedgerError> {
         let mut filter = HistoryFilter { limit: HistoryFilter::LIMIT_MAX, ..filter };
         let mut all = Vec::new();
@@ -71,7 +71,7 @@ impl Ground {
         Ok(all)
     }
 
-    /// Every job with its attempts.
+    /// Returns every job with its attempts.
     pub(crate) async fn all_details(&self) -> Vec<JobDetail> {
         let mut details = Vec::new();
         for job in self.all_jobs().await.unwrap() {

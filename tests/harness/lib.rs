@@ -1,5 +1,5 @@
-//! The harness of the scenarios: a fleet for each, jobs with known behaviour, waiting for a condition, and the history
-//! checker.
+//! The harness of the scenarios: a fleet for each scenario, jobs with known behaviour, waiting for conditions, and the
+//! history checker.
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test may panic")]
 
@@ -47,5 +47,5 @@ pub use producer::{ConfirmedJob, Producer};
 pub use proxy::{Proxy, Silence};
 pub use tls::TlsProxy;
 
-/// The limit of every wait in a scenario. On two busy cores a second of work can take far longer.
+/// The limit of every wait in a scenario. On two busy cores, a second of work can take far longer.
 pub const WAIT: Duration = Duration::from_secs(90);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// A field such as `VmRSS` or `VmHWM` of `/proc/PID/status`, in bytes. `None` if the process has ended.
+/// Returns a field such as `VmRSS` or `VmHWM` of `/proc/PID/status`, in bytes. `None` if the process has ended.
 pub fn memory_bytes(pid: u32, field: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;

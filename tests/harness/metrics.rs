@@ -1,4 +1,4 @@
-//! Reads the metrics of a worker or of the recorder with a strict parser of OpenMetrics' text form.
+//! Reads the metrics of a worker or of the recorder. The parser accepts only strict OpenMetrics text.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,14 +14,14 @@ use gpufleet_local::Process;
 
 use crate::{Ground, TestWorker, poll::poll_some, poll_until};
 
-/// The arguments to serve metrics on a free port.
+/// The arguments that serve metrics on a free port.
 pub const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
 
 /// All samples of one scrape.
 #[derive(Debug, Default)]
 pub struct Metrics {
     samples: Vec<Sample>,
-    /// Type and name of each family.
+    /// The type of each metric family by its name.
     families: BTreeMap<String, String>,
 }
 
@@ -43,7 +43,7 @@ impl TestWorker {
         poll_until(what, async || self.metrics().await.sum(name, labels) == value).await;
     }
 
-    /// The address of its metrics.
+    /// Returns the address of the worker's metrics.
     pub async fn metrics_address(&self) -> String {
         address_of(&self.process()).await
     }
@@ -55,7 +55,7 @@ impl Ground {
         Metrics::of(&self.recorder()).await
     }
 
-    /// The address of the recorder's metrics.
+    /// Returns the address of the recorder's metrics.
     pub async fn recorder_metrics_address(&self) -> String {
         address_of(&self.recorder()).await
     }
@@ -87,7 +87,7 @@ impl Metrics {
         Self::parse(&body)
     }
 
-    /// The sum over all series that have at least these labels.
+    /// Returns the sum over all series that have at least these labels.
     ///
     /// # Panics
     /// If there is no such series.
@@ -101,12 +101,13 @@ impl Metrics {
         found.map(|sample| sample.value).sum()
     }
 
-    /// The names of all metrics, as the documentation has them: those of the samples, but one for each histogram.
+    /// Returns the names of all metrics as the documentation lists them: those of the samples, but a single name for
+    /// each histogram.
     pub fn names(&self) -> BTreeSet<&str> {
         self.samples.iter().map(|sample| self.histogram_of(&sample.name).unwrap_or(&sample.name)).collect()
     }
 
-    /// The histogram that a sample belongs to.
+    /// Returns the histogram that a sample belongs to, if there is one.
     fn histogram_of<'a>(&self, sample: &'a str) -> Option<&'a str> {
         let family = ["_bucket", "_sum", "_count"].iter().find_map(|part| sample.strip_suffix(part))?;
         (self.families.get(family).map(String::as_str) == Some("histogram")).then_some(family)
@@ -164,7 +165,7 @@ fn labels_of(text: &str) -> BTreeMap<String, String> {
     pairs.map(|(label, value)| (label.to_owned(), value.to_owned())).collect()
 }
 
-/// The head and body of the response.
+/// Sends a request, and returns the head and body of the response.
 async fn get(address: &str, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Manipulates the broker from inside, in ways that AMQP or gpufleet's transport do not allow.
+//! Manipulates the broker from inside, in ways that neither AMQP nor gpufleet's transport allows.
 
 use std::time::Duration;
 
@@ -10,15 +10,14 @@ use crate::{
     poll::{poll_some, poll_until},
 };
 
-/// The default of the fleet's broker.
+/// The broker's default memory watermark in a fleet.
 const WATERMARK: &str = "0.4";
-/// The default of the fleet's broker, which is longer than any job.
+/// The broker's acknowledgement timeout in a fleet, which is longer than any job.
 const CONSUMER_TIMEOUT: Duration = Duration::from_secs(8 * 24 * 3600);
 const CHANNEL_TICK: Duration = Duration::from_secs(60);
 
-/// Makes a broker write the names of its queues' Raft members and its bindings to disk. It normally does so half a
-/// second late. A broker that is killed earlier does not restart its streams, and loses the witness's binding, which no
-/// process declares again.
+/// Makes a broker write the names of its queues' Raft members and its bindings to disk, which it normally does half a second late. A broker
+/// that is killed before that does not restart its streams, and loses the witness's binding, which no process declares again.
 pub async fn write_queue_names(broker: &RabbitMq) {
     let names = "maps:get(directory_rev, maps:get(names, ra_system:fetch(System)))";
     let written =
@@ -65,13 +64,14 @@ impl Ground {
         self.erlang(&format!("{}, ok = sys:resume(P).", process_of(name))).await;
     }
 
-    /// The unprocessed messages of a suspended queue process.
+    /// Returns how many messages a suspended queue process has not processed.
     pub async fn unseen_by(&self, queue: &str) -> usize {
         let count = "{_, Count} = erlang:process_info(P, message_queue_len), Count.";
         self.erlang(&format!("{}, {count}", process_of(queue))).await.parse().unwrap()
     }
 
-    /// The messages of a queue, including unacknowledged ones. A quorum queue is asked itself: the broker's own figure for it is seconds old.
+    /// Returns how many messages a queue has, including unacknowledged ones. A quorum queue itself is asked, because the broker's own
+    /// figure for it is seconds old.
     pub async fn messages_in(&self, queue: &str) -> u64 {
         let count = "case amqqueue:get_type(Q) of \
              rabbit_quorum_queue -> {ok, N, _} = \
@@ -80,20 +80,20 @@ impl Ground {
         self.erlang(&format!("{}, {count}.", info_of(queue, "messages"))).await.parse().unwrap()
     }
 
-    /// Drops the messages of a queue that no consumer holds.
+    /// Deletes the messages of a queue that no consumer holds.
     pub async fn purge_queue(&self, queue: &str) {
         self.erlang(&format!("{}, {{ok, _}} = rabbit_amqqueue:purge(Q), ok.", queue_record(queue))).await;
     }
 
-    /// Waits until no reply queue of a client exists, which one node of a cluster may learn later than another. By itself
-    /// a reply queue would last longer than the wait.
+    /// Waits until no reply queue of a client exists. One node of a cluster may learn that later than another. Without a deletion, a reply
+    /// queue would last longer than the wait.
     pub async fn poll_no_reply_queue(&self) {
         let named = "[N || Q <- rabbit_amqqueue:list(@), {resource, _, queue, N} <- [amqqueue:get_name(Q)]";
         let found = format!("{named}, binary:match(N, <<\"gpufleet.v1.replies.\">>) =/= nomatch].");
         poll_until("no reply queue is left", async || self.erlang(&found).await == "[]").await;
     }
 
-    /// Applies a policy of the broker to the queues of this name, such as `{<<"max-length">>, 3}`.
+    /// Applies a policy of the broker to the queues of this name. `definition` is an Erlang tuple such as `{<<"max-length">>, 3}`.
     pub async fn set_policy(&self, queue: &str, definition: &str) {
         let set = format!(
             "ok = rabbit_policy:set(@, <<\"scenario\">>, <<\"^{queue}$\">>, [{definition}], 0, <<\"queues\">>, <<\"scenario\">>)."
@@ -105,7 +105,7 @@ impl Ground {
         self.erlang("ok = rabbit_policy:delete(@, <<\"scenario\">>, <<\"scenario\">>).").await;
     }
 
-    /// Limits the connections to the current number plus `more`; `None` removes the limit.
+    /// Limits the connections to the current number plus `more`. `None` removes the limit.
     pub async fn limit_connections(&self, more: Option<usize>) {
         let limit = match more {
             Some(more) => (self.tracked_connections().await + more).to_string(),
@@ -115,7 +115,7 @@ impl Ground {
         self.erlang(&format!("ok = {set}.")).await;
     }
 
-    /// Closes a connection until none of this name is open, while the limit keeps out those that replace it.
+    /// Closes a connection repeatedly until no connection of this name is open. The limit keeps its replacements out.
     pub async fn refuse_connection(&self, name: &str) {
         let named = format!(
             "case catch rabbit_networking:connection_info(C, [vhost, client_properties]) of \
@@ -132,7 +132,7 @@ impl Ground {
         .await;
     }
 
-    /// The number of connections, once those to which the limit applies are all that are open: the broker tracks a connection only some time
+    /// Returns the number of connections, once all open connections count towards the limit. The broker counts a connection only some time
     /// after it has opened.
     async fn tracked_connections(&self) -> usize {
         let vhost = "case catch rabbit_networking:connection_info(C, [vhost]) of [{vhost, @}] -> true; _ -> false end";
@@ -145,31 +145,32 @@ impl Ground {
         .await
     }
 
-    /// Sets the fraction of memory from which the broker blocks publishers. Almost zero raises the alarm at once.
+    /// Sets the fraction of memory above which the broker blocks publishers. A fraction near zero raises the alarm at once.
     pub async fn watermark(&self, part: &str) {
         set_watermark(self.services(), part).await;
     }
 
-    /// Sets how long the broker waits for an acknowledgement and how often it checks, for new channels.
+    /// Sets the broker's acknowledgement timeout and the interval of its checks, for new channels.
     pub async fn consumer_timeout(&self, timeout: Duration, tick: Duration) {
         set_consumer_timeout(self.services(), timeout, tick).await;
     }
 }
 
-/// The node that leads the queue `Q`.
+/// An Erlang expression for the node that leads the queue `Q`.
 pub(crate) const LEADER: &str = "case amqqueue:get_pid(Q) of {_, Node} -> Node; Pid -> node(Pid) end";
 
-/// Finds a queue as `Q`.
+/// Returns an Erlang expression that finds a queue as `Q`.
 pub(crate) fn queue_record(queue: &str) -> String {
     format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{queue}\">>))")
 }
 
-/// Has the queue's leader count these items as `I`, such as `messages,consumers`. Other nodes of a cluster count nothing.
+/// Returns an Erlang expression that reads these items of the queue as `I`, such as `messages,consumers`. It asks the queue's leader,
+/// because other nodes of a cluster count nothing.
 pub(crate) fn info_of(queue: &str, items: &str) -> String {
     format!("{}, L = {LEADER}, I = erpc:call(L, rabbit_amqqueue, info, [Q, [{items}]])", queue_record(queue))
 }
 
-/// Finds the processes of a quorum queue as `Members`, one on each node.
+/// Returns an Erlang expression that finds the processes of a quorum queue as `Members`, one on each node.
 fn members_of(queue: &str) -> String {
     let nodes = "maps:get(nodes, amqqueue:get_type_state(Q))";
     format!("{}, {{Name, _}} = amqqueue:get_pid(Q), Members = [{{Name, N}} || N <- {nodes}]", queue_record(queue))
@@ -179,7 +180,7 @@ fn process_of(queue: &str) -> String {
     format!("{}, P = amqqueue:get_pid(Q)", queue_record(queue))
 }
 
-/// Restores the settings that a broker of the fleet has from the start.
+/// Restores the settings with which a fleet starts its broker.
 pub(crate) async fn restore_defaults(services: &Services) {
     set_watermark(services, WATERMARK).await;
     set_consumer_timeout(services, CONSUMER_TIMEOUT, CHANNEL_TICK).await;
@@ -197,7 +198,7 @@ async fn set_consumer_timeout(services: &Services, timeout: Duration, tick: Dura
     }
 }
 
-/// The first node that answers.
+/// Returns the first node that answers.
 fn serving(services: &Services) -> &RabbitMq {
     let answers = |node: &&RabbitMq| node.pid().is_some_and(|pid| !is_suspended(pid));
     services.nodes().iter().find(answers).expect("a node runs")

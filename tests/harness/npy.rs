@@ -1,6 +1,7 @@
 //! NumPy files of format version 1.0.
 
-/// A file with elements in C order: `<f4` is a little-endian `f32`, and a shape is written `(3,)` or `(2, 3)`.
+/// Returns a NumPy file with elements in C order. `<f4` is a little-endian `f32`, and a shape is written `(3,)` or `(2,
+/// 3)`.
 pub fn npy(descriptor: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
     let mut header = format!("{{'descr': '{descriptor}', 'fortran_order': False, 'shape': {shape}, }}");
     while (10 + header.len() + 1) % 64 != 0 {

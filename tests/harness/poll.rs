@@ -4,21 +4,21 @@ use std::time::{Duration, Instant};
 
 use crate::WAIT;
 
-/// The first pause between two looks, and the longest: each look costs the broker or the database as much as a job, and scenarios that run at
-/// once share these.
+/// The first pause between two polls, and the longest one. Each poll costs the broker or the database as much as a job, and concurrent
+/// scenarios share these.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// Growing pauses between looks.
+/// Growing pauses between polls.
 #[derive(Debug)]
 pub(crate) struct Pauses(Duration);
 
-/// Polls until the condition holds. Fails with its name if it does not hold within [`WAIT`].
+/// Polls until the condition holds. Fails with its name after [`WAIT`].
 pub async fn poll_until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     poll_some(what, async || holds().await.then_some(())).await;
 }
 
-/// The same for a condition that returns a value.
+/// Polls until the condition returns a value. Fails with its name after [`WAIT`].
 pub(crate) async fn poll_some<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + WAIT;
     let mut pauses = Pauses::new();

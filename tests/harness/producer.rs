@@ -21,7 +21,7 @@ use crate::{
     witness,
 };
 
-/// A producer's connection to a fleet.
+/// A producer: a client of a fleet whose results are recorded.
 #[derive(Debug, Clone)]
 pub struct Producer {
     fleet: Fleet,
@@ -39,7 +39,7 @@ pub struct ConfirmedJob {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ProducerRecords(Arc<Mutex<ProducerRecord>>);
 
-/// Counts a wait as open until it is dropped.
+/// Counts a wait as open until this is dropped.
 struct OpenWait<'a> {
     records: &'a ProducerRecords,
     job: JobId,
@@ -51,7 +51,7 @@ impl Ground {
         self.publish_tasks(&Batch::One(task.clone())).await;
     }
 
-    /// The same for a list of tasks in one message.
+    /// Publishes a list of tasks unchanged in one message.
     pub async fn publish_tasks(&self, tasks: &Batch<Task<'_>>) {
         let message = Message {
             exchange: TASKS,
@@ -63,12 +63,12 @@ impl Ground {
         self.broker().await.publish(message).await.unwrap();
     }
 
-    /// A producer.
+    /// Returns a new producer.
     pub async fn client(&self) -> Producer {
         self.client_with(Fleet::builder().connect_deadline(WAIT)).await
     }
 
-    /// A producer with further options.
+    /// Returns a new producer with further options.
     pub async fn client_with(&self, builder: FleetBuilder) -> Producer {
         let fleet = builder.connect(&self.endpoints().amqp_url).await.unwrap();
         node::bind_queue(self.fleet(), witness::QUEUE, REPLIES, fleet.client().as_str()).await;
@@ -81,7 +81,7 @@ impl Producer {
         self.fleet.submit(job).await.map(|handle| self.confirmed(handle))
     }
 
-    /// Submits a job repeatedly until it is confirmed, for scenarios with an unreachable broker.
+    /// Submits a job repeatedly until it is confirmed, for scenarios in which the broker is unreachable for a while.
     pub async fn submit_until_confirmed(&self, job: &Job) -> ConfirmedJob {
         poll_some("the job is confirmed", async || {
             self.submit(job.clone()).await.inspect_err(|error| println!("submitted again: {error}")).ok()

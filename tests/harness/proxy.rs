@@ -23,34 +23,34 @@ use crate::Ground;
 /// The faults that the proxy applies to the traffic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Conditions {
-    /// Delays each piece.
+    /// The delay of each piece of data.
     pub delay: Duration,
-    /// Delays each piece on consuming connections.
+    /// The delay of each piece of data on consuming connections.
     pub delay_consuming: Duration,
-    /// Holds back all traffic of these connections without closing them.
+    /// The connections whose traffic is held back while they stay open.
     pub silence: Option<Silence>,
-    /// A change breaks the existing connections.
+    /// A counter. A change breaks the existing connections.
     generation: u64,
 }
 
-/// Which connections are silent.
+/// The connections that a silence affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Silence {
     All,
-    /// The connection on which a process consumes and acknowledges. It publishes over another.
+    /// The connections on which processes consume and acknowledge. They publish over others.
     Consuming,
-    /// The connection on which a process publishes. It consumes and acknowledges over another.
+    /// The connections on which processes publish. They consume and acknowledge over others.
     Publishing,
 }
 
-/// The proxy. It ends when this is dropped.
+/// A running proxy, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     url: String,
     conditions: Arc<watch::Sender<Conditions>>,
-    /// Bytes to the broker until all connections break.
+    /// How many bytes to the broker may pass until all connections break.
     budget: Arc<AtomicI64>,
-    /// Pieces to the broker that the silence has held back.
+    /// How many pieces of data to the broker the silence has held back.
     held: Arc<watch::Sender<u64>>,
     listening: AbortHandle,
 }
@@ -62,7 +62,7 @@ struct ProxiedConnection {
     budget: Arc<AtomicI64>,
     held: Arc<watch::Sender<u64>>,
     breaks: Arc<watch::Sender<Conditions>>,
-    /// Whether the client consumes on it; known once it has sent its name.
+    /// Whether the client consumes on this connection. It is known once the client has sent the connection's name.
     consuming: Arc<OnceLock<bool>>,
 }
 
@@ -73,11 +73,11 @@ enum Direction {
 }
 
 const PIECE_BYTES: usize = 16 << 10;
-/// The names of the transport's connections end in one of these.
+/// The ends of the names of the transport's connections, and whether such a connection consumes.
 const ROLES: [(&[u8], bool); 2] = [(b"(publish)", false), (b"(consume)", true)];
 
 impl Ground {
-    /// A proxy to this ground's vhost.
+    /// Starts a proxy in front of this ground's vhost.
     pub async fn proxy(&self) -> Proxy {
         Proxy::start(&self.node_url()).await
     }
@@ -90,7 +90,7 @@ impl Proxy {
         Self::before(broker, |address| format!("{login}@{address}/{vhost}")).await
     }
 
-    /// A proxy to a server over HTTP.
+    /// Starts a proxy in front of an HTTP server.
     pub async fn http(server: SocketAddr) -> Self {
         Self::before(&server.to_string(), |address| format!("http://{address}")).await
     }
@@ -120,7 +120,7 @@ impl Proxy {
         self.conditions.send_modify(|conditions| conditions.delay = delay);
     }
 
-    /// Delays each piece on consuming connections.
+    /// Delays each piece of data on consuming connections.
     pub fn delay_consuming(&self, delay: Duration) {
         self.conditions.send_modify(|conditions| conditions.delay_consuming = delay);
     }
@@ -130,12 +130,12 @@ impl Proxy {
         self.conditions.send_modify(|conditions| conditions.silence = Some(silence));
     }
 
-    /// Waits until the silence holds back something that a process has sent.
+    /// Waits until the silence holds back data that a process has sent.
     pub async fn holds_back(&self) {
         self.held.subscribe().wait_for(|held| *held > 0).await.unwrap();
     }
 
-    /// Breaks all connections. New ones pass.
+    /// Breaks all connections. New connections pass.
     pub fn cut(&self) {
         self.conditions.send_modify(|conditions| conditions.generation += 1);
     }
@@ -145,7 +145,7 @@ impl Proxy {
         self.budget.store(bytes.into(), Ordering::Relaxed);
     }
 
-    /// How often all connections have broken.
+    /// Returns how often all connections have been broken.
     pub fn breaks(&self) -> u64 {
         self.conditions.borrow().generation
     }
@@ -180,10 +180,10 @@ async fn listen(listener: TcpListener, broker: String, passage: ProxiedConnectio
 }
 
 impl ProxiedConnection {
-    /// Forwards until one side closes or a fault breaks the connection; then closes both sides.
+    /// Forwards data until one side closes or a fault breaks the connection. Then closes both sides.
     async fn carry(self, mut client: TcpStream, mut broker: TcpStream) {
         for stream in [&client, &broker] {
-            // Nagle's algorithm would delay small frames beyond the delay under test.
+            // With Nagle's algorithm, small frames would be delayed by more than the tested delay.
             let _unimportant = stream.set_nodelay(true);
         }
         let (mut from_client, mut to_client) = client.split();
@@ -191,7 +191,7 @@ impl ProxiedConnection {
         let mut conditions = self.conditions.clone();
         let generation = conditions.borrow().generation;
         tokio::select! {
-            // Held data of a broken connection is lost.
+            // When a connection breaks, its held data is lost.
             biased;
             _ = conditions.wait_for(|conditions| conditions.generation != generation) => {}
             _ = self.pump(Direction::ToBroker, &mut from_client, &mut to_broker) => {}
@@ -256,7 +256,7 @@ impl ProxiedConnection {
         }
     }
 
-    /// Counts bytes to the broker, and returns how many of them may pass before the connections break.
+    /// Subtracts bytes to the broker from the budget, and returns how many of them may pass before the connections break.
     fn spend(&self, bytes: usize) -> usize {
         let before = self.budget.fetch_sub(bytes as i64, Ordering::Relaxed);
         usize::try_from(before).unwrap_or(0).min(bytes)

@@ -1,4 +1,4 @@
-//! A recorder in the test's own process. Starting one costs less than starting a process, which only scenarios about the recorder need.
+//! A recorder in the test's own process. It starts faster than a recorder process, which only scenarios about the recorder need.
 
 use gpufleet_ledger::{
     DatabaseUrl,
@@ -17,7 +17,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Starts to record, and returns when the exchanges and the queue are declared. The tables have to be there.
+    /// Starts to record, and returns when the exchanges and the queue are declared. The tables must exist.
     pub(crate) async fn start(endpoints: &Endpoints) -> Self {
         let stop = CancellationToken::new();
         let database: DatabaseUrl = endpoints.database_url.parse().expect("the fleet's URL is valid");
@@ -39,7 +39,7 @@ async fn record(broker: Broker, store: Store, stop: CancellationToken) {
     let counting = tokio::spawn(count_dropped_replies(broker.clone()));
     let recorded = recorder::Recorder::new(broker.clone(), store, stop.clone()).run().await;
     counting.abort();
-    // Once the scenario has ended, its database may be gone first.
+    // When the scenario has ended, its database may be deleted first.
     assert!(recorded.is_ok() || stop.is_cancelled(), "a scenario's recorder failed: {recorded:?}");
     broker.close().await;
 }

@@ -16,7 +16,7 @@ use tokio_rustls::{
 
 use crate::Ground;
 
-/// The proxy. Dropping it ends new connections.
+/// A running proxy. Dropping it refuses new connections.
 #[derive(Debug)]
 pub struct TlsProxy {
     url: String,
@@ -25,7 +25,7 @@ pub struct TlsProxy {
 }
 
 impl Ground {
-    /// The URL of this ground's vhost through TLS.
+    /// Starts a TLS proxy in front of this ground's vhost.
     pub async fn tls_proxy(&self) -> TlsProxy {
         let amqp_url = self.node_url();
         let (login, place) = amqp_url.strip_prefix("amqp://").unwrap().split_once('@').unwrap();
@@ -35,7 +35,7 @@ impl Ground {
 }
 
 impl TlsProxy {
-    /// A proxy of the server at this address. `url` names it by its port.
+    /// Starts a proxy in front of the server at this address. `url` makes the URL from the proxy's port.
     pub async fn start(server: &str, url: impl FnOnce(u16) -> String) -> Self {
         let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let certificate = NamedTempFile::with_suffix(".pem").unwrap();
@@ -57,7 +57,7 @@ impl TlsProxy {
         &self.url
     }
 
-    /// The certificate to trust.
+    /// Returns the certificate that clients must trust.
     pub fn certificate(&self) -> &Path {
         self.certificate.path()
     }
@@ -73,7 +73,7 @@ async fn listen(listener: TcpListener, acceptor: TlsAcceptor, server: String) {
     while let Ok((client, _)) = listener.accept().await {
         let (acceptor, server) = (acceptor.clone(), server.clone());
         tokio::spawn(async move {
-            // A client that does not trust the certificate breaks the connection off.
+            // A client that does not trust the certificate breaks the connection.
             if let (Ok(mut client), Ok(mut server)) = (acceptor.accept(client).await, TcpStream::connect(server).await)
             {
                 drop(copy_bidirectional(&mut client, &mut server).await);

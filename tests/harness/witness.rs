@@ -1,4 +1,4 @@
-//! Records every event and reply of a scenario through a queue that gets a copy of each.
+//! The witness: records every event and reply of a scenario through a queue that gets a copy of each.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ use crate::{
     poll::poll_until,
 };
 
-/// The queue of the copies. Events are bound from the start, replies with each producer.
+/// The queue of the copies. It gets events from the start, and the replies of each producer once the producer exists.
 pub(crate) const QUEUE: &str = "scenario.witness";
 const PREFETCH: u16 = 500;
 
@@ -34,9 +34,9 @@ struct Seen {
 }
 
 impl Witness {
-    /// Declares the queue and binds it to events. The recorder has declared the exchange.
+    /// Declares the queue and binds it to the events. The recorder has declared the exchange.
     pub(crate) async fn make_queue(fleet: &LocalFleet) {
-        // The copies outlive a node of a cluster, as the originals do.
+        // The copies survive the loss of a cluster's node, as the originals do.
         let kind = if fleet.services().nodes().len() > 1 { "quorum" } else { "classic" };
         node::declare_queue(fleet, QUEUE, &format!("[{{<<\"x-queue-type\">>, longstr, <<\"{kind}\">>}}]")).await;
         for exchange in [EVENTS_CLIENT, EVENTS_WORKER] {
@@ -44,7 +44,7 @@ impl Witness {
         }
     }
 
-    /// Starts to consume. Needs the exchanges and [`QUEUE`].
+    /// Starts to consume. The exchanges and [`QUEUE`] must exist.
     pub(crate) async fn begin(amqp_url: &str) -> Self {
         let options = Options::new(amqp_url.parse().unwrap(), "a scenario's witness");
         let broker = Broker::connect(Options { connect_deadline: WAIT, ..options }).await.unwrap();
@@ -60,18 +60,18 @@ impl Witness {
 }
 
 impl Ground {
-    /// The events that the broker has accepted so far. Some may be duplicates.
+    /// Returns the events that the broker has accepted so far. Some may be duplicates.
     pub fn seen_events(&self) -> Vec<Event> {
         self.witness.seen().0
     }
 
-    /// Waits until a worker has reported that the job runs. The ledger shows that only as long as the job does.
+    /// Waits until a worker has reported that the job runs. The ledger shows that only while the job runs.
     pub async fn poll_started(&self, job_id: JobId) {
         let told = |event: &Event| matches!(event, Event::Started(start) if start.job.job_id == job_id);
         poll_until("the job has started", async || self.seen_events().iter().any(told)).await;
     }
 
-    /// The copies that the queue holds and the witness has not acknowledged.
+    /// Describes the copies that are in the queue or that the witness has not acknowledged.
     pub(crate) async fn unread_copies(&self) -> String {
         let counted = node::info_of(QUEUE, "messages_ready,messages_unacknowledged,consumers");
         self.erlang(&format!("{counted}, I.")).await
@@ -89,7 +89,7 @@ async fn look(broker: Broker, seen: Arc<Mutex<Seen>>) {
     while let Some(incoming) = consumer.next().await {
         let Incoming::Delivery(delivery) = incoming else { continue };
         seen.lock().unwrap().take(&delivery);
-        // An acknowledgement may be lost, so a message may be recorded twice.
+        // An acknowledgement may be lost. Then the message is redelivered and recorded twice.
         let _settled = delivery.ack().await;
     }
 }

@@ -1,5 +1,5 @@
-//! In a pool with affinity, jobs with the same largest input run on the same worker while it has room, and on any other
-//! worker if it has none or is gone.
+//! In a pool with affinity, jobs with the same largest input run on the same worker while it has room. They run on
+//! another worker if it has none or is gone.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use gpufleet_schema::PoolName;
 use gpufleet_tests::{Ground, METRICS, Producer, TestWorker, WAIT, busy, kernels, poll_until};
 use tempfile::TempDir;
 
-/// 1 MiB of floats.
+/// The number of floats in 1 MiB.
 const FLOATS: usize = 1 << 18;
 const INPUTS: usize = 16;
 const AFFINITY: [&str; 4] = ["--pool", "hot:affinity", METRICS[0], METRICS[1]];
@@ -23,7 +23,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Two workers with affinity.
+    /// Starts two workers with affinity.
     async fn new(label: &str, arguments: &[&str]) -> Self {
         let blobs = tempfile::tempdir().unwrap();
         let ground = Ground::with_environment(label, &[("GPUFLEET_BLOBS", blobs.path().to_str().unwrap())]).await;
@@ -41,7 +41,7 @@ impl Scene {
         result
     }
 
-    /// How many inputs all workers together brought from the store.
+    /// Returns how many inputs all workers together have read from the store.
     async fn brought(&self) -> f64 {
         let metrics = join_all(self.workers.iter().map(|worker| worker.metrics())).await;
         metrics.iter().map(|metrics| metrics.sum("gpufleet_inputs_total", &[("source", "store")])).sum()
@@ -72,7 +72,7 @@ async fn jobs_run_where_their_largest_input_is() {
         }
     }
     let at_home: usize = places.values().map(|workers| workers.values().max().unwrap()).sum();
-    // A worker that changes its prefetch does not consume for a moment.
+    // A worker does not consume for a moment while it changes its prefetch.
     assert!(at_home * 10 >= ROUNDS * INPUTS * 9, "{places:?}");
     assert!(scene.brought().await <= INPUTS as f64 * 1.5, "{} inputs brought", scene.brought().await);
     scene.ground.check_history(ROUNDS * INPUTS).await;
@@ -81,9 +81,10 @@ async fn jobs_run_where_their_largest_input_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_slots_of_a_killed_worker_drain_through_the_others() {
     const JOBS: usize = 200;
-    // A worker that is lost only by its heartbeats would keep its jobs for longer than any job is waited for.
+    // The heartbeat is long. If the loss of a worker were noticed only by missing heartbeats, its jobs would be held
+    // for longer than the test waits.
     let scene = Scene::new("affinity-killed", &["--heartbeat", "120s"]).await;
-    // Each of them has an input, so that they go to the slots.
+    // Each job has an input, so that it goes to a slot.
     let job = |number: usize| busy::for_millis(100).pool(pool()).input_stored("x", &scene.inputs[number % INPUTS]);
     let mut handles = Vec::new();
     for number in 0..JOBS {
@@ -94,7 +95,7 @@ async fn the_slots_of_a_killed_worker_drain_through_the_others() {
     for handle in &mut handles[1..] {
         handle.wait(WAIT).await.unwrap();
     }
-    // The other worker is now the first of all slots.
+    // The other worker is now the first choice of all slots.
     for input in 0..INPUTS {
         let ran_on = scene.run(&scene.fleet, input).await.ran_on.unwrap();
         assert_eq!(ran_on.worker.as_str(), scene.workers[1].name());
@@ -111,7 +112,7 @@ async fn producers_with_and_without_affinity_share_a_pool() {
             scene.run(fleet, input).await;
         }
     }
-    // A job without large inputs has no slot.
+    // A job without a large input goes to no slot.
     scene.fleet.submit(busy::for_millis(1).pool(pool())).await.unwrap().wait(WAIT).await.unwrap();
     scene.ground.check_history(2 * INPUTS + 1).await;
 }

@@ -1,5 +1,5 @@
-//! A client with a name of its own gets the replies that an earlier program did not take, each of them once. Results that were taken come from
-//! the ledger while they are kept.
+//! A client with a client name gets the replies that an earlier program did not take, each of them once. Results that were taken are read
+//! from the ledger while they are kept.
 
 use std::{process::Stdio, time::Duration};
 
@@ -12,7 +12,7 @@ use tokio::{
 };
 
 const NAME: &str = "gpufleet-nightly";
-/// Longer than a reply takes that is in the queue.
+/// The deadline for a reply that is in the queue already.
 const SOON: Duration = Duration::from_millis(500);
 
 async fn named(ground: &Ground) -> Fleet {
@@ -31,13 +31,14 @@ async fn doubled(handle: &mut JobHandle) -> Vec<f32> {
     handle.wait(WAIT).await.unwrap().output("y").unwrap()
 }
 
-/// The messages in the reply queue that no client holds.
+/// Returns how many messages in the reply queue are held by no client.
 async fn waiting(ground: &Ground) -> Option<u32> {
     let queue = reply_queue(&NAME.parse::<ClientName>().unwrap());
     ground.broker().await.queue_depth(&queue).await.unwrap().map(|depth| depth.messages)
 }
 
-/// The program that submits two jobs and takes the first result, up to the line that says so if `answered`.
+/// Starts the program that submits two jobs and takes the first result. Returns once it has submitted, or, if `answered`, once it has taken
+/// the result.
 async fn program(ground: &Ground, answered: bool) -> (Child, [JobId; 2]) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_gpufleet-named-client"))
         .args([&ground.endpoints().amqp_url, NAME])
@@ -74,7 +75,7 @@ async fn a_killed_program_finds_each_reply_once_that_it_did_not_take() {
     assert!(fleet.unread().is_empty());
     assert!(matches!(handle.wait(WAIT).await, Err(JobError::Closed { .. })), "a handle returns one result");
     assert!(matches!(fleet.attach(second).await, Err(AttachError::Taken { .. })));
-    // The program took this one.
+    // The program took this result.
     let mut taken = fleet.attach(first).await.unwrap();
     assert!(matches!(taken.wait(SOON).await, Err(JobError::DeadlinePassed { .. })));
     fleet.close().await;
@@ -125,7 +126,7 @@ async fn one_connection_watches_and_deletes_the_replies_of_another_name() {
     assert_eq!(ground.final_job(id).await.job.job_id, id);
     let fleet = named(&ground).await;
     assert_eq!(doubled(&mut fleet.attach(id).await.unwrap()).await, [2.0]);
-    // The client itself may delete its queue too, and does not make another.
+    // The client itself may delete its queue, and does not create another one.
     fleet.delete_replies(&name).await.unwrap();
     fleet.close().await;
     assert_eq!(watching.replies_waiting(&name).await.unwrap(), None);
@@ -136,7 +137,7 @@ async fn one_connection_watches_and_deletes_the_replies_of_another_name() {
 async fn a_name_belongs_to_one_connection_at_a_time() {
     let ground = Ground::shared("attaching-twice").await;
     let first = named(&ground).await;
-    // The deadline is also that of the connection itself.
+    // The deadline applies to the connection itself too.
     let second = builder().connect_deadline(Duration::from_secs(10)).connect(&ground.endpoints().amqp_url).await;
     let refused = second.unwrap_err();
     assert!(matches!(refused, ConnectError::NameInUse { .. }), "{refused}");
@@ -159,7 +160,7 @@ async fn a_result_that_was_taken_comes_from_the_ledger() {
     assert_eq!(doubled(&mut kept).await, [6.0]);
     assert_eq!(doubled(&mut lost).await, [6.0]);
     assert!(bad.wait(WAIT).await.is_err());
-    // Another client, without a name, reads them too.
+    // A client without a name reads them too.
     let other = Fleet::builder().ledger(&ground.endpoints().database_url);
     for fleet in [fleet, other.connect(&ground.endpoints().amqp_url).await.unwrap()] {
         assert_eq!(doubled(&mut fleet.attach(kept.id()).await.unwrap()).await, [6.0]);
@@ -186,7 +187,7 @@ async fn kept_outputs_are_read_whole_and_in_parts() {
     let in_ledger = (KEPT_INLINE_BYTES_MAX / 4) as u16;
     for count in [in_ledger, in_ledger + 1] {
         let x: Vec<f32> = (0..count).map(f32::from).collect();
-        // A client with a name and a store keeps outputs without being asked.
+        // A client with a name and a store keeps outputs by default.
         let id = fleet.submit(kernels::doubles(&x)).await.unwrap().id();
         ground.final_job(id).await;
         let result = fleet.result(id).await.unwrap();

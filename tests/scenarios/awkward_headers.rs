@@ -1,4 +1,4 @@
-//! An AMQP client in another language publishes headers that nest as deep as one frame holds, and texts that are not
+//! An AMQP client in another language publishes headers that nest as deep as one frame allows, and texts that are not
 //! UTF-8. Every process that reads them keeps working. (fault 34)
 
 use std::{
@@ -24,7 +24,7 @@ use tokio::process::Command;
 const PRODUCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/awkward_headers.py");
 const SHAPES: [&str; 4] = ["tables", "arrays", "mixed", "texts"];
 
-/// The Python producer, with a folder for the bodies that it sends.
+/// The Python producer, and the folder for the bodies that it sends.
 struct Producer<'a> {
     ground: &'a Ground,
     folder: TempDir,
@@ -79,7 +79,7 @@ impl<'a> Producer<'a> {
     }
 }
 
-/// A JSON task for a catalog kernel.
+/// Returns a JSON task for a catalog kernel.
 fn task(job_id: JobId) -> String {
     let array = r#""dtype": "f32", "shape": [2], "data": {"inline": "AACAPwAAAEA="}"#;
     format!(
@@ -157,7 +157,7 @@ async fn a_client_gets_its_other_replies() {
 }
 
 /// Each command reads a letter that was not delivered before. RabbitMQ writes the number of deliveries into the
-/// headers, and takes 11 s to encode 21,000 tables again because it measures every table again at each level.
+/// headers. It takes 11 s to encode 21,000 tables again, because it measures every table again at each level.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_are_listed_shown_and_submitted_again() {
     let ground = Ground::shared("awkward-dead").await;

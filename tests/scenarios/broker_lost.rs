@@ -5,7 +5,8 @@ use futures::future::join_all;
 use gpufleet_tests::{Ground, WAIT, busy, poll_until};
 
 const JOBS: usize = 1000;
-/// Eight jobs run at a time, so all of them take seconds, and the broker crashes after the first ones.
+/// The duration of a job. Eight jobs run at a time, so all of them take seconds, and the broker crashes after the first
+/// ones.
 const JOB_MILLIS: u64 = 20;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,7 +24,7 @@ async fn a_thousand_jobs_in_flight_survive_a_crash_of_the_broker() {
     };
     let (handles, ()) = tokio::join!(submissions, crash);
 
-    // The client publishes a job again under its id if the confirm was lost, so every submission returns a handle.
+    // If a confirm was lost, the client publishes the job again under its id, so every submission returns a handle.
     let mut handles: Vec<_> = handles.into_iter().map(|handle| handle.unwrap()).collect();
     let results = join_all(handles.iter_mut().map(|handle| handle.wait(WAIT))).await;
     for (index, result) in results.into_iter().enumerate() {

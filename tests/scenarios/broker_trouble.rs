@@ -13,7 +13,7 @@ use gpufleet_transport::{DeclareError, Message, Properties, PublishError};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 const CONFIRM_DEADLINE: Duration = Duration::from_secs(2);
-/// More than the confirm deadline, and far less than any other deadline.
+/// The deadline for reporting trouble: more than the confirm deadline, and far less than any other deadline.
 const TOLD_WITHIN: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,8 +33,8 @@ async fn a_submission_to_a_frozen_broker_is_unknown_and_can_be_repeated() {
     assert_eq!(*job_id, job.id());
     assert!(told >= CONFIRM_DEADLINE && told < TOLD_WITHIN, "{told:?}");
 
-    // The first message may have arrived. This is the same job, so it has one outcome and one reply. The broker may
-    // still be too slow to confirm in time, because it processes the backlog first.
+    // The first message may have arrived. This is the same job, so it has one outcome and one reply. The broker may still be too slow to
+    // confirm in time, because it handles its backlog first.
     let mut handle = fleet.submit_until_confirmed(&job).await;
     assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [4.0]);
     ground.check_history(2).await;
@@ -71,7 +71,7 @@ async fn a_memory_alarm_pauses_publishing_but_not_consuming() {
     ground.poll_started(handles[0].id()).await;
     ground.watermark("0.0000001").await;
 
-    // The alarm takes a moment to reach the connection. Until then a confirm may be late for another reason.
+    // The alarm reaches the connection after a moment. Until then a confirm may be late for another reason.
     let started = Instant::now();
     let mut unconfirmed = Vec::new();
     let mut reason = String::new();
@@ -121,7 +121,7 @@ async fn no_job_runs_twice_because_of_a_long_alarm() {
     worker.poll_metric("the alarm", "gpufleet_publishing_blocked", &[], 1.0).await;
     worker.resume_executors();
     worker.poll_metric("the job ends", "gpufleet_attempts_total", &[], 1.0).await;
-    // A message that is published now, to no queue, outlasts the deadline for the worker's own.
+    // A message that is published now to no queue outlasts the deadline for the worker's own message.
     let nowhere = Message { exchange: TASKS, routing_key: "nowhere".to_owned(), ..letter() };
     let error = ground.broker().await.publish(nowhere).await.unwrap_err();
     assert!(matches!(error, PublishError::Unknown { .. }), "{error:?}");
@@ -235,4 +235,30 @@ async fn a_job_longer_than_the_acknowledgement_timeout_ends_once() {
     assert_eq!(detail.attempts.len(), 1, "the redelivered message did not run: {:?}", detail.attempts);
     assert!(worker.is_alive());
     ground.check_history(1).await;
+}
+
+/// Submissions are refused until the worker has declared the deleted queues again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_producer_continues_once_a_worker_has_redeclared_deleted_queues() {
+    let ground = Ground::shared("queue-deleted").await;
+    let fleet = ground.client().await;
+    let broker = ground.broker().await;
+    for priority in Priority::ALL {
+        broker.delete_queue(&task_queue(&PoolName::default(), priority)).await.unwrap();
+    }
+    let error = fleet.submit(kernels::doubles(&[1.0])).await.unwrap_err();
+    assert!(matches!(error, gpufleet::SubmitError::NoQueue { .. }), "{error}");
+    let _worker = ground.worker().await;
+    fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
+    for priority in Priority::ALL {
+        broker.delete_queue(&task_queue(&PoolName::default(), priority)).await.unwrap();
+    }
+    let mut again = None;
+    poll_until("the queue exists again", async || {
+        again = fleet.submit(kernels::doubles(&[2.0])).await.ok();
+        again.is_some()
+    })
+    .await;
+    again.expect("the job was submitted").wait(WAIT).await.unwrap();
+    ground.check_history(2).await;
 }

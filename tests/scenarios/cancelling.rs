@@ -11,7 +11,7 @@ use gpufleet_schema::{
 use gpufleet_tests::{ConfirmedJob, Ground, Silence, TestWorker, WAIT, busy, memory_bytes, poll_until};
 use gpufleet_transport::{Message, Properties};
 
-/// Orders of the maximum size, which a worker takes a moment to read.
+/// The number of orders of the maximum size, which a worker needs a moment to read.
 const LARGE_ORDERS: usize = 100;
 
 fn of_run(run: &str) -> Selection {
@@ -172,12 +172,13 @@ async fn a_worker_reads_a_recreated_order_stream_from_its_beginning() {
     ground.check_history(2).await;
 }
 
-/// A client's orders are far larger than allowed, and more than a stream holds.
+/// A client sends orders that are far larger than allowed, and more of them than a stream keeps.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clients_orders_take_no_memory_of_workers_and_push_out_no_order_of_an_operator() {
     const ORDERS: usize = 9;
     const ORDER_BYTES: usize = 15 << 20;
-    /// A worker without jobs takes some tens of MiB. The orders' ids alone would take 300.
+    /// The maximum memory. A worker without jobs takes some tens of MiB; the ids of the orders alone would take 300
+    /// MiB.
     const MEMORY_MAX: u64 = 200 << 20;
     let ground = Ground::shared("cancel-flood").await;
     let (fleet, broker) = (ground.client().await, ground.broker().await);
@@ -198,7 +199,7 @@ async fn a_clients_orders_take_no_memory_of_workers_and_push_out_no_order_of_an_
     ground.check_history(1).await;
 }
 
-/// A cancellation in JSON of at least this size.
+/// Returns a cancellation in JSON of at least this size.
 fn order_of(bytes: usize) -> Vec<u8> {
     let id = || format!("\"{}\"", JobId::new());
     let ids = std::iter::repeat_with(id).take(bytes / (id().len() + 1) + 1).collect::<Vec<_>>().join(",");
@@ -214,7 +215,7 @@ async fn the_command_cancels_waits_and_prints_the_outcome() {
     ground.poll_job("running", job.id(), |job| job.state == JobState::Running).await;
     let folder = tempfile::tempdir().unwrap();
     let id = job.id().to_string();
-    // A time that overflows every clock.
+    // A timeout that no clock can represent.
     let ended = ground.gpufleet(folder.path(), &["cancel", &id, "--wait", "--timeout", "500000000000years"]).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (0, format!("{id}  cancelled\n").as_str()), "{}", ended.stderr);
     cancelled(&mut job).await;

@@ -1,4 +1,4 @@
-//! Arrays that are too large for a message travel through a shared blob store in both directions, even if the store
+//! Arrays that are too large for a message are passed through a shared blob store in both directions, even if the store
 //! fails for a while. (fault 42)
 
 use std::{
@@ -13,12 +13,12 @@ use gpufleet_schema::{AttemptState, Dtype, FailureCode, JobState, Verdict, bound
 use gpufleet_tests::{Ground, Producer, WAIT, busy, kernels};
 use tempfile::TempDir;
 
-/// More floats than fit into a message.
+/// The number of floats in an array that is too large for a message.
 const LARGE: u32 = 5 << 20;
-/// The fewest floats that go through the store.
+/// The minimum number of floats in an array that goes through the store.
 const ENOUGH: u32 = BLOB_BYTES_MIN as u32 / 4;
 
-/// A ground with a folder for a blob store.
+/// Creates a ground with a folder as its blob store.
 async fn ground(label: &str) -> (Ground, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let ground = Ground::with_environment(label, &[("GPUFLEET_BLOBS", folder.path().to_str().unwrap())]).await;
@@ -42,7 +42,7 @@ fn blobs(folder: &Path) -> usize {
     fs::read_dir(folder).unwrap().count()
 }
 
-/// The file of the only blob in a store.
+/// Returns the file of the only blob in a store.
 fn only_blob(folder: &TempDir) -> PathBuf {
     let mut files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(files.len(), 1, "{files:?}");
@@ -68,7 +68,7 @@ async fn an_array_larger_than_a_message_travels_by_claim_check_both_ways() {
     let attempt = detail.attempts.last().unwrap();
     assert_eq!(attempt.output_bytes, Some(u64::from(LARGE) * 4));
     assert_eq!(attempt.timings.as_ref().unwrap().fetch_us, result.timings.fetch_us);
-    // The same arrays take no more space the second time, and small arrays travel in the message.
+    // Equal arrays take no more space the second time. Small arrays are sent in the message.
     let again = fleet.submit(kernels::doubles(&floats(LARGE))).await.unwrap().wait(WAIT).await.unwrap();
     assert_doubled(&again.output("y").unwrap(), LARGE);
     let small = fleet.submit(kernels::doubles(&floats(ENOUGH - 1))).await.unwrap().wait(WAIT).await.unwrap();
@@ -259,7 +259,7 @@ async fn a_worker_with_a_missing_store_says_so_and_does_not_start() {
     assert!(log.contains(missing.to_str().unwrap()) && log.contains("check the store given with --blobs"), "{log}");
 }
 
-/// A NumPy file of zeros.
+/// Writes a NumPy file of zeros.
 fn write_npy(path: &Path, count: u32) {
     let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({count},), }}");
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();

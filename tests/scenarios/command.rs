@@ -1,5 +1,5 @@
-//! The `gpufleet` command as a user runs it: files in, files out, history, and for every bad input one clear message, a
-//! next step and the documented exit code.
+//! The `gpufleet` command as a user runs it: input files, output files, history, and for each invalid input one clear
+//! message with a next step and the documented exit code.
 
 use std::{fs, path::Path};
 
@@ -8,7 +8,7 @@ use gpufleet_tests::{Ended, Ground, WAIT, gpufleet_command, npy};
 use serde_json::Value;
 use tokio::process::Command;
 
-/// A NumPy file of a vector of floats.
+/// Writes a NumPy file with a vector of floats.
 fn write_floats(path: &Path, values: &[f32]) {
     let elements: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     fs::write(path, npy("<f4", &format!("({},)", values.len()), &elements)).unwrap();
@@ -131,7 +131,7 @@ async fn a_wait_for_a_pool_without_workers_names_the_pool_and_times_out() {
     let ground = Ground::shared("no-worker").await;
     let folder = folder_with_vectors();
     ground.declare_pools(&["empty"]).await;
-    // Long enough for the submission itself on a busy machine.
+    // The timeout is long enough for the submission itself on a busy machine.
     let ended = ground.gpufleet(folder.path(), &submit(&["--pool", "empty", "--timeout", "10s"])).await;
     assert_eq!(ended.code, 6, "{ended:?}");
     assert!(ended.stderr.contains("empty") && ended.stderr.contains("worker"), "{ended:?}");

@@ -1,4 +1,4 @@
-//! The worker compiles a producer's CUDA C; compile errors come back with the line. (fault 41)
+//! The worker compiles a producer's CUDA C, and reports compile errors with the line. (fault 41)
 
 use std::{
     iter,
@@ -114,7 +114,7 @@ async fn an_out_of_bounds_store_is_reported_with_its_line_in_cuda_c() {
     ground.check_history(1).await;
 }
 
-/// Programs that exceed the compiler's limits or produce an endless log.
+/// Returns programs that exceed the compiler's limits or produce an endless log.
 fn bombs() -> [(&'static str, String); 4] {
     let undefined = (0..20_000).map(|n| format!("int x{n} = undefined_{n};\n")).collect();
     [
@@ -134,21 +134,21 @@ fn bombs() -> [(&'static str, String); 4] {
     ]
 }
 
-/// Runs a good job, again if its compiler reached the time limit because bombs had the processor. Returns the number of
-/// jobs.
+/// Runs a valid job. Runs it again if its compiler reached the time limit because bombs occupied the CPU. Returns the
+/// number of jobs.
 async fn run_beside_bombs(fleet: &Producer, job: impl Fn() -> Job) -> usize {
     let deadline = Instant::now() + WAIT;
     let mut jobs = 1;
     while let Err(error) = fleet.submit(job()).await.unwrap().wait(WAIT).await {
         let message = error.failure().map(|failure| failure.message.as_str());
-        assert_eq!(message, Some("compile: the time limit of 2 s has passed"), "{error}");
+        assert_eq!(message, Some("failed to compile: the time limit of 2 s has passed"), "{error}");
         assert!(Instant::now() < deadline, "no compiler came to an end beside the bombs");
         jobs += 1;
     }
     jobs
 }
 
-/// Enough programs that compiling them one by one would take longer than any test waits.
+/// The number of bombs. Compiling them one by one would take longer than any test waits.
 const BOMBS: usize = 400;
 
 #[tokio::test(flavor = "multi_thread")]

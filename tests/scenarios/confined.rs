@@ -1,4 +1,4 @@
-//! A vhost whose users have the permissions that `gpufleet permissions` prints and no others.
+//! A vhost whose users have exactly the permissions that `gpufleet permissions` prints.
 
 use std::{process::Stdio, time::Duration};
 
@@ -14,16 +14,16 @@ use tokio::{
 
 const PASSWORD: &str = "secret";
 const POOLS: [&str; 4] = ["--pool", "team-a:affinity", "--pool", "team-b"];
-/// Bounds the `rabbitmqctl` commands that run at once. Each starts an Erlang VM, which keeps a core busy for seconds, and more of them exceed
+/// Bounds the concurrent `rabbitmqctl` commands. Each starts an Erlang VM, which occupies a core for seconds. More of them would exceed
 /// their time limit.
 static COMMANDS: Semaphore = Semaphore::const_new(2);
 
-/// How the printed commands are carried out.
+/// How the printed commands are executed.
 #[derive(Debug, Clone, Copy)]
 pub enum By {
-    /// As they are printed.
+    /// Literally, with `rabbitmqctl`.
     Rabbitmqctl,
-    /// By the functions of the broker that `rabbitmqctl` calls, without starting an Erlang VM for each.
+    /// By calling the functions of the broker that `rabbitmqctl` calls, which starts no Erlang VMs.
     Functions,
 }
 
@@ -61,7 +61,7 @@ impl Confined {
         Self { ground, vhost, worker, _recorder: recorder }
     }
 
-    /// Another worker, with the rights of the first.
+    /// Starts another worker with the permissions of the first one.
     pub async fn start_worker(&self) -> TestWorker {
         worker(&self.ground, &self.vhost, &POOLS).await
     }
@@ -86,13 +86,13 @@ impl Confined {
         Broker::connect(Options::new(self.url(name).parse().unwrap(), "a scenario")).await.unwrap()
     }
 
-    /// The broker as its administrator.
+    /// Returns a connection of the broker's administrator.
     pub async fn admin(&self) -> Broker {
         let url = self.ground.services().broker().vhost_url(&self.vhost);
         Broker::connect(Options::new(url.parse().unwrap(), "a scenario")).await.unwrap()
     }
 
-    /// Runs a program in Python as a user. Returns what it printed.
+    /// Runs a Python program as a user. Returns its output.
     pub async fn python(&self, name: &str, program: &str, arguments: &[&str]) -> String {
         python(&self.url(name), WAIT, &[&[program], arguments].concat()).await
     }
@@ -102,7 +102,7 @@ impl Confined {
     }
 }
 
-/// Runs a program in Python that connects to this URL. Returns what it printed.
+/// Runs a Python program that connects to this URL. Returns its output.
 pub async fn python(url: &str, deadline: Duration, arguments: &[&str]) -> String {
     let output = run_python(url, deadline, arguments).await;
     let said = String::from_utf8(output.stdout).unwrap();
@@ -110,7 +110,7 @@ pub async fn python(url: &str, deadline: Duration, arguments: &[&str]) -> String
     said
 }
 
-/// A user of the ground's own vhost with the printed permissions of a role. Returns the URL.
+/// Creates a user of the ground's own vhost with the printed permissions of a role. Returns the URL.
 pub async fn user_of(ground: &Ground, name: &str, role: &[&str]) -> String {
     let vhost = ground.fleet().space().to_string();
     allow(ground, &vhost, name, role, By::Functions).await;
@@ -122,7 +122,7 @@ async fn worker(ground: &Ground, vhost: &str, arguments: &[&str]) -> TestWorker 
     ground.worker_with(&[&["--amqp-url", &broker], arguments].concat()).await
 }
 
-/// A user name that is unique on the broker, because scenarios share the broker and its users.
+/// Returns a user name that is unique on the broker, because scenarios share the broker and its users.
 fn user(ground: &Ground, name: &str) -> String {
     format!("{name}-{}", ground.fleet().space())
 }
@@ -155,7 +155,7 @@ async fn allow(ground: &Ground, vhost: &str, name: &str, role: &[&str], by: By) 
     }
 }
 
-/// The call of the broker's function that a command of `rabbitmqctl` makes.
+/// Returns the call of the broker's function that a `rabbitmqctl` command makes.
 fn function_of(arguments: &[&str]) -> String {
     let [command, "--vhost", vhost, user, rest @ ..] = arguments else { panic!("{arguments:?}") };
     let more = match (*command, rest) {

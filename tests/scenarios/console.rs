@@ -1,4 +1,4 @@
-//! Actions of the console on a real fleet: each is carried out by the broker, and the ledger has a record of what was done, and of nothing else.
+//! Actions of the console on a real fleet: the broker carries each of them out, and the ledger records exactly what was done.
 
 use gpufleet_schema::{
     JobState,
@@ -16,9 +16,9 @@ const TOKEN: &str = "0123456789abcdef-canary";
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Letter {
     job: String,
-    /// The ledger's name for it.
+    /// The letter's id in the ledger.
     id: String,
-    /// The page's name for it.
+    /// The letter's key on the page.
     key: String,
 }
 
@@ -56,14 +56,14 @@ impl Scene {
         scene
     }
 
-    /// Asks as a page of the console does.
+    /// Sends a request as a page of the console does.
     async fn act(&self, path: &str, body: Value) -> Value {
         let request = self.viewer.post(format!("{}{path}", self.console.url));
         let request = request.header("origin", &self.console.url).header("sec-fetch-site", "same-origin");
         answer(request.header("content-type", "application/json").body(body.to_string())).await
     }
 
-    /// The letters that the page shows.
+    /// Returns the letters that the page shows.
     async fn dead(&self) -> Vec<Letter> {
         let list = answer(self.viewer.get(format!("{}/api/dead", self.console.url))).await;
         // A letter may have no jobs.
@@ -77,7 +77,7 @@ impl Scene {
         letters.map(letter).collect()
     }
 
-    /// Waits until the ledger has this many actions, and returns what was done to what, sorted.
+    /// Waits until the ledger has this many actions. Returns each with its target, sorted.
     async fn actions(&self, count: usize) -> Vec<(String, String)> {
         let folder = tempfile::tempdir().unwrap();
         let mut found = Vec::new();
@@ -122,7 +122,7 @@ async fn a_dead_letter_is_replayed_and_another_discarded_and_only_these_are_reco
 
     let done = [("discard".to_owned(), discard.id), ("replay".to_owned(), replay.id)];
     assert_eq!(scene.actions(2).await, done);
-    // One record more would show that the unknown letter has one too: events of a program are recorded in their order.
+    // Events of one program are recorded in order. So if the action on the unknown letter were recorded, it would be among these.
     scene.act("/actions/dead/discard", json!({ "letters": [rest.key] })).await;
     assert_eq!(scene.actions(3).await.len(), 3);
 }

@@ -1,5 +1,5 @@
-//! A long job whose channel is lost more often than RabbitMQ delivers a message: the worker that runs it renews its redeliveries, so it
-//! is not dead-lettered, and another worker runs it if this one goes. (fault 18)
+//! The channel of a long job is lost more often than RabbitMQ delivers a message. The worker that runs the job renews its redeliveries, so
+//! it is not dead-lettered, and another worker runs it if this one is lost. (fault 18)
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use crate::confined::{python, user_of};
 
 const WAITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/waits.py");
 
-/// More than RabbitMQ's limit for a message.
+/// The number of lost channels: more than RabbitMQ's limit for deliveries of a message.
 const CUTS: u64 = 24;
 
-/// The worker renews the redelivery of so many lost channels.
+/// The number of lost channels after which the worker renews the redelivery.
 const RENEWED_AT: u64 = DELIVERIES_MAX / 2;
 
-/// The worker drops the redelivery that came over a lost channel when the next one arrives.
+/// The metric of dropped deliveries. When the next redelivery arrives, the worker drops the one that came over a lost channel.
 const DROPPED: &str = "gpufleet_stale_settlements_total";
 
-/// A job that runs until it is released, on a worker whose connections have broken so often.
+/// Starts a job that runs until it is released, on a worker whose connections have been broken this often.
 async fn cut_off_again_and_again(ground: &Ground, proxy: &Proxy, fleet: &Fleet, cuts: u64) -> (TestWorker, JobHandle) {
     let worker = ground.worker_with(&[&["--amqp-url", proxy.url(), "--grace", "1s"], &METRICS[..]].concat()).await;
     let handle = fleet.submit(busy::until_released()).await.unwrap();
@@ -37,7 +37,7 @@ async fn cut_off_again_and_again(ground: &Ground, proxy: &Proxy, fleet: &Fleet, 
 async fn cut_again_and_again(ground: &Ground, proxy: &Proxy, worker: &TestWorker, cuts: u64) {
     for cut in 1..=cuts {
         proxy.cut();
-        // No copy is on its way when the next cut comes. Every delivery over a lost channel but the job's own has been dropped.
+        // No copy is on its way when the next cut comes. Every other delivery over a lost channel has been dropped.
         poll_until("the job is delivered again, and renewed if that is due", async || {
             let metrics = worker.metrics().await;
             (metrics.sum("gpufleet_messages_held", &[]), metrics.sum(DROPPED, &[])) == (2.0, (cut - 1) as f64)
@@ -53,7 +53,7 @@ fn normal_queue() -> String {
     task_queue(&PoolName::default(), Priority::Normal)
 }
 
-/// The job has run on a second worker, and nothing else is left of it.
+/// Checks that the job has run on a second worker, and that nothing else of it is left.
 async fn check_end_on(ground: &Ground, worker: &TestWorker, mut handle: JobHandle) {
     ground.release_jobs();
     let result = handle.wait(WAIT).await.unwrap();
@@ -103,7 +103,7 @@ async fn a_worker_that_stops_after_many_lost_channels_leaves_its_job_once() {
     check_end_on(&ground, &second, handle).await;
 }
 
-/// The producer uses pika, as a user with only the printed permissions.
+/// The producer uses pika, as a user who has only the printed permissions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pika_producer_gets_the_reply_of_a_job_whose_channel_was_lost_again_and_again() {
     let ground = Ground::shared("cuts-pika").await;
@@ -127,7 +127,7 @@ async fn a_pika_producer_gets_the_reply_of_a_job_whose_channel_was_lost_again_an
     assert_eq!(ground.final_job(id).await.attempts.len(), 1);
 }
 
-/// More acknowledgement timeouts than RabbitMQ delivers a message.
+/// There are more acknowledgement timeouts than RabbitMQ's limit for deliveries of a message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_of_many_acknowledgement_timeouts_runs_once() {
     let ground = Ground::breakable("many-timeouts").await;
@@ -135,7 +135,7 @@ async fn a_job_of_many_acknowledgement_timeouts_runs_once() {
     let worker = ground.worker_with(&METRICS).await;
     let fleet = ground.client().await;
     let mut handle = fleet.submit(busy::until_released()).await.unwrap();
-    // Each subscription waits longer than the one before.
+    // Each subscription waits longer than the previous one.
     for dropped in [(CUTS / 2) as f64, CUTS as f64] {
         poll_until("timeouts", async || worker.metrics().await.sum(DROPPED, &[]) >= dropped).await;
     }

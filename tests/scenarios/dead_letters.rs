@@ -1,5 +1,5 @@
 //! An operator handles dead-lettered jobs: listing changes nothing, each job can be named, a job that can't be requeued
-//! stays and blocks no other, and the command reports only what it has done. (fault 19)
+//! stays and does not block the others, and the command reports only what it has done. (fault 19)
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use gpufleet_tests::{Ended, Ground, Proxy, kernels, poll_until};
 use gpufleet_transport::{Broker, HeaderValue, Incoming, Message, Properties};
 use serde_json::Value;
 
-/// More than two subscriptions deliver.
+/// The number of letters: more than two subscriptions deliver.
 const MANY: usize = 40;
 
 /// The time between two checks whether the broker has dead-lettered a message.
@@ -27,7 +27,7 @@ fn body(task: &Task<'_>) -> Vec<u8> {
     Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap()
 }
 
-/// The properties of another producer's message, which has no type.
+/// Returns the properties of another producer's message, which has no type.
 fn properties(origin: &str) -> Properties {
     let header = |name: &str, value: &str| (name.to_owned(), HeaderValue::from(value));
     Properties {
@@ -125,7 +125,7 @@ async fn a_letter_without_its_body_can_be_discarded_but_not_replayed() {
     let refused = letters.replay(2).await.unwrap_err();
     assert!(matches!(refused, DeadError::NotKept) && refused.concerns_one_letter(), "{refused}");
 
-    // A body makes room for another when it is forgotten, replayed or discarded.
+    // When a body is forgotten, replayed or discarded, there is room for another one.
     letters.forget_body(0);
     assert_eq!(letters.next().await.unwrap(), Some(3));
     letters.replay(1).await.unwrap();
@@ -172,7 +172,7 @@ async fn letters_that_can_not_be_replayed_stay_and_do_not_block_the_others() {
     poll_ready(&broker, &default_queue(), MANY).await;
     poll_letters(&broker, 3).await;
 
-    // For each id the command says why it refuses.
+    // The command gives the reason for each id that it refuses.
     let full_id = full.job_id.to_string();
     let refusals = [
         (&events_id, LEDGER_QUEUE),
@@ -275,7 +275,7 @@ async fn a_letter_of_a_pool_without_queues_stays_until_a_worker_has_declared_the
     poll_ready(&broker, &task_queue(&"nobodys".parse().unwrap(), Priority::Low), 1).await;
 }
 
-/// Fetched letters whose connection broke, so that the broker requeued them.
+/// Fetches letters and breaks the connection, so that the broker requeues them.
 async fn broken_off(ground: &Ground, broker: &Broker) -> (DeadLetters, Proxy) {
     let proxy = ground.proxy().await;
     dead_letter_many(broker, MANY).await;

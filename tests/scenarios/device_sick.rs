@@ -1,5 +1,5 @@
-//! The worker probes a lost device: a working one stays in service, a failed one is taken out of service, and a worker
-//! without any device reports it and exits. (fault 40)
+//! The worker probes a lost device: it keeps a working device in service and takes a failed one out of service. A
+//! worker without any device reports that and exits. (fault 40)
 
 use std::time::Duration;
 
@@ -53,8 +53,8 @@ async fn jobs_delivered_while_the_last_device_is_lost_run_on_another_worker() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_notices_that_an_idle_device_is_lost() {
     let ground = Ground::shared("lost-at-night").await;
-    // The executor's start makes the first query and its restarter the second. The third one finds the device lost. So
-    // does the next executor, once it has run the probe.
+    // The executor's start makes the first query, and its restart the second one. The third query finds the device
+    // lost, and so does the next executor after it has run the probe.
     let worker = ground.start_worker_in(&[], &[(FAULTS, "info:3+=device-lost")]);
     assert_eq!(worker.ended().await, Some(11));
     for (what, text) in [

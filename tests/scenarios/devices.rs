@@ -1,5 +1,5 @@
-//! A worker uses the selected devices, including MIG slices, continues without those that do not start, and reports the
-//! sensors of each. A worker without heartbeats is shown as silent, and its jobs as unknown. (faults 32 and 40)
+//! A worker uses the selected devices, including MIG slices, works without those that do not start, and reports the
+//! sensors of each. A worker that sends no heartbeats is shown as silent, and its jobs as unknown. (faults 32 and 40)
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};
 const DEVICES: &str = "GPUFLEET_EMULATOR_DEVICES";
 const FAULTS: &str = "GPUFLEET_EMULATOR_FAULTS";
 
-/// The path of the fake NVML library, which Cargo builds for these tests.
+/// Returns the path of the fake NVML library, which Cargo builds for these tests.
 fn fake_nvml() -> String {
     let name = "libgpufleet_fake_nvml.so";
     let path: PathBuf = std::env::current_exe().unwrap().with_file_name(name);
@@ -188,7 +188,7 @@ async fn a_worker_without_heartbeats_is_silent_and_its_job_unknown() {
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running && !job.is_unheard).await;
     ground.poll_worker("a first heartbeat", worker.name(), |worker| !worker.is_silent).await;
 
-    // The recorder stops, so no heartbeat arrives although the worker is healthy.
+    // The recorder stops, so no heartbeat reaches the ledger although the worker is healthy.
     let recorder = ground.fleet().ledger().unwrap();
     recorder.pause();
     ground.poll_worker("three heartbeats are missing", worker.name(), |worker| worker.is_silent).await;

@@ -1,4 +1,4 @@
-//! `gpufleet doctor` names what is broken and what to do, for each set-up that can go wrong, and never prints a password.
+//! `gpufleet doctor` reports what is broken and what to do, for each set-up that can fail, and never prints a password.
 
 use std::{fs, time::Duration};
 
@@ -15,21 +15,21 @@ use tempfile::TempDir;
 const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
 const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
 const BLOBS: &str = "GPUFLEET_BLOBS";
-/// The exit code if there is an error.
+/// The exit code if the doctor finds an error.
 const UNHEALTHY: i32 = 12;
 
-/// A fleet, and the environment that the doctor gets.
+/// A fleet, and the environment of the doctor.
 struct Patient {
     ground: Ground,
     folder: TempDir,
     environment: Vec<(String, String)>,
 }
 
-/// What the doctor printed as JSON.
+/// The JSON that the doctor printed.
 struct Diagnosis(Value);
 
 impl Patient {
-    /// A fleet with a broker, a ledger, a blob store, and no worker.
+    /// Creates a fleet with a broker, a ledger and a blob store, but no worker.
     async fn new(label: &str) -> Self {
         Self::of(Ground::shared(label).await)
     }
@@ -101,12 +101,12 @@ impl Diagnosis {
     }
 }
 
-/// A port on which no server listens.
+/// Returns a port on which no server listens.
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// The same broker and user with another vhost.
+/// Returns the URL of the same broker and user with another vhost.
 fn with_vhost(url: &str, vhost: &str) -> String {
     format!("{}/{vhost}", url.rsplit_once('/').unwrap().0)
 }
@@ -226,7 +226,7 @@ async fn each_missing_permission_is_an_error_of_its_own() {
     }
     diagnosis.expect_errors(&all.each_ref().map(String::as_str));
 
-    // It may do everything but submit.
+    // The user may do everything except submit.
     let (replies, events) = ("^gpufleet\\\\.v1\\\\.replies", "^gpufleet\\\\.v1\\\\.(replies|events|control)");
     let reader = add_user(&patient.ground, "reader", [replies, events, replies]).await;
     patient.set(AMQP_URL, &reader);
@@ -312,7 +312,7 @@ async fn a_database_that_is_away_and_one_that_is_not_migrated_are_told_apart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blob_folder_that_is_missing_or_read_only_is_an_error_and_none_is_a_warning() {
-    /// Not writable, even for root.
+    /// A folder that is not writable, even for root.
     const READ_ONLY: &str = "/sys";
     let mut patient = Patient::new("doctor-blobs").await;
     patient.unset(DATABASE_URL);

@@ -7,7 +7,7 @@ use gpufleet_local::Signal;
 use gpufleet_local_s3::Server;
 use gpufleet_tests::{Ended, Ground, TlsProxy, gpufleet_command};
 
-/// The file of certificate authorities that a program trusts in place of the system's.
+/// The variable for the file of trusted certificate authorities, which replaces the system's.
 const TRUSTED: &str = "SSL_CERT_FILE";
 
 async fn submit(proxy: &TlsProxy, trusted: Option<&str>) -> Ended {
@@ -45,7 +45,7 @@ async fn a_broker_with_an_untrusted_certificate_is_refused_with_advice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn arrays_travel_over_tls_if_client_and_worker_trust_the_certificate_of_the_bucket() {
-    /// Enough for the blob store.
+    /// The number of floats in an array that is large enough for the blob store.
     const FLOATS: usize = 1 << 19;
     let scratch = tempfile::tempdir().unwrap();
     let objects = scratch.path().join("objects");

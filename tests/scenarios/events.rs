@@ -1,10 +1,10 @@
-//! A short job needs one event, which describes the job, its start and its end. A longer job is reported when it waits
-//! and when it runs.
+//! A short job has one event, which describes the job, its start and its end. A longer job is also reported when it
+//! waits and when it runs.
 
 use gpufleet_schema::{AttemptFinished, Event, JobId, JobState, Started};
 use gpufleet_tests::{Ground, Producer, WAIT, busy, kernels, poll_until};
 
-/// A worker reports the start of a job that has run for this long.
+/// The run time after which a worker reports the start of a job, in milliseconds.
 const START_TOLD_AFTER_MS: i64 = 100;
 
 fn starts(events: &[Event], job_id: JobId) -> Vec<&Started> {
@@ -23,7 +23,7 @@ fn end(events: &[Event], job_id: JobId) -> &AttemptFinished {
     told.next().expect("the job has ended")
 }
 
-/// An upper bound of the time for which the executor had the job.
+/// Returns an upper bound of the time for which the executor had the job.
 fn lasted_ms(end: &AttemptFinished) -> i64 {
     end.at_ms - end.started_ms.expect("the job reached a device")
 }

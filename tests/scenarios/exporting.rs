@@ -1,4 +1,4 @@
-//! An export holds a few pages in memory however many jobs there are, and leaves no file when it is interrupted.
+//! An export holds only a few pages in memory, however many jobs there are, and leaves no file when it is interrupted.
 
 use std::fs;
 
@@ -6,10 +6,11 @@ use gpufleet_ledger::{HistoryFilter, recorder::Store};
 use gpufleet_schema::{Event, JobId, JobInfo, PoolName, Priority, Submitted};
 use gpufleet_tests::{Ended, Ground, gpufleet_peak_memory, poll_until, signal};
 
-/// After these pages, the allocator has as much memory as the pages that are held at once take.
+/// The number of jobs in the smaller export. By then, the allocator has as much memory as it ever needs for pages.
 const FEW: usize = 15 * HistoryFilter::LIMIT_MAX as usize;
 const MANY: usize = 3 * FEW;
-/// Held at once, the additional jobs would take several times as much.
+/// The maximum growth of the memory in the larger export. If all additional jobs were in memory, they would take
+/// several times as much.
 const GROWTH_MAX: u64 = 12 << 20;
 
 fn submitted(at_ms: i64) -> Event {

@@ -1,4 +1,4 @@
-//! Neither a program's faulty follower nor a ledger that takes no events stops the other jobs of a client.
+//! The other jobs of a client continue if a program's follower is faulty, or if the ledger takes no events.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use gpufleet_schema::topology::LEDGER_QUEUE;
 use gpufleet_tests::{Ground, WAIT, kernels};
 use tokio::time::timeout;
 
-/// Panics whenever it is told something.
+/// A follower that panics at every call.
 #[derive(Debug)]
 struct Faulty;
 
@@ -46,13 +46,14 @@ async fn a_follower_that_panics_stops_no_other_job_of_its_client() {
     }
 }
 
-/// The queue neither takes nor refuses events, as if most of its nodes were away.
+/// The queue neither accepts nor refuses events, as if most of its nodes were down.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ledger_that_takes_no_events_stops_no_producer() {
-    /// More unanswered jobs than the client's memory for submissions (4,096) and its event buffer (16,384) hold together.
+    /// The number of batches. They have more unanswered jobs than the client's memory for submissions (4,096) and its event buffer (16,384)
+    /// hold together.
     const BATCHES: usize = 24;
     const BATCH: usize = 1_000;
-    /// A batch takes some hundred milliseconds on a busy machine. One of them waits a second for room.
+    /// The deadline of a batch. A batch takes some hundred milliseconds on a busy machine, and one of them waits a second for room.
     const BATCH_WITHIN: Duration = Duration::from_secs(20);
     let ground = Ground::shared("no-events").await;
     let client = ground.client().await;

@@ -21,7 +21,7 @@ const DAMAGED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/damaged.py")
 const GOLDEN_ID: &str = "0190a5b8-7c00-7000-8000-000000000001";
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../schema/golden/v1");
 
-/// Publishes the file's bytes under the content type, and returns the reply's content type and body.
+/// Publishes the file's bytes with this content type. Returns the content type and the body of the reply.
 async fn ask(ground: &Ground, task: &Path, content_type: &str, job_id: JobId) -> (String, Vec<u8>) {
     let arguments = [PUBLISH_FILE, task.to_str().unwrap(), content_type, &job_id.to_string()];
     let text = python(&ground.node_url(), WAIT, &arguments).await;
@@ -30,7 +30,7 @@ async fn ask(ground: &Ground, task: &Path, content_type: &str, job_id: JobId) ->
     (content_type.to_owned(), bytes.collect())
 }
 
-/// A copy of a golden task with a new job id. The golden task has its id as text or as the bytes of the UUID.
+/// Copies a golden task with a new job id. The golden task has its id as text or as the bytes of the UUID.
 fn with_an_id_of_its_own(file: &str, folder: &Path) -> (JobId, PathBuf) {
     let mut body = fs::read(Path::new(GOLDEN).join(file)).unwrap();
     let job_id = JobId::new();
@@ -91,7 +91,7 @@ async fn pika_gets_its_reply_in_the_encoding_of_its_task() {
     ground.check_history(3).await;
 }
 
-/// The documentation tells other languages to pass large arrays as files in the blob store.
+/// The documentation tells producers in other languages to pass large arrays as files in the blob store.
 #[tokio::test(flavor = "multi_thread")]
 async fn pika_passes_large_arrays_as_files_named_by_their_digest() {
     const COUNT: u64 = BLOB_BYTES_MIN / 4;
@@ -200,14 +200,14 @@ async fn every_damaged_task_gets_exactly_one_reply_under_its_correlation_id() {
 /// A decoder that builds a value for each number would need thirty times the memory of the message.
 #[tokio::test(flavor = "multi_thread")]
 async fn decoding_a_list_of_numbers_takes_at_most_three_times_its_message() {
-    /// Buffers that the connection keeps.
+    /// The memory for buffers that the connection keeps.
     const SLACK_BYTES: u64 = 16 << 20;
     const COUNT: usize = 15 << 20;
     let ground = Ground::shared("pika-numbers").await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("task");
     for encoding in [Encoding::MessagePack, Encoding::Json] {
-        // A new worker for each message, because the peak memory of a process never decreases.
+        // Each message gets a new worker, because the peak memory of a process never decreases.
         let worker = ground.worker().await;
         let job_id = JobId::new();
         let count = if encoding == Encoding::Json { COUNT / 2 } else { COUNT };
@@ -230,7 +230,7 @@ async fn decoding_a_list_of_numbers_takes_at_most_three_times_its_message() {
     ground.check_history(2).await;
 }
 
-/// A task with a buffer of `count` ones, whose dtype and shape follow the numbers.
+/// Returns a task with a buffer of `count` ones, whose dtype and shape follow the numbers.
 fn task_with_ones(encoding: Encoding, job_id: JobId, count: usize) -> Vec<u8> {
     let head = format!(
         r#"{{"version":1,"job_id":"{job_id}","program":{{"catalog":"no-such-kernel"}},"buffers":[{{"data":{{"inline":["#

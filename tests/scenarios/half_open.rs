@@ -1,4 +1,4 @@
-//! A worker's link is half-open or slow, or the worker is frozen: the broker redelivers the job to another worker, and
+//! A worker's link is half-open or slow, or the worker is frozen. The broker redelivers the job to another worker, and
 //! later messages of the first worker have no effect. (faults 5, 6 and 7)
 
 use std::time::Duration;
@@ -11,12 +11,12 @@ use gpufleet_schema::{
 use gpufleet_tests::{Ground, METRICS, Proxy, Silence, TestWorker, WAIT, busy, delivered, poll_until};
 use gpufleet_transport::{Broker, Message, Options, Properties};
 
-/// The broker closes a silent connection after two to three heartbeats.
+/// The heartbeat of the connections. The broker closes a silent connection after two to three heartbeats.
 const HEARTBEAT: [&str; 2] = ["--heartbeat", "4s"];
 
 const STALE: &str = "gpufleet_stale_settlements_total";
 
-/// Attempts as (worker, state, superseded).
+/// Waits until the job has these attempts: worker, state, and whether it is superseded.
 async fn poll_attempts(ground: &Ground, job_id: JobId, wanted: [(&TestWorker, AttemptState, bool); 2]) {
     let wanted = wanted.map(|(worker, state, superseded)| (worker.name().to_owned(), state, superseded));
     ground
@@ -47,7 +47,7 @@ async fn an_acknowledgement_lost_on_a_half_open_link_does_not_change_the_outcome
     poll_attempts(&ground, handle.id(), finals).await;
     poll_until("the second reply is dropped", async || fleet.counts().replies_dropped == 1).await;
 
-    // The first worker notices the loss by itself, and works again.
+    // The first worker notices the loss by itself and works again.
     ground.poll_log("the loss of the link", &first, "broker connection lost").await;
     proxy.clear();
     assert_eq!(second.stop(Signal::Terminate).await, Some(0));
@@ -122,7 +122,7 @@ async fn a_frozen_worker_that_wakes_after_its_job_ran_elsewhere_does_not_change_
     let ground = Ground::shared("frozen").await;
     let first = ground.worker_with(&["--heartbeat", "12s"]).await;
     let fleet = ground.client().await;
-    // The job's end and then its time limit pass before the broker closes the worker's connection.
+    // The job's end, and then its time limit, pass before the broker closes the worker's connection.
     let job = busy::for_seconds(10).time_limit(Duration::from_secs(20));
     let mut handle = fleet.submit(job).await.unwrap();
     ground.poll_started(handle.id()).await;
@@ -147,7 +147,7 @@ async fn a_worker_whose_connection_breaks_while_it_publishes_answers_each_job_on
     proxy.delay(Duration::from_millis(2));
     let _worker = ground.worker_with(&["--amqp-url", proxy.url()]).await;
     let fleet = ground.client().await;
-    // The connection breaks in a frame header, in a body or between messages. The replies alone have more bytes than
+    // The connection breaks in a frame header, in a body, or between messages. The replies alone have more bytes than
     // this.
     for bytes in [1, 700, 3_000, 4_321] {
         let breaks = proxy.breaks();
@@ -162,8 +162,8 @@ async fn a_worker_whose_connection_breaks_while_it_publishes_answers_each_job_on
     ground.check_history(JOBS).await;
 }
 
-/// A consumer changes its prefetch while an unsettled delivery holds its channel open, and stops waiting for the
-/// broker's answer.
+/// Changes the prefetch of a consumer while an unsettled delivery keeps its channel open, so that it stops waiting for
+/// the broker's answer. Checks that the abandoned subscription holds no messages.
 async fn an_unanswered_subscription_holds_no_messages(label: &str, disturb: impl FnOnce(&Proxy)) {
     const MESSAGES: u8 = 5;
     let ground = Ground::shared(label).await;

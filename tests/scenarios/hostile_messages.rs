@@ -1,5 +1,5 @@
-//! Every message in a task queue is answered or dead-lettered with its reason, and the next job runs: no body, property
-//! or header makes a worker stop, loop or publish to a forbidden queue. (faults 23, 34, 36, 42)
+//! Every message in a task queue is answered, or dead-lettered with its reason, and the next job runs. No body,
+//! property or header makes a worker stop, loop or publish to a forbidden queue. (faults 23, 34, 36, 42)
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use gpufleet_schema::{
 use gpufleet_tests::{Ground, WAIT, dead_letters, delivered, kernels, poll_until};
 use gpufleet_transport::{Broker, HeaderValue, Message, Properties};
 
-/// An unreadable message, and a part of the reason with which it is dead-lettered.
+/// An unreadable message, and a part of the reason that its dead letter must have.
 struct Hostile {
     what: &'static str,
     body: Vec<u8>,
@@ -121,7 +121,7 @@ async fn a_task_of_another_version_is_answered_in_its_own_encoding() {
     ground.check_history(2).await;
 }
 
-/// Tasks that can be decoded but are invalid: what is wrong, the task, and a part of the error.
+/// Returns tasks that can be decoded but are invalid: what is wrong, the task, and a part of the error.
 fn senseless() -> Vec<(&'static str, Task<'static>, &'static str)> {
     let with = |change: &dyn Fn(&mut Task<'static>)| {
         let mut task = kernels::saxpy();
@@ -277,7 +277,7 @@ fn overlong() -> Vec<Written> {
     ]
 }
 
-/// A text that can't be compressed.
+/// Returns a text that can't be compressed.
 fn random_text(bytes: usize) -> String {
     (0..bytes.div_ceil(36)).map(|_| JobId::new().to_string()).collect()
 }

@@ -1,4 +1,4 @@
-//! The outputs of a job can be fetched after its producer, its worker and the recorder have gone.
+//! The outputs of a job can be fetched after its producer, its worker and the recorder have ended.
 
 use std::{fs, path::Path};
 
@@ -8,7 +8,7 @@ use gpufleet_schema::{Buffer, Dtype, JobId, JobState, bounds::KEPT_INLINE_BYTES_
 use gpufleet_tests::{Ended, Ground, WAIT, kernels, poll_until};
 use tempfile::TempDir;
 
-/// The most floats that the ledger keeps itself.
+/// The maximum number of floats that the ledger itself keeps.
 const SMALL: usize = KEPT_INLINE_BYTES_MAX as usize / 4;
 
 struct Scene {
@@ -42,7 +42,7 @@ impl Scene {
         ended
     }
 
-    /// Submits y = 2x over so many floats without waiting, and returns the job's id.
+    /// Submits y = 2x over this many floats without waiting, and returns the job's id.
     async fn submit(&self, count: usize, more: &[&str]) -> String {
         fs::write(self.folder().join("x.bin"), bytes(1.0, count)).unwrap();
         let (input, zeros) = (format!("x=x.bin:f32[{count}]"), format!("y=f32[{count}]"));
@@ -50,7 +50,8 @@ impl Scene {
         self.detach(&[&line[..], more].concat()).await
     }
 
-    /// Submits a job without waiting, and returns its id once the ledger has it: `wait` expects that within seconds.
+    /// Submits a job without waiting, and returns its id once the ledger has it, because `wait` expects that within
+    /// seconds.
     async fn detach(&self, line: &[&str]) -> String {
         let id = self.run_ok(&[line, &["--detach"]].concat()).await.stdout.trim().to_owned();
         self.ground.poll_job("recorded", id.parse().unwrap(), |_| true).await;
@@ -61,14 +62,14 @@ impl Scene {
         self.blobs.path().to_str().unwrap()
     }
 
-    /// A .npy file has its elements at its end.
+    /// Checks the elements of a .npy file, which are at its end.
     fn assert_doubled(&self, file: &str, count: usize) {
         let written = fs::read(self.folder().join(file)).unwrap();
         assert!(written.ends_with(&bytes(2.0, count)), "{file}");
     }
 }
 
-/// The elements 0, 1, 2 and so on, times `factor`.
+/// Returns the elements 0, 1, 2 and so on, multiplied by `factor`.
 fn bytes(factor: f32, count: usize) -> Vec<u8> {
     (0..count).flat_map(|index| (factor * index as f32).to_le_bytes()).collect()
 }
@@ -166,7 +167,7 @@ async fn a_job_takes_the_output_of_another_and_an_output_that_is_not_there_is_re
         let first = scene.submit(count, &["--keep", "1h"]).await;
         scene.run_ok(&["wait", &first, "--timeout", "60s"]).await;
         let (input, zeros) = (format!("x=job:{first}/y"), format!("y=f32[{count}]"));
-        // Without a store: the bytes of a blob do not pass through the client.
+        // This client has no store, because the bytes of a blob do not pass through the client.
         let line = ["submit", "saxpy", "--arg", "a=2", "--in", &input, "--zeros", &zeros];
         scene.run_ok(&[&line[..], &["--out", "y=next.bin"]].concat()).await;
         assert!(fs::read(scene.folder().join("next.bin")).unwrap() == bytes(4.0, count), "{count}");
@@ -188,7 +189,7 @@ async fn a_job_takes_the_output_of_another_and_an_output_that_is_not_there_is_re
     assert!(told.stderr.contains("has not ended yet") && told.stderr.contains("gpufleet wait"), "{told:?}");
 }
 
-/// A task file with an input from another job.
+/// Returns a task file with an input from another job.
 fn task_file(job: &str, output: &str, shape: u32) -> String {
     serde_json::json!({
         "program": {"catalog": "saxpy"},

@@ -1,4 +1,4 @@
-//! An output of more than a gibibyte takes little memory of the worker and of the commands that write it to a file.
+//! An output of more than a gibibyte takes little memory in the worker and in the commands that write it to a file.
 
 use std::{
     fs::{self, File},
@@ -9,10 +9,10 @@ use std::{
 use gpufleet_schema::bounds::BLOBS_BYTES_MAX;
 use gpufleet_tests::{Ground, gpufleet_peak_memory, memory_bytes};
 
-/// More than a program reads into memory at once.
+/// The size of the output: more than a program reads into memory at once.
 const BYTES: u64 = BLOBS_BYTES_MAX + (256 << 20);
 const PEAK_BYTES_MAX: u64 = 300 << 20;
-/// Stores 7 at an address.
+/// A kernel that stores 7 at an address.
 const MARKS: &str = "
 .version 8.0
 .target sm_80
@@ -68,7 +68,7 @@ async fn an_output_of_more_than_a_gibibyte_is_returned_and_fetched_with_little_m
     ground.check_history(1).await;
 }
 
-/// Checks the length, and the end with the mark.
+/// Checks the length of the file, and the mark at its end.
 fn check_output(path: &Path) {
     let file = File::open(path).unwrap();
     assert_eq!(file.metadata().unwrap().len(), BYTES);

@@ -1,5 +1,5 @@
 //! Limits are enforced: an endless kernel ends at its time limit, a job that waited too long does not start, and a job
-//! that can never fit fails with the numbers. A wrong clock makes no time negative. (faults 33, 37 and 39)
+//! that can never fit fails with the numbers. A wrong clock makes no duration negative. (faults 33, 37 and 39)
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,7 +28,7 @@ async fn a_job_that_waited_too_long_expires_and_does_not_run() {
     let ground = Ground::shared("expired").await;
     let fleet = ground.client().await;
     let mut handle = fleet.submit(kernels::doubles(&[1.0]).queue_limit(Duration::from_millis(1))).await.unwrap();
-    // The worker starts later than the limit allows: starting one takes far more than a millisecond.
+    // The worker starts later than the limit allows, because its start takes far more than a millisecond.
     let _worker = ground.worker().await;
     let gpufleet::JobError::Failed(failed) = handle.wait(WAIT).await.unwrap_err() else { panic!("no outcome") };
     assert_eq!(failed.state, AttemptState::Expired);

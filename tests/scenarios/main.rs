@@ -1,7 +1,7 @@
 //! Tests gpufleet's guarantees on a real broker, a real database and real processes, with the emulated device.
 //!
-//! Each file begins with the behaviour that it tests. Each test has a vhost and a database of its own, so several run at once: four for each
-//! core in `cargo xtask test`, because they wait for most of their time. Tests that break a service have services of their own.
+//! Each file begins with the behaviour that it tests. Each test has a vhost and a database of its own, so several run at once: `cargo xtask
+//! test` runs three for each core, because they wait for most of their time. Tests that break a service have services of their own.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -53,7 +53,6 @@ mod prefetch;
 mod printing;
 mod pruning;
 mod quarantine;
-mod queue_kinds;
 mod read_api;
 mod refused_outcomes;
 mod refused_submits;

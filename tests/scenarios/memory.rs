@@ -1,5 +1,5 @@
-//! A pool gets its memory budget to the byte, jobs get memory that other pools' executors cache, and no job sees data
-//! of another job. (fault 39)
+//! A pool gets its memory budget to the byte, jobs get memory that other pools' executors have cached, and no job sees
+//! data of another job. (fault 39)
 
 use std::{
     fs::{self, Permissions},
@@ -13,7 +13,7 @@ use gpufleet_tests::{Ground, Producer, TestWorker, WAIT, kernels, poll_until};
 
 const MEMORY: (&str, &str) = ("GPUFLEET_EMULATOR_MEMORY", "128MiB");
 
-/// A worker whose device has little memory. It serves these pools and the default pool.
+/// Starts a worker whose device has little memory. It serves these pools and the default pool.
 async fn small_worker(ground: &Ground, pools: &[&str]) -> TestWorker {
     let arguments: Vec<&str> = pools.iter().flat_map(|pool| ["--pool", pool]).collect();
     ground.worker_in(&arguments, &[MEMORY]).await
@@ -23,7 +23,7 @@ fn in_pool(job: Job, pool: &str) -> Job {
     job.pool(pool.parse().unwrap())
 }
 
-/// The device memory for jobs, as the refusal of a larger job states it.
+/// Returns the device memory for jobs, which the refusal of a larger job states.
 async fn device_bytes(fleet: &Producer) -> u64 {
     let error = fleet.submit(kernels::doubles_in(1 << 30)).await.unwrap().wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
@@ -60,7 +60,7 @@ async fn a_pool_gets_its_budget_to_the_byte_and_lends_memory_only_while_idle() {
     let mut over = fleet.submit(in_pool(kernels::doubles_in(own + 1), "team-a")).await.unwrap();
     let mut exact = fleet.submit(in_pool(kernels::doubles_in(own), "team-a")).await.unwrap();
     exact.wait(WAIT).await.unwrap();
-    // The ledger has recorded this job. It would have recorded an earlier start of the other.
+    // The ledger has recorded this job. If the other job had started, that would have been recorded before.
     ground.final_job(exact.id()).await;
     // The other job needs one byte of team-b's memory.
     ground.poll_job("the other job still waiting", over.id(), |job| job.state == JobState::Queued).await;

@@ -8,10 +8,10 @@ use gpufleet_transport::{Message, Properties};
 
 const DOCUMENTED: &str = include_str!("../../docs/src/operate/metrics.md");
 
-/// The names of the recorder begin with this.
+/// The prefix of the recorder's metrics.
 const RECORDER: &str = "gpufleet_recorder_";
 
-/// The names in the first column of the tables of metrics, without labels.
+/// Returns the names in the first columns of the documentation's tables of metrics, without labels.
 fn documented_names() -> impl Iterator<Item = &'static str> {
     let cells = DOCUMENTED.lines().filter_map(|line| line.strip_prefix("| `"));
     let names = cells.filter(|cell| cell.starts_with("gpufleet_")).map(|cell| cell.split(['{', '`']).next());
@@ -33,7 +33,7 @@ async fn a_workers_metrics_have_the_documented_names() {
     let fleet = ground.client().await;
     let endless = kernels::endless().time_limit(Duration::from_millis(200));
     fleet.submit(endless).await.unwrap().wait(WAIT).await.unwrap_err();
-    // The executor that took over is the one that is paused.
+    // The paused executor is the one that took over.
     fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
     worker.pause_executors();
     let mut handles = fleet.submit_many((0..3).map(|_| busy::for_millis(1))).await;
@@ -71,7 +71,7 @@ async fn a_workers_metrics_have_the_documented_names() {
     let metrics = worker.metrics().await;
     assert_eq!(metrics.sum("gpufleet_attempts_total", &[("state", "succeeded")]), 4.0);
     let stage = |stage| metrics.sum("gpufleet_job_stage_seconds_count", &[("pool", "default"), ("stage", stage)]);
-    // A kernel that was stopped at its time limit has no time.
+    // A kernel that was stopped at its time limit has no measured time.
     assert_eq!((stage("end_to_end"), stage("kernel")), (5.0, 4.0));
     assert_eq!(metrics.sum("gpufleet_jobs_running", &device) + metrics.sum("gpufleet_jobs_waiting", &pool), 0.0);
     ground.check_history(5).await;
@@ -118,7 +118,7 @@ async fn a_recorders_metrics_have_the_documented_names_and_count_what_it_recorde
     }
     assert_eq!(value("dead_lettered_total", &[]), 1.0);
     assert!(value("rows_total", &[("table", "jobs")]) >= 1.0);
-    // A start that was recorded before the end wrote the row too.
+    // A start that was recorded before the end has written the row too.
     let starts = value("events_total", &[("kind", "started")]);
     assert!((1.0..=1.0 + starts).contains(&value("rows_total", &[("table", "attempts")])), "{starts} starts");
     assert!(value("rows_total", &[("table", "workers")]) >= 1.0);

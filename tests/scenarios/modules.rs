@@ -1,4 +1,4 @@
-//! CUDA C is compiled once for all pools of a worker, and with a persistent cache folder also for later workers.
+//! CUDA C is compiled once for all pools of a worker, and, with a persistent cache folder, for later workers too.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -7,7 +7,7 @@ use gpufleet_local::Signal;
 use gpufleet_schema::{Dtype, JobId, PoolName};
 use gpufleet_tests::{Ground, TestWorker, WAIT};
 
-/// A job in CUDA C that adds `step` to an integer.
+/// Returns a job in CUDA C that adds `step` to an integer.
 fn adds(step: u32) -> Job {
     let source = format!("extern \"C\" __global__ void adds(unsigned* y) {{ y[threadIdx.x] += {step}u; }}\n");
     Job::source(source).zeros("y", Dtype::U32, [32]).entry("adds").blocks([1]).block([32]).arg_buffer("y").output("y")
@@ -17,7 +17,7 @@ fn assert_added(result: &JobResult, step: u32) {
     assert_eq!(result.output::<u32>("y").unwrap(), [step; 32]);
 }
 
-/// The compile time of the job's only attempt in microseconds, from the ledger.
+/// Returns the compile time of the job's only attempt in microseconds, from the ledger.
 async fn compile_us(ground: &Ground, job_id: JobId) -> u64 {
     let detail = ground.final_job(job_id).await;
     assert_eq!(detail.attempts.len(), 1);

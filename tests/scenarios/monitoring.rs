@@ -9,7 +9,7 @@ const RUNBOOKS: &str = include_str!("../../docs/src/operate/runbooks.md");
 const ALERTS: &str = include_str!("../../deploy/prometheus/alerts.yml");
 const RUNBOOK_URL: &str = "runbook_url: docs/src/operate/runbooks.md#";
 
-/// The names of metrics in a text. A histogram is documented under its name without the parts that Prometheus makes of it.
+/// Returns the names of the metrics in a text. A histogram is documented under one name, without the suffixes of its series in Prometheus.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let name = Regex::new(r"\b(gpufleet|rabbitmq)_[a-z_]+").unwrap();
     let parts = Regex::new("_(bucket|sum|count)$").unwrap();

@@ -11,16 +11,16 @@ use gpufleet_schema::{AttemptState, JobId};
 use gpufleet_tests::{Chance, ConfirmedJob, Ground, Proxy, Silence, TestWorker, WAIT, busy, kernels};
 
 const SEED_VARIABLE: &str = "GPUFLEET_NEMESIS_SEED";
-/// Faults of each seed, all different.
+/// The number of faults of each seed. All of them differ.
 const ROUNDS: usize = 6;
 const JOBS_EACH: usize = 12;
-/// Enough that no job is dead-lettered because other jobs' traps kill its executor.
+/// The maximum number of attempts: enough that no job is dead-lettered because traps of other jobs kill its executor.
 const ATTEMPTS_MAX: u32 = 20;
 
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     WorkerKilled,
-    /// The worker dies at this failpoint, which only debug builds have.
+    /// The worker dies at this failpoint. Only debug builds have failpoints.
     WorkerDies(&'static str),
     WorkerFrozen,
     WorkerDrained,
@@ -57,7 +57,7 @@ const FAULTS: [Fault; 18] = [
     Fault::PostgresKilled,
 ];
 
-/// The target of the faults: a worker behind a proxy, and a worker with a direct connection.
+/// The target of the faults: a worker behind a proxy, and a worker that is connected directly.
 struct Target {
     ground: Ground,
     proxy: Proxy,
@@ -125,7 +125,7 @@ impl Target {
         Self { ground, proxy, behind, plain, chance: Chance::of_seed(seed) }
     }
 
-    /// A random job, and its expected outcome.
+    /// Returns a random job and its expected outcome.
     fn job(&mut self) -> (Job, AttemptState) {
         let millis = self.chance.between(1, 400);
         match self.chance.between(1, 20) {

@@ -1,4 +1,5 @@
-//! A command that follows `gpufleet submit` finds what `submit` reported, although the recorder writes the ledger a moment later, and a wait
+//! A command that follows `gpufleet submit` finds what `submit` reported, although the recorder writes the ledger a moment later. A wait
+//! survives a restart of the ledger.
 //! outlives a restart of the ledger.
 
 use std::{fs, process::Stdio, time::Duration};
@@ -19,7 +20,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// The command, not started yet. Its state is in the user's home.
+    /// Returns the command, not started yet. Its state is in the user's home.
     fn command(&self, line: &str) -> Command {
         let mut command = gpufleet_process(self.home.path(), &line.split_whitespace().collect::<Vec<_>>());
         command.env("GPUFLEET_AMQP_URL", self.ground.node_url());
@@ -96,7 +97,7 @@ async fn a_wait_goes_on_after_a_restart_of_postgres_even_if_it_began_without_it(
     let mut command = scene.command("wait @last --timeout 5m");
     let mut waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut told = BufReader::new(waiting.stderr.take().unwrap()).lines();
-    // Without Postgres when it begins, and without it later.
+    // Postgres is down when the wait begins, and is stopped once more during the wait.
     for _ in 0..2 {
         for expected in ["the jobs keep running, and this command asks again", "the ledger answers again"] {
             let line = timeout(WAIT, told.next_line()).await.expect("the command says so").unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Many jobs over one connection: each gets its own outcome, alone in a message or packed with others.
+//! Many jobs over one connection: each gets its own outcome, whether its message has other jobs or not.
 
 use std::{
     pin::pin,
@@ -52,7 +52,7 @@ async fn each_packed_job_gets_its_own_outcome() {
     let ground = Ground::shared("packed").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
-    // One job in ten names an entry that its program does not have. Only the worker detects that.
+    // One job in ten names an entry that its program does not have. Only the worker notices that.
     let jobs = (0..JOBS).map(|index| match index % 10 {
         7 => Job::ptx(".version 8.0\n.target sm_80\n.address_size 64\n").entry("missing").cover([1]),
         _ => saxpy(index),
@@ -75,7 +75,7 @@ async fn each_packed_job_gets_its_own_outcome() {
 async fn short_jobs_that_are_submitted_at_the_same_time_share_messages_and_long_ones_do_not() {
     const SHORT_JOBS: usize = 200;
     const LONG_JOBS: usize = 4;
-    /// Enough jobs that the first runs on a busy machine no longer count.
+    /// The number of jobs with known run times. With so many, the first runs on a busy machine no longer matter.
     const KNOWN: usize = 100;
     let ground = Ground::shared("gathered").await;
     let worker = ground.worker().await;
@@ -126,9 +126,10 @@ async fn packed_jobs_with_large_outputs_do_not_wait_for_each_other() {
 async fn a_list_with_slowly_confirmed_replies_is_bounded_and_blocks_no_other_job() {
     const OUTPUT_BYTES: u64 = 8 << 20;
     const LARGE_JOBS: usize = 12;
-    /// The jobs whose outputs fit into a list's 64 MiB: each returns 8 MiB and a number.
+    /// The number of jobs whose outputs fit into a list's 64 MiB. Each returns 8 MiB and a number.
     const HELD: usize = 7;
-    /// They run one after the other. Without the bound, the rest of the list would run in that time.
+    /// The number of small jobs, which run one after the other. Without the bound, the rest of the list would run in
+    /// that time.
     const SMALL_JOBS: usize = 20;
     let ground = Ground::shared("slow-list").await;
     let (proxy, fleet) = (ground.proxy().await, ground.client().await);
@@ -170,13 +171,13 @@ async fn a_list_with_slowly_confirmed_replies_is_bounded_and_blocks_no_other_job
     ground.check_history(LARGE_JOBS + SMALL_JOBS).await;
 }
 
-/// Otherwise the encoded copies of many large tasks would fill the memory.
+/// The encoded copies of many large tasks would fill the memory otherwise.
 #[tokio::test(flavor = "multi_thread")]
 async fn submit_many_takes_jobs_as_messages_are_confirmed() {
     const LARGE_JOBS: usize = 100;
-    /// The bound of unconfirmed messages, and one message that is not full.
+    /// The number of jobs that are taken: the maximum of unconfirmed messages, and one message that is not full.
     const TAKEN: usize = 32 + 1;
-    /// Long enough to take all jobs if there were no bound.
+    /// How long the confirms are held back; long enough that all jobs would be taken if there were no bound.
     const HELD: Duration = Duration::from_secs(1);
     let ground = Ground::breakable("taken").await;
     let fleet = ground.client_with(Fleet::builder().confirm_deadline(Duration::MAX)).await;

@@ -1,5 +1,5 @@
-//! `gpufleet map`: the rows of a Parquet file go to a kernel in batches, and a run that is killed at any moment
-//! continues to an equal file.
+//! `gpufleet map`: a kernel processes the rows of a Parquet file in batches. A run that is killed at any moment can be
+//! continued, and the resulting file is the same.
 
 use std::{
     fs::{self, File},
@@ -26,7 +26,8 @@ fn map<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&MAP[..], more].concat()
 }
 
-/// A table with an id, two columns for saxpy, a column with nulls and words, in row groups of 3000 rows.
+/// Writes a table with an id, two columns for saxpy, a column with nulls and a column of words, in row groups of 3000
+/// rows.
 fn write_table(path: &Path) {
     let numbers =
         |number: fn(usize) -> f32| Arc::new(Float32Array::from_iter_values((0..ROWS).map(number))) as ArrayRef;
@@ -42,7 +43,7 @@ fn write_table(path: &Path) {
     write(path, &batch, 3_000);
 }
 
-/// Writes a table in row groups of so many rows.
+/// Writes a table in row groups of this many rows.
 fn write(path: &Path, batch: &RecordBatch, rows: usize) {
     let properties = WriterProperties::builder().set_max_row_group_row_count(Some(rows)).build();
     let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
@@ -94,7 +95,7 @@ async fn a_run_that_is_killed_again_and_again_writes_an_equal_file() {
     let ground = Ground::shared("parquet-killed").await;
     let _worker = ground.worker().await;
     let (whole, killed) = (folder_with_table(), tempfile::tempdir().unwrap());
-    // The time of a file belongs to what a run remembers, so both runs read the same one.
+    // A run remembers the time of its input file, so both runs read the same file.
     let input = whole.path().join("in.parquet");
     let input = input.to_str().unwrap();
     let line = ["map", "--parquet", input, "out.parquet", "--kernel", "saxpy", "--columns", "x,y", "--arg=a=2"];
@@ -164,7 +165,7 @@ extern "C" __global__ void blend(const Real *price, const long long *day, long l
 }
 "#;
 
-/// A table with doubles, times, whole numbers with a null, and words.
+/// Writes a table with doubles, times, integers with a null, and words.
 fn write_wide_table(path: &Path) {
     let times = TimestampMillisecondArray::from_iter_values((0..ROWS as i64).map(|row| row % 30)).with_timezone("UTC");
     let visits = (0..ROWS as i64).map(|row| (row != 77).then_some(row << 40));
@@ -225,7 +226,7 @@ async fn a_kernel_of_a_file_that_does_not_compile_is_shown_with_its_line() {
     for part in ["rows 0 to 1699: job ", "blend.cu:7", "visits[j] += 1"] {
         assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
     }
-    // Another kernel may not continue what this one began.
+    // A run with another kernel must not continue this one.
     fs::write(folder.path().join("blend.cu"), BLEND).unwrap();
     let ended = ground.gpufleet(folder.path(), &line).await;
     assert_eq!(ended.code, 3, "{ended:?}");
@@ -263,14 +264,14 @@ async fn bad_input_is_refused_before_anything_is_sent() {
     ground.poll_no_reply_queue().await;
 }
 
-/// The commands in the page's code blocks. A line that ends in a backslash continues.
+/// Returns the commands in the page's code blocks. A line that ends in a backslash continues.
 fn commands_of_the_guide() -> Vec<Vec<String>> {
     let page = include_str!("../../docs/src/guides/parquet.md").replace("\\\n", " ");
     let lines = page.lines().filter_map(|line| line.strip_prefix("$ gpufleet "));
     lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
 }
 
-/// The CUDA C of the page.
+/// Returns the CUDA C of the page.
 fn source_of_the_guide() -> &'static str {
     let page = include_str!("../../docs/src/guides/parquet.md");
     let (_, code) = page.split_once("```cpp\n").unwrap();

@@ -1,5 +1,5 @@
-//! The broker has not started one of its queues. It closes the whole connection of a subscriber to that queue, but a
-//! worker still runs jobs, sends heartbeats, obeys orders and drains as far as it can without that queue.
+//! One queue of the broker is not running. The broker closes the whole connection of a client that subscribes to it. A worker must still
+//! run jobs, send heartbeats, follow orders and drain as far as that is possible without the queue.
 
 use std::fs;
 
@@ -11,11 +11,12 @@ use gpufleet_schema::{
 };
 use gpufleet_tests::{Ground, METRICS, TestWorker, WAIT, busy, kernels, poll_until};
 
-/// Makes a worker log every attempt to subscribe.
+/// The log settings with which a worker logs every attempt to subscribe.
 const TALKATIVE: [(&str, &str); 1] = [("GPUFLEET_LOG", "warn,gpufleet_worker=info,gpufleet_transport::consumer=debug")];
-/// Attempts to subscribe that the test waits for. If each of them broke the connection, it would be lost as often.
+/// The number of attempts to subscribe that the test waits for. If each of them broke the connection, it would be lost this often.
 const ATTEMPTS: usize = 4;
-/// The first attempt may break the connection, and so may one more that was sent before the worker noticed.
+/// The maximum number of lost connections. The first attempt may break the connection, and so may one more that was sent before the worker
+/// noticed.
 const LOSSES_MAX: usize = 2;
 
 fn lines_with(worker: &TestWorker, texts: &[&str]) -> usize {
@@ -35,8 +36,8 @@ fn check_losses(worker: &TestWorker) {
     assert!(losses <= LOSSES_MAX, "the link was lost {losses} times");
 }
 
-/// Waits until the worker tries to read its orders and can't, because their stream is suspended. RabbitMQ 3 does not answer a subscriber
-/// of such a stream. RabbitMQ 4 does, and then sends nothing.
+/// Waits until the worker has tried to read its orders and failed, because their stream is suspended. RabbitMQ 3 does not answer a
+/// subscriber of such a stream. RabbitMQ 4 answers, but sends nothing.
 async fn poll_unread_orders(worker: &TestWorker, subscriptions_before: usize) {
     let tried = ["still not subscribed", CONTROL_QUEUE];
     poll_until("the worker has tried to read its orders", async || {

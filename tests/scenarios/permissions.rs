@@ -1,5 +1,5 @@
-//! Broker users with the permissions that `gpufleet permissions` prints can do their work and nothing else: no other
-//! pool, no other client's replies, no forged outcome, no order without the operator's role. (fault 23)
+//! Users with the permissions that `gpufleet permissions` prints can do their work and nothing else: they reach no
+//! other pool and no other client's replies, can't forge outcomes, and can't send an operator's orders. (fault 23)
 
 use gpufleet::{CancelScope, FailedJob, JobError, SubmitError};
 use gpufleet_schema::{
@@ -47,7 +47,7 @@ async fn every_role_works_with_its_printed_permissions() {
     assert_eq!((recorded.state, recorded.user_id), (JobState::Succeeded, Some(confined.user("anna"))));
     anna.close().await;
 
-    // A job that loses its executor goes through a retry queue, which needs a permission of its own.
+    // A job that loses its executor passes through a retry queue, for which a permission of its own is needed.
     let bert = confined.fleet("bert").await;
     let mut twice = bert.submit(busy::until_released().pool("team-b".parse().unwrap())).await.unwrap();
     ground.poll_job("running", twice.id(), |job| job.state == JobState::Running).await;
@@ -142,7 +142,7 @@ async fn a_forged_outcome_is_dead_lettered_and_the_true_one_recorded() {
     for key in [EVENTS_KEY, EVENTS_ACTION_KEY, &team_a] {
         forbidden(bert.publish(events(EVENTS_CLIENT, key, forged)).await);
     }
-    // The broker does not check the contents of events; the recorder does.
+    // The broker does not check the contents of events, but the recorder does.
     let team_b = submissions_key(&"team-b".parse().unwrap());
     bert.publish(events(EVENTS_CLIENT, &team_b, forged)).await.unwrap();
     let admin = confined.admin().await;
@@ -177,7 +177,7 @@ async fn only_an_operator_cancels_the_jobs_of_others_or_drains_a_worker() {
     // The broker accepts the order, and the worker refuses it.
     broker.order(&drain, Speaker::Client, MessageId::new()).await.unwrap();
 
-    // The worker reads orders in sequence: once anna's order has ended her job, it has also read bert's.
+    // The worker reads orders in sequence. When anna's order has ended her job, the worker has read bert's order too.
     assert_eq!(anna.cancel(only(first.id()), Some("anna".to_owned())).await.unwrap(), CancelScope::Own);
     let ended = failed(first.wait(WAIT).await.unwrap_err());
     assert_eq!((ended.state, ended.failure.unwrap().message.as_str()), (AttemptState::Cancelled, "cancelled by anna"));

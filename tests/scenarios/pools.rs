@@ -3,7 +3,7 @@
 use gpufleet_schema::JobState;
 use gpufleet_tests::{Ground, WAIT, busy, kernels};
 
-/// Jobs of each pool. There are enough that the first ones don't matter, whose run time the scheduler guesses.
+/// The number of jobs of each pool. There are so many that the first ones, whose run time the scheduler guesses, do not matter.
 const JOBS: usize = 120;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -12,14 +12,14 @@ async fn pools_with_work_share_the_device_by_weight() {
     ground.declare_pools(&["heavy", "light"]).await;
     let fleet = ground.client().await;
     let mut submitted = Vec::new();
-    // All jobs of a pool share a message and wait before the worker starts. So the worker has jobs of both pools from the
-    // beginning, even if the broker is slower than the device.
+    // All jobs of a pool share a message and wait before the worker starts. So the worker has jobs of both pools from the beginning, even
+    // if the broker is slower than the device.
     for pool in ["heavy", "light"] {
         let jobs = (0..JOBS).map(|_| busy::for_millis(20).pool(pool.parse().unwrap()));
         submitted.extend(fleet.submit_many(jobs).await.into_iter().map(|handle| (pool, handle.unwrap())));
     }
     let _worker = ground.worker_with(&["--pool", "heavy:weight=3", "--pool", "light"]).await;
-    // In the worker's order: replies that arrive together reach this process in any order.
+    // Sorted by the worker's order. Replies that arrive together reach this process in any order.
     let mut finished = Vec::new();
     for (pool, mut handle) in submitted {
         handle.wait(WAIT).await.unwrap();
@@ -27,8 +27,8 @@ async fn pools_with_work_share_the_device_by_weight() {
         finished.push((job.finished_at.unwrap(), pool, job.total_us.unwrap()));
     }
     finished.sort();
-    // Only the time while both pools had jobs counts. Pools share time, not jobs: on a busy machine one job may take as
-    // long as ten.
+    // Only the time while both pools had jobs is compared. Pools share time, not jobs: on a busy machine, one job may take as long as ten
+    // others.
     let shared = finished.iter().rposition(|(_, pool, _)| *pool == "heavy").unwrap() + 1;
     let time =
         |wanted| finished[..shared].iter().filter(|(_, pool, _)| *pool == wanted).map(|(_, _, us)| us).sum::<u64>();

@@ -11,7 +11,7 @@ use gpufleet_schema::{Dtype, JobState, PoolName, Priority, Selection, topology::
 use gpufleet_tests::{ConfirmedJob, Ground, Producer, WAIT, busy, delivered, kernels, poll_until};
 use gpufleet_transport::Broker;
 
-/// Four slots, and one or two prefetched jobs.
+/// The maximum number of long jobs that a worker holds: four in slots, and one or two prefetched.
 const LONG_JOBS_HELD_MAX: u64 = 6;
 
 async fn submit_all(fleet: &Producer, jobs: impl IntoIterator<Item = Job>) -> Vec<ConfirmedJob> {
@@ -32,7 +32,7 @@ async fn shares(handles: &mut [ConfirmedJob]) -> BTreeMap<String, usize> {
     shares
 }
 
-/// A job that takes some time and nearly fills a message.
+/// Returns a job that takes some time and nearly fills a message.
 fn large() -> Job {
     busy::for_seconds(600).input("x", &vec![0.0_f32; (15 << 20) / 4])
 }
@@ -45,7 +45,7 @@ async fn cancel(fleet: &Producer, handles: &mut [ConfirmedJob]) {
     }
 }
 
-/// Checks the condition for longer than a worker takes to change its prefetch.
+/// Checks the condition for longer than a worker needs to change its prefetch.
 async fn stays(mut holds: impl AsyncFnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(2);
     while Instant::now() < until {
@@ -54,7 +54,7 @@ async fn stays(mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Messages that the broker has not delivered yet.
+/// Returns how many messages the broker has not delivered yet.
 async fn ready(broker: &Broker) -> u64 {
     let queue = task_queue(&PoolName::default(), Priority::Normal);
     broker.queue_depth(&queue).await.unwrap().unwrap().messages.into()
@@ -67,7 +67,7 @@ async fn a_worker_that_starts_later_gets_its_share_of_long_jobs() {
     let mut handles = submit_all(&fleet, (0..40).map(|_| busy::for_millis(700))).await;
     let first = ground.worker().await;
     handles[0].wait(WAIT).await.unwrap();
-    // The first worker's jobs stand still while the second one starts, however long that takes.
+    // The first worker's jobs are suspended while the second worker starts, however long that takes.
     first.pause_executors();
     let second = ground.worker().await;
     first.resume_executors();
@@ -112,7 +112,8 @@ async fn jobs_that_turn_out_long_are_requeued_and_run_on_other_workers() {
 async fn large_messages_are_bounded_by_their_bytes() {
     let ground = Ground::shared("prefetch-bytes").await;
     let (broker, fleet) = (ground.broker().await, ground.client().await);
-    // The worker subscribes with one message to each of the other five queues, and with up to three to this queue.
+    // The worker subscribes to each of the other five queues with a prefetch of one message, and to this queue with up
+    // to three.
     let _worker = ground.worker_with(&["--prefetch-bytes", "128MiB"]).await;
     let mut handles = submit_all(&fleet, (0..8).map(|_| large())).await;
     ground.poll_count("work", JobState::Running, 2).await;

@@ -1,4 +1,4 @@
-//! Unused blobs are deleted while jobs come and go, and no job loses one that it needs.
+//! Unused blobs are deleted while jobs come and go, and no job loses a blob that it needs.
 
 use std::{
     fs::{self, File},
@@ -16,9 +16,9 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
-/// Blobs that were stored earlier may go, unless a job uses them: far less than the two days of real pruning, and more than an event takes.
+/// The minimum age of deleted blobs. It is far less than the two days of real pruning, and more than an event takes.
 const AGE: Duration = Duration::from_secs(15);
-/// The fewest floats that go through the store.
+/// The minimum number of floats in an array that goes through the store.
 const COUNT: u64 = BLOB_BYTES_MIN / 4;
 
 async fn ground(label: &str) -> (Ground, TempDir, BlobStore) {
@@ -28,7 +28,7 @@ async fn ground(label: &str) -> (Ground, TempDir, BlobStore) {
     (ground, folder, store)
 }
 
-/// y = 2x for an array of its own.
+/// Returns a job that computes y = 2x for an array of its own.
 fn job(number: u32) -> Job {
     let x = vec![number as f32; COUNT as usize];
     Job::catalog("saxpy").scalar("a", 2.0).input("x", &x).zeros("y", Dtype::F32, [COUNT]).keep(WAIT * 60)
@@ -54,7 +54,7 @@ async fn no_job_loses_a_blob_to_a_pruning_loop() {
             rounds
         }
     });
-    // These wait in the queue for longer than an unused blob stays.
+    // These jobs wait in the queue for longer than an unused blob is kept.
     worker.process().pause();
     let mut waiting = Vec::new();
     for number in 0..4 {
@@ -69,7 +69,7 @@ async fn no_job_loses_a_blob_to_a_pruning_loop() {
         let y: Vec<f32> = handle.wait(WAIT).await.unwrap().output("y").unwrap();
         assert!(y.iter().all(|y| *y == 2.0 * f32::from(number)));
     }
-    // The same arrays again: storing a blob makes it young.
+    // The arrays are stored again, which makes the blobs young.
     for number in 0..4 {
         fleet.submit(job(number)).await.unwrap().wait(WAIT).await.unwrap();
     }
@@ -109,7 +109,7 @@ async fn the_recorder_and_the_command_delete_what_no_job_uses() {
     let pruned = run(&["prune", "--database-url", url]).await;
     assert_eq!((pruned.code, old.exists()), (0, false), "{pruned:?}");
     assert!(pruned.stdout.starts_with("1 blob (6 B) deleted, 2 blobs ("), "{pruned:?}");
-    // The kept output is in use.
+    // The kept output uses the blob.
     let listed = run(&["ls"]).await;
     assert!(listed.stdout.contains(&format!("{id}/y until 20")), "{listed:?}");
     let output = ground.final_job(id).await.outputs[0].digest.unwrap().to_string();

@@ -1,4 +1,4 @@
-//! A program that repeatedly kills executors is refused for a while; other programs are not. (fault 38)
+//! A program that repeatedly kills executors is refused for a while. Other programs are not. (fault 38)
 
 use gpufleet_schema::{FailureCode, Verdict};
 use gpufleet_tests::{Ground, WAIT, kernels};

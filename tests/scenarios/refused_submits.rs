@@ -1,5 +1,5 @@
-//! A submission that the broker or the client refuses fails at once with the reason, and leaves nothing behind: no lost
-//! job, and none in the ledger without a message on the broker. (faults 15, 16, 17 and 42)
+//! A submission that the broker or the client refuses fails at once with the reason and leaves nothing behind: no lost
+//! job, and no job in the ledger without a message on the broker. (faults 15, 16, 17 and 42)
 
 use std::{collections::BTreeSet, process::Stdio};
 
@@ -53,11 +53,11 @@ async fn exactly_the_unroutable_messages_of_a_pipelined_batch_fail() {
 /// A quorum queue without a majority confirms nothing for hours. Here the queue's process is suspended.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_that_confirms_nothing_does_not_delay_the_search_for_a_refused_message() {
-    /// More messages than a connection has channels for publishing.
+    /// The number of messages: more than a connection has channels for publishing.
     const MESSAGES: usize = 16;
     const SEARCHES: usize = 20;
     let ground = Ground::shared("unconfirmed").await;
-    // The messages in the suspended queue must stay unconfirmed to the end.
+    // The messages in the suspended queue must stay unconfirmed until the end.
     let options = Options::new(ground.endpoints().amqp_url.parse().unwrap(), "a scenario");
     let broker = Broker::connect(Options { confirm_deadline: 10 * WAIT, ..options }).await.unwrap();
     let good = task_key(&PoolName::default(), Priority::Normal);
@@ -103,7 +103,7 @@ async fn a_full_queue_refuses_jobs_and_the_ledger_has_no_refused_job() {
         "ok = rabbit_policy:set(@, <<\"full\">>, <<\"^gpufleet.v1.tasks\">>, [{{<<\"max-length\">>, {ROOM}}}], 0, <<\"queues\">>, <<\"scenario\">>)."
     );
     ground.erlang(&policy).await;
-    // A quorum queue notices late that it is full.
+    // A quorum queue notices that it is full only after a while.
     let refused = loop {
         match fleet.submit(kernels::doubles(&[1.0])).await {
             Ok(handle) => handles.push(handle),
@@ -121,7 +121,7 @@ async fn a_full_queue_refuses_jobs_and_the_ledger_has_no_refused_job() {
     assert_eq!(ended.code, 7, "{}", ended.stderr);
     assert!(ended.stderr.contains("full") && ended.stdout.is_empty(), "{ended:?}");
 
-    // The queue has room again when a worker takes messages from it.
+    // When a worker takes messages from the queue, there is room again.
     let _worker = ground.worker().await;
     poll_until("room for one more", async || match fleet.submit(kernels::doubles(&[2.0])).await {
         Ok(handle) => {
@@ -237,7 +237,7 @@ async fn a_pool_whose_exchange_was_deleted_and_made_by_another_worker_gets_its_b
     fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
     let tasks = "rabbit_misc:r(@, exchange, <<\"gpufleet.v1.tasks\">>)";
     ground.erlang(&format!("rabbit_exchange:delete({tasks}, false, <<\"scenario\">>), ok.")).await;
-    // As the start of a worker of another pool does.
+    // The start of a worker of another pool does the same.
     ground.broker().await.declare_base().await.unwrap();
     poll_until("the bindings are back", async || match fleet.submit(kernels::doubles(&[2.0])).await {
         Ok(mut job) => job.wait(WAIT).await.is_ok(),

@@ -1,5 +1,5 @@
-//! A job whose requirements a worker's devices do not meet goes to a worker that meets them. Without one it fails with
-//! the requirements and the fleet's devices.
+//! A job whose requirements a worker's devices do not meet is forwarded to a worker that meets them. If there is none,
+//! the job fails with the requirements and the fleet's devices.
 
 use gpufleet_local::Signal;
 use gpufleet_schema::{Dtype, FailureCode, JobState, Verdict};
@@ -101,7 +101,7 @@ async fn a_job_of_a_class_without_workers_is_requeued_and_runs_on_a_later_suitab
         .poll_log("the class without workers", &small, "stranded jobs requeued: their device class has no worker")
         .await;
     ground.poll_log("the delayed job", &small, "requirements not met by any worker, job delayed").await;
-    // A worker of another class, which does not consume from the queue of the first class.
+    // This worker has another device class. It does not consume from the queue of the first class.
     let later = ground.worker_in(&[], &[(CAPABILITY, "9.0"), (MEMORY, "1GiB")]).await;
     for handle in &mut handles {
         let result = handle.wait(WAIT).await.unwrap();

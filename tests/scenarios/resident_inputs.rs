@@ -8,7 +8,7 @@ use gpufleet_schema::{Dtype, FailureCode, JobId, JobState, Selection};
 use gpufleet_tests::{Ground, METRICS, Producer, TestWorker, WAIT, kernels};
 use tempfile::TempDir;
 
-/// 1 MiB of floats.
+/// The number of floats in 1 MiB.
 const FLOATS: usize = 1 << 18;
 
 struct Scene {
@@ -31,7 +31,7 @@ impl Scene {
         self.fleet.store(Array::from_slice(&floats(first))).await.unwrap()
     }
 
-    /// How many inputs were copied from the store, and how many were resident.
+    /// Returns how many inputs were copied from the store, and how many were resident.
     async fn inputs(&self, pool: &str) -> (f64, f64) {
         let metrics = self.worker.metrics().await;
         let from = |source| metrics.sum("gpufleet_inputs_total", &[("pool", pool), ("source", source)]);
@@ -48,7 +48,7 @@ impl Scene {
         result.ran_on.unwrap().device
     }
 
-    /// Starts endless jobs until one runs on `home`. Returns that one and those on the other device.
+    /// Starts endless jobs until one runs on the device `home`. Returns that job and the jobs on the other device.
     async fn occupy(&self, home: u32) -> (JobId, Vec<JobId>) {
         let mut elsewhere = Vec::new();
         loop {
@@ -82,12 +82,12 @@ fn floats(first: f32) -> Vec<f32> {
     (0..FLOATS).map(|index| first + index as f32).collect()
 }
 
-/// The first two elements of `x` doubled: only eight bytes come back.
+/// Returns a job that doubles the first two elements of `x`. Only eight bytes are returned.
 fn doubles_of(x: &StoredArray) -> Job {
     kernels::doubles_stored(x, 2)
 }
 
-/// `y = x + y` with `y` stored, which the kernel overwrites in place.
+/// Returns a job that computes `y = x + y`, whose input `y` is stored and overwritten in place.
 fn adds_to(y: &StoredArray) -> Job {
     Job::catalog("saxpy").scalar("a", 1.0).input("x", &vec![1.0_f32; FLOATS]).input_stored("y", y).output("y")
 }
@@ -101,7 +101,7 @@ async fn jobs_that_share_an_input_bring_it_once_even_if_they_run_at_once() {
         assert_eq!(y, [2.0, 4.0]);
     }
     assert_eq!(scene.inputs("default").await, (1.0, JOBS as f64 - 1.0));
-    // The device needs the store no more.
+    // The device no longer needs the store.
     fs::remove_dir_all(scene.blobs.path()).unwrap();
     assert_eq!(scene.run(doubles_of(&x)).await, [2.0, 4.0]);
     fs::create_dir(scene.blobs.path()).unwrap();
@@ -120,7 +120,7 @@ async fn a_kernel_that_overwrites_its_input_changes_only_its_own_copy() {
     scene.ground.check_history(3).await;
 }
 
-/// Kernels that take an input as it is, and one that changes it.
+/// Kernels that only read an input, and one that changes it.
 const KERNELS: &str = r#"
 extern "C" __global__ void doubles(const float *x, float *y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }
 extern "C" __global__ void spoils(float *x, float *y) { x[threadIdx.x] += 1; y[threadIdx.x] = x[threadIdx.x]; }
@@ -131,9 +131,9 @@ fn runs(entry: &str, x: &StoredArray) -> Job {
     job.entry(entry).blocks([1]).block([32]).arg_buffer("x").arg_buffer("y")
 }
 
-/// Jobs that only read an input, jobs that copy it, and a few that write to it although they share it.
+/// Runs jobs that only read an input, jobs that copy it, and a few that write to it although they share it.
 async fn share_with_writers(label: &str, environment: &[(&str, &str)]) {
-    // A program that has killed three executors is quarantined.
+    // The number of jobs that write. A program that has killed three executors is quarantined.
     const WRITERS: usize = 2;
     let scene = Scene::new(label, &[], environment).await;
     let x = scene.store(1.0).await;
@@ -157,7 +157,7 @@ async fn share_with_writers(label: &str, environment: &[(&str, &str)]) {
             ended => panic!("it wrote to a shared input, and {ended:?}"),
         }
     }
-    // Without `share`, the same kernel changes only its own copy.
+    // Without `share`, the same kernel changes only a copy of its own.
     assert_eq!(scene.run(runs("spoils", &x)).await[..2], [2.0, 3.0]);
     assert_eq!(scene.run(runs("doubles", &x).share("x")).await, doubled);
     scene.ground.check_history(jobs + 2).await;
@@ -221,7 +221,7 @@ async fn the_inputs_that_fit_stay_and_the_others_come_each_time() {
             assert_eq!(scene.run(doubles_of(x)).await[0], 2.0 * f32::from(first));
         }
     }
-    // Two of three have room, so each is evicted before it is used again.
+    // There is room for two of three inputs, so each is evicted before it is used again.
     assert_eq!(scene.inputs("default").await, (6.0, 0.0));
     scene.run(doubles_of(&stored[2])).await;
     assert_eq!(scene.inputs("default").await, (6.0, 1.0));
@@ -246,7 +246,7 @@ async fn a_job_starts_on_the_device_that_has_its_input_although_another_is_idle(
     let home = scene.device_of(doubles_of(&x)).await;
     let (here, elsewhere) = scene.occupy(home).await;
     scene.cancel(&elsewhere).await;
-    // The other device has more free slots, so it gets jobs without an input.
+    // The other device has more free slots, so jobs without an input go there.
     assert_ne!(scene.device_of(kernels::doubles_zeros(4)).await, home);
     for _ in 0..5 {
         assert_eq!(scene.device_of(doubles_of(&x)).await, home);

@@ -1,5 +1,5 @@
-//! Temporary failures are retried after a delay that the history shows. Permanent ones are dead-lettered with their
-//! reason, to be listed, requeued or discarded. (fault 19)
+//! Temporary failures are retried after a delay, which the history shows. Jobs with permanent failures are
+//! dead-lettered with their reason, and can be listed, requeued or discarded. (fault 19)
 
 use gpufleet_schema::{AttemptState, JobId, JobState};
 use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};
@@ -96,7 +96,7 @@ async fn a_dead_job_is_rerun_and_any_other_one_is_explained() {
     assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
     assert_eq!(ground.final_job(new.parse().unwrap()).await.job.labels["replay-of"], dead.to_string());
 
-    // The dead-letter queue no longer has the first one, and never had the other.
+    // The dead-letter queue no longer has the first job, and never had the other one.
     for id in [dead, succeeded] {
         let refused = rerun(id).await;
         assert_eq!(refused.code, 3, "{}", refused.stderr);

@@ -1,5 +1,5 @@
-//! Clients and workers that share only an S3 bucket exchange large arrays through it, keep outputs in it, and lose no
-//! job while its server is away. (fault 42)
+//! Clients and workers that share only an S3 bucket pass large arrays through it, keep outputs in it, and lose no job
+//! while its server is down. (fault 42)
 
 use std::{fs, path::Path};
 
@@ -10,9 +10,9 @@ use gpufleet_tests::{Ended, Ground, Producer, Proxy, Silence, WAIT, busy, gpufle
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-/// Floats in several parts of an upload, and more than fit into a message.
+/// The number of floats in an array that is uploaded in several parts and is too large for a message.
 const LARGE: u32 = 5 << 20;
-/// The fewest floats that go through the store.
+/// The minimum number of floats in an array that goes through the store.
 const ENOUGH: u32 = BLOB_BYTES_MIN as u32 / 4;
 const BUCKET: &str = "arrays";
 
@@ -29,7 +29,7 @@ impl Scene {
         Self::with_store(label, scratch, server, &store).await
     }
 
-    /// The workers use this location of the store.
+    /// Creates a scene whose workers use this location of the store.
     async fn with_store(label: &str, scratch: TempDir, server: Server, store: &str) -> Self {
         let (key, cache) = (server.credentials(), scratch.path().join("cache"));
         let environment = [
@@ -73,14 +73,14 @@ impl Scene {
         ended
     }
 
-    /// Requests for the content of arrays.
+    /// Returns the number of requests for the content of arrays.
     fn reads(&self) -> usize {
         let received = self.server.received();
         received.iter().filter(|request| request.method == "GET" && request.target.contains("sha256-")).count()
     }
 }
 
-/// A server with a bucket, in a folder.
+/// Starts a server with a bucket in a folder.
 fn server() -> (TempDir, Server) {
     let scratch = tempfile::tempdir().unwrap();
     let objects = scratch.path().join("objects");
@@ -114,7 +114,7 @@ async fn arrays_travel_through_a_bucket_and_each_host_reads_them_once() {
     let fleet = scene.client().await;
     let mut handle = fleet.submit(kernels::doubles(&floats(LARGE))).await.unwrap();
     assert_doubled(&handle.wait(WAIT).await.unwrap().output("y").unwrap(), LARGE);
-    // Another worker of the same host finds the input in the cache.
+    // Another worker on the same host finds the input in the cache.
     worker.process().kill9().await.unwrap();
     let _worker = scene.ground.worker().await;
     let before = scene.reads();
@@ -149,7 +149,7 @@ async fn a_job_waits_for_a_server_that_is_away() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_output_that_waits_for_a_silent_server_delays_no_job_and_can_be_cancelled() {
-    /// More than is staged.
+    /// The size of the output: more than is staged.
     const BYTES: u64 = 96 << 20;
     let (scratch, server) = server();
     let proxy = Proxy::http(server.address()).await;
@@ -161,7 +161,7 @@ async fn an_output_that_waits_for_a_silent_server_delays_no_job_and_can_be_cance
     proxy.silence(Silence::All);
     let large = || busy::for_millis(0).zeros("large", Dtype::U8, [BYTES]).output("large");
     let mut unwanted = fleet.submit(large()).await.unwrap();
-    // Before its output moves, a cancelled job ends with its executor.
+    // Waits until the output is being moved. A job that is cancelled earlier ends with its executor.
     timeout(WAIT, proxy.holds_back()).await.expect("the output is on its way");
     fleet.submit(busy::for_millis(1)).await.unwrap().wait(WAIT).await.unwrap();
     fleet.cancel(Selection { jobs: vec![unwanted.id()], ..Selection::default() }, None).await.unwrap();
@@ -198,7 +198,7 @@ async fn commands_keep_fetch_and_prune_outputs_in_a_bucket() {
     assert!(put.stdout.contains("sha256:"), "{put:?}");
     let kept = scene.run(&["blobs", "prune", "--older-than", "1h"]).await;
     assert!(kept.stdout.starts_with("0 blobs (0 B) deleted, 2 blobs"), "{kept:?}");
-    // The server's clock has seconds. The ledger knows the kept output.
+    // The server's clock counts whole seconds. The ledger knows the kept output.
     let prune = ["blobs", "prune", "--older-than", "1ms"];
     let left = async || scene.run(&prune).await.stdout;
     poll_until("the kept output alone is left", async || left().await.ends_with("1 blob (1.00 MiB) left\n")).await;

@@ -1,4 +1,4 @@
-//! Programs that are given the URLs of several nodes move on from a node that is down, silent or lost. A refused login ends the round,
+//! Programs that have the URLs of several nodes skip a node that is down, silent or lost. After a refused login they try no other node,
 //! because every node would refuse it. Two proxies stand for two nodes.
 
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use gpufleet_tests::{Ground, METRICS, Silence, WAIT, gpufleet_command, kernels, poll_until};
 
 const SUBMIT: [&str; 8] = ["submit", "saxpy", "--arg", "a=2", "--fill", "x=f32[4]:1", "--fill", "y=f32[4]:1"];
-/// Three seconds for a silent node, and time for two busy cores.
+/// The deadline for skipping a node: three seconds for a silent node, and time for two busy cores.
 const PASSED_OVER_WITHIN: Duration = Duration::from_secs(20);
 
-/// The URL with another place of the server.
+/// Returns the URL with another address of the server.
 fn at(url: &str, place: &str) -> String {
     let (login, rest) = url.split_once('@').unwrap();
     format!("{login}@{place}/{}", rest.split_once('/').unwrap().1)
@@ -21,7 +21,7 @@ async fn programs_move_on_from_a_silent_and_from_a_lost_node() {
     let (silent, lost) = (ground.proxy().await, ground.proxy().await);
     let urls = format!("{},{}", silent.url(), lost.url());
     silent.silence(Silence::All);
-    // One in two begins with the silent node.
+    // One connection in two is tried at the silent node first.
     for _ in 0..4 {
         let begun = Instant::now();
         gpufleet::Fleet::connect(&urls).await.unwrap().close().await;
@@ -31,7 +31,7 @@ async fn programs_move_on_from_a_silent_and_from_a_lost_node() {
     let fleet = gpufleet::Fleet::connect(&urls).await.unwrap();
     fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
 
-    // Both are connected through the other one.
+    // Both programs are connected through the other proxy.
     silent.clear();
     drop(lost);
     worker.poll_metric("the worker has moved on", "gpufleet_broker_connected", &[], 1.0).await;

@@ -8,9 +8,10 @@ use std::{
 use gpufleet_schema::{AttemptState, FailureCode};
 use gpufleet_tests::{Ground, TestWorker, WAIT, busy, kernels, poll_until, signal};
 
-/// Far more time than a spare needs, even on a machine that runs all scenarios at once.
+/// The deadline for a takeover: far more time than a spare executor needs, even on a machine that runs all scenarios at
+/// once.
 const TAKEOVER_MAX: Duration = Duration::from_secs(20);
-/// A worker's log then tells when its spare executor is ready.
+/// The log settings with which a worker logs when its spare executor is ready.
 const TALKATIVE: [(&str, &str); 1] = [("GPUFLEET_LOG", "gpufleet_worker=debug")];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -32,7 +33,7 @@ async fn a_spare_takes_over_at_once_and_the_neighbours_lose_no_attempt() {
     ground.release_jobs();
     busy::assert_done(&neighbour.wait(WAIT).await.unwrap().outputs);
 
-    // No executor was started before the takeover, as the log shows.
+    // The log shows that no executor was started before the takeover.
     ground.poll_log("the takeover", &worker, "another took over").await;
     let log = fs::read_to_string(worker.process().log()).unwrap();
     assert!(!log.contains("executor started"), "{log}");
@@ -47,7 +48,7 @@ async fn a_spare_takes_over_at_once_and_the_neighbours_lose_no_attempt() {
     ground.check_history(3).await;
 }
 
-/// The process id of the current spare, from the worker's log.
+/// Returns the process id of the current spare executor, from the worker's log.
 fn spare_of(worker: &TestWorker) -> u32 {
     let log = fs::read_to_string(worker.process().log()).unwrap();
     let line = log.lines().rfind(|line| line.contains("spare executor ready")).unwrap();
@@ -57,7 +58,7 @@ fn spare_of(worker: &TestWorker) -> u32 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_spare_costs_no_job_an_attempt() {
-    // To the worker, a hung spare looks like one whose death it has not noticed yet.
+    // To the worker, a hanging spare looks like one whose death it has not noticed yet.
     for dies in [true, false] {
         let ground = Ground::shared("dead-spare").await;
         let arguments = ["--spare-executors", "1", "--jobs-per-device", "1"];

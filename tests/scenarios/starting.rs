@@ -1,4 +1,4 @@
-//! `gpufleet init` writes a project that runs as it is.
+//! `gpufleet init` writes a project that runs without changes.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ async fn the_shell_script_of_a_new_project_runs_its_kernel() {
 
     let file = fs::read(folder.path().join("blend/y.npy")).unwrap();
     let (_, elements) = file.split_at(file.len() - 4 * 1024);
-    // A quarter of 4 and three quarters of 8.
+    // A quarter of 4 plus three quarters of 8.
     assert!(elements.chunks_exact(4).all(|element| element == 7.0_f32.to_le_bytes()));
 
     let again = gpufleet_command(folder.path(), &[], &["init", "blend"]).await;

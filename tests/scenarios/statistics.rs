@@ -1,5 +1,5 @@
-//! `gpufleet stats`, `usage`, `report`, `pools` and `history --watch` on jobs that really ran. The statistics have each job once, and the device
-//! time of the replies to the microsecond.
+//! `gpufleet stats`, `usage`, `report`, `pools` and `history --watch` on jobs that really ran. The statistics count each job once, and the
+//! device time of the replies to the microsecond.
 
 use std::path::Path;
 

@@ -79,7 +79,7 @@ async fn a_job_that_outlasts_the_grace_period_is_requeued_and_loses_no_attempt()
     let ground = Ground::shared("grace-over").await;
     let first = ground.worker_with(&["--grace", "1s", "--jobs-per-device", "1"]).await;
     let fleet = ground.client().await;
-    // With one attempt at most, losing it would dead-letter the job.
+    // With at most one attempt, a lost attempt would dead-letter the job.
     let mut running = fleet.submit(busy::until_released().attempts_max(1)).await.unwrap();
     ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
     let mut waiting = fleet.submit(busy::for_millis(1).attempts_max(1)).await.unwrap();
@@ -135,7 +135,7 @@ async fn a_worker_notifies_its_service_manager_of_start_liveness_and_stop() {
     let ground = Ground::with_environment("systemd", &environment).await;
     let worker = ground.worker().await;
     let mut told = String::new();
-    // Two watchdog messages show that the worker repeats them.
+    // Two watchdog messages prove that the worker repeats them.
     while !(told.contains("READY=1") && told.matches("WATCHDOG=1").count() >= 2) {
         told.push_str(&datagram(&socket).await);
     }

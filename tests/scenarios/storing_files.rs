@@ -9,12 +9,12 @@ use std::{
 use gpufleet_schema::bounds::BLOBS_BYTES_MAX;
 use gpufleet_tests::{Ground, gpufleet_peak_memory, kernels, npy};
 
-/// More than the commands read into memory.
+/// The size of the file: more than the commands read into memory.
 const STORED_BYTES: u64 = BLOBS_BYTES_MAX + (4 << 20);
 const SUBMITTED_BYTES: u64 = 512 << 20;
 const PEAK_BYTES_MAX: u64 = 150 << 20;
 
-/// Writes an array of this many bytes. It is a hole but for both ends, so that the file takes no space.
+/// Writes an array of this many bytes. Except at both ends it is a hole, so the file takes no space.
 fn write_array(path: &Path, bytes: u64) {
     let start = npy("<f4", &format!("({},)", bytes / 4), &[]);
     let (at, end) = (start.len() as u64, start.len() as u64 + bytes);
@@ -65,7 +65,7 @@ async fn a_large_input_is_submitted_and_returned_with_little_memory() {
     let _worker = ground.worker().await;
     let amqp_url = &ground.endpoints().amqp_url;
     let environment = [("GPUFLEET_AMQP_URL", amqp_url.as_str()), ("GPUFLEET_BLOBS", store)];
-    // The kernel reads one number, and the array returns as it came.
+    // The kernel reads one number, and the array is returned unchanged.
     let submit = "submit --ptx doubles.ptx --entry doubles --cover 1 --args x,y,n:u32=1 --in x=x.npy --zeros y=f32[1] --out x=back.npy";
     let words: Vec<&str> = submit.split(' ').collect();
     let (ended, peak) = gpufleet_peak_memory(folder.path(), &environment, &words).await;

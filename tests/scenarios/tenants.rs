@@ -1,5 +1,5 @@
-//! Users with the permissions of producers reach neither the pools nor the jobs of others, whatever RabbitMQ lets them publish: no job in
-//! another pool, no reply to another's client, no outcome of another's job, no forged dead letter. (faults 23 and 24)
+//! Users with the permissions of producers can reach neither the pools nor the jobs of others, whatever RabbitMQ lets them publish: no job
+//! in another pool, no reply to another user's client, no outcome of another user's job, no forged dead letter. (faults 23 and 24)
 
 use std::time::Duration;
 
@@ -91,8 +91,8 @@ async fn a_task_with_the_id_and_the_client_of_another_user_changes_nothing_for_t
     let bert = confined.broker("bert").await;
     let keep_ms = Some(DAY.as_millis() as u64);
     let forged = Task { job_id: job.id(), reply: Some(anna.client().clone()), keep_ms, ..kernels::saxpy() };
-    // As himself, he may name only clients of his own. Without his name, the reply lacks the token of anna's client. The forged task runs first,
-    // and its outputs are kept too.
+    // With his user id, bert may name only his own clients. Without a user id, the reply lacks the token of anna's client. The forged task
+    // runs first, and its outputs are kept too.
     for user in [Some(confined.user("bert")), None] {
         bert.publish(task_message("team-b", &forged, user)).await.unwrap();
     }
@@ -146,7 +146,7 @@ async fn a_producers_flood_of_cancellations_pushes_out_no_order_of_an_operator()
     let mut unwanted = bert.submit(kernels::doubles(&[3.0]).pool("team-b".parse().unwrap())).await.unwrap();
     let jobs = vec![unwanted.id()];
     olga.cancel(Selection { jobs, ..Selection::default() }, Some("olga".to_owned())).await.unwrap();
-    // Nine orders of 15 MiB, more than the stream holds.
+    // Nine orders of 15 MiB are more than the stream keeps.
     let said = confined.python("anna", FLOODS, &["9", "400000"]).await;
     assert!(said.lines().count() == 9 && said.lines().all(|bytes| bytes.parse::<u64>().unwrap() > 15 << 20), "{said}");
     let worker = confined.start_worker().await;

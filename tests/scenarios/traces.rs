@@ -1,4 +1,4 @@
-//! The spans of jobs that a client, a worker and the recorder export, as a collector of the harness receives them.
+//! The spans of jobs that a client, a worker and the recorder export, as the harness's collector receives them.
 
 use gpufleet::schema::{Batch, Encoding, JobId, TraceContext, topology};
 use gpufleet_local::Signal;
@@ -6,12 +6,13 @@ use gpufleet_tests::{CollectedSpan, Collector, Ground, METRICS, WAIT, kernels};
 use gpufleet_transport::{Message, Properties};
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-/// Times in events and tasks are whole milliseconds, so two processes' spans of one moment differ by up to two.
+/// The rounding of times. Events and tasks have whole milliseconds, so the spans of two processes for one moment differ
+/// by up to two.
 const ROUNDING_NANOS: u64 = 2_000_000;
-/// The spans that a worker exports of any job with outputs.
+/// The spans that a worker exports for every job with outputs.
 const OF_A_WORKER: [&str; 4] = ["queue", "attempt", "kernel", "reply"];
 
-/// A fleet whose worker and recorder export to this collector.
+/// Starts a fleet whose worker and recorder export to this collector.
 async fn traced(label: &str, collector: &Collector) -> Ground {
     let endpoint = collector.endpoint();
     Ground::shared_as(label, |fleet| {
@@ -20,7 +21,7 @@ async fn traced(label: &str, collector: &Collector) -> Ground {
     .await
 }
 
-/// The trace of a job whose producer has none of its own.
+/// Returns the trace id of a job whose producer has no trace of its own.
 fn trace_of(job: JobId) -> u128 {
     job.as_uuid().as_u128()
 }
@@ -70,7 +71,7 @@ async fn one_submit_gives_one_trace_over_three_processes() {
         assert_eq!(of_worker.service, "gpufleet-worker");
     }
 
-    // One after the other, without gaps.
+    // The spans follow each other without gaps.
     assert!(submit.span.start_time_unix_nano <= queue.span.start_time_unix_nano + ROUNDING_NANOS);
     assert_eq!(queue.span.end_time_unix_nano, attempt.span.start_time_unix_nano);
     let mut end = attempt.span.start_time_unix_nano;
@@ -103,7 +104,7 @@ async fn each_job_of_a_message_belongs_to_the_trace_that_it_names_and_none_to_on
             assert_eq!(named(&spans, name).span.parent_span_id, context.span_id.to_be_bytes());
         }
     }
-    // It exports all that waits.
+    // A stopping worker exports all waiting spans.
     assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
     assert!(collector.trace(contexts[2].trace_id).is_empty());
 }

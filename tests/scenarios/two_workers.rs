@@ -47,9 +47,9 @@ async fn a_list_of_long_jobs_spreads_to_a_worker_that_becomes_idle() {
     let fleet = ground.client().await;
     let handles = fleet.submit_many((0..JOBS).map(|_| busy::for_seconds(1))).await;
     let mut handles = handles.into_iter().map(Result::unwrap);
-    // When the first one has run, the list is at this worker.
+    // When the first job has run, the list is on this worker.
     busy::assert_done(&handles.next().unwrap().wait(WAIT).await.unwrap().outputs);
-    // Its jobs stand still while the second worker starts, however long that takes.
+    // The worker's jobs are suspended while the second worker starts, however long that takes.
     first.pause_executors();
     let second = ground.worker().await;
     first.resume_executors();

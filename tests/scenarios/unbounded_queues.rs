@@ -1,4 +1,4 @@
-//! Queues without readers do not fill the disk: new unclaimed replies replace the oldest ones, which are counted, and a
+//! Queues without readers do not fill the disk. New unclaimed replies replace the oldest ones, which are counted. A
 //! full event queue delays acknowledgements but loses no event.
 
 use gpufleet_schema::{
@@ -13,7 +13,7 @@ async fn new_unclaimed_replies_replace_the_oldest_ones_which_are_counted() {
     const REPLIES_SENT: u64 = 6;
     const ROOM_BYTES: usize = 2 * MESSAGE_BYTES_MAX;
     let ground = Ground::with_recorder_process("unclaimed").await;
-    // The policy replaces the real bound, which is gigabytes.
+    // The policy replaces the actual bound of several gigabytes.
     ground.set_policy(UNCLAIMED_QUEUE, &format!("{{<<\"max-length-bytes\">>, {ROOM_BYTES}}}")).await;
     let broker = ground.broker().await;
     for index in 0..REPLIES_SENT {

@@ -1,5 +1,4 @@
-//! The broker refuses events for a while: jobs run and are answered in the meantime, and the ledger gets every event
-//! afterwards.
+//! The broker refuses events for a while. Jobs run and are answered in the meantime, and afterwards the ledger gets every event.
 
 use std::time::{Duration, Instant};
 
@@ -10,15 +9,15 @@ use gpufleet_tests::{
     poll_until,
 };
 
-/// Jobs whose final events fill the worker's buffer of 16 MiB with what their kernels print. They share one message, because a worker
+/// The number of jobs whose final events fill the worker's buffer of 16 MiB with their kernels' output. They share one message: a worker
 /// acknowledges no message before its events are confirmed, so its prefetch would stop many small messages early.
 const FILLERS: u32 = 270;
-/// At least 64 KiB of text, of which a reply and an event keep that much.
+/// The number of lines that a job prints. They have at least 64 KiB, which is as much as a reply and an event keep.
 const FILLER_LINES: u32 = 4_000;
 const FULL_BYTES: f64 = (16 << 20) as f64;
-/// Jobs that run while the buffer is full. If start events waited for room, each job would exceed `LATER_WITHIN`.
+/// The number of jobs that run while the buffer is full. If start events waited for room, each job would exceed `LATER_WITHIN`.
 const LATER_JOBS: u32 = 15;
-/// Longer than a job may run without a start event.
+/// The duration of these jobs: longer than a job may run without a start event.
 const LATER_MS: u64 = 200;
 const LATER_WITHIN: Duration = Duration::from_millis(LATER_MS + 450);
 const LARGE_BYTES: u64 = 2 << 20;
@@ -41,8 +40,8 @@ async fn a_full_buffer_of_events_delays_no_reply_and_loses_no_start() {
     );
 }
 
-/// As if most nodes of the queue were away: the queue neither accepts nor refuses events, and RabbitMQ stops reading
-/// from the connection for events.
+/// The queue neither accepts nor refuses events, as if most of its nodes were down, and RabbitMQ stops reading from the connection for
+/// events.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_ledger_queue_delays_no_reply_and_loses_no_start() {
     let ground = Ground::shared("frozen-ledger").await;
@@ -59,15 +58,15 @@ async fn a_broker_that_allows_no_connection_for_events_delays_no_reply_and_loses
     ground.limit_connections(Some(2)).await;
     let worker = ground.worker().await;
     busy::assert_done(&client.submit(busy::for_millis(0)).await.unwrap().wait(WAIT).await.unwrap().outputs);
-    // The broker may have allowed it before it counted the others.
+    // The broker may have let the connection in before it counted the others.
     ground.refuse_connection(&format!("gpufleet-worker {} (events)", worker.name())).await;
     ground.poll_log("the reason for waiting events", &worker, "no connection for events").await;
     ground.limit_connections(None).await;
     ground.check_history(1).await;
 }
 
-/// Fills a worker's event buffer, then runs jobs one after the other and a list of large jobs. Returns the number of
-/// all jobs, and the ids of the jobs that ran one after the other.
+/// Fills a worker's event buffer, then runs jobs one after the other and a list of large jobs. Returns the number of all jobs, and the ids
+/// of the jobs that ran one after the other.
 async fn jobs_while_no_event_is_confirmed(ground: &Ground) -> (usize, Vec<JobId>) {
     let worker = ground.worker_with(&METRICS).await;
     let client = ground.client().await;
@@ -88,7 +87,7 @@ async fn jobs_while_no_event_is_confirmed(ground: &Ground) -> (usize, Vec<JobId>
     times.sort();
     assert!(times[times.len() / 2] < LATER_WITHIN, "the jobs took {times:?}");
 
-    // Their outputs need several replies. Later portions of the list don't wait until the first one is recorded.
+    // Their outputs need several replies. Later parts of the list must not wait until the first part is recorded.
     let large = || busy::for_millis(0).zeros("large", Dtype::U8, [LARGE_BYTES]).output("large");
     for promise in client.submit_many((0..4).map(|_| large())).await {
         promise.unwrap().wait(WAIT).await.unwrap();

@@ -1,4 +1,4 @@
-//! `gpufleet why` on a real fleet: a scenario for each reason that it knows.
+//! `gpufleet why` on a real fleet: one scenario for each reason that it can give.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use gpufleet_tests::{ConfirmedJob, Ground, WAIT, busy, kernels, poll_until};
 use gpufleet_transport::{Message, Properties};
 use serde_json::Value;
 
-/// The reasons in their order, and their texts.
+/// Returns the reasons in order, each with its text.
 async fn why(ground: &Ground, folder: &Path, job_id: JobId) -> Vec<(String, String)> {
     let ended = ground.gpufleet(folder, &["why", &job_id.to_string(), "-o", "json"]).await;
     assert_eq!(ended.code, 0, "{ended:?}");
@@ -23,7 +23,7 @@ async fn why(ground: &Ground, folder: &Path, job_id: JobId) -> Vec<(String, Stri
     reasons.map(|reason| (text(reason, "reason"), text(reason, "text"))).collect()
 }
 
-/// Waits until this is the first reason, because heartbeats and events arrive later. Returns its text.
+/// Waits until this is the first reason, because heartbeats and events arrive later than replies. Returns its text.
 async fn first_reason(ground: &Ground, job_id: JobId, wanted: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     ground.poll_job("queued", job_id, |job| job.state == JobState::Queued).await;
@@ -144,7 +144,7 @@ async fn running_jobs_have_the_memory() {
     let ground = Ground::shared("why-memory").await;
     let _worker = ground.worker_in(&[], &[("GPUFLEET_EMULATOR_MEMORY", "48MiB")]).await;
     let endless = occupy(&ground, kernels::with_buffer_of(38 << 20)).await;
-    // It fits on an idle device, but not in what is left.
+    // The job fits on an idle device, but not into the memory that is free now.
     let input = vec![1.0_f32; (13 << 20) / size_of::<f32>()];
     let job = Job::ptx(kernels::DOUBLES).input("x", input.as_slice()).zeros("y", Dtype::F32, [1]).entry("doubles");
     let job = job.cover([1]).arg_buffer("x").arg_buffer("y").arg(1_u32).output("y");
@@ -208,7 +208,7 @@ async fn the_ledger_has_a_job_that_the_broker_does_not_have() {
     let ground = Ground::shared("why-gone").await;
     let _worker = ground.worker().await;
     let at_ms = now_ms() - 60_000;
-    // The id has the time of the submission.
+    // The id contains the time of the submission.
     let job_id: JobId = format!("{:08x}-{:04x}-7000-8000-00000000000a", at_ms >> 16, at_ms & 0xffff).parse().unwrap();
     publish(&ground, &[Event::Submitted(Submitted { job: JobInfo { job_id, ..described(at_ms) }, at_ms })]).await;
     let text = first_reason(&ground, job_id, "ledger_and_broker_disagree").await;

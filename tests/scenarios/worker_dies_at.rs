@@ -1,5 +1,5 @@
-//! A worker may die between any two steps of handling a message: the job runs again elsewhere, its producer gets one
-//! reply, and the first outcome that was recorded stands. (faults 1 to 4 and 19)
+//! A worker may die between any two steps of handling a message. The job then runs again on another worker, its producer gets one reply,
+//! and the first recorded outcome stands. (faults 1 to 4 and 19)
 //!
 //! Release builds have no failpoints: see `worker/src/failpoint.rs`.
 #![cfg(debug_assertions)]
@@ -16,10 +16,10 @@ use gpufleet_tests::{Chance, ConfirmedJob, Ground, Producer, TestWorker, WAIT, b
 use gpufleet_transport::{Message, Properties};
 
 const DIES: &str = "GPUFLEET_WORKER_DIES";
-/// Seeds to run instead of the suite's: `1-200`, or `7` alone.
+/// The variable for the seeds to run instead of the suite's: `1-200`, or only `7`.
 const SEEDS: &str = "GPUFLEET_DEATH_SEEDS";
 const SEEDS_OF_SUITE: u64 = 5;
-/// The number of deaths after which a worker survives. A message that kills fifteen workers is dead-lettered, and each worker
+/// The number of deaths in a row, after which a worker survives. A message that kills fifteen workers is dead-lettered, and each worker
 /// receives the messages that the earlier ones left.
 const DEATHS_IN_A_ROW: usize = 10;
 const PLACES: [&str; 5] = ["before-decode", "before-kernel", "after-kernel", "after-reply", "after-events"];
@@ -34,10 +34,10 @@ struct Survived {
     replies_dropped: u64,
 }
 
-/// The death that a seed chooses.
+/// The death that a seed selects.
 struct Death {
     place: &'static str,
-    /// The visit to the place at which the worker dies. There are more messages than that.
+    /// The number of visits after which the worker dies at the place. There are more messages than that.
     count: u64,
     alone: Vec<Job>,
     in_lists: Vec<Job>,
@@ -53,8 +53,7 @@ impl Death {
         Self { place, count, alone: jobs(alone), in_lists: jobs(in_lists) }
     }
 
-    /// Starts a worker and submits jobs. The worker dies while it handles them, or the messages that the last worker
-    /// left.
+    /// Starts a worker and submits jobs. The worker dies while it handles them, or while it handles messages that the last worker left.
     async fn strike(self, ground: &Ground, fleet: &Producer) -> Vec<ConfirmedJob> {
         let dies = format!("{}:{}", self.place, self.count);
         let doomed = ground.start_worker_in(&["--pool", POOLS[1]], &[(DIES, &dies)]);

@@ -1,5 +1,5 @@
-//! A worker that is killed during a job loses nothing: the broker redelivers the job to another worker, the
-//! producer gets one reply, and the ledger shows both attempts and one outcome. (faults 1 and 2)
+//! A worker that is killed during a job loses nothing: the broker redelivers the job to another worker, the producer
+//! gets one reply, and the ledger has both attempts and one outcome. (faults 1 and 2)
 
 use gpufleet_schema::{AttemptState, JobState};
 use gpufleet_tests::{Ground, WAIT, busy};

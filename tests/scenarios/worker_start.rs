@@ -1,4 +1,4 @@
-//! A worker that can't start says why, what to do, and with which exit code. (faults 21 and 40)
+//! A worker that can't start reports why, what to do, and the exit code for it. (faults 21 and 40)
 
 use std::{fs, process::Stdio, time::Duration};
 
@@ -47,7 +47,7 @@ async fn a_worker_whose_driver_hangs_can_be_stopped() {
     }
 }
 
-/// The processes that have this argument.
+/// Returns the processes that have this argument.
 fn processes_with(argument: &str) -> Vec<u32> {
     let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let has = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(argument));

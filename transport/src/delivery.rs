@@ -24,10 +24,8 @@ pub struct Delivery {
     pub exchange: String,
     pub routing_key: String,
     pub redelivered: bool,
-    /// The number of earlier deliveries: counted by quorum queues, otherwise 1 if the message was redelivered.
+    /// The number of earlier deliveries, as quorum queues count them. Of other queues 1 if the message was redelivered.
     pub delivery_count: u64,
-    /// Whether the broker counts deliveries of this queue. If not, `delivery_count` is 0 or 1.
-    pub counted: bool,
     /// The offset in the stream, if it comes from one.
     pub stream_offset: Option<i64>,
     pub acker: Acker,
@@ -66,7 +64,6 @@ const SETTLE_DEADLINE: Duration = Duration::from_secs(10);
 impl Delivery {
     pub(crate) fn new(mut delivery: lapin::message::Delivery, channel: Arc<OpenChannel>) -> Self {
         let properties = Properties::from_amqp(&delivery.properties);
-        let counted = properties.header_int("x-delivery-count").and_then(|count| u64::try_from(count).ok());
         let stream_offset = properties.header_int(STREAM_OFFSET);
         channel.delivered(delivery.delivery_tag);
         let body = std::mem::take(&mut delivery.data);
@@ -74,12 +71,11 @@ impl Delivery {
             body_bytes: body.len(),
             body,
             stream_offset,
-            properties,
             exchange: delivery.exchange.to_string(),
             routing_key: delivery.routing_key.to_string(),
             redelivered: delivery.redelivered,
-            delivery_count: counted.unwrap_or_else(|| u64::from(delivery.redelivered)),
-            counted: counted.is_some(),
+            delivery_count: earlier_deliveries(&properties, delivery.redelivered),
+            properties,
             acker: Acker { delivery: Box::new(delivery), channel },
         }
     }
@@ -129,6 +125,13 @@ impl Delivery {
     pub async fn requeue(self) -> Result<Settled, SettleError> {
         self.acker.requeue().await
     }
+}
+
+/// The number of earlier deliveries. RabbitMQ 4.3 and later count all of them in a header of their own, and in the older one only those that
+/// failed.
+fn earlier_deliveries(properties: &Properties, redelivered: bool) -> u64 {
+    let count = |name| properties.header_int(name).and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
+    count("x-delivery-count").max(count("x-acquired-count")).max(u64::from(redelivered))
 }
 
 impl Death {
@@ -226,5 +229,24 @@ impl fmt::Debug for Delivery {
 impl fmt::Debug for Acker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acker").field("live", &self.is_live()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::HeaderValue;
+
+    #[test]
+    fn earlier_deliveries_are_those_that_the_broker_counts_in_either_header() {
+        let counted = |headers: &[(&str, i64)], redelivered| {
+            let headers = headers.iter().map(|(name, count)| ((*name).to_owned(), HeaderValue::from(*count))).collect();
+            earlier_deliveries(&Properties { headers, ..Properties::default() }, redelivered)
+        };
+        assert_eq!(counted(&[], false), 0);
+        assert_eq!(counted(&[], true), 1);
+        assert_eq!(counted(&[("x-delivery-count", 3)], true), 3);
+        assert_eq!(counted(&[("x-acquired-count", 5), ("x-delivery-count", 2)], true), 5);
+        assert_eq!(counted(&[("x-delivery-count", -1)], false), 0);
     }
 }

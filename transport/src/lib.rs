@@ -34,7 +34,7 @@ pub use error::{ConnectError, DeclareError, NodeFailure, PublishError, QueueErro
 pub use events::EventSink;
 pub use link::{Release, State};
 pub use message::{HeaderValue, Message, Properties};
-pub use options::{Options, QueueKind, ReplyQueue, UnknownQueueKind};
+pub use options::{Options, ReplyQueue};
 pub use topology::QueueDepth;
 pub use url::{BrokerUrl, InvalidBrokerUrl};
 pub use urls::BrokerUrls;

@@ -1,6 +1,6 @@
 //! The connection options of a process.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::time::Duration;
 
 use crate::BrokerUrls;
 
@@ -17,7 +17,6 @@ pub struct Options {
     pub connect_deadline: Duration,
     /// The limit for one publish, from the call to the broker's confirmation, including reconnections.
     pub confirm_deadline: Duration,
-    pub queue_kind: QueueKind,
     pub reply_queue: ReplyQueue,
 }
 
@@ -30,21 +29,6 @@ pub enum ReplyQueue {
     /// The broker keeps it, and each reply in it, for this long. Of several connections with the client's name one gets the replies.
     Kept(Duration),
 }
-
-/// The kind of the task queues. All declarers of a pool must agree, because the broker refuses another kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum QueueKind {
-    /// Replicated where the broker is a cluster, and counts deliveries.
-    #[default]
-    Quorum,
-    /// One node, a little faster with few jobs in flight.
-    Classic,
-}
-
-/// A text that is not a queue kind.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a queue kind; use quorum or classic")]
-pub struct UnknownQueueKind(String);
 
 impl Options {
     /// Default interval of the heartbeats. It detects a dead peer within 20 s, well before the confirm deadline; less than 5 s would cause
@@ -64,34 +48,7 @@ impl Options {
             heartbeat: Self::HEARTBEAT_DEFAULT,
             connect_deadline: Self::CONNECT_DEADLINE_DEFAULT,
             confirm_deadline: Self::CONFIRM_DEADLINE_DEFAULT,
-            queue_kind: QueueKind::default(),
             reply_queue: ReplyQueue::default(),
         }
-    }
-}
-
-impl QueueKind {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Quorum => "quorum",
-            Self::Classic => "classic",
-        }
-    }
-}
-
-impl fmt::Display for QueueKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for QueueKind {
-    type Err = UnknownQueueKind;
-
-    fn from_str(text: &str) -> Result<Self, UnknownQueueKind> {
-        [Self::Quorum, Self::Classic]
-            .into_iter()
-            .find(|kind| kind.name() == text)
-            .ok_or_else(|| UnknownQueueKind(text.chars().take(32).collect()))
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::{
-    DeclareError, Delivery, Options, QueueError, QueueKind, ReplyQueue,
+    DeclareError, Delivery, Options, QueueError, ReplyQueue,
     link::{
         Link, NoSession, OpenChannel, is_channel_level, is_locked, is_not_found, missing_exchange, queued, reason_of,
     },
@@ -124,14 +124,13 @@ impl Declaration {
     }
 
     fn steps(&self, options: &Options) -> Vec<Step> {
-        let kind = options.queue_kind;
         match self {
             Self::Base => base(),
             Self::Ledger => ledger(),
-            Self::Pool(pool) => tasks::of_pool(pool, kind),
-            Self::Slots(pool) => tasks::of_slots(pool, kind),
+            Self::Pool(pool) => tasks::of_pool(pool),
+            Self::Slots(pool) => tasks::of_slots(pool),
             Self::Replies(client) => reply_queue(client, options),
-            Self::Forwarded(pool, class) => forwarded::steps(pool, *class, kind),
+            Self::Forwarded(pool, class) => forwarded::steps(pool, *class),
         }
     }
 
@@ -368,7 +367,6 @@ fn base() -> Vec<Step> {
     steps
 }
 
-/// Events and dead-lettered jobs are replicated even if the task queues are classic.
 fn ledger() -> Vec<Step> {
     let events = [names::EVENTS_CLIENT, names::EVENTS_WORKER];
     let mut steps = vec![

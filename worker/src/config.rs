@@ -12,7 +12,7 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use gpufleet_schema::{PoolName, Priority, PublicKey, WorkerName, affinity::SLOTS, bounds::MESSAGE_BYTES_MAX};
-use gpufleet_transport::{BlobLocation, BrokerUrls, InvalidBlobLocation, QueueKind};
+use gpufleet_transport::{BlobLocation, BrokerUrls, InvalidBlobLocation};
 
 pub use self::{
     cache::CacheSpec,
@@ -23,7 +23,7 @@ pub use self::{
 };
 use crate::{compiler::Sandbox, executor::CudaSpec};
 
-/// Names of the environment variables that this program reads.
+/// The environment variables that this program reads.
 pub mod env {
     pub const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
     pub const POOL: &str = "GPUFLEET_POOL";
@@ -33,7 +33,6 @@ pub mod env {
     pub const DEVICES: &str = "GPUFLEET_DEVICES";
     pub const NVML: &str = "GPUFLEET_NVML";
     pub const WORKER_NAME: &str = "GPUFLEET_WORKER_NAME";
-    pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
     pub const TRUSTED_KEYS: &str = "GPUFLEET_TRUSTED_KEYS";
     pub const NO_USER_ID: &str = "GPUFLEET_NO_USER_ID";
     pub const REQUIRE_USER_ID: &str = "GPUFLEET_REQUIRE_USER_ID";
@@ -85,12 +84,6 @@ pub struct Options {
     /// Give one URL for each node of a cluster, separated by commas. Percent-encode special characters. Prefer the environment variable: other users can read a command line, and with it the password.
     #[arg(long, value_name = "URL", env = env::AMQP_URL, hide_env_values = true, help_heading = heading::BROKER)]
     amqp_url: BrokerUrls,
-
-    /// Kind of the task queues: quorum (replicated) or classic
-    ///
-    /// All workers of a fleet must use the same kind.
-    #[arg(long, value_name = "KIND", env = env::QUEUE_KIND, default_value = "quorum", help_heading = heading::BROKER)]
-    queue_kind: QueueKind,
 
     /// AMQP heartbeat interval, as in 10s
     ///
@@ -293,14 +286,15 @@ pub struct Options {
     pub log_format: crate::telemetry::LogFormat,
 }
 
-/// Tens of milliseconds of work for jobs of half a millisecond on four slots. More would gain nothing, and would mean more requeues if long
-/// jobs follow short ones.
+/// Default of `--prefetch`, in messages: some tens of milliseconds of work for jobs of half a millisecond on four slots. A higher value
+/// would gain nothing, and would cause more requeues when long jobs follow short ones.
 const PREFETCH_DEFAULT: u16 = 256;
-/// The worker holds it in addition to staging memory; it is small compared with the memory of a machine with a GPU.
+/// Default of `--prefetch-bytes`, in bytes. The worker holds them in addition to staging memory; they are few compared with the memory of a
+/// machine with a GPU.
 const PREFETCH_BYTES_DEFAULT: u64 = 512 << 20;
-/// Some hundred large arrays.
+/// Default of `--blob-cache-size`: some hundreds of large arrays.
 const BLOB_CACHE_SIZE_DEFAULT: &str = "20GiB";
-/// One job copies in, one computes, one copies out, and one waits for the next slot.
+/// Default number of jobs in flight on each device: one copies in, one computes, one copies out, and one waits for the next slot.
 const PLACES_DEFAULT: u32 = 4;
 
 /// A worker's validated configuration.
@@ -311,21 +305,20 @@ pub struct Config {
     pub user_id: bool,
     /// Whether messages without a validated user are refused.
     pub require_user_id: bool,
-    pub queue_kind: QueueKind,
     pub pools: Vec<PoolSpec>,
     pub trusted_keys: Vec<PublicKey>,
     pub cuda: CudaSpec,
     pub devices: DeviceChoice,
-    /// NVIDIA's management library. By default none for emulated devices.
+    /// NVIDIA's management library; by default none for emulated devices.
     pub nvml: Option<String>,
     pub name: WorkerName,
     pub host: String,
     pub prefetch: u16,
     pub prefetch_bytes: u64,
     pub jobs_per_device: u32,
-    /// Device memory for inputs that stay after their job. Without it, half of the device's.
+    /// Device memory per device and pool for inputs that stay after their job, in bytes; `None` means half of the device's memory.
     pub resident_inputs: Option<u64>,
-    /// Without it, the device decides.
+    /// Spare executors per device; `None` means that the device's kind and memory decide.
     pub spare_executors: Option<u32>,
     pub grace: Duration,
     pub heartbeat: Duration,
@@ -335,15 +328,15 @@ pub struct Config {
     pub cache: CacheSpec,
     /// The blob store, if there is one.
     pub blobs: Option<BlobLocation>,
-    /// The folder that caches what is read from a bucket, if there is one.
+    /// The folder that caches blobs read from a bucket, if there is one.
     pub blob_cache: Option<PathBuf>,
     pub blob_cache_bytes: u64,
-    /// Where metrics are served, if they are.
+    /// The address to serve metrics on, if they are served.
     pub metrics: Option<SocketAddr>,
     pub ready_file: Option<PathBuf>,
 }
 
-/// Options that contradict each other.
+/// Why the options are invalid or contradict each other.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("{} is now {}; rename the variable", env::POOLS, env::POOL)]
@@ -366,7 +359,7 @@ impl TryFrom<Options> for Config {
     type Error = ConfigError;
 
     fn try_from(options: Options) -> Result<Self, ConfigError> {
-        // Ignored, it would leave the worker with the pool `default`.
+        // If the variable were ignored, the worker would silently serve the pool `default`.
         if std::env::var_os(env::POOLS).is_some() {
             return Err(ConfigError::RenamedPools);
         }
@@ -382,7 +375,6 @@ impl TryFrom<Options> for Config {
             broker: options.amqp_url,
             user_id: !options.no_user_id,
             require_user_id: options.require_user_id,
-            queue_kind: options.queue_kind,
             pools: options.pools,
             trusted_keys,
             nvml: options.nvml.or_else(|| nvml_default(&options.cuda)),
@@ -410,8 +402,9 @@ impl TryFrom<Options> for Config {
     }
 }
 
-/// One message of each queue is always asked for, and each may be as large as messages get. The devices are not known yet; most workers
-/// have devices of one class.
+/// Returns the limit for all prefetched messages together, in bytes. The worker always prefetches at least one message of each queue, and
+/// each may have the maximum size. The number of queues is an estimate, because the devices are not known yet; most workers have devices of
+/// one class.
 fn prefetch_bytes(given: Option<ByteSize>, pools: &[PoolSpec]) -> Result<u64, ConfigError> {
     let of_priority = |pool: &PoolSpec| if pool.affinity { 2 + usize::from(SLOTS) } else { 2 };
     let queues = pools.iter().map(of_priority).sum::<usize>() * Priority::ALL.len();
@@ -423,7 +416,7 @@ fn prefetch_bytes(given: Option<ByteSize>, pools: &[PoolSpec]) -> Result<u64, Co
     }
 }
 
-/// Emulated devices are unknown to NVML. With `auto`, the worker tries the library.
+/// Returns the default NVML library. Emulated devices are unknown to NVML, so they have none. With `auto`, the worker tries the library.
 fn nvml_default(cuda: &CudaSpec) -> Option<String> {
     match cuda {
         CudaSpec::Emulated => None,
@@ -435,7 +428,7 @@ fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "host".into(), |name| name.trim().to_owned())
 }
 
-/// A host's name may have dots, which a worker's may not.
+/// Makes a worker name from the host name and the process id. Dots of the host name become dashes, because a worker name has no dots.
 fn default_name(host: &str) -> WorkerName {
     let host: String =
         host.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).take(60).collect();

@@ -5,7 +5,6 @@ use std::{fs, path::Path};
 use anyhow::Context as _;
 use clap::Command;
 
-mod asyncapi;
 mod catalog;
 mod cli;
 mod environment;
@@ -57,7 +56,6 @@ fn generate(root: &Path) -> anyhow::Result<Vec<Generated>> {
         page("failure-codes.md", failure_codes::page()),
         page("json-shapes.md", json_shapes::page(root)?),
     ];
-    all.push(Generated { name: "asyncapi.json", text: asyncapi::document() });
     all.push(Generated { name: "openapi.json", text: gpufleet_ledger::api::document() });
     all.extend(json_schema::files().map(|(name, text)| Generated { name, text }));
     Ok(all)

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Cuda, QueueKind};
+use super::Cuda;
 use crate::{
     blobs::BlobEndpoint,
     error::{FileContext as _, LocalError, LogTail},
@@ -51,7 +51,6 @@ pub(crate) struct Executables {
 pub(crate) struct WorkerOptions {
     pub(crate) pools: Vec<String>,
     pub(crate) cuda: Cuda,
-    pub(crate) queue_kind: QueueKind,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: Vec<(OsString, OsString)>,
 }
@@ -77,7 +76,6 @@ impl Default for WorkerOptions {
         Self {
             pools: vec!["default".to_owned()],
             cuda: Cuda::default(),
-            queue_kind: QueueKind::default(),
             arguments: Vec::new(),
             environment: Vec::new(),
         }
@@ -120,7 +118,6 @@ impl Executables {
         let mut arguments: Vec<OsString> =
             vec!["run".into(), "--name".into(), name.into(), "--cuda".into(), options.cuda.argument()];
         arguments.extend(options.pools.iter().flat_map(|pool| [OsString::from("--pool"), pool.into()]));
-        arguments.extend(["--queue-kind", options.queue_kind.name()].map(OsString::from));
         arguments.extend([OsString::from("--ready-file"), ready_file.clone().into_os_string()]);
         arguments.extend(options.arguments.iter().cloned());
         let mut environment = vec![(CACHE_DIR.into(), state.path().join("modules").join(name).into_os_string())];

@@ -55,7 +55,6 @@ fn different(arguments: &[String], options: &UpOptions) -> Vec<String> {
     let wanted = [
         ("--pool", options.pools.clone()),
         ("--cuda", options.cuda.iter().map(|cuda| cuda.argument().to_string_lossy().into_owned()).collect()),
-        ("--queue-kind", options.queue_kind.iter().map(|kind| kind.name().to_owned()).collect()),
     ];
     wanted
         .into_iter()
@@ -80,7 +79,7 @@ pub(super) fn values(arguments: &[String], option: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::{Cuda, QueueKind};
+    use crate::fleet::Cuda;
 
     #[test]
     fn a_fleet_with_another_kind_of_store_is_told() {
@@ -94,30 +93,17 @@ mod tests {
 
     #[test]
     fn an_option_that_is_not_set_makes_no_difference() {
-        let line = "gpufleet-worker run --name w1 --cuda emulated --pool a --pool b --queue-kind quorum";
+        let line = "gpufleet-worker run --name w1 --cuda emulated --pool a --pool b";
         let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let options = UpOptions::in_dir("/nowhere");
         assert_eq!(different(&arguments, &options), [""; 0]);
-        let same = UpOptions {
-            pools: ["b", "a"].map(str::to_owned).to_vec(),
-            cuda: Some(Cuda::Emulated),
-            queue_kind: Some(QueueKind::Quorum),
-            ..options.clone()
-        };
+        let same =
+            UpOptions { pools: ["b", "a"].map(str::to_owned).to_vec(), cuda: Some(Cuda::Emulated), ..options.clone() };
         assert_eq!(different(&arguments, &same), [""; 0]);
-        let other = UpOptions {
-            pools: vec!["c".to_owned()],
-            cuda: Some(Cuda::System),
-            queue_kind: Some(QueueKind::Classic),
-            ..options
-        };
+        let other = UpOptions { pools: vec!["c".to_owned()], cuda: Some(Cuda::System), ..options };
         assert_eq!(
             different(&arguments, &other),
-            [
-                "runs with --pool a --pool b, not with --pool c",
-                "runs with --cuda emulated, not with --cuda system",
-                "runs with --queue-kind quorum, not with --queue-kind classic"
-            ]
+            ["runs with --pool a --pool b, not with --pool c", "runs with --cuda emulated, not with --cuda system"]
         );
     }
 }

@@ -12,9 +12,6 @@ use crate::{
     state::StateDir,
 };
 
-/// The options of a worker that another worker of the fleet must share, and their variables.
-const SHARED: [(&str, &str); 2] = [("--cuda", "GPUFLEET_CUDA"), ("--queue-kind", "GPUFLEET_QUEUE_KIND")];
-
 /// The names and values of the variables, with passwords; `None` if the broker and the database don't run. Changes
 /// nothing.
 pub fn environment(dir: &Path) -> Result<Option<Vec<(String, String)>>, LocalError> {
@@ -35,16 +32,15 @@ fn of_endpoints(endpoints: &Endpoints) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The options of the first worker that runs. The fleet's workers may differ if they were started by different commands.
-fn of_workers(state: &Arc<StateDir>) -> Result<Vec<(String, String)>, LocalError> {
+/// The CUDA driver of the first worker that runs. The fleet's workers may differ if they were started by different commands.
+fn of_workers(state: &Arc<StateDir>) -> Result<Option<(String, String)>, LocalError> {
     let names = state.recorded()?.into_iter().filter(|name| Role::of(name) == Role::Worker);
     let arguments = names.filter_map(|name| differences::arguments(state, &name)).next();
-    Ok(arguments.map(|arguments| of_arguments(&arguments)).unwrap_or_default())
+    Ok(arguments.and_then(|arguments| driver(&arguments)))
 }
 
-fn of_arguments(arguments: &[String]) -> Vec<(String, String)> {
-    let value = |option| differences::values(arguments, option).into_iter().next();
-    SHARED.into_iter().filter_map(|(option, name)| Some((name.to_owned(), value(option)?))).collect()
+fn driver(arguments: &[String]) -> Option<(String, String)> {
+    Some(("GPUFLEET_CUDA".to_owned(), differences::values(arguments, "--cuda").into_iter().next()?))
 }
 
 #[cfg(test)]
@@ -78,10 +74,10 @@ mod tests {
     }
 
     #[test]
-    fn another_worker_gets_the_driver_and_the_kind_of_queues() {
-        let line = "gpufleet-worker run --name w1 --cuda emulated --pool a --queue-kind classic";
+    fn another_worker_gets_the_driver() {
+        let line = "gpufleet-worker run --name w1 --cuda emulated --pool a";
         let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        assert_eq!(shown(&of_arguments(&arguments)), ["GPUFLEET_CUDA=emulated", "GPUFLEET_QUEUE_KIND=classic"]);
+        assert_eq!(driver(&arguments), Some(("GPUFLEET_CUDA".to_owned(), "emulated".to_owned())));
     }
 
     #[test]

@@ -19,7 +19,6 @@ pub const PROFILE: &str = "GPUFLEET_PROFILE";
 /// The configuration file with the profiles.
 pub const CONFIG: &str = "GPUFLEET_CONFIG";
 /// The kind of the local fleet's task queues.
-pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
 /// If true, jobs are sent without the name of the broker's user.
 pub const NO_USER_ID: &str = "GPUFLEET_NO_USER_ID";
 /// If true, jobs prefer workers that have their largest input.
@@ -47,7 +46,6 @@ Environment:
   GPUFLEET_NO_USER_ID         true: send jobs without the broker user's name (--no-user-id)
   GPUFLEET_PROFILE            profile of the configuration file to use (--profile)
   GPUFLEET_CONFIG             configuration file [default: ~/.config/gpufleet/config.toml]
-  GPUFLEET_QUEUE_KIND         kind of the local fleet's task queues (local up --queue-kind)
   GPUFLEET_LOCAL_DIR          folder of the local fleet (local --dir)
   GPUFLEET_LOG                log filter for stderr, such as gpufleet=debug [default: off]
   NO_COLOR                    any value turns colours off";
@@ -70,7 +68,6 @@ mod tests {
             NO_USER_ID,
             PROFILE,
             CONFIG,
-            QUEUE_KIND,
             LOCAL_DIR,
             gpufleet_service::LOG,
             NO_COLOR,

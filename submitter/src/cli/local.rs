@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use gpufleet_local::{BlobKind, Cuda, LocalError, QueueKind, Status, UpOptions, persistent::FleetState, setup::Part};
+use gpufleet_local::{BlobKind, Cuda, LocalError, Status, UpOptions, persistent::FleetState, setup::Part};
 
 use super::{
     complaint::{Complaint, chain},
@@ -62,9 +62,6 @@ enum Action {
         /// emulated, or the path of a CUDA driver library [default: auto]
         #[arg(long, value_name = "DRIVER")]
         cuda: Option<Cuda>,
-        /// Kind of the task queues: quorum or classic [default: quorum]
-        #[arg(long, value_name = "KIND", env = environment::QUEUE_KIND)]
-        queue_kind: Option<gpufleet::QueueKind>,
         /// Blob store: folder, or s3 for a bucket of a private S3 server. It can't change while the fleet is running [default: folder]
         #[arg(long, value_enum, value_name = "KIND", hide_possible_values = true)]
         blobs: Option<Blobs>,
@@ -131,16 +128,12 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
     let dir = options.dir.clone().map_or_else(connection::local_dir, Ok).map_err(complaint)?;
     match &options.action {
         Action::Setup => setup()?,
-        Action::Up { workers, pool, cuda, queue_kind, blobs, console } => {
+        Action::Up { workers, pool, cuda, blobs, console } => {
             let up = UpOptions {
                 dir: dir.clone(),
                 workers: *workers,
                 pools: pool.iter().map(ToString::to_string).collect(),
                 cuda: cuda.clone(),
-                queue_kind: queue_kind.map(|kind| match kind {
-                    gpufleet::QueueKind::Quorum => QueueKind::Quorum,
-                    gpufleet::QueueKind::Classic => QueueKind::Classic,
-                }),
                 blobs: blobs.map(Into::into),
                 console: *console,
             };

@@ -1,4 +1,4 @@
-//! The rules, one function each.
+//! The rules of the history checker, one function each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,13 +19,13 @@ struct Start<'a> {
     attempt: u32,
     worker: &'a WorkerName,
     at_ms: i64,
-    /// The time of submission in the task. The ledger has another time if the job was submitted again.
+    /// The time of submission in the task. It differs from the ledger's if the job was submitted again.
     submitted_ms: Option<i64>,
 }
 
 impl JobEvents<'_> {
-    /// A producer has submitted the job again under its id. Then the outcome of the latest submission counts, and the ledger gives the runs
-    /// numbers of their own.
+    /// Returns whether a producer has submitted the job again under its id. Then the outcome of the latest submission counts, and the
+    /// ledger gives the runs new attempt numbers.
     fn is_resubmitted(&self) -> bool {
         let submissions: BTreeSet<i64> = self.starts.iter().filter_map(|start| start.submitted_ms).collect();
         submissions.len() > 1
@@ -95,7 +95,7 @@ fn empty(history: &History, found: &mut Vec<Violation>) {
     }
 }
 
-/// The jobs of which a producer has a confirm, or has sent a `submitted` event.
+/// Returns the jobs whose submission a producer knows to be confirmed, or has reported with a `submitted` event.
 fn confirmed(history: &History) -> BTreeSet<JobId> {
     let reported = history.events.iter().filter_map(|event| match event {
         Event::Submitted(submitted) => Some(submitted.job.job_id),
@@ -133,7 +133,7 @@ fn waits(history: &History, found: &mut Vec<Violation>) {
     }
 }
 
-/// Every outcome that a producer received equals the ledger's, and every confirmed job has an outcome.
+/// Checks that every outcome that a producer received equals the ledger's, and that every confirmed job has an outcome.
 fn replies(history: &History, found: &mut Vec<Violation>) {
     let answered: BTreeSet<JobId> = history.replies.iter().map(|reply| reply.job_id).collect();
     let unanswered = history.producers.confirmed.difference(&answered);
@@ -150,7 +150,7 @@ fn replies(history: &History, found: &mut Vec<Violation>) {
     };
     let mut different: BTreeSet<JobId> =
         replies.iter().filter(|(job, outcome)| !fits(job, outcome)).map(|(job, _)| *job).collect();
-    // Every outcome of a wait arrived in a reply.
+    // Also checks that every outcome of a wait arrived in a reply.
     different.extend(waits.filter(|wait| !replies.contains(wait)).map(|(job, _)| job));
     found.extend(different.into_iter().map(|job| Violation::ReplyMismatch { job }));
 }
@@ -176,13 +176,13 @@ fn decided_once(detail: &JobDetail, found: &mut Vec<Violation>) {
     }
 }
 
-/// The ledger has exactly the ends that events reported.
+/// Checks that the ledger has exactly the ends that events reported.
 fn ends(history: &History, detail: &JobDetail, events: Option<&JobEvents<'_>>, found: &mut Vec<Violation>) {
     let job = detail.job.job_id;
     let ends: &[&AttemptFinished] = events.map_or(&[], |events| &events.ends);
     let is_resubmitted = events.is_some_and(JobEvents::is_resubmitted);
-    // A worker that was killed may have waited for the confirm of an end. Then each queue of the broker has a copy or has
-    // none, and the job runs again.
+    // A worker that was killed may have been waiting for the confirm of an end. Then each queue of the broker may or may not have a copy,
+    // and the job runs again.
     let was_unconfirmed = |attempt: u32, worker: &str| history.killed.contains(worker) && detail.job.attempts > attempt;
     for row in detail.attempts.iter().filter(|row| row.state != AttemptState::Running) {
         let matches = |end: &&&AttemptFinished| {
@@ -203,14 +203,14 @@ fn ends(history: &History, detail: &JobDetail, events: Option<&JobEvents<'_>>, f
         let same = |other: &&&AttemptFinished| {
             is_final(other.state) && (other.attempt, &other.worker) == (attempt, &end.worker)
         };
-        // A message that a producer sent twice runs twice as the same attempt, and has the same end.
+        // If a producer sent a message twice, the job runs twice as the same attempt, and both ends are equal.
         if ends[..index].iter().any(|other| same(&other) && other.state != end.state) {
             found.push(Violation::TwoEnds { job, attempt });
         }
     }
 }
 
-/// No attempt ends before it starts, by the clock that all processes of a scenario share.
+/// Checks that no attempt ends before it starts. All processes of a scenario share one clock.
 fn starts(detail: &JobDetail, events: Option<&JobEvents<'_>>, found: &mut Vec<Violation>) {
     let job = detail.job.job_id;
     let starts: &[Start<'_>] = events.map_or(&[], |events| &events.starts);

@@ -1,4 +1,4 @@
-//! A valid history passes, and each modification violates its rule.
+//! Tests of the history checker: a valid history passes, and each modification violates its rule.
 
 use chrono::{DateTime, Utc};
 use gpufleet_ledger::AttemptRow;
@@ -87,7 +87,7 @@ fn row(attempt: u32, state: AttemptState, superseded: bool) -> AttemptRow {
     }
 }
 
-/// A job in the ledger, decided by its first final attempt that is not superseded.
+/// Returns a job in the ledger, decided by its first final attempt that is not superseded.
 fn detail(job_id: JobId, attempts: Vec<AttemptRow>) -> JobDetail {
     let deciding = attempts.iter().find(|row| row.state.job_state().is_final() && !row.superseded).unwrap();
     let job = JobRow {
@@ -122,7 +122,8 @@ fn detail(job_id: JobId, attempts: Vec<AttemptRow>) -> JobDetail {
     JobDetail { job, attempts, outputs: Vec::new() }
 }
 
-/// Two jobs: one succeeded at once; the other lost an attempt, then ran twice and was answered twice.
+/// Returns a valid history of two jobs: one succeeded at once; the other lost an attempt, then ran twice and was
+/// answered twice.
 fn sound() -> History {
     let [plain, eventful] = [JobId::new(), JobId::new()];
     let mut history = History { expected: 2, ..History::default() };
@@ -163,14 +164,14 @@ fn sound() -> History {
     history
 }
 
-/// Records the outcomes that the ledger shows.
+/// Records the outcomes that the ledger shows now.
 fn look(history: &mut History) {
     for known in &history.known {
         history.outcomes.entry(known.job.job_id).or_default().extend(Outcome::of(&known.job));
     }
 }
 
-/// The violations of a valid history after a modification.
+/// Modifies a valid history and returns its violations.
 fn doctored(doctor: impl FnOnce(&mut History, JobId)) -> Vec<Violation> {
     let mut history = sound();
     let job = history.known[0].job.job_id;
@@ -279,7 +280,7 @@ fn an_event_whose_end_the_ledger_lacks_is_a_violation() {
 fn only_some_queues_may_have_the_end_of_a_killed_workers_attempt_before_the_last() {
     let mut history = sound();
     let job = history.known[1].job.job_id;
-    // The ledger lacks this one, and the events lack the other.
+    // The ledger lacks this end, and the events lack the other one.
     history.events.push(finished(job, 1, AttemptState::Failed));
     forget_event(
         &mut history,
@@ -350,7 +351,7 @@ fn a_final_event_with_its_start_needs_no_start_event() {
     }
 }
 
-/// A history in which the first job's attempt has one event, which has this start.
+/// Returns a history in which the first job's attempt has one event, which reports this start.
 fn with_a_short_job(started_ms: i64) -> History {
     let mut history = sound();
     let job = history.known[0].job.job_id;

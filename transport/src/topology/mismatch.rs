@@ -4,12 +4,9 @@ use gpufleet_schema::topology::{LEDGER_QUEUE, REPLIES, TASKS, UNCLAIMED_QUEUE};
 use lapin::Error;
 
 use crate::{
-    DeclareError, QueueKind,
+    DeclareError,
     link::{is_access_refused, reason_of},
 };
-
-/// The name of a task queue's kind in [`DeclareError::Mismatch`], no matter which of its arguments the broker named.
-const QUEUE_KIND: &str = "queue kind";
 
 /// The broker says: `PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received 'classic' but
 /// current is 'quorum'`, sometimes with "the value … of type …" around the values, or `received none`.
@@ -20,14 +17,7 @@ pub(super) fn explain(what: String, error: &Error) -> DeclareError {
     }
     let Some((argument, wanted, found)) = parse(&reason) else { return DeclareError::Refused { what, reason } };
     let remedy = remedy(&what, vhost(&reason));
-    let is_task_queue = what.starts_with(&format!("queue {TASKS}."));
-    match (queue_kind(&argument, &wanted), queue_kind(&argument, &found)) {
-        (Some(wanted), Some(found)) if is_task_queue && wanted != found => {
-            let (argument, wanted, found) = (QUEUE_KIND.to_owned(), wanted.to_string(), found.to_string());
-            DeclareError::Mismatch { what, argument, wanted, found, remedy }
-        }
-        _ => DeclareError::Mismatch { what, argument, wanted, found, remedy },
-    }
+    DeclareError::Mismatch { what, argument, wanted, found, remedy }
 }
 
 /// The advice for a queue or an exchange that another version or configuration has declared.
@@ -39,9 +29,6 @@ fn remedy(what: &str, vhost: &str) -> String {
         );
     }
     let queue = what.strip_prefix("queue ").unwrap_or(what);
-    if queue.starts_with(&format!("{TASKS}.")) {
-        return "use the same --queue-kind everywhere, or drain the queue, delete it and start again".to_owned();
-    }
     if queue.starts_with(&format!("{REPLIES}.")) {
         return format!(
             "every program with this client name must keep replies for the same time; or take its replies and delete it (rabbitmqctl --vhost {vhost} delete_queue {queue})"
@@ -50,6 +37,7 @@ fn remedy(what: &str, vhost: &str) -> String {
     let first = match queue {
         LEDGER_QUEUE => "let the recorder of that version empty it",
         UNCLAIMED_QUEUE => "fetch the replies that you still need",
+        queue if queue.starts_with(TASKS) => "let the workers of that version empty it",
         _ => "drain it or save its messages",
     };
     format!(
@@ -60,17 +48,6 @@ fn remedy(what: &str, vhost: &str) -> String {
 fn vhost(reason: &str) -> &str {
     let named = reason.split_once("in vhost '").and_then(|(_, rest)| rest.split_once('\''));
     named.map_or("/", |(vhost, _)| vhost)
-}
-
-/// The kind of task queue that has this argument. The broker compares arguments in an order of its own and names the first that
-/// differs, which may be another one than the type.
-fn queue_kind(argument: &str, value: &str) -> Option<QueueKind> {
-    match (argument, value) {
-        ("x-queue-type", value) => value.parse().ok(),
-        ("x-overflow", "reject-publish") | ("x-dead-letter-strategy", "at-least-once") => Some(QueueKind::Quorum),
-        ("x-overflow" | "x-dead-letter-strategy", "none") => Some(QueueKind::Classic),
-        _ => None,
-    }
 }
 
 fn parse(reason: &str) -> Option<(String, String, String)> {
@@ -92,16 +69,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_argument_that_differs_between_the_queue_kinds_shows_the_kind() {
-        let both = |argument, wanted, found| (queue_kind(argument, wanted), queue_kind(argument, found));
-        let (quorum, classic) = (Some(QueueKind::Quorum), Some(QueueKind::Classic));
-        assert_eq!(both("x-overflow", "reject-publish", "none"), (quorum, classic));
-        assert_eq!(both("x-dead-letter-strategy", "none", "at-least-once"), (classic, quorum));
-        assert_eq!(both("x-queue-type", "quorum", "classic"), (quorum, classic));
-        assert_eq!(both("x-message-ttl", "none", "5"), (None, None));
-    }
-
-    #[test]
     fn the_remedy_names_the_command_for_the_difference() {
         let reason = "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'gpufleet.v1.tasks' in vhost 'gpu': received 'topic' but current is 'direct'";
         assert_eq!(parse(reason).map(|(a, w, f)| [a, w, f].join("|")).as_deref(), Some("type|topic|direct"));
@@ -110,7 +77,7 @@ mod tests {
         let ledger = remedy("queue gpufleet.v1.ledger", "/");
         assert!(ledger.contains("let the recorder of that version empty it"), "{ledger}");
         assert!(ledger.contains("rabbitmqctl --vhost / delete_queue gpufleet.v1.ledger"), "{ledger}");
-        assert!(remedy("queue gpufleet.v1.tasks.a.high", "/").contains("--queue-kind"));
+        assert!(remedy("queue gpufleet.v1.tasks.a.high", "/").contains("let the workers of that version empty it"));
     }
 
     #[test]

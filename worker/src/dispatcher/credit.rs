@@ -1,4 +1,4 @@
-//! Counts the unsettled messages of each queue and the slots that their jobs occupy, and adjusts the prefetch of the queues to them.
+//! Counts the unsettled messages of each queue and the slots that their jobs occupy, and adjusts each queue's prefetch accordingly.
 
 use std::time::{Duration, Instant};
 
@@ -9,38 +9,40 @@ use crate::scheduler::{
     prefetch::{Prefetch, PrefetchLimits, QueueLoad, is_hoard},
 };
 
-/// The shortest time between two adjustments, because a subscription takes a few milliseconds to change.
+/// Minimum time between two adjustments, because a new subscription takes a few milliseconds.
 const PACE: Duration = Duration::from_millis(10);
-/// The longest time between two adjustments: the run time of long jobs changes the prefetch even if no message comes.
+/// Maximum time between two adjustments: while long jobs run, the prefetch changes even if no message arrives.
 const TICK: Duration = Duration::from_millis(250);
 
+/// The prefetch of each queue, and the counts that it is computed from.
 #[derive(Debug)]
 pub(super) struct Credit {
     began: Instant,
     decided: Instant,
-    /// A message came or was settled since the last decision.
+    /// Whether a message has arrived or been settled since the last decision.
     changed: bool,
     prefetch: Option<Prefetch>,
     queues: Vec<(ServedQueue, Tally)>,
 }
 
-/// The pool and priority of a queue.
+/// A task queue that this worker consumes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServedQueue {
     pub(crate) pool: PoolId,
     pub(crate) priority: Priority,
-    /// The broker prefers one of the workers that consume it, as long as that one has prefetch left.
+    /// Whether the broker prefers one of the consuming workers as long as that worker has prefetch left.
     pub(crate) has_favourite: bool,
 }
 
+/// The current counts of one queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Tally {
     messages: u32,
     messages_peak: u32,
-    /// Messages whose jobs have ended.
+    /// Number of unsettled messages whose jobs have ended.
     settling: u32,
     running: u32,
-    /// The sum of the start times of the running jobs.
+    /// The sum of the start times of the running jobs, in microseconds.
     started_us: u64,
 }
 
@@ -49,7 +51,7 @@ impl Credit {
         Self { began: now, decided: now, changed: false, prefetch: None, queues: Vec::new() }
     }
 
-    /// Returns the first prefetch of each queue.
+    /// Sets the queues that the worker consumes. Returns the first prefetch of each.
     pub(super) fn serve(&mut self, limits: PrefetchLimits, queues: Vec<ServedQueue>, slots: u32) -> Vec<u16> {
         let prefetch = Prefetch::new(limits, queues.len(), slots);
         let first = (0..queues.len()).map(|queue| prefetch.of(queue)).collect();
@@ -58,7 +60,7 @@ impl Credit {
         first
     }
 
-    /// A message was delivered from the queue.
+    /// Records the delivery of a message from the queue.
     pub(super) fn delivered(&mut self, queue: usize) {
         let tally = self.tally(queue);
         tally.messages += 1;
@@ -66,12 +68,12 @@ impl Credit {
         self.changed = true;
     }
 
-    /// A message of the queue carries this many jobs and bytes.
+    /// Records how many jobs and bytes a message of the queue has.
     pub(super) fn decoded(&mut self, queue: usize, jobs: usize, bytes: usize) {
         self.prefetch_mut().message(queue, jobs, bytes as u64);
     }
 
-    /// A job of the queue starts in a slot.
+    /// Records that a job of the queue starts in a slot.
     pub(super) fn started(&mut self, queue: usize, now: Instant) {
         let started_us = self.micros(now);
         let tally = self.tally(queue);
@@ -79,7 +81,7 @@ impl Credit {
         tally.started_us += started_us;
     }
 
-    /// A job of the queue that started then leaves its slot.
+    /// Records that a job of the queue, which started at `started`, leaves its slot.
     pub(super) fn stopped(&mut self, queue: usize, started: Instant, now: Instant) {
         let (started_us, now_us) = (self.micros(started), self.micros(now));
         let tally = self.tally(queue);
@@ -88,12 +90,12 @@ impl Credit {
         self.prefetch_mut().job(queue, now_us.saturating_sub(started_us));
     }
 
-    /// The jobs of a message have ended. The message then waits only for its confirms and is no longer work.
+    /// Records that the jobs of a message have ended. The message then waits only for its confirms and is no longer work.
     pub(super) fn jobs_ended(&mut self, queue: usize) {
         self.tally(queue).settling += 1;
     }
 
-    /// A message of the queue was settled.
+    /// Records that a message of the queue was settled.
     pub(super) fn settled(&mut self, queue: usize, jobs_had_ended: bool) {
         let tally = self.tally(queue);
         tally.messages -= 1;
@@ -101,13 +103,14 @@ impl Credit {
         self.changed = true;
     }
 
-    /// The queue's pool and priority, if so many of its messages are here that the surplus would wait while other workers may be idle.
+    /// Returns the queue's pool and priority if the worker holds so many of its messages that the surplus would wait while other workers
+    /// may be idle.
     pub(super) fn hoard(&self, queue: usize, prefetch: u16) -> Option<(PoolId, Priority)> {
         let (served, tally) = self.queues[queue];
         is_hoard(tally.messages, prefetch).then_some((served.pool, served.priority))
     }
 
-    /// Whether the queue's jobs may wait here although other workers are idle.
+    /// Returns whether the queue's jobs may wait here although other workers are idle.
     pub(super) fn has_favourite(&self, queue: usize) -> bool {
         self.queues[queue].0.has_favourite
     }
@@ -116,12 +119,12 @@ impl Credit {
         self.queues.iter().filter(|(served, _)| served.pool == pool).map(|(_, tally)| tally.messages).sum()
     }
 
-    /// When the next decision is due.
+    /// Returns when the next decision is due.
     pub(super) fn due(&self) -> Instant {
         self.decided + PACE + if self.changed { Duration::ZERO } else { TICK }
     }
 
-    /// The queues whose prefetch changes.
+    /// Returns the queues whose prefetch changes, with the new prefetch.
     pub(super) fn decide(&mut self, now: Instant, slots: u32, rooms: &[Room]) -> Vec<(usize, u16)> {
         (self.decided, self.changed) = (now, false);
         let now_us = self.micros(now);
@@ -168,7 +171,7 @@ impl Tally {
 }
 
 impl ServedQueue {
-    /// The index among the scheduler's rooms, which are ordered by pool and then by priority.
+    /// Returns the queue's index in the scheduler's rooms, which are ordered by pool and then by priority.
     fn room(self) -> usize {
         let priority = Priority::ALL.iter().position(|of_all| *of_all == self.priority);
         self.pool.0 as usize * Priority::ALL.len() + priority.expect("all priorities are in the list")

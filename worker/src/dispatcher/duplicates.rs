@@ -1,40 +1,42 @@
-//! Deduplicates deliveries: messages in flight on this worker, and answered messages whose acknowledgement did not reach the broker.
+//! Deduplicates deliveries of messages that are in flight on this worker, or that were answered but whose acknowledgement did not reach the
+//! broker.
 //!
 //! The broker redelivers a message that is unacknowledged for longer than its `consumer_timeout` or whose connection was lost, perhaps to
-//! the worker that still runs its job. Such a delivery waits here for the first one and is acknowledged when that has been answered, so
-//! that the job does not run again and again. [`super::renewal`] keeps the broker from counting such deliveries as failures.
+//! the worker that still runs its job. Such a redelivery waits here for the first delivery and is acknowledged when that has been answered.
+//! Otherwise the job would run again and again. [`super::renewal`] keeps the broker from dead-lettering the message for so many deliveries.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::MessageNo;
 
-/// The most answered messages to remember. An outage leaves as many as were in flight, which the prefetch bounds.
+/// Maximum number of answered messages to remember. An outage leaves at most as many as were in flight, which the prefetch bounds.
 const ANSWERED_MAX: usize = 1024;
 
-/// Message id and body length. Another message with the same id but another length is not a duplicate.
+/// Identifies a message by its id and body length. A message with the same id but another length is not a duplicate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct MessageKey {
     pub(super) id: String,
     pub(super) bytes: usize,
 }
 
+/// The messages in flight, the redeliveries that wait for them, and the answered messages.
 #[derive(Debug, Default)]
 pub(super) struct Duplicates {
     in_flight: HashMap<MessageKey, MessageNo>,
-    /// The redeliveries that wait for a delivery.
+    /// The redeliveries that wait for a delivery, by that delivery.
     waiting: HashMap<MessageNo, Vec<MessageNo>>,
     answered: VecDeque<blake3::Hash>,
 }
 
 impl MessageKey {
-    /// A message without an id is identified by its body, which contains the ids of its jobs.
+    /// Returns the key of a message. A message without an id is identified by its body, which contains the ids of its jobs.
     pub(crate) fn of(message_id: Option<&str>, body: &[u8]) -> Self {
         let id = message_id.map_or_else(|| digest("", body).to_string(), str::to_owned);
         Self { id, bytes: body.len() }
     }
 }
 
-/// Identifies a message by its id and body.
+/// Hashes the id and body of a message, which identify it.
 pub(crate) fn digest(message_id: &str, body: &[u8]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(message_id.as_bytes()).update(&[0]).update(body);
@@ -42,7 +44,8 @@ pub(crate) fn digest(message_id: &str, body: &[u8]) -> blake3::Hash {
 }
 
 impl Duplicates {
-    /// Marks the message as in flight. A redelivery waits until [`Self::end`] of the delivery that this returns.
+    /// Marks the message as in flight. A redelivery of a message in flight waits instead: returns the delivery that it waits for, until
+    /// [`Self::end`] of that delivery.
     pub(super) fn begin(&mut self, message: MessageNo, key: &MessageKey, redelivered: bool) -> Option<MessageNo> {
         if redelivered && let Some(first) = self.in_flight.get(key).copied() {
             self.wait(message, first);
@@ -56,27 +59,27 @@ impl Duplicates {
         self.waiting.entry(first).or_default().push(message);
     }
 
-    /// The redeliveries that wait for a delivery.
+    /// Returns the redeliveries that wait for a delivery.
     pub(super) fn waiting_for(&self, first: MessageNo) -> &[MessageNo] {
         self.waiting.get(&first).map_or(&[], Vec::as_slice)
     }
 
-    /// The redelivery waits no more.
+    /// Ends a redelivery's wait for the first delivery.
     pub(super) fn leave(&mut self, message: MessageNo, first: MessageNo) {
         self.waiting.entry(first).or_default().retain(|waiting| *waiting != message);
     }
 
-    /// Ends a message. Returns the redeliveries that waited for it.
+    /// Removes a message. Returns the redeliveries that waited for it.
     pub(super) fn end(&mut self, message: MessageNo, key: &MessageKey) -> Vec<MessageNo> {
-        // Another message with the same id may have replaced it.
+        // Another message with the same key may have taken its place.
         if self.in_flight.get(key) == Some(&message) {
             self.in_flight.remove(key);
         }
         self.waiting.remove(&message).unwrap_or_default()
     }
 
-    /// Remembers a message whose outcomes are recorded but whose acknowledgement did not reach the broker. Not used if one of its jobs was
-    /// published again, because that message has the same id and body.
+    /// Remembers a message whose outcomes are recorded but whose acknowledgement did not reach the broker. Must not be used if one of its
+    /// jobs was published again, because that message has the same id and body.
     pub(super) fn remember(&mut self, digest: blake3::Hash) {
         if self.answered.len() == ANSWERED_MAX {
             self.answered.pop_front();
@@ -84,7 +87,7 @@ impl Duplicates {
         self.answered.push_back(digest);
     }
 
-    /// Whether the message was answered here before.
+    /// Returns whether this worker has answered the message before.
     pub(super) fn was_answered(&self, digest: blake3::Hash) -> bool {
         self.answered.contains(&digest)
     }

@@ -1,4 +1,4 @@
-//! What the dispatcher wants done: the outputs of a step.
+//! The outputs of a dispatcher step: what the shell has to do.
 
 use gpufleet_schema::{AttemptState, Failure};
 
@@ -8,11 +8,12 @@ use crate::{
     scheduler::{DemandTooLarge, DeviceId, PoolId},
 };
 
+/// An action for the shell.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// Decode the message and prepare its jobs. The answer is [`super::Input::Decoded`], or that it is unreadable.
+    /// Decode the message and prepare its jobs. The answer is [`super::Input::Decoded`] or [`super::Input::Unreadable`].
     Decode(MessageNo),
-    /// Run the job. Its pool's executor may cache `cache_bytes_max` bytes meanwhile.
+    /// Run the job. Meanwhile its pool's executor may cache up to `cache_bytes_max` bytes.
     Start {
         job: JobNo,
         device: DeviceId,
@@ -20,11 +21,12 @@ pub(crate) enum Effect {
     },
     /// Stop preparing or running the job. A job that is still being prepared needs no answer.
     Cancel(JobNo),
-    /// No device of this worker can run the job: find another worker, or the reason to fail.
+    /// No device of this worker can run the job: look for another worker, or for the reason to fail the job.
     Forward(JobNo, Unfit),
-    /// Count an attempt of the message that has ended like this.
+    /// Count an attempt of the message that has ended in this state.
     Count(MessageNo, AttemptState),
-    /// Publish and record what became of these jobs. The answers are [`super::Input::Answered`] and [`super::Input::Recorded`], in any order.
+    /// Publish and record the dispositions of these jobs. The answers are [`super::Input::Answered`] and [`super::Input::Recorded`], in any
+    /// order.
     Answer {
         message: MessageNo,
         jobs: Vec<(usize, Disposition)>,
@@ -46,22 +48,22 @@ pub(crate) enum Effect {
         message: MessageNo,
         queue: usize,
     },
-    /// Consume the queue with this prefetch.
+    /// Subscribe to the queue again, with this prefetch.
     Prefetch(usize, u16),
     /// Ask the pool's executor to release cached memory.
     ReleaseCache(DeviceId, PoolId),
-    /// Whether all orders have been read.
+    /// Report whether all orders have been read.
     OrdersKnown(bool),
-    /// An operator ordered this worker to drain.
+    /// Report that an operator ordered this worker to drain.
     DrainOrdered,
 }
 
-/// What is to be done with a delivery.
+/// How to settle a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Settlement {
-    /// Acknowledged: all of its jobs have their outcome, so a redelivery of the message needs no work.
+    /// Acknowledge it: all of its jobs have their outcome, so a redelivery of the message needs no work.
     Answered,
-    /// Acknowledged: some of its jobs have left it, as messages that may have its very name and body.
+    /// Acknowledge it: some of its jobs were published again, as messages that may have the same id and body.
     SentOn,
     Requeue,
 }

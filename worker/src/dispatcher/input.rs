@@ -1,4 +1,4 @@
-//! What the dispatcher learns.
+//! The inputs of the dispatcher: everything that happens outside it.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use crate::{
     scheduler::{Change, Demand},
 };
 
+/// An event for the dispatcher.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// The broker delivered a message.
@@ -20,39 +21,41 @@ pub(crate) enum Input {
     Unreadable(MessageNo, Box<Failure>),
     /// The code that handles a message has panicked.
     Broken(MessageNo),
-    /// A job can run on a device that meets the demand. Its outputs and printed text take this much of a reply.
+    /// A job can run on a device that meets the demand. Its outputs and printed text take `reply_bytes` of a reply.
     Prepared {
         job: JobNo,
         demand: Demand,
         reply_bytes: u64,
     },
-    /// A started job has left its executor; what it returns is still being stored. The time is what its pool is charged for, if that is known.
+    /// A started job has left its executor; its outputs are still being stored. `used_us` is the device time to charge to its pool in
+    /// microseconds, if known.
     Stopped {
         job: JobNo,
         used_us: Option<u64>,
     },
+    /// An attempt has ended.
     Ended(JobNo, Box<AttemptEnd>),
     /// The code that handles a job has panicked.
     JobBroken(JobNo),
-    /// The replies and messages of the last portion are confirmed, or will not be.
+    /// The replies and messages of the last portion are confirmed, or publishing them failed.
     Answered(MessageNo, Result<(), PublishFailure>),
-    /// The events of a portion are confirmed, or will not be.
+    /// The events of a portion are confirmed, or publishing them failed.
     Recorded(MessageNo, Result<(), PublishFailure>),
-    /// What was published for a message as a whole is confirmed, or will not be.
+    /// The publication for a message as a whole is confirmed, or it failed.
     Published(MessageNo, Result<(), PublishFailure>),
-    /// The settlement was sent. If it did not reach the broker, the body's digest says which message comes again.
+    /// The settlement was sent. If it did not reach the broker, `unreached` is the digest by which the redelivery will be recognised.
     Settled {
         message: MessageNo,
         unreached: Option<blake3::Hash>,
     },
-    /// Whether other workers that consume the message's queue are idle.
+    /// Answers whether other workers that consume the message's queue are idle.
     Looked {
         message: MessageNo,
         others_idle: bool,
     },
-    /// The channel of the delivery is closed: the broker delivers the message again.
+    /// The channel of the delivery is closed: the broker will deliver the message again.
     Lost(MessageNo),
-    /// A queue is consumed with a new prefetch.
+    /// A queue is now consumed with a new prefetch.
     Subscribed {
         queue: usize,
         prefetch: u16,
@@ -60,18 +63,18 @@ pub(crate) enum Input {
     /// Something happened to a device, its memory or an executor.
     Devices(Change),
     Order(Box<ReadOrder>),
-    /// The log of orders was interrupted; this mark is written behind everything that was ordered meanwhile.
+    /// The control stream was interrupted. The worker has written this mark behind every order that it may have missed.
     OrdersInterrupted {
         mark: MessageId,
     },
-    /// Whether all orders of clients have been read, which have a stream of their own.
+    /// Whether all orders of clients have been read, which are in a stream of their own.
     ClientOrdersKnown(bool),
-    /// The worker leaves: nothing starts any more.
+    /// The worker drains: no job starts any more.
     Drain,
 }
 
 impl Input {
-    /// The message that it is about.
+    /// Returns the message that the input is about.
     pub(crate) fn message(&self) -> Option<MessageNo> {
         match self {
             Self::Delivered(message, _)
@@ -100,27 +103,26 @@ impl Input {
 /// A message without its body.
 #[derive(Debug, Clone)]
 pub(crate) struct Letter {
-    /// The index of its queue.
+    /// The index of the queue that it came from.
     pub(crate) queue: usize,
     pub(crate) key: MessageKey,
-    /// Identifies the message if it comes again. Only of one that was delivered before.
+    /// Recognises the message if it is delivered again; only set for a message that was delivered before.
     pub(crate) digest: Option<blake3::Hash>,
-    /// A worker, perhaps this one, has received it or an earlier copy of it before.
+    /// Whether a worker, perhaps this one, has received the message or an earlier copy of it before.
     pub(crate) redelivered: bool,
     pub(crate) attempt: u32,
     /// How often the broker has delivered this message before. At its limit, the broker dead-letters the message.
     pub(crate) redeliveries: u64,
     /// The number of earlier deliveries of this message and its copies.
     pub(crate) delivery_count: u64,
-    /// It was delivered before, and the broker does not count how often.
-    pub(crate) uncounted: bool,
     pub(crate) past: RetryHistory,
-    /// Why it must not run here, by its provenance or its user.
+    /// Why the message must not run here because of its provenance or its user.
     pub(crate) inadmissible: Option<String>,
-    /// What is wrong with its properties.
+    /// What is wrong with the message's properties.
     pub(crate) unreadable: Option<String>,
 }
 
+/// The contents of a decoded message.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) is_list: bool,
@@ -128,6 +130,7 @@ pub(crate) struct Decoded {
     pub(crate) jobs: Vec<NewJob>,
 }
 
+/// A job of a decoded message.
 #[derive(Debug)]
 pub(crate) struct NewJob {
     pub(crate) subject: Subject,
@@ -136,16 +139,16 @@ pub(crate) struct NewJob {
     pub(crate) preparation: Preparation,
 }
 
-/// How far a job is when its message has been decoded.
+/// How far the preparation of a job is when its message has been decoded.
 #[derive(Debug)]
 pub(crate) enum Preparation {
     Ready {
         demand: Demand,
         reply_bytes: u64,
     },
-    /// It needs a compiler, the blob store or another worker.
+    /// The job needs a compiler, the blob store or another worker.
     Underway,
-    /// It can't run.
+    /// The job can't run.
     Ended(Ending),
 }
 
@@ -155,31 +158,29 @@ pub(crate) struct Subject {
     pub(crate) job: JobId,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) submitted_ms: i64,
-    /// The user that the broker validated at submission. No client can cancel a job without one.
+    /// The user that the broker validated at submission. Without one, no client can cancel the job.
     pub(crate) user: Option<String>,
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Debug)]
 pub(crate) struct AttemptEnd {
     pub(crate) ending: Ending,
-    /// What it takes of a portion of its list's replies.
+    /// The bytes that it takes in a portion of its list's replies.
     pub(crate) bytes: usize,
-    /// It returns outputs or printed text, which take room until they are answered.
+    /// Whether it returns outputs or printed text, which take room until they are answered.
     pub(crate) returns: bool,
-    /// As in [`Input::Stopped`].
+    /// The device time to charge in microseconds, as in [`Input::Stopped`].
     pub(crate) used_us: Option<u64>,
 }
 
-/// Why the broker does not have what was published.
+/// Why publishing failed.
 #[derive(Debug, Clone)]
 pub(crate) struct PublishFailure {
     pub(crate) reason: String,
-    /// The broker rejected it, for a reason that an operator can remove.
-    pub(crate) is_refusal: bool,
 }
 
-/// An order from the log, or what could not be read as one.
+/// A message of the control stream; `order` is empty if it is not a readable order.
 #[derive(Debug)]
 pub(crate) struct ReadOrder {
     pub(crate) offset: Option<i64>,

@@ -6,8 +6,8 @@
 //!     │             │           │  └──────────┼──▶ forwarding ───────────────────┤
 //!     └─────────────┴───────────┴─────────────┴─ cancelled, expired, handed back ┘
 //! ```
-//! Only a job of a list awaits room for its outputs. A job awaits orders if the worker was cut off from the log of orders. It has a slot
-//! on a device from the end of the queue until it stops running, and outputs to store only if its task asks for that.
+//! Only the jobs of a list await room for their outputs. A job awaits orders if the worker was cut off from the control stream. It holds a
+//! slot on a device from the end of the queue until it stops running. Only a job whose task asks for it stores outputs.
 
 use std::{sync::Arc, time::Instant};
 
@@ -24,17 +24,18 @@ use crate::{
     scheduler::{Change, Demand, DeviceId, Ticket},
 };
 
+/// A job of a message in flight.
 #[derive(Debug)]
 pub(super) struct Job {
     state: State,
     pub(super) subject: Subject,
     attempts_max: u32,
     limit: Option<QueueLimit>,
-    /// The order that cancelled it.
+    /// The order that cancelled the job.
     cancelled: Option<Arc<Given>>,
-    /// What it has taken of the room for outputs of its list.
+    /// The bytes that it has taken of its list's output room.
     room: u64,
-    /// What it takes of a portion of its list's replies.
+    /// The bytes that it takes in a portion of its list's replies.
     pub(super) bytes: usize,
 }
 
@@ -72,7 +73,7 @@ impl Job {
         (job, preparation)
     }
 
-    /// Whether it waits for something inside the worker.
+    /// Returns whether the job waits for something inside the worker.
     pub(super) fn is_before_start(&self) -> bool {
         match self.state {
             State::Preparing | State::AwaitsRoom(_) | State::Queued(..) | State::AwaitsOrders(_) => true,
@@ -80,7 +81,7 @@ impl Job {
         }
     }
 
-    /// Whether it waits until other jobs leave a device.
+    /// Returns whether the job waits until other jobs leave a device.
     pub(super) fn awaits_slot(&self) -> bool {
         matches!(self.state, State::Queued(..))
     }
@@ -89,7 +90,7 @@ impl Job {
         matches!(self.state, State::AwaitsOrders(_))
     }
 
-    /// Whether a cancellation could still concern it.
+    /// Returns whether a cancellation can still have an effect on the job.
     pub(super) fn can_be_cancelled(&self) -> bool {
         self.cancelled.is_none() && !matches!(self.state, State::Ended(_))
     }
@@ -103,7 +104,7 @@ impl Job {
 }
 
 impl Dispatcher {
-    /// The jobs of a decoded message. All are known before the first one goes on.
+    /// Begins the jobs of a decoded message. The message knows all of them before the first one proceeds.
     pub(super) fn begin_jobs(&mut self, message: super::MessageNo, new: Vec<NewJob>) {
         let mut preparations = Vec::with_capacity(new.len());
         for new in new {
@@ -120,7 +121,7 @@ impl Dispatcher {
     fn begin(&mut self, no: JobNo, preparation: Preparation) {
         let (job, now) = (self.job(no), self.now);
         if let Preparation::Ended(ending) = preparation {
-            // A job that would go on later ends now if it is too late to start.
+            // A job that would be tried again later expires now if it is too late to start.
             let goes_on = ending.can_be_cancelled() && job.cancelled.is_none();
             let expired = job.limit.filter(|_| goes_on).and_then(|limit| limit.expired(now));
             return self.conclude(no, expired.unwrap_or(ending));
@@ -142,7 +143,7 @@ impl Dispatcher {
         }
     }
 
-    /// The job can run once it has room for its outputs, if it is one of a list, and a slot.
+    /// Queues a prepared job for a slot; a job of a list first takes room for its outputs.
     pub(super) fn prepared(&mut self, no: JobNo, demand: Demand, reply_bytes: u64) {
         let Some(job) = self.find_job(no).filter(|job| matches!(job.state, State::Preparing)) else { return };
         job.state = State::AwaitsRoom(demand);
@@ -154,7 +155,7 @@ impl Dispatcher {
         }
     }
 
-    /// The job waits for a slot.
+    /// Puts the job in the scheduler's queue for a slot.
     fn queue(&mut self, no: JobNo) {
         failpoint::reach(Failpoint::Scheduling);
         self.last_ticket += 1;
@@ -166,7 +167,7 @@ impl Dispatcher {
         self.changes.push_back(Change::Arrived(ticket, demand));
     }
 
-    /// The scheduler gives the job a slot.
+    /// Gives the job the slot that the scheduler grants. The job starts unless orders are unknown.
     pub(super) fn granted(&mut self, no: JobNo, device: DeviceId) {
         let State::Queued(ticket, Demand { pool, .. }) = self.job(no).state else {
             unreachable!("only jobs in the queue have tickets")
@@ -180,7 +181,7 @@ impl Dispatcher {
         }
     }
 
-    /// All orders are known, and none concerns the job.
+    /// Starts a job with a slot: all orders are known, and none cancels it.
     pub(super) fn start(&mut self, no: JobNo) {
         let State::AwaitsOrders(slot) = self.job(no).state else { unreachable!("only a job with a slot starts") };
         self.disarm(no);
@@ -191,7 +192,7 @@ impl Dispatcher {
         self.watch_list(no.message);
     }
 
-    /// The job has left its executor. Its outputs are still being stored.
+    /// Releases the slot of a job that has left its executor. Its outputs are still being stored.
     pub(super) fn stopped(&mut self, no: JobNo, used_us: Option<u64>) {
         if let Some(Job { state: State::Running(slot), .. }) = self.find_job(no) {
             let slot = *slot;
@@ -200,7 +201,7 @@ impl Dispatcher {
         }
     }
 
-    /// The attempt has ended outside: while the job was being prepared, ran or looked for another worker.
+    /// Ends an attempt that was prepared, run or forwarded outside the dispatcher.
     pub(super) fn ended(&mut self, no: JobNo, ended: AttemptEnd) {
         let Some(job) = self.find_job(no) else { return };
         let AttemptEnd { ending, bytes, returns, used_us } = ended;
@@ -210,7 +211,7 @@ impl Dispatcher {
                 job.state = State::Storing;
                 self.leave_device(no, slot, used_us);
             }
-            // The dispatcher has given the job up, so its preparation no longer matters.
+            // The dispatcher has already ended the job, so the result of its preparation no longer matters.
             State::AwaitsRoom(_) | State::Queued(..) | State::AwaitsOrders(_) | State::Ended(_) => return,
         }
         self.job_mut(no).bytes = bytes;
@@ -220,7 +221,7 @@ impl Dispatcher {
         self.conclude(no, ending);
     }
 
-    /// No device here can run the job.
+    /// Forwards a job that no device of this worker can run.
     pub(super) fn forward(&mut self, no: JobNo, unfit: Unfit) {
         self.leave_queue(no);
         self.disarm(no);
@@ -229,7 +230,7 @@ impl Dispatcher {
         self.effects.push(Effect::Forward(no, unfit));
     }
 
-    /// The job does not start here.
+    /// Hands back a job that does not start here.
     pub(super) fn hand_back(&mut self, no: JobNo) {
         self.give_up(no, Ending::HandedBack);
     }
@@ -239,7 +240,7 @@ impl Dispatcher {
         self.give_up(no, expired.expect("the timer is set for the moment at which the limit has passed"));
     }
 
-    /// An order cancels the job. If it runs, its executor is killed, and that ends it.
+    /// Cancels the job. If it is running, its executor is killed, which ends the attempt.
     pub(super) fn cancel(&mut self, no: JobNo, given: Arc<Given>) {
         let job = self.job_mut(no);
         job.cancelled = Some(given);
@@ -258,7 +259,7 @@ impl Dispatcher {
         self.conclude(no, ending);
     }
 
-    /// Decides what becomes of the job, and leaves everything that it waits for or holds.
+    /// Decides what happens to the job, and gives up everything that it waits for or holds.
     fn conclude(&mut self, no: JobNo, ending: Ending) {
         match self.job(no).state {
             State::AwaitsOrders(slot) => {
@@ -288,7 +289,7 @@ impl Dispatcher {
         self.job_ended(no);
     }
 
-    /// Releases the slot. The device time to charge is at most the time in the slot, because an executor's report may be wrong.
+    /// Releases the slot. The device time charged is at most the time in the slot, because the executor's report may be wrong.
     fn leave_device(&mut self, no: JobNo, slot: Slot, used_us: Option<u64>) {
         let held_us = slot.held_us(self.now);
         let used_us = used_us.map_or(held_us, |used_us| used_us.min(held_us));
@@ -310,7 +311,7 @@ impl Dispatcher {
         self.let_in(no.message);
     }
 
-    /// Gives back the room for the job's outputs, which lets other jobs of its list go on.
+    /// Returns the room for the job's outputs, so that other jobs of its list can proceed.
     pub(super) fn give_back_room(&mut self, no: JobNo) {
         let message = self.message_mut(no.message);
         let taken = std::mem::take(&mut message.jobs[no.index].room);
@@ -342,13 +343,13 @@ impl Dispatcher {
         &mut self.message_mut(no.message).jobs[no.index]
     }
 
-    /// The job, unless its message is already settled.
+    /// Returns the job unless its message is already settled.
     fn find_job(&mut self, no: JobNo) -> Option<&mut Job> {
         self.messages.get_mut(&no.message)?.jobs.get_mut(no.index)
     }
 }
 
-/// [`Dispatcher::conclude`] names who cancelled it.
+/// Returns the ending of a cancelled job; [`Dispatcher::conclude`] fills in who cancelled it.
 fn cancelled() -> Ending {
     Ending::Cancelled { reason: String::new() }
 }

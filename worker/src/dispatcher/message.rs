@@ -6,12 +6,12 @@
 //!   │  └──────────┴─ inadmissible or unreadable: answer, dead letter with the reason ───────────────────────┘
 //!   └─ duplicate: waits for the first delivery
 //! ```
-//! Each arrow into `ack` waits until the broker has confirmed what was published, and the events that record it. If a confirmation does not
-//! come, the message is not acknowledged: the broker delivers it again, its jobs run again, and the ledger keeps the first outcome.
+//! Each arrow into `ack` waits until the broker has confirmed the published messages and the events that record them. If a confirm does not
+//! arrive, the message is not acknowledged: the broker delivers it again, its jobs run again, and the ledger keeps the first outcome.
 //!
-//! A list is answered in portions while its other jobs run. One portion is published at a time, whether or not earlier ones are recorded: a
-//! ledger that is away delays no reply. A message that can't be published ends only after its
-//! running jobs, because their slots must not be given to others before.
+//! A list is answered in portions while its other jobs run. One portion is published at a time, whether or not earlier ones are recorded,
+//! so an unavailable ledger delays no reply. A message that can't be published ends only after its running jobs, because their slots must
+//! stay taken until then.
 
 use std::{mem, time::Duration};
 
@@ -31,13 +31,15 @@ use super::{
 };
 use crate::disposition::Disposition;
 
-/// A message that was requeued this often without a start is published again as a new message. Otherwise restarts of workers would make it
-/// look like poison.
+/// Number of requeues without a start after which a message is published again as a new message. Otherwise restarts of workers would bring
+/// a harmless message to the broker's delivery limit.
 const HAND_BACKS_MAX: u64 = DELIVERIES_MAX / 2;
-/// The delay before a delivery is requeued after a failure, because the broker redelivers it at once. It doubles with each delivery.
+/// Time before a delivery is requeued after a failure, because the broker redelivers it at once. It doubles with each delivery, up to
+/// [`REQUEUE_WAIT_MAX`].
 const REQUEUE_WAIT: Duration = Duration::from_secs(1);
 const REQUEUE_WAIT_MAX: Duration = Duration::from_secs(60);
 
+/// A message in flight on this worker.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) letter: Letter,
@@ -45,41 +47,40 @@ pub(super) struct Message {
     pub(super) live: bool,
     pub(super) stage: Stage,
     pub(super) jobs: Vec<Job>,
-    /// The room for the outputs of a list.
+    /// The room for the outputs of a list; `None` for a message with one job.
     pub(super) room: Option<OutputRoom>,
-    /// Jobs that have not ended.
+    /// Number of jobs that have not ended.
     open: usize,
-    /// Jobs that have ended and are not answered.
+    /// Indices of jobs that have ended and are not answered.
     portion: Vec<usize>,
-    /// The portion that is being answered.
+    /// Indices of the jobs in the portion that is being answered.
     answering: Vec<usize>,
-    /// Portions whose record is not confirmed.
+    /// Number of portions whose events are not confirmed.
     recording: usize,
-    /// Its jobs have ended, which the credit of its queue knows.
+    /// Whether the credit of its queue counts the message as settling, because its jobs have ended.
     counts_as_settling: bool,
-    /// The portion is to be answered although it is small and other jobs run.
+    /// Whether to answer the portion although it is small and other jobs run.
     hurries: bool,
-    /// Its jobs leave as messages of their own: back in its queue, the message would come to this worker again.
+    /// Whether its jobs leave as messages of their own. Back in its queue, the whole message might come to this worker again.
     pub(super) spreads: bool,
     pub(super) watched: Option<Watched>,
     pub(super) redeliveries: Redeliveries,
 }
 
+/// How far a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Waits for an earlier delivery of the same message.
+    /// It waits for an earlier delivery of the same message.
     Duplicate,
-    /// The same, and a copy with a fresh count is being published.
+    /// It waits for an earlier delivery, and a copy of it with a fresh count is being published.
     Renewing {
         first: MessageNo,
     },
     Decoding,
-    /// A copy that counts its deliveries is being published.
-    Copying,
-    /// It is being refused, or a list without jobs answered.
+    /// It is being refused, or it is a list without jobs that is being answered.
     Answering,
     Working,
-    /// It can't be answered, and its running jobs end. `patiently` if the reason may last.
+    /// It can't be answered, and its running jobs have to end. `patiently` if the requeue should be delayed, because the reason may last.
     Failed {
         patiently: bool,
     },
@@ -107,7 +108,7 @@ impl Message {
         }
     }
 
-    /// Whether jobs of it could leave as messages of their own.
+    /// Returns whether jobs of the message could leave as messages of their own.
     pub(super) fn can_spread(&self) -> bool {
         self.stage == Stage::Working && self.live
     }
@@ -124,13 +125,13 @@ impl Message {
         self.jobs.iter().filter_map(Job::disposition).all(is_so)
     }
 
-    /// What the message becomes once everything about it is confirmed.
+    /// Returns how to settle the message once everything about it is confirmed.
     fn settlement(&self) -> Settlement {
         let is_final = |disposition: &Disposition| matches!(disposition, Disposition::Final { .. });
         let handed_back = self.jobs.iter().filter_map(Job::disposition).any(|of_job| *of_job == Disposition::HandBack);
         match self.is_all(is_final) {
             true => Settlement::Answered,
-            // While the delivery was live, each job that was handed back left as a message of its own.
+            // While the delivery was live, each job that was handed back was published as a message of its own.
             false if handed_back && !self.live => Settlement::Requeue,
             false => Settlement::SentOn,
         }
@@ -144,7 +145,8 @@ impl Dispatcher {
         self.admit_message(no);
     }
 
-    /// A redelivery waits until the first delivery has been settled.
+    /// Decides what to do with a delivery: refuse, decode or acknowledge it. A redelivery of a message in flight waits until the first
+    /// delivery has been settled.
     pub(super) fn admit_message(&mut self, no: MessageNo) {
         let message = &self.messages[&no];
         let letter = &message.letter;
@@ -165,10 +167,6 @@ impl Dispatcher {
         if letter.key.bytes > MESSAGE_BYTES_MAX {
             let reason = format!("{}: {}", TooLarge::message(letter.key.bytes as u64), TooLarge::ADVICE);
             return self.refuse(no, Failure::new(Verdict::User, FailureCode::MalformedTask, reason));
-        }
-        if letter.uncounted {
-            let delivery_count = letter.delivery_count;
-            return self.go(no, Stage::Copying, Effect::Copy { message: no, delivery_count });
         }
         match letter.unreadable.clone() {
             Some(reason) => self.refuse(no, Failure::new(Verdict::User, FailureCode::MalformedTask, reason)),
@@ -195,31 +193,22 @@ impl Dispatcher {
         self.watch_line(no);
     }
 
-    /// Answers a message that can't be run, and keeps it with the reason in the dead-letter queue.
+    /// Answers a message that can't be run, and dead-letters it with the reason.
     pub(super) fn refuse(&mut self, no: MessageNo, failure: Failure) {
         self.go(no, Stage::Answering, Effect::Refuse(no, Box::new(failure)));
     }
 
-    /// What was published for the message as a whole is confirmed or refused.
+    /// Handles the confirm or rejection of what was published for the message as a whole.
     pub(super) fn published(&mut self, no: MessageNo, result: Result<(), PublishFailure>) {
         let message = &self.messages[&no];
         match (message.stage, result) {
             (Stage::Renewing { first }, result) => self.renewed(no, first, result),
-            (Stage::Copying, Ok(())) => self.settle(no, Settlement::SentOn),
-            // The broker would redeliver it without end, so it is dead-lettered.
-            (Stage::Copying, Err(failure)) if failure.is_refusal && message.live && !self.draining => {
-                let reason = format!(
-                    "the broker redelivered the message, and its queue rejects the requeued copy: {}",
-                    failure.reason
-                );
-                self.refuse(no, Failure::new(Verdict::Infrastructure, FailureCode::AttemptsExhausted, reason));
-            }
             (_, Ok(())) => self.settle(no, Settlement::Answered),
             (_, Err(failure)) => self.fail(no, &failure),
         }
     }
 
-    /// A job of the message has ended.
+    /// Records that a job of the message has ended.
     pub(super) fn job_ended(&mut self, no: JobNo) {
         let message = self.message_mut(no.message);
         message.open -= 1;
@@ -227,7 +216,7 @@ impl Dispatcher {
         self.advance(no.message);
     }
 
-    /// The portion is published.
+    /// Handles the confirm or failure of the published portion.
     pub(super) fn answered(&mut self, no: MessageNo, result: Result<(), PublishFailure>) {
         let Some(message) = self.working(no) else { return };
         let portion = mem::take(&mut message.answering);
@@ -249,12 +238,12 @@ impl Dispatcher {
         }
     }
 
-    /// The message, unless it has failed: then it waits for no confirm any more.
+    /// Returns the message unless it has failed; a failed message no longer waits for confirms.
     fn working(&mut self, no: MessageNo) -> Option<&mut Message> {
         self.messages.get_mut(&no).filter(|message| message.stage == Stage::Working)
     }
 
-    /// Does what is next for a message whose jobs are decoded.
+    /// Takes the next step of a message whose jobs are decoded, if one is due.
     fn advance(&mut self, no: MessageNo) {
         let message = self.message_mut(no);
         let has_ended = message.has_ended();
@@ -314,7 +303,7 @@ impl Dispatcher {
         self.effects.push(Effect::Answer { message: no, jobs, last_attempt });
     }
 
-    /// The broker has not confirmed something that must be safe before the acknowledgement.
+    /// Ends the message without an outcome, because the broker has not confirmed something that must be safe before the acknowledgement.
     pub(super) fn fail(&mut self, no: MessageNo, failure: &PublishFailure) {
         warn!(
             message_id = self.message(no).letter.key.id,
@@ -324,7 +313,8 @@ impl Dispatcher {
         self.end_without_outcome(no, true);
     }
 
-    /// A bug in the worker; the panic has been printed. The broker redelivers the message until it is dead-lettered.
+    /// Requeues a message whose handling has panicked, which is a bug in the worker. The panic has already been logged. The broker
+    /// redelivers the message until its delivery limit.
     pub(super) fn break_off(&mut self, no: MessageNo) {
         error!(message_id = self.message(no).letter.key.id, "handling the message panicked, delivery requeued");
         self.end_without_outcome(no, false);
@@ -341,7 +331,7 @@ impl Dispatcher {
         self.end_without_outcome(no.message, false);
     }
 
-    /// Requeues the message once its running jobs have ended. The others don't start.
+    /// Requeues the message once its running jobs have ended. Its other jobs don't start.
     fn end_without_outcome(&mut self, no: MessageNo, patiently: bool) {
         let Some(message) = self.messages.get_mut(&no) else { return };
         if matches!(message.stage, Stage::AwaitsRequeue | Stage::Settling(_)) {
@@ -369,7 +359,8 @@ impl Dispatcher {
         self.timers.set(at, Timer::Requeue(no));
     }
 
-    /// The broker has requeued the message. Jobs that have not started here leave, because its next worker runs them.
+    /// Records that the broker has requeued the message. Jobs that have not started are handed back, because the message's next worker runs
+    /// them.
     pub(super) fn lost(&mut self, no: MessageNo) {
         let Some(message) = self.messages.get_mut(&no).filter(|message| message.live) else { return };
         message.live = false;
@@ -383,7 +374,7 @@ impl Dispatcher {
         self.go(no, Stage::Settling(settlement), Effect::Settle(no, settlement));
     }
 
-    /// The message has left this worker.
+    /// Removes a settled message and lets its duplicates continue.
     pub(super) fn settled(&mut self, no: MessageNo, unreached: Option<blake3::Hash>) {
         let message = self.messages.remove(&no).expect("a message is settled once");
         let is_done = !matches!(message.stage, Stage::Settling(Settlement::Requeue));

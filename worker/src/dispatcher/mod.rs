@@ -1,11 +1,11 @@
-//! Decides everything that happens to messages and their jobs: deduplication, prefetch, orders, scheduling, settlement.
+//! The dispatcher decides everything that happens to messages and their jobs: deduplication, prefetch, orders, scheduling, settlement.
 //!
-//! Plain data: a batch of inputs goes in, a batch of effects comes out. There is no clock, no tokio, no lock and no I/O here, so that a
-//! simulation without a broker can check every decision (`simulation.rs`). The shell (`supervisor/shell.rs`) passes inputs in and performs
-//! the effects. Work that takes time runs in tasks outside, which answer with inputs: decoding and preparing, compiling, blobs, running on
-//! an executor, encoding and publishing.
+//! It is plain data: a batch of inputs goes in, a batch of effects comes out. There is no clock, no tokio, no lock and no I/O here, so that
+//! a simulation without a broker can check every decision (`simulation.rs`). The shell (`supervisor/shell.rs`) passes the inputs in and
+//! performs the effects. Work that takes time runs in tasks outside, which answer with inputs: decoding, preparing, compiling, reading and
+//! writing blobs, running on an executor, encoding, publishing.
 //!
-//! [`job`] is the life of a job from top to bottom, [`message`] that of a message.
+//! [`job`] shows the life of a job from top to bottom, [`message`] that of a message.
 
 mod credit;
 mod duplicates;
@@ -43,25 +43,26 @@ pub(crate) use self::{
 };
 use crate::scheduler::{Action, Change, PoolGuarantee, PoolId, Scheduler, Ticket, prefetch::PrefetchLimits};
 
-/// Identifies a delivery. Numbers are not used twice.
+/// Identifies a delivery. A number is never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct MessageNo(pub(crate) u64);
 
-/// Identifies a job of a delivery by its place in the message.
+/// Identifies a job by its delivery and its index in the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct JobNo {
     pub(crate) message: MessageNo,
     pub(crate) index: usize,
 }
 
-/// A pool's memory is lent after one to two ticks without work: longer than a producer needs to send its next job when it has the last one's
-/// outputs.
+/// Interval of the scheduler's ticks. A pool's memory is lent after one to two ticks without work, which is longer than a producer needs to
+/// send its next job after it has received an outcome.
 const TICK: Duration = Duration::from_millis(500);
 
+/// The state of all messages and jobs of a worker.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
     scheduler: Scheduler,
-    /// What the scheduler has to be told, in order.
+    /// The changes that the scheduler has not been given yet, in order.
     changes: VecDeque<Change>,
     tickets: HashMap<Ticket, JobNo>,
     last_ticket: u64,
@@ -77,7 +78,7 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// `mark` is the mark that the worker writes into the log of orders at its start.
+    /// Creates a dispatcher. `mark` is the mark that the worker writes into the control stream at its start.
     pub(crate) fn new(now: Instant, worker: WorkerName, mark: MessageId, guarantees: &[PoolGuarantee]) -> Self {
         Self {
             scheduler: Scheduler::new(guarantees),
@@ -101,7 +102,7 @@ impl Dispatcher {
         self.credit.serve(limits, queues, self.scheduler.slots())
     }
 
-    /// Takes all inputs at the time `now`, and appends what has to be done. Takes care of what is due at that time as well.
+    /// Takes all inputs at the time `now`, handles the timers that are due, and appends the effects.
     pub(crate) fn step(&mut self, now: Instant, inputs: &mut Vec<Input>, effects: &mut Vec<Effect>) {
         self.now = now;
         std::mem::swap(&mut self.effects, effects);
@@ -125,28 +126,28 @@ impl Dispatcher {
         std::mem::swap(&mut self.effects, effects);
     }
 
-    /// When the next step is due, even without an input.
+    /// Returns when the next step is due, even without an input.
     pub(crate) fn next_wake(&self) -> Instant {
         let credit = (!self.draining).then(|| self.credit.due());
         [Some(self.next_tick), credit, self.timers.first()].into_iter().flatten().min().expect("there is always a tick")
     }
 
-    /// Whether no message is here.
+    /// Returns whether the worker holds no messages.
     pub(crate) fn is_idle(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// The jobs that occupy a slot.
+    /// Returns the number of jobs that occupy a slot.
     pub(crate) fn running(&self) -> usize {
         self.scheduler.running()
     }
 
-    /// The jobs that wait for a slot, by pool.
+    /// Returns the number of jobs that wait for a slot, by pool.
     pub(crate) fn waiting_by_pool(&self) -> Vec<usize> {
         self.scheduler.waiting_by_pool()
     }
 
-    /// The unsettled messages of all queues of a pool.
+    /// Returns the number of unsettled messages in all queues of a pool.
     pub(crate) fn messages_of(&self, pool: PoolId) -> u32 {
         self.credit.messages_of(pool)
     }
@@ -190,7 +191,7 @@ impl Dispatcher {
         }
     }
 
-    /// Tells the scheduler all that has happened, and does what it says.
+    /// Passes all changes to the scheduler, and performs its actions.
     fn schedule(&mut self) {
         while let Some(change) = self.changes.pop_front() {
             for action in self.scheduler.step(change) {
@@ -201,7 +202,7 @@ impl Dispatcher {
 
     fn follow(&mut self, action: Action) {
         let job_of = |ticket| self.tickets.get(&ticket).copied();
-        // A job without a ticket has left meanwhile, which the scheduler learns next.
+        // A ticket without a job belongs to a job that has left; the scheduler gets that change next.
         match action {
             Action::Start(ticket, device) => job_of(ticket).into_iter().for_each(|job| self.granted(job, device)),
             Action::Refuse(ticket, too_large) => {
@@ -213,7 +214,7 @@ impl Dispatcher {
         }
     }
 
-    /// Starts nothing any more: what waits is handed back.
+    /// Starts nothing any more, and hands back the jobs that wait.
     fn drain(&mut self) {
         self.draining = true;
         self.changes.push_back(Change::Draining);
@@ -226,7 +227,7 @@ impl Dispatcher {
         }
     }
 
-    /// The jobs of all messages of which this is true, oldest first.
+    /// Returns the jobs of all messages for which `is_wanted` is true, oldest first.
     fn jobs_that(&self, is_wanted: impl Fn(&job::Job) -> bool) -> Vec<JobNo> {
         let jobs = self.messages.iter().flat_map(|(no, message)| {
             let jobs = message.jobs.iter().enumerate();
@@ -235,7 +236,7 @@ impl Dispatcher {
         jobs.filter(|(_, job)| is_wanted(job)).map(|(no, _)| no).collect()
     }
 
-    /// Whether nothing is left of any message.
+    /// Returns whether the dispatcher holds no trace of any message.
     #[cfg(test)]
     fn is_unused(&self) -> bool {
         let waiting: usize = self.waiting_by_pool().into_iter().sum();

@@ -1,12 +1,12 @@
-//! Orders from the control log: cancellations, and drain orders for this worker.
+//! Orders from the control streams: cancellations, and drain orders for this worker.
 //!
-//! The worker reads the log from its beginning, so that jobs cancelled while no worker was running stay cancelled. It writes a
-//! mark into the log at its start and accepts no jobs before it has read that mark, because only then it knows every earlier order.
-//! After an interruption it continues behind the last order and writes a new mark. No job starts before it has read that mark.
+//! The worker reads the streams from their beginnings, so that jobs cancelled while no worker was running stay cancelled. At its start it
+//! writes a mark into them and accepts no jobs until it has read that mark, because only then does it know every earlier order. After an
+//! interruption it continues behind the last order and writes a new mark, and no job starts until it has read that one.
 //!
-//! The exchange of an order identifies its sender's role: operators may cancel and drain, clients cancel their own jobs, and workers
-//! write marks. RabbitMQ's permissions decide who may write to which exchange. Clients' orders come from a log of their own, in which the
-//! supervisor looks for the mark.
+//! The exchange of an order identifies its sender's role: operators may cancel and drain, clients cancel their own jobs, and workers write
+//! marks. RabbitMQ's permissions decide who may write to which exchange. Clients' orders are in a stream of their own; there the
+//! supervisor, not this module, looks for the mark.
 
 use std::{
     sync::Arc,
@@ -27,26 +27,26 @@ mod books;
 mod cancelled;
 mod reading;
 
-/// How long a job that could start waits while not one order comes. A link that is back subscribes again at once; a broker that does not
-/// bring up its stream of orders may never do so, and jobs go on without.
+/// How long a job that could start waits while no order arrives. A restored connection subscribes again at once. A broker that fails to
+/// start its stream may never deliver again, so jobs then start without orders.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The orders that this worker has read.
+/// The orders that this worker has read, and whether it has read all of them.
 #[derive(Debug)]
 pub(super) struct Orders {
     worker: WorkerName,
     cancelled: Books,
     reading: Reading,
-    /// The offset of the last order in the log.
+    /// The offset of the last order in the stream.
     offset: Option<i64>,
-    /// The number of orders read, including repeated ones, and that number at the last interruption.
+    /// The number of orders read, including repeated ones. `read_before` is that number at the last interruption.
     read: u64,
     read_before: u64,
-    /// Whether all orders in the log have been read. Jobs may start once those of clients have been read too.
+    /// Whether all orders of operators and workers have been read. Jobs may start once those of clients have been read too.
     fleet_known: bool,
     clients_known: bool,
     drain_told: bool,
-    /// While jobs wait for orders: the deadline, and the number of orders read when it was set.
+    /// While jobs wait for orders: the deadline, and the number of orders read when the wait began.
     waiting: Option<(Instant, u64)>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// The cancellation reason for the job's owner.
+    /// Returns the cancellation reason that the job's owner sees.
     pub(super) fn reason(&self) -> String {
         match &self.by {
             Some(by) => format!("cancelled by {by}"),
@@ -77,19 +77,19 @@ impl Orders {
             read: 0,
             read_before: 0,
             fleet_known: false,
-            // A worker takes no job before it has read them for the first time.
+            // A worker takes no jobs before it has read them for the first time.
             clients_known: true,
             drain_told: false,
             waiting: None,
         }
     }
 
-    /// The order that cancelled a job.
+    /// Returns the order that cancelled a job.
     pub(super) fn find(&mut self, subject: &Subject, now: Instant) -> Option<Arc<Given>> {
         self.cancelled.find(subject, now)
     }
 
-    /// Whether jobs may start. If not, the wait for orders begins.
+    /// Returns whether jobs may start. If not, the wait for orders begins.
     pub(super) fn are_known(&mut self, now: Instant, timers: &mut Timers) -> bool {
         if !self.all_known() && self.waiting.is_none() {
             self.wait(now, timers);
@@ -107,7 +107,7 @@ impl Orders {
         timers.set(at, Timer::Orders);
     }
 
-    /// Records an offset. An offset that was passed before means that reading has started again at the beginning.
+    /// Records an offset. An offset at or before the last one means that reading has started again at the beginning.
     fn pass(&mut self, offset: Option<i64>) {
         if offset.is_some() && offset <= self.offset {
             self.reading.start_over();
@@ -141,7 +141,7 @@ impl Dispatcher {
                     self.orders.reading.drain(given);
                 }
             }
-            // The roster of the supervisor hears it.
+            // The supervisor's roster handles announcements.
             (Command::Announce(_), Speaker::Worker, _) => {}
             (Command::Mark { id }, Speaker::Worker, _) => {
                 if self.orders.reading.pass(id) {
@@ -162,7 +162,7 @@ impl Dispatcher {
         }
     }
 
-    /// Cancels jobs: any jobs for an operator, only the user's own for a client.
+    /// Cancels the selected jobs: any jobs for an operator, only those of `user` for a client.
     fn cancel_jobs(&mut self, selection: Selection, user: Option<&str>, given: Given) {
         if !self.orders.cancelled.add(selection, user, &Arc::new(given), self.now) {
             return;
@@ -175,12 +175,12 @@ impl Dispatcher {
     }
 
     fn find_cancellation(&mut self, no: JobNo) -> Option<Arc<Given>> {
-        // An earlier cancellation of the same order may have settled its message.
+        // A job that this order cancelled before may have settled the message.
         let job = self.messages.get(&no.message)?.jobs.get(no.index)?;
         self.orders.cancelled.find(&job.subject, self.now)
     }
 
-    /// After an interruption, no job starts until every order from before its end is known.
+    /// Stops jobs from starting after an interruption, until every order up to `mark` is known.
     pub(super) fn interrupt_orders(&mut self, mark: MessageId) {
         self.orders.fleet_known = false;
         self.orders.read_before = self.orders.read;
@@ -188,7 +188,7 @@ impl Dispatcher {
         self.effects.push(Effect::OrdersKnown(false));
     }
 
-    /// The same for the orders of clients.
+    /// Sets whether all orders of clients are known. Jobs do not start while they are unknown.
     pub(super) fn client_orders_are_known(&mut self, are_known: bool) {
         self.orders.clients_known = are_known;
         if are_known {
@@ -212,7 +212,8 @@ impl Dispatcher {
         }
     }
 
-    /// Jobs have waited for a while. If an order came, they wait on; if none did, they start although some orders may be unknown.
+    /// Handles the deadline of the wait for orders. If an order has arrived, jobs wait on. If none has, they start although some orders may
+    /// be unknown.
     pub(super) fn orders_are_late(&mut self) {
         let Some((_, read)) = self.orders.waiting.take() else { return };
         if self.jobs_that(Job::awaits_orders).is_empty() {
@@ -226,7 +227,7 @@ impl Dispatcher {
     }
 }
 
-/// An order for the log: its numbers, because its texts may be anything.
+/// Describes an order for the log by its numbers, because its texts may contain anything.
 fn described(command: &Command) -> String {
     match command {
         Command::Cancel(Selection { jobs, labels }) => {

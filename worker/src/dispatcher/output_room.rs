@@ -1,18 +1,20 @@
-//! Bounds the outputs of one list from before its jobs start until they are answered. Otherwise the outputs of the other jobs would
+//! Bounds the memory for outputs of one list, from before its jobs start until they are answered. Otherwise the outputs of other jobs would
 //! accumulate while a portion waits for a slow broker.
 
 use std::collections::VecDeque;
 
-/// The size of outputs and failure texts at which a portion of a list is published.
+/// Size of outputs and failure texts at which a portion of a list is published, in bytes.
 pub(super) const PORTION_BYTES: usize = 1 << 20;
 
-/// The most outputs of a list held at once: room for several of the largest, so that jobs run while others are answered.
+/// Maximum size of the outputs of a list held at once, in bytes: enough for several of the largest, so that jobs run while others are
+/// answered.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
-/// The most room that one job takes. A small portion waits for further jobs, so these must not wait for the portion's room.
+/// Maximum room that one job takes, in bytes. A small portion waits for further jobs to end, so these must not have to wait for the
+/// portion's room.
 const TAKEN_BYTES_MAX: u64 = HELD_BYTES_MAX - PORTION_BYTES as u64;
 
-/// The room of one list. Jobs get it in the order in which they ask.
+/// The room of one list. Jobs get room in the order in which they ask for it.
 #[derive(Debug)]
 pub(super) struct OutputRoom {
     free: u64,
@@ -26,18 +28,18 @@ impl Default for OutputRoom {
 }
 
 impl OutputRoom {
-    /// What a job with outputs of this size takes.
+    /// Returns the room that a job with outputs of this size takes, in bytes.
     pub(super) fn taken(bytes: u64) -> u64 {
         bytes.min(TAKEN_BYTES_MAX)
     }
 
-    /// Takes room for a job, or puts the job in line. Returns whether it has the room.
+    /// Takes room for a job, or puts the job in line. Returns whether the job has the room.
     pub(super) fn take(&mut self, job: usize, taken: u64) -> bool {
         self.waiting.push_back((job, taken));
         self.next() == Some(job)
     }
 
-    /// Takes a job out of the line.
+    /// Removes a job from the line.
     pub(super) fn leave(&mut self, job: usize) {
         self.waiting.retain(|(waiting, _)| *waiting != job);
     }
@@ -46,7 +48,7 @@ impl OutputRoom {
         self.free += taken;
     }
 
-    /// The next job in line, if there is room for it, which it then has.
+    /// Gives the next job in line its room, if there is enough, and returns the job.
     pub(super) fn next(&mut self) -> Option<usize> {
         let (job, taken) = *self.waiting.front().filter(|(_, taken)| *taken <= self.free)?;
         self.free -= taken;

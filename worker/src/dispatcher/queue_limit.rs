@@ -1,27 +1,29 @@
-//! The queue limit: the longest time from a job's submission to its start. The job expires at that moment, not when it would have started.
+//! The queue limit: the maximum time from a job's submission to its start. A waiting job expires when the limit passes, not when it would
+//! have started.
 //!
-//! The limit applies to jobs that have not started. A job that has lost an attempt, or may have, runs again without the limit: it met its
-//! limit when it started, and its client may already have an outcome.
+//! The limit applies to jobs that have not started. A job that has lost an attempt, or may have, runs again without the limit: it started
+//! in time, and its client may already have an outcome.
 
 use std::time::{Duration, Instant};
 
 use crate::disposition::Ending;
 
+/// The queue limit of one job.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueueLimit {
     pub(crate) limit: Duration,
-    /// The time from submission to delivery, as exact as the two clocks agree.
+    /// The time from submission to delivery; its error is the difference between the two clocks.
     pub(crate) before: Duration,
     pub(crate) delivered: Instant,
 }
 
 impl QueueLimit {
-    /// The first moment at which the limit has passed.
+    /// Returns the first moment after the limit.
     pub(super) fn deadline(&self) -> Instant {
         self.delivered + self.limit.saturating_sub(self.before) + Duration::from_nanos(1)
     }
 
-    /// How the job ends if the limit has passed.
+    /// Returns the job's ending if the limit has passed.
     pub(super) fn expired(&self, now: Instant) -> Option<Ending> {
         let queued = self.before + now.saturating_duration_since(self.delivered);
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);

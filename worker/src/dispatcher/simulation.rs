@@ -1,5 +1,5 @@
-//! Simulates a worker and its broker by a seed, without either: random deliveries, endings, cancellations, losses of connections, executors
-//! and workers, and refused publishes. [`World`] is everything outside the dispatcher, and checks each effect.
+//! Simulates a worker and its broker from a seed, without either: random deliveries, endings and cancellations, losses of connections,
+//! executors and workers, and refused publishes. [`World`] is everything outside the dispatcher, and checks each effect.
 
 mod outside;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 const STEPS: u64 = 100_000;
-/// Seeds of every run, and the variable that names another.
+/// Seeds that every test run uses; the variable [`SEED`] sets another one.
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
 const SEED: &str = "DISPATCHER_SEED";
 
@@ -27,10 +27,10 @@ const DEVICES: u32 = 2;
 const SLOTS: u32 = 3;
 const BYTES: u64 = 100;
 const UNSETTLED_MAX: usize = 40;
-/// After this many steps without faults everything must have ended.
+/// Number of steps without faults within which everything must have ended.
 const CALM_STEPS_MAX: u32 = 200_000;
 
-/// Random numbers by a seed (splitmix64).
+/// A random number generator with a seed (splitmix64).
 struct Chance(u64);
 
 impl Chance {
@@ -56,11 +56,11 @@ struct Job {
     pool: u32,
     bytes: u64,
     limit: Option<Duration>,
-    /// Outcomes that were published and recorded.
+    /// Number of outcomes that were published and recorded.
     outcomes: u32,
 }
 
-/// A message as it lies in its queue.
+/// A message in its queue.
 #[derive(Clone)]
 struct QueuedMessage {
     id: String,
@@ -68,7 +68,7 @@ struct QueuedMessage {
     is_list: bool,
     is_readable: bool,
     deliveries: u64,
-    /// The deliveries that its header counts.
+    /// The number of deliveries that its header counts.
     counted: u64,
     redelivered: bool,
     past: RetryHistory,
@@ -78,17 +78,18 @@ struct QueuedMessage {
 struct HeldMessage {
     queued: QueuedMessage,
     connection: u64,
-    /// The dispatcher knows that the connection is lost.
+    /// Whether the dispatcher knows that the connection is lost.
     told: bool,
-    /// Jobs that were given to be answered, and those whose answer or record is confirmed.
+    /// Jobs that the dispatcher wants answered, and those whose answer or record is confirmed.
     answered: BTreeSet<usize>,
     published: BTreeSet<usize>,
     recorded: BTreeSet<usize>,
-    /// What was published for the whole message is confirmed.
+    /// Whether the publication for the whole message is confirmed.
     whole: bool,
     is_refused: bool,
     is_settling: bool,
 }
+/// Everything outside the dispatcher: producers, broker, executors, and the work of the worker's tasks.
 
 struct World {
     chance: Chance,
@@ -101,13 +102,13 @@ struct World {
     connection: u64,
     deliveries: u64,
     work: Vec<Work>,
-    /// The executors that are up.
+    /// The running executors, by device and pool.
     up: BTreeSet<(u32, u32)>,
     mark: MessageId,
     answered_ids: HashSet<String>,
-    /// The ids of messages of which everything was confirmed. Messages of one id are for the same jobs.
+    /// The ids of messages for which everything was confirmed. Messages with the same id are for the same jobs.
     done: HashSet<String>,
-    /// Faults happen.
+    /// Whether faults happen.
     is_rough: bool,
     draining: bool,
 }
@@ -128,7 +129,7 @@ fn new_dispatcher(now: Instant, mark: MessageId) -> Dispatcher {
 }
 
 impl QueuedMessage {
-    /// A message as it comes into the queue.
+    /// Creates a message as a producer publishes it.
     fn new(id: String, jobs: Vec<usize>) -> Self {
         Self {
             id,
@@ -168,7 +169,7 @@ impl World {
         world
     }
 
-    /// All executors come up, and the log of orders is read up to the mark.
+    /// Starts all executors, and reads the control stream up to the mark.
     fn begin_worker(&mut self) {
         for (device, pool) in (0..DEVICES).flat_map(|device| (0..POOLS).map(move |pool| (device, pool))) {
             self.executor_up(device, pool);
@@ -235,7 +236,7 @@ impl World {
         self.batch.push(Input::Order(Box::new(ReadOrder { offset: None, order, speaker: Some(speaker), user: None })));
     }
 
-    /// The mark is read later, or not before the dispatcher's patience ends.
+    /// Interrupts the control stream. The mark is read later, or not before the dispatcher's patience ends.
     fn interrupt_orders(&mut self) {
         self.mark = MessageId::new();
         self.batch.push(Input::OrdersInterrupted { mark: self.mark });
@@ -244,7 +245,7 @@ impl World {
         }
     }
 
-    /// The broker delivers again whatever is not settled.
+    /// Loses the connection: the broker redelivers everything that is not settled.
     fn lose_connection(&mut self) {
         self.connection += 1;
         let lost: Vec<QueuedMessage> = self
@@ -282,13 +283,13 @@ impl World {
         }
     }
 
-    /// The worker leaves once it is idle, and another one comes.
+    /// Drains the worker. It is replaced once it is idle.
     fn drain(&mut self) {
         self.draining = true;
         self.batch.push(Input::Drain);
     }
 
-    /// The worker dies: the broker delivers everything again, to another one.
+    /// Kills the worker: the broker redelivers everything, to the next worker.
     fn die(&mut self) {
         self.step();
         self.lose_connection();
@@ -337,7 +338,7 @@ impl World {
         }
     }
 
-    /// Slots and memory are never promised twice.
+    /// Starts a job, and checks that no slot or memory is used twice.
     fn start(&mut self, job: JobNo, device: u32) {
         let held = &self.held[&job.message];
         let started = &self.jobs[held.queued.jobs[job.index]];
@@ -357,7 +358,7 @@ impl World {
         self.work.push(Work::Record { message, jobs });
     }
 
-    /// No message leaves before all about it is confirmed.
+    /// Settles a message, and checks that everything about it is confirmed.
     fn settle(&mut self, message: MessageNo, settlement: Settlement) {
         let is_double = self.has_another(message);
         let held = self.held.get_mut(&message).expect("only what is held is settled");
@@ -367,7 +368,7 @@ impl World {
         let was_answered = self.answered_ids.contains(&held.queued.id) || self.done.contains(&held.queued.id);
         if settlement != Settlement::Requeue {
             assert!(is_confirmed || was_answered || is_double, "acknowledged before its outcome is confirmed");
-            // A copy of a redelivery stands for it.
+            // If a copy was published, the message lives on in it.
             if held.is_refused || !held.whole && (is_confirmed || was_answered) {
                 self.done.insert(held.queued.id.clone());
             }
@@ -375,7 +376,7 @@ impl World {
         self.work.push(Work::Settle(message, settlement));
     }
 
-    /// Whether the queue has the message another time.
+    /// Returns whether the broker has the message another time.
     fn has_another(&self, message: MessageNo) -> bool {
         let id = &self.held[&message].queued.id;
         let mut held = self.held.iter().filter(|(other, held)| **other != message && !held.is_settling);
@@ -383,7 +384,7 @@ impl World {
             || held.any(|(other, held)| held.queued.id == *id && self.is_live(*other))
     }
 
-    /// Once all is quiet, nothing is left over.
+    /// Checks that nothing is left over once all is quiet.
     fn check_quiet(&mut self) {
         assert!(self.dispatcher.is_unused(), "{:#?}", self.dispatcher);
     }
@@ -402,7 +403,7 @@ impl World {
             self.work_on();
             self.pass_time(20);
         }
-        // The last timers, such as for orders.
+        // Let the last timers fire, such as the one for orders.
         (0..100).for_each(|_| self.pass_time(1_000));
         self.work.retain(|work| !matches!(work, Work::Subscribe(..)));
         assert!(self.queue.is_empty() && self.held.is_empty() && self.work.is_empty(), "{:#?}", self.dispatcher);
@@ -431,7 +432,7 @@ fn fixed_seeds_lose_no_job_and_leak_nothing() {
     SEEDS.into_iter().for_each(simulate);
 }
 
-/// A failing seed is in the output; the variable runs it again.
+/// Simulates a random seed and prints it; set the variable to repeat a failure.
 #[test]
 fn a_random_seed_loses_no_job_and_leaks_nothing() {
     let random = || u64::from(std::process::id()) ^ std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;

@@ -1,11 +1,11 @@
-//! Lists that run long: their results don't wait for the whole list, and other workers that are idle share the work.
+//! Spreads lists that run long: their results don't wait for the whole list, and idle workers share the work.
 //!
-//! Producers pack brief jobs into one message. If the jobs run long instead, one worker holds the whole list. When the list has run for a
+//! Producers pack short jobs into one message. If the jobs run long instead, one worker holds the whole list. When the list has run for a
 //! while, the worker answers the jobs that have ended, and asks the broker whether the queue is empty although other workers consume it. If
 //! so, the jobs that have not started leave the list as messages of their own.
 //!
-//! The same is done with jobs of an affinity slot that wait for a slot on a device. Their worker gets them although others may be idle, because
-//! it probably has their input. They leave to the pool's queue, where all workers are equal.
+//! Jobs of an affinity slot that wait for a slot on a device are treated alike. The broker gives them to their worker although others may
+//! be idle, because that worker probably has their input. They leave to the pool's queue, where all workers are equal.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,16 @@ use tracing::info;
 
 use super::{Dispatcher, Effect, JobNo, MessageNo, job::Job, message::Message, timers::Timer};
 
-/// The time between two checks. A list that is about to end by then is left alone.
+/// Time between two checks of a list. A list that will probably end within this time is left alone.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The time for which a job of an affinity slot waits for its worker. A worker prefetches some tens of milliseconds of work, so only a job
-/// behind long ones waits for so long. To bring its input elsewhere then costs less than to wait for them.
+/// How long a job of an affinity slot waits for its worker. A worker prefetches only some tens of milliseconds of work, so a job that waits
+/// this long is behind long jobs. Another worker can then fetch the input in less time.
 const LINE_PATIENCE: Duration = Duration::from_secs(1);
-/// A job that takes less is not worth a message of its own.
+/// Minimum duration of jobs that are spread; a shorter job is not worth a message of its own.
 const LONG_JOB: Duration = Duration::from_millis(5);
 
-/// A message whose jobs may leave it: a list from its first start on, a message of an affinity slot from its arrival on.
+/// The checks of a message whose jobs may leave it: of a list from its first start on, of a message of an affinity slot from its arrival
+/// on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Watched {
     since: Instant,
@@ -34,12 +35,13 @@ impl Message {
         (0..self.jobs.len()).filter(|index| self.jobs[*index].is_before_start()).collect()
     }
 
-    /// Whether it has started, or a job of it waits in line. A job that is being prepared would have to be prepared elsewhere too.
+    /// Returns whether the message has started, or one of its jobs waits for a slot. A job that is still being prepared would have to be
+    /// prepared again elsewhere.
     fn has_line(&self) -> bool {
         self.watched.is_some_and(|watched| watched.has_started) || self.jobs.iter().any(Job::awaits_slot)
     }
 
-    /// The time that one of its jobs takes, by its pace so far.
+    /// Returns the time that one of its jobs takes, judging by those that have ended.
     fn per_job(&self, now: Instant) -> Duration {
         let Some(Watched { since, .. }) = self.watched else { return Duration::ZERO };
         let ended = self.jobs.iter().filter_map(Job::disposition).count().max(1) as u32;
@@ -48,7 +50,7 @@ impl Message {
 }
 
 impl Dispatcher {
-    /// The jobs of a message begin to wait. In an affinity slot they do so only until other workers are idle.
+    /// Begins the checks of a message from an affinity slot. Its jobs wait here only until other workers are idle.
     pub(super) fn watch_line(&mut self, no: MessageNo) {
         if self.credit.has_favourite(self.message(no).letter.queue) {
             let next_check = self.now + LINE_PATIENCE;
@@ -56,7 +58,7 @@ impl Dispatcher {
         }
     }
 
-    /// A job starts. The first start of a list begins its checks.
+    /// Begins the checks of a list when its first job starts.
     pub(super) fn watch_list(&mut self, no: MessageNo) {
         let message = self.message(no);
         if message.watched.is_some_and(|watched| watched.has_started) {
@@ -76,14 +78,15 @@ impl Dispatcher {
         self.timers.set(watched.next_check, Timer::Watched(no));
     }
 
-    /// The message is settled.
+    /// Ends the checks of a settled message.
     pub(super) fn end_checks(&mut self, no: MessageNo, message: &Message) {
         if let Some(watched) = message.watched {
             self.timers.clear(watched.next_check, Timer::Watched(no));
         }
     }
 
-    /// Answers what has ended if the jobs are long, and asks whether other workers are idle if the rest of the message is long too.
+    /// Answers the jobs that have ended if the jobs are long, and asks whether other workers are idle if the rest of the message is long
+    /// too.
     pub(super) fn check_message(&mut self, no: MessageNo) {
         let message = self.message(no);
         if !message.can_spread() || message.has_ended() {
@@ -103,13 +106,14 @@ impl Dispatcher {
 
     fn check_again(&mut self, no: MessageNo) {
         let Some(watched) = self.message(no).watched else { return };
-        // Each check is a query to the broker, and a job may wait for minutes until it starts.
+        // Until its first start a message is checked less and less often, because each check is a query to the broker and a job may wait
+        // for minutes.
         let waited = self.now.saturating_duration_since(watched.since);
         let pause = if watched.has_started { INTERVAL } else { waited };
         self.check_later(no, Watched { next_check: self.now + pause, ..watched });
     }
 
-    /// The broker has answered whether other workers are idle.
+    /// Hands back the unstarted jobs of a message if other workers are idle, which the broker was asked.
     pub(super) fn looked(&mut self, no: MessageNo, others_idle: bool) {
         let Some(message) = self.messages.get(&no).filter(|message| message.can_spread()) else { return };
         let unstarted = message.unstarted();

@@ -1,4 +1,4 @@
-//! The dispatcher step by step.
+//! Tests of the dispatcher, step by step.
 
 use std::{
     collections::BTreeMap,
@@ -23,11 +23,11 @@ mod renewal;
 const FIRST: MessageNo = MessageNo(1);
 const NONE: [usize; 0] = [];
 const SECOND: MessageNo = MessageNo(2);
-/// The queues: a pool's own, and that of an affinity slot.
+/// Indices of the two queues: a pool's own, and one of an affinity slot.
 const POOL: usize = 0;
 const SLOT: usize = 1;
 
-/// A dispatcher with one device, whose outputs can be asked for.
+/// A dispatcher with one device, and the effects that it has produced.
 struct Desk {
     dispatcher: Dispatcher,
     now: Instant,
@@ -36,7 +36,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// With this many slots, all orders read.
+    /// Creates a dispatcher with this many slots that has read all orders.
     fn new(slots: u32) -> Self {
         let mut desk = Self::cut_off(slots);
         let mark = desk.mark;
@@ -44,7 +44,7 @@ impl Desk {
         desk
     }
 
-    /// With no order read yet.
+    /// Creates a dispatcher with this many slots that has read no orders.
     fn cut_off(slots: u32) -> Self {
         let (now, mark) = (Instant::now(), MessageId::new());
         let dispatcher = Dispatcher::new(now, "w".parse().unwrap(), mark, &[PoolGuarantee::default()]);
@@ -79,12 +79,13 @@ impl Desk {
         self.tell(Input::Delivered(message, Box::new(letter(queue, id, deliveries, deliveries))));
     }
 
-    /// A message that the broker has delivered so often before, and whose header counts so many deliveries.
+    /// Delivers a message that the broker has delivered `redeliveries` times before and whose header counts `counted`
+    /// deliveries.
     fn deliver_again(&mut self, message: MessageNo, id: &str, redeliveries: u64, counted: u64) {
         self.tell(Input::Delivered(message, Box::new(letter(POOL, id, redeliveries, counted + redeliveries))));
     }
 
-    /// The copies to publish, with their counts of deliveries.
+    /// Takes the copies to publish, with their delivery counts.
     fn copied(&mut self) -> Vec<(MessageNo, u64)> {
         self.taken(|effect| match effect {
             Effect::Copy { message, delivery_count } => Some((*message, *delivery_count)),
@@ -92,7 +93,7 @@ impl Desk {
         })
     }
 
-    /// A message with these jobs, delivered and decoded.
+    /// Delivers and decodes a message with these jobs.
     fn take(&mut self, message: MessageNo, jobs: Vec<NewJob>) {
         self.take_from(POOL, message, jobs);
     }
@@ -117,7 +118,7 @@ impl Desk {
         self.tell(Input::Ended(job, Box::new(AttemptEnd { ending, bytes, returns: bytes > 0, used_us: None })));
     }
 
-    /// The jobs that have started since the last question, by their places in their messages.
+    /// Takes the jobs that have started since the last call, as indices in their messages.
     fn started(&mut self) -> Vec<usize> {
         self.taken(|effect| if let Effect::Start { job, .. } = effect { Some(job.index) } else { None })
     }
@@ -144,7 +145,7 @@ impl Desk {
         taken
     }
 
-    /// Whether the job's cancellation is the outcome that is answered.
+    /// Returns whether the job was answered as cancelled.
     fn is_cancelled(&mut self) -> bool {
         let answered = self.answered();
         let of = |jobs: &Vec<(usize, Disposition)>| format!("{jobs:?}").contains("cancelled by anna");
@@ -162,7 +163,6 @@ fn letter(queue: usize, id: &str, redeliveries: u64, delivery_count: u64) -> Let
         attempt: 1 + delivery_count as u32,
         redeliveries,
         delivery_count,
-        uncounted: false,
         past: RetryHistory::default(),
         inadmissible: None,
         unreadable: None,
@@ -204,7 +204,7 @@ fn drain(name: &str) -> Command {
 }
 
 fn not_confirmed() -> PublishFailure {
-    PublishFailure { reason: "gone".to_owned(), is_refusal: false }
+    PublishFailure { reason: "gone".to_owned() }
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn a_job_of_an_affinity_slot_waits_until_other_workers_are_idle() {
     desk.take_from(SLOT, FIRST, vec![job()]);
     desk.take_from(SLOT, SECOND, vec![job()]);
     assert_eq!(desk.started(), [0], "the first one");
-    // The pauses double, because a long job may make it wait for minutes.
+    // The pauses double, because the job may wait for minutes.
     for pause in [1, 1, 2, 4] {
         desk.pass(Duration::from_millis(1000 * pause - 1));
         assert_eq!(desk.looks_for_idle(), 0);

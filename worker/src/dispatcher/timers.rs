@@ -1,22 +1,23 @@
-//! Deadlines, by time.
+//! The dispatcher's deadlines, ordered by time.
 
 use std::{collections::BTreeSet, time::Instant};
 
 use super::{JobNo, MessageNo};
 
-/// What is due at a deadline.
+/// The event at a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// The queue limit of a job passes.
     Expiry(JobNo),
-    /// A message whose outcome was not confirmed is requeued.
+    /// The time to requeue a message whose outcome was not confirmed.
     Requeue(MessageNo),
-    /// A message whose jobs may leave it is checked.
+    /// The time to check a message whose jobs may leave it.
     Watched(MessageNo),
-    /// No order has come for a while.
+    /// Jobs have waited for orders for a while.
     Orders,
 }
 
+/// All deadlines that are set.
 #[derive(Debug, Default)]
 pub(super) struct Timers(BTreeSet<(Instant, Timer)>);
 
@@ -33,7 +34,7 @@ impl Timers {
         self.0.first().map(|(at, _)| *at)
     }
 
-    /// Removes a timer that is due.
+    /// Removes and returns a timer that is due.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Timer> {
         if self.first()? > now {
             return None;
@@ -41,7 +42,7 @@ impl Timers {
         self.0.pop_first().map(|(_, timer)| timer)
     }
 
-    /// Removes the timers of the messages that wait to be requeued.
+    /// Removes and returns the messages that wait to be requeued.
     pub(super) fn requeues(&mut self) -> Vec<MessageNo> {
         let mut messages = Vec::new();
         self.0.retain(|(_, timer)| match timer {
@@ -59,7 +60,7 @@ impl Timers {
         self.0.is_empty()
     }
 
-    /// Whether no timer of a message is set.
+    /// Returns whether no timer of a message is set.
     #[cfg(test)]
     pub(super) fn have_no_message(&self) -> bool {
         self.0.iter().all(|(_, timer)| *timer == Timer::Orders)

@@ -1,9 +1,9 @@
-//! Whether a message may run in the pool of its queue, and for which user.
+//! Decides whether a message may run in the pool of its queue, and for which user.
 //!
-//! A producer can put a message into any task queue. RabbitMQ checks a topic permission for a message's first routing key only, so a producer
-//! names another pool in a `CC` header, or lets the broker carry the message there from an exchange or a queue of its own. The worker
-//! therefore decides by what the broker itself writes: the queue, the exchange, the first key, the dead-letter history and the
-//! validated user.
+//! A producer can get a message into any task queue. RabbitMQ checks the topic permission only for a message's first routing key, so a
+//! producer can name another pool in a `CC` header, or let the broker carry the message there from an exchange or queue of the producer's
+//! own. The worker therefore relies on what the broker itself writes: the queue, the exchange, the first key, the dead-letter history and
+//! the validated user.
 
 use std::collections::BTreeSet;
 
@@ -18,17 +18,17 @@ use gpufleet_transport::{Death, Delivery, Properties};
 use super::intake::TaskQueue;
 use crate::config::{Config, PoolSpec};
 
-/// Whose messages a worker accepts into a pool.
+/// The rules by which a worker accepts messages into a pool.
 #[derive(Debug, Clone)]
 pub(super) struct Admission {
-    /// The worker's own user, if its messages carry user ids.
+    /// The worker's own user; `None` if the worker's messages carry no user ids.
     own_user: Option<String>,
     requires_user: bool,
-    /// The users of the pool; none if all may use it.
+    /// The users of the pool; `None` if every user may use it.
     users: Option<BTreeSet<String>>,
 }
 
-/// How a message came into its queue, as the broker says.
+/// How a message got into its queue, according to the broker.
 #[derive(Debug)]
 struct Provenance<'a> {
     exchange: &'a str,
@@ -46,9 +46,9 @@ impl Admission {
         }
     }
 
-    /// The user who published the task first, validated by the broker. Workers and operators republish messages with the original user in
-    /// a header, which no other user can make trustworthy. A worker whose own messages carry no users ignores all users, because it would lose
-    /// that of a job when it publishes the job again.
+    /// Returns the user who first published the task, as validated by the broker. Workers and operators republish messages with the
+    /// original user in a header; from other users, the header is ignored. A worker whose own messages carry no users ignores all users,
+    /// because it would lose a job's user when it publishes the job again.
     pub(super) fn user<'a>(&self, exchange: &str, properties: &'a Properties) -> Option<&'a str> {
         let own = self.own_user.as_deref()?;
         let vouched = properties.user_id.as_deref().filter(|user| !user.is_empty())?;
@@ -57,7 +57,7 @@ impl Admission {
         Some(first.unwrap_or(vouched))
     }
 
-    /// Why the message must not run; none if it may.
+    /// Returns why the message must not run, or `None` if it may.
     pub(super) fn refusal(&self, delivery: &Delivery, queue: &TaskQueue, deaths: &[Death]) -> Option<String> {
         let provenance = Provenance {
             exchange: &delivery.exchange,
@@ -90,7 +90,7 @@ impl Provenance<'_> {
         let is_for_pool = match self.exchange {
             TASKS | TASKS_OPERATOR => parse_task_key(self.routing_key).is_some_and(|(named, _)| named == *pool),
             FORWARDED => parse_forwarded_key(self.routing_key).is_some_and(|(named, ..)| named == *pool),
-            // Only an operator may publish to the default exchange, whose key is the name of the queue.
+            // Only operators may publish to the default exchange, where the routing key is the queue's name.
             "" => true,
             other => {
                 return Some(format!("the message came through exchange {other:?}, which is not one of gpufleet's"));
@@ -110,13 +110,14 @@ impl Provenance<'_> {
     }
 }
 
-/// Whether only workers and operators publish to the queue or move messages out of it.
+/// Returns whether only workers and operators publish to the queue or move messages out of it.
 fn is_ours(queue: &str) -> bool {
     let is_below = |prefix: &str| queue.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.'));
     RETRY_LADDER.iter().any(|rung| rung.name == queue) || queue == DEAD_QUEUE || is_below(TASKS) || is_below(FORWARDED)
 }
 
-/// Why no reply may go to the client: a user receives replies only under names of its own. Without a user nothing is known.
+/// Returns why no reply may go to the client: users receive replies only under client names of their own. Without a validated user there is
+/// no restriction.
 pub(super) fn foreign_client(user: Option<&str>, client: &ClientName) -> Option<String> {
     let user = user.filter(|user| !client.belongs_to(user))?;
     Some(format!(

@@ -1,6 +1,7 @@
 //! Announces the classes of this worker's devices, so that other workers can forward jobs to it.
 //!
-//! One announcement of a class is enough for all its workers: each announces only classes that the log does not have, or has had for long.
+//! One announcement of a class is enough for all workers with such devices: each worker announces only classes whose announcement is
+//! missing in the control stream, or old.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -14,13 +15,13 @@ use tracing::{info, warn};
 
 use super::{Supervisor, clock::unix_ms};
 
-/// The interval at which a worker checks the age of the announcement, plus up to as much jitter, so that workers that started together
-/// don't repeat it together.
+/// Minimum interval between checks of the announcement's age. Jitter of up to the same length is added, so that workers that started
+/// together don't repeat it together.
 const LOOK_EVERY: Duration = Duration::from_secs(15 * 60);
-/// The pause after the broker has not accepted an announcement.
+/// Pause after the broker has not accepted an announcement.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
-/// Never ends by itself.
+/// Announces this worker's classes whenever that is due; never returns.
 pub(super) async fn announce(supervisor: Arc<Supervisor>) {
     loop {
         let pause = match supervisor.announce_classes().await {
@@ -35,7 +36,7 @@ pub(super) async fn announce(supervisor: Arc<Supervisor>) {
 }
 
 impl Supervisor {
-    /// Announces this worker's classes if they are due. Returns whether all are announced.
+    /// Announces this worker's classes if that is due. Returns `false` if the broker did not accept the announcement.
     async fn announce_classes(&self) -> bool {
         let (announcement, now_ms) = (self.announcement(), unix_ms());
         if !self.orders.roster().is_due(&announcement, now_ms) {

@@ -1,4 +1,4 @@
-//! Publishes and records what became of a message's jobs.
+//! Publishes and records the outcomes of a message's jobs.
 
 use std::sync::Arc;
 
@@ -19,7 +19,6 @@ use super::{
     gathered_replies::Recipient,
     handle::Mail,
     outbox::{Again, Forwarded, encode},
-    owed::is_refusal,
     running::Attempt,
 };
 use crate::{
@@ -29,10 +28,10 @@ use crate::{
     forwarding::Destination,
 };
 
-/// About the size of a reply without outputs.
+/// Estimated size of a reply without outputs, in bytes.
 const REPLY_BYTES: usize = 512;
 
-/// A job of a message, and what became of it.
+/// A job of a message after its attempt, with its disposition.
 pub(super) struct Concluded {
     pub(super) index: usize,
     pub(super) disposition: Disposition,
@@ -40,7 +39,7 @@ pub(super) struct Concluded {
 }
 
 impl Concluded {
-    /// The reply, if the job is over.
+    /// Returns the reply if the job is over.
     fn reply<'a>(&'a self, task: &Task<'_>, envelope: &Envelope) -> Option<Reply<'a>> {
         let Disposition::Final { state, failure, .. } = &self.disposition else { return None };
         Some(Reply {
@@ -56,7 +55,7 @@ impl Concluded {
         })
     }
 
-    /// About the size of its reply.
+    /// Returns the approximate size of the job's reply, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let outputs: usize = self.attempt.outputs.iter().map(JobOutput::inline_bytes).sum();
         REPLY_BYTES + outputs + self.attempt.printed.as_ref().map_or(0, |printed| printed.text.len())
@@ -70,23 +69,23 @@ impl Concluded {
 
 impl From<PublishError> for PublishFailure {
     fn from(error: PublishError) -> Self {
-        Self { is_refusal: is_refusal(&error), reason: error.to_string() }
+        Self { reason: error.to_string() }
     }
 }
 
 impl PublishFailure {
     pub(super) fn panicked() -> Self {
-        Self { reason: "publishing panicked".to_owned(), is_refusal: false }
+        Self { reason: "publishing panicked".to_owned() }
     }
 
     pub(super) fn channel_closed() -> Self {
-        Self { reason: "the channel of the delivery is closed".to_owned(), is_refusal: false }
+        Self { reason: "the channel of the delivery is closed".to_owned() }
     }
 }
 
 impl Supervisor {
-    /// Publishes what became of some of a message's jobs and records it, both at once. The dispatcher learns of each when it is confirmed.
-    /// `last_attempt` is the highest attempt number of the message and its redeliveries.
+    /// Publishes the dispositions of some of a message's jobs and records them, both at the same time. The dispatcher is informed when each
+    /// is confirmed. `last_attempt` is the highest attempt number of the message and its redeliveries.
     pub(super) async fn answer(
         self: &Arc<Self>,
         message: MessageNo,
@@ -139,7 +138,7 @@ impl Supervisor {
             Some((client.clone(), job.reply(task, envelope)?))
         });
         let mut replies: Vec<_> = replies.collect();
-        // A message with one task has at most one reply.
+        // Only a message with one task can use gathered replies, and it has at most one reply.
         if !content.is_list()
             && envelope.reads_lists()
             && let Some((client, reply)) = replies.pop()
@@ -158,7 +157,8 @@ impl Supervisor {
         self.publish_reply(envelope, encoding, &client, &Batch::Many(Vec::new())).await
     }
 
-    /// A job that has to come again leaves its message and travels alone; one that never will is kept for a person to see.
+    /// Publishes a job that runs again as a message of its own, and dead-letters a job that was given up so that an operator can inspect
+    /// it.
     async fn send_on(
         &self,
         content: &Content,
@@ -167,13 +167,15 @@ impl Supervisor {
         last_attempt: u32,
     ) -> Result<(), PublishError> {
         let (envelope, job_id) = (content.envelope(), content.tasks()[job.index].job_id);
-        // The message may come again after a job has left it, a list above all: that job's attempts are numbered beyond the message's.
+        // The message may be redelivered after the job has left it, above all if it is a list. So the job's next attempt number is higher
+        // than any that redeliveries of the message can get.
         let comes_again = content.is_list() || !envelope.is_live();
         let beyond = if comes_again { u32::try_from(DELIVERIES_MAX).unwrap_or(u32::MAX) } else { 0 };
         let next = last_attempt.saturating_add(beyond);
         match &job.disposition {
             Disposition::Again { past, after, .. } => {
-                // Nothing is lost by a gap, and by it one is known that had started ([`Envelope::may_have_started`]).
+                // If the job had started, skip an attempt number, by which [`Envelope::may_have_started`] recognises that. Gaps are
+                // harmless.
                 let has_started = job.attempt.ran_on.is_some();
                 let gap = u32::from(past.unavailable > envelope.past.unavailable && has_started);
                 let again = Again { attempt: next.saturating_add(1 + gap), past: *past, after: *after };
@@ -187,7 +189,7 @@ impl Supervisor {
                 }
                 Ok(())
             }
-            // The broker delivers the message again by itself.
+            // The broker redelivers the whole message anyway.
             Disposition::HandBack if !envelope.is_live() => Ok(()),
             Disposition::HandBack => {
                 let again = Again { attempt: next, past: envelope.past, after: None };
@@ -200,7 +202,7 @@ impl Supervisor {
         }
     }
 
-    /// What the ledger has to learn of an attempt: its end, which tells the start and the job as well. None if the job was not touched.
+    /// Returns the event of an attempt's end, which also describes the start and the job. `None` if the attempt does not count.
     fn finished_event(&self, job: &Concluded, task: &Task<'_>, envelope: &Envelope) -> Option<AttemptFinished> {
         let now_ms = unix_ms();
         let (state, failure, retry_at_ms) = match &job.disposition {
@@ -240,8 +242,8 @@ impl Supervisor {
         JobInfo { user_id, traceparent, ..JobInfo::of(task, envelope.pool.clone(), envelope.priority, client) }
     }
 
-    /// Answers a message that can't be run, at its `reply_to` if its tasks name no client, and keeps it with the reason in the dead-letter queue.
-    /// The reply is in the encoding that the message names, else in JSON, which needs no library to read.
+    /// Answers a message that can't be run, and dead-letters it with the reason. The reply goes to the message's `reply_to` if its tasks
+    /// name no client. It is in the encoding that the message names, or else in JSON, which needs no library to read.
     pub(super) async fn refuse(&self, raw: &RawMessage, failure: Failure) -> Result<(), PublishError> {
         let RawMessage { envelope, body } = raw;
         warn!(
@@ -270,7 +272,7 @@ impl Supervisor {
             Some((envelope.recipient(job.reply.as_ref(), reply_to.as_ref())?.clone(), reply))
         });
         self.publish_replies(envelope, encoding, replies.collect(), jobs.len() > 1).await?;
-        // The ledger has no job that its user may not run here, nor one whose id the user may have taken from another user.
+        // Do not record an inadmissible message: the user may not run jobs here, or may have taken the id from another user's job.
         if envelope.inadmissible.is_some() {
             return Ok(());
         }

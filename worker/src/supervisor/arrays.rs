@@ -1,4 +1,4 @@
-//! Arrays in the blob store: inputs that tasks name there, and large outputs that the worker stores.
+//! Arrays in the blob store: inputs that tasks reference, and large outputs that the worker stores.
 
 use futures::future::try_join_all;
 use gpufleet_schema::{
@@ -28,7 +28,7 @@ pub(super) enum JobOutput {
     Stored(Output<'static>, u64),
 }
 
-/// The size of a reply without its outputs: names, timings, a failure's text and printed text.
+/// Maximum size of a reply without its outputs (names, timings, a failure's text and printed text), in bytes.
 const REPLY_OVERHEAD_BYTES: u64 = 256 << 10;
 
 impl JobOutput {
@@ -39,7 +39,7 @@ impl JobOutput {
         }
     }
 
-    /// The output without staging memory: copies it if it is still staged.
+    /// Returns the output without staging memory, copying it if it is still staged.
     pub(super) fn copied(self) -> Self {
         match self {
             Self::Staged(output) => Self::Copied(output.as_output().into_owned()),
@@ -54,7 +54,7 @@ impl JobOutput {
         }
     }
 
-    /// The digest of an output in the blob store.
+    /// Returns the digest of an output in the blob store.
     fn digest(&self) -> Option<BlobDigest> {
         match self {
             Self::Stored(Output { data: OutputData::Blob(digest), .. }, _) => Some(*digest),
@@ -62,7 +62,7 @@ impl JobOutput {
         }
     }
 
-    /// A copy of the bytes, as little-endian elements.
+    /// Copies the output as little-endian elements.
     fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::Staged(output) => output.bytes.to_vec(),
@@ -73,7 +73,7 @@ impl JobOutput {
         }
     }
 
-    /// Its size in a message.
+    /// Returns the output's size in a message, in bytes.
     pub(super) fn inline_bytes(&self) -> usize {
         match self {
             Self::Staged(output) => output.bytes.len(),
@@ -92,7 +92,7 @@ impl From<FinishedOutput> for JobOutput {
 }
 
 impl Supervisor {
-    /// Checks that the blobs of a task exist, except those that a device has. This happens before the job requests a slot, so that a
+    /// Checks that the blobs of a task exist, except those that are on a device. This happens before the job requests a slot, so that a
     /// hanging store delays no other job.
     pub(super) async fn check_blobs(&self, task: &Task<'_>, pool: PoolId) -> Result<(), Ending> {
         let store = self.blobs.as_ref().expect("a worker without a store has passed the job on");
@@ -104,12 +104,12 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Whether outputs of the task go to the blob store, which takes time.
+    /// Returns whether outputs of the task may go to the blob store, which takes time.
     pub(super) fn stores_outputs(&self, task: &Task<'_>) -> bool {
         self.blobs.is_some() && (task.large_outputs == LargeOutputs::Blob || keeps_blobs(task))
     }
 
-    /// Stores large outputs as blobs, and what the task asks to keep.
+    /// Stores large outputs as blobs, and keeps the outputs if the task asks for it.
     pub(super) async fn store_outputs(
         &self,
         task: &Task<'_>,
@@ -127,7 +127,7 @@ impl Supervisor {
         Ok((outputs, kept))
     }
 
-    /// Keeps the outputs: small ones in the event of the job's end, others in the blob store.
+    /// Keeps the outputs of a job: small ones in the event of its end, others in the blob store.
     async fn keep(&self, task: &Task<'_>, outputs: &[JobOutput], keep_ms: u64) -> Result<KeptOutputs, BlobError> {
         let keeps_blobs = keeps_blobs(task);
         let keep_one = async |output: &JobOutput| {
@@ -147,8 +147,8 @@ impl Supervisor {
     }
 }
 
-/// Stores the large ones of these outputs at the same time. The others are copied, because they would keep the job's whole staging memory
-/// from the next job.
+/// Stores the large outputs, all at the same time, and copies the others, because they would withhold the job's whole staging memory from
+/// the next job.
 async fn with_blobs(store: &BlobStore, outputs: Vec<JobOutput>) -> Result<Vec<JobOutput>, BlobError> {
     let stored = try_join_all(outputs.into_iter().map(|output| Box::pin(stored(store, output)))).await?;
     Ok(stored.into_iter().map(JobOutput::copied).collect())
@@ -163,7 +163,7 @@ async fn put(store: &BlobStore, output: &JobOutput) -> Result<BlobDigest, BlobEr
     Ok(digest)
 }
 
-/// Stores the output if it is large.
+/// Stores the output if it is large, and returns it unchanged otherwise.
 async fn stored(store: &BlobStore, output: JobOutput) -> Result<JobOutput, BlobError> {
     match output {
         JobOutput::Staged(OutputBytes { name, dtype, shape, bytes }) if is_large(bytes.len() as u64) => {
@@ -176,23 +176,24 @@ async fn stored(store: &BlobStore, output: JobOutput) -> Result<JobOutput, BlobE
     }
 }
 
-/// Whether the task needs a blob store.
+/// Returns whether the task needs a blob store.
 pub(super) fn needs_store(task: &Task<'_>, encoding: Encoding) -> bool {
     let may_return_blobs = task.large_outputs == LargeOutputs::Blob;
     task.blob_bytes() > 0 || keeps_blobs(task) || (may_return_blobs && reply_bytes(task, encoding, false).is_err())
 }
 
-/// Whether the outputs that the task asks to keep are too large for the ledger.
+/// Returns whether the outputs that the task asks to keep are too large for the ledger.
 fn keeps_blobs(task: &Task<'_>) -> bool {
     task.keep_ms.is_some() && task.output_bytes() > KEPT_INLINE_BYTES_MAX
 }
 
-/// The bytes of the outputs that the ledger keeps.
+/// Returns the size of the outputs that the ledger keeps, in bytes.
 pub(super) fn kept_inline_bytes(task: &Task<'_>) -> u64 {
     if task.keep_ms.is_some() && !keeps_blobs(task) { task.output_bytes() } else { 0 }
 }
 
-/// The bytes of the outputs that the reply carries. An error if they exceed a message: then the job is refused before it runs.
+/// Returns the size of the outputs that the reply carries, in bytes. If they exceed a message, that is an error, and the job is refused
+/// before it runs.
 pub(super) fn reply_bytes(task: &Task<'_>, encoding: Encoding, has_store: bool) -> Result<u64, Ending> {
     let stored = has_store && task.large_outputs == LargeOutputs::Blob;
     let outputs = task.outputs.iter().filter_map(|name| task.buffer(name)?.bytes());
@@ -200,7 +201,7 @@ pub(super) fn reply_bytes(task: &Task<'_>, encoding: Encoding, has_store: bool) 
     let bytes = inline.fold(0, u64::saturating_add);
     let encoded = match encoding {
         Encoding::MessagePack => bytes,
-        // Base64.
+        // JSON carries them in Base64.
         Encoding::Json => bytes.saturating_mul(4) / 3,
     };
     let max = MESSAGE_BYTES_MAX as u64 - REPLY_OVERHEAD_BYTES;

@@ -1,7 +1,7 @@
-//! A cache of queue depths: the number of messages and consumers of a queue, from the broker.
+//! A cache of queue depths: the numbers of messages and consumers of a queue, according to the broker.
 //!
-//! Each query takes a channel, and a thousand jobs may need the same answer. So there is one query at a time, and an answer is
-//! valid for a second. A job that was forwarded by an outdated answer waits in its queue until a worker takes it out again.
+//! Each query takes a channel, and a thousand jobs may need the same answer. So there is one query at a time, and an answer is reused for a
+//! second. A job that is forwarded by an outdated answer waits in the class queue until a worker takes it out again.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use std::{
 use gpufleet_transport::QueueDepth;
 use tokio::{sync::Mutex, time::timeout};
 
-/// If the broker does not answer within this time, the queue counts as unknown.
+/// Time limit for the broker's answer; after it, the queue counts as unknown.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 const GOOD_FOR: Duration = Duration::from_secs(1);
 
@@ -26,7 +26,7 @@ struct Answer {
 }
 
 impl Census {
-    /// The answer to `ask`, or the last one about this queue if that is fresh.
+    /// Returns the last answer about this queue if it is fresh, or else queries the broker with `ask`.
     pub(super) async fn depth(&self, queue: &str, ask: impl Future<Output = Option<QueueDepth>>) -> Option<QueueDepth> {
         let mut answers = self.0.lock().await;
         answers.retain(|_, answer| answer.asked.elapsed() < GOOD_FOR);
@@ -57,7 +57,7 @@ mod tests {
             Some(QueueDepth { messages: 0, consumers: asked.fetch_add(1, Ordering::SeqCst) })
         };
         let answers = join_all((0..1000).map(|_| census.depth("a", ask()))).await;
-        // More than one query, if the machine is so busy that an answer expires.
+        // It is more than one if the machine is so busy that an answer expires.
         assert!(asked.load(Ordering::SeqCst) < 100);
         assert!(answers.iter().all(Option::is_some));
         assert_eq!(census.depth("b", async { None }).await, None);

@@ -1,4 +1,4 @@
-//! The two clocks: a monotonic one for durations, and the wall clock for the ledger.
+//! The two clocks of a worker: a monotonic one for durations, and the wall clock for the ledger.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,20 +22,20 @@ impl Received {
         self.at.elapsed()
     }
 
-    /// Time since the producer's `submitted_ms`, never negative. It is only as exact as the two machines' clocks agree.
+    /// Returns the time since the producer's `submitted_ms`, never negative. Its error is the difference between the two machines' clocks.
     pub(super) fn since_submission(&self, submitted_ms: Option<i64>) -> Duration {
         let queued_ms = submitted_ms.map_or(0, |submitted| self.unix_ms.saturating_sub(submitted).max(0));
         Duration::from_millis(queued_ms.unsigned_abs())
     }
 
-    /// A limit for the time since the submission.
+    /// Creates the queue limit of a task, which counts from its submission.
     pub(super) fn queue_limit(&self, limit: Duration, task: &Task<'_>, timestamp: Option<u64>) -> QueueLimit {
         let before = self.since_submission(Some(self.submission_ms(task, timestamp)));
         QueueLimit { limit, before, delivered: self.at }
     }
 
-    /// The time of submission, from the first of these that has it: the task, its id, or its message's timestamp, which is in seconds. Without
-    /// any of them it is the time of delivery.
+    /// Returns the time of submission in Unix milliseconds: from the task, else from its id, else from the message's timestamp (in
+    /// seconds). Without any of these it is the time of delivery.
     pub(super) fn submission_ms(&self, task: &Task<'_>, timestamp: Option<u64>) -> i64 {
         let in_message = || i64::try_from(timestamp?.saturating_mul(1000)).ok();
         task.submitted_ms.or_else(|| task.job_id.made_ms()).or_else(in_message).unwrap_or(self.unix_ms)
@@ -74,14 +74,14 @@ mod tests {
         }
     }
 
-    /// As with a producer that leaves `submitted_ms` out.
+    /// Some producers leave `submitted_ms` out.
     #[test]
     fn a_queue_limit_counts_from_the_submission_wherever_its_time_is() {
         let received = Received { at: Instant::now(), unix_ms: 1_800_000_060_000 };
         let mut task = Task::new(Program::Catalog("saxpy".into()));
         let before =
             |task: &Task<'_>, timestamp| received.queue_limit(Duration::from_secs(9), task, timestamp).before.as_secs();
-        // 1 800 000 000 000 ms as the time of a UUIDv7.
+        // The UUIDv7 contains the time 1 800 000 000 000 ms.
         task.job_id = "01a3185c-5000-7000-8000-000000000001".parse().unwrap();
         assert_eq!(before(&task, None), 60, "the time of the id");
         task.submitted_ms = Some(1_800_000_030_000);

@@ -1,4 +1,4 @@
-//! A message and its decoded tasks, which borrow from its body. Both travel as one, so that no body is copied.
+//! A message and its decoded tasks, which borrow from its body. They are one value, so that no body is copied.
 
 use std::sync::Arc;
 
@@ -54,7 +54,8 @@ impl Content {
         matches!(self.decoded.borrow_dependent(), Batch::Many(_))
     }
 
-    /// The original bytes of each task. Encoding it again could exceed the size of a message, because numbers have several encodings.
+    /// Returns the original bytes of each task. Encoding a task again could exceed the maximum size of a message, because numbers have
+    /// several encodings.
     pub(super) fn originals(&self) -> Vec<&[u8]> {
         self.encoding.items(&self.decoded.borrow_owner().body)
     }

@@ -1,4 +1,4 @@
-//! Decodes a message and prepares its jobs. A job that needs no compiler, no blob store and no other worker is ready at once.
+//! Decodes a message and begins to prepare its jobs. A job that needs no compiler, blob store or other worker is ready at once.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -18,10 +18,10 @@ use crate::{
     failpoint::{self, Failpoint},
 };
 
-/// How far a job is when its message has been decoded.
+/// How far the preparation of a job is when its message has been decoded.
 pub(super) enum Begun {
     Ready(Ready),
-    /// It needs a compiler, the blob store or another worker: the shell lets the preparation go on in a task.
+    /// The job needs a compiler, the blob store or another worker, so the shell continues the preparation in a task.
     Underway(Pin<Box<dyn Future<Output = Result<Ready, Ending>> + Send>>),
     Ended,
 }
@@ -43,7 +43,7 @@ impl Supervisor {
         Mail::Decoded { message, content, begun, decoded }
     }
 
-    /// Begins to prepare a job.
+    /// Begins to prepare a job, and finishes if that needs no wait.
     fn begin(self: &Arc<Self>, job: JobContent) -> (Begun, NewJob) {
         let (task, envelope) = (job.task(), job.envelope());
         let subject = Subject {
@@ -65,12 +65,12 @@ impl Supervisor {
         (begun, NewJob { subject, attempts_max, limit, preparation })
     }
 
-    /// The job's queue limit. A job that has lost an attempt, or may have, has none.
+    /// Returns the job's queue limit. A job that has lost an attempt, or may have, has none.
     fn queue_limit(&self, task: &Task<'_>, envelope: &Envelope) -> Option<QueueLimit> {
         if envelope.may_have_started() {
             return None;
         }
-        // A limit that the pool does not allow fails the job in its preparation.
+        // If the pool does not allow the limit, the preparation fails the job.
         let limit = self.pool_spec(envelope).times.queue_limit(&task.limits).ok().flatten()?;
         Some(envelope.received.queue_limit(limit, task, envelope.properties.timestamp))
     }

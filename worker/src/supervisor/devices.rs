@@ -1,4 +1,4 @@
-//! The devices of this worker, and their executors: one for each device and pool, restarted when it ends.
+//! The devices of this worker and their executors: one for each device and pool, restarted when it ends.
 
 mod activity;
 mod memory;
@@ -31,7 +31,8 @@ use crate::{
     scheduler::{DeviceId, PoolId},
 };
 
-/// A context takes some hundred megabytes of device memory. On a smaller device a spare executor would leave too little for jobs.
+/// Minimum memory of a device that has a spare executor by default, in bytes. A context takes some hundreds of megabytes, so on a smaller
+/// device a spare would leave too little for jobs.
 const SPARE_DEVICE_BYTES_MIN: u64 = 16 << 30;
 
 /// One device and its current executors.
@@ -39,16 +40,16 @@ const SPARE_DEVICE_BYTES_MIN: u64 = 16 << 30;
 pub(super) struct DeviceSlot {
     pub(super) id: DeviceId,
     pub(super) info: DeviceInfo,
-    /// Its class, for forwarding.
+    /// The device's class, for forwarding.
     pub(super) class: DeviceClass,
-    /// The current executor of each pool, `None` while it restarts.
+    /// The current executor of each pool; `None` while it restarts.
     executors: Vec<watch::Receiver<Option<Arc<Executor>>>>,
     sick: watch::Receiver<Option<String>>,
     activity: Arc<Activity>,
 }
 
 impl DeviceSlot {
-    /// Starts an executor for each pool, and restarts them until they are stopped or the device is out of service.
+    /// Starts an executor for each pool. Each is restarted until it is stopped or the device is out of service.
     pub(super) fn open(
         info: DeviceInfo,
         config: &Config,
@@ -88,7 +89,7 @@ impl DeviceSlot {
         Self { id, info, class, executors, sick, activity: Activity::new(config.pools.len()) }
     }
 
-    /// Resolves when every pool has its executor here, or the device is out of service.
+    /// Returns when every pool has its executor on this device, or the device is out of service.
     pub(super) async fn settled(&self) {
         let up = |executor: &watch::Receiver<Option<Arc<Executor>>>| {
             let mut executor = executor.clone();
@@ -103,17 +104,17 @@ impl DeviceSlot {
         }
     }
 
-    /// Whether every pool has its executor here.
+    /// Returns whether every pool has its executor on this device.
     pub(super) fn is_up(&self) -> bool {
         self.executors.iter().all(|executor| executor.borrow().is_some())
     }
 
-    /// Counts a job with this much memory as being on the device.
+    /// Counts a job with this much declared memory as running on the device, until the result is dropped.
     pub(super) fn enter(&self, pool: PoolId, bytes: u64) -> Presence {
         self.activity.enter(pool, bytes)
     }
 
-    /// The pool's executor. `None` while it restarts.
+    /// Returns the pool's executor, or `None` while it restarts.
     pub(super) fn executor(&self, pool: PoolId) -> Option<Arc<Executor>> {
         self.executors[pool.0 as usize].borrow().clone()
     }
@@ -122,12 +123,12 @@ impl DeviceSlot {
         self.executors.iter().filter_map(|executor| executor.borrow().clone())
     }
 
-    /// Whether the pool's executor has an input on the device.
+    /// Returns whether the pool's executor has the input on the device.
     pub(super) fn has_input(&self, pool: PoolId, input: BlobDigest, bytes: u64) -> bool {
         self.executors[pool.0 as usize].borrow().as_ref().is_some_and(|executor| executor.has_input(input, bytes))
     }
 
-    /// Resolves with the reason when the device is out of service.
+    /// Returns the reason once the device is out of service.
     pub(super) async fn out_of_service(&self) -> String {
         let mut sick = self.sick.clone();
         match sick.wait_for(Option::is_some).await {
@@ -136,7 +137,7 @@ impl DeviceSlot {
         }
     }
 
-    /// The device memory that a buffer of this size takes, with alignment.
+    /// Returns the device memory that a buffer of this size takes, with alignment, in bytes.
     pub(super) fn taken(&self, bytes: u64) -> u64 {
         Sizes::of(self.info.emulated).taken(bytes)
     }
@@ -145,7 +146,7 @@ impl DeviceSlot {
         self.sick.borrow().is_none()
     }
 
-    /// Why the device is out of service, if it is.
+    /// Returns why the device is out of service, if it is.
     pub(super) fn sick_reason(&self) -> Option<String> {
         self.sick.borrow().as_ref().map(|reason| format!("device {}: {reason}", self.id.0))
     }
@@ -158,7 +159,7 @@ impl DeviceSlot {
         self.info.emulated
     }
 
-    /// The device's part of a heartbeat. If NVML does not report the utilization, the worker reports that of its own jobs.
+    /// Returns the device's part of a heartbeat. If NVML does not report the utilization, it is that of this worker's jobs.
     pub(super) fn seen(&self, config: &Config, monitor: &Monitor) -> DeviceSeen {
         let (major, minor) = self.info.compute_capability;
         let reading = monitor.reading(&self.info.uuid);
@@ -208,13 +209,13 @@ impl DeviceSlot {
     }
 }
 
-/// The slots of a device. A pool with guaranteed memory adds a slot of its own, so that the other pools lose none.
+/// Returns the number of slots of a device. Each pool with guaranteed memory adds a slot of its own, so that the other pools lose none.
 fn slots(config: &Config) -> u32 {
     let own = config.pools.iter().filter(|pool| pool.guarantee.memory_permille > 0).count();
     config.jobs_per_device + own as u32
 }
 
-/// Whether the device has a spare executor.
+/// Returns whether the device gets a spare executor.
 fn has_spare(config: &Config, device: &DeviceInfo) -> bool {
     let is_cheap = device.emulated || device.memory_bytes >= SPARE_DEVICE_BYTES_MIN;
     device.compute_mode == ComputeMode::Shared && config.spare_executors.map_or(is_cheap, |count| count > 0)

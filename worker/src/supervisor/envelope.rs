@@ -26,11 +26,11 @@ use crate::{
     scheduler::PoolId,
 };
 
-/// The highest attempt number. Producers can write any number into a header, and one beyond the ledger's integers would make the job's
+/// Maximum attempt number. Producers can write any number into a header, and one that exceeds the ledger's integers would make the job's
 /// events invalid.
 const ATTEMPT_MAX: u32 = 1_000_000;
 
-/// The broker's reason for a message that was delivered more often than its queue allows.
+/// The broker's reason for dead-lettering a message that was delivered too often.
 const DELIVERED_TOO_OFTEN: &str = "delivery_limit";
 
 /// A task message without its body.
@@ -38,11 +38,11 @@ const DELIVERED_TOO_OFTEN: &str = "delivery_limit";
 pub(super) struct Envelope {
     pub(super) properties: Properties,
     pub(super) pool: PoolName,
-    /// The pool of its queue, in whose executors the jobs run.
+    /// The pool of the message's queue; the jobs run in the pool's executors.
     pub(super) pool_id: PoolId,
     pub(super) priority: Priority,
-    /// The number of this attempt: the number that the producer or the last retry wrote, plus one for each redelivery by the
-    /// broker. Numbers may be skipped, but none is used twice for the same message.
+    /// The number of this attempt: the number that the producer or the last retry wrote, plus one for each redelivery by the broker.
+    /// Numbers may be skipped, but none is used twice for the same message.
     pub(super) attempt: u32,
     pub(super) past: RetryHistory,
     pub(super) forwarding: ForwardingHistory,
@@ -50,18 +50,15 @@ pub(super) struct Envelope {
     pub(super) redeliveries: u64,
     /// The number of earlier deliveries of this message and its copies.
     pub(super) delivery_count: u64,
-    /// It was delivered before, and the broker does not count how often. The worker does not run such a message but republishes it as a copy
-    /// with a count. Without a count it could be redelivered for ever, and attempts would share their numbers.
-    pub(super) uncounted: bool,
-    /// A worker, perhaps this one, has received it before.
+    /// Whether a worker, perhaps this one, has received the message before.
     pub(super) redelivered: bool,
     pub(super) received: Received,
     pub(super) acker: Acker,
-    /// The user who published the task first, if the broker validated one.
+    /// The user who first published the task, if the broker validated one.
     pub(super) user: Option<String>,
-    /// Why the message must not run here, by its provenance or its user.
+    /// Why the message must not run here because of its provenance or its user.
     pub(super) inadmissible: Option<String>,
-    /// Since when the broker has refused a message that must be published for this delivery.
+    /// The time of the broker's first refusal of a message that must be published for this delivery.
     pub(super) refused_since: OnceLock<Instant>,
 }
 
@@ -70,7 +67,6 @@ impl Envelope {
         let received = Received::now();
         let redeliveries = delivery.delivery_count;
         let redelivered = delivery.redelivered;
-        let uncounted = redelivered && !delivery.counted;
         let deaths = delivery.deaths();
         let inadmissible = admission.refusal(&delivery, &queue, &deaths);
         let user = admission.user(&delivery.exchange, &delivery.properties).map(str::to_owned);
@@ -88,7 +84,6 @@ impl Envelope {
             delivery_count: redeliveries
                 .saturating_add(count(HEADER_DELIVERIES).unwrap_or(0).into())
                 .saturating_add(forgotten.deliveries),
-            uncounted,
             redelivered,
             acker,
             refused_since: OnceLock::new(),
@@ -103,10 +98,10 @@ impl Envelope {
         RawMessage { envelope, body }
     }
 
-    /// What the dispatcher has to know of the message.
+    /// Returns the part of the message that the dispatcher needs.
     pub(super) fn letter(&self, queue: usize, body: &[u8]) -> Letter {
         let readable = self.encoding().and_then(|_| self.reply_to());
-        // A copy that a worker has published has a count on its first delivery.
+        // A copy published by a worker has a count already at its first delivery.
         let redelivered = self.redelivered || self.delivery_count > 0;
         Letter {
             queue,
@@ -116,26 +111,25 @@ impl Envelope {
             attempt: self.attempt,
             redeliveries: self.redeliveries,
             delivery_count: self.delivery_count,
-            uncounted: self.uncounted,
             past: self.past,
             inadmissible: self.inadmissible.clone(),
             unreadable: readable.err(),
         }
     }
 
-    /// Whether settling would still reach the broker. If not, the message is redelivered and work on it is wasted.
+    /// Returns whether settling would still reach the broker. If not, the broker redelivers the message, and work on it is wasted.
     pub(super) fn is_live(&self) -> bool {
         self.acker.is_live()
     }
 
-    /// Whether a job of it may have started before. A job that was handed back or split from a list without starting looks the same. A job that
-    /// was retried because of missing blobs does not: unless it had started, each such retry adds exactly one attempt.
+    /// Returns whether a job of the message may have started before. A job that was handed back or left a list without starting looks the
+    /// same. A job that was retried because of missing blobs does not: unless it had started, each such retry adds exactly one attempt.
     pub(super) fn may_have_started(&self) -> bool {
         self.redelivered || self.attempt > 1_u32.saturating_add(self.past.unavailable)
     }
 
-    /// The client that gets the reply to a task: the one that the task names, or else the message. None if a reply there could deceive another
-    /// user.
+    /// Returns the client that gets the reply to a task: the one that the task names, or else the message's. `None` if there is none, or if
+    /// it does not belong to the task's user.
     pub(super) fn recipient<'a>(
         &self,
         named: Option<&'a ClientName>,
@@ -144,17 +138,17 @@ impl Envelope {
         named.or(reply_to).filter(|client| foreign_client(self.user.as_deref(), client).is_none())
     }
 
-    /// Whether the producer reads lists of replies.
+    /// Returns whether the producer reads lists of replies.
     pub(super) fn reads_lists(&self) -> bool {
         self.properties.header_text(HEADER_REPLIES) == Some(REPLIES_IN_LISTS)
     }
 
-    /// The client's secret, which its replies carry.
+    /// Returns the client's secret, which its replies carry.
     pub(super) fn reply_token(&self) -> Option<&str> {
         self.properties.header_text(HEADER_REPLY_TOKEN).filter(|token| token.len() <= HEADER_TEXT_BYTES_MAX)
     }
 
-    /// The body's encoding by its content type.
+    /// Returns the body's encoding, according to its content type.
     pub(super) fn encoding(&self) -> Result<Encoding, String> {
         match self.properties.content_type.as_deref() {
             Some(text) => Encoding::of_content_type(text).ok_or_else(|| {
@@ -165,8 +159,8 @@ impl Envelope {
         }
     }
 
-    /// Where replies go if a task names no client: the message's `reply_to`, as a client's name or its reply queue. Any other queue
-    /// is refused, so that a producer can't make a worker publish to a queue that the producer may not use.
+    /// Returns the client that gets replies if a task names none, from the message's `reply_to`: a client's name or its reply queue. Any
+    /// other queue is an error, so that a producer can't make a worker publish to a queue that the producer may not use.
     pub(super) fn reply_to(&self) -> Result<Option<ClientName>, String> {
         let Some(reply_to) = self.properties.reply_to.as_deref().filter(|text| !text.is_empty()) else {
             return Ok(None);
@@ -181,8 +175,8 @@ impl Envelope {
     }
 }
 
-/// The deliveries of a job in a class queue from which the broker dead-lettered it, which the broker no longer counts. Attempt numbers must not
-/// repeat, so the next attempt has a number above all of them.
+/// The deliveries of a job in a class queue from which the broker dead-lettered it. The broker no longer counts them. Attempt numbers must
+/// not repeat, so the next attempt gets a number above all of them.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Forgotten {
     attempts: u64,
@@ -191,7 +185,7 @@ struct Forgotten {
 
 impl Forgotten {
     fn by(deaths: &[Death]) -> Self {
-        // The latest entry is first. Workers republish jobs without these headers.
+        // The latest entry comes first. Workers republish jobs without these headers.
         let Some(death) = deaths.first().filter(|death| death.queue.starts_with(FORWARDED)) else {
             return Self::default();
         };
@@ -201,7 +195,7 @@ impl Forgotten {
     }
 }
 
-/// The attempt number. An invalid header is ignored.
+/// Returns the attempt number. An invalid header is ignored.
 fn attempt(header: Option<u32>, redeliveries: u64) -> u32 {
     let first = header.filter(|attempt| (1..=ATTEMPT_MAX).contains(attempt)).unwrap_or(1);
     let redeliveries = u32::try_from(redeliveries).unwrap_or(ATTEMPT_MAX).min(ATTEMPT_MAX);

@@ -14,6 +14,7 @@ use crate::{
     scheduler::PoolId,
 };
 
+/// Serves the worker's metrics.
 #[derive(Debug)]
 pub(super) struct Exposition {
     metrics: Arc<Metrics>,
@@ -21,7 +22,7 @@ pub(super) struct Exposition {
 }
 
 impl Exposition {
-    /// Starts to serve if an address is configured. An address that can't be bound is an error.
+    /// Starts the endpoint if an address is configured. Fails if the address can't be bound.
     pub(super) async fn begin(address: Option<SocketAddr>, metrics: &Arc<Metrics>) -> Result<Arc<Self>, WorkerError> {
         let exposition = Arc::new(Self { metrics: Arc::clone(metrics), supervisor: OnceLock::new() });
         if let Some(address) = address {

@@ -1,15 +1,15 @@
-//! Finds the line of a program that failed on a device, and quotes it with its neighbours.
+//! Finds the line of a program that failed on a device, and quotes it with the lines around it.
 
 use gpufleet_schema::{Failure, Program};
 
 use crate::compiler;
 
-/// Adds the line that an executor's failure is about, if it is known, and the lines around it.
+/// Adds the line that an executor's failure names, if it names one, and the lines around it.
 pub(super) fn quoted(failure: Failure, program: &Program<'_>) -> Failure {
     let report = failure.detail.as_deref();
     match program {
         Program::Source { code, .. } => {
-            // The driver knows lines of the compiled PTX only, and the submitter does not have it.
+            // The driver knows only lines of the compiled PTX, which the submitter does not have.
             let line = report.and_then(|report| reported_line(report, &format!("{}:", compiler::FILE_NAME)));
             failure.at_line(line).in_program(code)
         }
@@ -21,8 +21,8 @@ pub(super) fn quoted(failure: Failure, program: &Program<'_>) -> Failure {
     }
 }
 
-/// The line after `mark` in the place that the emulator reports, such as "at kernel.cu:5 (PTX line 31, `ld.global.u32`)". A GPU's driver
-/// reports no place.
+/// Returns the line number after `mark` in the emulator's report of a place, such as "at kernel.cu:5 (PTX line 31, `ld.global.u32`)". A
+/// GPU's driver reports no place.
 fn reported_line(report: &str, mark: &str) -> Option<u32> {
     let place = report.lines().find_map(|line| line.trim_start().strip_prefix("at "))?;
     let number = place.split_once(mark)?.1;

@@ -1,5 +1,5 @@
-//! Caches the device memory of programs and whether they can print, by their code, because scanning a long text for every tiny job
-//! would cost more than the job.
+//! Caches two properties of programs: their device memory, and whether they can print. Scanning a long text for every tiny job would cost
+//! more than the job.
 
 use std::num::NonZero;
 
@@ -10,29 +10,29 @@ use crate::{
     shared_state::SharedState,
 };
 
-/// Many times the programs of an executor; each entry takes some tens of bytes.
+/// Maximum number of entries: many times the programs of an executor. Each entry takes some tens of bytes.
 const ENTRIES_MAX: NonZero<usize> = NonZero::new(1024).expect("the constant is not zero");
 
-/// Properties of a program, read from its code.
+/// The properties of a program, read from its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footprint {
-    /// The device memory of its module.
+    /// The device memory of the program's module.
     pub(super) bytes: u64,
-    /// Its kernels can print.
+    /// Whether the program's kernels can print.
     pub(super) prints: bool,
 }
 
-/// The footprints of the programs used last.
+/// The footprints of the most recently used programs.
 #[derive(Debug)]
 pub(super) struct Footprints(SharedState<LruCache<ProgramKey, Footprint>>);
 
 impl Footprints {
-    /// The footprint of `code`, whose key is `key`.
+    /// Returns the footprint of `code`, whose key is `key`.
     pub(super) fn of(&self, key: ProgramKey, code: Code<'_>) -> Footprint {
         if let Some(footprint) = self.0.lock().get(&key) {
             return *footprint;
         }
-        // Scanned without the lock: threads with the same new program may all scan it.
+        // Scan without the lock, although several threads may then scan the same new program.
         let footprint = Footprint { bytes: code.device_bytes(), prints: code.prints() };
         self.0.lock().put(key, footprint);
         footprint

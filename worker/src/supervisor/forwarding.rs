@@ -19,13 +19,13 @@ use crate::{
 };
 
 impl Supervisor {
-    /// The devices in service that meet the job's requirements.
+    /// Returns the devices in service that meet the job's requirements.
     pub(super) fn allowed(&self, requires: &Requires) -> Allowed {
         let fits = |slot: &&DeviceSlot| slot.is_in_service() && slot.class.meets(requires);
         self.devices.iter().filter(fits).map(|slot| slot.id).collect()
     }
 
-    /// The classes of the devices in service, each once.
+    /// Returns the classes of the devices in service, each once.
     pub(super) fn own_classes(&self) -> Vec<DeviceClass> {
         let mut classes: Vec<DeviceClass> = Vec::new();
         for slot in self.devices.iter().filter(|slot| slot.is_in_service()) {
@@ -60,8 +60,8 @@ impl Supervisor {
         Box::pin(self.forward(need, envelope, fails)).await
     }
 
-    /// Forwards a job that fits no device here: to larger devices, or to other workers' devices of the same size, which may have
-    /// slightly more free memory.
+    /// Forwards a job that fits no device here: to larger devices, or to devices of the same size on other workers, which may have slightly
+    /// more free memory.
     pub(super) async fn too_large(
         &self,
         too_large: DemandTooLarge,
@@ -90,7 +90,7 @@ impl Supervisor {
         if !self.devices.iter().any(DeviceSlot::is_in_service) {
             self.leaving.cancelled().await;
         }
-        // A worker that leaves makes no more decisions, but hands the job back.
+        // A draining worker makes no more decisions, but hands the job back.
         if self.leaving.is_cancelled() {
             return Ending::HandedBack;
         }
@@ -133,7 +133,7 @@ impl Supervisor {
         surveyed.into_iter().map(candidate).collect()
     }
 
-    /// The depths of the queues of these classes. A queue without an answer counts as having no consumers.
+    /// Queries the depths of these classes' queues. A queue without an answer counts as having no consumers.
     async fn survey(
         &self,
         pool: &PoolName,
@@ -148,7 +148,7 @@ impl Supervisor {
         surveyed
     }
 
-    /// Whether more workers serve the pool than have announced a class, for example workers of an older version.
+    /// Returns whether the pool has workers that have not announced a class, for example workers of an older version.
     async fn has_unknown_workers(
         &self,
         pool: &PoolName,
@@ -160,7 +160,7 @@ impl Supervisor {
         all.is_none_or(|all| all.consumers > known)
     }
 
-    /// The depth of a queue; `None` if the broker does not answer.
+    /// Returns the depth of a queue, or `None` if the broker does not answer.
     pub(super) async fn depth(&self, queue: &str) -> Option<QueueDepth> {
         let none = QueueDepth { messages: 0, consumers: 0 };
         let ask = async { self.broker.queue_depth(queue).await.ok().map(|depth| depth.unwrap_or(none)) };

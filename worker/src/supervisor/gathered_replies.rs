@@ -1,8 +1,8 @@
-//! Replies that share messages.
+//! Gathers replies to the same client into lists, to save messages.
 //!
-//! A message costs the broker and the client nearly the same whether it carries one small reply or a hundred. So while a message to a client
-//! is unconfirmed, later replies to it gather, and its confirm sends them together. No reply waits for others, and there is no timer. Only
-//! clients that ask for lists get them.
+//! A message costs the broker and the client nearly as much with one small reply as with a hundred. So while a message to a client is
+//! unconfirmed, later replies to that client gather, and the next message carries all of them. The first reply is sent at once, and there
+//! is no timer. Only clients that accept lists get them.
 
 use std::{collections::HashMap, mem, sync::Arc};
 
@@ -23,9 +23,9 @@ use super::{
 };
 use crate::shared_state::SharedState;
 
-/// A larger reply has a message of its own.
+/// Maximum size of a gathered reply, in bytes; a larger one has a message of its own.
 const GATHERED_BYTES_MAX: usize = 32 << 10;
-/// The most replies of a message.
+/// Maximum number of replies in a message.
 const REPLIES_MAX: usize = 256;
 
 const _: () = assert!(GATHERED_BYTES_MAX * REPLIES_MAX < MESSAGE_BYTES_MAX);
@@ -38,20 +38,21 @@ pub(super) struct Recipient {
     pub(super) encoding: Encoding,
 }
 
-/// The replies that gather. A recipient is here while a message to it is unconfirmed.
+/// The gathering replies by recipient. A recipient is in the map while a message to it is unconfirmed.
 #[derive(Debug, Default)]
 pub(super) struct GatheredReplies(SharedState<HashMap<Recipient, Vec<Gathered>>>);
 
+/// A reply that waits for the next message to its client.
 #[derive(Debug)]
 struct Gathered {
     reply: Vec<u8>,
-    /// When its task was received.
+    /// The time at which its task was received.
     received: Received,
-    /// Told whether the message that has the reply is confirmed.
+    /// Receives whether the message that contains the reply was confirmed.
     confirmed: oneshot::Sender<bool>,
 }
 
-/// The task that publishes to a recipient. When it ends, even by a panic, the replies that have gathered are published alone.
+/// The exclusive right to publish to a recipient. If it ends early, as by a panic, each gathered reply is published alone.
 struct Turn<'a> {
     replies: &'a GatheredReplies,
     recipient: &'a Recipient,
@@ -59,7 +60,7 @@ struct Turn<'a> {
 }
 
 impl GatheredReplies {
-    /// Begins a turn, or lets the reply wait for the end of the current one.
+    /// Begins a turn (`None`), or adds the reply to those that the current turn will publish.
     fn join(&self, recipient: &Recipient, reply: &[u8], received: Received) -> Option<oneshot::Receiver<bool>> {
         let mut gathered = self.0.lock();
         match gathered.get_mut(recipient) {
@@ -75,7 +76,7 @@ impl GatheredReplies {
         }
     }
 
-    /// What has gathered for the next message. Without anything, the turn ends.
+    /// Takes the replies for the next message. If there are none, the turn ends.
     fn next(&self, recipient: &Recipient) -> Vec<Gathered> {
         let mut gathered = self.0.lock();
         let Some(replies) = gathered.get_mut(recipient) else { return Vec::new() };
@@ -97,7 +98,8 @@ impl Drop for Turn<'_> {
 }
 
 impl Supervisor {
-    /// Publishes a reply to a client that reads lists of replies: at once, or with others once the last message to the client is confirmed.
+    /// Publishes a reply to a client that accepts lists of replies: at once, or with others after the last message to the client is
+    /// confirmed.
     pub(super) async fn publish_gathered(
         self: &Arc<Self>,
         envelope: &Envelope,
@@ -118,7 +120,7 @@ impl Supervisor {
         let mut turn = Turn { replies: &self.gathered_replies, recipient: &recipient, has_ended: false };
         let published = self.publish_encoded_reply(envelope, *encoding, client, reply).await;
         let first = self.gathered_replies.next(&recipient);
-        // It has ended, or goes on in the other task.
+        // The turn has ended, or the task below continues it.
         turn.has_ended = true;
         drop(turn);
         if !first.is_empty() {
@@ -127,7 +129,7 @@ impl Supervisor {
         published
     }
 
-    /// Publishes what has gathered, until nothing has.
+    /// Publishes the gathered replies until no more have gathered.
     async fn publish_lists(self: Arc<Self>, recipient: Recipient, first: Vec<Gathered>) {
         let mut turn = Turn { replies: &self.gathered_replies, recipient: &recipient, has_ended: false };
         let mut next = first;
@@ -138,7 +140,7 @@ impl Supervisor {
                 debug!(client = %recipient.client, %error, "list of replies not confirmed, publishing each alone");
             }
             for Gathered { confirmed, .. } in next {
-                // An error means that nothing waits for the reply any more.
+                // An error means that the reply's job no longer waits.
                 let _gone = confirmed.send(published.is_ok());
             }
             next = self.gathered_replies.next(&recipient);

@@ -1,4 +1,4 @@
-//! How the tasks of a worker reach the dispatcher.
+//! The handle through which the tasks of a worker reach the dispatcher.
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, thread, time::Instant};
 
@@ -19,7 +19,7 @@ use crate::{
     shared_state::{Locked, SharedState},
 };
 
-/// What reaches the shell: inputs of the dispatcher, some with what only the shell needs.
+/// A message to the shell: an input of the dispatcher, in some cases with data that only the shell needs.
 pub(super) enum Mail {
     Input(Input),
     Delivered(Arc<RawMessage>, Box<Letter>),
@@ -31,24 +31,26 @@ pub(super) enum Mail {
     },
     Prepared(JobNo, Ready),
     Ended(JobNo, Attempt, Box<AttemptEnd>),
-    /// Settlements were sent, each of them as in [`Input::Settled`].
+    /// Settlements were sent; each entry is as in [`Input::Settled`].
     Settled(Vec<(MessageNo, Option<blake3::Hash>)>),
-    /// Answered once no message is left.
+    /// Answer once no message is left.
     WhenIdle(oneshot::Sender<()>),
-    /// Answered at once.
+    /// Answer at once.
     Ping(oneshot::Sender<()>),
 }
 
+/// The dispatcher, and the channel to the shell that drives it.
 #[derive(Debug)]
 pub(super) struct DispatcherHandle {
-    /// Only the shell changes it. Others read it for metrics and heartbeats.
+    /// Only the shell changes the dispatcher. Metrics and heartbeats read it.
     dispatcher: SharedState<Dispatcher>,
     mail: mpsc::UnboundedSender<Mail>,
     release_requests: SharedState<HashMap<(DeviceId, PoolId), Arc<Notify>>>,
 }
 
 impl DispatcherHandle {
-    /// `mark` is the mark that the worker writes into the log of orders at its start.
+    /// Creates the dispatcher, and returns its handle with the mail for the shell. `mark` is the mark that the worker writes into the
+    /// control stream at its start.
     pub(super) fn new(
         worker: WorkerName,
         mark: MessageId,
@@ -72,13 +74,13 @@ impl DispatcherHandle {
         self.send(Mail::Input(input));
     }
 
-    /// Runs work in a task of its own. A panic there costs only its message: the shell gets `fallback`.
+    /// Runs work in a task of its own. A panic there affects only its message: the shell gets `fallback`.
     pub(super) fn spawn(self: &Arc<Self>, fallback: Mail, work: impl Future<Output = Mail> + Send + 'static) {
         tokio::spawn(Arc::clone(self).deliver(fallback, AssertUnwindSafe(work).catch_unwind()));
     }
 
-    /// The same for brief work: begins it at once, and lets a task end it only if it has to wait. A small job is over before a task
-    /// would have woken for each of its steps.
+    /// Runs short work. It begins at once on the caller's thread, and continues in a task only if it has to wait. A small job ends sooner
+    /// than a task would wake up for each of its steps. A panic sends or returns `fallback`.
     pub(super) fn begin(
         self: &Arc<Self>,
         fallback: Mail,
@@ -94,7 +96,7 @@ impl DispatcherHandle {
         }
     }
 
-    /// The same for work whose result is not needed once it is cancelled.
+    /// Runs work in a task of its own until `cancel`. After that, its result is not needed.
     pub(super) fn spawn_until(
         self: &Arc<Self>,
         cancel: CancellationToken,
@@ -109,17 +111,17 @@ impl DispatcherHandle {
         self.send(work.await.unwrap_or(fallback));
     }
 
-    /// Something happened to a device, its memory or an executor.
+    /// Reports an event of a device, its memory or an executor.
     pub(super) fn tell_devices(&self, change: Change) {
         self.tell(Input::Devices(change));
     }
 
-    /// Resolves once no message is left, of those that were delivered before this call.
+    /// Returns once no message is left of those that were delivered before this call.
     pub(super) async fn idle(&self) {
         self.asked(Mail::WhenIdle).await;
     }
 
-    /// Resolves once the shell has taken all earlier mail.
+    /// Returns once the shell has taken all earlier mail.
     pub(super) async fn answers(&self) {
         self.asked(Mail::Ping).await;
     }
@@ -131,12 +133,12 @@ impl DispatcherHandle {
         let _ended = answered.await;
     }
 
-    /// Notified when the pool's executor on the device must release cached memory.
+    /// Returns the notification that the pool's executor on the device must release cached memory.
     pub(super) fn release_request(&self, device: DeviceId, pool: PoolId) -> Arc<Notify> {
         Arc::clone(self.release_requests.lock().entry((device, pool)).or_default())
     }
 
-    /// Asks every executor on the device to release cached memory, because another executor finds too little to start.
+    /// Asks every executor on the device to release cached memory, because there is too little for another executor to start.
     pub(super) fn ask_all_back(&self, device: DeviceId) {
         let asked = self.release_requests.lock();
         asked.iter().filter(|((of, _), _)| *of == device).for_each(|(_, asked)| asked.notify_one());

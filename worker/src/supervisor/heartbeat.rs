@@ -1,4 +1,4 @@
-//! Sends the worker's heartbeats to the ledger, and a last one when it leaves.
+//! Sends the worker's heartbeats to the ledger.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,8 @@ use tracing::warn;
 
 use super::{Supervisor, clock::unix_ms};
 
-/// A worker counts as silent after three missed heartbeats, which is half a minute. Each heartbeat costs the ledger one row of a batch.
+/// Interval between heartbeats. A worker counts as silent after three missed ones, which is half a minute. Each heartbeat costs the ledger
+/// one row of a batch.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 pub(super) async fn beat(supervisor: Arc<Supervisor>, stop: CancellationToken) {

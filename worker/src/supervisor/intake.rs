@@ -22,7 +22,7 @@ use crate::{affinity, config::PoolSpec, dispatcher::Input, scheduler::PoolId};
 /// A task queue that this worker consumes.
 #[derive(Debug, Clone)]
 pub(super) struct TaskQueue {
-    /// Its index among the worker's queues.
+    /// The queue's index among the worker's queues.
     pub(super) index: usize,
     pub(super) id: PoolId,
     pub(super) pool: PoolName,
@@ -33,11 +33,11 @@ pub(super) struct TaskQueue {
 /// How jobs get into a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Route {
-    /// Producers and retries send them to the pool.
+    /// Producers and retries send jobs to the pool.
     Pool,
-    /// Producers send them to the workers that probably have their largest input.
+    /// Producers send jobs to the workers that probably have their largest input.
     Slot(Slot),
-    /// Workers forward them to a device class.
+    /// Workers forward jobs to a device class.
     Class(ClassKey),
 }
 
@@ -47,7 +47,7 @@ impl Route {
     }
 }
 
-/// The queues that a worker with devices of these classes consumes: the pools' own come first.
+/// Returns the queues that a worker with devices of these classes consumes; the pools' own queues come first.
 pub(super) fn task_queues(pools: &[PoolSpec], classes: &[ClassKey]) -> Vec<TaskQueue> {
     let slots = Slot::all().map(Route::Slot);
     let routes = [Route::Pool].into_iter().chain(slots).chain(classes.iter().copied().map(Route::Class));
@@ -76,7 +76,7 @@ impl TaskQueue {
 }
 
 impl TaskQueue {
-    /// Passes what comes from the queue to the dispatcher.
+    /// Returns a callback that passes the queue's deliveries to the dispatcher.
     pub(super) fn pass_to(
         self,
         admission: Admission,
@@ -96,7 +96,7 @@ impl TaskQueue {
 }
 
 impl Supervisor {
-    /// The priority of this worker among the consumers of the queue: workers take turns, except at the queues of affinity slots.
+    /// Returns this worker's priority among the consumers of the queue: all are equal, except at the queues of affinity slots.
     pub(super) fn consumer_priority(&self, queue: &TaskQueue) -> u16 {
         match queue.route {
             Route::Slot(slot) => affinity::priority(&self.config.name, self.devices.len(), &queue.pool, slot),
@@ -104,12 +104,13 @@ impl Supervisor {
         }
     }
 
-    /// Whether other workers that consume the queue are idle: then it is empty. `delivery` is one of this worker from the queue.
+    /// Returns whether the queue is empty although other workers consume it, so that those are idle. `delivery` is a delivery of this
+    /// worker from the queue.
     pub(super) async fn are_others_idle(&self, queue: &str, delivery: &Acker) -> bool {
         let before = delivery.consumers();
         match self.broker.queue_depth(queue).await {
             Ok(Some(depth)) => {
-                // The answer may be from before or after a consumer that came or went in the meantime.
+                // The answer may precede or follow a consumer of this worker that came or went in the meantime.
                 let own = delivery.consumers().max(before);
                 depth.messages == 0 && depth.consumers > own
             }
@@ -122,8 +123,8 @@ impl Supervisor {
     }
 }
 
-/// Ends when `stop` is cancelled and every delivery already received has been passed on. The draining dispatcher hands back deliveries that
-/// the broker had already sent.
+/// Changes the subscription's prefetch as told, until `stop` is cancelled. Returns when every delivery already received has been passed on.
+/// The draining dispatcher hands back deliveries that the broker had already sent.
 pub(super) async fn attend(
     dispatcher: Arc<DispatcherHandle>,
     mut subscription: Subscription,

@@ -85,9 +85,9 @@ use crate::{
 /// Why a worker could not start, or had to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Inventory(#[from] InventoryError),
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Choice(#[from] ChoiceError),
     #[error("{0}")]
     Connect(Box<ConnectError>),
@@ -101,7 +101,7 @@ pub enum WorkerError {
     Signals(#[source] std::io::Error),
     #[error("failed to read earlier orders from the control stream: {0}")]
     Orders(#[source] PublishError),
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Cache(#[from] ProgramStoreError),
     #[error("{0}; check the store given with --blobs")]
     Blobs(#[from] BlobError),

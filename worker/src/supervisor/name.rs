@@ -12,16 +12,17 @@ use tracing::{debug, error, warn};
 
 use super::WorkerError;
 
-/// The broker closes a silent connection after two to three heartbeats, so a worker that has died gives its name up within this many.
+/// Number of heartbeats within which the broker closes a dead worker's connection and so releases its name. The broker closes a silent
+/// connection after two to three heartbeats.
 const HEARTBEATS: u32 = 3;
-/// The pause between two attempts.
+/// Pause between two attempts to claim the name at the start.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The time between two claims of a running worker. A claim ends with the connection, so a new connection needs a new one.
+/// Interval between two claims of a running worker. A claim ends with the connection, so a new connection needs a new one.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// Failed claims after which another worker must have the name.
+/// Number of failed claims in a row that prove that another worker has the name.
 const REFUSALS: u32 = 12;
 
-/// Claims the name, or fails if another worker keeps it.
+/// Claims the name. Fails if another worker still has it after [`HEARTBEATS`].
 pub(super) async fn claim(broker: &Broker, worker: &WorkerName, heartbeat: Duration) -> Result<(), WorkerError> {
     let deadline = Instant::now() + heartbeat * HEARTBEATS;
     let mut is_told = false;
@@ -43,7 +44,7 @@ pub(super) async fn claim(broker: &Broker, worker: &WorkerName, heartbeat: Durat
     }
 }
 
-/// Claims the name again after each reconnection.
+/// Claims the name at intervals, because a claim ends with its connection.
 pub(super) async fn keep(broker: Broker, worker: WorkerName) {
     let mut interval = interval(INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -52,7 +53,7 @@ pub(super) async fn keep(broker: Broker, worker: WorkerName) {
         interval.tick().await;
         match broker.claim_name(&worker).await {
             Ok(true) => refusals = 0,
-            // At first it may be a lost connection of this worker, which the broker has not noticed.
+            // The first failures may be due to a lost connection of this worker, which the broker has not noticed yet.
             Ok(false) => {
                 refusals += 1;
                 if refusals == REFUSALS {

@@ -1,6 +1,7 @@
-//! Reads the streams of orders: passes the orders to the dispatcher, and the announcements of workers to the roster.
+//! Reads the control streams. Orders go to the dispatcher, the announcements of workers to the roster.
 //!
-//! Operators' and clients' orders have streams of their own. A mark goes into both, and every earlier order of a stream precedes it there.
+//! Orders of operators and workers are in one stream, those of clients in another. A mark goes into both, and everything before the mark in
+//! a stream is older.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,23 +23,23 @@ use crate::{
     shared_state::{Locked, SharedState},
 };
 
-/// The pause after the broker has not accepted a mark.
+/// Pause after the broker has not accepted a mark.
 const MARK_PAUSE: Duration = Duration::from_secs(1);
-/// A mark that was not read for this long is written again, because the stream may have discarded it: it keeps the newest orders only.
+/// Time after which an unread mark is written again. The stream keeps only the newest orders, so it may have discarded the mark.
 const MARK_AGAIN: Duration = Duration::from_secs(30);
 
-/// The streams of orders.
+/// The reading of the control streams.
 #[derive(Debug)]
 pub(super) struct OrderLog {
     worker: WorkerName,
     /// The mark of this worker's start.
     mark: MessageId,
     dispatcher: Arc<DispatcherHandle>,
-    /// The announcements of workers in the same log.
+    /// The device classes that workers have announced in the control stream.
     roster: SharedState<Roster>,
-    /// Whether all orders have been read that the dispatcher waits for.
+    /// Whether the worker has read all orders that the dispatcher waits for.
     all_known: watch::Sender<bool>,
-    /// The mark behind all orders of clients that are not yet read.
+    /// The mark up to which orders of clients have not been read yet, if any.
     clients_mark: watch::Sender<Option<MessageId>>,
     drain: CancellationToken,
 }
@@ -94,7 +95,8 @@ impl OrderLog {
         self.dispatcher.tell(Input::Order(Box::new(read)));
     }
 
-    /// Of what workers write, only a mark of this one matters here: the rest is in the other stream too.
+    /// Passes on what clients ordered. Of the orders by workers, only this worker's mark matters, because the other stream has the rest
+    /// too.
     fn take_clients(&self, read: ReadOrder) {
         match (&read.order, read.speaker) {
             (Some(Order { command: Command::Mark { id }, .. }), Some(Speaker::Worker)) => {
@@ -104,20 +106,21 @@ impl OrderLog {
                 }
             }
             (_, Some(Speaker::Client)) => {
-                // Offsets tell the dispatcher whether the other stream begins again. Cancellations may come twice.
+                // Remove the offset, because the dispatcher uses offsets to notice that the other stream has begun again. Repeated
+                // cancellations are harmless.
                 self.dispatcher.tell(Input::Order(Box::new(ReadOrder { offset: None, ..read })));
             }
             _ => {}
         }
     }
 
-    /// Writes this worker's mark into the streams, and waits until it has read the mark and everything before it.
+    /// Writes this worker's mark into the streams, and waits until it has been read in both, and so have all orders before it.
     pub(super) async fn catch_up(&self, broker: &Broker) -> Result<(), PublishError> {
         let (mut all_known, mut clients_mark) = (self.all_known.subscribe(), self.clients_mark.subscribe());
         loop {
             match self.write(broker, self.mark).await {
                 Ok(()) => {}
-                // A broker that has just started may reject messages for a stream. The mark may then be in a stream twice.
+                // A broker that has just started may reject messages for a stream. A mark may then be in a stream twice, which is harmless.
                 Err(
                     error @ (PublishError::Nacked { .. } | PublishError::Timeout { .. } | PublishError::Unknown { .. }),
                 ) => {
@@ -137,9 +140,9 @@ impl OrderLog {
         }
     }
 
-    /// Writes the mark after an interruption of a stream, until this worker has read everything that it waits for.
+    /// Writes the mark after an interruption of a stream, again and again until the worker has read all orders up to it.
     async fn mark_again(self: Arc<Self>, broker: Broker, mut subscription: watch::Receiver<bool>, mark: MessageId) {
-        // A mark written before the subscription could be read while later orders are still unread.
+        // If the mark were written before the subscription, it could be read while later orders are still unread.
         if subscription.wait_for(|subscribed| *subscribed).await.is_err() {
             return;
         }
@@ -167,7 +170,7 @@ impl OrderLog {
         self.drain.cancel();
     }
 
-    /// Resolves when this worker is ordered to drain.
+    /// Returns once this worker is ordered to drain.
     pub(super) async fn drain(&self) {
         self.drain.cancelled().await;
     }
@@ -177,7 +180,7 @@ impl OrderLog {
     }
 }
 
-/// What a message of a stream orders. It may be of a later version, which other workers understand.
+/// Reads the order in a message of a stream. An unreadable message is ignored, because it may be of a later version.
 fn read(delivery: &Delivery) -> ReadOrder {
     let speaker = Speaker::of_order(&delivery.exchange);
     let user = delivery.properties.user_id.clone();
@@ -190,7 +193,7 @@ fn read(delivery: &Delivery) -> ReadOrder {
     ReadOrder { offset: delivery.stream_offset, order, speaker, user }
 }
 
-/// The order in a message, or why it is refused.
+/// Decodes and checks the order in a message, or returns why it is refused.
 fn order_of(delivery: &Delivery) -> Result<Order, String> {
     if delivery.is_cut() {
         return Err(InvalidOrder::TooLarge { bytes: delivery.body_bytes }.to_string());

@@ -26,19 +26,19 @@ use crate::{
     forwarding::{Destination, ForwardingHistory},
 };
 
-/// Estimated bytes of the fixed parts of a reply: its keys and numbers, its job's id and its worker's name.
+/// Upper estimate of the fixed parts of a reply (keys, numbers, job id and worker name), in bytes.
 const FRAME_BYTES: usize = 1 << 10;
 
-/// Estimated bytes of the keys of an output.
+/// Upper estimate of the keys of an output, in bytes.
 const OUTPUT_FRAME_BYTES: usize = 128;
 
-/// The longest number with a comma, in JSON.
+/// Maximum length of a number with a comma in JSON, in bytes.
 const NUMBER_BYTES: usize = 21;
 
-/// The bytes kept of a body that exceeds a message: enough to identify its producer.
+/// Number of bytes kept of a body that exceeds a message: enough to identify its producer.
 const OVERSIZE_KEPT_BYTES: usize = 64 << 10;
 
-/// How a task is published again.
+/// How to publish a task again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Again {
     pub(super) attempt: u32,
@@ -46,7 +46,7 @@ pub(super) struct Again {
     pub(super) after: Option<Rung>,
 }
 
-/// How a task that does not fit here is forwarded.
+/// How to forward a task that does not fit here.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Forwarded {
     pub(super) attempt: u32,
@@ -64,7 +64,7 @@ impl Supervisor {
         mut replies: Vec<(ClientName, Reply<'_>)>,
         as_list: bool,
     ) -> Result<(), PublishError> {
-        // A stable sort: the replies of one client stay in the order of their tasks.
+        // The sort is stable: replies of one client stay in the order of their tasks.
         replies.sort_by(|(a, _), (b, _)| a.cmp(b));
         let mut replies = replies.into_iter().peekable();
         while let Some((client, first)) = replies.next() {
@@ -108,7 +108,7 @@ impl Supervisor {
             body,
             properties: Properties {
                 message_id: Some(MessageId::new().to_string()),
-                // Copied unchanged: AMQP bounds both short strings to 255 bytes.
+                // Copied unchanged: AMQP limits both short strings to 255 bytes.
                 correlation_id: envelope
                     .properties
                     .correlation_id
@@ -120,7 +120,7 @@ impl Supervisor {
                 headers: envelope.copied_headers(),
                 ..Properties::default()
             },
-            // The alternate exchange keeps replies whose client has left.
+            // The alternate exchange keeps replies to clients that have left.
             mandatory: true,
         };
         trace_reply(envelope.received);
@@ -150,8 +150,8 @@ impl Supervisor {
         self.publish_owed(envelope, message).await
     }
 
-    /// Publishes one task to a device class, or to its queue after a delay. The message keeps its delivery count. Otherwise a job that kills the
-    /// workers of its class would start from zero each time the class loses its last worker.
+    /// Publishes one task to a device class, or to its task queue after a delay. The message keeps its delivery count. Otherwise a job that
+    /// kills the workers of its class would start from zero each time the class loses its last worker.
     pub(super) async fn publish_forwarded(
         &self,
         envelope: &Envelope,
@@ -174,7 +174,7 @@ impl Supervisor {
         let message = Message { exchange, routing_key, body, properties, mandatory: true };
         let Destination::Class(class) = to else { return self.publish_owed(envelope, message).await };
         match self.broker.publish(message.clone()).await {
-            // The class's queue is full, unavailable or deleted. Its consumers declare it again.
+            // The class's queue is full, unavailable or deleted. In the last case its consumers declare it again.
             Err(error) if is_refusal(&error) => {
                 warn!(%class, %error, "job not forwarded, delayed instead");
                 let (exchange, routing_key) = later(retry_rung(1));
@@ -184,7 +184,7 @@ impl Supervisor {
         }
     }
 
-    /// Publishes the whole message again as a copy with a header that counts its deliveries.
+    /// Publishes the whole message again as a copy, with a header that counts its deliveries.
     pub(super) async fn publish_copy(&self, raw: &RawMessage, delivery_count: u64) -> Result<(), PublishError> {
         let RawMessage { envelope, body } = raw;
         let mut copy = self.copy(TASKS, envelope, envelope.forwarding, body.clone());
@@ -192,8 +192,8 @@ impl Supervisor {
         self.publish_owed(envelope, copy).await
     }
 
-    /// The same after a delay, for a job whose device class has lost its last worker. The loss does not mean that workers disagree, so the
-    /// forwarding count starts again.
+    /// Publishes the whole message again after a delay, for a job whose device class has lost its last worker. That loss is not a
+    /// disagreement between workers, so the count of forwards restarts.
     pub(super) async fn publish_stranded(&self, raw: &RawMessage) -> Result<(), PublishError> {
         let RawMessage { envelope, body } = raw;
         let history = ForwardingHistory { forwards: 0, ..envelope.forwarding };
@@ -210,7 +210,7 @@ impl Supervisor {
         Message { exchange, routing_key, body, properties, mandatory: true }
     }
 
-    /// Publishes a body to the dead-letter queue, with headers that describe the reason.
+    /// Dead-letters a body, with headers that describe the reason.
     pub(super) async fn publish_dead(
         &self,
         envelope: &Envelope,
@@ -231,14 +231,14 @@ impl Supervisor {
         self.publish_owed(envelope, message).await
     }
 
-    /// The user that the broker validates for this worker's messages, if user ids are enabled.
+    /// Returns the user that the broker validates for this worker's messages, if user ids are enabled.
     pub(super) fn own_user(&self) -> Option<&str> {
         self.config.user_id.then(|| self.broker.urls().user())
     }
 }
 
 impl RetryHistory {
-    /// Writes the headers of values that are not zero.
+    /// Writes the history into headers.
     fn write(self, headers: &mut BTreeMap<String, HeaderValue>) {
         headers.insert(HEADER_LOSSES.to_owned(), self.losses.into());
         if self.unavailable > 0 {
@@ -252,8 +252,8 @@ impl Envelope {
         self.properties.message_id.as_deref().unwrap_or("none")
     }
 
-    /// The producer's properties. The broker validates a user only on the user's own connection, so the producer's user moves into a
-    /// header, which the worker's validated user makes trustworthy.
+    /// Returns the producer's properties for a message by this worker. The broker validates a user only for that user's own connection, so
+    /// the producer's user moves into a header, which is trustworthy because the worker's user is validated.
     fn reusable_properties(&self, own: Option<&str>) -> Properties {
         let mut headers = self.copied_headers();
         let user = self.user.as_deref().filter(|user| user.len() <= HEADER_TEXT_BYTES_MAX);
@@ -262,12 +262,12 @@ impl Envelope {
         Properties { user_id: vouched.map(|(own, _)| own.to_owned()), headers, ..self.properties.clone() }
     }
 
-    /// The span in which the producer published the message, if it wrote that into a header.
+    /// Returns the span in which the producer published the message, if a header names one.
     pub(super) fn traceparent(&self) -> Option<TraceContext> {
         self.properties.header_text(HEADER_TRACEPARENT)?.parse().ok()
     }
 
-    /// The headers of the producer that every message about its tasks has.
+    /// Returns the producer's headers that every message about its tasks carries.
     fn copied_headers(&self) -> BTreeMap<String, HeaderValue> {
         let traceparent = self.properties.header_text(HEADER_TRACEPARENT);
         let traceparent = traceparent.filter(|text| text.len() <= HEADER_TEXT_BYTES_MAX);
@@ -278,7 +278,7 @@ impl Envelope {
     }
 }
 
-/// Writes the header of a count that is not zero.
+/// Writes the delivery count into a header unless it is zero.
 fn write_deliveries(delivery_count: u64, headers: &mut BTreeMap<String, HeaderValue>) {
     let deliveries = i64::try_from(delivery_count).unwrap_or(i64::MAX);
     if deliveries > 0 {
@@ -286,7 +286,7 @@ fn write_deliveries(delivery_count: u64, headers: &mut BTreeMap<String, HeaderVa
     }
 }
 
-/// `gpufleet-bench overhead` reads this line.
+/// Logs how long the worker has had the message; `gpufleet-bench overhead` reads this line.
 pub(super) fn trace_reply(received: Received) {
     trace!(handled_us = micros(received.elapsed()), "publishing reply");
 }
@@ -295,7 +295,7 @@ pub(super) fn encode(encoding: Encoding, batch: &Batch<Reply<'_>>) -> Vec<u8> {
     encoding.encode_replies(batch).expect("a reply has nothing that can't be encoded")
 }
 
-/// An upper bound of the reply's size in a message.
+/// Returns an upper estimate of the reply's size in a message, in bytes.
 fn estimate(reply: &Reply<'_>, encoding: Encoding) -> usize {
     let outputs: usize = reply.outputs.iter().map(|output| output_bytes(output, encoding)).sum();
     let failure = reply.failure.as_ref().map_or(0, failure_texts);
@@ -318,7 +318,7 @@ fn output_bytes(output: &Output<'_>, encoding: Encoding) -> usize {
     OUTPUT_FRAME_BYTES + text(&output.name) + output.shape.len() * NUMBER_BYTES + data
 }
 
-/// An upper bound of a text's size. JSON may write a character with six bytes.
+/// Returns an upper estimate of a text's size, in bytes. JSON may write a character with six bytes.
 fn text(text: &str) -> usize {
     text.len() * 6
 }
@@ -333,7 +333,7 @@ mod tests {
 
     use super::*;
 
-    /// A reply in which every part has its maximum length.
+    /// Returns a reply in which every part has its maximum length.
     fn largest() -> Reply<'static> {
         let output = |index: usize| Output {
             name: "\"".repeat(255 + index % 2),

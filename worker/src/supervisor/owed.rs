@@ -1,7 +1,8 @@
 //! Publishes the messages that must be confirmed before a delivery is acknowledged, retrying with backoff while the broker refuses them.
 //!
-//! A full queue and a restarting node both answer with a nack, and both recover. Until then the worker keeps the delivery: requeued, it
-//! would be redelivered at once, and its jobs would run again only to be refused again. Only the message waits; the jobs' slots are free.
+//! A full queue and a restarting node both answer with a nack, and both recover. Until then the worker keeps the delivery. If it were
+//! requeued, it would be redelivered at once, and its jobs would run again only to be refused again. Only the message waits; the jobs'
+//! slots are free.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,18 +13,19 @@ use tracing::{error, warn};
 
 use super::{Supervisor, envelope::Envelope};
 
-/// How long a delivery is kept after the first refusal of a message that must not be lost. An operator has time to make room, and the
-/// broker's own limit for a delivery (`consumer_timeout`) is 30 minutes by default.
+/// How long a delivery is kept after the broker first refused a message that must not be lost. It gives an operator time to make room, and
+/// is less than the broker's own limit for a delivery (`consumer_timeout`), which is 30 minutes by default.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// The same for replies, which can go to the queue of unclaimed replies instead. A killed node restarts within half of this.
+/// How long a delivery is kept for a refused reply, which can go to the queue of unclaimed replies instead. A killed node restarts within
+/// half of this time.
 const REPLY_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How a message is retried.
 struct Patience {
-    /// From the first refusal of a message for this delivery.
+    /// The time limit, from the first refusal of a message for this delivery.
     time: Duration,
     is_worth_it: fn(&PublishError) -> bool,
-    /// Whether the message is needed although the broker will redeliver the task: a reply is, because the jobs do not run again.
+    /// Whether the message is needed even if the broker will redeliver the task. A reply is, because the jobs do not run again.
     outlives_delivery: bool,
 }
 
@@ -36,7 +38,8 @@ impl Supervisor {
         self.publish_patiently(envelope, &Arc::new(message), &patience).await
     }
 
-    /// Publishes a reply. If the client's queue keeps refusing it, the reply goes to the queue of unclaimed replies.
+    /// Publishes a reply. If the client's queue still refuses it after [`REPLY_PATIENCE`], the reply goes to the queue of unclaimed
+    /// replies.
     pub(super) async fn publish_owed_reply(&self, envelope: &Envelope, reply: Message) -> Result<(), PublishError> {
         let reply = Arc::new(reply);
         let refusal = match self.publish_patiently(envelope, &reply, &REPLY).await {
@@ -99,7 +102,7 @@ impl Supervisor {
         }
     }
 
-    /// Declares a queue or exchange again that an operator has deleted.
+    /// Declares the queues and exchanges again, because an operator has deleted one.
     async fn make_queues_again(&self, error: &PublishError) {
         warn!(%error, "queue or exchange missing, declaring the topology again");
         if let Err(error) = self.broker.declare_base().await {
@@ -108,13 +111,13 @@ impl Supervisor {
     }
 }
 
-/// Whether a retry may help: for a full queue, an unavailable node or a deleted queue. Not for a missing permission, because each try
-/// closes a channel.
+/// Returns whether the refusal of a reply may pass by itself: a full queue, an unavailable node or a deleted queue. A missing permission
+/// does not, and each try would close a channel.
 fn passes_by_itself(error: &PublishError) -> bool {
     matches!(error, PublishError::Nacked { .. } | PublishError::Unroutable { .. } | PublishError::NoExchange { .. })
 }
 
-/// Whether the broker rejected the message for a reason that an operator can remove.
+/// Returns whether the broker rejected the message for a reason that an operator can remove.
 pub(super) fn is_refusal(error: &PublishError) -> bool {
     match error {
         PublishError::Nacked { .. }

@@ -1,4 +1,4 @@
-//! Prepares a job before it requests a slot: whether it may run, for how long, on which devices, and with how much memory.
+//! Prepares a job before it requests a slot: decides whether it may run, for how long, on which devices, and with how much memory.
 
 use std::{
     sync::Arc,
@@ -31,18 +31,18 @@ use crate::{
 /// A job that is ready to run once it gets a slot.
 pub(super) struct Ready {
     resolved: Resolved,
-    /// Its inputs or outputs use the blob store.
+    /// Whether its inputs or outputs use the blob store.
     pub(super) needs_store: bool,
-    /// The size of its outputs and printed text in a reply.
+    /// The size of its outputs and printed text in a reply, in bytes.
     pub(super) reply_bytes: u64,
     pub(super) time_limit: Duration,
     pub(super) demand: Demand,
-    /// The key of its program, if all devices that it may use take the same code.
+    /// The key of its program, if all devices that it may use run the same code.
     pub(super) program: Option<ProgramKey>,
     pub(super) programs: CompiledPrograms,
 }
 
-/// A catalog task with its kernel resolved; none if the task is as it came.
+/// The task with its catalog kernel resolved; `None` if the task does not name one.
 type OfCatalog<'a> = Option<Box<Task<'a>>>;
 
 self_cell!(
@@ -63,7 +63,7 @@ impl Resolved {
 }
 
 impl Ready {
-    /// The task without a catalog kernel.
+    /// Returns the task, with a catalog kernel resolved.
     pub(super) fn task(&self) -> &Task<'_> {
         self.resolved.task()
     }
@@ -77,17 +77,17 @@ impl Ready {
     }
 }
 
-/// The programs compiled from a job's source for each target, with the compile time in microseconds; zero for cached programs.
+/// The programs compiled from a job's source, one for each target, with the compile time in microseconds; zero for cached programs.
 #[derive(Debug, Default)]
 pub(super) struct CompiledPrograms {
     compiled: Vec<(Target, Arc<Compiled>)>,
     pub(super) micros: u64,
-    /// Held while the job holds the programs.
+    /// The reserved memory, held as long as the job holds the programs.
     room: Option<OwnedSemaphorePermit>,
 }
 
 impl CompiledPrograms {
-    /// The programs that the job holds while it waits: none if waiting jobs already hold too many.
+    /// Reserves memory for the programs while the job waits. If waiting jobs already hold too much, drops the programs.
     fn taken(mut self, compiler: &Compiler) -> Self {
         self.room = compiler.room_for(self.compiled.iter().map(|(_, compiled)| &**compiled));
         if self.room.is_none() {
@@ -102,7 +102,8 @@ impl CompiledPrograms {
 }
 
 impl Supervisor {
-    /// Dropped, a compilation or a check of blobs ends. The dispatcher watches the job's queue limit and its cancellation meanwhile.
+    /// Prepares a job. Dropping the future ends a compilation or a check of blobs. Meanwhile the dispatcher handles the job's queue limit
+    /// and its cancellation.
     pub(super) async fn prepare(self: Arc<Self>, job: JobContent) -> Result<Ready, Ending> {
         job.task().check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
         self.check_policy(job.task(), job.envelope())?;
@@ -144,7 +145,7 @@ impl Supervisor {
         Ok(Ready { resolved, needs_store, reply_bytes, time_limit, demand, program, programs })
     }
 
-    /// Checks the policy of the pool, and that the reply goes to a client of the task's user.
+    /// Checks the pool's policy, and that the reply goes to a client of the task's user.
     fn check_policy(&self, task: &Task<'_>, envelope: &Envelope) -> Result<(), Ending> {
         let client = task.reply.as_ref();
         if let Some(foreign) = client.and_then(|client| foreign_client(envelope.user.as_deref(), client)) {
@@ -155,7 +156,7 @@ impl Supervisor {
         checked.map_err(|forbidden| user(FailureCode::Policy, forbidden.to_string()))
     }
 
-    /// The job's time limit. Its queue limit is only checked here.
+    /// Returns the job's time limit, and checks that the pool allows this limit and the queue limit.
     fn time_limit(&self, task: &Task<'_>, envelope: &Envelope) -> Result<Duration, Ending> {
         let times = &self.pool_spec(envelope).times;
         let checked = times.run_limit(&task.limits).and_then(|run| times.queue_limit(&task.limits).map(|_| run));
@@ -166,8 +167,8 @@ impl Supervisor {
         &self.config.pools[envelope.pool_id.0 as usize]
     }
 
-    /// Compiles CUDA C for every target that the job may run on, before it requests a slot, so that no device waits for a compiler;
-    /// the executor gets the result with the job.
+    /// Compiles CUDA C for every target that the job may run on. This happens before the job requests a slot, so that no device waits for a
+    /// compiler.
     async fn compile(&self, task: &Task<'_>, pool: PoolId, allowed: Allowed) -> Result<CompiledPrograms, Ending> {
         let Program::Source { code, options } = &task.program else { return Ok(CompiledPrograms::default()) };
         let expressions = task.name_expressions();
@@ -189,7 +190,8 @@ impl Supervisor {
         Ok(CompiledPrograms { compiled, micros: if is_new { micros(started.elapsed()) } else { 0 }, room: None })
     }
 
-    /// The most device memory that the job takes: its buffers with the device's alignment, and its module.
+    /// Returns the maximum device memory that the job takes on one of the devices, in bytes: its buffers with the device's alignment, and
+    /// its module.
     fn device_bytes(&self, task: &Task<'_>, allowed: Allowed, footprints: &[Footprint]) -> u64 {
         let slots = || self.devices.iter().filter(|slot| allowed.has(slot.id));
         let taken = |bytes| slots().map(|slot| slot.taken(bytes)).max().unwrap_or(bytes);
@@ -200,7 +202,7 @@ impl Supervisor {
     }
 }
 
-/// The code for the executors of the devices that the job may use: one, or one for each target.
+/// Returns the code for the devices that the job may use, one for each target if it was compiled.
 fn codes<'a>(program: &'a Program<'_>, programs: &'a CompiledPrograms) -> Result<Vec<(ProgramKey, Code<'a>)>, Ending> {
     let code = |compiled| {
         let code = executor::code(program, compiled).map_err(Ending::Failed)?;
@@ -212,7 +214,7 @@ fn codes<'a>(program: &'a Program<'_>, programs: &'a CompiledPrograms) -> Result
     }
 }
 
-/// A checked catalog task with its kernel resolved. Large data is not copied.
+/// Resolves the kernel of a checked catalog task. Large data is not copied.
 fn resolved(job: &JobContent) -> Result<OfCatalog<'_>, Ending> {
     if !matches!(job.task().program, Program::Catalog(_)) {
         return Ok(None);

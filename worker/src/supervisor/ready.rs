@@ -8,7 +8,7 @@ use super::WorkerError;
 pub(super) struct ReadyFile(Option<PathBuf>);
 
 impl ReadyFile {
-    /// Removes a file that a killed worker left behind, because this worker is not ready yet.
+    /// Removes the file if a killed worker left it behind, because this worker is not ready yet.
     pub(super) fn withdrawn(path: Option<PathBuf>) -> Result<Self, WorkerError> {
         let file = Self(path);
         match file.remove() {
@@ -34,7 +34,7 @@ impl ReadyFile {
 
 impl Drop for ReadyFile {
     fn drop(&mut self) {
-        // If the file does not exist, there is nothing to remove.
+        // An error means that the file does not exist, so there is nothing to remove.
         let _ = self.remove();
     }
 }

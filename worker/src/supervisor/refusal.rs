@@ -1,4 +1,4 @@
-//! Programs that keep killing executors: blamed here, and refused while the quarantine lasts.
+//! Blames programs that kill their executors, and refuses those in quarantine.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,11 +15,12 @@ use crate::{
 
 impl Supervisor {
     pub(super) fn check_quarantine(&self, pool: PoolId, task: &Task<'_>) -> Result<(), Ending> {
-        // Hashing a program costs a small job a part of its time, and almost always nothing is refused.
+        // Skip the hash, which takes a noticeable part of a small job's time, because the quarantine is almost always
+        // empty.
         if self.quarantine().is_empty() {
             return Ok(());
         }
-        // Not under the lock: a program may have some megabytes, and others would wait for it.
+        // Hash without the lock: a program may have several megabytes, and other jobs would wait.
         let culprit = Culprit::of(pool, task);
         let refused = self.quarantine().refuses(culprit, Instant::now());
         match refused {
@@ -28,7 +29,7 @@ impl Supervisor {
         }
     }
 
-    /// The job has killed its executor.
+    /// Records that the job's program has killed its executor.
     pub(super) fn blame(&self, pool: PoolId, task: &Task<'_>) {
         let culprit = Culprit::of(pool, task);
         let refused = self.quarantine().blame(culprit, Instant::now());
@@ -43,7 +44,7 @@ impl Supervisor {
 }
 
 fn failure(refused: Refused) -> Failure {
-    // The next whole second, when it is surely over.
+    // Round up to the next whole second, when the quarantine is certainly over.
     let until = SystemTime::now() + refused.remaining + Duration::from_secs(1);
     let message = format!(
         "this program killed {} executors in a short time; this worker rejects it until {}",

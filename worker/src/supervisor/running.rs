@@ -25,44 +25,45 @@ use crate::{
     scheduler::{Demand, DeviceId},
 };
 
-/// What is left of an attempt that has ended.
+/// The result of an attempt besides its ending.
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     pub(super) outputs: Vec<JobOutput>,
-    /// The outputs that its task asks to keep.
+    /// The outputs that the task asks to keep.
     pub(super) kept: Option<KeptOutputs>,
-    /// What its kernels printed, however it ended.
+    /// The text that its kernels printed, however it ended.
     pub(super) printed: Option<PrintfOutput>,
     pub(super) timings: Timings,
     pub(super) ran_on: Option<RanOn>,
-    /// When it went to an executor, if it did.
+    /// The time at which it went to an executor, if it did, in Unix milliseconds.
     pub(super) started_ms: Option<i64>,
-    /// The device time that its pool is charged for it, if that was measured.
+    /// The device time that its pool is charged, in microseconds, if it was measured.
     pub(super) charged_us: Option<u64>,
 }
 
-/// How an executor ended a job.
+/// The result of a job on an executor.
 struct ExecutorResult {
     ending: Ending,
     outputs: Vec<JobOutput>,
     timings: Timings,
     inputs: InputUse,
-    /// How long its outputs took from the device to the blob store.
+    /// The time that its outputs took from the device to the blob store.
     storing: Duration,
-    /// It is proven that this job brought its executor down.
+    /// Whether it is proven that this job killed its executor.
     is_deadly: bool,
 }
 
-/// A job that ends sooner has no event of its start, because the event of its end tells it. One that runs longer is shown as running.
+/// Run time after which a job's start is recorded by itself, so that the job is shown as running. For a shorter job, the event of its end
+/// is enough.
 const START_TOLD_AFTER: Duration = Duration::from_millis(100);
 
 impl Attempt {
-    /// The mail that ends the attempt.
+    /// Returns the mail that ends the attempt.
     pub(super) fn ended(self, job: JobNo, ending: Ending) -> Mail {
         self.left(job, ending, None)
     }
 
-    /// The same for an attempt that used a device for this long.
+    /// Returns the mail that ends an attempt which used a device for `used_us`, if that is known.
     fn left(self, job: JobNo, ending: Ending, used_us: Option<u64>) -> Mail {
         let printed_bytes = self.printed.as_ref().map_or(0, |printed| printed.text.len());
         let bytes = self.outputs.iter().map(JobOutput::inline_bytes).sum::<usize>() + printed_bytes;
@@ -73,7 +74,7 @@ impl Attempt {
 }
 
 impl Supervisor {
-    /// Runs a prepared job. Of a job in a list the outputs are copied, so that it holds no staging memory.
+    /// Runs a prepared job. The outputs of a job in a list are copied, so that it holds no staging memory.
     pub(super) async fn run_job(
         &self,
         job: JobNo,
@@ -82,14 +83,14 @@ impl Supervisor {
         cache_bytes_max: u64,
         cancel: &CancellationToken,
     ) -> Mail {
-        // Others of its kind may have run while it waited.
+        // Other jobs with this program may have killed executors while it waited.
         if let Err(ending) = self.check_quarantine(ready.envelope().pool_id, ready.task()) {
             return Attempt::default().ended(job, ending);
         }
         let (mut attempt, mut ending, mut used_us) = self.run(&ready, device, cache_bytes_max, cancel).await;
         if !attempt.outputs.is_empty() {
             if self.stores_outputs(ready.task()) {
-                // Others can use the slot meanwhile.
+                // Other jobs can use the slot while the outputs are stored.
                 self.dispatcher.tell(Input::Stopped { job, used_us: used_us.take() });
             }
             match self.store_outputs(ready.task(), std::mem::take(&mut attempt.outputs)).await {
@@ -103,7 +104,7 @@ impl Supervisor {
         attempt.left(job, ending, used_us)
     }
 
-    /// Finds another worker for a job that no device here can run, or the reason to fail.
+    /// Looks for another worker for a job that no device here can run, or for the reason to fail it.
     pub(super) async fn forward_job(&self, job: JobNo, ready: Ready, unfit: Unfit) -> Mail {
         let (task, envelope) = (ready.task(), ready.envelope());
         let ending = match unfit {
@@ -163,7 +164,7 @@ impl Supervisor {
         (attempt, ending, used_us)
     }
 
-    /// Hands over the event of a job's start if there is room for it. A job waits for no record, and its end tells the start again.
+    /// Sends the event of a job's start if there is room for it. If not, the event of its end will record the start.
     fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn, at_ms: i64) {
         let started = Started {
             job: self.job_info(task, envelope),
@@ -216,14 +217,14 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>) -> Execut
     ExecutorResult { ending, outputs, timings, inputs, storing, is_deadly }
 }
 
-/// What a job's pool is charged for, where it is known: its work, and its wait for staging memory and for the blob store in a slot that
-/// others could have had.
+/// Returns the device time to charge to a job's pool in microseconds, if it was measured: the job's work, and its waits for staging memory
+/// and the blob store while it held a slot that others could have used.
 fn charge(timings: &Timings, storing: Duration) -> Option<u64> {
     let held_us = timings.wait_us.saturating_add(timings.fetch_us).saturating_add(micros(storing));
     (timings.total_us > 0).then(|| timings.total_us.saturating_add(held_us))
 }
 
-/// The size of a failure's texts.
+/// Returns the size of a failure's texts, in bytes.
 fn failure_bytes(ending: &Ending) -> usize {
     match ending {
         Ending::Failed(failure) | Ending::ShortOfMemory(failure) | Ending::Unavailable { failure, .. } => {
@@ -234,17 +235,17 @@ fn failure_bytes(ending: &Ending) -> usize {
     }
 }
 
-/// Whether a job that was running may be the reason for its executor's end.
+/// Returns whether a running job may be the cause of its executor's loss.
 fn is_suspicious(cause: LostCause) -> bool {
     match cause {
-        // A kernel can make a device look sick. Either way the job's attempts are bounded.
+        // A kernel can make a device look defective. Either way, the number of the job's attempts is limited.
         LostCause::Died | LostCause::Suspect | LostCause::Device => true,
         LostCause::Neighbour | LostCause::Stopped => false,
     }
 }
 
-/// A fault that was found to be the job's own, or an executor that died with nothing else in it. A device that is lost proves
-/// nothing about the job.
+/// Returns whether the job certainly killed its executor: the fault was found to be its own, or the executor died while no other job ran.
+/// The loss of a device proves nothing about the job.
 fn is_deadly(result: &Result<Finished, RunError>, alone: bool) -> bool {
     match result {
         Ok(Finished { outcome: Err(failure), .. }) => failure.code == FailureCode::KernelFault,

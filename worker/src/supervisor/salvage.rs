@@ -7,15 +7,15 @@ use super::envelope::Envelope;
 /// A job of an unreadable message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Salvaged {
-    /// None if the message has one or several jobs with unknown ids.
+    /// The job's id; `None` stands for one or more jobs with unknown ids.
     pub(super) job_id: Option<JobId>,
     /// The client that the task names.
     pub(super) reply: Option<ClientName>,
 }
 
 impl Envelope {
-    /// The jobs of an undecodable body: those with readable ids, or else one without an id. A producer may have named the
-    /// wrong encoding, so this also tries the other one.
+    /// Returns the jobs of an undecodable body: those with readable ids, or else one without an id. A producer may have declared the wrong
+    /// encoding, so the other one is tried too.
     pub(super) fn salvage(&self, body: &[u8]) -> Vec<Salvaged> {
         let declared = self.encoding().unwrap_or(Encoding::Json);
         let encodings = match declared {
@@ -27,7 +27,7 @@ impl Envelope {
         jobs.into_iter().find(|jobs| !jobs.is_empty()).unwrap_or_else(|| vec![named()])
     }
 
-    /// The id for the ledger if the message names no job: the message's own id, unless it carries a list.
+    /// Returns the id for the ledger if the message names no job: the message's own id, unless the message is a list.
     pub(super) fn record_id(&self, body: &[u8]) -> Option<JobId> {
         let encoding = self.encoding().unwrap_or(Encoding::Json);
         if encoding.is_list(body).unwrap_or(false) { None } else { self.message_job() }
@@ -44,8 +44,8 @@ fn jobs_in(encoding: Encoding, body: &[u8]) -> Vec<Salvaged> {
     jobs.map(|head| Salvaged { job_id: head.job_id, reply: head.reply }).collect()
 }
 
-/// Whether the body contains the id. Many producers use the job's id as the message id, but others do not, and a reply
-/// must not present a message id as the job's id.
+/// Returns whether the body contains the id. Many producers use the job's id as the message id, but not all, and a reply must not present a
+/// message id as the job's id.
 fn mentions(body: &[u8], id: JobId) -> bool {
     let (text, bytes) = (id.to_string(), id.as_uuid());
     contains(body, text.as_bytes()) || contains(body, bytes.as_bytes())

@@ -17,13 +17,13 @@ pub(super) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("finishing running jobs")]);
 }
 
-/// Feeds systemd's watchdog, if enabled, at half of its interval for as long as jobs can be scheduled.
+/// Feeds systemd's watchdog, if enabled, at half of its interval, for as long as the dispatcher responds.
 pub(super) async fn feed_watchdog(dispatcher: Arc<DispatcherHandle>) {
     let Some(patience) = sd_notify::watchdog_enabled() else { return };
     let mut interval = tokio::time::interval(patience / 2);
     loop {
         interval.tick().await;
-        // If the dispatcher hangs, this waits for ever, and the watchdog fires.
+        // If the dispatcher hangs, this waits forever, and the watchdog fires.
         dispatcher.answers().await;
         tell(&[NotifyState::Watchdog]);
     }

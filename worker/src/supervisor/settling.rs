@@ -22,7 +22,7 @@ impl Supervisor {
         Mail::Settled(vec![(message, self.unreached(raw, result))])
     }
 
-    /// The digest of a message whose settlement did not reach the broker.
+    /// Returns the digest of a message whose settlement did not reach the broker.
     fn unreached(&self, raw: &RawMessage, result: Result<Settled, SettleError>) -> Option<blake3::Hash> {
         let RawMessage { envelope, body } = raw;
         let message_id = envelope.message_id();

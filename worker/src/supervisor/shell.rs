@@ -1,7 +1,7 @@
-//! The shell around the dispatcher: the one task that passes inputs in and performs the effects.
+//! The shell around the dispatcher: the task that passes inputs in and performs the effects.
 //!
-//! Whatever happens arrives as [`Mail`] in one channel. The channel is unbounded, because the prefetch bounds the messages here and every
-//! message has few pieces of work at a time. A burst of mail is one step.
+//! Everything arrives as [`Mail`] in one channel. The channel is unbounded, because the prefetch bounds the number of messages here, and
+//! each message causes little mail at a time. All mail that has arrived is handled in one step.
 
 use std::{
     collections::HashMap,
@@ -34,11 +34,12 @@ use crate::{
     shared_state::AbortOnPanic,
 };
 
-/// The most mail of one step, so that a flood of it does not hold up the first answers.
+/// Maximum number of mails in one step, so that a flood of mail does not delay the first answers.
 const BATCH: usize = 256;
-/// Work on at most this many bytes is done here. To hand it to a task takes longer.
+/// Maximum size of work that is done in the shell, in bytes. Handing such work to a task would take longer.
 const BRIEF_BYTES: usize = 32 << 10;
 
+/// The shell, with the data of messages and jobs that the dispatcher does not need.
 pub(super) struct Shell {
     supervisor: Arc<Supervisor>,
     handle: Arc<DispatcherHandle>,
@@ -51,22 +52,22 @@ pub(super) struct Shell {
     acks: Vec<MessageNo>,
     /// The names of the queues that the worker consumes.
     queues: Vec<String>,
-    /// The intakes' prefetch, in the order of the queues.
+    /// The prefetch of each queue, in the order of `queues`.
     prefetch: Vec<watch::Sender<u16>>,
-    /// Told when no message is left.
+    /// The callers to notify when no message is left.
     awaiting_idle: Vec<oneshot::Sender<()>>,
 }
 
-/// A message that is here.
+/// A message that the worker holds.
 struct HeldMessage {
     raw: Arc<RawMessage>,
-    /// The dispatcher knows that its channel is closed.
+    /// Whether the dispatcher knows that the message's channel is closed.
     is_lost: bool,
     content: Option<Arc<Content>>,
     jobs: Vec<HeldJob>,
 }
 
-/// What a job leaves here from one effect of the dispatcher to the next.
+/// The data of a job that the shell keeps between two effects of the dispatcher.
 #[derive(Default)]
 struct HeldJob {
     cancel: CancellationToken,
@@ -96,7 +97,7 @@ impl Shell {
         }
     }
 
-    /// Never ends by itself. A panic here ends the process, because nothing could continue any message.
+    /// Runs the shell; never returns. A panic here ends the process, because no message could continue.
     pub(super) async fn run(mut self) {
         let _guard = AbortOnPanic;
         let mut batch = Vec::with_capacity(BATCH);
@@ -130,7 +131,7 @@ impl Shell {
         }
     }
 
-    /// Turns mail into an input, and keeps what only the shell needs.
+    /// Turns mail into an input, and keeps the data that only the shell needs.
     fn open(&mut self, mail: Mail) {
         match mail {
             Mail::Input(input) => self.put(input),
@@ -187,7 +188,7 @@ impl Shell {
         held
     }
 
-    /// Passes the input on, after the news that its message's channel is closed, if that is news.
+    /// Passes an input on. If its message's channel has closed since the last input, the dispatcher is told first.
     fn put(&mut self, input: Input) {
         if let Some(message) = input.message() {
             if let Some(held) = self.messages.get_mut(&message)
@@ -204,7 +205,7 @@ impl Shell {
         self.inputs.push(input);
     }
 
-    /// Steps until there is nothing new: some effects have their answer at once.
+    /// Steps the dispatcher until there are no new inputs, because some effects are answered at once.
     fn step(&mut self) {
         loop {
             let mut effects = mem::take(&mut self.effects);
@@ -236,7 +237,7 @@ impl Shell {
                 let (supervisor, raw) = (Arc::clone(&self.supervisor), self.raw(message));
                 self.publish(message, async move { supervisor.answer_nothing(&raw.envelope).await });
             }
-            // The broker delivers the message again, and the worker that receives it decides.
+            // The broker redelivers the message, and the worker that receives it decides.
             Effect::Copy { message, .. } | Effect::Refuse(message, _) if !self.raw(message).envelope.is_live() => {
                 self.put(Input::Published(message, Err(PublishFailure::channel_closed())));
             }
@@ -271,7 +272,7 @@ impl Shell {
         let held = self.messages.get_mut(&job.message).expect("a job starts before its message is settled");
         let of_job = &mut held.jobs[job.index];
         let ready = of_job.ready.take().expect("only a prepared job starts");
-        // Its delivery may have been lost just now.
+        // The delivery's channel may have closed just now.
         if !held.raw.envelope.is_live() {
             let (ending, bytes, returns, used_us) = (Ending::HandedBack, 0, false, None);
             return self.put(Input::Ended(job, Box::new(AttemptEnd { ending, bytes, returns, used_us })));
@@ -294,7 +295,7 @@ impl Shell {
         let held = self.messages.get_mut(&message).expect("a message is answered before it is settled");
         let content = Arc::clone(held.content.as_ref().expect("only a decoded message has jobs"));
         let concluded = jobs.into_iter().map(|(index, disposition)| {
-            // Nothing of the job is needed here any more.
+            // The shell needs nothing else of the job any more.
             let HeldJob { attempt, .. } = mem::take(&mut held.jobs[index]);
             Concluded { index, disposition, attempt: attempt.unwrap_or_default() }
         });
@@ -330,7 +331,7 @@ impl Shell {
         settled.into_iter().for_each(|mail| self.open(mail));
     }
 
-    /// Works in a task, or here if that is brief and needs no wait. `fallback` is the input in case of a panic.
+    /// Runs work in a task; short work runs here as far as it needs no wait. `fallback` is the input in case of a panic.
     fn work(&mut self, is_brief: bool, fallback: Input, work: impl Future<Output = Mail> + Send + 'static) {
         let fallback = Mail::Input(fallback);
         if !is_brief {
@@ -356,7 +357,7 @@ impl Shell {
         Arc::clone(&self.messages.get(&message).expect("a message stays until it is settled").raw)
     }
 
-    /// The job, unless its message is already settled.
+    /// Applies `then` to the job, unless its message is already settled.
     fn with_job(&mut self, job: JobNo, then: impl FnOnce(&mut HeldJob)) {
         if let Some(held) = self.messages.get_mut(&job.message).and_then(|held| held.jobs.get_mut(job.index)) {
             then(held);

@@ -5,6 +5,7 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
+/// The signals SIGINT and SIGTERM.
 #[derive(Debug)]
 pub(super) struct Signals {
     interrupt: Signal,
@@ -16,7 +17,7 @@ impl Signals {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// The name of the next signal. Cancelling loses no signal.
+    /// Waits for the next signal and returns its name. Cancelling loses no signal.
     pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
@@ -24,8 +25,8 @@ impl Signals {
         }
     }
 
-    /// The name of the second signal. A worker that drains for another reason than a signal has had none: a service manager that stops it
-    /// after `gpufleet workers drain` does not end the grace period.
+    /// Waits for the second signal and returns its name. If the drain was not caused by a signal, the first signal does not count either:
+    /// when a service manager stops a worker after `gpufleet workers drain`, that must not end the grace period.
     pub(super) async fn second(&mut self, had_first: bool) -> &'static str {
         if !had_first {
             let signal = self.next().await;

@@ -1,4 +1,4 @@
-//! Starts what the first message needs: devices, then the broker connection.
+//! Opens what a worker needs before its first message: devices, compiler, stores, and the broker connection.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -15,18 +15,18 @@ use crate::{
     metrics::Metrics,
 };
 
-/// How long an outcome waits for the broker's confirmation. Giving it up would run the job again and, after some repetitions, dead-letter it as
-/// poison although the job is not the cause. So the worker waits for an unreachable broker, or one with an alarm, and keeps
-/// its messages. The prefetch bounds their number, and the grace period of a draining worker bounds the wait.
+/// How long an outcome waits for the broker's confirm. Giving up would run the job again and, after some repetitions, dead-letter it
+/// although the job is not the cause. So while the broker is unreachable or has an alarm, the worker waits and keeps its messages. The
+/// prefetch bounds their number, and the grace period of a draining worker bounds the wait.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// How long the first device waits for the others: far longer than a healthy device takes.
+/// How long the start waits for the other devices once the first one is in service: far longer than a healthy device takes.
 const LATE_DEVICE_PATIENCE: Duration = Duration::from_secs(20);
-/// The pause between attempts to reach the broker.
+/// Pause between attempts to reach the broker.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
 
-/// Opens the devices before the broker connection, so that a missing driver is reported even if the broker is unreachable. A device that
-/// does not start is out of service; the others keep working.
+/// Opens the devices. This comes before the broker connection, so that a missing driver is reported even if the broker is unreachable. A
+/// device that does not start is out of service; the others keep working.
 pub(super) async fn devices(
     config: &Config,
     dispatcher: &Arc<DispatcherHandle>,
@@ -46,7 +46,7 @@ pub(super) async fn devices(
         }
     };
     one_in_service.await;
-    // Waits briefly for the other devices; a slower one is added later.
+    // Wait briefly for the other devices; a slower one is added later.
     let others = async { while settling.next().await.is_some() {} };
     if tokio::time::timeout(LATE_DEVICE_PATIENCE, others).await.is_err() {
         warn!("some devices are not in service yet, starting without them");
@@ -58,13 +58,14 @@ pub(super) async fn devices(
     }
 }
 
-/// The classes of the devices in service, each once.
+/// Returns the classes of the devices in service, each once.
 pub(super) fn classes(devices: &[DeviceSlot]) -> Vec<ClassKey> {
     let in_service = devices.iter().filter(|slot| slot.is_in_service());
     in_service.map(|slot| slot.class.key).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Opens the disk cache of compiled programs. A configured folder must be usable; without the default folder the worker only compiles more.
+/// Opens the disk cache of compiled programs. A configured folder must be usable; without the default folder, the worker only compiles more
+/// often.
 pub(super) fn store(cache: &CacheSpec) -> Result<Option<ProgramStore>, ProgramStoreError> {
     let Some(folder) = cache.folder.as_ref().filter(|_| cache.bytes_max > 0) else {
         info!("disk cache for compiled programs disabled");
@@ -106,7 +107,7 @@ pub(super) async fn prepare_compiler(compiler: Arc<Compiler>, sandbox: Sandbox) 
     tell_sandbox(&compiler, sandbox).await;
 }
 
-/// Logs once what the compiler sandbox blocks, and what it should block but does not.
+/// Logs what the compiler sandbox blocks, and what it should block but does not.
 async fn tell_sandbox(compiler: &Compiler, sandbox: Sandbox) {
     let checked = match compiler.check_sandbox().await {
         Ok(checked) => checked,
@@ -122,8 +123,8 @@ async fn tell_sandbox(compiler: &Compiler, sandbox: Sandbox) {
     }
 }
 
-/// Connects and declares. Waits for an unreachable or starting broker until a signal (`None`); a refused login is
-/// an error.
+/// Connects to the broker and declares the topology. While the broker is unreachable or starting, it tries again until a signal (`None`). A
+/// refused login is an error.
 pub(super) async fn broker(
     config: &Config,
     classes: &[ClassKey],
@@ -151,7 +152,6 @@ pub(super) async fn broker(
 
 async fn connect(config: &Config, classes: &[ClassKey]) -> Result<Broker, WorkerError> {
     let mut options = Options::new(config.broker.clone(), format!("gpufleet-worker {}", config.name));
-    options.queue_kind = config.queue_kind;
     options.confirm_deadline = PATIENCE;
     options.heartbeat = config.heartbeat;
     let broker = Broker::connect(options).await.map_err(|error| WorkerError::Connect(Box::new(error)))?;
@@ -168,7 +168,7 @@ async fn connect(config: &Config, classes: &[ClassKey]) -> Result<Broker, Worker
     Ok(broker)
 }
 
-/// Whether waiting may help.
+/// Returns whether a later attempt may succeed.
 fn is_away(error: &WorkerError) -> bool {
     match error {
         WorkerError::Connect(error) => error.may_pass(),

@@ -1,8 +1,8 @@
-//! Returns forwarded jobs whose class has lost its last worker to their pool's queue, through the retry ladder.
+//! Returns stranded jobs to their pool's queue: forwarded jobs whose class has lost its last worker. They go through the retry ladder.
 //!
-//! The worker gets them one by one without a subscription, because other workers would count it as a consumer that can run them. A quorum
-//! queue counts an unsettled message taken like this as a consumer, so the worker settles each at once, and the job waits on the
-//! ladder. The message keeps its delivery count, so that a job that kills its workers is still detected.
+//! The worker fetches them one by one without a subscription, because other workers would count it as a consumer that can run them. A
+//! quorum queue counts the holder of a fetched, unsettled message as a consumer, so the worker settles each at once, and the job waits on
+//! the ladder. The message keeps its delivery count, so that a job that kills its workers is still detected.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -18,18 +18,18 @@ use tracing::{info, warn};
 
 use super::{Supervisor, envelope::Envelope, intake::TaskQueue};
 
-/// The interval between checks of one class of one pool.
+/// Interval between two checks, each of one class of one pool.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// The number of workers from which on each checks less often, so that the fleet's rate of checks stays bounded.
+/// Number of workers above which each worker checks less often, in proportion, so that the fleet's rate of checks is bounded.
 const WORKERS_PER_PACE: u32 = 20;
-/// The delay before the second check of a queue without consumers, because a worker whose prefetch changes unsubscribes for some round trips.
+/// Delay before the second check of a queue without consumers. A worker that changes its prefetch is unsubscribed for a few round trips.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1500);
-/// Messages taken at once. They are outside the prefetch, and each has at most 16 MiB.
+/// Number of messages fetched at once. They are outside the prefetch, and each has at most 16 MiB.
 const BATCH: u16 = 8;
-/// After this many batches the worker checks again whether the class still has no worker.
+/// Number of batches after which the worker checks again whether the class still has no worker.
 const BATCHES_MAX: u32 = 128;
 
-/// Never ends by itself. If cancelled, the current messages stay in their queue or are duplicated.
+/// Returns stranded jobs forever. If it is cancelled, the current messages stay in their queue or are duplicated.
 pub(super) async fn collect(supervisor: Arc<Supervisor>, task_queues: Vec<TaskQueue>) {
     let mut turn = RandomState::new().hash_one(()) as usize;
     loop {
@@ -42,20 +42,20 @@ pub(super) async fn collect(supervisor: Arc<Supervisor>, task_queues: Vec<TaskQu
     }
 }
 
-/// The interval with up to half as much jitter, so that workers that started together don't check together.
+/// Returns the pause before the next check. It has up to half as much jitter, so that workers that started together don't check together.
 fn pace(workers: u32) -> Duration {
     let pace = LOOK_EVERY * (workers / WORKERS_PER_PACE).max(1);
     pace + pace.mul_f64((RandomState::new().hash_one(()) % 512) as f64 / 1024.0)
 }
 
 impl Supervisor {
-    /// The number of workers that serve the first pool, as an estimate of how many check its classes.
+    /// Returns the number of workers that serve the first pool, as an estimate of how many check its classes.
     async fn workers_last_seen(&self, task_queues: &[TaskQueue]) -> u32 {
         let Some(first) = task_queues.first() else { return 1 };
         self.depth(&first.name()).await.map_or(1, |depth| depth.consumers)
     }
 
-    /// The next class of a pool that this worker does not have, with the pool's task queues.
+    /// Returns the next class of a pool that this worker does not have, with the pool's task queues.
     fn class_to_look_at(&self, task_queues: &[TaskQueue], turn: usize) -> Option<(ClassKey, Vec<TaskQueue>)> {
         let own = self.own_classes();
         let roster = self.orders.roster();

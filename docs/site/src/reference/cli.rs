@@ -38,15 +38,15 @@ fn built(mut program: Command) -> Command {
     program
 }
 
-/// The options with a variable that many commands have with the same words, as items of a list. Of several that have one name, the most
+/// The options and arguments that several commands have with the same words, as items of a list. Of several that have one name, the most
 /// frequent.
 fn common(programs: &[Command]) -> BTreeSet<String> {
-    let mut counts: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
+    let mut counts: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
     let mut commands: Vec<&Command> = programs.iter().collect();
     while let Some(command) = commands.pop() {
-        for option in shown(command).filter(|arg| arg.get_env().is_some()) {
-            let items = counts.entry(option.get_long().unwrap_or_default()).or_default();
-            *items.entry(item(option)).or_default() += 1;
+        for arg in shown(command) {
+            let items = counts.entry(arg.get_long().map_or_else(|| arg.to_string(), str::to_owned)).or_default();
+            *items.entry(item(arg)).or_default() += 1;
         }
         commands.extend(subcommands(command));
     }
@@ -110,8 +110,9 @@ fn write_arguments(page: &mut String, command: &Command, common: &BTreeSet<Strin
         page.push('\n');
         own.iter().filter(|arg| arg.get_help_heading() == heading).for_each(|arg| page.push_str(&item(arg)));
     }
-    if !common.is_empty() {
-        let names: Vec<String> = common.iter().filter_map(|arg| Some(format!("`--{}`", arg.get_long()?))).collect();
+    // Every command of its program has a global option, which needs no mention.
+    let names: Vec<String> = common.iter().filter(|arg| !arg.is_global_set()).map(|arg| name(arg)).collect();
+    if !names.is_empty() {
         let also = format!(
             "Also {}: see [{}](#{}).",
             names.join(", "),
@@ -120,6 +121,10 @@ fn write_arguments(page: &mut String, command: &Command, common: &BTreeSet<Strin
         );
         page.push_str(&format!("\n{}\n", wrapped(&also, "")));
     }
+}
+
+fn name(arg: &Arg) -> String {
+    arg.get_long().map_or_else(|| format!("`{arg}`"), |long| format!("`--{long}`"))
 }
 
 /// What every command has.
@@ -183,6 +188,9 @@ fn facts(arg: &Arg) -> Vec<String> {
     }
     if arg.is_required_set() && !arg.is_positional() {
         facts.push("Required.".to_owned());
+    }
+    if arg.is_global_set() {
+        facts.push("Every command of the program has it.".to_owned());
     }
     if let Some(variable) = arg.get_env() {
         facts.push(format!("Environment: `{}`.", variable.to_string_lossy()));

@@ -136,11 +136,11 @@ const BEGINNINGS: [&str; 3] = [PREFIX, "GPUFLEET_EMULATOR", "GPUFLEET_EMULATOR_"
 const OF_TESTS: &str = "_TEST";
 
 pub fn page() -> String {
-    let intro = "An option on the command line wins over its variable. Variables keep passwords out of process lists. \
+    let intro = "An option on the command line wins over its variable; [Command line](cli.md) describes the options in full. Variables keep passwords out of process lists. \
                  `gpufleet local` removes all `GPUFLEET_` variables from the fleet's processes, except those of the emulated device, \
                  `GPUFLEET_NVRTC`, `GPUFLEET_LOG` and `GPUFLEET_LOG_FORMAT`.";
     let rows = of_options().into_iter().map(|(name, option)| {
-        [format!("`{name}`"), format!("`{}`", option.spelling), readers(&option.commands), cell(&option.help)]
+        [format!("`{name}`"), format!("`{}`", option.spelling), readers(&option.commands), cell(gist(&option.help))]
     });
     format!(
         "# Environment variables\n\n{}\n\n## Options\n\n{}\n## Programs\n\n{}\n## The emulated device\n\n{}\n\
@@ -152,6 +152,11 @@ pub fn page() -> String {
         plain(&SYSTEM),
         plain(&DEVELOPMENT)
     )
+}
+
+/// The beginning of a help that says what the value is.
+fn gist(help: &str) -> &str {
+    [". ", ": ", "; ", ", ", " ["].iter().fold(help, |help, end| help.split(end).next().unwrap_or(help))
 }
 
 fn plain(variables: &[Variable]) -> String {

@@ -122,7 +122,7 @@ pub struct Options {
     /// Run only on a device of at least this compute capability, such as 8.0
     #[arg(long, value_name = "X.Y", help_heading = "Job")]
     pub compute_capability: Option<Capability>,
-    /// Number of executors that the job may lose before it is dead-lettered, 1 to 20 [default: set by the pool, else 3]
+    /// Number of executors that the job may lose before it is dead-lettered, 1 to 20 [default: 3]
     #[arg(long, value_name = "N", value_parser = spec::whole(1..=ATTEMPTS_MAX), help_heading = "Job")]
     pub attempts: Option<u32>,
     /// Id of the job, a UUID. Submitting the same id again runs the job again: the history keeps each run as an attempt of one job, which

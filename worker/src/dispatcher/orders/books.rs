@@ -1,5 +1,5 @@
-//! Cancellations by sender: an operator's order applies to any job, a client's only to the jobs of its own user. A client's
-//! order never takes precedence over an operator's, and does not affect another user's.
+//! Cancellations by sender: an operator's order applies to any job, a client's only to jobs of the same user. A client's order never takes
+//! precedence over an operator's.
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
@@ -8,12 +8,12 @@ use tracing::warn;
 
 use super::{super::Subject, Given, cancelled::Cancelled};
 
-/// What is remembered of a user's orders: two generations of 65,000 jobs, or of a thousand selections by labels.
+/// Memory for one generation of a user's orders, in bytes: about 65,000 jobs, or a thousand selections by labels.
 const USER_BYTES_MAX: usize = 4 << 20;
-/// More than the log of orders holds at a time.
+/// Memory for one generation of operators' orders, in bytes: more than the control stream can hold.
 const OPERATORS_BYTES_MAX: usize = 128 << 20;
 
-/// Cancellations by operators, and by each user. The number of users is bounded by the broker's users.
+/// Cancellations by operators and by each user. The number of users is bounded by that of the broker.
 #[derive(Debug)]
 pub(super) struct Books {
     operators: Cancelled,
@@ -25,7 +25,7 @@ impl Books {
         Self { operators: Cancelled::new(now, OPERATORS_BYTES_MAX), users: HashMap::new() }
     }
 
-    /// Stores an order of an operator, or of `user`. Returns whether it selects jobs beyond the earlier orders.
+    /// Stores an order of `user`, or of an operator if that is `None`. Returns whether it selects jobs that earlier orders did not.
     pub(super) fn add(&mut self, selection: Selection, user: Option<&str>, given: &Arc<Given>, now: Instant) -> bool {
         let book = match user {
             None => &mut self.operators,
@@ -38,7 +38,7 @@ impl Books {
         added.is_new
     }
 
-    /// The order that cancelled a job.
+    /// Returns the order that cancelled a job.
     pub(super) fn find(&mut self, subject: &Subject, now: Instant) -> Option<Arc<Given>> {
         let Subject { job, labels, submitted_ms, user } = subject;
         let by_operator = self.operators.find(*job, labels, *submitted_ms, now);

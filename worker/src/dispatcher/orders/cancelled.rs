@@ -1,4 +1,4 @@
-//! Cancellations by id and by label, kept for at least as long as the log of orders keeps them and at most twice as long. If they take too
+//! Cancellations by id and by label, kept for at least as long as the control stream keeps them and at most twice as long. If they take too
 //! much memory, the oldest are forgotten earlier.
 
 use std::{
@@ -14,40 +14,41 @@ use super::Given;
 
 type Labels = BTreeMap<String, String>;
 
-/// Counted from reading the order, because the sender's clock may be wrong.
+/// How long a cancellation is kept at least, from when it was read, because the sender's clock may be wrong.
 const KEPT: Duration = Duration::from_secs(CONTROL_MAX_AGE_DAYS * 24 * 3600);
 
-/// What a job's id takes in memory, at most.
+/// Upper estimate of the memory for one job's id, in bytes.
 const JOB_BYTES: usize = 64;
-/// What an order takes beside its jobs and texts.
+/// Estimate of the memory for an order besides its jobs and texts, in bytes.
 const ORDER_BYTES: usize = 256;
-/// What labels count at least. A job is compared with each of the selections that have a label of its, so there must not be many.
+/// Minimum memory charged for a selection by labels, in bytes. It is far more than a selection takes, to limit their number: a job is
+/// compared with each selection that shares a label with it.
 const LABELS_BYTES_MIN: usize = 4 << 10;
 
-/// Two generations: orders move from `young` to `old`, and are then dropped.
+/// Two generations of orders: they move from `young` to `old`, and are then dropped.
 #[derive(Debug)]
 pub(super) struct Cancelled {
     young: Generation,
     old: Generation,
     since: Instant,
-    /// The memory of a generation. With more, it becomes the old one at once.
+    /// Maximum memory of a generation, in bytes. A young generation that exceeds it becomes the old one at once.
     bytes_max: usize,
 }
 
-/// Whether an order selects jobs beyond the earlier orders.
+/// The result of storing an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Added {
     pub(super) is_new: bool,
-    /// Older orders were forgotten early for it.
+    /// Whether older orders were forgotten early to make room.
     pub(super) forgot: bool,
 }
 
 #[derive(Debug, Default)]
 struct Generation {
     jobs: HashMap<JobId, Arc<Given>>,
-    /// By the first required label, so that a job is compared with few orders.
+    /// Selections by labels, by their first label, so that a job is compared with few of them.
     labelled: HashMap<(String, String), HashMap<Labels, Arc<Given>>>,
-    /// What all of this takes in memory, at most.
+    /// Upper estimate of the memory of all of this, in bytes.
     bytes: usize,
 }
 
@@ -56,7 +57,7 @@ impl Cancelled {
         Self { young: Generation::default(), old: Generation::default(), since: now, bytes_max }
     }
 
-    /// Stores an order. A repeated reading of the log selects no further jobs.
+    /// Stores an order. An order that is read again is not new.
     pub(super) fn add(&mut self, selection: Selection, given: &Arc<Given>, now: Instant) -> Added {
         self.forget(now);
         let forgot = self.young.bytes > self.bytes_max && !self.old.is_empty();
@@ -77,7 +78,7 @@ impl Cancelled {
             let covers = |orders: &Generation| orders.covers(&first, &selection.labels, given);
             is_new |= !covers(&self.old) && !covers(&self.young);
             let text_bytes: usize = selection.labels.iter().map(|(name, value)| name.len() + value.len()).sum();
-            // The last order for labels is kept, because it selects all jobs of the earlier ones too.
+            // The last order for a set of labels is kept, because it selects all jobs of the earlier ones too.
             match self.young.labelled.entry(first).or_default().entry(selection.labels) {
                 Entry::Vacant(entry) => {
                     entry.insert(Arc::clone(given));
@@ -96,7 +97,7 @@ impl Cancelled {
         Added { is_new, forgot }
     }
 
-    /// The order that cancelled a job.
+    /// Returns the order that cancelled a job.
     pub(super) fn find(&mut self, job: JobId, labels: &Labels, submitted_ms: i64, now: Instant) -> Option<Arc<Given>> {
         self.forget(now);
         [&self.old, &self.young].into_iter().find_map(|orders| orders.find(job, labels, submitted_ms)).map(Arc::clone)
@@ -169,7 +170,7 @@ mod tests {
             self.0.add(selection, &given(at_ms, by), self.1).is_new
         }
 
-        /// The sender of the order that cancelled the job.
+        /// Returns the sender of the order that cancelled the job.
         fn find(&mut self, job: JobId, pairs: &[(&str, &str)], submitted_ms: i64) -> Option<String> {
             self.0.find(job, &labels(pairs), submitted_ms, self.1).and_then(|given| given.by.clone())
         }

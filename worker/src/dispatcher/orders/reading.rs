@@ -1,15 +1,15 @@
-//! Tracks how far the log has been read, by the marks that this worker writes into it.
+//! Tracks how far the control stream has been read, by the marks that this worker writes into it.
 
 use gpufleet_schema::MessageId;
 
 use super::Given;
 
-/// The reading of the log, from its first order on.
+/// The reading of the stream, from its first order on.
 #[derive(Debug)]
 pub(super) struct Reading {
-    /// The mark of this process's start. Drain orders before it were for an earlier worker of its name.
+    /// The mark of this process's start. Drain orders before it were for an earlier worker of the same name.
     first: MessageId,
-    /// The mark of its start or of the last interruption. All earlier orders are before it in the log.
+    /// The mark of this process's start or of the last interruption. All earlier orders are before it in the stream.
     mark: MessageId,
     since_start: bool,
     drain: Option<Given>,
@@ -25,7 +25,7 @@ impl Reading {
         self.mark = mark;
     }
 
-    /// Reading starts at the beginning again, with the orders from before this worker's start.
+    /// Records that reading starts at the beginning again, with the orders from before this worker's start.
     pub(super) fn start_over(&mut self) {
         self.since_start = false;
         self.drain = None;
@@ -36,20 +36,21 @@ impl Reading {
         self.drain = Some(given);
     }
 
-    /// Records a mark, perhaps another worker's. Returns whether every order before this worker's last mark is known.
+    /// Records a mark, which may be another worker's. Returns whether every order before this worker's last mark is
+    /// known.
     pub(super) fn pass(&mut self, mark: MessageId) -> bool {
-        // The mark may be in the log twice.
+        // The mark may be in the stream twice.
         if mark == self.first && !self.since_start {
             self.since_start = true;
             self.drain = None;
         }
         let is_last = mark == self.mark;
-        // A log that no longer has the first mark has no order from before it either.
+        // If the first mark is no longer in the stream, neither are the orders from before it.
         self.since_start |= is_last;
         is_last
     }
 
-    /// The drain order for this worker since its start, if any.
+    /// Returns the drain order for this worker since its start, if any.
     pub(super) fn drained(&self) -> Option<&Given> {
         self.drain.as_ref().filter(|_| self.since_start)
     }
@@ -61,7 +62,7 @@ mod tests {
 
     const GIVEN: Given = Given { at_ms: 0, by: None };
 
-    /// A reading, and its first mark.
+    /// Creates a reading, and returns it with its first mark.
     fn began() -> (Reading, MessageId) {
         let first = MessageId::new();
         (Reading::new(first), first)

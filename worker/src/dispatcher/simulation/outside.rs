@@ -1,4 +1,5 @@
-//! The work outside the dispatcher: tasks, executors, the broker. Each ends at some later step, by chance well or badly.
+//! The work outside the dispatcher: tasks, executors, the broker. Each piece ends at a random later step, well or
+//! badly.
 
 use std::time::Duration;
 
@@ -36,11 +37,11 @@ pub(super) enum Work {
     ReadMark(MessageId),
 }
 
-/// What is published for a whole message.
+/// What is published for a message as a whole.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Whole {
     Nothing,
-    /// With this count of deliveries.
+    /// A copy with this delivery count.
     Copy(u64),
     Refusal,
 }
@@ -50,7 +51,7 @@ impl Work {
         matches!(self, Self::Run { device, pool, .. } if (*device, *pool) == (wanted, of))
     }
 
-    /// The memory of a job that runs on the device.
+    /// Returns the memory of the job if it runs on the device.
     pub(super) fn bytes_on(&self, wanted: u32) -> Option<u64> {
         match self {
             Self::Run { device, bytes, .. } if *device == wanted => Some(*bytes),
@@ -63,8 +64,8 @@ fn failure() -> Failure {
     Failure::new(Verdict::User, FailureCode::InvalidTask, "wrong")
 }
 
-fn refused(is_refusal: bool) -> PublishFailure {
-    PublishFailure { reason: "refused".to_owned(), is_refusal }
+fn refused() -> PublishFailure {
+    PublishFailure { reason: "refused".to_owned() }
 }
 
 impl World {
@@ -85,7 +86,6 @@ impl World {
             attempt: 1 + (queued.deliveries + queued.counted) as u32,
             redeliveries: queued.deliveries,
             delivery_count: queued.deliveries + queued.counted,
-            uncounted: self.is_rough && queued.redelivered && self.chance.percent(3),
             past: queued.past,
             inadmissible: None,
             unreadable: (!queued.is_readable && self.chance.percent(50)).then(|| "no content type".to_owned()),
@@ -105,7 +105,7 @@ impl World {
         self.batch.push(Input::Delivered(message, Box::new(letter)));
     }
 
-    /// Passes an input about a message, after the news that its connection is lost.
+    /// Passes an input about a message, after the input that its connection is lost.
     fn tell(&mut self, message: MessageNo, input: Input) {
         let is_live = self.is_live(message);
         if let Some(held) = self.held.get_mut(&message)
@@ -134,7 +134,7 @@ impl World {
         self.end(job, ending);
     }
 
-    /// A cancelled preparation ends; a cancelled run does so a little later.
+    /// Cancels a job: a preparation ends at once, a run a little later.
     pub(super) fn cut(&mut self, cancelled: JobNo) {
         self.work.retain(|work| !matches!(work, Work::Prepare(job) if *job == cancelled));
         for work in &mut self.work {
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// One piece of work ends.
+    /// Ends one piece of work.
     pub(super) fn work_on(&mut self) {
         if self.work.is_empty() {
             return;
@@ -257,17 +257,16 @@ impl World {
         }
     }
 
-    /// The record of the jobs goes on beside this.
+    /// Publishes the answer. The record of the same jobs is separate work.
     fn publish_answer(&mut self, message: MessageNo, jobs: Vec<(usize, Disposition)>) {
         let fails = self.goes_wrong(3);
-        // Of an answer that fails, a part may have arrived.
+        // If publishing fails, a part of the answer may still have arrived.
         let published = if fails { self.chance.below(jobs.len() as u64) as usize } else { jobs.len() };
         for (index, disposition) in &jobs[..published] {
             self.publish_job(message, *index, disposition);
         }
         if fails {
-            let is_refusal = self.chance.percent(50);
-            return self.tell(message, Input::Answered(message, Err(refused(is_refusal))));
+            return self.tell(message, Input::Answered(message, Err(refused())));
         }
         if let Some(held) = self.held.get_mut(&message) {
             held.published.extend(jobs.iter().map(|(index, _)| *index));
@@ -275,10 +274,10 @@ impl World {
         self.tell(message, Input::Answered(message, Ok(())));
     }
 
-    /// A job that comes again travels alone.
+    /// Publishes a job that runs again, as a message of its own.
     fn publish_job(&mut self, message: MessageNo, index: usize, disposition: &Disposition) {
         let is_live = self.is_live(message);
-        // A message that has failed is settled while earlier answers of it are on their way.
+        // A failed message may be settled while its earlier answers are still being published.
         let Some(held) = self.held.get(&message) else { return };
         let (job, mut past) = (held.queued.jobs[index], held.queued.past);
         match disposition {
@@ -293,9 +292,9 @@ impl World {
 
     fn record(&mut self, message: MessageNo, jobs: Vec<(usize, Disposition)>) {
         if self.goes_wrong(2) {
-            return self.tell(message, Input::Recorded(message, Err(refused(false))));
+            return self.tell(message, Input::Recorded(message, Err(refused())));
         }
-        // A message whose answer failed is settled without this.
+        // A message whose answer failed is settled without its record.
         let Some(held) = self.held.get_mut(&message) else { return };
         for (index, disposition) in jobs {
             held.recorded.insert(index);
@@ -309,8 +308,7 @@ impl World {
 
     fn publish_whole(&mut self, message: MessageNo, what: Whole) {
         if self.goes_wrong(10) {
-            let is_refusal = self.chance.percent(50);
-            return self.tell(message, Input::Published(message, Err(refused(is_refusal))));
+            return self.tell(message, Input::Published(message, Err(refused())));
         }
         let held = self.held.get_mut(&message).expect("it waits for this");
         (held.whole, held.is_refused) = (true, matches!(what, Whole::Refusal));

@@ -1,4 +1,4 @@
-//! A job that runs while its channel is lost again and again.
+//! Tests of a job that runs while its channel is lost again and again.
 
 use super::{
     super::{Effect, Input, MessageNo, PublishFailure, Settlement, digest},
@@ -7,7 +7,7 @@ use super::{
 
 const ID: &str = "1";
 
-/// A job runs, and its channel is lost this often. Returns the last redelivery.
+/// Runs a job whose channel is lost this often. Returns the last redelivery.
 fn lose_channel(desk: &mut Desk, times: u64) -> MessageNo {
     desk.take(FIRST, vec![job()]);
     for redeliveries in 1..=times {
@@ -20,7 +20,7 @@ fn settled(desk: &mut Desk, message: MessageNo, unreached: bool) {
     desk.tell(Input::Settled { message, unreached: unreached.then(|| digest(ID, b"body")) });
 }
 
-/// The running job's end is published and recorded, and its acknowledgement does not reach the broker.
+/// Ends the running job: its outcome is published and recorded, but its acknowledgement does not reach the broker.
 fn end_first(desk: &mut Desk, ending: Ending) {
     desk.tell(Input::Lost(FIRST));
     desk.end(first_of(FIRST), ending, 4);
@@ -92,7 +92,7 @@ fn a_stopping_worker_leaves_its_running_job_as_one_message() {
     assert!(refused.is_empty() && desk.answered().is_empty());
 }
 
-/// The retry has the id and the body of the message that it follows.
+/// The retry has the id and body of the message that it follows.
 #[test]
 fn a_retry_that_comes_before_its_message_is_settled_is_not_taken_for_a_redelivery() {
     let mut desk = Desk::new(1);
@@ -114,7 +114,7 @@ fn a_copy_that_is_refused_leaves_the_redelivery_where_it_is() {
     lose_channel(&mut desk, 7);
     desk.settled();
     let [(renewed, _)] = desk.copied()[..] else { panic!("not renewed") };
-    desk.tell(Input::Published(renewed, Err(PublishFailure { reason: "full".to_owned(), is_refusal: true })));
+    desk.tell(Input::Published(renewed, Err(PublishFailure { reason: "full".to_owned() })));
     assert_eq!(desk.settled(), []);
     let eighth = MessageNo(renewed.0 + 1);
     desk.deliver_again(eighth, ID, 8, 0);

@@ -1,4 +1,4 @@
-//! The jobs on a device, and the share of time in which it was busy.
+//! Tracks the jobs on a device, and the share of time in which it was busy.
 
 use std::{
     sync::Arc,
@@ -21,7 +21,7 @@ struct Inner {
     pools: Vec<Use>,
     /// The start of the current busy period, if there is one.
     busy_since: Option<Instant>,
-    /// The earlier busy time since the last query.
+    /// The busy time since the last query, without the current busy period.
     busy: Duration,
     looked: Instant,
 }
@@ -30,11 +30,11 @@ struct Inner {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Use {
     pub(super) jobs: u32,
-    /// The memory that these jobs declared.
+    /// The memory that these jobs declared, in bytes.
     pub(super) bytes: u64,
 }
 
-/// Counts a job as being on the device until dropped.
+/// Counts a job as running on the device until it is dropped.
 #[derive(Debug)]
 pub(in crate::supervisor) struct Presence {
     activity: Arc<Activity>,
@@ -58,12 +58,12 @@ impl Activity {
         Presence { activity: Arc::clone(self), pool, bytes }
     }
 
-    /// By pool.
+    /// Returns the jobs and memory of each pool.
     pub(super) fn pools(&self) -> Vec<Use> {
         self.inner().pools.clone()
     }
 
-    /// The percentage of time since the last call in which a job was on the device. None immediately after the last call.
+    /// Returns the percentage of the time since the last call in which a job was on the device, or `None` if no time has passed.
     pub(super) fn busy_percent(&self) -> Option<u32> {
         self.inner().busy_percent(Instant::now())
     }

@@ -1,7 +1,8 @@
 //! Combines the memory reports of a device's executors for the scheduler.
 //!
 //! Each executor reports the memory that it holds and the memory that the driver reports as free. The scheduler needs the memory that all
-//! jobs together can use: the sum of the two. It excludes contexts, including spare ones, and other processes.
+//! jobs together can use: the sum of what all executors hold and what is free. That excludes contexts, including those of spares, and other
+//! processes.
 
 use std::{
     collections::HashMap,
@@ -20,11 +21,11 @@ use crate::{
 pub(super) struct DeviceMemory {
     device: DeviceId,
     slots: u32,
-    /// The device's total memory.
+    /// The device's total memory, in bytes.
     total: u64,
-    /// The number of contexts with a heap.
+    /// The number of contexts with a heap, one for each pool.
     pools: u64,
-    /// The free memory that these heaps will take once kernels use them. Known with the first context.
+    /// The free memory that these heaps will take once kernels use them, in bytes. Known once the first context exists.
     heaps: OnceLock<u64>,
     dispatcher: Arc<DispatcherHandle>,
     said: SharedState<Said>,
@@ -32,9 +33,9 @@ pub(super) struct DeviceMemory {
 
 #[derive(Debug, Default)]
 struct Said {
-    /// The memory that executors hold, by process.
+    /// The memory that each executor holds in bytes, by process id.
     held: HashMap<u32, u64>,
-    /// The available memory last sent to the scheduler.
+    /// The available memory last sent to the scheduler, in bytes.
     available: Option<u64>,
 }
 
@@ -51,7 +52,7 @@ impl DeviceMemory {
         Arc::new(Self { device, slots, total, pools: pools as u64, heaps, dispatcher, said })
     }
 
-    /// Sets the heap size of a context.
+    /// Sets the heap size of a context, in bytes.
     pub(super) fn learn_heap(&self, bytes: u64) {
         let mut said = self.said();
         if self.heaps.set(bytes.saturating_mul(self.pools)).is_ok() {
@@ -65,7 +66,7 @@ impl DeviceMemory {
         }
     }
 
-    /// The memory for jobs if no other process uses the device.
+    /// Returns the memory for jobs if no other process uses the device, in bytes.
     fn bytes(&self) -> u64 {
         self.total.saturating_sub(self.reserved())
     }
@@ -74,7 +75,7 @@ impl DeviceMemory {
         self.heaps.get().copied().unwrap_or(0)
     }
 
-    /// Starts to take the executor's reports into account, as those of `pool`; a spare executor has no pool yet.
+    /// Starts to use the executor's reports, as those of `pool`; a spare executor has no pool yet.
     pub(super) fn listen_to(self: &Arc<Self>, executor: &Executor, pool: Option<PoolId>) {
         let (memory, pid) = (Arc::clone(self), executor.pid());
         executor.watch_memory(move |report| memory.hear(pid, pool, report));
@@ -86,17 +87,17 @@ impl DeviceMemory {
         }
     }
 
-    /// Removes an executor that has ended. The others will report the memory that is free now.
+    /// Removes an executor that has ended. The other executors will report the memory that is now free.
     pub(super) fn forget(&self, executor: &Executor) {
         self.said().held.remove(&executor.pid());
     }
 
-    /// Whether another running executor may hold the memory that a new one needs to start.
+    /// Returns whether another running executor may hold the memory that a new one needs to start.
     pub(super) fn is_in_use(&self) -> bool {
         !self.said().held.is_empty()
     }
 
-    /// Updates the scheduler under the lock, so that it gets the reports in order.
+    /// Applies a report. The scheduler is updated under the lock, so that it gets the reports in order.
     fn hear(&self, pid: u32, pool: Option<PoolId>, report: MemoryReport) {
         let device = self.device;
         let mut said = self.said();
@@ -131,7 +132,7 @@ mod tests {
     #[test]
     fn room_is_the_memory_of_our_executors_plus_free_memory() {
         let mut held = HashMap::from([(1, 0), (2, 0)]);
-        // Of 16 GiB, two contexts and a spare one have 1 GiB, another process 5 GiB.
+        // The device has 16 GiB. Two contexts and a spare one take 1 GiB, another process 5 GiB.
         assert_eq!(room(&held, 10 * GIB, 0), 10 * GIB);
         held.insert(1, 4 * GIB);
         assert_eq!(room(&held, 6 * GIB, 0), 10 * GIB, "what an executor took is still there for jobs");

@@ -1,4 +1,5 @@
-//! A device's compute mode, by which an operator limits its processes. A worker has a process for each pool, and a spare one.
+//! Checks a device's compute mode, by which an operator limits the number of its processes. A worker has one process for each pool, and a
+//! spare one.
 
 use std::env;
 
@@ -6,11 +7,11 @@ use tracing::warn;
 
 use crate::executor::{ComputeMode, DeviceInfo};
 
-/// If this variable is set, the processes of this machine share devices through NVIDIA's MPS server: the device then sees only the
-/// server.
+/// Environment variable that is set if the processes of this machine share devices through NVIDIA's MPS server. The device then has only
+/// one process, the server.
 const MPS_VARIABLE: &str = "CUDA_MPS_PIPE_DIRECTORY";
 
-/// Why the device can't have an executor for each pool, if it can't.
+/// Returns why the device can't have an executor for each pool, if it can't.
 pub(super) fn unfit(device: &DeviceInfo, pools: usize) -> Option<String> {
     let served = env::var_os(MPS_VARIABLE).is_some_and(|folder| !folder.is_empty());
     let unfit = why(device.compute_mode, pools, served);

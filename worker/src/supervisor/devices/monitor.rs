@@ -1,5 +1,4 @@
-//! Reads NVML through a child process. A child that falls silent is killed and restarted, and its last readings are
-//! discarded.
+//! Reads NVML through a child process. A child that falls silent is killed and replaced, and its last readings are discarded.
 
 use std::{
     collections::HashMap,
@@ -16,14 +15,14 @@ use crate::{
     own_executable,
 };
 
-/// After several missing readings a call hangs and would hang for ever.
+/// Time without a reading after which the child counts as hanging in a call that may never return.
 const SILENT_AFTER: Duration = PERIOD.saturating_mul(4);
-/// A broken library may work after a driver reset, but a missing one will hardly appear. The pause doubles with each failed
-/// try.
+/// Pause before the first restart, doubled with each failed try. A broken library may work after a driver reset, but a missing one will
+/// hardly appear.
 const PAUSE: Duration = Duration::from_secs(60);
 const PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// The latest readings.
+/// The latest readings of all devices.
 #[derive(Debug, Clone)]
 pub(in crate::supervisor) struct Monitor(watch::Receiver<Readings>);
 
@@ -34,7 +33,7 @@ struct Readings {
 }
 
 impl Monitor {
-    /// Starts a child that reads with this library while the monitor exists. Without a library there are no readings.
+    /// Starts a child that reads through this library as long as the monitor exists. Without a library there are no readings.
     pub(in crate::supervisor) fn start(library: Option<String>, user: Option<String>) -> Self {
         let (readings, seen) = watch::channel(Readings::default());
         if let Some(library) = library {
@@ -43,7 +42,7 @@ impl Monitor {
         Self(seen)
     }
 
-    /// The latest reading; none if it is too old.
+    /// Returns the latest reading of a device, or `None` if it is too old.
     pub(super) fn reading(&self, uuid: &str) -> Option<Reading> {
         let readings = self.0.borrow();
         readings.at.filter(|at| at.elapsed() <= SILENT_AFTER)?;
@@ -67,7 +66,7 @@ async fn keep(library: String, user: Option<String>, readings: watch::Sender<Rea
     }
 }
 
-/// Receives readings until they stop; returns the reason.
+/// Receives readings until they stop. Returns the reason.
 async fn listen(library: &str, user: Option<&str>, readings: &watch::Sender<Readings>) -> io::Result<String> {
     let mut command = own_executable::command(None, "device-monitor");
     command.arg("--library").arg(library);
@@ -82,7 +81,7 @@ async fn listen(library: &str, user: Option<&str>, readings: &watch::Sender<Read
                 readings.send_replace(Readings { by_uuid, at: Some(Instant::now()) });
             }
             Ok(Ok(None) | Err(_)) => return Ok(child.end().await.describe()),
-            // Do not wait for the end of the child: a call that hangs in the kernel survives a kill.
+            // Do not wait for the child's end, because a call that hangs in the kernel survives a kill.
             Err(_) => return Ok(format!("no reading within {} s", SILENT_AFTER.as_secs())),
         }
     }

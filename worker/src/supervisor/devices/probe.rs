@@ -15,10 +15,11 @@ const ENTRY: &str = "gpufleet_probe";
 const BUFFER: &str = "word";
 /// The word that the kernel writes.
 const WORD: u32 = 0x5eed_cafe;
-/// A working device takes milliseconds. The rest is for a driver that loads its compiler from a slow disk.
+/// Time limit of the probe kernel. A working device takes milliseconds; the rest is for a driver that loads its
+/// compiler from a slow disk.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// Runs the probe. The error says how it failed.
+/// Runs the probe kernel. The error says why it failed.
 pub(super) async fn passes(executor: &Executor) -> Result<(), String> {
     let task = task();
     let cancel = CancellationToken::new();
@@ -34,7 +35,7 @@ pub(super) async fn passes(executor: &Executor) -> Result<(), String> {
         blobs: None,
         cancel: &cancel,
     };
-    let finished = executor.run(job).await.map_err(|error| format!("could not {error}"))?;
+    let finished = executor.run(job).await.map_err(|error| format!("{error}"))?;
     let outputs = finished.outcome.map_err(|failure| failure.message)?;
     match outputs.first() {
         Some(FinishedOutput::Staged(output)) if *output.bytes == WORD.to_le_bytes() => Ok(()),

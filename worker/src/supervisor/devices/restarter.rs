@@ -16,18 +16,19 @@ use crate::{
     supervisor::handle::DispatcherHandle,
 };
 
-/// Consecutive failed starts after which a device is taken out of service. A bad kernel ends an executor but does not break the next start.
+/// Number of consecutive failed starts after which a device is taken out of service. A bad kernel ends an executor but does not break the
+/// next start.
 const START_FAILURES_MAX: u32 = 5;
-/// The pause after a first failed start, doubled with each failure, because a driver reset takes a moment.
+/// Pause after the first failed start, doubled with each failure, because a driver reset takes a moment.
 const START_PAUSE: Duration = Duration::from_millis(200);
 
-/// The pause between starts while other executors leave no device memory.
+/// Pause between starts while other executors leave too little device memory.
 const ROOM_PAUSE: Duration = Duration::from_secs(5);
 
-/// How often an executor reports free device memory, because other processes allocate and free it unannounced.
+/// Interval at which an executor reports free device memory, because other processes allocate and free memory unannounced.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Shared by the restarters of one device.
+/// The state that the restarters of one device share.
 #[derive(Debug)]
 pub(super) struct Home {
     pub(super) options: ExecutorOptions,
@@ -44,7 +45,7 @@ impl Home {
         DeviceId(self.options.device)
     }
 
-    /// Keeps the first reason. Every restarter of the device then ends its executor.
+    /// Takes the device out of service; the first reason is kept. Every restarter of the device then ends its executor.
     pub(super) fn take_out_of_service(&self, reason: String) {
         let is_first = self.sick.send_if_modified(|sick| {
             let is_first = sick.is_none();
@@ -111,7 +112,7 @@ impl Restarter {
         }
     }
 
-    /// Asks the executor to release cached memory when another pool needs it, and to report free memory at intervals.
+    /// Asks the executor to release cached memory when another pool needs it, and to report free memory at intervals; never returns.
     async fn look_after_memory(&self, executor: &Executor) {
         let release_request = self.home.dispatcher.release_request(self.home.device(), self.pool);
         let mut interval = tokio::time::interval(MEASURE_INTERVAL);
@@ -127,7 +128,7 @@ impl Restarter {
         }
     }
 
-    /// The next executor; none if the device is out of service.
+    /// Returns the next executor, or `None` if the device is out of service.
     async fn successor(&self, loss: &Loss) -> Option<Arc<Executor>> {
         if loss.cause != LostCause::Device
             && let Some(spare) = &self.home.spare
@@ -146,8 +147,8 @@ impl Restarter {
         Some(executor)
     }
 
-    /// Takes the device out of service after several failures. If the worker's other executors leave no memory, that is not a failure, and the
-    /// restarter tries again.
+    /// Starts an executor. After several failures, takes the device out of service and returns `None`. A start that fails because this
+    /// worker's other executors leave too little memory does not count as a failure.
     async fn start(&self) -> Option<Executor> {
         let device = self.home.options.device;
         let mut pause = START_PAUSE;

@@ -1,4 +1,5 @@
-//! A spare executor, started in advance, replaces one that ends. Jobs then continue at once instead of after a driver load.
+//! Keeps a spare executor, started in advance, which replaces one that ends. Jobs then continue at once, without waiting for the driver to
+//! load.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,12 +13,12 @@ use crate::{
     shared_state::{Locked, SharedState},
 };
 
-/// After this many consecutive failed starts, the next start waits until a spare is requested.
+/// Number of consecutive failed starts after which the next start waits until a spare is requested.
 const START_FAILURES_MAX: u32 = 5;
-/// The limit for a spare's answer when it is taken: much longer than a driver's memory query, and no longer than the start of an executor
+/// Time limit for a spare's answer when it is taken: much longer than a driver's memory query, and no longer than the start of an executor
 /// on a busy machine.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
-/// The pause after a failed start, and after a spare that ended unused.
+/// Pause after a failed start, and after a spare that ended unused.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The spare executor of one device. Any pool of the device may take it, because it has not run any job.
@@ -30,7 +31,7 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    /// Starts a spare once another executor works on the device, and the next whenever it is taken or lost, until [`Spare::retire`].
+    /// Starts a spare once another executor works on the device, and the next one whenever it is taken or lost, until [`Spare::retire`].
     pub(super) fn keep(
         options: ExecutorOptions,
         mut first: watch::Receiver<Option<Arc<Executor>>>,
@@ -48,7 +49,7 @@ impl Spare {
         spare
     }
 
-    /// The spare executor, if there is one and it answers. A spare that has just died or hangs would lose the next jobs.
+    /// Takes the spare executor, if there is one and it answers. A spare that has just died or hangs would lose the next jobs.
     pub(super) async fn take(&self) -> Option<Arc<Executor>> {
         let executor = self.waiting().take();
         self.taken.notify_one();
@@ -81,10 +82,10 @@ impl Spare {
         retired.run_until_cancelled(replacing).await;
     }
 
-    /// Returns when the executor has been taken, or has ended.
+    /// Offers the executor as the spare. Returns when it has been taken, or has ended.
     async fn offer(&self, executor: Executor) {
         let executor = Arc::new(executor);
-        // Its context has allocated its memory by now.
+        // By now its context has allocated its memory.
         self.memory.listen_to(&executor, None);
         debug!(pid = executor.pid(), "spare executor ready");
         self.waiting().replace(Arc::clone(&executor));
