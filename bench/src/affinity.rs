@@ -1,5 +1,5 @@
-//! `gpufleet-bench affinity`: jobs over several large inputs that do not all fit on one device, on a fleet of several workers, with and without
-//! affinity slots. Each round has fleets of its own, and both see the same jobs in the same order.
+//! `gpufleet-bench affinity`: jobs over several large inputs that do not all fit on one device, on a fleet of several workers, with and
+//! without affinity slots. Each round has new fleets, and both fleets get the same jobs in the same order.
 
 use std::{path::Path, sync::Arc, time::Instant};
 
@@ -43,10 +43,10 @@ pub struct Options {
     cuda: Cuda,
 }
 
-/// One round on one fleet.
+/// The result of one round on one fleet.
 struct Round {
     seconds: f64,
-    /// The share of jobs whose input was on the device.
+    /// The share of jobs whose input was already on the device.
     resident: f64,
 }
 
@@ -105,7 +105,7 @@ async fn measure(
     let mut chance = Chance::of_seed(round.into());
     let mut choose = || &inputs[chance.between(0, u64::from(options.inputs) - 1) as usize];
     let chosen: Vec<_> = (0..options.jobs).map(|_| choose()).collect();
-    // As in a fleet that has run for a while: each input is on some device when the clock starts.
+    // Warms the fleet up, so that each input is on some device when the clock starts.
     for (input, value) in &inputs {
         shared_input::run(&client, doubling(input, pool.clone()), *value).await?;
     }

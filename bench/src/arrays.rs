@@ -1,5 +1,5 @@
-//! `gpufleet-bench arrays`: jobs that take an array of 1 MiB and return it, in their messages and by reference, beside a bare loop over the
-//! broker with messages of the same size.
+//! `gpufleet-bench arrays`: jobs that take an array of 1 MiB and return it, in their messages and by reference, next to a bare loop over
+//! the broker with messages of equal size.
 
 use std::{
     path::Path,
@@ -21,7 +21,7 @@ use crate::{
     table::{spread, table},
 };
 
-/// 1 MiB, the least that a client stores by itself.
+/// The number of floats in an array: 1 MiB, the least that a client stores in the blob store by itself.
 const FLOATS: usize = 1 << 18;
 const INLINE_OF_BARE_MIN: f64 = 0.8;
 const STORED_OF_INLINE_MIN: f64 = 2.0;
@@ -43,7 +43,7 @@ pub struct Options {
     cuda: Cuda,
 }
 
-/// The jobs/s of a round.
+/// The jobs per second of a round.
 #[derive(Debug, Clone, Copy)]
 struct Round {
     bare: f64,
@@ -94,7 +94,7 @@ async fn rounds(options: &Options, bare: &BareLoop, inline: &Fleet, stored: &Fle
             stored: turn(options, stored, round).await?,
         });
     }
-    // The first round warms everything up.
+    // The first round only warms up.
     Ok(rounds.split_off(1))
 }
 
@@ -116,7 +116,7 @@ async fn turn(options: &Options, client: &Fleet, round: u32) -> anyhow::Result<f
     Ok(f64::from(options.jobs) / started.elapsed().as_secs_f64())
 }
 
-/// The kernel reads one number, so that the way of the array is what is measured.
+/// Submits a job that takes the array and returns it. The kernel reads one number, so that the transfer of the array is measured.
 async fn there_and_back(client: &Fleet, array: Vec<f32>) -> anyhow::Result<()> {
     let job = Job::ptx(kernels::DOUBLES)
         .input("x", &array)

@@ -1,10 +1,10 @@
-//! The baseline: publish, consume, reply with nothing but lapin, and what promises gpufleet makes on the way.
+//! The baseline: a loop that publishes, consumes and replies with nothing but lapin, but keeps gpufleet's promises for messages.
 //!
-//! Persistent messages of the same bytes as a gpufleet task, into a quorum queue, `mandatory` and with confirms. A process of
-//! its own consumes, sends the body back to a classic queue, awaits the reply's confirm and then acknowledges. The client
-//! matches replies by correlation id and acknowledges them. Neither end decodes, computes or records anything.
+//! It publishes persistent messages with the bytes of gpufleet tasks into a quorum queue, `mandatory` and with confirms. A process of its
+//! own consumes them, sends each body back to a classic queue, awaits the reply's confirm and then acknowledges. The client matches replies
+//! by correlation id and acknowledges them. Neither end decodes, computes or records anything.
 //!
-//! Where gpufleet has two connections in each process (and one for events), so has this loop; each channel is used for one purpose.
+//! Each process has two connections, like gpufleet's (without the one for events), and each channel has one purpose.
 
 use std::{
     process::Stdio,
@@ -33,16 +33,16 @@ mod near_end;
 
 const TASKS: &str = "bench.tasks";
 const REPLIES: &str = "bench.replies";
-/// The consumer's variable for the broker's address, which holds a password and so stays off the command line.
+/// The variable with the broker's address for the consumer. The address contains a password, so it is not on the command line.
 const URL_VARIABLE: &str = "GPUFLEET_BENCH_AMQP_URL";
-/// What the consumer prints once it consumes.
+/// The line that the consumer prints once it consumes.
 const READY: &str = "ready";
-/// For connecting, declaring and starting the consumer; a loaded machine takes its time.
+/// The deadline for connecting, declaring and starting the consumer; long enough for a loaded machine.
 const START_DEADLINE: Duration = Duration::from_secs(30);
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 const PERSISTENT: u8 = 2;
 
-/// Both ends. Dropping it ends the far end, whose standard input closes.
+/// Both ends of the loop. Dropping it closes the standard input of the far end, which then ends.
 #[derive(Debug)]
 pub struct BareLoop {
     near_end: NearEnd,
@@ -50,7 +50,7 @@ pub struct BareLoop {
 }
 
 impl BareLoop {
-    /// Starts both ends. `in_flight_max` becomes the prefetch of both, as less would slow the loop down.
+    /// Starts both ends. Both get the prefetch `in_flight_max`, because a smaller one would slow the loop down.
     pub async fn start(amqp_url: &str, in_flight_max: u16) -> anyhow::Result<Self> {
         timeout(START_DEADLINE, Self::start_without_deadline(amqp_url, in_flight_max))
             .await
@@ -65,12 +65,12 @@ impl BareLoop {
         Ok(Self { near_end, consumer })
     }
 
-    /// The process id of the far end.
+    /// Returns the process id of the far end.
     pub fn consumer_pid(&self) -> Option<u32> {
         self.consumer.id()
     }
 
-    /// Sends each body around once, so many at a time, and sees that it comes back unchanged. The caller keeps the deadline.
+    /// Sends each body around once, `in_flight` at a time, and checks that it comes back unchanged. The caller sets the deadline.
     pub async fn run(&self, bodies: Vec<Vec<u8>>, in_flight: usize) -> anyhow::Result<Run> {
         let started = Instant::now();
         let round_trips = stream::iter(bodies.into_iter().enumerate())
@@ -96,7 +96,7 @@ impl BareLoop {
         Ok(round_trip)
     }
 
-    /// Closes everything and waits for the far end to end.
+    /// Closes everything, and waits until the far end has ended.
     pub async fn close(mut self) -> anyhow::Result<()> {
         drop(self.consumer.stdin.take());
         let ended = timeout(CLOSE_DEADLINE, self.consumer.wait()).await;
@@ -107,7 +107,7 @@ impl BareLoop {
     }
 }
 
-/// Confirmed and not returned.
+/// Publishes a message, and fails unless it is confirmed and not returned.
 async fn publish(
     channel: &Channel,
     exchange: &str,
@@ -127,7 +127,7 @@ async fn connect_twice(amqp_url: &str, end: &str) -> anyhow::Result<[Connection;
         let properties = ConnectionProperties::default().with_connection_name(format!("bare loop, {end}").into());
         Connection::connect(amqp_url, properties)
     };
-    // The error is told without its cause: that could repeat the address with its password.
+    // The cause is left out of the error, because it might repeat the address with its password.
     let connections = tokio::try_join!(connect(), connect());
     let (publishing, consuming) = connections.map_err(|_| anyhow::anyhow!("the bare loop can't reach the broker"))?;
     Ok([publishing, consuming])
@@ -163,7 +163,7 @@ async fn start_consumer(amqp_url: &str, prefetch: u16) -> anyhow::Result<Child> 
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .context("start the bare consumer")?;
+        .context("failed to start the bare consumer")?;
     let stdout = child.stdout.take().expect("its output is piped");
     let first = BufReader::new(stdout).lines().next_line().await?;
     ensure!(first.as_deref() == Some(READY), "the bare consumer did not become ready");

@@ -1,4 +1,5 @@
-//! `gpufleet-bench bucket`: a large blob to an S3 bucket and back, next to curl against the same server.
+//! `gpufleet-bench bucket`: uploads a large blob to an S3 bucket and downloads it, next to curl against the same
+//! server.
 
 use std::{
     fs::{self, File},
@@ -66,7 +67,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         options.mib,
         options.repeat
     );
-    // The first round warms everything up.
+    // The first round only warms up.
     print(&rounds[1..]);
     Ok(())
 }
@@ -74,7 +75,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 async fn one_round(options: &Options, folder: &Path, server: &Server, store: &BlobStore) -> anyhow::Result<Round> {
     let (sent, received) = (folder.join("sent"), folder.join("received"));
     let bytes = u64::from(options.mib) << 20;
-    // Other bytes in each round, so that the store does not find the blob.
+    // Random bytes, so that the store does not have the blob already.
     std::io::copy(&mut File::open("/dev/urandom")?.take(bytes), &mut File::create(&sent)?)?;
     let url = format!("{}/{BUCKET}/curl", server.endpoint());
     let rate = |started: Instant| f64::from(options.mib) / started.elapsed().as_secs_f64();
@@ -100,7 +101,7 @@ fn path(path: &Path) -> anyhow::Result<&str> {
     path.to_str().context("the folder's name is not UTF-8")
 }
 
-/// Runs curl, which reads the key from its standard input.
+/// Runs curl. It reads the key from its standard input.
 fn curl(server: &Server, arguments: &[&str]) -> anyhow::Result<()> {
     let credentials = server.credentials();
     let mut curl = Command::new("curl")
@@ -109,7 +110,7 @@ fn curl(server: &Server, arguments: &[&str]) -> anyhow::Result<()> {
         .args(arguments)
         .stdin(Stdio::piped())
         .spawn()
-        .context("run curl")?;
+        .context("failed to run curl")?;
     let user = format!("user = \"{}:{}\"\n", credentials.access_key_id, credentials.secret_access_key);
     curl.stdin.take().expect("its input is piped").write_all(user.as_bytes())?;
     let status = curl.wait()?;

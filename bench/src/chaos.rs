@@ -1,4 +1,5 @@
-//! Many jobs of which some fault, hang or ask too much: what that costs the others, by the history checker's rules.
+//! `gpufleet-bench chaos`: many jobs, some of which fault, hang or ask for too much memory. Measures what that costs
+//! the other jobs, and checks the history.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +34,7 @@ pub struct Options {
     workers: u32,
 }
 
-/// How a job behaves.
+/// The behaviour of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Computes,
@@ -50,11 +51,11 @@ const HANG_LIMIT: Duration = Duration::from_secs(1);
 const TOO_MUCH_BYTES: u64 = 1 << 39;
 const WAIT_MILLIS_MAX: u64 = 20;
 const WIDTH_MAX: u64 = 256;
-/// Far more than any run takes; without an end a lost job would stop the benchmark for ever.
+/// The deadline for answers, far longer than any run. Without it, a lost job would block the benchmark forever.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(600);
 
 impl Kind {
-    /// As many of each as the percentages say, in an order that follows from the seed.
+    /// Returns the kinds of all jobs, in the given percentages and in an order that the seed determines.
     fn mixed(jobs: u32, chance: &mut Chance) -> Vec<Self> {
         let part = |percent: u32| (jobs * percent / 100) as usize;
         let guilty = [
@@ -69,14 +70,15 @@ impl Kind {
         chance.shuffled(&kinds)
     }
 
-    /// Innocents have one attempt to lose: one lost attempt would be their end.
+    /// Returns a job of this kind. Innocent jobs have one attempt, so that a single lost attempt would fail them.
     fn job(self, number: usize, chance: &mut Chance) -> Job {
         match self {
             Self::Computes => {
                 kernels::doubles(&vec![number as f32; chance.between(1, WIDTH_MAX) as usize]).attempts_max(1)
             }
             Self::Waits => busy::for_millis(chance.between(1, WAIT_MILLIS_MAX)).attempts_max(1),
-            // Each a program of its own, lest the worker refuses the fourth as one that keeps killing executors.
+            // Each faulty job has a program of its own. Otherwise the worker would refuse the fourth one, because its
+            // program keeps killing executors.
             Self::Faults => kernels::writes_beyond_its_buffer_as(number),
             Self::Hangs => kernels::endless().time_limit(HANG_LIMIT),
             Self::AsksTooMuch => kernels::with_buffer_of(TOO_MUCH_BYTES),
@@ -113,7 +115,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 
     let started = Instant::now();
     let submitted = join_all(jobs.into_iter().map(|job| fleet.submit(job))).await;
-    let mut confirmed = submitted.into_iter().collect::<Result<Vec<_>, _>>().context("submit a job")?;
+    let mut confirmed = submitted.into_iter().collect::<Result<Vec<_>, _>>().context("failed to submit a job")?;
     let outcomes = join_all(confirmed.iter_mut().map(|job| job.wait(ANSWERED_WITHIN))).await;
     let took = started.elapsed();
 
@@ -143,7 +145,7 @@ fn report(history: &History, of_job: &BTreeMap<JobId, Kind>, took: Duration) {
     let innocents = history.known.iter().filter(|detail| of_job[&detail.job.job_id].is_innocent());
     let (mut again, mut lost) = (0, 0);
     for attempt in innocents.flat_map(|detail| &detail.attempts).filter(|row| row.state == AttemptState::Lost) {
-        // A neighbour comes again at once; a suspect waits, and has one attempt less.
+        // The lost job of a neighbour is retried at once. A suspect waits, and loses an attempt.
         match attempt.retry_at {
             None => again += 1,
             Some(_) => lost += 1,
@@ -152,11 +154,11 @@ fn report(history: &History, of_job: &BTreeMap<JobId, Kind>, took: Duration) {
     println!("innocents: {again} runs were cut short by a neighbour and came again, {lost} attempts were lost");
 }
 
-/// The worker's own measure: from the end of an executor until its pool has another.
+/// Prints the gaps that the workers measured: from the end of an executor until its pool has another one.
 fn gaps(workers: &[TestWorker]) -> anyhow::Result<()> {
     let mut gaps_us = Vec::new();
     for worker in workers {
-        let log = fs::read_to_string(worker.process().log()).context("read a worker's log")?;
+        let log = fs::read_to_string(worker.process().log()).context("failed to read a worker's log")?;
         gaps_us.extend(log.lines().filter(|line| line.contains("another took over")).filter_map(gap_us));
     }
     gaps_us.sort_unstable();

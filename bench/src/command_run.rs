@@ -1,4 +1,4 @@
-//! A command that is measured until it ends.
+//! Measures a command until it ends.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// The peak never decreases, so only a change just before the end is missed.
+/// The time between two samples of the peak memory. The peak never decreases, so only a change just before the end is
+/// missed.
 pub const POLL: Duration = Duration::from_millis(10);
 pub const RUN_DEADLINE: Duration = Duration::from_secs(600);
 
@@ -19,7 +20,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Measures a command that was just started. It has to succeed.
+    /// Measures a command that was just started. The command must succeed.
     pub async fn to_end(mut run: Child) -> anyhow::Result<Self> {
         let pid = run.id().context("the command has ended")?;
         let (started, mut peak_bytes) = (Instant::now(), 0);

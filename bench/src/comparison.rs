@@ -1,7 +1,7 @@
-//! `gpufleet-bench comparison`: the same small job through gpufleet, Celery, Ray and Slurm, one system after the other.
+//! `gpufleet-bench comparison`: runs equal small jobs through gpufleet, Celery, Ray and Slurm, one system after the other.
 //!
-//! Each has two workers on this machine. gpufleet's device is emulated on the CPU, and the others compute with NumPy: the figures are
-//! about the path around a kernel and not about GPUs. A system that cannot run here is reported as not measured, with the reason.
+//! Each system has two workers on this machine. gpufleet's device is emulated on the CPU, and the others compute with NumPy. So the figures
+//! describe the path around a kernel, not GPUs. A system that can't run here is reported as not measured, with the reason.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -26,11 +26,11 @@ use fleet::FleetSystem;
 use python::PythonSystem;
 use system::{AfterKill, Kill, Measured, Sizes, System as _, measure};
 
-/// In each array of a job.
+/// The number of floats in each array of a job.
 const FLOATS: usize = 1024;
 const IN_FLIGHT: usize = 64;
 const KILL: Kill = Kill { jobs: 200, milliseconds: 50, after: 60 };
-/// Slurm starts a process for each job and takes about half a second for it.
+/// The sizes for Slurm. It starts a process for each job, which takes about half a second.
 const SLURM: Sizes =
     Sizes { rounds: 1, warm_up_jobs: 2, latency_jobs: 20, jobs: IN_FLIGHT, in_flight: IN_FLIGHT, kill: KILL };
 
@@ -72,12 +72,12 @@ pub struct Report {
     pub columns: Vec<Column>,
 }
 
-/// A system, and what was found or why nothing was.
+/// The column of a system: its results, or the reason why there are none.
 #[derive(Debug, Serialize)]
 pub struct Column {
     pub name: Name,
     pub measured: Result<Measured, String>,
-    /// Celery's with late acknowledgements.
+    /// The result for Celery with late acknowledgements.
     pub after_kill_late: Option<Result<AfterKill, String>>,
 }
 
@@ -113,7 +113,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An error of a system is its column's, and the others go on.
+/// Measures a system. An error is shown in its column, and the other systems are still measured.
 async fn column(name: Name, options: &Options, services: &Arc<Services>) -> Column {
     let measured = measured(name, options, services).await.map_err(|error| format!("{error:#}"));
     let after_kill_late = match (name, &measured) {

@@ -1,5 +1,5 @@
-//! `gpufleet-bench console`: how soon the read API answers what the pages of the console ask, with a large ledger, and how many statements the
-//! database executes per second without a viewer, with one, and with fifty.
+//! `gpufleet-bench console`: measures how fast the read API answers the requests of the console's pages with a large ledger, and how many
+//! statements per second the database executes without a viewer, with one, and with fifty.
 
 mod ledger;
 mod viewers;
@@ -22,7 +22,7 @@ use crate::{machine, programs, stats::percentile, table::table};
 
 const DATABASE: &str = "bench";
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
-/// Before the measured requests of a page, so that its blocks are in the cache.
+/// The number of requests before the measured ones of a page, so that its blocks are in the cache.
 const WARM_UP: usize = 20;
 const TOKEN: &str = "token-of-gpufleet-bench";
 
@@ -61,7 +61,7 @@ async fn measure(options: &Options, state: &Arc<StateDir>) -> anyhow::Result<()>
             .await?;
     pages(&api.url, &job, options).await?;
     drop(api);
-    // Each statement of this server is in the log.
+    // The database logs each statement of this server.
     let logged = format!("{url}&options[log_min_duration_statement]=0");
     let api = Server::start(
         "gpufleet-ledger",
@@ -76,7 +76,7 @@ async fn measure(options: &Options, state: &Arc<StateDir>) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Asks for each page, one request after another, and prints how long the answers took.
+/// Requests each page repeatedly, and prints how long the answers took.
 async fn pages(api: &str, job: &str, options: &Options) -> anyhow::Result<()> {
     let client = reqwest::Client::builder().no_proxy().build()?;
     let mut rows = table(["page of the read API", "p50 ms", "p95 ms", "longest ms"]);
@@ -100,7 +100,7 @@ async fn pages(api: &str, job: &str, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A server of ours on loopback, which ends when it is dropped.
+/// A running server on loopback, which ends when it is dropped.
 struct Server {
     url: String,
     _process: Child,
@@ -112,7 +112,7 @@ impl Server {
         command.args(arguments).args(["--listen", "127.0.0.1:0"]).env_remove("GPUFLEET_AMQP_URL");
         command.envs(variables.iter().copied()).env("GPUFLEET_LOG", "info");
         command.stderr(Stdio::piped()).stdin(Stdio::null()).kill_on_drop(true);
-        let mut process = command.spawn().with_context(|| format!("start {program}"))?;
+        let mut process = command.spawn().with_context(|| format!("failed to start {program}"))?;
         let mut log = BufReader::new(process.stderr.take().context("its log is a pipe")?).lines();
         let address = async {
             while let Some(line) = log.next_line().await? {
@@ -123,7 +123,7 @@ impl Server {
             anyhow::bail!("{program} ended")
         };
         let address = timeout(STARTS_WITHIN, address).await.with_context(|| format!("{program} did not start"))??;
-        // A full pipe would stop the server.
+        // Keeps reading the log, because a full pipe would block the server.
         tokio::spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
         Ok(Self { url: format!("http://{address}"), _process: process })
     }

@@ -1,13 +1,13 @@
-//! Which cores a process may use: a figure of the worker alone needs cores that broker, database and producer leave to it.
+//! Restricts processes to cores. To measure the worker alone, broker, database and producer must not use its cores.
 
 use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context as _, bail};
 
-/// It fails where one of the threads ends meanwhile.
+/// The number of tries. A try fails if one of the threads ends meanwhile.
 const TRIES: usize = 5;
 
-/// The cores of this machine, split between a worker and everybody else.
+/// The cores of this machine, divided between a worker and all other processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split {
     pub others: Vec<u32>,
@@ -15,9 +15,9 @@ pub struct Split {
 }
 
 impl Split {
-    /// Half of the cores that this process may use, and the other half; `None` where there is only one.
+    /// Divides the cores that this process may use into halves. `None` if there is only one.
     pub fn of_this_machine() -> anyhow::Result<Option<Self>> {
-        let status = fs::read_to_string("/proc/self/status").context("read /proc/self/status")?;
+        let status = fs::read_to_string("/proc/self/status").context("failed to read /proc/self/status")?;
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         Ok(Self::halves(cores(list.context("/proc/self/status tells no cores")?.trim())?))
     }
@@ -28,7 +28,7 @@ impl Split {
     }
 }
 
-/// Has all threads of these processes, and all that they will start, stay on these cores.
+/// Restricts all threads of these processes, and the threads that they will start, to these cores.
 pub fn keep(processes: &[u32], cores: &[u32]) -> anyhow::Result<()> {
     let list = cores.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     processes.iter().try_for_each(|process| keep_one(*process, &list))
@@ -39,7 +39,7 @@ fn keep_one(process: u32, list: &str) -> anyhow::Result<()> {
     for _ in 0..TRIES {
         let mut taskset = Command::new("taskset");
         taskset.args(["--all-tasks", "--cpu-list", "--pid", list, &process.to_string()]);
-        let output = taskset.output().context("run taskset, of util-linux")?;
+        let output = taskset.output().context("failed to run taskset, of util-linux")?;
         if output.status.success() || !Path::new("/proc").join(process.to_string()).exists() {
             return Ok(());
         }
@@ -48,7 +48,7 @@ fn keep_one(process: u32, list: &str) -> anyhow::Result<()> {
     bail!("taskset could not keep process {process} to the cores {list}: {problem}")
 }
 
-/// The kernel's way to write a set: `0-3,8`.
+/// Parses the kernel's list of cores, such as `0-3,8`.
 fn cores(list: &str) -> anyhow::Result<Vec<u32>> {
     let mut all = Vec::new();
     for part in list.split(',') {

@@ -1,11 +1,12 @@
-//! Who spent how much CPU: the parts' process trees, read from `/proc`.
+//! The CPU time of each part of the system, read from `/proc` for its process tree.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
-/// The unit of `/proc/PID/stat`, which the kernel fixes at 100 for programs whatever its own clock.
+/// The unit of times in `/proc/PID/stat`. The kernel fixes it at 100 per second for user programs, whatever its own
+/// clock.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// A part of the system whose CPU time is told apart.
+/// A part of the system whose CPU time is counted separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -18,18 +19,18 @@ pub enum Part {
     Postgres,
 }
 
-/// Which processes make up the parts.
+/// The processes of each part.
 #[derive(Debug, Clone, Default)]
 pub struct Parts {
-    /// Each with the processes below it, unless those are listed themselves.
+    /// Processes that count together with the processes below them, unless those are listed themselves.
     roots: Vec<(u32, Part)>,
-    /// Each without itself.
+    /// Processes that do not count themselves, only the processes below them.
     below: Vec<(u32, Part)>,
-    /// Where the children of a part's own process are another part.
+    /// Parts whose child processes count as another part.
     children: BTreeMap<Part, Part>,
 }
 
-/// CPU time of each part since its processes began.
+/// The CPU time of each part since its processes began.
 pub type CpuTimes = BTreeMap<Part, Duration>;
 
 #[derive(Debug, PartialEq)]
@@ -69,14 +70,14 @@ impl Parts {
         self
     }
 
-    /// What runs below this process, and not the process itself.
+    /// Counts the processes below this one as `part`, but not this process itself.
     #[must_use]
     pub fn with_below(mut self, part: Part, pid: u32) -> Self {
         self.below.push((pid, part));
         self
     }
 
-    /// What runs below `part`'s processes counts as `below`.
+    /// Counts the processes below those of `part` as `below`.
     #[must_use]
     pub fn with_children(mut self, part: Part, below: Part) -> Self {
         self.children.insert(part, below);
@@ -94,7 +95,7 @@ impl Parts {
         times
     }
 
-    /// The processes that they are made up of at this moment.
+    /// Returns the current processes of all parts.
     pub fn pids(&self) -> Vec<u32> {
         let processes = processes();
         processes.keys().copied().filter(|pid| self.part_of(*pid, &processes).is_some()).collect()
@@ -110,13 +111,13 @@ impl Parts {
             if let Some((_, part)) = self.below.iter().find(|(above, _)| *above == parent) {
                 return Some(*part);
             }
-            // Process ids only grow towards children until they wrap, but a chain always ends at 0.
+            // The parent's id may be larger than the child's if ids have wrapped, but every chain ends at 0.
             ancestor = if parent == 0 { return None } else { parent };
         }
     }
 }
 
-/// What was spent between two readings.
+/// Returns the CPU time between two readings.
 pub fn since(before: &CpuTimes, after: &CpuTimes) -> CpuTimes {
     let spent = |(part, after): (&Part, &Duration)| {
         let before = before.get(part).copied().unwrap_or_default();
@@ -130,14 +131,14 @@ fn processes() -> BTreeMap<u32, Stat> {
     entries
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
-            // A process that ended meanwhile has no more to tell.
+            // Skips a process that has ended meanwhile.
             let stat = parse(&fs::read_to_string(entry.path().join("stat")).ok()?)?;
             Some((pid, stat))
         })
         .collect()
 }
 
-/// The name in parentheses may hold anything; what follows the last one is in columns.
+/// Parses the fields after the name. The name in parentheses may contain anything, so the last parenthesis counts.
 fn parse(stat: &str) -> Option<Stat> {
     let columns: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let ticks: u32 = columns.get(11)?.parse::<u32>().ok()? + columns.get(12)?.parse::<u32>().ok()?;

@@ -1,4 +1,5 @@
-//! `gpufleet-bench export`: `gpufleet export` of a ledger with many jobs, in each format: seconds, jobs per second, and the peak of its memory.
+//! `gpufleet-bench export`: measures `gpufleet export` of a ledger with many jobs, in each format: seconds, jobs per second, and the peak
+//! of its memory.
 
 use std::{path::Path, process::Stdio, sync::Arc};
 
@@ -10,7 +11,7 @@ use tokio::process::Command;
 
 use crate::{command_run::Run, programs};
 
-/// The bar for the command's memory.
+/// The threshold for the command's memory.
 const PEAK_BYTES_MAX: u64 = 200 << 20;
 const DATABASE: &str = "bench";
 const EVENTS_EACH: u32 = 2_000;
@@ -70,7 +71,7 @@ pub(crate) async fn fill(url: &str, jobs: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The submission of a job and its end.
+/// Returns the events of a job's submission and end.
 pub(crate) fn events(number: u32, at_ms: i64) -> (Event, Event) {
     let job = JobInfo {
         traceparent: None,

@@ -1,4 +1,4 @@
-//! gpufleet itself, as a producer sees it: the client library over a running fleet.
+//! gpufleet as a producer uses it: the client library on a running fleet.
 
 use std::time::{Duration, Instant};
 
@@ -8,23 +8,23 @@ use gpufleet::{Job, JobHandle, JobResult, schema::ClientName};
 
 use crate::{saxpy, stats::Run};
 
-/// Jobs of one `submit_many`: as many as the client packs into one message.
+/// The number of jobs in one `submit_many`: as many as the client packs into one message.
 pub const PACK: usize = 64;
 
-/// A client of the fleet.
+/// A producer: a client of the fleet.
 #[derive(Debug)]
 pub struct Producer {
     client: gpufleet::Fleet,
-    /// In each array of a job.
+    /// The number of floats in each array of a job.
     floats: usize,
 }
 
-/// A job's answer by the job's number, and how long it took to get it.
+/// The number of a job, its round-trip time, and its result.
 type Answer = (usize, Duration, JobResult);
 
 impl Producer {
     pub async fn connect(amqp_url: &str, floats: usize) -> anyhow::Result<Self> {
-        let client = gpufleet::Fleet::connect(amqp_url).await.context("connect to the fleet")?;
+        let client = gpufleet::Fleet::connect(amqp_url).await.context("failed to connect to the fleet")?;
         Ok(Self { client, floats })
     }
 
@@ -32,7 +32,7 @@ impl Producer {
         self.client.client()
     }
 
-    /// A call of `submit` for every job, so many at a time. The caller keeps the deadline.
+    /// Runs `count` jobs, each with its own call of `submit`, `in_flight` at a time. The caller sets the deadline.
     pub async fn submit_each(&self, count: usize, in_flight: usize) -> anyhow::Result<Run> {
         let jobs: Vec<(usize, Job)> = self.jobs(count);
         let started = Instant::now();
@@ -44,8 +44,8 @@ impl Producer {
         self.checked(started.elapsed(), &answers)
     }
 
-    /// Jobs that share messages, as many calls of `submit_many` at a time as make up what is to be in flight. A job's round
-    /// trip begins with the call that it is part of, and the next call begins when the last job of one is answered.
+    /// Runs jobs that share messages, with as many calls of `submit_many` at a time as `in_flight` needs. A job's round trip begins with
+    /// its call. The next call begins when the last job of a call is answered.
     pub async fn submit_many(&self, count: usize, in_flight: usize) -> anyhow::Result<Run> {
         let pack = PACK.min(in_flight);
         let jobs: Vec<(usize, Job)> = self.jobs(count);
@@ -59,9 +59,9 @@ impl Producer {
         self.checked(started.elapsed(), &answers.concat())
     }
 
-    /// One job of whatever kind, whose answer is left to the caller.
+    /// Submits one job of any kind, and leaves its result to the caller.
     pub async fn submit(&self, job: Job) -> anyhow::Result<JobHandle> {
-        self.client.submit(job).await.context("submit a job")
+        self.client.submit(job).await.context("failed to submit a job")
     }
 
     fn jobs(&self, count: usize) -> Vec<(usize, Job)> {
@@ -79,7 +79,7 @@ impl Producer {
         let started = Instant::now();
         let handles = self.client.submit_many(jobs).await;
         let answers = numbers.into_iter().zip(handles).map(async |(number, handle)| {
-            let handle = handle.context("submit a job")?;
+            let handle = handle.context("failed to submit a job")?;
             answer(number, handle, started).await
         });
         future::try_join_all(answers).await
@@ -89,7 +89,7 @@ impl Producer {
         self.client.close().await;
     }
 
-    /// Looks at the answers once the clock has stopped: the bare loop does not compute either.
+    /// Checks the results after the clock has stopped, because the bare loop does not compute either.
     fn checked(&self, took: Duration, answers: &[Answer]) -> anyhow::Result<Run> {
         for (number, _, result) in answers {
             saxpy::check(*number, self.floats, &result.output::<f32>("y")?)?;

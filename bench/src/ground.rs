@@ -1,4 +1,4 @@
-//! The broker, the database and the fleets on which benchmarks run.
+//! Starts the broker, the database and the fleets of the benchmarks.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     programs,
 };
 
-/// Starts a broker and a database, on a machine that was looked at before.
+/// Describes the machine, then starts a broker and a database.
 pub async fn services() -> anyhow::Result<(Arc<Services>, Machine)> {
     programs::build()?;
     let load_before = machine::load();
@@ -20,7 +20,7 @@ pub async fn services() -> anyhow::Result<(Arc<Services>, Machine)> {
     Ok((services, machine))
 }
 
-/// Runs `measure` on a fleet of its own and ends that.
+/// Runs `measure` on a new fleet, and stops the fleet.
 pub async fn on_fleet<T>(
     services: &Arc<Services>,
     builder: LocalFleetBuilder,
@@ -28,14 +28,14 @@ pub async fn on_fleet<T>(
 ) -> anyhow::Result<T> {
     let fleet = builder.on(services).start_with(&Lines).await?;
     let measured = measure(&fleet).await;
-    let stopped = fleet.stop().await.context("stop the fleet");
+    let stopped = fleet.stop().await.context("failed to stop the fleet");
     let measured = measured?;
     let forced = stopped?;
     ensure!(forced.is_empty(), "these did not stop by themselves: {}", forced.join(", "));
     Ok(measured)
 }
 
-/// The processes of a fleet, with its broker and database.
+/// Returns the processes of a fleet, of its broker and of its database.
 pub fn parts(fleet: &LocalFleet) -> Parts {
     let services = fleet.services();
     Parts::default()

@@ -1,5 +1,5 @@
-//! `gpufleet-bench inputs`: jobs over one large input that stays on the device, with a copy for each job and without, beside the same jobs
-//! on a worker that keeps no input.
+//! `gpufleet-bench inputs`: jobs over one large input that stays on the device, with and without a copy for each job, next to equal jobs on
+//! a worker that keeps no inputs.
 
 use std::{path::Path, sync::Arc, time::Instant};
 
@@ -42,11 +42,11 @@ pub struct Options {
 /// How the jobs get their input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Each brings it from the store.
+    /// Each job reads it from the store.
     Brought,
-    /// Each copies it on the device.
+    /// Each job copies it on the device.
     Resident,
-    /// All use the one on the device.
+    /// All jobs use the one copy on the device.
     Shared,
 }
 
@@ -81,10 +81,10 @@ impl Way {
     }
 }
 
-/// One round on one fleet.
+/// The result of one round on one fleet.
 struct Round {
     jobs_per_second: f64,
-    /// Jobs that read the store.
+    /// The number of jobs that read the store.
     fetched: usize,
 }
 
@@ -125,7 +125,7 @@ async fn on_fleet(options: &Options, services: &Arc<Services>, way: Way) -> anyh
 async fn measure(options: &Options, fleet: &LocalFleet, blobs: &Path, way: Way) -> anyhow::Result<Round> {
     const VALUE: f32 = 21.0;
     let client = gpufleet::Fleet::builder().blobs(blobs).connect(&fleet.endpoints().amqp_url).await?;
-    // Another input of the same size, so that the module is loaded and the memory is mapped when the clock starts.
+    // Runs a job over another input of equal size, so that the module is loaded and the memory is mapped when the clock starts.
     let other = store(&client, options.mib, 1.0).await?;
     shared_input::run(&client, way.job(&other), 1.0).await?;
     let input = store(&client, options.mib, VALUE).await?;

@@ -1,5 +1,6 @@
-//! `gpufleet-bench keeping`: what it costs to keep the outputs of tiny jobs in the ledger. Two producers take turns, one whose jobs keep their
-//! outputs and one whose jobs do not. A turn ends when the ledger has the outcome of its last job, so that no turn pays for the one before.
+//! `gpufleet-bench keeping`: measures what it costs to keep the outputs of tiny jobs in the ledger. Two producers take turns: the jobs of
+//! one keep their outputs, those of the other do not. A turn ends when the ledger has the outcome of its last job, so that no turn pays for
+//! the previous one.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use crate::{
     table::{spread, table},
 };
 
-/// The bar: jobs that keep their outputs take at most this much of the time of those that do not.
+/// The threshold: the maximum time of jobs that keep their outputs, as a multiple of the time of those that do not.
 const RATIO_MAX: f64 = 1.3;
 const KEPT: Duration = Duration::from_secs(3600);
 const TURN_DEADLINE: Duration = Duration::from_secs(600);
@@ -33,7 +34,7 @@ pub struct Options {
     cuda: Cuda,
 }
 
-/// The time of a turn, for each job: until the last reply, and until the ledger has the last outcome.
+/// The time of a turn divided by its jobs: until the last reply, and until the ledger has the last outcome.
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     answered_us: f64,
@@ -66,7 +67,7 @@ async fn measure(options: &Options, fleet: &LocalFleet) -> anyhow::Result<(Vec<T
         kept.push(turn(&client, options.jobs, |job| job.keep(KEPT)).await?);
     }
     client.close().await;
-    // The first round warms everything up.
+    // The first round only warms up.
     Ok((plain.split_off(1), kept.split_off(1)))
 }
 

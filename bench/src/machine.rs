@@ -1,4 +1,4 @@
-//! What has to stand beside a figure for it to mean anything.
+//! A description of the machine, without which a figure means nothing.
 
 use std::fs;
 
@@ -12,11 +12,12 @@ pub struct Machine {
     pub kernel: String,
     pub broker: String,
     pub optimised: bool,
-    /// Of the last minute, before anything was started: other work on the machine makes all figures worse.
+    /// The load average of the last minute before anything was started. Other work on the machine makes all figures
+    /// worse.
     pub load_before: f64,
 }
 
-/// Whether this program, and with it the fleet's, was built with optimisation.
+/// Whether this program, and so the fleet's programs, was built with optimisation.
 pub const OPTIMISED: bool = !cfg!(debug_assertions);
 
 impl Machine {
@@ -27,7 +28,7 @@ impl Machine {
         Self { cores, cpu, kernel, broker, optimised: OPTIMISED, load_before }
     }
 
-    /// One line for a person.
+    /// Formats the description as one line for people.
     pub fn line(&self) -> String {
         let build =
             if self.optimised { "optimised build" } else { "BUILD WITHOUT OPTIMISATION: the figures mean nothing" };
@@ -36,7 +37,7 @@ impl Machine {
     }
 }
 
-/// The load average of the last minute.
+/// Returns the load average of the last minute.
 pub fn load() -> f64 {
     let text = read("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(f64::NAN)
@@ -52,7 +53,7 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// Arm lists no name there; `None` then.
+/// Returns the CPU's model. `None` on Arm, where the kernel does not list a name.
 fn cpu_model(cpuinfo: &str) -> Option<&str> {
     cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()))
 }

@@ -1,7 +1,7 @@
-//! Benchmarks of gpufleet, each beside a baseline in the same run on the same broker.
+//! Benchmarks of gpufleet. Each has a baseline in the same run on the same broker.
 //!
-//! This package is the stated exception to "only `transport` knows lapin": the baseline is a bare lapin loop, written
-//! as somebody would who has no gpufleet. What is measured of gpufleet goes through its client library like any producer.
+//! This package is the stated exception to "only `transport` uses lapin": the baseline is a bare lapin loop, as a developer without
+//! gpufleet would write it. gpufleet itself is measured through its client library, like that of any producer.
 
 use std::process::ExitCode;
 
@@ -52,11 +52,11 @@ struct Options {
 enum Command {
     /// Round trips of small saxpy jobs: through gpufleet's client, from producers without it, through Celery, and in a bare loop over the broker
     RoundTrips(round_trips::Options),
-    /// Jobs of which some fault, hang or ask too much: all others have to succeed, and the gaps after killed executors are printed
+    /// Jobs, some of which fault, hang or ask for too much memory: all others must succeed; prints the gaps after killed executors
     Chaos(chaos::Options),
     /// What a worker adds to a tiny warm job, from its delivery to its reply
     Overhead(overhead::Options),
-    /// Jobs that sleep: device time of pools by weight, a guaranteed pool next to a flood, jobs/s over 1, 2 and 4 workers
+    /// Jobs that sleep: device time of pools by weight, a guaranteed pool next to a flood, jobs per second over 1, 2 and 4 workers
     Sharing(sharing::Options),
     /// Arrays of 1 MiB to jobs and back: in messages, by reference, and in a bare loop over the broker
     Arrays(arrays::Options),
@@ -66,9 +66,9 @@ enum Command {
     Inputs(inputs::Options),
     /// Jobs over several large inputs on several workers, with and without affinity slots
     Affinity(affinity::Options),
-    /// The same small job through gpufleet, Celery, Ray and Slurm: latency, throughput, a killed worker, history, memory
+    /// Equal small jobs through gpufleet, Celery, Ray and Slurm: latency, throughput, a killed worker, history, memory
     Comparison(comparison::Options),
-    /// Tiny jobs that keep their outputs in the ledger, next to the same jobs that do not
+    /// Tiny jobs that keep their outputs in the ledger, next to jobs that do not
     Keeping(keeping::Options),
     /// The Python package next to the Rust client: throughput, CPU, latency, memory
     Python(python_package::Options),
@@ -78,7 +78,7 @@ enum Command {
     Export(export::Options),
     /// The console with a large ledger: how soon its pages are answered, and the database's statements for one viewer and for many
     Console(console::Options),
-    /// Events that are written into the ledger's tables per second: one connection, with and without statistics, and two
+    /// Events per second that are written into the ledger's tables: on one connection with and without statistics, and on two
     Recording(recording::Options),
     /// Unused blobs are deleted in a loop, next to producers: no job may fail for a missing blob
     Pruning(pruning::Options),

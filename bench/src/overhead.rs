@@ -1,12 +1,12 @@
-//! `gpufleet-bench overhead`: what a worker adds to a tiny warm job, from its delivery to the moment at which its reply is handed to the
-//! channel. The worker says so itself, in a log line that is off otherwise.
+//! `gpufleet-bench overhead`: measures what a worker adds to a tiny warm job, from the delivery until the reply is handed to the channel.
+//! The worker itself logs this time, in a line that is off by default.
 //!
-//! What the device itself did in that time, by its own events, is the job and no overhead. Beside it stand the part that the executor spent on
-//! the job, and what this machine takes to wake two processes over a socket: a worker that keeps kernels in a process of their own can't be
-//! faster than that.
+//! The device's own work in that time, according to its events, is the job and not overhead. Two figures are shown for comparison: the part
+//! that the executor spent on the job, and the time that this machine takes to wake two processes over a socket. A worker that runs kernels
+//! in a separate process can't be faster than the latter.
 //!
-//! All of it is measured twice. First everybody shares the cores: broker, database, ledger and producer wake up for the same job, and the
-//! worker waits for them. Then the worker has half of the cores for itself, as it has where the broker is another machine.
+//! Everything is measured twice. First all processes share the cores: broker, database, ledger and producer wake up for the same job, and
+//! the worker waits for them. Then the worker has half of the cores for itself, as if the broker were on another machine.
 
 use std::{
     fs,
@@ -30,12 +30,12 @@ use crate::{
     table::{spread, table},
 };
 
-/// The line, and the field that it carries.
+/// The log filter that enables the line, and the field with the time.
 const LOG_DIRECTIVE: &str = "warn,gpufleet_worker::supervisor::outbox=trace";
 const FIELD: &str = "handled_us";
-/// Until the module is loaded, memory is kept for its buffers, and caches know the way.
+/// The number of jobs before the measured ones. They load the module, allocate memory for its buffers and warm caches.
 const WARM_UP_JOBS: usize = 200;
-/// The pause between two jobs, so that each finds the worker asleep, as a worker is that waits for work.
+/// The pause between two jobs, so that each job finds the worker asleep, like a worker that waits for work.
 const PAUSE: Duration = Duration::from_millis(1);
 const JOB_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -52,7 +52,7 @@ pub struct Options {
     cuda: Cuda,
 }
 
-/// Durations of one round, in the order in which they were measured.
+/// The durations of one round, in the order of measurement.
 #[derive(Default)]
 struct Round {
     handled: Vec<Duration>,
@@ -98,8 +98,8 @@ async fn on_fleet(options: &Options, services: &Arc<Services>, split: Option<&Sp
     Box::pin(measured).await
 }
 
-/// Starts the worker on its cores, by which it sizes itself, and moves everything else that this program has started, and this program, to
-/// the others.
+/// Starts the worker on its cores, so that it sizes itself by them. Moves this program, and all other programs that it has started, to the
+/// other cores.
 async fn add_worker_apart(split: &Split, fleet: &LocalFleet) -> anyhow::Result<()> {
     let me = std::process::id();
     let everybody = Parts::default().with(Part::Client, [me]).pids();
@@ -110,7 +110,8 @@ async fn add_worker_apart(split: &Split, fleet: &LocalFleet) -> anyhow::Result<(
 }
 
 async fn measure(options: &Options, fleet: &LocalFleet) -> anyhow::Result<Vec<Round>> {
-    let client = gpufleet::Fleet::connect(&fleet.endpoints().amqp_url).await.context("connect to the fleet")?;
+    let client =
+        gpufleet::Fleet::connect(&fleet.endpoints().amqp_url).await.context("failed to connect to the fleet")?;
     let log = fleet.worker(0).process().log();
     eprintln!("warm up …");
     for number in 0..WARM_UP_JOBS {
@@ -138,7 +139,7 @@ async fn measure(options: &Options, fleet: &LocalFleet) -> anyhow::Result<Vec<Ro
     Ok(rounds)
 }
 
-/// One job there and back.
+/// Submits one job and waits for its result.
 async fn one(client: &gpufleet::Fleet, number: usize) -> anyhow::Result<Timings> {
     let job = async { anyhow::Ok(client.submit(saxpy::job(number, saxpy::FLOATS)).await?.await?) };
     let result = timeout(JOB_DEADLINE, job).await.context("a job was not answered in time")??;
@@ -146,14 +147,14 @@ async fn one(client: &gpufleet::Fleet, number: usize) -> anyhow::Result<Timings>
     Ok(result.timings)
 }
 
-/// Copies and kernels, by the events between them.
+/// Returns the time of copies and kernels, measured by the device's events.
 fn on_device(timings: &Timings) -> Duration {
     Duration::from_micros(timings.copy_in_us + timings.launches_us.iter().sum::<u64>() + timings.copy_out_us)
 }
 
-/// What the worker's log tells so far.
+/// Returns the times that the worker has logged so far.
 fn handled(log: &std::path::Path) -> anyhow::Result<Vec<Duration>> {
-    let text = fs::read_to_string(log).with_context(|| format!("read the worker's log {}", log.display()))?;
+    let text = fs::read_to_string(log).with_context(|| format!("failed to read the worker's log {}", log.display()))?;
     let figures = text.lines().filter_map(|line| {
         let (_, figure) = line.split_once(FIELD)?;
         figure.strip_prefix('=')?.split_whitespace().next()?.parse().ok().map(Duration::from_micros)
@@ -161,9 +162,9 @@ fn handled(log: &std::path::Path) -> anyhow::Result<Vec<Duration>> {
     Ok(figures.collect())
 }
 
-/// A byte to another thread over a socket, and one back, with a pause before each.
+/// Sends a byte to another thread over a socket and one back, with a pause before each, and returns how long each exchange took.
 fn wake_ups(count: u32) -> anyhow::Result<Vec<Duration>> {
-    let (mut here, mut there) = UnixStream::pair().context("make a pair of sockets")?;
+    let (mut here, mut there) = UnixStream::pair().context("failed to make a pair of sockets")?;
     let echo = thread::spawn(move || {
         let mut byte = [0];
         while there.read_exact(&mut byte).is_ok() && there.write_all(&byte).is_ok() {}

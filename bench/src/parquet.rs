@@ -1,5 +1,5 @@
-//! `gpufleet-bench parquet`: `gpufleet map` over a large Parquet file, beside the same work in this process, and a run that
-//! is killed several times. The memory of the command is bounded, and the files of both runs must be equal.
+//! `gpufleet-bench parquet`: runs `gpufleet map` over a large Parquet file, next to the same computation in this process, and once more
+//! while it is killed several times. The memory of the command is bounded, and the files of both runs must be equal.
 
 use std::{
     fs::{self, File},
@@ -25,7 +25,7 @@ use crate::{
 };
 
 const PEAK_BYTES_MAX: u64 = 512 << 20;
-/// As many rows as a batch of the command has.
+/// The number of rows in a batch, which is that of the command.
 const BATCH_ROWS: usize = 1 << 17;
 const FACTOR: f32 = 2.5;
 
@@ -91,7 +91,7 @@ fn verdict(peak_bytes: u64) -> &'static str {
     if peak_bytes <= PEAK_BYTES_MAX { "kept" } else { "missed" }
 }
 
-/// An id, two columns for saxpy, and a word.
+/// Returns rows with an id, two columns for saxpy, and a word.
 fn batch_of(rows: std::ops::Range<i64>) -> anyhow::Result<RecordBatch> {
     let words = rows.clone().map(|row| format!("order {}", row % 1000));
     let columns: [(&str, ArrayRef); 4] = [
@@ -103,7 +103,7 @@ fn batch_of(rows: std::ops::Range<i64>) -> anyhow::Result<RecordBatch> {
     Ok(RecordBatch::try_from_iter(columns)?)
 }
 
-/// Writes row groups of the writer's default size.
+/// Writes the input in row groups of the writer's default size.
 fn write_input(path: &Path, rows: u32) -> anyhow::Result<()> {
     let mut writer = ArrowWriter::try_new(File::create(path)?, batch_of(0..0)?.schema(), None)?;
     for start in (0..i64::from(rows)).step_by(BATCH_ROWS) {
@@ -113,7 +113,7 @@ fn write_input(path: &Path, rows: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the kernel computes, in one thread.
+/// Computes what the kernel computes, in one thread.
 fn compute_here(input: &Path, output: &Path) -> anyhow::Result<()> {
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(input)?)?.with_batch_size(BATCH_ROWS).build()?;
     let mut writer = None;
@@ -140,7 +140,7 @@ fn floats<'a>(batch: &'a RecordBatch, column: &str) -> anyhow::Result<&'a [f32]>
     Ok(column.as_primitive::<types::Float32Type>().values())
 }
 
-/// Checks every result.
+/// Checks every row of the result.
 fn check(output: &Path, rows: u32) -> anyhow::Result<()> {
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(output)?)?.with_batch_size(BATCH_ROWS).build()?;
     let mut row = 0_i64;
@@ -173,5 +173,5 @@ async fn kill_at(mut run: Child, part: &Path) -> anyhow::Result<()> {
         Ok(())
     };
     timeout(RUN_DEADLINE, reached).await.context("the batch was not finished in time")??;
-    run.kill().await.context("kill the command")
+    run.kill().await.context("failed to kill the command")
 }

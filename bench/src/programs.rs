@@ -1,4 +1,4 @@
-//! The fleet's programs have to be those of this source tree and this profile: a figure of an old build would mislead.
+//! Builds the fleet's programs. They must come from this source tree and this profile, because figures of an old build would mislead.
 
 use std::{path::Path, process::Command};
 
@@ -9,8 +9,8 @@ use crate::machine::OPTIMISED;
 
 const PACKAGES: [&str; 5] = ["gpufleet", "gpufleet-worker", "gpufleet-ledger", "gpufleet-console", "gpufleet-emulator"];
 
-/// Builds them beside this program when `cargo run` started it, unless somebody chose others. Started by its path, it takes
-/// the programs that lie there.
+/// Builds the programs if `cargo run` started this program, unless the environment names others. If this program was started by its path,
+/// it uses the programs in its own folder.
 pub fn build() -> anyhow::Result<()> {
     if !OPTIMISED {
         eprintln!(
@@ -19,7 +19,7 @@ pub fn build() -> anyhow::Result<()> {
     }
     let chosen = std::env::var_os(BIN_DIR_VARIABLE).is_some_and(|directory| !directory.is_empty());
     let Some(cargo) = std::env::var_os("CARGO").filter(|_| !chosen) else { return Ok(()) };
-    let me = std::env::current_exe().context("find this program")?;
+    let me = std::env::current_exe().context("failed to find this program")?;
     let profile_directory = me.parent().context("this program lies in no directory")?;
     let mut build = Command::new(cargo);
     build.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--quiet", "--profile", profile(profile_directory)?]);
@@ -28,12 +28,12 @@ pub fn build() -> anyhow::Result<()> {
         build.arg("--target-dir").arg(target);
     }
     eprintln!("build the fleet's programs …");
-    let status = build.status().context("run cargo")?;
+    let status = build.status().context("failed to run cargo")?;
     ensure!(status.success(), "the fleet's programs could not be built: cargo ended with {status}");
     Ok(())
 }
 
-/// Cargo names the directory after the profile, but for the one called `dev`.
+/// Returns the profile of a build folder. Cargo names the folder after the profile, except for `dev`.
 fn profile(directory: &Path) -> anyhow::Result<&str> {
     let name = directory.file_name().and_then(|name| name.to_str()).context("this program's directory has no name")?;
     Ok(if name == "debug" { "dev" } else { name })

@@ -1,5 +1,6 @@
-//! `gpufleet-bench pruning`: deletes unused blobs in a loop, next to producers whose jobs take and keep blobs, and checks that no job fails for
-//! a missing blob. Real pruning leaves blobs alone for two days; here it is a few seconds, so that the ledger alone protects what is in use.
+//! `gpufleet-bench pruning`: deletes unused blobs in a loop, next to producers whose jobs use and keep blobs, and checks that no job fails
+//! for a missing blob. Real pruning spares blobs that are younger than two days. Here it is a few seconds, so that only the ledger protects
+//! the blobs in use.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -17,9 +18,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::programs;
 
-/// Floats of 1 MiB, the least that goes through the store.
+/// The number of floats in 1 MiB, the least that a client stores in the blob store.
 const FLOATS: usize = 1 << 18;
-/// Longer than an event takes to the ledger, and than a producer takes to read its outputs.
+/// The minimum age of deleted blobs: longer than an event takes to reach the ledger, and than a producer takes to read its outputs.
 const UNUSED_FOR: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 const KEPT: Duration = Duration::from_secs(10);
@@ -47,13 +48,13 @@ enum StoreKind {
     Bucket,
 }
 
-/// A store of this benchmark.
+/// The store of this benchmark.
 struct Store {
-    /// For this program, with the key.
+    /// The location with the key, for this program.
     location: BlobLocation,
-    /// For the workers.
+    /// The variables for the workers.
     environment: Vec<(&'static str, String)>,
-    /// Answers for the bucket until it is dropped.
+    /// The server of a bucket, which ends when it is dropped.
     _server: Option<Server>,
     _folder: tempfile::TempDir,
 }
@@ -82,7 +83,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let worked = Box::pin(worked).await;
     let stopped = fleet.stop().await;
     worked?;
-    stopped.context("stop the fleet")?;
+    stopped.context("failed to stop the fleet")?;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     println!(
         "{} jobs succeeded next to {} prunings, which removed {} blobs; none failed",
@@ -96,7 +97,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 
 impl Store {
     fn start(kind: StoreKind) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir().context("make a folder for blobs")?;
+        let folder = tempfile::tempdir().context("failed to make a folder for blobs")?;
         let path = folder.path();
         Ok(match kind {
             StoreKind::Folder => {
@@ -136,7 +137,7 @@ async fn produce(
         if Instant::now() >= until {
             break;
         }
-        // Some arrays come back later, when their blobs may be gone.
+        // Some arrays are used again later, when their blobs may have been deleted.
         let value = (producer * 1000 + number % 100) as f32;
         let job = || Job::catalog("saxpy").scalar("a", 1.0).input_array("y", Array::from_slice(&vec![1.0_f32; FLOATS]));
         let first = client.submit(job().input("x", &vec![value; FLOATS]).keep(KEPT)).await?;

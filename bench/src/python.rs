@@ -1,4 +1,4 @@
-//! A Python program in `bench/python` that drives another system or a foreign client, and answers requests in lines of JSON.
+//! Runs a Python program of `bench/python` that drives another system or a foreign client. The program answers requests in lines of JSON.
 
 use std::{
     env, fs,
@@ -20,24 +20,24 @@ use tokio::{
 
 use crate::stats::Run;
 
-/// For one answer: Slurm takes minutes for a few hundred jobs.
+/// The deadline for one answer. Slurm takes minutes for a few hundred jobs.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(400);
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
-/// A network of its own with nothing but loopback: Ray listens on every address that it finds. The second address is for
-/// Slurm, whose look-ups fail on a machine that has 127.0.0.1 only.
+/// A shell command that runs a program in a network with loopback only, because Ray listens on every address that it finds. Slurm needs the
+/// second address: its look-ups fail on a machine that has only 127.0.0.1.
 const LOOPBACK_ONLY: &str = r#"ip link set lo up && ip address add 127.0.0.2/8 dev lo && exec "$@""#;
 
-/// Which program, and how it runs.
+/// The program to run, and its settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Program<'a> {
     pub name: &'a str,
-    /// The name of its folder and logs.
+    /// The name of the run, which its folder and its logs have.
     pub run: &'a str,
-    /// Instead of the system's.
+    /// The interpreter; the system's if it is `None`.
     pub interpreter: Option<&'a Path>,
-    /// The broker, for a program that needs one. Without it the program gets a network of its own.
+    /// The broker's URL. A program without one runs in a network of its own.
     pub amqp_url: Option<&'a str>,
-    /// In each array of a job.
+    /// The number of floats in each array of a job.
     pub floats: usize,
     pub environment: &'a [(&'a str, &'a str)],
 }
@@ -64,13 +64,13 @@ struct RoundTrips {
 }
 
 impl PythonProgram {
-    /// Returns when the program takes jobs. Its processes end with the services.
+    /// Starts the program, and returns when it accepts jobs. Its processes end with the services.
     pub async fn start(services: &Services, program: Program<'_>) -> anyhow::Result<Self> {
         let Program { name, run, interpreter, amqp_url, floats, environment } = program;
         let folder = services.state().path().join(run);
-        fs::create_dir(&folder).with_context(|| format!("create {}", folder.display()))?;
+        fs::create_dir(&folder).with_context(|| format!("failed to create {}", folder.display()))?;
         let log = services.state().log(run);
-        let log = fs::File::create(&log).with_context(|| format!("create {}", log.display()))?;
+        let log = fs::File::create(&log).with_context(|| format!("failed to create {}", log.display()))?;
         let mut command = python(interpreter, &scripts().join(format!("{name}_side.py")), amqp_url.is_none())?;
         let packages = env::join_paths([setup::comparison_folder()?, setup::pika_folder()?])?;
         let (marker, state) = services.state().marker();
@@ -90,7 +90,7 @@ impl PythonProgram {
             .stdout(Stdio::piped())
             .stderr(log)
             .kill_on_drop(true);
-        let mut child = command.spawn().context("start Python")?;
+        let mut child = command.spawn().context("failed to start Python")?;
         let requests = child.stdin.take().expect("its input is piped");
         let answers = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
         let mut program = Self { name: name.to_owned(), about: String::new(), child, requests, answers };
@@ -98,7 +98,7 @@ impl PythonProgram {
         Ok(program)
     }
 
-    /// Versions and settings, for a person.
+    /// Returns versions and settings, for people.
     pub fn about(&self) -> &str {
         &self.about
     }
@@ -107,7 +107,7 @@ impl PythonProgram {
         self.child.id().expect("it was not waited for")
     }
 
-    /// So many jobs, so many at a time. The caller keeps the deadline.
+    /// Runs `jobs` jobs, `in_flight` at a time. The caller sets the deadline.
     pub async fn run(&mut self, jobs: usize, in_flight: usize) -> anyhow::Result<Run> {
         let run: RoundTrips = self.ask(json!({ "do": "run", "jobs": jobs, "in_flight": in_flight })).await?;
         let round_trips = run.round_trips_ms.iter().map(|ms| Duration::from_secs_f64(ms / 1e3)).collect();
@@ -115,7 +115,7 @@ impl PythonProgram {
     }
 
     pub async fn ask<T: DeserializeOwned>(&mut self, request: Value) -> anyhow::Result<T> {
-        self.requests.write_all(format!("{request}\n").as_bytes()).await.context("ask")?;
+        self.requests.write_all(format!("{request}\n").as_bytes()).await.context("failed to send the request")?;
         self.answer().await
     }
 
@@ -131,7 +131,7 @@ impl PythonProgram {
         Ok(serde_json::from_value(answer)?)
     }
 
-    /// Closes its input, which ends it. What it leaves behind, such as a step of Slurm, ends with the services.
+    /// Closes the program's input, which ends it. Processes that it leaves behind, such as a step of Slurm, end with the services.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         drop(self.requests);
         let status = timeout(STOP_DEADLINE, self.child.wait()).await.context("it did not stop")??;
@@ -139,7 +139,7 @@ impl PythonProgram {
     }
 }
 
-/// Python with this program, in a network of its own on request.
+/// Returns the command that runs a script with Python, in a network of its own if it is `isolated`.
 fn python(interpreter: Option<&Path>, script: &Path, isolated: bool) -> anyhow::Result<Command> {
     let system = || setup::python().context("python3 is not installed");
     let python = interpreter.map_or_else(system, |interpreter| Ok(interpreter.to_owned()))?;

@@ -1,5 +1,5 @@
-//! `gpufleet-bench python`: the Python package next to the Rust client that it is made of, and next to a producer with
-//! aio-pika alone, on the same fleet. They take turns, and the fleet rests between these.
+//! `gpufleet-bench python`: measures the Python package next to the Rust client on which it is built, and next to a
+//! producer that uses only aio-pika, on one fleet. They take turns, and the fleet rests in between.
 
 use std::{
     env,
@@ -26,7 +26,7 @@ use crate::{
     table::{spread, table},
 };
 
-/// The folder with the built package, which `cargo xtask bench-python` sets.
+/// The variable for the folder of the built package, set by `cargo xtask bench-python`.
 const PACKAGE: &str = "BENCH_PYTHON_PACKAGE";
 const IDLE_POOL: &str = "idle";
 const TURN_DEADLINE: Duration = Duration::from_secs(120);
@@ -51,14 +51,14 @@ pub struct Options {
     mib: u32,
 }
 
-/// All jobs of one turn.
+/// The result of a turn, over all of its jobs.
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct Turn {
     seconds: f64,
     cpu_seconds: f64,
 }
 
-/// The round trips of jobs one after the other.
+/// The round trips of jobs that run one after the other.
 #[derive(Debug, Deserialize)]
 struct Trips {
     ms: Vec<f64>,
@@ -77,7 +77,7 @@ struct Put {
     again_seconds: f64,
 }
 
-/// What is compared: a way of the package, and the way of the Rust client.
+/// The comparisons: a way to use the package, and the corresponding way to use the Rust client.
 const WAYS: [(&str, &str, RustWay); 3] = [
     ("map", "map", RustWay::Many),
     ("submit + as_completed", "submit", RustWay::Each),
@@ -154,7 +154,7 @@ async fn measure(
     for round in 0..=options.repeat {
         eprintln!("round {round} of {} …", options.repeat);
         let measured = Box::pin(one_round(options, &parts, &rust, &mut python, &mut aio_pika)).await?;
-        // The first round warms everything up.
+        // The first round only warms up.
         if round > 0 {
             rounds.add(measured);
         }
@@ -200,7 +200,7 @@ async fn start_aio_pika(services: &Services, amqp_url: &str) -> anyhow::Result<P
     PythonProgram::start(services, program).await
 }
 
-/// A pool has queues once a worker has served it.
+/// Declares the queues of a pool by starting a worker, which then leaves.
 async fn declare_idle_pool(fleet: &LocalFleet) -> anyhow::Result<()> {
     let worker = fleet.launch_worker(&["--pool", IDLE_POOL])?;
     worker.wait_ready().await?;
@@ -239,7 +239,7 @@ async fn one_round(
 
 async fn turn(client: &Fleet, parts: &Parts, jobs: usize, way: RustWay) -> anyhow::Result<Turn> {
     let all: Vec<Job> = (0..jobs).map(|number| saxpy::job(number, saxpy::FLOATS)).collect();
-    // The fleet's programs are children of this process. The Python programs are too, but rest meanwhile.
+    // The fleet's programs are children of this process. So are the Python programs, but they rest meanwhile.
     let everybody = parts.clone().with(Part::Client, [process::id()]);
     let (before, started) = (everybody.cpu_times(), Instant::now());
     let work = async {

@@ -1,5 +1,5 @@
-//! `gpufleet-bench recording`: events that are written into the ledger's tables per second, on one connection with and without statistics, and
-//! on two. No broker is part of it: the events are in memory.
+//! `gpufleet-bench recording`: measures how many events per second are written into the ledger's tables, on one connection with and without
+//! statistics, and on two. The events are in memory; no broker takes part.
 
 use std::{
     collections::BTreeMap,
@@ -22,11 +22,12 @@ use crate::{
 };
 
 const DATABASE: &str = "bench";
-/// A server of tests has less, so that it would write pages of indexes to disk again and again.
+/// The shared buffers of the database server. With the smaller default of a test server, it would write index pages to disk again and
+/// again.
 const SHARED_BUFFERS: &str = "1GB";
-/// What a recorder takes at once while events wait.
+/// The number of events in a batch: as many as a recorder takes at once while events wait.
 const BATCH_EVENTS: usize = 4000;
-/// How many different values there are of what jobs are counted by.
+/// The number of pools. This and the following constants are the numbers of values by which jobs are counted.
 const POOLS: u32 = 3;
 const KERNELS: u32 = 20;
 const USERS: u32 = 10;
@@ -43,16 +44,16 @@ pub struct Options {
     repeat: u32,
 }
 
-/// Which events a job has.
+/// The events of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Life {
-    /// It ended within 100 ms, so its end tells all.
+    /// The job ended within 100 ms, so its end event reports everything.
     Short,
-    /// It was submitted, started and ended.
+    /// The job has separate events for its submission, start and end.
     Long,
 }
 
-/// How events are recorded.
+/// The case that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum How {
     One,
@@ -60,7 +61,7 @@ enum How {
     Two,
 }
 
-/// Events per second in each round.
+/// The events per second of each round.
 type Rates = BTreeMap<(Life, How), Vec<f64>>;
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
@@ -82,7 +83,7 @@ async fn measure(options: &Options, state: &Arc<StateDir>) -> anyhow::Result<Rat
         for life in [Life::Short, Life::Long] {
             for how in [How::One, How::WithoutStatistics, How::Two] {
                 let rate = how.record(&url, &life.events(options.jobs)).await?;
-                // The first round fills caches and makes the month.
+                // The first round only fills caches and creates the partition of the month.
                 if round > 0 {
                     rates.entry((life, how)).or_default().push(rate);
                 }
@@ -118,7 +119,7 @@ impl How {
         }
     }
 
-    /// Returns events per second. Merging the statistics is part of the time.
+    /// Records the events, and returns events per second. The time includes the merging of statistics.
     async fn record(self, url: &str, events: &[Event]) -> anyhow::Result<f64> {
         let mut stores = Vec::new();
         for _ in 0..self.connections() {
@@ -153,7 +154,7 @@ impl Life {
         }
     }
 
-    /// The events of new jobs in the order in which they happen.
+    /// Returns the events of new jobs, in the order in which they happen.
     fn events(self, jobs: u32) -> Vec<Event> {
         let at_ms = i64::try_from(std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_millis())
             .expect("the clock is not far in the future");

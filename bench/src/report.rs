@@ -1,4 +1,4 @@
-//! What a benchmark found: rounds in, medians and spreads out.
+//! The results of a benchmark: combines rounds into medians and spreads.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub enum Subject {
     Celery,
 }
 
-/// One loop with so many jobs in flight.
+/// A loop with this many jobs in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Case {
     pub subject: Subject,
@@ -32,7 +32,7 @@ pub struct Case {
     pub jobs: usize,
 }
 
-/// What one round of a case gave.
+/// The result of one round of a case.
 #[derive(Debug, Clone)]
 pub struct Measured {
     pub round: usize,
@@ -48,11 +48,11 @@ pub struct Report {
     pub cases: Vec<Summary>,
 }
 
-/// What ran.
+/// The setup of the run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Setup {
     pub workers: u32,
-    /// The workers' own default where nothing is said.
+    /// The prefetch of the workers; `None` for their default.
     pub prefetch: Option<u16>,
     pub device: String,
     pub ledger: bool,
@@ -60,11 +60,11 @@ pub struct Setup {
     pub floats: usize,
     pub task_bytes: usize,
     pub pack: usize,
-    /// Versions and settings of the producers in Python.
+    /// Versions and settings of the Python producers.
     pub python: Vec<String>,
 }
 
-/// A case over all rounds.
+/// A case, summarized over all rounds.
 #[derive(Debug, Clone, Serialize)]
 pub struct Summary {
     #[serde(flatten)]
@@ -72,9 +72,9 @@ pub struct Summary {
     pub jobs_per_second: Spread,
     pub p50_ms: Spread,
     pub p99_ms: Spread,
-    /// The jobs per second as a share of the bare loop's in the same round. Nothing for the bare loop itself.
+    /// Jobs per second as a share of the bare loop's in the same round; `None` for the bare loop itself.
     pub of_bare: Option<Spread>,
-    /// Median over the rounds, of the time in which the fleet settles afterwards too.
+    /// The median over the rounds. It includes the time in which the fleet comes to rest afterwards.
     pub cpu_us_per_job: BTreeMap<Part, f64>,
 }
 
@@ -91,7 +91,7 @@ impl Subject {
     }
 }
 
-/// Each case's rounds put together, in the order of `cases`.
+/// Summarizes the rounds of each case, in the order of `cases`.
 pub fn summarise(cases: &[Case], measured: &[Measured]) -> Vec<Summary> {
     cases.iter().filter_map(|case| Summary::of(*case, measured)).collect()
 }

@@ -1,4 +1,5 @@
-//! What one turn leaves behind, such as events that the ledger still writes, must not burden the next one.
+//! Waits until processes are at rest. Work left by one turn, such as events that are still being recorded, must not
+//! slow the next one down.
 
 use std::time::Duration;
 
@@ -8,11 +9,11 @@ use tokio::time::{Instant, sleep};
 use crate::cpu::{CpuTimes, Parts, since};
 
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Processes at rest use less than a tenth of a core, looked at over this time.
+/// The time window in which processes at rest use less than a tenth of a core.
 const WINDOW: Duration = Duration::from_millis(300);
 const SHARE_MAX: f64 = 0.1;
 
-/// Waits until these processes rest. Gives what they had spent when the rest began.
+/// Waits until these processes are at rest. Returns their CPU times at that moment.
 pub async fn rest(parts: &Parts) -> anyhow::Result<CpuTimes> {
     let deadline = Instant::now() + DEADLINE;
     let mut before = parts.cpu_times();

@@ -1,4 +1,5 @@
-//! `gpufleet-bench round-trips`: small jobs there and back, the loops taking turns so that the machine's drift meets all alike.
+//! `gpufleet-bench round-trips`: measures round trips of small jobs. The compared loops take turns, so that a drift of the machine affects
+//! them equally.
 
 use std::{path::PathBuf, thread, time::Duration};
 
@@ -22,11 +23,11 @@ use crate::{
     table,
 };
 
-/// For one loop of one round, with a share for each job. A healthy loop takes a second or two, and a loop that hangs is to be told
-/// of before its confirms time out (60 s).
+/// The deadline for one loop of one round, plus a share for each job. A healthy loop takes a second or two. A loop that hangs must be
+/// reported before its confirms time out (60 s).
 const RUN_DEADLINE: Duration = Duration::from_secs(30);
 const RUN_DEADLINE_PER_JOB: Duration = Duration::from_millis(10);
-/// Prefetch bounds what the bare loop can keep in flight.
+/// The maximum of `--in-flight`, because the prefetch bounds what the bare loop can have in flight.
 const IN_FLIGHT_MAX: u64 = 4096;
 
 #[derive(Debug, clap::Args)]
@@ -37,7 +38,7 @@ pub struct Options {
     /// Jobs that are submitted and not yet answered
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=IN_FLIGHT_MAX))]
     in_flight: u64,
-    /// Jobs of each loop and round with one in flight, which tells the latency
+    /// Jobs of each loop and round with one in flight, to measure the latency
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     latency_jobs: u64,
     /// Rounds
@@ -71,7 +72,7 @@ pub enum Format {
     Json,
 }
 
-/// Everything that a run needs, running.
+/// The running programs of the benchmark.
 struct Bench {
     bare: BareLoop,
     foreign: ForeignProducer,
@@ -80,7 +81,7 @@ struct Bench {
     parts: Parts,
 }
 
-/// The producers in Python.
+/// The Python producers.
 struct Python {
     pika: PythonProgram,
     celery: PythonProgram,
@@ -108,7 +109,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         Format::Table => print!("{}", table::render(&report)),
         Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
     }
-    let forced = stopped.context("stop the fleet")?;
+    let forced = stopped.context("failed to stop the fleet")?;
     ensure!(forced.is_empty(), "these did not stop by themselves: {}", forced.join(", "));
     Ok(())
 }
@@ -154,7 +155,7 @@ async fn measure(options: &Options, fleet: &gpufleet_local::LocalFleet, load_bef
 }
 
 impl Options {
-    /// In the order in which they take turns.
+    /// Returns the cases in the order in which they take turns.
     fn cases(&self) -> Vec<Case> {
         let size = |count: u64| usize::try_from(count).expect("the options are bounded");
         let python = |subject: &Subject| !self.no_python || !matches!(subject, Subject::Pika | Subject::Celery);
@@ -218,7 +219,8 @@ impl Bench {
 }
 
 impl Python {
-    /// Celery has a virtual host of its own, and one worker with a process for each core, which is its default.
+    /// Starts the Python producers. Celery has a virtual host of its own, and one worker with a process for each core, which is its
+    /// default.
     async fn start(fleet: &gpufleet_local::LocalFleet, in_flight_max: u64) -> anyhow::Result<Self> {
         let services = fleet.services();
         let (in_flight_max, cores) = (in_flight_max.to_string(), thread::available_parallelism()?.to_string());
@@ -242,13 +244,13 @@ impl Python {
 fn parts(fleet: &gpufleet_local::LocalFleet, bare: &BareLoop, python: Option<&Python>) -> Parts {
     let python = python.map(|python| (python.pika.pid(), python.celery.pid()));
     let parts = python.into_iter().fold(ground::parts(fleet), |parts, (pika, celery)| {
-        // Celery's worker and its pool are below the program that submits.
+        // Celery's worker and its pool are children of the program that submits.
         parts.with(Part::Client, [pika, celery]).with_below(Part::Supervisor, celery)
     });
     parts.with(Part::Client, [std::process::id()]).with(Part::BareConsumer, bare.consumer_pid())
 }
 
-/// Who waits for whom, as the broker sees it: unconfirmed and unacknowledged messages.
+/// Describes what waits, as the broker sees it: unconfirmed and unacknowledged messages.
 async fn channels(fleet: &gpufleet_local::LocalFleet) -> String {
     const QUESTION: &str = "[I || I <- rabbit_channel:info_all([number, connection, messages_unconfirmed, messages_unacknowledged, prefetch_count])].";
     fleet.services().broker().eval(QUESTION).await.unwrap_or_else(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! The work: y ← a·x + y over a few floats, other numbers for each job, so that an answer on the wrong job is noticed.
+//! The work: y ← a·x + y over a few floats. Each job has other numbers, so that a swapped answer is noticed.
 
 use anyhow::{Context as _, ensure};
 use gpufleet::{
@@ -6,7 +6,7 @@ use gpufleet::{
     schema::{Batch, ClientName, Encoding, JobId},
 };
 
-/// What one message carries unless a benchmark says otherwise: tiny, so that the way there and back is what is measured.
+/// The default number of floats in a job. It is tiny, so that the round trip is what is measured.
 pub const FLOATS: usize = 64;
 const A: f32 = 2.0;
 
@@ -18,16 +18,16 @@ fn y(job: usize, floats: usize) -> Vec<f32> {
     (0..floats).map(|i| (job + 3 * i) as f32).collect()
 }
 
-/// The job of this number. Each call makes a job of its own, with an id of its own.
+/// Returns the job with this number. Each call makes a new job with a new id.
 pub fn job(number: usize, floats: usize) -> Job {
     Job::catalog("saxpy").scalar("a", f64::from(A)).input("x", &x(number, floats)).input("y", &y(number, floats))
 }
 
-/// A job with the usual count of floats, and the bytes that gpufleet's client would publish for it.
+/// Returns a job of the default size as the bytes that gpufleet's client would publish for it.
 pub fn message(number: usize, client: &ClientName) -> anyhow::Result<(JobId, Vec<u8>)> {
     let mut task = job(number, FLOATS).build().context("the benchmark's job is wrong")?.task;
     task.reply = Some(client.clone());
-    // As long as a real time of submission is.
+    // A time of submission of realistic length.
     task.submitted_ms = Some(1_700_000_000_000);
     Ok((task.job_id, Encoding::MessagePack.encode_tasks(&Batch::One(task))?))
 }
@@ -36,7 +36,7 @@ pub fn message_body(number: usize, client: &ClientName) -> anyhow::Result<Vec<u8
     Ok(message(number, client)?.1)
 }
 
-/// Whether the answer is that of the job of this number. All numbers in it are small integers, hence exact.
+/// Checks that the result is that of the job with this number. All numbers in it are small integers, so they are exact.
 pub fn check(number: usize, floats: usize, found: &[f32]) -> anyhow::Result<()> {
     let expected: Vec<f32> = x(number, floats).iter().zip(y(number, floats)).map(|(x, y)| A.mul_add(*x, y)).collect();
     ensure!(found == expected, "job {number} was answered with {found:?} in place of {expected:?}");

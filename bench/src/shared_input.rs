@@ -12,18 +12,18 @@ use tokio::time::timeout;
 
 const JOB_DEADLINE: Duration = Duration::from_secs(300);
 
-/// Stores an array of this size whose elements have this value.
+/// Stores an array of this size in which every element has this value.
 pub async fn store(client: &Fleet, mib: u32, value: f32) -> anyhow::Result<StoredArray> {
     let values = vec![value; (mib as usize) << 18];
     Ok(client.store(Array::from_slice(&values)).await?)
 }
 
-/// Doubles the first element of an input, so that the way of the input to the kernel is what is measured.
+/// Returns a job that doubles the first element of an input, so that the transfer of the input is what is measured.
 pub fn doubling(input: &StoredArray, pool: PoolName) -> Job {
     kernels::doubles_stored(input, 1).pool(pool)
 }
 
-/// Runs a [`doubling`] of an input with this value.
+/// Runs a [`doubling`] job over an input with this value, and checks the result.
 pub async fn run(client: &Fleet, job: Job, value: f32) -> anyhow::Result<Timings> {
     let answer = async { anyhow::Ok(client.submit(job).await?.await?) };
     let result = timeout(JOB_DEADLINE, answer).await.context("a job was not answered in time")??;

@@ -1,6 +1,6 @@
-//! `gpufleet-bench sharing`: how pools and workers share devices, with jobs that sleep on the device.
+//! `gpufleet-bench sharing`: measures how pools and workers share devices, with jobs that sleep on the device.
 //!
-//! Sleeping jobs leave the CPU to broker, client and supervisor, so the figures show which job gets which slot and when, also on a machine
+//! Sleeping jobs leave the CPU to broker, client and supervisor. So the figures show which job gets which slot and when, even on a machine
 //! with few cores.
 
 mod flow;
@@ -36,7 +36,7 @@ enum Subject {
     Scaling,
 }
 
-/// What was found, beside what was aimed at.
+/// The measured figures and their targets.
 #[derive(Debug, Serialize)]
 pub struct SharingReport {
     pub machine: Machine,
@@ -44,7 +44,7 @@ pub struct SharingReport {
     pub lines: Vec<Line>,
 }
 
-/// One figure.
+/// A figure of the report.
 #[derive(Debug, Clone, Serialize)]
 pub struct Line {
     pub what: String,

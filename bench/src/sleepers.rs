@@ -1,4 +1,4 @@
-//! Work that takes a device's time and no processor's, for so long and with so much of its memory.
+//! Jobs that occupy a device for a given time with a given amount of memory, but use no CPU.
 
 use anyhow::ensure;
 use gpufleet::{
@@ -12,7 +12,7 @@ use gpufleet_tests::busy;
 pub struct Sleeper {
     pub pool: PoolName,
     pub milliseconds: u64,
-    /// Device memory that it asks for beside its output.
+    /// The device memory that the job asks for in addition to its output.
     pub bytes: u64,
 }
 
@@ -22,7 +22,7 @@ impl Sleeper {
         if self.bytes > 0 { job.zeros("room", Dtype::U8, [self.bytes]) } else { job }
     }
 
-    /// Whether the job ran to its end, and for the time that it was to take.
+    /// Checks that the job ran to its end and took its time.
     pub fn check(&self, result: &JobResult) -> anyhow::Result<()> {
         ensure!(busy::is_done(&result.outputs), "a sleeper was answered with {:?}", result.outputs);
         let slept_us = result.timings.kernel_us();

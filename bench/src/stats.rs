@@ -1,4 +1,4 @@
-//! What is said about many durations, and about several rounds of the same measurement.
+//! Statistics of durations, and of several rounds of a measurement.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 /// One pass over all jobs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// From the first job's start to the last one's answer.
+    /// The time from the start of the first job to the last answer.
     pub took: Duration,
-    /// Of each job, from the call that submits it until its answer is in the caller's hands.
+    /// The time of each job from the call that submits it until the caller has the answer.
     pub round_trips: Vec<Duration>,
 }
 
-/// A figure over several rounds: the median, and how far the rounds lay apart.
+/// A figure over several rounds: the median and the spread.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
     pub median: f64,
@@ -26,14 +26,14 @@ impl Run {
         self.round_trips.len() as f64 / self.took.as_secs_f64()
     }
 
-    /// The round trip that this share of the jobs did not exceed, in milliseconds.
+    /// Returns the round trip that this share of the jobs did not exceed, in milliseconds.
     pub fn percentile_ms(&self, percent: f64) -> f64 {
         percentile(&self.round_trips, percent).as_secs_f64() * 1e3
     }
 }
 
 impl Spread {
-    /// Of the rounds' figures; `None` if there are none.
+    /// Summarizes figures of rounds; `None` if there are none.
     pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = figures.into_iter().collect();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -44,21 +44,21 @@ impl Spread {
         Some(Self { median, min, max })
     }
 
-    /// Of the rounds of a benchmark, which has at least one.
+    /// Summarizes the figures of a benchmark's rounds, of which there is at least one.
     ///
     /// # Panics
-    /// Without rounds.
+    /// If there are no figures.
     pub fn of_rounds(figures: impl IntoIterator<Item = f64>) -> Self {
         Self::of(figures).expect("a benchmark has a round")
     }
 
-    /// How far the rounds lie apart, as a share of the median.
+    /// Returns the distance between the lowest and the highest figure, as a share of the median.
     pub fn relative(&self) -> f64 {
         (self.max - self.min) / self.median
     }
 }
 
-/// The smallest value that at least `percent` of the values do not exceed: always one that was measured.
+/// Returns the smallest value that at least `percent` of the values do not exceed. It is always a measured value.
 pub fn percentile(values: &[Duration], percent: f64) -> Duration {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();

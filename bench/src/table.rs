@@ -1,4 +1,4 @@
-//! The report as a person reads it.
+//! Prints the report as a table for people.
 
 use std::fmt::Write as _;
 
@@ -71,7 +71,8 @@ fn cpu(cases: &[Summary]) -> Table {
     table
 }
 
-/// What the run can tell apart: the bare loop does the same thing each round, so its spread is the machine's, not ours.
+/// Describes the resolution of the run. The bare loop does the same work in each round, so its spread is that of the
+/// machine.
 fn resolution(report: &Report) -> String {
     let bare = report.cases.iter().find(|summary| summary.case.subject == Subject::Bare);
     match bare {

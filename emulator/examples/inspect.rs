@@ -1,11 +1,11 @@
-//! Says what the emulator makes of PTX files: `cargo run -p gpufleet-emulator --example inspect -- FILE...`
+//! Prints what the emulator makes of PTX files: `cargo run -p gpufleet-emulator --example inspect -- FILE...`
 
 use std::sync::Arc;
 
 use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, Module};
 
-/// Enough for the variables of any module.
+/// Device memory in bytes, enough for the variables of any module.
 const MEMORY_BYTES: u64 = 1 << 30;
 
 fn main() -> std::io::Result<()> {

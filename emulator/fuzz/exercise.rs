@@ -1,4 +1,4 @@
-//! What the fuzz target does with a text, and what a test does again with every text that was once a finding.
+//! The body of the fuzz target. A test also runs it on every text that was once a finding.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,19 +12,19 @@ use gpufleet_emulator::texture::image::{Extent, Image};
 use gpufleet_emulator::texture::registry::Object;
 use gpufleet_emulator::texture::sampler::{Filter, Sampler};
 
-/// Enough for a module's variables and a buffer; a text that asks for more is refused.
+/// Device memory in bytes, enough for a module's variables and a buffer. A text that needs more is refused.
 const MEMORY_BYTES: u64 = 1 << 20;
 
-/// What a kernel's pointers point to.
+/// Bytes of the buffer that the pointers of kernels point to.
 const BUFFER_BYTES: u64 = 4096;
 
-/// Kernels of one text that are run; others would only repeat them.
+/// Maximum number of kernels of a text that run; more would add little.
 const ENTRIES_MAX: usize = 3;
 
-/// Two warps, one of them partial.
+/// Threads of a launch: two warps, one of them partial.
 const THREADS: u32 = 37;
 
-/// Loops turn a few times; endless ones end soon.
+/// Instruction budget of a launch: loops run a few iterations, and endless ones end soon.
 const INSTRUCTIONS_MAX: u64 = 3000;
 
 /// Loads a text and runs its kernels for a moment.
@@ -42,7 +42,7 @@ pub fn exercise(data: &[u8]) {
 
 fn run_some(module: &Module, memory: &Memory, values: [u64; 3]) {
     let mut entries: Vec<_> = module.entries().collect();
-    // A text does the same every time.
+    // Sorted, so that a text always behaves alike.
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     for entry in entries.into_iter().take(ENTRIES_MAX) {
         for vector in [true, false] {
@@ -51,7 +51,7 @@ fn run_some(module: &Module, memory: &Memory, values: [u64; 3]) {
     }
 }
 
-/// What parameters of 8 bytes are, in turn: a buffer, a texture and a surface over it.
+/// Returns the values that 8-byte parameters get in turn: a buffer, and a texture and a surface over it.
 fn values(memory: &Memory, buffer: u64) -> [u64; 3] {
     let format = Format { channel: Channel::U8, channels: 4 };
     let extent = Extent { width: 16, height: 16, depth: 0, is_layered: false, is_cube: false };
@@ -82,6 +82,6 @@ fn run(entry: &Entry, memory: &Memory, values: [u64; 3], vector: bool) {
     };
     let block = entry.required_block.unwrap_or([THREADS.min(entry.max_threads), 1, 1]);
     let config = LaunchConfig { grid: [2, 1, 1], block, shared_bytes: 256, params: &params };
-    // A fault is a fine end.
+    // Ending in a fault is fine.
     let _ = launch(entry, &config, memory, &options);
 }

@@ -1,9 +1,9 @@
-//! Changes to a text that leave most of it PTX: lines and words move, and numbers become awkward. Changes of single
-//! bytes, which libFuzzer makes by itself, seldom get past the parser.
+//! Mutations that leave most of a text valid PTX: lines and words move, and numbers become edge values. Mutations of
+//! single bytes, which libFuzzer makes itself, seldom get past the parser.
 
 use std::ops::Range;
 
-/// Numbers at the edges of what fields, counts and sizes can hold.
+/// Numbers at the limits of fields, counts and sizes.
 const NUMBERS: [&str; 14] = [
     "0",
     "1",
@@ -21,9 +21,9 @@ const NUMBERS: [&str; 14] = [
     "0x8000000000000000",
 ];
 
-/// Changes `data`, of which the first `size` bytes are a text; gives the new size, or none where nothing was done.
+/// Mutates `data`, whose first `size` bytes are a text; returns the new size, or `None` if nothing changed.
 pub fn mutate(data: &mut [u8], size: usize, seed: u32) -> Option<usize> {
-    // Small seeds alone would give small numbers.
+    // Mixes the seed, because small seeds would give only small numbers.
     let mut random = Random(u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let text = &data[..size];
     let changed = match random.below(6) {
@@ -56,12 +56,12 @@ fn pick(ranges: &[Range<usize>], random: &mut Random) -> Option<Range<usize>> {
     if ranges.is_empty() { None } else { Some(ranges[random.below(ranges.len())].clone()) }
 }
 
-/// Lines with their ends.
+/// Returns the lines with their line ends.
 fn lines(text: &[u8]) -> Vec<Range<usize>> {
     split(text.split_inclusive(|byte| *byte == b'\n'))
 }
 
-/// Runs of letters and digits, with the sign or dot that begins them.
+/// Returns the runs of letters and digits, with a leading sign or dot.
 fn words(text: &[u8]) -> Vec<Range<usize>> {
     let mut words = split(text.chunk_by(|_, next| is_inside(*next)));
     words.retain(|word| word.len() > 1 || text[word.start].is_ascii_alphanumeric());
@@ -72,7 +72,7 @@ fn is_inside(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'$')
 }
 
-/// Where the parts of a whole lie.
+/// Returns the ranges of consecutive parts.
 fn split<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Vec<Range<usize>> {
     let mut end = 0;
     let mut range = |part: &[u8]| {
@@ -83,7 +83,7 @@ fn split<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Vec<Range<usize>> {
     parts.map(&mut range).collect()
 }
 
-/// Xorshift: libFuzzer gives the seed, and expects the same change for the same one.
+/// An xorshift generator. libFuzzer passes the seed and expects equal seeds to give equal mutations.
 struct Random(u64);
 
 impl Random {

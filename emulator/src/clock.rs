@@ -1,6 +1,7 @@
-//! The clock that kernels read, in nanoseconds, which stand in for clock cycles. All devices and launches of a process have the same one.
+//! The clock that kernels read (`%clock`, `%globaltimer`), in nanoseconds: one nanosecond counts as one clock cycle.
+//! All devices and launches of a process share it.
 //!
-//! A test can put it forward while kernels run, and so ends those that wait for a time.
+//! A test can advance the clock while kernels run, which ends kernels that wait for a point in time.
 
 use std::{
     fs::File,
@@ -15,17 +16,18 @@ use std::{
     time::Instant,
 };
 
-/// Set by the driver's start: by how much the clock is ahead.
+/// Nanoseconds by which the clock is ahead, in a file mapped into memory; set once, when the driver starts.
 static AHEAD: OnceLock<&'static AtomicU64> = OnceLock::new();
 
-/// Nanoseconds since the first call, and what a test has added.
+/// Returns the nanoseconds since the first call, plus those that a test has added.
 pub fn now() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let ahead = AHEAD.get().map_or(0, |ahead| ahead.load(Ordering::Relaxed));
     ahead.wrapping_add(START.elapsed().as_nanos() as u64)
 }
 
-/// Has the clock be ahead by the number that the first eight bytes of a file hold, now and whenever they change.
+/// Keeps the clock ahead by the nanoseconds that the first eight bytes of a file contain; later changes of the file
+/// count too.
 pub fn follow(path: &Path) -> io::Result<()> {
     const BYTES: usize = size_of::<AtomicU64>();
     let file = File::open(path)?;
@@ -37,7 +39,8 @@ pub fn follow(path: &Path) -> io::Result<()> {
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the mapping is aligned to a page, readable, and never removed. It can't be written, and only loads of the atomic are made.
+    // SAFETY: the mapping is aligned to a page, readable, and never removed. It is read-only, and the atomic is only
+    // loaded.
     let ahead = unsafe { AtomicU64::from_ptr(mapped.cast()) };
     AHEAD.set(ahead).map_err(|_| io::Error::other("the clock follows a file already"))
 }

@@ -1,7 +1,8 @@
-//! Fat binaries: containers of one program for several devices, as PTX and as machine code.
+//! Fat binaries: containers with one program for several devices, as PTX and as machine code (SASS).
 //!
-//! A container is a header and entries, each with a header of its own and a payload. NVIDIA documents no layout. What is
-//! read here was found in containers that NVIDIA's tools wrote; fields that no loader needs are passed over.
+//! A container is a header and entries, each with a header of its own and a payload. NVIDIA does not document the
+//! layout. The fields that are read here were found in containers that NVIDIA's tools wrote; all other fields are
+//! ignored.
 
 mod entry;
 mod payload;
@@ -9,20 +10,20 @@ mod payload;
 use self::entry::Entry;
 use crate::module::ComputeCapability;
 
-/// Starts a container.
+/// Magic number at the start of a container.
 pub const MAGIC: [u8; 4] = 0xBA55_ED50_u32.to_le_bytes();
-/// Starts what compilers put into programs: it has the address of a container.
+/// Magic number of the wrapper that compilers put into programs; the wrapper contains the address of a container.
 pub const WRAPPER_MAGIC: [u8; 4] = 0x4662_43B1_u32.to_le_bytes();
-/// Magic, version, the bytes of the header, and of all entries together.
+/// Bytes of a container's header: magic number, version, bytes of the header, and bytes of all entries together.
 pub const HEADER_BYTES: usize = 16;
 
-/// The entries of a container.
+/// A parsed container.
 #[derive(Debug)]
 pub struct FatBinary<'a> {
     entries: Vec<Entry<'a>>,
 }
 
-/// Why a container could not be read.
+/// The reason why a container could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FatBinaryError {
     #[error("no fat binary starts here")]
@@ -37,12 +38,12 @@ pub enum FatBinaryError {
     EntryHeader(u32),
     #[error("the PTX for sm_{architecture} has {bytes} bytes when uncompressed; {most} are allowed")]
     TooLarge { architecture: u32, bytes: u64, most: u64 },
-    #[error("uncompress the PTX for sm_{architecture}: {reason}")]
+    #[error("failed to uncompress the PTX for sm_{architecture}: {reason}")]
     Payload { architecture: u32, reason: String },
 }
 
 impl<'a> FatBinary<'a> {
-    /// Reads the headers of a container, which more bytes may follow.
+    /// Parses the headers of a container; more bytes may follow it.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FatBinaryError> {
         if !bytes.starts_with(&MAGIC) {
             return Err(FatBinaryError::Magic);
@@ -63,7 +64,8 @@ impl<'a> FatBinary<'a> {
         Ok(Self { entries })
     }
 
-    /// The texts that a device may run, the newest first. Some may be for exactly one device, and not this one.
+    /// Returns the PTX entries for devices up to this one, the newest first. An entry may still be refused when it is
+    /// loaded, because a target such as `sm_90a` runs on exactly that architecture.
     pub fn ptx_for(&self, device: ComputeCapability) -> Vec<&Entry<'a>> {
         let architecture = device.major * 10 + device.minor;
         let fits = |entry: &&Entry| entry.is_ptx() && entry.architecture <= architecture;
@@ -72,14 +74,14 @@ impl<'a> FatBinary<'a> {
         fitting
     }
 
-    /// What there is, in words.
+    /// Describes the entries, for error messages.
     pub fn contents(&self) -> String {
         let names: Vec<_> = self.entries.iter().map(Entry::name).collect();
         if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
     }
 }
 
-/// All bytes of the container with this header.
+/// Returns the size of the container with this header, in bytes.
 pub fn container_bytes(header: &[u8; HEADER_BYTES]) -> u64 {
     let [.., a, b, c, d, e, f, g, h] = *header;
     let start = u16::from_le_bytes([header[6], header[7]]);

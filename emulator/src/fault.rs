@@ -1,8 +1,8 @@
-//! What can end a launch early, and the report a person reads about it. Nothing here decides whether a context
-//! becomes unusable: that is the driver's business.
+//! Faults: what ends a launch early, and the report about it for the author of the kernel. The driver decides whether a
+//! fault makes the context unusable.
 //!
-//! A report has one line that says what happened in which kernel, one for the place in the code, one for the threads,
-//! and a few more for what helps to understand it.
+//! A report has a line for what happened in which kernel, one for the place in the code, one for the threads, and
+//! further lines that help to find the cause.
 
 use std::fmt::Write as _;
 
@@ -10,60 +10,62 @@ use crate::memory::mapping::Protection;
 use crate::memory::reservations::Reserved;
 use crate::memory::{ALLOCATION_ALIGN, Memory, Nearest, Owner};
 
-/// Why a kernel was stopped.
+/// The reason why a kernel was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// An access outside every live allocation, or outside shared, local or parameter space.
     IllegalAddress,
     /// An address that is not a multiple of the size of the access.
     MisalignedAddress,
-    /// `trap`, a barrier that not every thread can reach, a call that cannot be made, or what a check has found.
+    /// `trap`, a barrier that not every thread can reach, a call that can't be made, or a finding of a check.
     LaunchFailed,
     /// A failed `assert`.
     Assert,
-    /// An instruction that has no meaning for its operands at run time.
+    /// An instruction that is undefined for its operands at run time.
     IllegalInstruction,
-    /// The instruction budget was spent or the launch was cancelled.
+    /// The launch exceeded its instruction budget or was cancelled.
     Timeout,
 }
 
-/// A launch that was stopped, with a report for the person who wrote the kernel.
+/// The end of a launch that was stopped.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{report}")]
 pub struct Fault {
-    /// What happened, as a category.
+    /// The category, from which the driver's status follows.
     pub kind: FaultKind,
-    /// What happened, in words: kernel, line, opcode, thread, block, address.
+    /// The report: what happened, kernel, line, opcode, thread, block, address.
     pub report: String,
 }
 
-/// Where in a launch something happened.
+/// The place in a launch where something happened.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
     pub kernel: &'a str,
     pub function: &'a str,
     /// Line of the PTX text.
     pub line: u32,
-    /// Line of the source, where the PTX tells it.
+    /// Source file and line, if the PTX has line information.
     pub source: Option<String>,
     pub opcode: &'a str,
     pub block: [u32; 3],
     pub thread: [u32; 3],
-    /// Threads of the same warp that did the same, beside this one.
+    /// Number of other threads of the warp with the same fault.
     pub others: u32,
 }
 
-/// Below this an address is taken for a null pointer with an offset: no allocation lies there.
+/// Addresses below this, in bytes, are reported as offsets from a null pointer, because no allocation starts there.
 const NULL_BYTES: u64 = 64 << 10;
 
-/// So near to two arrays that lie a gap apart, an address may be meant as an element of either.
+/// Distance in bytes up to which a report names the arrays on both sides of an address. Two arrays may be one guard gap
+/// apart, and the kernel may have meant an element of either.
 const NEIGHBOUR_BYTES: u64 = 2 * ALLOCATION_ALIGN;
 
-/// Nearer than this to a live allocation, an address in memory that was freed may as well be one past that one's end.
+/// Distance in bytes to a live allocation below which a report about freed memory names the live allocation too,
+/// because the kernel may have run past its end.
 const NEAR_BYTES: u64 = 4 << 10;
 
 impl FaultKind {
-    /// The number of this kind in the CUDA driver's table of errors.
+    /// Returns the `CUresult` of this kind.
     pub fn code(self) -> u32 {
         match self {
             FaultKind::IllegalAddress => 700,
@@ -77,7 +79,7 @@ impl FaultKind {
 }
 
 impl Fault {
-    /// A fault of `kind` with `what` happened at `place`.
+    /// Makes a fault of `kind`: `what` happened at `place`.
     pub fn at(kind: FaultKind, what: &str, place: &Place) -> Fault {
         let mut report = format!("{what} in kernel `{}`", place.kernel);
         if place.function != place.kernel {
@@ -96,14 +98,14 @@ impl Fault {
         Fault { kind, report }
     }
 
-    /// The fault with another line in its report.
+    /// Appends a line to the report.
     pub fn with_line(mut self, line: &str) -> Fault {
         let _ = write!(self.report, "\n  {line}");
         self
     }
 }
 
-/// A place in the code as every report names it.
+/// Formats a place in the code; all reports use it.
 pub fn code_place(source: Option<&str>, line: u32, opcode: &str) -> String {
     match source {
         Some(source) => format!("{source} (PTX line {line}, `{opcode}`)"),
@@ -111,7 +113,7 @@ pub fn code_place(source: Option<&str>, line: u32, opcode: &str) -> String {
     }
 }
 
-/// Says where an access of `bytes` lies relative to the allocation nearest to it, and to those that were freed.
+/// Describes an access of `bytes` relative to the nearest live allocation and to freed ones.
 pub fn describe_access(memory: &Memory, address: u64, bytes: u64) -> String {
     if address < NULL_BYTES {
         return match address {
@@ -143,7 +145,8 @@ pub fn describe_access(memory: &Memory, address: u64, bytes: u64) -> String {
     }
 }
 
-/// Says where an address lies that is reserved and has no memory of the device, or was so until its range was freed.
+/// Describes an address in a reserved range without memory of this device, or in such a range that was freed; `None`
+/// for other addresses.
 fn describe_reserved(memory: &Memory, address: u64) -> Option<String> {
     if memory.find(address).is_some() {
         return None;
@@ -157,15 +160,14 @@ fn describe_reserved(memory: &Memory, address: u64) -> Option<String> {
     live.or_else(|| memory.reservations().find_freed(address).map(|range| format!("{} and then freed", text(range))))
 }
 
-/// The range on the other side of an access that lies between two, if it is near too: the array that the kernel meant may
-/// be either.
+/// Returns the range on the other side of an address between two ranges, if it is near too.
 fn other_neighbour(memory: &Memory, nearest: Nearest, address: u64) -> Option<Nearest> {
     let (below, above) = memory.neighbours(address);
     let other = if nearest.base > address { below } else { above };
     other.filter(|other| (1..=NEIGHBOUR_BYTES).contains(&other.distance(address)) && nearest.distance(address) > 0)
 }
 
-/// Whether an access lies in memory that was freed, and not in any that is live.
+/// Reports whether an address is in freed memory and in no live range.
 pub fn is_use_after_free(memory: &Memory, address: u64) -> bool {
     let was_reserved = || {
         let reservations = memory.reservations();

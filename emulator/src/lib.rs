@@ -1,9 +1,9 @@
-//! The CUDA driver API on the CPU: a stand-in for NVIDIA's `libcuda` that runs PTX.
+//! A stand-in for NVIDIA's `libcuda` that runs PTX on the CPU, with the CUDA driver API.
 //!
-//! [`module::Module::load`] parses and lowers PTX text, [`simt::launch`] runs one of its kernels over a
-//! [`memory::Memory`]. The `driver` module keeps contexts, streams and events on top, and the exported C functions
-//! are a thin skin over that. An instruction that the emulator does not know is an error when the module is loaded,
-//! with its line: it never computes something else in silence.
+//! [`module::Module::load`] parses and lowers PTX text; [`simt::launch`] runs one of its kernels over a
+//! [`memory::Memory`]. The `driver` module adds contexts, streams, events and graphs, and `exports` has the exported C
+//! functions, which only convert arguments. An instruction that the emulator does not implement is an error with its
+//! line when the module is loaded: the emulator never computes something else silently.
 
 pub mod checks;
 mod clock;

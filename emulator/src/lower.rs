@@ -1,4 +1,5 @@
-//! From a parsed PTX text to a module that can run: places variables, lowers functions, resolves every name.
+//! Lowering: turns parsed PTX texts into a module that can run. It places variables, lowers functions to
+//! [`crate::program`], and resolves every name.
 
 mod address;
 mod arithmetic;
@@ -50,24 +51,26 @@ use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::parser::{parse, threads};
 use crate::ptx::tree::{self, Tree};
 
-/// Parameters of a kernel at most, as on a device: more since PTX 8.1 than before.
+/// Maximum bytes of a kernel's parameters, as on a device: 32,764 since PTX 8.1 (PTX ISA, "Kernel Function
+/// Parameters"), 4,352 before.
 const KERNEL_PARAM_BYTES_MAX: u64 = 32_764;
 const OLD_KERNEL_PARAM_BYTES_MAX: u64 = 4352;
 const LARGE_PARAMS_VERSION: (u32, u32) = (8, 1);
 
-/// Shared memory that cooperative groups find reserved for them, where a text asks where it is; they need 288 bytes.
+/// Bytes of shared memory reserved for cooperative groups if a text reads `%reserved_smem_offset_*`; cooperative groups
+/// use 288 of them.
 const RESERVED_SHARED_BYTES: u32 = 512;
 
-/// Functions in a chain of calls that are looked at one below the other; a longer chain counts as a circle.
+/// Maximum depth of a call chain when its stack is computed; a longer chain counts as recursion.
 const CHAIN_MAX: u32 = 256;
 
-/// Local memory of a kernel and its functions at most.
+/// Maximum local memory of a thread, in bytes, for a kernel and the functions that it calls.
 const FRAME_BYTES_MAX: u64 = u32::MAX as u64 / 64;
 
-/// Threads in a block at most, as on every device.
+/// Maximum threads of a block, on every device.
 const THREADS_MAX: u32 = 1024;
 
-/// Registers of a thread at most, as on every device.
+/// Maximum 32-bit registers of a thread, on every device.
 const REGISTERS_MAX: u32 = 255;
 
 impl Module {
@@ -76,7 +79,7 @@ impl Module {
         Module::link(&[Text { name: "", ptx }], memory, target)
     }
 
-    /// As [`Module::load`], where registers share slots as `reuse` says.
+    /// Loads like [`Module::load`], but lets registers share slots as `reuse` says.
     pub fn load_reusing(
         ptx: &str,
         memory: &Arc<Memory>,
@@ -87,7 +90,7 @@ impl Module {
         Ok(Module::of(lowered))
     }
 
-    /// As [`Module::load`] for several texts, which may use each other's functions and variables.
+    /// Loads several texts, which may use each other's functions and variables.
     pub fn link(texts: &[Text], memory: &Arc<Memory>, target: ComputeCapability) -> Result<Module, LoadError> {
         let lowered = lower_texts(texts, memory, target, Undefined::Refused, Reuse::default())?;
         Ok(Module::of(lowered))
@@ -128,13 +131,13 @@ impl Module {
         Module { entries, globals, references, _storage: storage }
     }
 
-    /// Tells what is wrong with a text that is to be linked with others, which may define what it lacks.
+    /// Checks a text that will be linked with others; names that it does not define are allowed.
     pub fn check(ptx: &str, memory: &Arc<Memory>, target: ComputeCapability) -> Result<(), LoadError> {
         lower_texts(&[Text { name: "", ptx }], memory, target, Undefined::Allowed, Reuse::default()).map(drop)
     }
 }
 
-/// Texts that were linked and lowered, with the names that the program keeps.
+/// Texts after linking and lowering.
 struct LoweredTexts<'a> {
     storage: Storage,
     files: Vec<Vec<(u32, String)>>,
@@ -213,7 +216,7 @@ fn lower_all(units: &[Unit], linked: &Linked) -> Result<Lowered, LoadError> {
     let mut lowered =
         Lowered { functions: Vec::new(), kernels: Vec::new(), accesses: 0, shared: linked.shared.clone() };
     lowered.functions.resize_with(bodies.len(), Function::default);
-    // Functions first: the shared memory that they declare comes before that of any kernel.
+    // Functions first: their shared memory comes before that of any kernel.
     let (kernels, functions) = (0..bodies.len()).partition::<Vec<_>, _>(|index| bodies[*index].1.is_entry);
     for index in functions.into_iter().chain(kernels) {
         let (unit, function) = bodies[index];
@@ -248,8 +251,8 @@ fn lower_all(units: &[Unit], linked: &Linked) -> Result<Lowered, LoadError> {
     Ok(lowered)
 }
 
-/// Bytes of the static shared variables that a kernel and the functions it calls by name use. A device gives a kernel no
-/// others.
+/// Returns the bytes of static shared variables that a kernel and the functions that it calls by name use. A device
+/// allocates only these for the kernel.
 fn static_shared(lowered: &Lowered, kernel: usize) -> u64 {
     let reached = reached(&lowered.functions, kernel);
     let used = |offset: &u32| reached.iter().any(|index| lowered.functions[*index].shared_used.contains(offset));
@@ -257,7 +260,7 @@ fn static_shared(lowered: &Lowered, kernel: usize) -> u64 {
     variables.filter(|variable| used(&variable.offset)).map(|variable| u64::from(variable.bytes)).sum()
 }
 
-/// A function, and those that it calls by name, directly or through others.
+/// Returns a function and all functions that it calls by name, directly or through others.
 fn reached(functions: &[Function], function: usize) -> Vec<usize> {
     let (mut seen, mut reached, mut at) = (HashSet::from([function]), vec![function], 0);
     while let Some(function) = reached.get(at).map(|index| &functions[*index]) {
@@ -284,26 +287,27 @@ fn kernel_params(function: &tree::Function, version: (u32, u32)) -> Result<(Vec<
     Ok((params, end as u32))
 }
 
-/// The first instruction that the emulator does not have, in a function or in those that it calls by name. Of a function
-/// that is called through a pointer, it only shows when it runs.
+/// Returns the first unsupported instruction in a function and the functions that it calls by name. Functions called
+/// through pointers are not searched: there the instruction is a fault when it runs.
 fn missing(program: &Program, function: usize) -> Option<LoadError> {
     let reached = reached(&program.functions, function);
     reached.into_iter().find_map(|index| program.functions[index].missing.clone())
 }
 
-/// Local memory that a chain of calls takes.
+/// Local memory of a call chain.
 #[derive(Clone, Copy)]
 struct Stack {
     bytes: u64,
-    /// It is all that a thread can need: no function calls itself or others through pointers.
+    /// True if `bytes` is all that a thread can need: no function is recursive or calls through a pointer.
     is_exact: bool,
 }
 
-/// Local memory of the deepest chain of calls from `index` down, as far as it can be told.
+/// Returns the local memory of the deepest call chain from `index` down; recursion and calls through pointers are not
+/// included.
 fn deepest(program: &Program, index: usize, left: u32, known: &mut HashMap<usize, Stack>) -> Stack {
     match known.get(&index) {
         Some(stack) => return *stack,
-        // Reached again before its own depth is known, the function calls itself.
+        // If the function is reached again before its own depth is known, it is recursive.
         None => known.insert(index, Stack { bytes: 0, is_exact: false }),
     };
     let function = &program.functions[index];

@@ -1,12 +1,12 @@
-//! One device's address space. A device address is the host address of the same byte, inside one large reserved
-//! mapping (or inside host memory that was mapped in), so kernels need no translation; every access is checked
-//! against the live allocations, to the byte.
+//! One device's address space. A device address is the host address of the same byte, inside one large reserved mapping
+//! or inside host memory that was mapped in, so kernels need no address translation. Every access is checked against
+//! the live allocations, to the byte.
 //!
-//! Data races between kernels are the kernels' business, as on a device: this module only promises that a checked
-//! access touches nothing but the allocation it was checked against.
+//! As on a device, data races between kernels are up to the kernels: this module only guarantees that a checked access
+//! touches no other allocation.
 //!
-//! To reveal mistakes, an inaccessible gap follows each allocation, and freed addresses are reused only when there is
-//! no other room. Neither counts as used memory, and neither makes an allocation fail.
+//! To reveal mistakes, an inaccessible guard gap follows each allocation, and freed addresses are reused only when
+//! there is no other room. Neither counts as used memory or makes an allocation fail.
 
 mod arena;
 mod check;
@@ -33,12 +33,12 @@ use self::shadow::Shadow;
 use crate::checks::Checks;
 use crate::texture::registry::Textures;
 
-/// Every allocation starts at a multiple of this: the alignment that CUDA's own allocator keeps, which kernels rely
-/// on for vector accesses.
+/// Alignment of every allocation, in bytes. CUDA's own allocator keeps it, and kernels rely on it for vector accesses.
 pub const ALLOCATION_ALIGN: u64 = 512;
 
-/// Address space reserved for each byte of capacity: fragments never make an allocation fail that fits by its size,
-/// short of adversarial patterns. Half of it is for the gaps, so that allocations of 256 bytes and more all have one.
+/// Address space reserved per byte of capacity. Half of it is for the guard gaps, so that allocations of 256 bytes and
+/// more all have one. The rest keeps fragmentation from failing an allocation that fits by its size, except in
+/// adversarial patterns.
 const RESERVE_FACTOR: u64 = 4;
 
 /// One device's memory.
@@ -48,12 +48,12 @@ pub struct Memory {
     reserved: u64,
     capacity: u64,
     arena: Mutex<Arena>,
-    /// Every range that may be accessed: allocations and mapped host memory, by start address.
+    /// Ranges that may be accessed (allocations, mappings and mapped host memory), by start address.
     live: RwLock<BTreeMap<u64, Range>>,
-    /// How many of them are protected, so that a write by the host rarely looks for protection.
+    /// Number of protected ranges, so that most writes by the host need not search for one.
     protected: AtomicUsize,
     freed: Mutex<Freed>,
-    /// Bytes of the heap from which kernels allocate that are taken.
+    /// Bytes that kernels have taken from the device heap (`malloc` in kernels).
     heap_used: AtomicU64,
     store: Store,
     reservations: Arc<Reservations>,
@@ -62,32 +62,32 @@ pub struct Memory {
     textures: Textures,
 }
 
-/// Not enough memory is left.
+/// Error: not enough device memory is free.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("allocate {wanted} bytes of device memory: {free} bytes are free")]
+#[error("failed to allocate {wanted} bytes of device memory: {free} bytes are free")]
 pub struct OutOfMemory {
     pub wanted: u64,
     pub free: u64,
 }
 
-/// The address is not the start of an allocation.
+/// Error: the address is not the start of an allocation.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("free {address:#x}: not the start of an allocation")]
+#[error("failed to free {address:#x}: not the start of an allocation")]
 pub struct NotAllocated {
     pub address: u64,
 }
 
-/// A range that is not inside one live allocation.
+/// Error: the range is not inside one live allocation.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("access {bytes} bytes at {address:#x}: {nearest}")]
+#[error("failed to access {bytes} bytes at {address:#x}: {nearest}")]
 pub struct BadAddress {
     pub address: u64,
     pub bytes: u64,
-    /// Where the address lies, in words.
+    /// Describes the address relative to the allocations around it.
     pub nearest: String,
 }
 
-/// A live range that holds an address or is the nearest to it.
+/// The live range that contains an address or is nearest to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nearest {
     pub base: u64,
@@ -99,23 +99,23 @@ pub struct Nearest {
 #[derive(Clone, Copy, Debug)]
 struct Range {
     bytes: u64,
-    /// What the arena gave for it, with the gap behind.
+    /// Bytes that the arena took for the range, with its guard gap; 0 for host memory and mappings.
     room: u64,
     owner: Owner,
-    /// Kernels may only read it.
+    /// True if kernels may only read the range.
     is_protected: bool,
 }
 
-/// Who a range is for, and so who may free and reach it.
+/// The owner of a range, which decides what may free and reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     Program,
-    /// `malloc` in kernels.
+    /// The device heap: `malloc` in kernels.
     Heap,
-    /// Arrays, which kernels reach by textures and surfaces alone.
+    /// CUDA arrays, which kernels reach only through textures and surfaces.
     Image,
     Host,
-    /// Physical memory at reserved addresses.
+    /// Physical memory mapped at reserved addresses.
     Mapping(Protection),
 }
 
@@ -130,24 +130,24 @@ impl Range {
 }
 
 impl Nearest {
-    /// Bytes between the range and an address.
+    /// Returns the bytes between the range and an address; 0 inside the range.
     pub fn distance(self, address: u64) -> u64 {
         address.saturating_sub(self.base + self.bytes).max(self.base.saturating_sub(address))
     }
 }
 
 impl Memory {
-    /// Reserves address space for `bytes` of device memory. Pages are taken from the host when first touched.
+    /// Reserves address space for `bytes` of device memory. The host provides pages when they are first touched.
     pub fn new(bytes: u64) -> io::Result<Memory> {
         Memory::checked(bytes, Checks::default())
     }
 
-    /// As [`Memory::new`], with checks for every kernel that runs over this memory.
+    /// Makes memory like [`Memory::new`], with checks for every kernel that runs over it.
     pub fn checked(bytes: u64, checks: Checks) -> io::Result<Memory> {
         Memory::beside(Arc::default(), bytes, checks)
     }
 
-    /// As [`Memory::checked`], in a process with these reserved addresses.
+    /// Makes memory like [`Memory::checked`], in a process with these reserved addresses.
     pub fn beside(reservations: Arc<Reservations>, bytes: u64, checks: Checks) -> io::Result<Memory> {
         let capacity = bytes;
         let reserved = bytes
@@ -176,39 +176,39 @@ impl Memory {
         Ok(memory)
     }
 
-    /// The checks for kernels that run over this memory.
+    /// Returns the checks for kernels that run over this memory.
     pub fn checks(&self) -> Checks {
         self.checks
     }
 
-    /// The addresses that programs have reserved.
+    /// Returns the addresses that programs have reserved.
     pub fn reservations(&self) -> &Reservations {
         &self.reservations
     }
 
-    /// The texture and surface objects of the device.
+    /// Returns the texture and surface objects of the device.
     pub fn textures(&self) -> &Textures {
         &self.textures
     }
 
-    /// Counts a range as written, because a write follows or because it holds zeros.
+    /// Marks a range as written, because a write follows or because it contains zeros.
     pub fn note_written(&self, address: u64, bytes: u64) {
         if let Some(shadow) = &self.shadow {
             shadow.write(address, bytes);
         }
     }
 
-    /// How many bytes of a range come before the first that nobody has written, if there is one and that is watched.
+    /// Returns the offset of the first byte of a range that was never written, if the check is on and there is one.
     pub fn first_unwritten(&self, address: u64, bytes: u64) -> Option<u64> {
         self.shadow.as_ref()?.first_unwritten(address, bytes)
     }
 
-    /// Allocates `bytes` (at least 1), zeroed, and gives the address.
+    /// Allocates `bytes` (at least 1), zeroed, and returns the address.
     pub fn alloc(&self, bytes: u64) -> Result<u64, OutOfMemory> {
         self.alloc_for(Owner::Program, bytes)
     }
 
-    /// As [`Memory::alloc`], for another owner.
+    /// Allocates like [`Memory::alloc`], for another owner.
     pub fn alloc_for(&self, owner: Owner, bytes: u64) -> Result<u64, OutOfMemory> {
         let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
         let out = OutOfMemory { wanted: bytes, free: self.capacity - arena.used };
@@ -222,12 +222,12 @@ impl Memory {
         Ok(start)
     }
 
-    /// Gives an allocation back; its pages return to the host and read as zero when used again.
+    /// Frees an allocation of the program. Its pages return to the host and read as zero when they are used again.
     pub fn free(&self, address: u64) -> Result<(), NotAllocated> {
         self.free_of(Owner::Program, address).map(drop)
     }
 
-    /// As [`Memory::free`], of an owner who allocated it; answers how many bytes it had.
+    /// Frees an allocation of this owner and returns its size in bytes.
     pub fn free_of(&self, owner: Owner, address: u64) -> Result<u64, NotAllocated> {
         let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
         let Range { bytes, room, is_protected, .. } = {
@@ -251,13 +251,13 @@ impl Memory {
         Ok(bytes)
     }
 
-    /// Free and total bytes.
+    /// Returns the free and the total bytes.
     pub fn info(&self) -> (u64, u64) {
         let used = self.arena.lock().unwrap_or_else(PoisonError::into_inner).used;
         (self.capacity - used, self.capacity)
     }
 
-    /// Counts bytes as used that no addresses are taken for.
+    /// Counts `bytes` as used without taking addresses for them.
     fn count(&self, bytes: u64) -> Result<(), OutOfMemory> {
         let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
         let free = self.capacity - arena.used;
@@ -272,12 +272,12 @@ impl Memory {
         self.arena.lock().unwrap_or_else(PoisonError::into_inner).used -= bytes;
     }
 
-    /// The allocation, mapping or mapped host range that holds `address`: its start and its bytes.
+    /// Returns start and bytes of the allocation, mapping or mapped host range that contains `address`.
     pub fn find(&self, address: u64) -> Option<(u64, u64)> {
         self.range_at(address).map(|(base, range)| (base, range.bytes))
     }
 
-    /// The range that holds `address`, if a kernel may access it there.
+    /// Returns the range that contains `address`, if a kernel may access it.
     pub fn find_for_kernel(&self, address: u64, writes: bool) -> Option<(u64, u64)> {
         let (base, range) = self.range_at(address)?;
         range.lets_kernels(writes).then_some((base, range.bytes))
@@ -299,7 +299,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Ends the protection of the range that the host is about to write to.
+    /// Ends the protection of the range that the host is about to write.
     fn unprotect(&self, address: u64) {
         if self.protected.load(Ordering::Relaxed) == 0 {
             return;
@@ -312,13 +312,13 @@ impl Memory {
         }
     }
 
-    /// The range that holds `address` or is nearest to it, for reports.
+    /// Returns the range that contains `address` or is nearest to it, for reports.
     pub fn nearest(&self, address: u64) -> Option<Nearest> {
         let (below, above) = self.neighbours(address);
         below.into_iter().chain(above).min_by_key(|range| range.distance(address))
     }
 
-    /// The last range that starts at or below `address`, and the first that starts at or above it.
+    /// Returns the last range that starts at or below `address` and the first that starts at or above it.
     pub fn neighbours(&self, address: u64) -> (Option<Nearest>, Option<Nearest>) {
         let nearest = |(&base, range): (&u64, &Range)| Nearest {
             base,
@@ -330,13 +330,13 @@ impl Memory {
         (live.range(..=address).next_back().map(nearest), live.range(address..).next().map(nearest))
     }
 
-    /// The allocation that held `address` last and was freed, as far back as is remembered: its start and its bytes.
+    /// Returns start and bytes of the latest freed allocation that contained `address`, if it is still remembered.
     pub fn freed(&self, address: u64) -> Option<(u64, u64)> {
         self.freed.lock().unwrap_or_else(PoisonError::into_inner).find(address)
     }
 
     /// Lets kernels reach `bytes` of host memory at its own address. The caller keeps that memory alive until
-    /// [`Memory::unmap_host`]. Answers false where the range overlaps one that is already live.
+    /// [`Memory::unmap_host`]. Returns false if the range overlaps a live one.
     pub fn map_host(&self, pointer: *mut u8, bytes: u64) -> bool {
         let start = pointer as u64;
         let mut live = self.write_live();
@@ -349,7 +349,7 @@ impl Memory {
         true
     }
 
-    /// Takes a range away that was given to [`Memory::map_host`]; answers false where there is none at `pointer`.
+    /// Removes a range that was passed to [`Memory::map_host`]; returns false if none starts at `pointer`.
     pub fn unmap_host(&self, pointer: *mut u8) -> bool {
         let mut live = self.write_live();
         match live.get(&(pointer as u64)) {
@@ -439,7 +439,7 @@ impl Drop for Memory {
     }
 }
 
-/// Address space for as many bytes, all zero, that takes memory only where it is written.
+/// Maps address space for `bytes`, all zero. The host provides pages only when they are written.
 fn map_reserved(bytes: u64) -> io::Result<u64> {
     let length = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
@@ -456,14 +456,14 @@ fn map_reserved(bytes: u64) -> io::Result<u64> {
     if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(mapped as u64) }
 }
 
-/// Gives whole pages of such a mapping back to the host and zeroes what shares a page with a neighbour. Nobody else
-/// uses the range.
+/// Gives the whole pages of a freed range back to the host, and zeroes the rest, which shares pages with neighbours.
+/// The caller makes sure that nothing uses the range.
 fn release_pages(start: u64, room: u64) {
     const PAGE: u64 = 4096;
     let end = start + room;
     let (first, last) = (start.next_multiple_of(PAGE).min(end), (end / PAGE * PAGE).max(start));
-    // SAFETY: the range lies inside a mapping of ours and belongs to nobody; private anonymous pages read as zero
-    // after MADV_DONTNEED.
+    // SAFETY: the range is inside a mapping of ours and has no owner; private anonymous pages read as zero after
+    // MADV_DONTNEED.
     unsafe {
         if first < last {
             ptr::write_bytes(start as *mut u8, 0, (first - start) as usize);

@@ -1,4 +1,4 @@
-//! A loaded program: its kernels, lowered and ready to run, and its variables, placed in device memory.
+//! A loaded program: its kernels, ready to run, and its variables, placed in device memory.
 //!
 //! `Module::load` is in `lower.rs`, so that this module does not depend on lowering.
 
@@ -11,7 +11,7 @@ use crate::program::Program;
 pub use crate::lower::{Reuse, Text};
 pub use crate::ptx::error::{LoadError, LoadErrorKind};
 
-/// What the device that runs a program can do, as major and minor number.
+/// Compute capability of a device, as major and minor number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ComputeCapability {
     pub major: u32,
@@ -24,7 +24,7 @@ pub struct Module {
     pub(crate) entries: HashMap<String, Arc<Entry>>,
     pub(crate) globals: HashMap<String, (u64, u64)>,
     pub(crate) references: HashMap<String, Reference>,
-    /// Keeps the variables' memory; shared with every entry, so that a kernel in flight keeps its variables.
+    /// Keeps the variables' memory alive. Every entry shares it, so that a running kernel keeps its variables.
     pub(crate) _storage: Arc<Storage>,
 }
 
@@ -33,34 +33,36 @@ pub struct Module {
 pub struct Entry {
     pub name: String,
     pub params: Vec<Param>,
-    /// Bytes of all parameters laid out as the kernel reads them.
+    /// Bytes of the parameter block, laid out as the kernel reads it.
     pub params_bytes: u32,
-    /// Statically declared shared memory.
+    /// Bytes of static shared memory.
     pub shared_bytes: u32,
-    /// Local memory of one thread, with that of the functions that it calls by name, as a device's driver tells it.
+    /// Local memory of one thread in bytes, with that of the functions that it calls by name, as `cuFuncGetAttribute`
+    /// reports it.
     pub frame_bytes: u32,
-    /// A thread may need more: functions call themselves, or others through pointers. That comes from its stack.
+    /// True if a thread may need more local memory, from its stack, because functions are recursive or call through
+    /// pointers.
     pub(crate) needs_stack: bool,
-    /// Constant memory of the whole module.
+    /// Bytes of constant memory of the whole module.
     pub const_bytes: u32,
-    /// 32-bit registers that the kernel declares and uses, at most 255 as on a device.
+    /// 32-bit registers that the kernel uses, at most 255 as on a device.
     pub registers: u32,
-    /// Threads in a block: what the kernel declares, or the device's limit.
+    /// Maximum threads of a block: the kernel's own limit, or the device's.
     pub max_threads: u32,
-    /// The exact block shape the kernel demands, where it does.
+    /// The exact block shape that the kernel requires (`.reqntid`).
     pub required_block: Option<[u32; 3]>,
-    /// An instruction of it, or of a function that it calls by name, that the emulator does not have.
+    /// An unsupported instruction of the kernel or of a function that it calls by name; it refuses the launch.
     pub(crate) missing: Option<LoadError>,
     pub(crate) program: Arc<Program>,
     pub(crate) function: usize,
     pub(crate) storage: Arc<Storage>,
 }
 
-/// A variable of a module that stands for a texture, a sampler or a surface.
+/// A module variable of type `.texref`, `.samplerref` or `.surfref`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
     pub kind: ReferenceKind,
-    /// What the program finds in the variable.
+    /// The value of the variable: the handle of its texture, sampler or surface.
     pub handle: u64,
 }
 
@@ -71,7 +73,7 @@ pub enum ReferenceKind {
     Surface,
 }
 
-/// One kernel parameter's place in the parameter block.
+/// The place of one kernel parameter in the parameter block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
     pub offset: u32,
@@ -84,7 +86,7 @@ pub struct Param {
 pub(crate) struct Storage {
     pub(crate) memory: Arc<Memory>,
     pub(crate) addresses: Vec<u64>,
-    /// The handles of its textures, samplers and surfaces.
+    /// Handles of the module's textures, samplers and surfaces.
     pub(crate) handles: Vec<u64>,
 }
 
@@ -93,17 +95,17 @@ impl Module {
         self.entries.get(name).cloned()
     }
 
-    /// Address and bytes of a `.global` or `.const` variable.
+    /// Returns address and bytes of a `.global` or `.const` variable.
     pub fn global(&self, name: &str) -> Option<(u64, u64)> {
         self.globals.get(name).copied()
     }
 
-    /// A `.texref`, `.samplerref` or `.surfref` variable.
+    /// Returns a `.texref`, `.samplerref` or `.surfref` variable.
     pub fn reference(&self, name: &str) -> Option<Reference> {
         self.references.get(name).copied()
     }
 
-    /// The same program, whose kernels count at most so many registers.
+    /// Returns the module with the register count of each kernel limited to `limit`.
     pub(crate) fn with_registers_max(mut self, limit: Option<u32>) -> Self {
         for entry in self.entries.values_mut() {
             let registers = limit.map_or(entry.registers, |limit| entry.registers.min(limit));
@@ -119,7 +121,7 @@ impl Module {
 }
 
 impl Entry {
-    /// Why the kernel can't be launched, where it has an instruction that the emulator does not have.
+    /// Returns the reason why the kernel can't be launched, if it needs an unsupported instruction.
     pub fn refusal(&self) -> Option<String> {
         let missing = self.missing.as_ref()?;
         Some(format!("kernel `{}` can't run: {missing}", self.name))

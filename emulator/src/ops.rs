@@ -1,5 +1,5 @@
-//! What instructions compute. Each operation is a plain function of one lane; [`lanes`] turns it into a function of
-//! 32 lanes, once with the vector instructions of the machine it was built for and once portable.
+//! The arithmetic of instructions. Each operation is a plain function of one lane; [`lanes`] turns it into a function
+//! of 32 lanes, in two builds: one with the vector instructions of the machine and one portable.
 
 pub mod bits;
 pub mod carry;

@@ -1,4 +1,7 @@
-//! A program that can run: what [`crate::lower`] makes of PTX and what [`crate::simt`] runs.
+//! The executable form of a program: [`crate::lower`] produces it from PTX, and [`crate::simt`] runs it.
+//!
+//! A function's registers are in a frame: a run of planes, each with one value for each of 32 lanes. Instructions name
+//! registers by slots, which are byte offsets in the frame.
 
 pub mod lines;
 pub mod matrix;
@@ -21,20 +24,20 @@ use crate::ptx::error::LoadError;
 #[derive(Debug, Default)]
 pub struct Program {
     pub functions: Vec<Function>,
-    /// Memory instructions in the program: each has a cache of its own.
+    /// Number of memory instructions; each has a [`crate::simt::access::Cache`] of its own.
     pub accesses: u32,
-    /// Source files of each text, by the numbers that lines name them with.
+    /// Source files of each text, with the numbers by which line information names them.
     pub files: Vec<Vec<(u32, String)>>,
-    /// Bytes at the start of shared memory that the machine provides, zeroed, to cooperative groups.
+    /// Zeroed bytes at the start of shared memory for cooperative groups (`%reserved_smem_offset_*`).
     pub reserved_shared: u32,
-    /// Shared variables that every kernel has: those of the module's top level and of functions that are no kernels.
+    /// Shared variables that every kernel has: those of the module scope and of functions that are not kernels.
     pub shared: Vec<SharedVariable>,
-    /// Dynamic shared memory starts at a multiple of this, as its variables declare.
+    /// Alignment of dynamic shared memory in bytes: the largest of its variables.
     pub dynamic_align: u32,
 }
 
 impl Program {
-    /// The source files that a function's lines name by number.
+    /// Returns the source files that a function's line information names by number.
     pub fn files_of(&self, function: &Function) -> &[(u32, String)] {
         self.files.get(function.text).map_or(&[], Vec::as_slice)
     }
@@ -51,53 +54,54 @@ pub struct SharedVariable {
 #[derive(Debug, Default)]
 pub struct Function {
     pub name: String,
-    /// The index of its text among those that were linked.
+    /// Index of the text that defines it, among those that were linked.
     pub text: usize,
     pub code: Vec<Instruction>,
     /// Opcodes as written, for reports.
     pub texts: Vec<String>,
     /// Bytes of the register frame.
     pub frame_bytes: u32,
-    /// What each plane of the frame holds; one of 64 bits is two planes. Empty in kernels.
+    /// Type of each plane of the frame; a 64-bit value takes two planes. Empty in kernels.
     pub planes: Vec<Width>,
-    /// Slots that hold the same value for the life of a frame.
+    /// Slots with a value that stays for the life of a frame.
     pub constants: Vec<Constant>,
-    /// Slots that hold the same value for a whole launch.
+    /// Slots with a value that stays for a whole launch.
     pub uniforms: Vec<(u32, Special)>,
-    /// Slots that change from block to block and from warp to warp.
+    /// Slots with a value that changes from block to block or from warp to warp.
     pub specials: Vec<(u32, Special)>,
-    /// Local memory of one frame.
+    /// Bytes of local memory in one frame.
     pub local_bytes: u32,
-    /// Frames in local memory start at multiples of this, the largest alignment of all functions of the program.
+    /// Alignment of a frame in local memory, in bytes: the largest of all functions of the program.
     pub local_align: u32,
-    /// Slots that hold the address of something in the frame's local memory, with its offset there.
+    /// Slots with the address of a local variable, and its offset in the frame's local memory.
     pub locals: Vec<(u32, u32)>,
-    /// Words of parameters and results, in order.
+    /// Slots of the parameter and result words, in order.
     pub params: Vec<u32>,
     pub results: Vec<u32>,
     pub calls: Calls,
     pub has_barrier: bool,
-    /// It jumps backwards somewhere: how long it runs can't be told from its length.
+    /// True if the function jumps backwards, so that its run time does not follow from its length.
     pub has_loop: bool,
-    /// A kernel's own shared variables.
+    /// Shared variables of this kernel alone.
     pub shared: Vec<SharedVariable>,
-    /// The offsets of the shared variables that the code names.
+    /// Offsets of the shared variables that the code names.
     pub shared_used: BTreeSet<u32>,
-    /// The largest alignment of the dynamic shared variables that the function declares.
+    /// Alignment of the function's dynamic shared variables in bytes: the largest of them.
     pub dynamic_align: u32,
     pub lines: Lines,
-    /// The first of its instructions that the emulator does not have, although the module may be loaded.
+    /// The first unsupported instruction, if it is one that does not keep the module from loading.
     pub missing: Option<LoadError>,
 }
 
 impl Function {
-    /// Local memory of a frame, rounded so that every frame starts aligned.
+    /// Returns the bytes of local memory in a frame, rounded so that the next frame is aligned.
     pub fn frame_locals(&self) -> u64 {
         u64::from(self.local_bytes).next_multiple_of(self.local_align.max(16).into())
     }
 }
 
-/// What the lanes' places in a plane of a frame hold. A plane has 32 bits for each lane, or 32 masks.
+/// Type of a register. A plane holds a 32-bit word per lane, two planes a 64-bit value per lane, and a mask (predicate)
+/// has one bit per lane, so that a plane holds 32 masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     Mask,
@@ -105,7 +109,7 @@ pub enum Width {
     Double,
 }
 
-/// The functions that a function calls.
+/// Functions that a function calls by name, and whether it calls through pointers.
 #[derive(Debug, Default)]
 pub struct Calls {
     pub functions: Vec<usize>,
@@ -119,7 +123,7 @@ pub enum Constant {
     Mask(u32, u32),
 }
 
-/// Values that the machine provides.
+/// Values that the machine provides: PTX special registers and kernel parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Special {
     Thread(u8),
@@ -136,18 +140,18 @@ pub enum Special {
     LanesFrom,
     DynamicShared,
     TotalShared,
-    /// Bytes that the machine provides at the start of shared memory.
+    /// Size of the reserved area at the start of shared memory, in bytes.
     ReservedShared,
-    /// Offset of the dynamic shared memory, as a 64-bit address.
+    /// Offset of dynamic shared memory, as a 64-bit address.
     DynamicSharedStart,
     Zero,
     ZeroDouble,
     One,
-    /// An environment register: 1 and 2 are the high and low half of the address of a cooperative launch's workspace,
-    /// as `cooperative_groups` reads it.
+    /// `%envreg`: 1 and 2 are the high and low half of the address of a cooperative launch's workspace, which
+    /// `cooperative_groups` reads.
     Environment(u8),
     GridId,
-    /// A kernel parameter, extended to 32 bits or, where `wide`, to 64.
+    /// A kernel parameter, extended to 32 bits, or to 64 if `wide`.
     Parameter {
         offset: u32,
         bytes: u32,
@@ -157,7 +161,7 @@ pub enum Special {
 }
 
 impl Special {
-    /// Whether the value stays the same for a whole launch.
+    /// Reports whether the value stays the same for a whole launch.
     pub fn is_uniform(self) -> bool {
         !matches!(self, Special::Thread(_) | Special::Block(_) | Special::Warp)
     }
@@ -166,7 +170,7 @@ impl Special {
 #[derive(Debug)]
 pub struct Instruction {
     pub op: Op,
-    /// The instruction runs in lanes where this predicate, xor `invert`, is set.
+    /// Slot of the guard predicate: the instruction runs in lanes where it is set, or clear if `invert` is all ones.
     pub guard: u32,
     pub invert: u32,
     pub line: u32,
@@ -187,7 +191,7 @@ pub enum Op {
         invert_b: bool,
     },
     Jump(u32),
-    /// Writes a predicate that the next instruction, a jump to `target`, goes by alone; and that jump.
+    /// Fuses a comparison and the jump to `target` after it, if only that jump uses the predicate.
     Branch {
         run: Lanes,
         slots: Slots,
@@ -203,7 +207,7 @@ pub enum Op {
     Trap,
     Breakpoint,
     Fence,
-    /// Holds the warp up for the longest time that one of the lanes asks for.
+    /// `nanosleep`: holds the warp for the longest time that one of its lanes asks for.
     Sleep {
         nanoseconds: u32,
     },
@@ -220,7 +224,7 @@ pub enum Op {
     Atomic(Box<Atomic>),
     CopyAsync(Box<CopyAsync>),
     CopyBulk(Box<CopyBulk>),
-    /// Looks at what the next instruction is about to do to memory, where checks are on.
+    /// Checks the memory access of the next instruction; present only if checks are on.
     Check(Box<Check>),
     Shuffle(Box<Shuffle>),
     Vote(Box<Vote>),
@@ -228,7 +232,7 @@ pub enum Op {
     Reduce(Box<Reduce>),
     Matrix(Matrix),
     Texture(Texturing),
-    /// An instruction that the emulator does not have, in a function that no kernel which may be launched calls by name.
+    /// An unsupported instruction. No kernel that may be launched calls its function by name.
     Missing,
     WarpBarrier {
         mask: u32,
@@ -236,7 +240,7 @@ pub enum Op {
     Barrier(Box<Barrier>),
     Elect(Box<Elect>),
     Phase(Box<Phase>),
-    /// `barrier.cluster`: coming to it, or waiting for the others.
+    /// `barrier.cluster`: arrives, or waits for the others.
     Cluster {
         waits: bool,
     },
@@ -255,7 +259,7 @@ pub enum Logic {
 #[derive(Debug)]
 pub struct Call {
     pub callee: Callee,
-    /// Words of the arguments and results in the caller's frame.
+    /// Slots of the argument and result words in the caller's frame.
     pub arguments: Vec<u32>,
     pub results: Vec<u32>,
 }

@@ -1,4 +1,5 @@
-//! PTX text as a tree: what was written, with the line of everything, and nothing about what it means.
+//! PTX as a syntax tree: the text as written, with a line for each part. It does not interpret anything;
+//! [`crate::lower`] does.
 
 pub mod error;
 pub mod lexer;

@@ -1,9 +1,10 @@
-//! Runs kernels: 32 lanes in step, warps in turn, blocks over threads.
+//! The interpreter: runs kernels with 32 lanes in lockstep (SIMT), the warps of a block in turn, and blocks on several
+//! threads.
 //!
-//! The life of a launch: [`launch`] hands block numbers to worker threads, which are kept ([`team`]); each runs one block at a time to its end
-//! ([`block`]), its warps in turn, each until it ends or waits ([`warp`]). All state of a block belongs to the thread
-//! that runs it; blocks meet only in device memory. The blocks of a cooperative launch ([`cooperative`]) take turns, and
-//! so do others that may wait for each other ([`resident`]).
+//! [`launch`] hands block numbers to worker threads, which are kept for later launches ([`team`]). Each thread runs one
+//! block at a time to its end ([`block`]), the warps in turn, each until it ends or waits ([`warp`]). The state of a
+//! block belongs to the thread that runs it; blocks share only device memory. Blocks of a cooperative launch
+//! ([`cooperative`]) take turns, and so do other blocks that may wait for each other ([`resident`]).
 
 pub mod access;
 mod atomic;

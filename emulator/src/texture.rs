@@ -1,8 +1,8 @@
 //! Textures and surfaces: images in device memory, and how coordinates become values.
 //!
-//! [`image`] says where texels lie, [`format`] what they hold and [`sampler`] how they are read. [`registry`] gives the
-//! handles that kernels pass. The formulas are those of CUDA's programming guide, "Texture Fetching"; the page "The
-//! emulated device" of the documentation lists them with what we chose where the guide says nothing.
+//! [`image`] says where texels are, [`format`] what they contain and [`sampler`] how they are read. [`registry`] hands
+//! out the handles that kernels pass. The formulas are those of the CUDA C++ Programming Guide, "Texture Fetching". The
+//! documentation page "Textures of the emulated device" lists them, with our choices where the guide is silent.
 
 mod axis;
 mod cube;
@@ -20,14 +20,14 @@ pub use self::level::LevelChoice;
 use self::image::Image;
 use self::sampler::Sampler;
 
-/// An image with the way to read it.
+/// An image with its sampler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Texture {
     pub image: Image,
     pub sampler: Sampler,
 }
 
-/// How an instruction takes an image, as PTX names it.
+/// Shape of an image as PTX instructions name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Geometry {
     D1,
@@ -65,7 +65,7 @@ impl Geometry {
         }
     }
 
-    /// Coordinates without the layer.
+    /// Returns the number of coordinates, without the layer.
     pub fn axes(self) -> usize {
         match self {
             Geometry::D1 | Geometry::A1 => 1,
@@ -82,7 +82,7 @@ impl Geometry {
         matches!(self, Geometry::Cube | Geometry::CubeArray)
     }
 
-    /// Elements of the coordinate operand: three are padded to four.
+    /// Returns the number of elements of the coordinate operand; three are padded to four.
     pub fn operand_elements(self) -> usize {
         match self.axes() + usize::from(self.is_layered()) {
             3 => 4,

@@ -1,4 +1,4 @@
-//! The kernels by name.
+//! The catalog: all kernels by name.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,11 +25,11 @@ pub struct Catalog {
 pub struct Kernel {
     pub name: String,
     pub summary: String,
-    /// The definition of the result, in lines of plain text.
+    /// The definition of the result, as lines of plain text.
     pub formula: String,
-    /// Whether element i of each output depends on the elements i of the inputs alone, so that arrays may be split.
+    /// Whether element i of each output depends only on the elements i of the inputs, so that arrays may be split.
     pub is_elementwise: bool,
-    /// The scalars, in the order in which a person would give them.
+    /// The scalars, in the order in which a person would pass them.
     pub scalars: Vec<ScalarSpec>,
     pub buffers: Vec<BufferSpec>,
     pub launches: Vec<LaunchSpec>,
@@ -38,7 +38,7 @@ pub struct Kernel {
     files: &'static Files,
 }
 
-/// Why a manifest contradicts itself or its files.
+/// A manifest that contradicts itself or its files.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{file}: {problem}")]
 pub struct ManifestError {
@@ -46,7 +46,7 @@ pub struct ManifestError {
     problem: String,
 }
 
-/// The catalog. It is parsed once, at the first call.
+/// Returns the catalog. The first call parses it.
 pub fn catalog() -> &'static Catalog {
     static CATALOG: LazyLock<Catalog> =
         LazyLock::new(|| Catalog::parse(&FILES).expect("the manifests in this crate are parsed by its tests"));
@@ -63,30 +63,30 @@ impl Catalog {
         self.kernels.get(name)
     }
 
-    /// All kernels, by name.
+    /// Returns all kernels, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &Kernel> {
         self.kernels.values()
     }
 
-    /// The name in the catalog that is most similar to the mistyped `name`, if one is similar enough.
+    /// Returns the name in the catalog that is most similar to the mistyped `name`, if one is similar enough.
     pub fn closest(&self, name: &str) -> Option<&str> {
         spelling::closest(name, self.kernels.keys().map(String::as_str))
     }
 }
 
 impl Kernel {
-    /// The source in CUDA C.
+    /// Returns the source in CUDA C.
     pub fn source(&self) -> &str {
         self.files.source
     }
 
-    /// The PTX, for compute capability 8.0 and higher.
+    /// Returns the PTX, for compute capability 8.0 and higher.
     pub fn ptx(&self) -> &str {
         self.files.ptx
     }
 
-    /// The kernel's arguments and buffers without scratch buffers, on one line: `saxpy(a: f32, x: in f32[n], y: inout
-    /// f32[n])`.
+    /// Returns the kernel's scalars and buffers without scratch buffers, on one line: `saxpy(a: f32, x: in f32[n], y:
+    /// inout f32[n])`.
     pub fn signature(&self) -> String {
         let scalars = self.scalars.iter().map(ToString::to_string);
         let buffers = self.buffers.iter().filter(|buffer| buffer.role != Role::Scratch).map(ToString::to_string);
@@ -101,12 +101,12 @@ impl Kernel {
         self.buffers.iter().find(|buffer| buffer.name == name)
     }
 
-    /// The buffers that the kernel returns.
+    /// Returns the buffers that the kernel returns.
     pub fn outputs(&self) -> impl Iterator<Item = &BufferSpec> {
         self.buffers.iter().filter(|buffer| buffer.role.is_returned())
     }
 
-    /// The tolerance of `output` against the reference.
+    /// Returns the tolerance of `output` against the reference.
     pub fn tolerance(&self, output: &str) -> Tolerance {
         self.tolerances.get(output).copied().unwrap_or_default()
     }

@@ -17,15 +17,16 @@ pub struct Expected {
     pub tolerance: Tolerance,
 }
 
-/// The largest difference of any element between a correct result and the expected one.
+/// The largest differences between a correct result and the expected one, over all elements.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Difference {
-    /// The difference in steps between neighbouring values of the type. For integers this is the difference itself.
+    /// The difference in ulps: steps between neighbouring values of the type. For integers this is the difference
+    /// itself.
     pub max_ulp: u64,
     pub max_abs: f64,
 }
 
-/// Why a result is wrong.
+/// The reason why a result is wrong.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Mismatch {
     #[error("{name} has {got} bytes, expected {want}")]
@@ -35,7 +36,7 @@ pub enum Mismatch {
     Element { name: String, index: Vec<u64>, want: String, got: String, ulp: u64, abs: f64 },
 }
 
-/// Compares `got` with the expected output.
+/// Compares `got` with the expected output. Returns the differences of a correct result.
 pub fn compare(expected: &Expected, got: &[u8]) -> Result<Difference, Mismatch> {
     let name = || expected.name.clone();
     if got.len() != expected.bytes.len() {
@@ -44,7 +45,7 @@ pub fn compare(expected: &Expected, got: &[u8]) -> Result<Difference, Mismatch> 
     let size = expected.dtype.size();
     let mut difference = Difference::default();
     for (at, (want, got)) in expected.bytes.chunks_exact(size).zip(got.chunks_exact(size)).enumerate() {
-        // Comparing bits is cheap, and most elements are equal.
+        // A comparison of bits is cheap, and most elements are equal.
         if want == got {
             continue;
         }
@@ -66,15 +67,15 @@ impl Tolerance {
             return want.value.is_nan() && got.value.is_nan();
         }
         want.steps_to(got) <= self.ulp
-            // No value is near an infinity, but the relative tolerance of an infinity would be infinite.
+            // An infinity has an infinite relative tolerance, so every value would pass.
             || want.value.is_finite() && want.distance_to(got) <= self.abs + self.rel * want.value.abs()
     }
 }
 
-/// One element: its rank, its value and its text.
+/// An element: its rank, its value and its text.
 struct Element {
     is_integer: bool,
-    /// The rank among all values of the type: neighbours differ by one, and both zeros have the same rank.
+    /// The rank among all values of the type. Ranks of neighbours differ by one, and both zeros have the same rank.
     rank: i128,
     value: f64,
     text: String,
@@ -116,7 +117,7 @@ impl Element {
 
     fn distance_to(&self, other: &Self) -> f64 {
         if self.is_integer {
-            // Different large integers could be equal as floats.
+            // As floats, different large integers could be equal.
             (self.rank - other.rank).unsigned_abs() as f64
         } else {
             (self.value - other.value).abs()
@@ -124,7 +125,7 @@ impl Element {
     }
 
     fn steps_to(&self, other: &Self) -> u64 {
-        // Two ranks of 64-bit values are less than 2^65 apart.
+        // Two ranks of 64-bit values differ by less than 2^65.
         u64::try_from((self.rank - other.rank).unsigned_abs()).unwrap_or(u64::MAX)
     }
 }
@@ -133,7 +134,7 @@ fn exact<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().expect("chunks_exact gives chunks of the dtype's size")
 }
 
-/// The place of element `at` in C order.
+/// Returns the index of element `at` in C order.
 fn position(shape: &[u64], at: usize) -> Vec<u64> {
     let mut rest = at as u64;
     let mut index: Vec<u64> = shape

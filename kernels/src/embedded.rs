@@ -1,4 +1,4 @@
-//! The files of the catalog, which are part of the program, so that a worker needs only its binary.
+//! The files of the catalog. They are part of the program, so that a worker needs only its binary.
 
 /// The files of one kernel.
 #[derive(Debug)]

@@ -1,17 +1,17 @@
-//! The small arithmetic of manifests: extents, grids and derived scalars as functions of a task's sizes.
+//! The arithmetic of manifests: extents, grids and derived scalars as functions of a task's sizes.
 //!
-//! `ceil_div(n, 256)`, `min(height, 65535)`, `2 * (width + 1)`. All values are `u64`. The sizes come from untrusted
-//! tasks, so every step is checked: an overflow, a negative value or a division by zero is an error.
+//! Examples: `ceil_div(n, 256)`, `min(height, 65535)`, `2 * (width + 1)`. All values are `u64`. The sizes come from
+//! untrusted tasks, so every step is checked: an overflow, a negative value or a division by zero is an error.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, de};
 
-/// How deep parentheses and calls may nest: far deeper than in a real manifest, and far less than would exhaust a
+/// The maximum nesting of parentheses and calls: far deeper than in real manifests, and far too shallow to exhaust a
 /// stack.
 const DEPTH_MAX: usize = 32;
-/// The maximum length of an expression. It also bounds the depth of the tree, because a chain of operators is as deep
-/// as it is long.
+/// The maximum length of an expression in bytes. It also bounds the depth of the tree, because a chain of operators is
+/// as deep as it is long.
 const TEXT_BYTES_MAX: usize = 256;
 
 /// A parsed expression. `Display` prints the original text.
@@ -40,7 +40,7 @@ enum Function {
     Max,
 }
 
-/// Why a text is not an expression.
+/// A text that is not an expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an expression: {problem} at byte {at}")]
 pub struct ParseError {
@@ -49,7 +49,7 @@ pub struct ParseError {
     at: usize,
 }
 
-/// Why an expression has no value for these sizes.
+/// The reason why an expression has no value for these sizes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EvaluateError {
     #[error("{0} has no value")]
@@ -75,7 +75,7 @@ impl Expression {
         }
     }
 
-    /// The value, with each symbol's value given by `value_of`.
+    /// Computes the value. `value_of` gives the value of each symbol.
     pub fn evaluate(&self, value_of: &dyn Fn(&str) -> Option<u64>) -> Result<u64, EvaluateError> {
         self.tree.evaluate(value_of).map_err(|fault| match fault {
             Fault::Unknown(symbol) => EvaluateError::Unknown(symbol),
@@ -85,7 +85,7 @@ impl Expression {
         })
     }
 
-    /// The symbol, if the expression consists of one symbol.
+    /// Returns the symbol, if the expression consists of one symbol.
     pub fn symbol(&self) -> Option<&str> {
         match &self.tree {
             Tree::Symbol(symbol) => Some(symbol),
@@ -93,7 +93,7 @@ impl Expression {
         }
     }
 
-    /// The symbols of the expression, from left to right.
+    /// Returns the symbols of the expression, from left to right.
     pub fn symbols(&self) -> Vec<&str> {
         fn collect<'a>(tree: &'a Tree, into: &mut Vec<&'a str>) {
             match tree {
@@ -266,7 +266,7 @@ impl<'a> Parser<'a> {
         &rest[..end]
     }
 
-    /// The next byte that is not a blank.
+    /// Returns the next byte that is not blank, without consuming it.
     fn peek(&mut self) -> Option<u8> {
         while self.text.as_bytes().get(self.at) == Some(&b' ') {
             self.at += 1;

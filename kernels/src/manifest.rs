@@ -1,5 +1,5 @@
-//! The manifest of a kernel. The types here are read directly from `<name>.toml`; [`crate::resolve()`] acts on
-//! them.
+//! The manifest of a kernel. `<name>.toml` is deserialized into the types of this module; [`crate::resolve()`] applies
+//! them to a task.
 //!
 //! ```toml
 //! name = "saxpy"
@@ -40,7 +40,7 @@ use serde::Deserialize;
 
 use crate::expression::Expression;
 
-/// A manifest in the form of its file.
+/// A manifest in the form of its file, before it is checked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Manifest {
@@ -65,7 +65,7 @@ pub(crate) struct Manifest {
 pub struct ScalarSpec {
     pub name: String,
     pub dtype: Dtype,
-    /// The value if the task gives none. Without a default, the task must give a value.
+    /// The value if the task gives none. If there is no default, the task must give a value.
     #[serde(default, deserialize_with = "nearest")]
     pub default: Option<Number>,
     #[serde(default)]
@@ -76,14 +76,14 @@ fn nearest<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<N
     Number::nearest(deserializer).map(Some)
 }
 
-/// A buffer of the kernel, and its role.
+/// A buffer of the kernel.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BufferSpec {
     pub name: String,
     pub role: Role,
     pub dtype: Dtype,
-    /// The length of each dimension, slowest first.
+    /// The extent of each dimension, slowest first.
     pub shape: Vec<Expression>,
     #[serde(default)]
     pub description: Option<String>,
@@ -103,7 +103,7 @@ pub enum Role {
     Scratch,
 }
 
-/// One launch, with expressions in place of sizes.
+/// A kernel launch, with expressions in place of sizes.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "LaunchText")]
 pub struct LaunchSpec {
@@ -114,7 +114,7 @@ pub struct LaunchSpec {
     pub args: Vec<ArgRule>,
 }
 
-/// [`gpufleet_schema::Grid`], with expressions in place of sizes.
+/// A grid: [`gpufleet_schema::Grid`] with expressions in place of sizes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GridRule {
     Cover(Vec<Expression>),
@@ -133,7 +133,7 @@ pub enum ArgRule {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constraint {
-    /// The field of the task that is invalid if the condition does not hold.
+    /// The field of the task that is invalid if the condition is not met.
     pub field: String,
     pub value: Expression,
     #[serde(default)]
@@ -165,12 +165,12 @@ impl Role {
         }
     }
 
-    /// Whether the task has to give the buffer.
+    /// Returns whether the task must give the buffer.
     pub const fn is_given(self) -> bool {
         matches!(self, Self::In | Self::Inout)
     }
 
-    /// Whether the reply returns the buffer.
+    /// Returns whether the reply returns the buffer.
     pub const fn is_returned(self) -> bool {
         matches!(self, Self::Inout | Self::Out)
     }
@@ -183,13 +183,13 @@ impl fmt::Display for Role {
 }
 
 impl ScalarSpec {
-    /// Whether expressions may name the scalar. They may if it is unsigned, because then it is a size.
+    /// Returns whether expressions may name the scalar. They may if it is unsigned, because then it is a size.
     pub const fn is_symbol(&self) -> bool {
         matches!(self.dtype, Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64)
     }
 }
 
-/// `a: f32`, or `width: u32 = 1024`.
+/// Prints `a: f32`, or `width: u32 = 1024`.
 impl fmt::Display for ScalarSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.name, self.dtype)?;
@@ -198,14 +198,14 @@ impl fmt::Display for ScalarSpec {
 }
 
 impl BufferSpec {
-    /// `f32[m, k]`.
+    /// Returns the dtype and the shape: `f32[m, k]`.
     pub fn form(&self) -> String {
         let extents: Vec<String> = self.shape.iter().map(ToString::to_string).collect();
         format!("{}[{}]", self.dtype, extents.join(", "))
     }
 }
 
-/// `x: in f32[n]`.
+/// Prints `x: in f32[n]`.
 impl fmt::Display for BufferSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} {}", self.name, self.role, self.form())
@@ -221,7 +221,7 @@ impl GridRule {
 }
 
 impl Constraint {
-    /// The comparisons that it makes.
+    /// Returns the comparisons that the constraint makes.
     pub(crate) fn bounds(&self) -> impl Iterator<Item = (Comparison, &Expression)> {
         [(Comparison::Equals, &self.equals), (Comparison::AtLeast, &self.at_least), (Comparison::AtMost, &self.at_most)]
             .into_iter()

@@ -1,30 +1,30 @@
-//! The origin of a kernel's PTX, which its first line states.
+//! The origin of a kernel's PTX, which is stated in its first line:
 //!
 //! ```text
 //! // built from saxpy.cu blake3:6e0c… by NVRTC 12.9 --gpu-architecture=compute_80
 //! ```
 //!
 //! `compute_80` is the oldest architecture that the catalog supports; drivers compile it for newer ones. NVRTC writes
-//! its own PTX version into its output, but a driver refuses PTX of a newer version than it knows. So the committed
-//! file has the oldest version with the features that it uses.
+//! its own PTX version into its output, but a driver refuses PTX of a newer version than it supports. So the committed
+//! file has the oldest PTX version with the features that it uses.
 
-/// The NVRTC that the committed PTX comes from.
+/// The version of NVRTC that built the committed PTX.
 pub const NVRTC_VERSION: &str = "12.9";
 
-/// All options that NVRTC gets.
+/// The options for NVRTC.
 pub const NVRTC_OPTIONS: [&str; 1] = ["--gpu-architecture=compute_80"];
 
-/// The oldest PTX version with all features that the files use: `sm_80` needs 7.0, and the lines of inlined functions
-/// need 7.2 (CUDA 11.2).
+/// The PTX version of the committed files: the oldest one with all features that they use. `sm_80` needs 7.0, and the
+/// line numbers of inlined functions need 7.2 (CUDA 11.2).
 pub const PTX_VERSION: &str = "7.2";
 
-/// The first line of `<name>.ptx` for this source, without its end of line.
+/// Returns the first line of `<name>.ptx` for this source, without the line end.
 pub fn stamp(name: &str, source: &str) -> String {
     let hash = blake3::hash(source.as_bytes());
     format!("// built from {name}.cu blake3:{hash} by NVRTC {NVRTC_VERSION} {}", NVRTC_OPTIONS.join(" "))
 }
 
-/// The file `<name>.ptx`, from NVRTC's output.
+/// Returns the contents of `<name>.ptx`, from NVRTC's output.
 pub fn stamped(name: &str, source: &str, ptx: &str) -> String {
     let mut text = stamp(name, source);
     for line in ptx.trim_end_matches(['\0', '\n']).lines() {

@@ -1,9 +1,9 @@
 //! References for all catalog kernels, in plain safe Rust on the CPU. Results are compared with them.
 //!
 //! The references are simple rather than fast, and share only the definition with the CUDA sources. If a kernel's
-//! rounding can be repeated exactly (integers, or fused operations in a fixed order), results must be equal bit for
-//! bit. Otherwise the reference computes in double precision, and the manifest's tolerance bounds the difference to
-//! single precision.
+//! rounding is reproducible (integers, or fused operations in a fixed order), results must be equal bit for bit.
+//! Otherwise the reference computes in double precision, and the manifest's tolerance bounds the difference to single
+//! precision.
 
 mod arrays;
 mod images;

@@ -1,7 +1,7 @@
 //! Turns a task that names a catalog kernel into its plain form.
 //!
 //! The task's shapes and unsigned scalars give the manifest's symbols their values. The values determine outputs,
-//! scratch buffers, grids and the kernel's parameters. Everything in a task is compared with the manifest, and every
+//! scratch buffers, grids and the kernel's parameters. Every field of the task is compared with the manifest, and every
 //! error names the invalid field.
 
 use gpufleet_schema::{Program, Task};

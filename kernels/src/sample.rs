@@ -1,7 +1,7 @@
 //! Inputs and expected results for every catalog kernel.
 //!
 //! Sizes are small but not trivial. Most are not a multiple of a block or a tile, because kernels tend to fail there.
-//! The inputs are the same at every call.
+//! Every call returns equal inputs.
 
 use gpufleet_schema::Task;
 
@@ -17,13 +17,13 @@ mod sums;
 /// A task for a catalog kernel, and its expected outputs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// The task as a producer writes it: without launches, outputs and scratch buffers.
+    /// The task as a producer writes it, without launches, outputs and scratch buffers.
     pub task: Task<'static>,
     /// The expected outputs, in the manifest's order.
     pub expected: Vec<Expected>,
 }
 
-/// The samples of a kernel; none for a name that is not in the catalog.
+/// Returns the samples of a kernel; none for a name that is not in the catalog.
 pub fn samples(kernel: &str) -> Vec<Sample> {
     match kernel {
         "saxpy" => arrays::saxpy(),

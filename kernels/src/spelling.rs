@@ -1,11 +1,11 @@
 //! Finds the known name that is most similar to a mistyped one.
 
-/// Longer texts are not compared, because no known name is as long.
+/// The maximum length of a text that is compared. No known name is as long.
 const NAME_CHARS_MAX: usize = 64;
-/// Shorter texts are the prefix of too many names.
+/// The minimum length of a prefix. Shorter texts are the prefix of too many names.
 const PREFIX_CHARS_MIN: usize = 3;
 
-/// The name of `known` that is most similar to `typed`, if one is similar enough to suggest.
+/// Returns the name of `known` that is most similar to `typed`, if one is similar enough to suggest.
 pub fn closest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if typed.len() > NAME_CHARS_MAX {
         return None;
@@ -20,24 +20,24 @@ pub fn closest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<
     }
 }
 
-/// The word without what many get wrong: capitals, and a dash for an underscore.
+/// Removes differences that are common mistakes: capitals, and a dash instead of an underscore.
 fn plain(word: &str) -> String {
     word.to_lowercase().replace('-', "_")
 }
 
-/// Whether so few slips explain the difference of words with at most this many letters: one, or one for each four letters, and never more
-/// than half of the word. `y` is not a slip for `x`.
+/// Returns whether this number of slips is a plausible mistake for words of at most this many letters: one slip, or one for each four
+/// letters, and at most half of the word. So `y` is not taken for `x`.
 const fn is_slip(slips: usize, letters: usize) -> bool {
     let slips_max = if letters < 8 { 1 } else { letters / 4 };
     slips <= slips_max && 2 * slips <= letters
 }
 
-/// Whether one word is a prefix of the other.
+/// Returns whether one word is a prefix of the other.
 fn begins(one: &str, other: &str) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-/// The edit distance: how many letters to insert, remove or replace, or neighbours to swap, to get from one word to the other.
+/// Returns the edit distance: how many letters to insert, remove or replace, or neighbours to swap, to turn one word into the other.
 fn slips(from: &str, to: &str) -> usize {
     let [from, to] = [from, to].map(|word| word.chars().collect::<Vec<char>>());
     let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];

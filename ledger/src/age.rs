@@ -1,8 +1,9 @@
-//! Spans of time for people.
+//! Formats time spans for people.
 
 use chrono::TimeDelta;
 
-/// A span in its largest useful unit: `45s`, `12m`, `3h`, `40d`. A negative one, of clocks that differ, is `0s`.
+/// Formats a span in its largest useful unit: `45s`, `12m`, `3h`, `40d`. A negative span, which clocks that differ can
+/// cause, becomes `0s`.
 pub fn age(span: TimeDelta) -> String {
     match span.num_seconds() {
         ..0 => "0s".to_owned(),

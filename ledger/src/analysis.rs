@@ -1,5 +1,5 @@
-//! Analyzes the partitioned tables once a day. Postgres analyzes partitions by itself, but never the tables that they belong to, by whose
-//! statistics it plans queries over several months.
+//! Analyzes the partitioned tables once a day. Postgres analyzes each partition by itself, but never the parent tables, whose statistics it
+//! uses to plan queries over several months.
 
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use tracing::{info, warn};
 
 use crate::{DatabaseUrl, LedgerError, database::Purpose, error::chain, migrate};
 
-/// The pause between two looks whether the tables were analyzed today.
+/// The pause between two checks whether the tables were analyzed today.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
 
-/// Analyzes the tables when it is due, until stopped. Of several recorders, one does it. A failure is logged, and the next look tries again.
+/// Analyzes the tables whenever that is due, until stopped. If several recorders run, one of them does it. A failure is logged and retried
+/// at the next check.
 pub async fn run(url: DatabaseUrl, stop: CancellationToken) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -30,7 +31,7 @@ pub async fn run(url: DatabaseUrl, stop: CancellationToken) {
     }
 }
 
-/// Whether it was due and done. Analyzing blocks no reader and no writer.
+/// Analyzes the tables if that is due, and returns whether it did. Analyzing blocks no reader and no writer.
 pub async fn analyze_if_due(url: &DatabaseUrl) -> Result<bool, LedgerError> {
     let failed = |source| LedgerError::Database { operation: "analyzing the tables", source };
     let mut connection = migrate::connect(url, Purpose::Maintain).await?;

@@ -29,25 +29,25 @@ pub struct InvalidDatabaseUrl {
     problem: String,
 }
 
-/// A statement that takes longer waits for a lock or for a failing server. The server gives up shortly before the client does, so that
-/// an abandoned statement does not keep its locks.
+/// The server's limit for a statement. A slower statement waits for a lock or for a failing server. The limit is a little shorter than the
+/// client's deadline, so that an abandoned statement does not keep its locks.
 pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(25);
-/// A caller of the read API waits on the other side of a connection; a list that takes longer has a filter without an index.
+/// The server's limit for a statement of the read API, whose caller is waiting. A slower list has a filter without an index.
 pub(crate) const SERVED_STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A request waits this long for one of the pool's connections, or for the server to accept another.
+/// How long a request waits for one of the pool's connections, or for the server to accept another one.
 pub(crate) const POOL_TIMEOUT: Duration = Duration::from_secs(3);
 /// The client's deadline for a transaction or a query, because a frozen server keeps its connections open.
 pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Opening a connection takes milliseconds in a local network and up to two seconds over a long distance.
+/// The deadline for opening a connection. It takes milliseconds in a local network, and up to two seconds over a long distance.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// An idle connection must answer a ping within this time; otherwise a new one is opened.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(3);
-/// Attempts to connect to a full server, which starts a process for each refusal. Their pauses leave a fifth of the connect timeout for the
-/// refusals themselves.
+/// The retries while the server has no free connection. A full server starts a process for each refusal. The pauses leave a fifth of the
+/// connect timeout for the refusals themselves.
 pub(crate) const FULL_RETRIES: ConstantBuilder =
     ConstantBuilder::new().with_delay(Duration::from_millis(250)).with_max_times(32);
 
-/// Parameters that sqlx understands. It logs any other with its value, which might be a mistyped password.
+/// The parameters that sqlx understands. It logs any other parameter with its value, which might be a mistyped password.
 const PARAMETERS: [&str; 17] = [
     "sslmode",
     "ssl-mode",
@@ -69,7 +69,7 @@ const PARAMETERS: [&str; 17] = [
 ];
 
 impl DatabaseUrl {
-    /// The connection options for `purpose`.
+    /// Returns the connection options for `purpose`.
     pub(crate) fn options(&self, purpose: Purpose) -> PgConnectOptions {
         let options = PgConnectOptions::clone(&self.options).application_name(purpose.application_name());
         let timeout = match purpose {
@@ -79,21 +79,21 @@ impl DatabaseUrl {
         let timeout = format!("{}s", timeout.as_secs());
         match purpose {
             Purpose::Record => options.options([("statement_timeout", timeout.as_str())]),
-            // A history query has many optional filters in one text. Planned for its actual values, each absent filter
-            // vanishes and each present one finds its index; a generic plan would scan.
+            // A history query has many optional filters in one text. A plan for its actual values drops the absent filters and uses an
+            // index for each present one; a generic plan would scan.
             Purpose::Query | Purpose::Serve => options.options([
                 ("statement_timeout", timeout.as_str()),
                 ("plan_cache_mode", "force_custom_plan"),
                 ("default_transaction_read_only", "on"),
             ]),
-            // A migration that moves rows, the build of an index and an archive may take long, so they have no time limit.
+            // A migration that moves rows, an index build and an archive may take long, so they have no time limit.
             Purpose::Migrate => options,
-            // Notices tell of indexes that are not there, as they should be.
+            // `drop index if exists` prints a notice for each absent index, which is the normal case.
             Purpose::Maintain => options.options([("client_min_messages", "warning")]),
         }
     }
 
-    /// The database's name; Postgres takes the user's when none is given.
+    /// Returns the database's name. Without one in the URL, Postgres uses the user's name.
     pub(crate) fn database(&self) -> &str {
         self.options.get_database().unwrap_or_else(|| self.options.get_username())
     }
@@ -134,7 +134,7 @@ impl FromStr for DatabaseUrl {
         }
         match PgConnectOptions::from_str(text) {
             Ok(options) => Ok(Self { options: Box::new(options) }),
-            // sqlx quotes the value of a parameter that it can't read, and any of them may be the wrong one.
+            // sqlx's error quotes the value of the invalid parameter, which may be a misplaced password.
             Err(_) => refuse("has a parameter with an invalid value".to_owned()),
         }
     }

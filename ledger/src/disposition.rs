@@ -43,7 +43,7 @@ impl Disposition {
         }
     }
 
-    /// By class (the first two characters), with the exceptions named.
+    /// Classifies by the class of the code, which is its first two characters. Exceptions are named.
     fn of_sqlstate(code: &str) -> Self {
         match (code.get(..2).unwrap_or_default(), code) {
             // 40P01 deadlock detected, 40001 serialization failure.
@@ -56,13 +56,14 @@ impl Disposition {
             ("55", _) => Self::Retry,
             // A standby is read-only until it is promoted (25006); a transaction timed out idle (25P03).
             ("25", _) => Self::Retry,
-            // The operator changes a password or creates a role at the moment. At start these are errors instead.
+            // An operator is changing a password or creating a role. At the start of the program these are errors instead.
             ("28" | "3D", _) => Self::Retry,
             // System error (58030 I/O error), internal error.
             ("58" | "XX", _) => Self::Retry,
             // Data exception, constraint violation, row to be written twice by one statement, row too large for an index.
             ("21" | "22" | "23" | "54", _) => Self::BadData,
-            // 42P07 duplicate table: another session has just made it. 42P05 duplicate prepared statement: of another client of the pooler.
+            // 42P07 duplicate table: another session has just created it. 42P05 duplicate prepared statement: another client of a pooler
+            // prepared it.
             ("42", "42P07" | "42P05") => Self::Retry,
             // Unknown table, column or function; no privilege.
             ("42" | "3F", _) => Self::Schema,
@@ -70,30 +71,30 @@ impl Disposition {
         }
     }
 
-    /// A concurrent transaction conflicted, so an immediate retry may succeed.
+    /// Returns whether a concurrent transaction conflicted, so that an immediate retry may succeed.
     pub fn is_conflict(error: &sqlx::Error) -> bool {
         error.as_database_error().and_then(|error| error.code()).is_some_and(|code| matches!(&*code, "40P01" | "40001"))
     }
 
-    /// The statement gave up because it would have waited too long for a lock.
+    /// Returns whether the statement gave up because it would have waited too long for a lock.
     pub fn is_lock_timeout(error: &sqlx::Error) -> bool {
         error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
     }
 
-    /// The database's disk is full or broken. 53100 disk full, 58030 I/O error.
+    /// Returns whether the database's disk is full or broken (53100 disk full, 58030 I/O error).
     pub fn is_about_disk(error: &sqlx::Error) -> bool {
         error.as_database_error().and_then(|error| error.code()).is_some_and(|code| matches!(&*code, "53100" | "58030"))
     }
 
-    /// A pooler between this program and the database gives each transaction another session, or refuses the settings of a session. Prepared
-    /// statements of one client are then missing in its next transaction, or met by another client.
+    /// Returns whether a connection pooler causes the error. A pooler may give each transaction another session, or refuse the settings of a
+    /// session. Then a client's prepared statements are missing in its next transaction, or exist in another client's.
     pub fn is_about_pooler(error: &sqlx::Error) -> bool {
         let Some(error) = error.as_database_error() else { return false };
         let code = error.code();
         matches!(code.as_deref(), Some("26000" | "42P05")) || error.message().contains("unsupported startup parameter")
     }
 
-    /// The server, the database or the user has reached its limit of connections.
+    /// Returns whether the server, the database or the user has reached its limit of connections.
     pub fn is_full(error: &sqlx::Error) -> bool {
         error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "53300")
     }

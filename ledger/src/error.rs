@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{DatabaseUrl, database::QUERY_TIMEOUT, disposition::Disposition, migrate::SchemaMismatch};
 
-/// Each message says what failed, why, and what to do, without a password.
+/// An error of the ledger. Each message says what failed, why, and what to do, and contains no password.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     #[error(
@@ -37,7 +37,7 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
-    /// The user-facing error for a failed connection attempt.
+    /// Returns the user-facing error for a failed connection attempt.
     pub(crate) fn connecting(url: &DatabaseUrl, error: sqlx::Error) -> Self {
         let code = error.as_database_error().and_then(|error| error.code().map(|code| code.into_owned()));
         match code.as_deref() {
@@ -55,7 +55,7 @@ impl LedgerError {
         }
     }
 
-    /// The error for a failed operation on an open connection.
+    /// Returns the error for a failed operation on an open connection.
     pub(crate) fn failed(operation: &'static str, source: sqlx::Error) -> Self {
         match Disposition::is_about_pooler(&source) {
             true => Self::Pooler { place: format!("failed in {operation}, and"), problem: problem(&source) },
@@ -67,7 +67,7 @@ impl LedgerError {
         Self::TimedOut { timeout: QUERY_TIMEOUT }
     }
 
-    /// How to react to it while recording. An unreachable database and a refused login may both pass.
+    /// Returns how to react to the error while recording. An unreachable database and a refused login may be temporary.
     pub(crate) fn disposition(&self) -> Disposition {
         match self {
             Self::Unreachable { .. }
@@ -81,12 +81,12 @@ impl LedgerError {
         }
     }
 
-    /// Whether the ledger's tables do not fit this program, or the user lacks privileges on them.
+    /// Returns whether the ledger's tables do not fit this program, or the user lacks privileges on them.
     pub fn is_about_tables(&self) -> bool {
         self.disposition() == Disposition::Schema
     }
 
-    /// Whether waiting may help: the server is unreachable or starting, and does not refuse the login.
+    /// Returns whether waiting may help: the server is unreachable or starting, and does not refuse the login.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Full { .. } | Self::TimedOut { .. } => true,
@@ -96,7 +96,7 @@ impl LedgerError {
     }
 }
 
-/// An error and its causes on one line.
+/// Formats an error and its causes on one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -108,7 +108,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The innermost cause, because sqlx's outer texts ("error communicating with database") explain less.
+/// Returns the innermost cause, because sqlx's outer texts ("error communicating with database") explain less.
 fn problem(error: &sqlx::Error) -> String {
     match error {
         sqlx::Error::Io(source) => source.to_string(),
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// An error with this code and this message.
+    /// A database error with this code and this message.
     #[derive(Debug)]
     struct Told(&'static str, &'static str);
 

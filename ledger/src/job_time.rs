@@ -1,14 +1,14 @@
-//! The time inside a job id, which together with the id is a job's primary key.
+//! The time in a job's id. The id and this time are the job's primary key.
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::JobId;
 
-/// The time in the id, which only a UUIDv7 has.
+/// Returns the time in the id. Only a UUIDv7 has one.
 pub fn time_in_id(job_id: JobId) -> Option<DateTime<Utc>> {
     job_id.made_ms().and_then(DateTime::from_timestamp_millis)
 }
 
-/// The second half of a job's primary key, by which the table is partitioned. `job_keys` may have another one for the job.
+/// Returns the second half of a job's primary key, by which the table is partitioned. `job_keys` may override it for a job.
 pub fn id_at(job_id: JobId) -> DateTime<Utc> {
     time_in_id(job_id).unwrap_or(DateTime::UNIX_EPOCH)
 }

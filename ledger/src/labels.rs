@@ -1,6 +1,7 @@
-//! Declares label keys, each with an index, so that the history finds their jobs at any age.
+//! Declares label keys. Each gets indexes, so that the history finds its jobs at any age.
 //!
-//! An index is built for one partition at a time, without blocking writers. Interrupted anywhere, the next `add` of the key goes on.
+//! An index is built one partition at a time, without blocking writers. If the build is interrupted, the next `add` of the key continues
+//! it.
 
 use std::time::Duration;
 
@@ -10,16 +11,16 @@ use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
 
 use crate::{DatabaseUrl, LedgerError, database::Purpose, migrate, patience::patiently};
 
-/// Between two attempts to be the only one that changes label keys.
+/// The pause between two attempts to become the only session that changes label keys.
 const LEAD_AGAIN: Duration = Duration::from_millis(200);
-/// Every declared key costs the recorder an entry of an index for each job that has the label.
+/// The maximum number of declared keys. Each of them costs the recorder an index entry for every job that has the label.
 pub const DECLARED_MAX: usize = 8;
 
 /// A declared label key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeclaredLabel {
     pub key: String,
-    /// Its index is complete. The history uses no other.
+    /// Whether its index is complete. The history ignores incomplete indexes.
     pub is_ready: bool,
 }
 
@@ -36,22 +37,23 @@ pub enum LabelError {
     Length,
 }
 
-/// A declared key. It has two indexes, as what else the history is asked for: of all jobs, and by state of those that have not succeeded.
+/// A declared key. It has two indexes, like the other filters of the history: one of all jobs, and one by state of the jobs that have not
+/// succeeded.
 struct Declared {
     number: i32,
-    /// The key as a literal of SQL.
+    /// The key as an SQL literal.
     literal: String,
 }
 
-/// An index of a key. The table's has a part for each partition.
+/// An index of a key. The table's index has a part for each partition.
 struct Index {
     name: String,
-    /// The name of a part, after that of its partition.
+    /// The suffix of a part's name, which follows the name of its partition.
     suffix: String,
     definition: String,
 }
 
-/// Declares a key and builds its index. Cancelling leaves a key without a complete index, which slows no query.
+/// Declares a key and builds its indexes. If cancelled, the indexes stay incomplete, which slows no query.
 pub async fn add(url: &DatabaseUrl, key: &str) -> Result<(), LabelError> {
     if key.is_empty() || key.len() > TEXT_BYTES_MAX {
         return Err(LabelError::Length);
@@ -65,18 +67,18 @@ pub async fn add(url: &DatabaseUrl, key: &str) -> Result<(), LabelError> {
     for index in declared.indexes() {
         index.build(&mut connection).await.map_err(failed)?;
     }
-    // The planner does not follow an index without statistics of its expression.
+    // The planner ignores an index if the statistics of its expression are missing.
     connection.execute("/* labels::analyze */ analyze jobs").await.map_err(failed)?;
     Ok(())
 }
 
-/// The declared keys, also while another process changes them.
+/// Lists the declared keys, even while another process changes them.
 pub async fn list(url: &DatabaseUrl) -> Result<Vec<DeclaredLabel>, LabelError> {
     let mut connection = open(url).await?;
     Ok(read(&mut connection).await.map_err(failed)?)
 }
 
-/// Removes the index of a key. Its label stays with the jobs.
+/// Removes the indexes of a key. Jobs keep their labels.
 pub async fn remove(url: &DatabaseUrl, key: &str) -> Result<(), LabelError> {
     let mut connection = lead(url).await?;
     let Some(declared) = find(&mut connection, key).await.map_err(failed)? else {
@@ -95,8 +97,8 @@ async fn open(url: &DatabaseUrl) -> Result<PgConnection, LedgerError> {
     Ok(connection)
 }
 
-/// A session that is the only one to change label keys, until it ends. A statement that waits for the lock would hold a snapshot, for which the
-/// build of an index waits, so it asks again and again.
+/// Opens a session that is the only one to change label keys, until it ends. It polls for the lock, because a statement that waits for it
+/// would hold a snapshot, and index builds wait for the end of snapshots.
 async fn lead(url: &DatabaseUrl) -> Result<PgConnection, LedgerError> {
     let mut connection = open(url).await?;
     loop {
@@ -154,19 +156,19 @@ async fn read(connection: &mut PgConnection) -> Result<Vec<DeclaredLabel>, sqlx:
 }
 
 impl Declared {
-    /// The last one is complete only after the others, and the history waits for it.
+    /// Returns the indexes to build, in order. The history uses the key when the last one is complete, so the others are complete by then.
     fn indexes(&self) -> [Index; 2] {
         let (number, value) = (self.number, format!("(labels ->> {})", self.literal));
         let index = |suffix: String, definition| Index { name: format!("jobs{suffix}"), suffix, definition };
         let by_state = format!("({value}, state, id_at, job_id) where {value} is not null and state <> 'succeeded'");
-        // Not partial, because Postgres takes the statistics of an expression from whole indexes only.
+        // Not a partial index, because Postgres uses the statistics of an expression from whole indexes only.
         let of_all = format!("({value}, id_at, job_id)");
         [index(format!("_label_{number}_state"), by_state), index(format!("_label_{number}"), of_all)]
     }
 }
 
 impl Index {
-    /// Builds what is missing. The index is complete when that of the last partition is attached.
+    /// Builds the missing parts. The index is complete when the part of the last partition is attached.
     async fn build(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         let Self { name, suffix, definition } = self;
         patiently(connection, &format!("create index if not exists {name} on only jobs {definition}")).await?;
@@ -181,7 +183,7 @@ impl Index {
         Ok(())
     }
 
-    /// The partitions without a part of the index. Those that recorders make from now on get theirs at once.
+    /// Returns the partitions without a part of the index. Partitions that recorders create from now on get theirs at once.
     async fn missing(&self, connection: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
         sqlx::query_scalar!(
             r#"/* labels::missing */

@@ -1,10 +1,10 @@
 //! The ledger: the history of every job, in Postgres.
 //!
-//! [`recorder`] turns lifecycle events into rows; [`Ledger`] queries them. The ledger only records: no job waits for it, so an
-//! outage delays no job. This is the only crate that knows sqlx.
+//! [`recorder`] turns lifecycle events into rows; [`Ledger`] queries them. The ledger only records: no job waits for it, so an outage
+//! delays no job. This is the only crate that uses sqlx.
 //!
-//! Queries are checked against the migrations when the crate is compiled, from descriptions stored in `.sqlx/`, so that a
-//! build needs no database. After a change to a query or a migration, write them again with `cargo xtask sqlx`.
+//! The compiler checks queries against the migrations. It uses the descriptions stored in `.sqlx/`, so a build needs no database. After a
+//! change to a query or a migration, write the descriptions again with `cargo xtask sqlx`.
 
 // The modules of the command name the library by its crate's name.
 extern crate self as gpufleet_ledger;

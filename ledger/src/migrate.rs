@@ -37,21 +37,21 @@ pub enum SchemaMismatch {
     Unfinished { version: i64 },
 }
 
-/// The versions before and after [`migrate`].
+/// The versions of the tables before and after [`migrate`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migrated {
-    /// 0 before the first migration.
+    /// 0 if no migration had been applied.
     pub from: i64,
     pub to: i64,
 }
 
-/// The version of the tables that this program was built for.
+/// Returns the version of the tables that this program was built for.
 pub fn version_needed() -> i64 {
     MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 
-/// Applies the missing migrations. Concurrent calls wait for each other. Cancelling leaves the migrations that were
-/// finished.
+/// Applies the missing migrations. Concurrent calls wait for each other. If cancelled, the finished migrations stay
+/// applied.
 pub async fn migrate(url: &DatabaseUrl) -> Result<Migrated, LedgerError> {
     let mut connection = connect(url, Purpose::Migrate).await?;
     let from = applied(&mut connection).await?.keys().max().copied().unwrap_or(0);
@@ -61,7 +61,7 @@ pub async fn migrate(url: &DatabaseUrl) -> Result<Migrated, LedgerError> {
     Ok(Migrated { from, to: version_needed() })
 }
 
-/// Opens a connection. If the server is full, it waits for a free one.
+/// Opens a connection. If the server has no free connection, waits for one.
 pub(crate) async fn connect(url: &DatabaseUrl, purpose: Purpose) -> Result<PgConnection, LedgerError> {
     let options = url.options(purpose);
     let opened = (|| PgConnection::connect_with(&options)).retry(FULL_RETRIES).when(Disposition::is_full);
@@ -85,7 +85,7 @@ struct Applied {
     checksum: Vec<u8>,
 }
 
-/// The migrations recorded in the database, by version; none if it has no table of migrations.
+/// Returns the migrations that the database has applied, by version; none if it has no table of migrations.
 async fn applied(connection: &mut PgConnection) -> Result<BTreeMap<i64, Applied>, LedgerError> {
     let rows = sqlx::query!("/* migrate::applied */ select version, success, checksum from _sqlx_migrations")
         .fetch_all(connection)

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use gpufleet_schema::{AttemptState, BlobDigest, Dtype, Excerpt, JobId, JobState, PoolUse, PrintfOutput, Timings};
 use serde::{Deserialize, Serialize};
 
-/// Which jobs to list, newest first. An empty filter lists all.
+/// The jobs to list, newest first. An empty filter lists all jobs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HistoryFilter {
     /// Any of these; empty for every state.
@@ -43,7 +43,7 @@ pub struct Page {
     pub searched_since: Option<DateTime<Utc>>,
 }
 
-/// A place in the history: just after this job. As text it is `MICROSECONDS.JOBID`.
+/// A position in the history: right after this job. As text it is `MICROSECONDS.JOBID`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageKey {
     /// When the job was created, as the history is sorted: the time in its id, or that of its first event.
@@ -181,7 +181,7 @@ pub struct FailureRow {
     pub source: Option<Excerpt>,
 }
 
-/// Which workers to list, the most recently heard first. The default lists all.
+/// The workers to list, most recently heard from first. The default lists all workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerFilter {
     pub name: Option<String>,
@@ -259,19 +259,20 @@ pub struct DeviceRow {
     pub power_milliwatts: Option<u32>,
 }
 
-/// The jobs that a text names: their ids begin or end with it.
+/// The result of a search for a job whose id begins or ends with a text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JobMatch {
     None,
     One(Box<JobDetail>),
-    /// Several ids begin or end with it: up to [`JobMatch::SHOWN_MAX`] of them, newest first.
+    /// Several jobs match. Has up to [`JobMatch::SHOWN_MAX`] of their ids, newest first.
     Many(Vec<JobId>),
 }
 
 impl HistoryFilter {
-    /// A whole page is held in memory. Planning a page takes as long as reading some hundred jobs, so long lists are read in large pages.
+    /// The maximum number of jobs on a page, because a whole page is held in memory. Planning a page takes as long as reading some hundred
+    /// jobs, so long lists are read in large pages.
     pub const LIMIT_MAX: u32 = 2000;
-    /// The same for a page of the read API, which holds those of many callers.
+    /// The maximum number of jobs on a page of the read API. It is smaller, because the server holds the pages of many callers.
     pub const API_LIMIT_MAX: u32 = 1000;
     pub const LIMIT_DEFAULT: u32 = 50;
 }
@@ -295,7 +296,7 @@ impl Default for HistoryFilter {
 }
 
 impl WorkerFilter {
-    /// The whole list with its devices is held in memory.
+    /// The maximum number of workers in a list, because the whole list with its devices is held in memory.
     pub const LIMIT_MAX: u32 = 1000;
 }
 
@@ -332,7 +333,7 @@ impl Default for WorkerFilter {
 }
 
 impl JobMatch {
-    /// Enough to show how to make the text unique.
+    /// The maximum number of ids in [`JobMatch::Many`]; enough to show how to make the text unique.
     pub const SHOWN_MAX: u32 = 5;
 }
 

@@ -1,6 +1,6 @@
-//! Statements that lock others out of a table for a moment.
+//! Runs statements that lock others out of a table for a moment.
 //!
-//! Other statements queue behind a lock request that waits. So such a statement waits for a moment only, gives up, and tries again later.
+//! Other statements queue behind a waiting lock request. So such a statement waits only briefly, gives up, and retries later.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
 
 use crate::disposition::Disposition;
 
-/// How long a statement waits for its locks, and others behind it.
+/// How long a statement waits for its locks, and other statements behind it.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
-/// Queries of gpufleet end within 25 s, which is their statement timeout, and new ones may follow them: three minutes in all.
+/// The retries, three minutes in all. gpufleet's queries end within 25 s, their statement timeout, but new ones may follow them.
 const RETRIES: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(100))
     .with_max_delay(Duration::from_secs(2))
     .with_max_times(100);
 
-/// Runs statements as one transaction, again until they get their locks. After an error or a cancellation the caller drops the connection,
-/// because the transaction may be open.
+/// Runs statements as one transaction, and retries until they get their locks. After an error or a cancellation the caller drops the
+/// connection, because the transaction may be open.
 pub(crate) async fn patiently(connection: &mut PgConnection, statements: &str) -> Result<(), sqlx::Error> {
     let sql = format!("begin; set local lock_timeout = '{}ms'; {statements}; commit", LOCK_TIMEOUT.as_millis());
     let mut delays = RETRIES.build();

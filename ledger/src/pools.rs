@@ -1,4 +1,4 @@
-//! Pools: what they run, and their shares of the devices. Plain data; it asks neither the ledger nor the broker.
+//! Pools: what they run, and their shares of the devices. This is plain data; it queries neither the ledger nor the broker.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The pools that workers serve now, and those with device time in these statistics by pool.
+    /// Returns the pools that workers serve now, and the pools with device time in these statistics.
     pub fn all(workers: &[WorkerRow], used: &Statistics) -> Vec<Self> {
         let used = used.rows.iter().filter(|row| !row.value.is_empty());
         let mut pools: BTreeMap<&str, Self> = BTreeMap::new();
@@ -45,7 +45,7 @@ impl Pool {
             let pool = pools.entry(row.value.as_str()).or_default();
             (pool.device_us, pool.charged_us) = (row.device_us, row.charged_us);
         }
-        // The sum of the shares of each device, and the number of devices.
+        // The sum of each pool's shares over all devices, and the number of devices.
         let (mut due, mut devices): (BTreeMap<&str, f64>, u32) = (BTreeMap::new(), 0);
         for worker in workers.iter().filter(|worker| !worker.has_left && !worker.is_silent) {
             for pool in &worker.pools {
@@ -58,7 +58,7 @@ impl Pool {
                     let pool = pools.entry(of_device.pool.as_str()).or_default();
                     pool.jobs_running = pool.jobs_running.saturating_add(of_device.jobs_running);
                     pool.memory_bytes = pool.memory_bytes.saturating_add(of_device.memory_bytes);
-                    // Old workers report no guarantee, so nothing counts as borrowed.
+                    // Old workers report no guarantee. Their memory does not count as borrowed.
                     let guaranteed = of_device.guaranteed_bytes.unwrap_or(of_device.memory_bytes);
                     let borrowed = of_device.memory_bytes.saturating_sub(guaranteed);
                     pool.guaranteed_bytes =

@@ -1,7 +1,8 @@
-//! Removes blobs that no job uses: mark and sweep. The ledger marks, and the store sweeps what is not marked and was stored long ago.
+//! Removes blobs that no job uses, by mark and sweep. The ledger marks the used blobs; the store deletes unmarked blobs that were stored
+//! long ago.
 //!
-//! A sweep that is interrupted anywhere leaves the store as good as before; the next one goes on. Nothing is removed while the ledger can't be
-//! read, or while its recorder is far behind.
+//! An interrupted sweep does no harm; the next one continues. Nothing is removed if the ledger can't be read, or if its recorder is far
+//! behind.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +19,7 @@ use crate::{
     migrate,
 };
 
-/// A blob that was stored within this time is never deleted.
+/// The default minimum age of removed blobs. A blob that was stored within this time is never removed.
 pub const PRUNED_AGE_DEFAULT: Duration = Duration::from_secs(2 * BLOB_GRACE.as_secs());
 
 /// Why a store was not pruned, or not completely.
@@ -30,23 +31,23 @@ pub enum PruneError {
     Sweep(#[from] BlobError),
 }
 
-/// Removes the blobs that were last stored longer ago than `unused_for` and that no job uses. Cancelling ends it at the next blob.
+/// Removes the blobs that no job uses and that were last stored longer ago than `unused_for`. If cancelled, it stops at the next blob.
 pub async fn prune_blobs(ledger: &Ledger, store: &BlobStore, unused_for: Duration) -> Result<Pruned, PruneError> {
     let live = ledger.live_blobs().await?;
     Ok(store.prune(unused_for, Arc::new(live)).await?)
 }
 
-/// Prunes a store on a schedule. Of several processes with the same store, one does it.
+/// Prunes a store on a schedule. If several processes have the same store, one of them prunes it.
 #[derive(Debug)]
 pub struct BlobPruner {
     url: DatabaseUrl,
     location: BlobLocation,
-    /// Opened when it is needed first, because a store that is away must not keep a recorder from recording.
+    /// Opened on first use, because an unreachable store must not keep a recorder from recording.
     store: Option<BlobStore>,
     every: Duration,
     /// The session whose lock makes this process the leader.
     leadership: Option<PgConnection>,
-    /// Since the start of the process.
+    /// Counted since the start of the process.
     removed_total: u64,
     removed_bytes_total: u64,
 }
@@ -56,7 +57,7 @@ impl BlobPruner {
         Self { url, location, store: None, every, leadership: None, removed_total: 0, removed_bytes_total: 0 }
     }
 
-    /// Prunes now and at each interval until stopped. A failure is logged, and the next interval tries again.
+    /// Prunes now and at each interval until stopped. A failure is logged and retried at the next interval.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut ticks = interval(self.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -100,7 +101,7 @@ impl BlobPruner {
         Ok(())
     }
 
-    /// Whether this process is the one that prunes the store: its session has the lock, from the first time until the session ends.
+    /// Returns whether this process prunes the store. Its session takes the lock once and keeps it until the session ends.
     async fn leads(&mut self) -> Result<bool, LedgerError> {
         if let Some(connection) = &mut self.leadership
             && matches!(timeout(PING_TIMEOUT, connection.ping()).await, Ok(Ok(())))

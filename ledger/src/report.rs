@@ -1,4 +1,4 @@
-//! How well one job used its device, as Slurm's `seff`. Plain data.
+//! A report on how well one job used its device, like Slurm's `seff`. This is plain data.
 
 use gpufleet_schema::{AttemptState, JobId, JobState, Timings};
 use serde::{Deserialize, Serialize};
@@ -36,18 +36,21 @@ pub struct Share {
     pub percent: f64,
 }
 
-/// A job that waits for longer than it runs depends on the load more than on its program.
+/// The share of waiting, in percent, from which the report names the queue. Such a job depends on the load more than on
+/// its program.
 const QUEUE_PERCENT: f64 = 50.0;
-/// From this share of the time after the queue on, compiling is worth avoiding.
+/// The share of compiling, in percent of the time after the queue, from which it is worth avoiding.
 const COMPILE_PERCENT: f64 = 20.0;
-/// From these shares of the time on the device on, copies and overhead are worth avoiding.
+/// The share of copies, in percent of the time on the device, from which they are worth avoiding.
 const COPY_PERCENT: f64 = 50.0;
 const KERNEL_PERCENT: f64 = 25.0;
-/// Such a job fails on a device with a little less memory.
+/// The share of the device's memory, in percent, from which the report warns. Such a job fails on a device with a
+/// little less memory.
 const MEMORY_PERCENT: f64 = 90.0;
 
 impl Report {
-    /// `workers` are those that have a device of the job, or any. None before the end.
+    /// Computes the report of a job; `None` until it has ended. `workers` are all workers, or at least those with a
+    /// device of the job.
     pub fn of(detail: &JobDetail, workers: &[WorkerRow]) -> Option<Self> {
         let job = &detail.job;
         let device_bytes = device(detail, workers).map(|device| device.memory_bytes);
@@ -83,7 +86,7 @@ impl Report {
     }
 }
 
-/// The device of the job. Another machine may have got the worker's name since, so the model must be the same.
+/// Returns the device of the job. Another machine may have taken over the worker's name, so the model must match too.
 fn device<'a>(detail: &JobDetail, workers: &'a [WorkerRow]) -> Option<&'a DeviceRow> {
     let job = &detail.job;
     let worker = workers.iter().find(|worker| Some(&worker.worker) == job.worker.as_ref())?;
@@ -100,7 +103,7 @@ fn advice(detail: &JobDetail, attempt: &AttemptRow, timings: &Timings, device_by
     if queue >= QUEUE_PERCENT {
         advice.push(format!("it waited for {queue:.0} % of its life; `gpufleet pools` shows how busy its pool is"));
     }
-    // The times of an attempt that was cut off say nothing about the program.
+    // The timings of an attempt that was cut short say nothing about the program.
     if attempt.state == AttemptState::Succeeded {
         advice.extend(advice_on_use(timings, worked, device_bytes));
     }
@@ -114,7 +117,7 @@ fn advice(detail: &JobDetail, attempt: &AttemptRow, timings: &Timings, device_by
     advice
 }
 
-/// Advice on the use of the device by a job that ran to its end.
+/// Advises on the use of the device by a job that ran to its end.
 fn advice_on_use(timings: &Timings, worked: u64, device_bytes: Option<u64>) -> Vec<String> {
     let mut advice = Vec::new();
     let compile = percent(timings.compile_us, worked);
@@ -143,7 +146,7 @@ fn advice_on_use(timings: &Timings, worked: u64, device_bytes: Option<u64>) -> V
     advice
 }
 
-/// A part of a whole, in percent.
+/// Returns a part of a whole in percent; 0 if the whole is 0.
 pub fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }

@@ -1,7 +1,7 @@
-//! Statistics of ended attempts: what is counted, and by what it is divided.
+//! Statistics of ended attempts: the counts and sums, and the dimensions that divide them.
 //!
-//! The recorder writes them ([`crate::recorder`]), and [`crate::Ledger::stats`] reads them. Sums saturate, because one event with a wild
-//! number must not stop the others from being counted.
+//! The recorder writes them ([`crate::recorder`]), and [`crate::Ledger::statistics`] reads them. Sums saturate, because one event with an
+//! absurd number must not stop the others from being counted.
 
 mod measures;
 mod record;
@@ -16,16 +16,17 @@ pub(crate) use measures::{Ended, Measures, Part, Sum};
 pub(crate) use record::{RollupColumns, RollupRecord};
 pub use stages::{Stage, Stages};
 
-/// For how long statistics of whole pools are kept by five minutes: a day, and some time to read it.
+/// How long statistics of whole pools are kept by five minutes: a day, and some time to read it.
 pub(crate) const FIVE_MINUTES_KEPT: TimeDelta = TimeDelta::hours(26);
-/// For how long statistics are kept by the hour. Those of days stay.
+/// How long statistics are kept by the hour, in days. Statistics by the day are kept forever.
 pub(crate) const HOURS_KEPT_DAYS: i32 = 62;
-/// The value for all values of an hour or day after the first [`VALUES_MAX`].
+/// The value that counts all values of an hour or day after the first [`VALUES_MAX`].
 pub const OTHER: &str = "(other)";
-/// Distinct values of one dimension in an hour or day of a pool. Producers choose kernels and labels, and must not make tables grow at will.
+/// The maximum number of values of one dimension in an hour or day of a pool. Producers choose kernels and labels, and must not be able to
+/// fill the tables.
 pub(crate) const VALUES_MAX: usize = 1000;
 
-/// What statistics are divided by.
+/// A dimension by which statistics are divided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dimension {
     Pool,
@@ -55,7 +56,7 @@ pub enum Grain {
 }
 
 impl Dimension {
-    /// The column `dimension`. That of a pool is empty, because every row has its pool.
+    /// Returns the value of the column `dimension`. It is empty for pools, because every row has its pool.
     pub(crate) fn column(&self) -> String {
         match self {
             Self::Pool => String::new(),
@@ -104,12 +105,12 @@ impl Grain {
         }
     }
 
-    /// Whether rows of this dimension exist.
+    /// Returns whether there are rows of this grain and dimension.
     pub(crate) fn has(self, dimension: &str) -> bool {
         self != Self::FiveMinutes || dimension.is_empty()
     }
 
-    /// The beginning of the five minutes, hour or day, in UTC.
+    /// Returns the beginning of the five minutes, hour or day in UTC.
     pub(crate) fn begin(self, at: DateTime<Utc>) -> DateTime<Utc> {
         let span = match self {
             Self::FiveMinutes => TimeDelta::minutes(5),

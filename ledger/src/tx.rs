@@ -1,4 +1,4 @@
-//! Named transactions: retried on a conflict, bounded in time, and logged under their name.
+//! Named transactions: retried after a conflict, bounded in time, and logged by name.
 
 use std::{
     fmt,
@@ -11,20 +11,21 @@ use tracing::{debug, warn};
 
 use crate::{LedgerError, database::QUERY_TIMEOUT, disposition::Disposition};
 
-/// Statements that are committed together. They may run more than once.
+/// Statements that are committed together. They may run several times.
 pub(crate) trait Transaction: Sync {
-    /// Completes "the database failed in …".
+    /// The name of the transaction. It completes "the database failed in …".
     const NAME: &'static str;
     type Output: Send;
 
     fn run(&self, connection: &mut PgConnection) -> impl Future<Output = Result<Self::Output, sqlx::Error>> + Send;
 }
 
-/// Concurrent transactions lock in the same order, so conflicts are rare. More conflicts in a row than this indicate a defect.
+/// The maximum number of tries after conflicts. Concurrent transactions lock in the same order, so conflicts are rare, and more in a row
+/// indicate a defect.
 const TRIES_MAX: u32 = 5;
 
-/// Runs a transaction. After an error the state of the connection and of the commit is unknown. The caller drops the connection and
-/// may repeat the transaction, because every statement is an upsert. If cancelled, the transaction may or may not be committed.
+/// Runs a transaction. After an error, the state of the connection and of the commit is unknown: the caller drops the connection, and may
+/// repeat the transaction, because every statement is an upsert. If cancelled, the transaction may or may not be committed.
 pub(crate) async fn run<T: Transaction>(
     transaction: &T,
     connection: &mut PgConnection,
@@ -55,7 +56,7 @@ async fn once<T: Transaction>(transaction: &T, connection: &mut PgConnection) ->
             Ok(output)
         }
         Err(error) => {
-            // After a rollback a healthy session can be used again. The first error is the one to report.
+            // After a rollback, a healthy session is usable again. The first error is the one to report.
             open.rollback().await.ok();
             Err(error)
         }

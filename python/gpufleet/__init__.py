@@ -147,11 +147,11 @@ _LAZY = {
     "RawModule": "gpufleet._raw",
     "ReductionKernel": "gpufleet._reduction",
 }
-"""Modules that many programs do not need, which are imported at their first use."""
+"""Names of modules that many programs do not need. They are imported at their first use."""
 
 
 def load_ipython_extension(ipython: object) -> None:
-    """Called by `%load_ext gpufleet`: adds the magics for notebooks."""
+    """Adds the magics for notebooks. IPython calls this for `%load_ext gpufleet`."""
     from gpufleet.notebook._magics import load  # noqa: PLC0415
 
     load(ipython)

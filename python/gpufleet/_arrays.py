@@ -1,6 +1,6 @@
-"""Arrays of the caller: how they become buffers of a task, and how results come back in the caller's type.
+"""Converts the caller's arrays to buffers of a task, and results to the caller's type.
 
-An array that is C-contiguous and little-endian is sent without a copy. Nothing here knows the fleet.
+An array that is C-contiguous and little-endian is sent without a copy. This module does not use the fleet.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ __all__ = ["DIMENSIONS_MAX", "Like", "Unsupported", "as_array", "as_input", "res
 Array = npt.NDArray[Any]
 
 DIMENSIONS_MAX = 8
-"""The most dimensions of a buffer. Arrays with more are sent flat."""
+"""The maximum number of dimensions of a buffer. Arrays with more dimensions are sent flat."""
 
 _PLAIN = frozenset(DTYPES.values())
-"""The dtypes that are sent as they are."""
+"""The dtypes that are sent without a conversion."""
 _PREFIX = {"b": "bool", "i": "i", "u": "u", "f": "f"}
 _SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8)}
 
 
 class Unsupported(InvalidJob, TypeError):
-    """A value that can not be sent as an array. The message says what to do instead."""
+    """The value can not be sent as an array. The message says what to do instead."""
 
 
 # Making a frozen object takes five times as long, and each job has several.
 @dataclass(slots=True, unsafe_hash=True)
 class Like:
-    """The type of the caller's array, without its contents."""
+    """The dtype and shape of the caller's array, without its contents."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -57,7 +57,7 @@ class Like:
 
 
 def as_input(value: object) -> Input:
-    """Makes a buffer of anything that has the contents of an array.
+    """Makes a buffer of any value that has the contents of an array. Raises `Unsupported` for other values.
 
     >>> as_input(bytes(3)).dtype
     'u8'
@@ -102,7 +102,7 @@ def to_input(array: Array) -> Input:
 
 
 def restore(array: Array, like: Like | Array) -> Array:
-    """Returns a result in the type of the caller's array: its dtype and its shape, writable."""
+    """Returns a result with the dtype and shape of the caller's array. The result is writable."""
     dtype = like.dtype
     if dtype.kind == "c" or _is_bfloat16(dtype):
         array = np.asarray(array, order="C").reshape(-1).view(dtype.newbyteorder("<"))
@@ -112,7 +112,7 @@ def restore(array: Array, like: Like | Array) -> Array:
 
 @cache
 def wire_dtype(dtype: np.dtype[Any]) -> str:
-    """The name of a dtype in messages. Complex numbers travel as pairs of their parts."""
+    """Returns the name of a dtype in messages. Complex numbers are sent as pairs of their parts."""
     kind, size = dtype.kind, dtype.itemsize
     if kind == "c" and size in (8, 16):
         return f"f{size * 4}"
@@ -156,7 +156,7 @@ def _refuse_device_arrays(value: object) -> None:
 
 
 _HOST_DEVICES = (1, 3)
-"""DLPack's kDLCPU and kDLCUDAHost, which is pinned memory of the host."""
+"""DLPack's device types kDLCPU and kDLCUDAHost. The latter is pinned memory of the host."""
 
 
 def _from_arrow(value: Any) -> Array:

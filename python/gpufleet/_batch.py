@@ -1,4 +1,4 @@
-"""Jobs that belong together."""
+"""Batches: jobs that belong together."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _current: ContextVar[Batch | None] = ContextVar("gpufleet_batch", default=None)
 
 
 class Batch:
-    """The jobs that a `with` block submits, made by `Fleet.batch`.
+    """The jobs that a `with` block submits. `Fleet.batch` makes a batch.
 
-    The jobs get the options of the batch, unless their kernels have their own, and the label ``batch``. They are those
-    that the thread, or the asyncio task, of the block submits to the fleet. Leaving the block waits for them, and does
-    not raise their exceptions; leaving it by an exception cancels them.
+    The batch has the jobs that the block's thread, or its asyncio task, submits to the fleet. They get the label
+    ``batch``, and the options of the batch unless their kernels have their own. The end of the block waits for the
+    jobs, and does not raise their exceptions. An exception that leaves the block cancels them.
     """
 
     def __init__(self, fleet: Fleet, options: Options) -> None:
@@ -38,7 +38,7 @@ class Batch:
         self._outer: Token[Batch | None] | None = None
         self._parent: Batch | None = None
         self._inner: list[Batch] = []
-        """The batches of blocks in this block, whose jobs have their own value of the label."""
+        """The batches of blocks inside this block. Their jobs have another value of the label."""
 
     @property
     def id(self) -> str:
@@ -52,21 +52,23 @@ class Batch:
 
     @property
     def kernel_seconds(self) -> float:
-        """The time that the kernels of the ended jobs ran."""
+        """The time in seconds for which the kernels of the ended jobs ran."""
         timings = (future.timings for future in self._futures)
         return sum(each.kernel for each in timings if each is not None)
 
     def results(self) -> list[Any]:
-        """Waits for all results. Raises the exception of the first job that failed."""
+        """Waits for all jobs and returns their results. Raises the exception of the first job that failed."""
         return [future.result() for future in self._futures]
 
     def wait(self) -> None:
-        """Waits until all jobs have ended, however they end."""
+        """Waits until all jobs have ended, successfully or not."""
         for future in self._futures:
             future._wait()
 
     def cancel(self) -> None:
-        """Orders the workers to cancel all jobs of the batch."""
+        """Orders the workers to cancel all jobs of the batch. Raises `CancelError` if the broker does not take the
+        order.
+        """
         for inner in self._inner:
             inner.cancel()
         for future in self._futures:
@@ -122,6 +124,6 @@ class Batch:
 
 
 def current_batch(fleet: Fleet) -> Batch | None:
-    """The batch of the innermost block around the caller, if it is one of this fleet."""
+    """Returns the batch of the innermost block around the caller, if it is a batch of this fleet."""
     batch = _current.get()
     return batch if batch is not None and batch._fleet is fleet else None

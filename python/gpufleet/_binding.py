@@ -1,6 +1,6 @@
-"""Compares arguments with a kernel's parameters, and makes buffers and launch arguments of them.
+"""Matches arguments with a kernel's parameters, and makes buffers and launch arguments of them.
 
-Everything that can be wrong about an argument is found here, before anything is sent.
+Every invalid argument is detected here, before anything is sent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ArgumentError(InvalidJob, TypeError):
 
 @dataclass(slots=True)
 class Output:
-    """An array that comes back: the name of its parameter and of its buffer, which an array without elements lacks."""
+    """An array that a job returns: the name of its parameter, and of its buffer unless the array has no elements."""
 
     name: str
     buffer: str | None
@@ -49,7 +49,7 @@ class Output:
         return restore(results[self.buffer], self.like)
 
     def lazy(self, fleet: Fleet, task: Task) -> LazyArray | Array:
-        """The array before the task is run. One without elements needs no task."""
+        """Returns the array before the task is run. An array without elements needs no task."""
         if self.buffer is None:
             return np.empty(self.like.shape, self.like.dtype)
         return LazyArray(fleet, self.like, Ref(task, self.buffer, self.like.wire_shape, wire_dtype(self.like.dtype)))
@@ -57,20 +57,20 @@ class Output:
 
 @dataclass(slots=True)
 class Bound:
-    """The arguments of one launch."""
+    """The arguments of a launch, matched with the parameters."""
 
     kernel: str
     buffers: dict[str, Buffer] = field(default_factory=dict)
     args: list[Argument] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     values: list[object] = field(default_factory=list)
-    """What the caller passed for each output."""
+    """The caller's value for each output."""
     targets: list[Array | None] = field(default_factory=list)
-    """The caller's array for each output; `None` if the caller passed none that could be written."""
+    """The caller's array for each output; `None` if the caller passed none that can be written."""
     _known: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
     def add_array(self, parameter: Parameter, value: object, given: Operand) -> None:
-        """Adds an array. The same array twice is one buffer, as it is one piece of memory on a device."""
+        """Adds an array. An array that is passed twice becomes one buffer, as it is one piece of memory on a device."""
         name: str | None
         if given.is_empty:
             name = None
@@ -86,7 +86,7 @@ class Bound:
             self.targets.append(given.array)
 
     def check_targets(self) -> None:
-        """Refuses outputs that the caller's memory can not take, because a call writes back in place."""
+        """Refuses outputs that can not be written back into the caller's memory."""
         written: list[Array] = []
         for output, target in zip(self.outputs, self.targets, strict=True):
             if target is None or 0 in target.shape:
@@ -104,15 +104,15 @@ class Bound:
             written.append(target)
 
     def output_buffers(self) -> tuple[str, ...]:
-        """The buffers that come back, each once."""
+        """Returns the names of the buffers to return, each once."""
         return tuple(dict.fromkeys(output.buffer for output in self.outputs if output.buffer is not None))
 
     def take(self, results: Mapping[str, Array]) -> list[Array]:
-        """The outputs in the caller's types."""
+        """Returns the outputs in the caller's types."""
         return [output.take(results) for output in self.outputs]
 
     def write_back(self, results: Sequence[Array]) -> list[object]:
-        """Copies results into the caller's arrays, and returns these; new arrays where there are none."""
+        """Copies results into the caller's arrays and returns these, with new arrays where the caller passed none."""
         found: list[object] = []
         for value, target, result in zip(self.values, self.targets, results, strict=True):
             if target is not None:
@@ -122,7 +122,7 @@ class Bound:
 
 
 def _place_of(given: Operand) -> tuple[object, ...]:
-    """What identifies the memory of an array."""
+    """Returns what identifies the memory of an array."""
     array = given.array
     if array is None:
         return (id(given.held),)
@@ -131,12 +131,12 @@ def _place_of(given: Operand) -> tuple[object, ...]:
 
 
 def only_read(buffers: Mapping[str, Buffer], outputs: Sequence[str]) -> tuple[str, ...]:
-    """The inputs among the buffers of a kernel whose parameters say what it writes to."""
+    """Returns the inputs among the buffers of a kernel whose parameters declare what it writes to."""
     return tuple(name for name, buffer in buffers.items() if name not in outputs and not isinstance(buffer, Zeros))
 
 
 def bind(signature: Signature, args: Sequence[object]) -> Bound:
-    """Matches arguments and parameters. Raises `ArgumentError`."""
+    """Matches arguments with parameters. Raises `ArgumentError` if one does not fit."""
     bound = Bound(signature.entry)
     if signature.parameters is None:
         for index, value in enumerate(args):
@@ -153,7 +153,7 @@ def bind(signature: Signature, args: Sequence[object]) -> Bound:
 
 
 class _Place(NamedTuple):
-    """Where an argument belongs, as errors say it."""
+    """The position of an argument, as error messages state it."""
 
     kernel: str
     number: int
@@ -210,7 +210,9 @@ def _check_length(place: object, element: Element, like: Like) -> None:
 
 
 def _bind_untyped(bound: Bound, signature: Signature, index: int, value: object) -> None:
-    """Without a signature the types come from the caller, so numbers must have one, and every array comes back."""
+    """Matches an argument without a signature. Its type comes from the caller, so a number must have a NumPy type, and
+    every array is returned.
+    """
     place = f"kernel {signature.entry!r}, argument {index + 1}"
     parameter = Parameter(f"arg{index}", "?", None, is_pointer=True)
     if value is None or isinstance(value, np.generic):
@@ -229,7 +231,7 @@ def _bind_untyped(bound: Bound, signature: Signature, index: int, value: object)
 
 
 def scalar_of(place: object, element: Element | None, value: object) -> Value:
-    """A kernel argument by value. Python numbers take the parameter's type; NumPy's must have it."""
+    """Makes a kernel argument by value. A Python number takes the parameter's type; a NumPy number must have it."""
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and element is not None):
         return _numpy_scalar(place, element, np.asarray(value))
     if element is None and isinstance(value, bytes | bytearray) and value:
@@ -278,7 +280,7 @@ def _refuse_objects(place: object, value: Array) -> None:
 
 
 def _alignment(dtype: np.dtype[Any]) -> int:
-    """The alignment of a C++ structure with these fields. A packed one has none."""
+    """Returns the alignment of a C++ structure with these fields. A packed structure has alignment 1."""
     if dtype.kind == "c":
         return dtype.itemsize
     if dtype.subdtype is not None:
@@ -290,7 +292,7 @@ def _alignment(dtype: np.dtype[Any]) -> int:
 
 
 def _may_overlap_itself(array: Array) -> bool:
-    """Whether two elements may share bytes, judged from the strides alone."""
+    """Returns whether two elements may share bytes, judging by the strides alone."""
     reach = array.itemsize
     for stride, extent in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
         if stride < reach:

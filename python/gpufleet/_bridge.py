@@ -1,6 +1,6 @@
-"""Awaits futures in asyncio. All futures that end at once wake a loop once, because waking a loop is expensive.
+"""Awaits futures in asyncio. Waking a loop is expensive, so all futures that end at once wake it once.
 
-Imported by the first `await`, because asyncio takes as long to import as the rest of the package.
+The first `await` imports this module, because importing asyncio takes as long as importing the rest of the package.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _bridges: WeakKeyDictionary[asyncio.AbstractEventLoop, _Bridge] = WeakKeyDiction
 
 
 def wait(future: Future[R]) -> Generator[Any, None, R]:
-    """Waits in the running loop. Cancelling the wait cancels the job; `asyncio.shield` prevents that."""
+    """Waits in the running loop. If the wait is cancelled, the job is cancelled too; `asyncio.shield` prevents that."""
     if not future.done():
         loop = asyncio.get_running_loop()
         bridge = _bridges.get(loop) or _bridges.setdefault(loop, _Bridge())
@@ -38,7 +38,7 @@ def wait(future: Future[R]) -> Generator[Any, None, R]:
 
 
 class _Bridge:
-    """The futures of a loop that have ended, while the loop does not know it yet."""
+    """The futures that have ended and that their loop has not processed yet."""
 
     def __init__(self) -> None:
         self._ended: list[asyncio.Future[None]] = []
@@ -64,7 +64,7 @@ class _Bridge:
 
 
 class _Arrival:
-    """Observes a future for a loop."""
+    """Passes the end of a future on to a loop."""
 
     __slots__ = ("_bridge", "future")
 

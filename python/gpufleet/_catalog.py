@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = (int, float)
 _PLAIN = (list, tuple, *_NUMBERS)
-"""Values without a dtype of their own."""
+"""The types of values that have no dtype of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ class BufferSpec:
 
     @property
     def form(self) -> str:
-        """Such as ``float32[m, k]``."""
+        """The dtype and extents of the buffer, such as ``float32[m, k]``."""
         return f"{DTYPES[self.dtype].name}[{', '.join(self.shape)}]"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What the catalog says about a kernel."""
+    """A kernel's entry in the catalog."""
 
     name: str
     summary: str
@@ -86,13 +86,13 @@ class Manifest:
 
     @cached_property
     def is_elementwise(self) -> bool:
-        """Whether element i of each output depends on the elements i of the inputs alone. The shapes tell."""
+        """Whether element i of each output depends only on the elements i of the inputs, judging by the shapes."""
         shapes = {buffer.shape for buffer in self.buffers}
         return bool(self.given) and len(shapes) == 1 and len(self.given[0].shape) == 1
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """Scalars and then arrays; parameters with a default come last."""
+        """The Python signature: scalars, then arrays. Parameters with a default come last."""
         parameters = [_scalar_parameter(scalar) for scalar in self.scalars]
         parameters += [_parameter(buffer.name, buffer.form) for buffer in self.given]
         parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
@@ -101,12 +101,12 @@ class Manifest:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The parameters, in order."""
+        """The names of the parameters, in order."""
         return tuple(self.signature.parameters)
 
     @cached_property
     def name_set(self) -> frozenset[str]:
-        """The same, for comparing."""
+        """The names of the parameters, for comparisons."""
         return frozenset(self.names)
 
     @cached_property
@@ -116,18 +116,18 @@ class Manifest:
 
     @cached_property
     def text(self) -> str:
-        """The signature for people."""
+        """The signature as text for people."""
         return f"{self.name}{self.signature}".replace("'", "")
 
     @cached_property
     def result_type(self) -> type[tuple[Any, ...]]:
-        """The named tuple of several outputs."""
+        """The named tuple type for several outputs."""
         return namedtuple(f"{self.name}_result", [buffer.name for buffer in self.outputs])
 
 
 @cache
 def manifests() -> dict[str, Manifest]:
-    """All kernels of the catalog, by name."""
+    """Returns all kernels of the catalog by name."""
     return {
         name: Manifest(
             name,
@@ -142,7 +142,9 @@ def manifests() -> dict[str, Manifest]:
 
 @cache
 def _parameters(name: str) -> _core.Parameters:
-    """Reads the arguments of a kernel, if they need no conversion. `_bind` reads any, and says what is wrong."""
+    """The reader of a kernel's arguments that need no conversion. `_bind` reads any arguments, and reports what is
+    wrong.
+    """
     # An array with the bits of bfloat16 has the dtype of another number.
     dtypes = {wire: dtype for wire, dtype in DTYPES.items() if wire != "bf16"}
     return _core.Parameters(name, manifests()[name].names, dtypes)
@@ -215,7 +217,7 @@ class CatalogKernel(Kernel[Any]):
 
 
 class _Finish:
-    """Makes the result of a kernel's outputs. The futures of a kernel share it."""
+    """Makes the result of a kernel's outputs. All futures of a kernel share it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -227,7 +229,7 @@ class _Finish:
 
 
 def _bind(manifest: Manifest, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments by name.
+    """Returns the arguments by name.
 
     Positional arguments take the parameters that are not given by name, so that `map` can fix any of them.
     """

@@ -9,9 +9,9 @@ __all__ = ["Changes"]
 
 
 class Changes:
-    """A condition of `threading` that costs little while no thread waits.
+    """A condition like `threading.Condition`, but cheap while no thread waits.
 
-    The methods are called with the lock held.
+    Callers must hold the lock.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Changes:
         self._waiting = 0
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Waits until the predicate is true. False after `timeout` seconds."""
+        """Waits until the predicate is true. Returns False if it is not true after `timeout` seconds."""
         self._waiting += 1
         try:
             return self._condition.wait_for(predicate, timeout)
@@ -28,6 +28,6 @@ class Changes:
             self._waiting -= 1
 
     def notify(self) -> None:
-        """Lets the waiting threads look at their predicates."""
+        """Wakes the waiting threads, so that they check their predicates."""
         if self._waiting:
             self._condition.notify_all()

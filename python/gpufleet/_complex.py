@@ -1,7 +1,7 @@
 """Complex numbers in CUDA C++, for kernels that were written for CuPy's `complex<T>`, which is `thrust::complex<T>`.
 
-NVRTC has no `<complex>` of its own, and workers have no CuPy, so the text travels with the code. The header of libcu++
-would take a second to compile.
+NVRTC has no `<complex>` header, and workers have no CuPy, so the definition is sent with the code. The header of
+libcu++ would take a second to compile.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ using thrust::real;
 
 
 def with_complex(code: str) -> str:
-    """Replaces `#include <cupy/complex.cuh>` by the text above. The lines of the code keep their numbers.
+    """Replaces `#include <cupy/complex.cuh>` by the definition above. The line numbers of the code do not change.
 
     >>> with_complex("int x;")
     'int x;'

@@ -1,4 +1,4 @@
-"""One connection of one process, and the thread that completes its futures."""
+"""A connection of one process, and the thread that completes its futures."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 CLOSE_SECONDS = 30.0
-"""The time for the broker to confirm what was sent."""
+"""The time in seconds for which `close` waits for the broker's confirmations."""
 EXIT_SECONDS = 5.0
-"""The same at the end of the program."""
+"""The time in seconds for which the end of the program waits for the broker's confirmations."""
 
 
 class Connection:
-    """A connection. A forked child has to make its own."""
+    """A connection to a fleet. A forked child must make its own."""
 
     def __init__(self, settings: Settings, place: Place, environment: Mapping[str, str]) -> None:
         self._client = Client(
@@ -55,7 +55,7 @@ class Connection:
         )
         self._pid = os.getpid()
         self.pool: str = environment.get(POOL) or "default"
-        """The pool of jobs that name none."""
+        """The pool of jobs that name no pool."""
         self.cancels_interrupted: bool = settings.on_interrupt == "cancel"
         self._keeps_replies = settings.client is not None
         self._is_closed = False
@@ -72,7 +72,7 @@ class Connection:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether the process that forked this one made the connection."""
+        """Whether this process was forked from the process that made the connection."""
         return self._pid != os.getpid()
 
     @property
@@ -80,9 +80,9 @@ class Connection:
         return self._client.name
 
     def submit(self, task: Task, finish: Callable[[Outputs], R], *, unread: bool = False) -> Future[R]:
-        """Sends a job, once there is room. The future has the errors that come after the checks.
+        """Sends a job once there is room. Errors after the checks are raised by the future.
 
-        The large outputs of an `unread` job stay in the blob store.
+        If the job is `unread`, its large outputs stay in the blob store.
         """
         task = _scope.applied(task)
         job = Job(task, self.pool)
@@ -92,9 +92,9 @@ class Connection:
         return future
 
     def run(self, task: Task, finish: Callable[[Outputs], R]) -> R:
-        """Sends a job, once there is room, and waits for its result.
+        """Sends a job once there is room, and waits for its result.
 
-        That is quicker than to submit it and to wait for its future, which other threads would send and complete.
+        This is faster than submitting the job and waiting for its future, which involves two other threads.
         """
         if self._keeps_replies:
             return result_of(self.submit(task, finish))
@@ -138,7 +138,8 @@ class Connection:
         return futures
 
     def detach(self, task: Task) -> str:
-        """Sends a job whose reply stays with the broker, and waits until the broker has it."""
+        """Sends a job whose reply stays with the broker, waits until the broker has the job, and returns the job's id.
+        """
         self._require_open()
         job = Job(task, self.pool)
         job_id = job.id
@@ -147,7 +148,7 @@ class Connection:
         return job_id
 
     def attach(self, job_id: str, *, read: bool = True) -> Future[Outputs]:
-        """Awaits a job of an earlier program with the same client name."""
+        """Returns a future for a job of an earlier program with the same client name."""
         future: Future[Outputs] = Future(self, next(self._tokens), job_id, Options(), dict)
         self._begin([future], [0], self._client.attach, future._token, job_id, read)
         return future
@@ -170,11 +171,11 @@ class Connection:
         self._client.cancel(jobs, dict(labels or {}), _caller(), wait)
 
     def forget(self, token: int) -> None:
-        """Drops the outcome of a job, if it comes."""
+        """Discards the outcome of a job when it arrives."""
         self._open.remove(token)
 
     def open_futures(self) -> list[Future[Any]]:
-        """The futures without an outcome."""
+        """Returns the futures without an outcome."""
         return self._open.futures()
 
     def store(self, dtype: str, shape: tuple[int, ...], array: Any) -> str:
@@ -186,23 +187,25 @@ class Connection:
         return array_of(self._client.read(digest, dtype, shape), dtype, shape)
 
     def has_room(self, task: Task) -> bool:
-        """Whether the job would be sent at once."""
+        """Returns whether the job would be sent at once."""
         return self._open.window.has_room(1, task.input_bytes)
 
     def wait_confirmed(self, token: int, timeout: float | None) -> bool:
-        """Waits until the broker has the job on disk, or the job has ended. False after `timeout` seconds."""
+        """Waits until the broker has the job on disk, or the job has ended. Returns False after `timeout` seconds."""
         return self._open.wait_confirmed(token, timeout)
 
     def is_ended(self, token: int) -> bool:
-        """Whether the outcome of a job is here."""
+        """Returns whether the outcome of a job has arrived."""
         return token not in self._open
 
     def obstacle(self, pool: str) -> str | None:
-        """Why the jobs of a pool wait."""
+        """Returns why the jobs of a pool wait, if the broker tells."""
         return None if self._is_closed else self._client.obstacle(pool)
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Waits until the broker has what was sent, and closes the connection. Open futures end with `FleetClosed`."""
+        """Waits until the broker has confirmed everything, and closes the connection. Open futures end with
+        `FleetClosed`.
+        """
         if self._is_closed or self.is_inherited:
             return
         self._is_closed = True
@@ -214,7 +217,9 @@ class Connection:
                 self._thread.join()
 
     def _begin(self, futures: Sequence[Future[Any]], sizes: Sequence[int], send: Callable[[*A], T], *args: *A) -> T:
-        """Waits for room, registers the futures and sends their jobs, in this order: an outcome may come at once."""
+        """Waits for room, registers the futures, and then sends their jobs. The order matters, because an outcome may
+        arrive at once.
+        """
         self._require_open()
         self._open.add(futures, sizes)
         try:
@@ -238,11 +243,11 @@ class _OpenJobs:
         self.window = Window()
         self._futures: dict[int, Future[Any]] = {}
         self._unconfirmed: dict[int, int] = {}
-        """The bytes of the jobs that the broker has not confirmed."""
+        """The sizes in bytes of the jobs that the broker has not confirmed, by token."""
         self._confirmations = Changes()
 
     def add(self, futures: Sequence[Future[Any]], sizes: Sequence[int]) -> None:
-        """Waits for room."""
+        """Waits for room and registers the futures."""
         self.window.enter(len(futures), sum(sizes))
         for future, size in zip(futures, sizes, strict=True):
             self._unconfirmed[future._token] = size
@@ -263,7 +268,7 @@ class _OpenJobs:
             return self._confirmations.wait_for(lambda: token not in self._unconfirmed, timeout)
 
     def _confirm(self, tokens: Sequence[int]) -> int:
-        """Returns the bytes that were not confirmed before."""
+        """Marks jobs as confirmed. Returns the total size of those that were not confirmed before."""
         size = 0
         for token in tokens:
             size += self._unconfirmed.pop(token, 0)
@@ -272,7 +277,7 @@ class _OpenJobs:
         return size
 
     def take(self, tokens: Sequence[int]) -> list[Future[Any] | None]:
-        """The futures of jobs that have ended; None for those that were cancelled."""
+        """Removes and returns the futures of jobs that have ended; None for those that were cancelled."""
         futures = [self._futures.pop(token, None) for token in tokens]
         size = self._confirm(tokens)
         self.window.leave(sum(future is not None for future in futures), size)
@@ -286,7 +291,7 @@ class _OpenJobs:
 
 
 def _complete_futures(client: Client, jobs: _OpenJobs) -> None:
-    """Runs in a thread of its own until the connection is closed."""
+    """Completes futures until the connection is closed. It has a thread of its own."""
     jobs.window.exempt = threading.get_ident()
     while (news := client.next()) is not None:
         _deliver(jobs, *news)
@@ -329,12 +334,12 @@ def _failure(failure: _Failure) -> Failure:
 
 
 def _output(data: Bytes | str, dtype: str, shape: tuple[int, ...]) -> Any:
-    """An array, or the name of one that is in the blob store."""
+    """Returns an output as an array, or as a reference if it is in the blob store."""
     return RemoteArray(Stored(data, shape, dtype)) if isinstance(data, str) else array_of(data, dtype, shape)
 
 
 def _caller() -> str:
-    """The user and host that give an order, for people."""
+    """Returns the user and host that give an order, for people."""
     import getpass  # noqa: PLC0415
     import socket  # noqa: PLC0415
 
@@ -355,7 +360,7 @@ def _close_abandoned(client: Client, pid: int) -> None:
 
 @atexit.register
 def _close_all() -> None:
-    """A thread that waited in Rust while the interpreter ends would crash it."""
+    """Closes all connections, because a thread that waits in Rust while the interpreter ends would crash it."""
     for connection in list(_connections):
         connection.close(EXIT_SECONDS)
 

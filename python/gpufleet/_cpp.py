@@ -1,7 +1,7 @@
-"""Reads CUDA C++ as far as kernel signatures need: words, macros without parameters, and what `#if 0` hides.
+"""Reads CUDA C++ as far as kernel signatures need: words, macros without parameters, and sections that `#if 0` hides.
 
-This is no preprocessor. A macro with parameters, or one that is defined twice, makes a text unreadable, and the caller
-is told so instead of a guess.
+This is no preprocessor. A macro with parameters, or one that is defined twice, makes the code unreadable, which the
+caller is told.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DEPTH_MAX = 32
 
 
 def read(code: str, options: Iterable[str] = ()) -> list[str]:
-    """The words of the code with its macros expanded, without comments."""
+    """Returns the words of the code, with macros expanded and without comments."""
     reader = _Reader()
     for option in _definitions(options):
         name, _, value = option.partition("=")
@@ -110,7 +110,7 @@ class _Reader:
 
 
 def closing(tokens: Sequence[str], start: int) -> int:
-    """The index of the bracket that closes the one at `start`; the length of the text if there is none."""
+    """Returns the index of the bracket that closes the one at `start`, or the length of the text if there is none."""
     opening, close = tokens[start], _OPENING[tokens[start]]
     depth = 0
     for index in range(start, len(tokens)):

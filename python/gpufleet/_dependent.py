@@ -19,10 +19,10 @@ R = TypeVar("R")
 
 
 class Dependent(Future[R]):
-    """The result of a job that is submitted when the futures that it needs have ended.
+    """The future of a job that is submitted when the futures that it needs have ended.
 
-    If one of them fails, this future has the same exception. `own` says that the needed futures belong to this one, and
-    are cancelled with it.
+    If one of them fails, this future has the same exception. If `own` is true, the needed futures belong to this future
+    and are cancelled with it.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Dependent(Future[R]):
         self._missing = len(needs)
         self._lock = threading.Lock()
         self._is_submitted = threading.Event()
-        """Or it never will be."""
+        """Set when the job was submitted, or will never be submitted."""
 
     def start(self) -> None:
         """Waits for the needed futures in the background."""

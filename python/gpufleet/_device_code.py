@@ -1,4 +1,4 @@
-"""CUDA C++ that generated kernels share: the names of types, and how arrays are indexed."""
+"""CUDA C++ that generated kernels share: the names of types, and the indexing of arrays."""
 
 from __future__ import annotations
 
@@ -63,40 +63,42 @@ struct _Indexer {
     __device__ long long size() const { return _size; }
 };
 """
-"""Arrays are sent in C order, so the strides here are those of broadcasting and of reduced axes."""
+"""The C++ definitions for indexing. Arrays are sent in C order, so the strides are those of broadcasting and of reduced
+axes.
+"""
 
 
 @cache
 def element(dtype: np.dtype[Any]) -> Element:
-    """How one number of a dtype is laid out."""
+    """Returns the layout of a number of this dtype."""
     wire = wire_dtype(dtype)
     return Element(wire, 2, is_complex=True) if dtype.kind == "c" else Element(wire)
 
 
 @cache
 def c_type(dtype: np.dtype[Any]) -> str:
-    """The C++ type of a dtype."""
+    """Returns the C++ type of a dtype."""
     name = _C_TYPES[wire_dtype(dtype)]
     return f"complex<{name}>" if dtype.kind == "c" else name
 
 
 @lru_cache(maxsize=256)
 def headers(types: tuple[str, ...]) -> tuple[str, ...]:
-    """What a kernel with these types needs before it."""
+    """Returns the code that a kernel with these types needs before it."""
     wanted = sorted(set(types))
     complex_ = (COMPLEX,) if any(name.startswith("complex<") for name in wanted) else ()
     return (*(_HEADERS[name] for name in wanted if name in _HEADERS), *complex_, RUNTIME)
 
 
 def axes(shape: Sequence[int], strides: Sequence[int]) -> tuple[Value, int]:
-    """An `_Axes` by value, and its number of axes, which is at least one."""
+    """Returns an `_Axes` argument by value, and its number of axes, which is at least one."""
     if not shape:
         shape, strides = (1,), (0,)
     return Value(struct.pack(f"<{2 * len(shape)}q", *shape, *strides), 8), len(shape)
 
 
 def packed_axes(shape: Sequence[int], array_shape: Sequence[int]) -> list[int]:
-    """The strides in elements by which an array in C order is broadcast to a shape."""
+    """Returns the strides, in elements, with which an array in C order is broadcast to a shape."""
     strides = [0] * len(shape)
     step = 1
     for axis, extent in zip(range(len(shape) - 1, -1, -1), reversed(array_shape), strict=False):

@@ -1,4 +1,4 @@
-"""What a compiler or a device says about a program, and where the program is in the caller's file or notebook cell."""
+"""The messages of compilers and devices about a program, with the position in the caller's file or notebook cell."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import NamedTuple
 __all__ = ["Diagnostic", "Excerpt", "Origin", "origin_of", "parse", "render", "report"]
 
 CODE_FILE = "kernel.cu"
-"""The name by which the compiler knows the caller's code."""
+"""The file name of the caller's code in the compiler's messages."""
 FRAMES_MAX = 16
 REPORT_LINES_MAX = 40
-"""The most lines of a report in a note. The exception has all of them in its `detail`."""
+"""The maximum number of lines of a report in a note. The exception's `detail` has all lines."""
 _EXPRESSIONS_FILE = "__nv_name_map"
 _EXPRESSION_LINE = "#pragma nv_mangled_name "
 
@@ -39,7 +39,7 @@ class Diagnostic:
     """One message of the compiler."""
 
     severity: str
-    """error, catastrophic error, warning, note or remark."""
+    """The severity: error, catastrophic error, warning, note or remark."""
     message: str
     file: str | None = None
     """`kernel.cu` for the caller's code, otherwise a header."""
@@ -47,9 +47,9 @@ class Diagnostic:
     source: str | None = None
     """The line of code, without its indentation."""
     column: int | None = None
-    """Where the problem is in `source`, from 0."""
+    """The position of the problem in `source`, counted from 0."""
     details: tuple[str, ...] = ()
-    """Further lines, such as the instantiation of a template."""
+    """Further lines of the message, such as the instantiation of a template."""
 
     @property
     def is_error(self) -> bool:
@@ -57,7 +57,9 @@ class Diagnostic:
 
     @property
     def width(self) -> int:
-        """How many characters are marked: the name that the message quotes, if the code has it there."""
+        """How many characters are marked: the length of the name that the message quotes, if the code has it at this
+        position.
+        """
         if self.source is None or self.column is None:
             return 0
         rest = self.source[self.column :]
@@ -66,7 +68,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the text of a program begins in a Python file or a notebook's cell."""
+    """The position of a program's text in a Python file or in a notebook's cell."""
 
     file: str
     line: int
@@ -86,7 +88,7 @@ def parse(log: str) -> tuple[Diagnostic, ...]:
 
 
 def _body(lines: Iterable[str]) -> list[str]:
-    """The lines that belong to a message: those up to an empty one."""
+    """Returns the lines that belong to a message, which end at an empty line."""
     body: list[str] = []
     for line in lines:
         if not line.strip():
@@ -116,7 +118,7 @@ def _diagnostic(head: str, body: list[str]) -> Diagnostic:
 
 
 def render(diagnostic: Diagnostic, origin: Origin | None) -> str:
-    """The message as Python shows its own syntax errors, with the place in the caller's file."""
+    """Formats a message like Python's own syntax errors, with the position in the caller's file."""
     return "\n".join(_rendered(diagnostic, origin))
 
 
@@ -137,7 +139,7 @@ def _rendered(diagnostic: Diagnostic, origin: Origin | None) -> Iterator[str]:
 
 
 def report(line: int | None, source: Excerpt | None, detail: str | None, origin: Origin | None) -> str:
-    """Where a program failed, and what the worker says about it. Empty if neither is known."""
+    """Describes where a program failed, and the worker's report. Empty if neither is known."""
     return "\n".join([*_place(line, source, origin), *_shortened(detail or "")])
 
 
@@ -161,7 +163,8 @@ def _shortened(detail: str) -> Iterator[str]:
 
 
 def origin_of(code: str) -> Origin | None:
-    """Finds the code in the files of the functions that call this package; notebooks register their cells as files."""
+    """Finds the code in the files of the functions that called this package. Notebooks register their cells as files.
+    """
     frame = sys._getframe(1)
     seen: set[str] = set()
     for _ in range(FRAMES_MAX):
@@ -179,7 +182,9 @@ def origin_of(code: str) -> Origin | None:
 
 
 def _line_in(text: str, code: str, call: int) -> int | None:
-    """The line at which the code begins; if it is there more than once, the last one before the call."""
+    """Returns the line at which the code begins. If the file has it more than once, returns the last one before the
+    call.
+    """
     for form in (code, code.replace("\\", "\\\\")):
         lines = [text.count("\n", 0, found.start()) + 1 for found in re.finditer(re.escape(form), text)]
         if lines:

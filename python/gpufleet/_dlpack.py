@@ -1,6 +1,6 @@
-"""Reads DLPack tensors of the host.
+"""Reads DLPack tensors in the host's memory.
 
-NumPy reads every dtype but bfloat16. That one is read here from DLPack's structure, as its specification lays it out.
+NumPy reads every dtype except bfloat16. That one is read here from DLPack's structure, following its specification.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Bits:
-    """The 16-bit words of a bfloat16 tensor. NumPy keeps this object, and with it the capsule that owns the tensor."""
+    """The 16-bit words of a bfloat16 tensor. NumPy holds this object, which keeps the capsule that owns the tensor."""
 
     def __init__(self, capsule: object, tensor: _Tensor) -> None:
         self.capsule = capsule

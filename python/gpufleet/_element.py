@@ -1,4 +1,4 @@
-"""The C++ types of kernel parameters: which elements they have, and how one is laid out."""
+"""The C++ types of kernel parameters: the elements of an array, and their layout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Element", "element_of"]
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element of an array, or one scalar: numbers of one dtype of the wire. `float4` has four."""
+    """An element of an array, or a scalar: numbers of one dtype of the wire format. `float4` has four."""
 
     wire: str
     count: int = 1
@@ -31,18 +31,20 @@ class Element:
 
     @property
     def align(self) -> int:
-        """CUDA aligns vectors of two and four to their size, up to 16 bytes, and vectors of three like one number."""
+        """The alignment in bytes. CUDA aligns vectors of two and four to their size, up to 16 bytes, and vectors of
+        three like a single number.
+        """
         number = DTYPES[self.wire].itemsize
         return number if self.count == 3 else min(self.size, 16)
 
     def takes(self, dtype: np.dtype[Any], wire: str) -> bool:
-        """Whether an array of this dtype, called `wire` in messages, holds such elements."""
+        """Returns whether an array of this dtype, called `wire` in messages, has such elements."""
         if dtype.kind == "c":
             return self.count == 2 and self.wire == wire
         return wire == self.wire or (self.is_char and wire == "u8")
 
     def pack(self, number: complex) -> bytes:
-        """Lays out a Python number. Raises `ValueError` if it does not fit."""
+        """Encodes a Python number. Raises `ValueError` if it does not fit."""
         if self.count > 1:
             if not self.is_complex:
                 raise ValueError(f"a vector of {self.count} numbers")
@@ -139,7 +141,7 @@ _NAMESPACES = {"std", "cuda", "thrust"}
 
 
 def element_of(words: Sequence[str]) -> Element | None:
-    """The element that a type names, or `None` if only the compiler knows."""
+    """Returns the element for a C++ type, or `None` if only the compiler knows its layout."""
     if found := _WORDS.get(tuple(sorted(words))):
         return found
     name = [word for word in words if word not in _NAMESPACES and word != "::"]

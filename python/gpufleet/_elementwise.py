@@ -1,4 +1,4 @@
-"""Elementwise kernels in CuPy's form: expressions for one element, which are looped over arrays with broadcasting."""
+"""Elementwise kernels in CuPy's form: an expression for one element, which is applied to broadcast arrays."""
 
 from __future__ import annotations
 
@@ -22,9 +22,13 @@ __all__ = ["ElementwiseKernel"]
 class ElementwiseKernel(GeneratedKernel):
     """A kernel that computes each element of its outputs from the elements of its inputs.
 
-    `"T x, raw float32 y"` lists parameters: a letter is a type that the arguments decide, and a `raw` array is indexed
-    by the operation itself. The operation sees `i`, the index of the element, `n` and `_ind.size()`, their number, and
-    for a raw array `size()`, `shape()` and `ndim`. Arrays without `raw` are broadcast.
+    Parameters are written like `"T x, raw float32 y"`. A single letter is a type that the arguments determine. A `raw`
+    array is indexed by the operation itself; other arrays are broadcast. The operation can use `i`, the index of the
+    element, and `n` or `_ind.size()`, the number of elements. For a raw array it can use `size()`, `shape()` and
+    `ndim`.
+
+    A call takes the inputs, and optionally arrays for the outputs. If all arrays are raw, it needs `size=`, the number
+    of elements. Invalid arguments raise `InvalidJob`, and nothing is sent.
     """
 
     def __init__(
@@ -77,7 +81,7 @@ class ElementwiseKernel(GeneratedKernel):
         return self._task(code, bound, definition, max(blocks, 1), (block_size,)), bound
 
     def _shape(self, inputs: dict[str, Given], outputs: dict[str, Given], size: int | None) -> tuple[int, ...]:
-        """The shape of the loop: that of the arrays after broadcasting, or `size`."""
+        """Returns the shape of the loop: that of the broadcast arrays, or `size`."""
         looped = {
             param.name: array.like.shape
             for param in (*self._inputs, *self._outputs)
@@ -103,7 +107,7 @@ class ElementwiseKernel(GeneratedKernel):
         return shape
 
     def _add_input(self, code: Code, param: Param, found: Given, shape: tuple[int, ...]) -> str:
-        """Adds an input, and returns the line that reads it in the loop, if it takes one."""
+        """Adds an input. Returns the line that reads it in the loop, or an empty text if the loop does not read it."""
         type_, own = code.type_of(param), self._read_input(code, param, found)
         if own is None:
             return ""

@@ -15,11 +15,11 @@ class GpufleetError(Exception):
 
 
 class ConnectError(GpufleetError, ConnectionError):
-    """The client could not connect to a fleet."""
+    """The client can not connect to the fleet."""
 
 
 class FleetClosed(GpufleetError):
-    """The connection was closed before the job's outcome arrived. A job that was sent runs on."""
+    """The connection was closed before the job's outcome arrived. A job that was sent keeps running."""
 
 
 class ForkedError(GpufleetError):
@@ -27,19 +27,19 @@ class ForkedError(GpufleetError):
 
 
 class WaitTimeout(GpufleetError, TimeoutError):
-    """No outcome arrived in time. The job runs on, and a later wait can succeed."""
+    """No outcome arrived before the timeout. The job keeps running, and a later wait can succeed."""
 
 
 class ResultUnavailable(GpufleetError):
-    """The job has an outcome, but the client can't read it, such as an output that is no longer in the blob store."""
+    """The job has an outcome, but the client can not read it. For example, an output is no longer in the blob store."""
 
 
 class AttachError(GpufleetError):
-    """The client can't wait for a job that was submitted earlier."""
+    """The client can not wait for a job that was submitted earlier."""
 
 
 class HistoryError(GpufleetError):
-    """The recorded jobs could not be read."""
+    """The recorded jobs can not be read."""
 
 
 class CancelError(GpufleetError):
@@ -47,11 +47,11 @@ class CancelError(GpufleetError):
 
 
 class StoreFailed(GpufleetError, OSError):
-    """An array could not be stored in the blob store or read from it."""
+    """An array can not be stored in the blob store, or read from it."""
 
 
 class SubmitError(GpufleetError):
-    """A job was not submitted."""
+    """The job was not submitted. A subclass says why."""
 
     retry_after: float | None = None
     """Seconds after which submitting again may succeed. None if that would not help."""
@@ -74,11 +74,14 @@ class QueueFull(SubmitError):
 
 
 class MaybeSubmitted(SubmitError):
-    """The broker did not confirm the job. It may or may not run."""
+    """The broker did not confirm the job in time, so the job may or may not run.
+
+    To be sure that it runs, submit it again with the same option `id`.
+    """
 
 
 class Failure(NamedTuple):
-    """Why a worker ended a job without success."""
+    """The reason why a worker ended a job without success."""
 
     verdict: str
     code: str
@@ -86,14 +89,14 @@ class Failure(NamedTuple):
     detail: str | None
     line: int | None
     source: Excerpt | None = None
-    """That line of the program with its neighbours."""
+    """The failing line of the program with the lines around it."""
 
 
 class JobFailed(GpufleetError):
     """The job ended without success. There is a subclass for each failure code."""
 
     code: ClassVar[str | None] = None
-    """The failure code, as in the reference of the failure codes."""
+    """The failure code, as in the reference of failure codes. None for the base class."""
 
     def __init__(self, message: str, job_id: str = "", failure: Failure | None = None) -> None:
         super().__init__(message)
@@ -102,22 +105,22 @@ class JobFailed(GpufleetError):
 
     @property
     def verdict(self) -> str | None:
-        """The party that is responsible: user, timeout, out_of_memory, device or infrastructure."""
+        """The party that is responsible: ``user``, ``timeout``, ``out_of_memory``, ``device`` or ``infrastructure``."""
         return self.failure.verdict if self.failure else None
 
     @property
     def detail(self) -> str | None:
-        """A longer text, such as the compiler's log."""
+        """A longer text, such as the compiler's log. None if there is none."""
         return self.failure.detail if self.failure else None
 
     @property
     def line(self) -> int | None:
-        """The line of the source or PTX that caused the failure, if it is known."""
+        """The line number in the source or PTX that caused the failure. None if it is not known."""
         return self.failure.line if self.failure else None
 
     @property
     def source(self) -> Excerpt | None:
-        """That line of the program with its neighbours."""
+        """The failing line of the program with the lines around it. None if it is not known."""
         return self.failure.source if self.failure else None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -126,43 +129,43 @@ class JobFailed(GpufleetError):
 
 
 class MalformedTask(JobFailed):
-    """The worker could not read the message."""
+    """The worker can not read the message."""
 
     code: ClassVar[str | None] = "malformed_task"
 
 
 class UnsupportedVersion(JobFailed):
-    """The worker does not read this version of the wire format."""
+    """The worker does not support this version of the wire format."""
 
     code: ClassVar[str | None] = "unsupported_version"
 
 
 class InvalidTask(JobFailed):
-    """The worker found the description of the job invalid."""
+    """The worker considers the description of the job invalid."""
 
     code: ClassVar[str | None] = "invalid_task"
 
 
 class UnknownKernel(JobFailed):
-    """The worker's catalog has no kernel of this name."""
+    """The worker's catalog has no kernel with this name."""
 
     code: ClassVar[str | None] = "unknown_kernel"
 
 
 class RequirementsNotMet(JobFailed):
-    """No device has what the job requires."""
+    """No device meets the requirements of the job."""
 
     code: ClassVar[str | None] = "requirements_not_met"
 
 
 class PolicyRefused(JobFailed):
-    """The pool does not run programs of this kind, or not without a trusted signature."""
+    """The pool does not run programs of this kind, or only with a trusted signature."""
 
     code: ClassVar[str | None] = "policy"
 
 
 class CompileError(JobFailed):
-    """NVRTC refused the CUDA C++."""
+    """NVRTC can not compile the CUDA C++."""
 
     code: ClassVar[str | None] = "compile_error"
 
@@ -173,25 +176,25 @@ class CompileError(JobFailed):
 
 
 class LoadError(JobFailed):
-    """The device's driver refused the program."""
+    """The device's driver refused to load the program."""
 
     code: ClassVar[str | None] = "load_error"
 
 
 class LaunchError(JobFailed):
-    """The driver refused the launch, such as one with too many threads."""
+    """The driver refused the launch, for example because a block has too many threads."""
 
     code: ClassVar[str | None] = "launch_error"
 
 
 class KernelFault(JobFailed):
-    """A kernel faulted, such as by an access out of bounds."""
+    """A kernel faulted, for example with an access out of bounds."""
 
     code: ClassVar[str | None] = "kernel_fault"
 
 
 class Quarantined(JobFailed):
-    """The program killed executors repeatedly and is refused for a while."""
+    """The program killed executors repeatedly, so workers refuse it for a while."""
 
     code: ClassVar[str | None] = "quarantined"
 
@@ -209,7 +212,7 @@ class QueueLimitReached(JobFailed):
 
 
 class OutOfMemory(JobFailed):
-    """The job needs more device memory than it may have."""
+    """The job needs more device memory than it may use."""
 
     code: ClassVar[str | None] = "out_of_memory"
 
@@ -221,13 +224,13 @@ class OutputTooLarge(JobFailed):
 
 
 class BlobMissing(JobFailed):
-    """The blob store does not have an array of the job."""
+    """An array of the job is not in the blob store."""
 
     code: ClassVar[str | None] = "blob_missing"
 
 
 class BlobUnavailable(JobFailed):
-    """The worker can't use the blob store."""
+    """The worker can not use the blob store."""
 
     code: ClassVar[str | None] = "blob_unavailable"
 
@@ -257,7 +260,7 @@ class JobCancelled(JobFailed):
 
 
 class InternalError(JobFailed):
-    """The worker failed because of a fault in gpufleet."""
+    """The worker failed because of a defect in gpufleet."""
 
     code: ClassVar[str | None] = "internal"
 
@@ -266,7 +269,7 @@ _BY_CODE: dict[str | None, type[JobFailed]] = {kind.code: kind for kind in JobFa
 
 
 def explain(error: BaseException, program: Program | None) -> None:
-    """Adds notes to the error of a job: the place in the caller's own file, and the worker's report."""
+    """Adds notes to the error of a job: the position in the caller's own file, and the worker's report."""
     # Only CUDA C++ has one.
     origin = getattr(program, "origin", None)
     if isinstance(error, CompileError):
@@ -278,14 +281,14 @@ def explain(error: BaseException, program: Program | None) -> None:
 
 
 def failed(job_id: str, ended: str, failure: Failure | None) -> JobFailed:
-    """The exception for a job that ended without success. `ended` says how, such as ``failed``."""
+    """Returns the exception for a job that ended without success. `ended` is its state, such as ``failed``."""
     reason = f": {failure.message}" if failure else ""
     kind = _BY_CODE.get(failure.code, JobFailed) if failure else JobFailed
     return kind(f"job {job_id} {ended}{reason}", job_id, failure)
 
 
 def refused(kind: str, message: str, retry_after: float | None) -> GpufleetError:
-    """The exception for a job that was not submitted."""
+    """Returns the exception for a job that was not submitted."""
     error = _NOT_SUBMITTED[kind](message)
     if isinstance(error, SubmitError):
         error.retry_after = retry_after
@@ -293,7 +296,7 @@ def refused(kind: str, message: str, retry_after: float | None) -> GpufleetError
 
 
 def lost(kind: str, message: str) -> FleetClosed | ResultUnavailable:
-    """The exception for a job whose outcome is not known here."""
+    """Returns the exception for a job whose outcome the client does not know."""
     return FleetClosed(message) if kind == FleetClosed.__name__ else ResultUnavailable(message)
 
 

@@ -16,9 +16,9 @@ __all__ = ["KernelExecutor"]
 
 
 class KernelExecutor(concurrent.futures.Executor):
-    """Runs kernels for code that takes an executor, made by `Fleet.executor`.
+    """An executor of `concurrent.futures` that runs kernels. `Fleet.executor` makes it.
 
-    `executor.submit(kernel, ...)` is `kernel.submit(...)`. Python functions do not run on the fleet.
+    `executor.submit(kernel, ...)` does the same as `kernel.submit(...)`. Python functions do not run on the fleet.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,10 @@ class KernelExecutor(concurrent.futures.Executor):
         self._is_shut_down = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submits a job of a kernel."""
+        """Submits a job of a kernel and returns its future.
+
+        Raises `TypeError` if `fn` is not a kernel, and `RuntimeError` after `shutdown`.
+        """
         if not isinstance(fn, Kernel):
             raise TypeError(
                 f"{fn!r} is not a kernel; workers run CUDA kernels, not Python functions. Pass fleet.kernel(...) or"
@@ -39,7 +42,10 @@ class KernelExecutor(concurrent.futures.Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Takes no more jobs. With `wait`, waits for those that were submitted."""
+        """Refuses further jobs. If `wait` is true, waits until the submitted jobs have ended.
+
+        If `cancel_futures` is true, it first orders the workers to cancel all jobs that have not ended.
+        """
         self._is_shut_down = True
         futures = list(self._open)
         if cancel_futures:

@@ -1,4 +1,4 @@
-"""A fleet, as a program uses it."""
+"""The connection to a fleet."""
 
 from __future__ import annotations
 
@@ -36,19 +36,30 @@ R = TypeVar("R")
 
 
 class Fleet(KernelFactories):
-    """A connection to a fleet.
+    """A connection to a fleet. Raises `ConnectError` if it can not be made.
 
-    `url` is an AMQP URL such as ``amqp://user:password@host:5672/vhost``. Without it, the fleet is that of the
-    environment variable ``GPUFLEET_AMQP_URL``, or that of the profile in the configuration file, or else that of
-    ``gpufleet local up``. `blobs` is the blob store that the workers use, a folder or ``s3://bucket/prefix``, by
-    default ``GPUFLEET_BLOBS``, or that of the profile, or the store of the local fleet. `profile` names the profile in
-    place of ``GPUFLEET_PROFILE``.
+    `url` is an AMQP URL such as ``amqp://user:password@host:5672/vhost``, or several with commas between them, one for
+    each node of a cluster. By default it is that of ``GPUFLEET_AMQP_URL``, else that of a profile in the configuration
+    file, else that of the fleet of ``gpufleet local up``. `profile` selects a profile; by default ``GPUFLEET_PROFILE``
+    does.
 
-    A fleet is used in a `with` statement, or closed. Leaving the block waits for the open futures, as executors of
-    `concurrent.futures` do. Leaving it by an exception cancels their jobs. After Ctrl-C the jobs run on, unless
-    `on_interrupt` is ``"cancel"``; then Ctrl-C also cancels the job whose result is waited for.
+    `blobs` is the blob store that the workers use: a folder or ``s3://bucket/prefix``. By default it is that of
+    ``GPUFLEET_BLOBS``, else that of the profile, else, for the local fleet, its own store.
 
-    It may be used by any number of threads. A child made by `os.fork` connects anew when it uses the fleet.
+    `client` is a client name, with which a later program can receive the results of jobs that are still open.
+    `keep_replies` is the time in seconds for which the broker keeps their replies, by default a week.
+
+    `connect_timeout` is the time in seconds to connect to one node, by default 10. `confirm_timeout` is the time in
+    seconds to wait until the broker confirms a job, by default 60.
+
+    If `user_id` is false, messages do not carry the URL's user name. If `affinity` is true, jobs prefer a worker whose
+    device has their largest stored input; the pool must offer that.
+
+    Use a fleet in a `with` statement, or close it. The end of the block waits for the open futures, as executors of
+    `concurrent.futures` do. An exception that leaves the block cancels the open jobs. After Ctrl-C, jobs keep running,
+    unless `on_interrupt` is ``"cancel"``; then Ctrl-C also cancels the job whose result is being awaited.
+
+    Any number of threads may use a fleet. After `os.fork`, the child opens its own connection on first use.
     """
 
     def __init__(
@@ -84,17 +95,20 @@ class Fleet(KernelFactories):
         self._connected()
 
     def kernel(self, name: str, /, **options: Any) -> CatalogKernel:
-        """A kernel of the catalog."""
+        """Returns a kernel of the catalog. `options` are those of `kernel.options`.
+
+        Raises `ValueError` if the catalog has no kernel with this name.
+        """
         return CatalogKernel(self, name, Options().replace(**options))
 
     def put(self, array: object) -> RemoteArray:
-        """Stores an array in the blob store once, so that any number of jobs can use it."""
+        """Stores an array in the blob store, so that any number of jobs can use it. Raises `StoreFailed`."""
         given = as_input(array)
         shape = given.array.shape
         return RemoteArray(Stored(self._connected().store(given.dtype, shape, given.array), shape, given.dtype))
 
     def compute(self, *arrays: LazyArray) -> tuple[npt.NDArray[Any], ...]:
-        """Computes lazy arrays together, so that a job that several of them need runs once."""
+        """Computes lazy arrays together, and returns their elements. A job that several of them need runs once."""
         planned = plan([array.ref.key for array in arrays])
         stages = zip(planned.stages, self._submit_plan(planned), strict=True)
         outputs = {key: future.result()[stage.makes[key]] for stage, future in stages for key in stage.wanted}
@@ -104,20 +118,23 @@ class Fleet(KernelFactories):
         """Orders the workers to cancel jobs: those with these ids, and those that have all of these labels.
 
         Returns when the broker has the order on disk. The futures end with `JobCancelled` when the workers answer.
+        Raises `CancelError` if the broker does not take the order.
         """
         ids = [job.job_id if isinstance(job, Future) else job for job in jobs]
         if ids or labels:
             self._connected().cancel(ids, labels)
 
     def batch(self, **options: Any) -> Batch:
-        """A block whose jobs belong together: they share options, are awaited at its end, and can be cancelled.
+        """Returns a batch: a `with` block whose jobs belong together. They share options, and can be cancelled
+        together.
 
-        Options are those of `kernel.options`. They hold for kernels that have none of their own.
+        `options` are those of `kernel.options`, for jobs whose kernels have none of their own. The end of the block
+        waits for the jobs.
         """
         return Batch(self, Options().replace(**options))
 
     def executor(self) -> KernelExecutor:
-        """An executor of `concurrent.futures`, whose functions are kernels."""
+        """Returns an executor of `concurrent.futures` that takes kernels in place of functions."""
         return KernelExecutor()
 
     def history(
@@ -130,10 +147,11 @@ class Fleet(KernelFactories):
         labels: Mapping[str, str] | None = None,
         limit: int = 50,
     ) -> History:
-        """The recorded jobs, newest first. `since` is a time ago, such as ``2h``, or a local time.
+        """Returns the recorded jobs, newest first, up to `limit`. The filters are those of ``gpufleet history``.
 
-        It runs the command ``gpufleet history``, which reads the database of ``GPUFLEET_DATABASE_URL`` or that of the
-        local fleet.
+        `state` is one state or several. `since` is a time span such as ``2h``, or a local time. It runs the command
+        ``gpufleet history``, which reads the database of ``GPUFLEET_DATABASE_URL`` or that of the local fleet. Raises
+        `HistoryError` if the command is missing or fails.
         """
         return read_history(
             states=[state] if isinstance(state, str) else state,
@@ -151,35 +169,37 @@ class Fleet(KernelFactories):
         return self._is_closed
 
     def attach(self, job_id: str, *, read: bool = True) -> Future[Outputs]:
-        """A future for a job that an earlier program submitted with the same `client` name.
+        """Returns a future for a job that an earlier program submitted with the same `client` name.
 
-        Its result has the outputs by name. The broker keeps a reply until a program has received it, whether or not
-        that program asked its future for the result. If the broker has no reply for the job, the future never ends, so
-        give `result` a timeout. Without `read`, outputs in the blob store stay there, and the result has a
-        `RemoteArray` for each of them.
+        Its result has the outputs by name. The broker keeps a reply until a program has received it, even if that
+        program never asks for the result. If the broker has no reply for the job, the future never ends, so give
+        `result` a timeout. If `read` is false, outputs in the blob store stay there, and the result has a `RemoteArray`
+        for each of them. Raises `AttachError` if the fleet has no `client` name.
         """
         return self._connected().attach(job_id, read=read)
 
     def unread(self) -> list[str]:
-        """The jobs whose replies have arrived and were not taken, for a fleet with a `client` name."""
+        """Returns the ids of jobs whose replies have arrived and were not taken. The fleet must have a `client` name.
+        """
         return self._connected().unread()
 
     def replies_waiting(self, client: str) -> int | None:
-        """The number of replies that wait for a `client` name while no program uses the name.
+        """Returns how many replies wait for a `client` name that no program uses at the moment.
 
-        None if the broker has no replies of this name: they have expired, were deleted, or never existed.
+        None if the broker has no replies for this name: they have expired, were deleted, or never existed.
         """
         return self._connected().replies_waiting(client)
 
     def delete_replies(self, client: str) -> None:
-        """Deletes the replies of a `client` name that no program will use again. Otherwise they expire after a week."""
+        """Deletes the replies of a `client` name that no program will use again. By default they expire after a week.
+        """
         self._connected().delete_replies(client)
 
     def close(self, *, wait: bool = False, timeout: float = CLOSE_SECONDS) -> None:
-        """Waits until the broker has everything that was sent, and closes the connection.
+        """Waits until the broker has confirmed everything that was sent, and closes the connection.
 
-        With `wait`, it first waits for the open futures. Otherwise they end with `FleetClosed`, and their jobs run on.
-        Closing twice is harmless.
+        If `wait` is true, it first waits for the open futures. Otherwise these end with `FleetClosed`, and their jobs
+        keep running. `timeout` is the time in seconds for the confirmations. Closing twice is harmless.
         """
         connection = self._connection
         self._is_closed = True
@@ -215,7 +235,7 @@ class Fleet(KernelFactories):
         return self._settings.without_secrets()
 
     def __setstate__(self, settings: Settings) -> None:
-        """The connection is made by the first use."""
+        """Restores the settings. The first use connects."""
         self._begin(settings)
 
     def _begin(self, settings: Settings) -> None:
@@ -228,7 +248,7 @@ class Fleet(KernelFactories):
         self._is_closed = False
 
     def _connected(self) -> Connection:
-        """The connection of this process."""
+        """Returns the connection of this process, and opens it if necessary."""
         connection = self._connection
         if connection is not None and not connection.is_inherited:
             return connection
@@ -252,7 +272,7 @@ class Fleet(KernelFactories):
                 future._end_cancelled()
 
     def _cancels_after(self, error: BaseException) -> bool:
-        """Whether leaving a block by this exception cancels its jobs."""
+        """Returns whether an exception that leaves a block cancels the block's jobs."""
         is_interrupt = isinstance(error, KeyboardInterrupt) and self._settings.on_interrupt == "cancel"
         return isinstance(error, Exception) or is_interrupt
 
@@ -264,7 +284,9 @@ class Fleet(KernelFactories):
     @overload
     def _submit(self, task: Task, finish: Callable[[Outputs], R]) -> Future[R]: ...
     def _submit(self, task: Task, finish: Callable[[Outputs], Any] = dict) -> Future[Any]:
-        """Submits a job. `finish` makes the result of the outputs by name, in the thread that completes futures."""
+        """Submits a job. `finish` turns the outputs by name into the result. The thread that completes futures calls
+        it.
+        """
         if task.has_refs:
             return self._submit_plan(*planned_for(task, finish))[-1]
         batch = current_batch(self)
@@ -280,7 +302,7 @@ class Fleet(KernelFactories):
         return self._connected().run(task, finish)
 
     def _submit_plan(self, plan: Plan, finish: Callable[[Outputs], Any] = dict) -> list[Future[Any]]:
-        """Submits the jobs of a plan. Returns a future for each, whose result is the outputs by name.
+        """Submits the jobs of a plan. Returns a future for each, whose result has the outputs by name.
 
         `finish` makes the result of the last one.
         """

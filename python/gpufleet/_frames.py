@@ -1,4 +1,4 @@
-"""Data frames of pandas, which Dask has too."""
+"""Data frames of pandas, which Dask uses too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pa: Any = peer("pyarrow", "arrow")
 
 
 def map_frame(frame: Any, mapping: BatchMap) -> Any:
-    """The frame with the outputs of a kernel as columns. NaN is a number for kernels, and `pandas.NA` is a null."""
+    """Returns the frame with the outputs of a kernel as columns. NaN is a number for kernels; `pandas.NA` is a null."""
     names = list(frame.columns)
     dropped = mapping.dropped(names)
     read = [name for name in mapping.columns if name in names]

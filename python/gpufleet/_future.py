@@ -25,18 +25,18 @@ Outputs = dict[str, Any]
 """The arrays that a job returns, by name."""
 
 OBSTACLE_SECONDS = 1.0
-"""The shortest timeout after which the error says why the job waits."""
+"""The minimum timeout in seconds for which the error says why the job waits."""
 
 _state_lock = threading.Lock()
-"""Guards the choice whether a future has a condition. Held for a few instructions only."""
+"""Protects the decision whether a future has a condition. It is held only briefly."""
 
 
 class Future(concurrent.futures.Future[R]):
-    """The result of a job that was submitted.
+    """The future of a submitted job.
 
-    It can be awaited in any asyncio loop, and `concurrent.futures` and `asyncio` take it like any other future.
-    Callbacks run in the thread that completes the futures of the fleet: they should be short, and must not wait for
-    other futures.
+    It can be awaited in any asyncio loop, and `concurrent.futures` and `asyncio` accept it like any other future. Its
+    callbacks run in the thread that completes the fleet's futures. They should be short, and must not wait for other
+    futures.
     """
 
     # The base class makes a condition and two lists, which take more than a kilobyte. Most futures of a large batch end
@@ -47,10 +47,12 @@ class Future(concurrent.futures.Future[R]):
     _exception: BaseException | None = None
     _report: Report | None = None
     _observers: tuple[Callable[[Future[Any]], object], ...] = ()
-    """Called once with this future when it ends. They need no condition, unlike the callbacks of the base class."""
+    """Functions to call once with this future when it ends. Unlike callbacks of the base class, they need no condition.
+    """
     _has_condition: bool = False
     _expects_cancellation: bool = False
-    """Set before an order to cancel. The worker's answer to it may come before the broker's confirmation."""
+    """Set before an order to cancel is sent, because the worker's answer may arrive before the broker's confirmation.
+    """
 
     def __init__(
         self, connection: Connection, token: int, job_id: str, options: Options, finish: Callable[[Outputs], R]
@@ -73,30 +75,39 @@ class Future(concurrent.futures.Future[R]):
 
     @property
     def job_id(self) -> str:
-        """The id of the job, which `gpufleet show` and `Fleet.attach` take."""
+        """The id of the job, for `gpufleet show` and `Fleet.attach`.
+
+        For a job that needs other jobs, it raises `GpufleetError` until these have ended.
+        """
         return self._job_id
 
     @property
     def timings(self) -> Timings | None:
-        """How long each step took. None until a worker has answered."""
+        """The time that each step took. None until a worker has answered."""
         return None if self._report is None else timings_of(self._report)
 
     @property
     def ran_on(self) -> RanOn | None:
-        """The worker and the device that ran the job. None until a worker has answered."""
+        """The worker and the device that ran the job. None until a worker has answered, or if the job reached no
+        device.
+        """
         return None if self._report is None else ran_on_of(self._report)
 
     @property
     def printed(self) -> str | None:
-        """The text that the kernels printed."""
+        """The text that the kernels printed. None if they printed nothing, or no worker has answered yet."""
         return None if self._report is None else self._report.printed()
 
     def done(self) -> bool:
-        """Whether the job has ended, or the future was cancelled."""
+        """Returns whether the job has ended or the future was cancelled."""
         return self._state in (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
 
     def result(self, timeout: float | None = None) -> R:
-        """Waits for the result. Raises `WaitTimeout` after `timeout` seconds; the job runs on."""
+        """Waits for the result and returns it. Raises `JobFailed` or another exception of the job.
+
+        Raises `WaitTimeout` if there is no outcome within `timeout` seconds; the job keeps running. By default it waits
+        forever.
+        """
         if self._state == FINISHED and self._exception is None:
             # Without the condition, which would have to be made.
             return cast("R", self._result)
@@ -113,7 +124,10 @@ class Future(concurrent.futures.Future[R]):
             raise
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Waits for the outcome, and returns the exception that `result` would raise."""
+        """Waits for the outcome, and returns the exception that `result` would raise, or None.
+
+        Raises `WaitTimeout` if there is no outcome within `timeout` seconds.
+        """
         self._require_own()
         try:
             return super().exception(timeout)
@@ -123,9 +137,9 @@ class Future(concurrent.futures.Future[R]):
             self._time_out(timeout)
 
     def confirmed(self, timeout: float | None = None) -> None:
-        """Waits until the broker has the job on disk, so that it runs even if this process ends.
+        """Waits until the broker has the job on disk. From then on, the job runs even if this process ends.
 
-        Raises `SubmitError` if the broker refused it, and `WaitTimeout` after `timeout` seconds.
+        Raises `SubmitError` if the broker refused the job, and `WaitTimeout` after `timeout` seconds.
         """
         self._require_own()
         if not self._connection.wait_confirmed(self._token, timeout):
@@ -137,7 +151,8 @@ class Future(concurrent.futures.Future[R]):
     def cancel(self) -> bool:
         """Orders the workers to cancel the job. The future ends as cancelled, whatever the job does.
 
-        Returns when the broker has the order on disk, or False if the job has ended.
+        Returns when the broker has the order on disk, or False if the job has already ended. Raises `CancelError` if
+        the broker does not take the order.
         """
         self._require_own()
         if self.done():
@@ -147,7 +162,7 @@ class Future(concurrent.futures.Future[R]):
         return self._end_cancelled()
 
     def cancel_soon(self) -> bool:
-        """Like `cancel`, but does not wait for the broker."""
+        """Orders the workers to cancel the job, like `cancel`, but does not wait for the broker."""
         self._require_own()
         if self.done():
             return self.cancelled()
@@ -175,11 +190,11 @@ class Future(concurrent.futures.Future[R]):
 
     @property
     def _what(self) -> str:
-        """The job, for messages."""
+        """The name of the job in messages."""
         return f"job {self._job_id}" if self._job_id else "a job that needs others"
 
     def _wait(self) -> None:
-        """Waits for the outcome, whatever it is."""
+        """Waits for the outcome, whether it is a result or an exception."""
         with contextlib.suppress(concurrent.futures.CancelledError):
             super().exception()
 
@@ -197,7 +212,7 @@ class Future(concurrent.futures.Future[R]):
         return True
 
     def _complete(self, outputs: Outputs | None, error: BaseException | None, report: Report | None) -> None:
-        """Ends the future, unless it was cancelled. Called by the thread that completes futures."""
+        """Ends the future, unless it was cancelled. The thread that completes futures calls it."""
         result: R | None = None
         if outputs is not None:
             try:
@@ -234,7 +249,9 @@ class Future(concurrent.futures.Future[R]):
                 raise
 
     def _observe(self, observer: Callable[[Future[Any]], object]) -> None:
-        """Calls the observer when this future ends, or now. It must be quick, and must not raise."""
+        """Calls the observer when this future ends, or now if it has ended. The observer must be quick, and must not
+        raise.
+        """
         with _state_lock:
             if not self.done():
                 self._observers = (*self._observers, observer)
@@ -261,7 +278,7 @@ class Future(concurrent.futures.Future[R]):
             )
 
     def _obstacle(self) -> str | None:
-        """Why the job waits."""
+        """Returns why the job waits, if the broker tells."""
         return self._connection.obstacle(self._options.pool or self._connection.pool)
 
     def _time_out(self, timeout: float | None) -> NoReturn:
@@ -273,7 +290,10 @@ class Future(concurrent.futures.Future[R]):
 
 
 def as_completed(futures: Iterable[Future[R]], timeout: float | None = None) -> Iterator[Future[R]]:
-    """Yields futures as they end. Raises `WaitTimeout` if not all have ended within `timeout` seconds."""
+    """Yields futures in the order in which they end.
+
+    Raises `WaitTimeout` if not all of them have ended within `timeout` seconds. By default it waits forever.
+    """
     waited = set(futures)
     ended: SimpleQueue[Future[R]] = SimpleQueue()
     for future in waited:
@@ -289,6 +309,6 @@ def as_completed(futures: Iterable[Future[R]], timeout: float | None = None) -> 
 
 
 def reset_after_fork() -> None:
-    """Another thread may have held the lock in the parent."""
+    """Replaces the lock, because another thread may have held it in the parent."""
     global _state_lock
     _state_lock = threading.Lock()

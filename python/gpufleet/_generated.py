@@ -1,4 +1,4 @@
-"""What elementwise and reduction kernels share: they generate CUDA C++ from short expressions and run it."""
+"""The common parts of elementwise and reduction kernels, which generate CUDA C++ from short expressions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _INCLUDE = re.compile(r"\s*#\s*include\b")
 
 BLOCK = 256
 BLOCKS_MAX = 1 << 16
-"""A kernel loops over what more blocks would do."""
+"""The maximum number of blocks. A kernel loops over the rest."""
 
 
 @dataclass(slots=True)
 class Code:
-    """A kernel in the making: its parameters in C++ with the arguments for them, and the buffers that they name."""
+    """A kernel that is being generated: its C++ parameters with their arguments, and the buffers that these name."""
 
     kernel: str
     types: Mapping[str, np.dtype[Any]]
@@ -39,17 +39,17 @@ class Code:
     args: list[Argument] = field(default_factory=list)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     raws: list[str] = field(default_factory=list)
-    """The lines that make raw arrays of addresses."""
+    """The lines that make raw arrays from addresses."""
 
     def type_of(self, param: Param) -> str:
-        """The C++ type of a parameter's elements."""
+        """Returns the C++ type of a parameter's elements."""
         return c_type(self.types[param.type])
 
     def types_used(self) -> list[str]:
         return [c_type(dtype) for dtype in self.types.values()]
 
     def typedefs(self) -> str:
-        """The placeholders as names of types."""
+        """Returns typedefs of the placeholder types."""
         pairs = sorted((name, c_type(dtype)) for name, dtype in self.types.items() if len(name) == 1)
         return "".join([f"typedef {type_} {name};\n" for name, type_ in pairs])
 
@@ -59,24 +59,24 @@ class Code:
         self.args.append(scalar_of(place, element(self.types[param.type]), value))
 
     def add_array(self, param: Param, buffer: Buffer, *, is_input: bool) -> None:
-        """The address of an array, as the parameter `_x` for an array `x`."""
+        """Adds the address of an array, as the parameter `_x` for an array `x`."""
         self.parameters.append(f"{'const ' if is_input else ''}{self.type_of(param)} *_{param.name}")
         self.buffers[param.name] = buffer
         self.args.append(Pointer(param.name))
 
     def add_null(self, param: Param) -> None:
-        """The address of an array without elements."""
+        """Adds a null address for an array without elements."""
         self.parameters.append(f"const {self.type_of(param)} *_{param.name}")
         self.args.append(Value(bytes(8), 8))
 
     def add_raw(self, param: Param, shape: Sequence[int], *, is_input: bool) -> None:
-        """Makes a raw array of the address that was added for it."""
+        """Makes a raw array from the address that was added for it."""
         count = self.add_axes(f"_{param.name}_axes", shape, packed_axes(shape, shape))
         type_ = f"_Raw<{'const ' if is_input else ''}{self.type_of(param)}, {count}>"
         self.raws.append(f"const {type_} {param.name} = {{_{param.name}, _{param.name}_axes}};")
 
     def add_axes(self, name: str, shape: Sequence[int], strides: Sequence[int]) -> int:
-        """Extents and strides by value. Returns the number of axes."""
+        """Adds extents and strides by value. Returns the number of axes."""
         value, count = axes(shape, strides)
         self.parameters.append(f"_Axes<{count}> {name}")
         self.args.append(value)
@@ -110,7 +110,9 @@ class GeneratedKernel(InPlaceKernel):
 
     @property
     def _entry(self) -> str:
-        """Differs from the kernel's name, which may be that of a function of CUDA's, such as `norm`."""
+        """The name of the C++ function. It differs from the kernel's name, which may be that of a CUDA function, such
+        as `norm`.
+        """
         return f"{self._name}_kernel"
 
     def _check_names(self) -> None:
@@ -123,7 +125,7 @@ class GeneratedKernel(InPlaceKernel):
             raise ValueError(f"{self._name!r} can not name a kernel; use letters, digits and _")
 
     def _split(self, args: Sequence[object]) -> tuple[dict[str, Given], dict[str, Given]]:
-        """The arguments for inputs and for outputs. Outputs may be left out, all together."""
+        """Splits the arguments into inputs and outputs. The outputs may be left out, but only all of them together."""
         counts = (len(self._inputs), len(self._inputs) + len(self._outputs))
         if len(args) not in counts:
             raise ArgumentError(
@@ -141,7 +143,7 @@ class GeneratedKernel(InPlaceKernel):
         return inputs, found
 
     def _bind_output(self, bound: Bound, param: Param, passed: Given | None, like: Like) -> Buffer:
-        """Registers an output, and returns the buffer for it: with the caller's elements, or zeros."""
+        """Registers an output. Returns its buffer, with the caller's elements or zeros."""
         empty = 0 in like.shape
         bound.outputs.append(Output(param.name, None if empty else param.name, like))
         bound.values.append(None if passed is None else passed.value)
@@ -151,7 +153,7 @@ class GeneratedKernel(InPlaceKernel):
         return Zeros(_wire_shape(like), wire_dtype(like.dtype))
 
     def _read_input(self, code: Code, param: Param, found: Given) -> tuple[int, ...] | None:
-        """Adds an input. Returns its shape if the operation reads it by element."""
+        """Adds an input. Returns its shape if the operation reads it element by element."""
         array = found.array
         if array is None:
             code.add_number(param, found.value)
@@ -182,7 +184,7 @@ class GeneratedKernel(InPlaceKernel):
 
 
 def _includes_of(preamble: str) -> tuple[tuple[str, ...], str]:
-    """The lines that include headers, and the rest. They are left where they are if they may depend on other lines."""
+    """Returns the lines that include headers, and the rest. If the lines may depend on others, leaves them in place."""
     lines = preamble.splitlines()
     includes = tuple(f"{line}\n" for line in lines if _INCLUDE.match(line))
     rest = "\n".join(line for line in lines if not _INCLUDE.match(line))
@@ -190,16 +192,16 @@ def _includes_of(preamble: str) -> tuple[tuple[str, ...], str]:
 
 
 def _wire_shape(like: Like) -> tuple[int, ...]:
-    """The shape of a result in the message: flat, because only the number of elements matters there.
+    """Returns the shape of a result in the message. It is flat, because only the number of elements matters there.
 
-    A buffer has at least one element, also for a result that has none.
+    A buffer has at least one element, even for a result without elements.
     """
     elements = max(math.prod(like.shape), 1)
     return (elements, 2) if like.dtype.kind == "c" else (elements,)
 
 
 def broadcast(kernel: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape to which all arrays are broadcast."""
+    """Returns the shape to which all arrays are broadcast."""
     try:
         return np.broadcast_shapes(*shapes.values())
     except ValueError:

@@ -1,4 +1,4 @@
-"""The jobs that the ledger has recorded, by way of the command `gpufleet`, which can read it."""
+"""Reads the jobs that the ledger has recorded, with the command `gpufleet`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ DATABASE_URL = "GPUFLEET_DATABASE_URL"
 
 
 class History(list[dict[str, Any]]):
-    """Jobs, newest first. Each is a dictionary, with the names of `gpufleet history -o json`."""
+    """Recorded jobs, newest first. Each is a dictionary with the keys of `gpufleet history -o json`."""
 
     def to_frame(self) -> pd.DataFrame:
-        """The jobs as a DataFrame of pandas, with times of its own type."""
+        """Returns the jobs as a pandas DataFrame, in which times are timestamps in UTC. Raises `ImportError` without
+        pandas.
+        """
         try:
             import pandas as pd  # noqa: PLC0415
         except ImportError as problem:
@@ -43,7 +45,7 @@ def read_history(
     limit: int,
     is_local: bool,
 ) -> History:
-    """Runs `gpufleet history`."""
+    """Runs `gpufleet history` and reads its output. Raises `HistoryError` if it is missing or fails."""
     import json  # noqa: PLC0415
     import shutil  # noqa: PLC0415
     import subprocess  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Kernels that write their outputs back into the arrays that were passed for them, as CuPy's do."""
+"""Kernels that write their outputs back into the caller's arrays, like CuPy's kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ __all__ = ["InPlaceKernel"]
 
 
 class InPlaceKernel(Kernel[Any]):
-    """A call writes into the caller's arrays. `.submit` and `.map` never change an argument and return new arrays."""
+    """A kernel whose calls write into the caller's arrays. `.submit` and `.map` change no argument and return new
+    arrays.
+    """
 
     _name: str
 
@@ -33,10 +35,10 @@ class InPlaceKernel(Kernel[Any]):
 
     @abstractmethod
     def _bind(self, *args: Any, **kwargs: Any) -> tuple[Task, Bound]:
-        """The job for these arguments, and where its outputs belong. Wrong arguments raise here."""
+        """Returns the job for these arguments, and the destinations of its outputs. Wrong arguments raise here."""
 
     def _packed(self, names: Sequence[str], values: Sequence[Any]) -> Any:
-        """The result, made of the outputs in order."""
+        """Makes the result of the outputs in order."""
         return values[0] if len(values) == 1 else tuple(values)
 
     def lazy(self, *args: Any, **kwargs: Any) -> Any:
@@ -51,7 +53,8 @@ class InPlaceKernel(Kernel[Any]):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs a job, waits, and writes its outputs into the arrays that were passed for them.
 
-        Returns these arrays, and new ones for outputs that were not passed. If the job fails, nothing is written.
+        Returns these arrays, and new ones for outputs that were not passed. If the job fails, it raises the job's
+        exception and writes nothing.
         """
         if futures_in(args, kwargs):
             args, kwargs = with_results(args, kwargs)
@@ -63,7 +66,7 @@ class InPlaceKernel(Kernel[Any]):
 
 
 class _Finish:
-    """Makes the caller's arrays of the outputs of a job."""
+    """Converts the outputs of a job to the caller's types."""
 
     __slots__ = ("_kernel", "_outputs", "_program")
 
@@ -80,7 +83,7 @@ class _Finish:
 
 
 class _Packed(_Finish):
-    """Makes the result of the outputs of a job."""
+    """Converts the outputs of a job to the kernel's result."""
 
     __slots__ = ()
 

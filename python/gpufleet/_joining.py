@@ -1,4 +1,4 @@
-"""Joins the programs of tasks to one program that has all their kernels."""
+"""Joins the programs of tasks to one program with all of their kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["first_free", "join", "kind_of"]
 
 
 def kind_of(program: Program) -> Hashable:
-    """Programs of one kind can be joined. None if a program stands alone."""
+    """Returns the kind of a program. Programs of one kind can be joined; None if a program can not be joined."""
     match program:
         case Source(_, options, Section()):
             return ("sections", options)
@@ -24,7 +24,7 @@ def kind_of(program: Program) -> Hashable:
 
 
 def join(tasks: Sequence[Task]) -> tuple[Program, dict[Section, str]]:
-    """The program for tasks of one kind, and the entries of kernels that were generated."""
+    """Returns the program for tasks of one kind, and the entries of kernels that were generated."""
     first = tasks[0].program
     entries: dict[Section, str] = {}
     for task in tasks:
@@ -39,7 +39,7 @@ def join(tasks: Sequence[Task]) -> tuple[Program, dict[Section, str]]:
 
 
 def first_free(name: str, taken: Iterable[str]) -> str:
-    """The name, with a number if it is taken."""
+    """Returns the name, with a number if it is taken."""
     used = set(taken)
     return next(each for each in _numbered(name) if each not in used)
 

@@ -1,4 +1,4 @@
-"""What all kernels have in common: call, submit, map."""
+"""The common parts of all kernels: call, submit, map."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ R = TypeVar("R")
 
 
 class Prepared(NamedTuple, Generic[R]):
-    """A job, and how its outputs become the result."""
+    """A job, and the function that makes the result of its outputs."""
 
     task: Task
     finish: Callable[[Outputs], R]
 
 
 class Kernel(ABC, Generic[R]):
-    """A kernel with a fleet and the options of its jobs. A subclass says how arguments become a task."""
+    """A kernel of a fleet, with the options of its jobs. Subclasses convert arguments to tasks."""
 
     def __init__(self, fleet: Fleet, options: Options) -> None:
         self._fleet = fleet
@@ -34,19 +34,24 @@ class Kernel(ABC, Generic[R]):
 
     @abstractmethod
     def _prepare(self, *args: Any, **kwargs: Any) -> Prepared[R]:
-        """The job for these arguments. Wrong arguments raise here, so that nothing is sent."""
+        """Returns the job for these arguments. Wrong arguments raise here, so that nothing is sent."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
-        """Runs a job and waits for its result."""
+        """Runs a job and waits for its result. Raises `JobFailed` if the job fails, and `SubmitError` if it is not
+        submitted.
+
+        Arguments may be futures, whose results it waits for.
+        """
         if futures_in(args, kwargs):
             return self.submit(*args, **kwargs).result()
         task, finish = self._prepare(*args, **kwargs)
         return self._fleet._call(task, finish)
 
     def submit(self, *args: Any, **kwargs: Any) -> Future[R]:
-        """Submits a job and returns its future at once. Waits only while too many jobs are open.
+        """Submits a job and returns its future at once. It waits only while too many jobs are open.
 
-        Arguments may be futures. The job is then submitted when these have ended.
+        Wrong arguments raise here; other errors are raised by the future. Arguments may be futures. The job is then
+        submitted when these have ended.
         """
         if needs := futures_in(args, kwargs):
             return self._fleet._submit_after(needs, self, args, kwargs)
@@ -54,7 +59,7 @@ class Kernel(ABC, Generic[R]):
         return self._fleet._submit(task, finish)
 
     async def asubmit(self, *args: Any, **kwargs: Any) -> Future[R]:
-        """Like `submit`, but lets the asyncio loop run while too many jobs are open."""
+        """Submits a job like `submit`, but lets the asyncio loop run while too many jobs are open."""
         import asyncio  # noqa: PLC0415
 
         if futures_in(args, kwargs):
@@ -66,35 +71,42 @@ class Kernel(ABC, Generic[R]):
 
     @abstractmethod
     def lazy(self, *args: Any, **kwargs: Any) -> Any:
-        """The outputs as lazy arrays, in the form of the result. Nothing is sent.
+        """Describes a job without running it, and returns its outputs as lazy arrays. Nothing is sent.
 
-        Other kernels take them in place of arrays, and `compute()` runs the jobs that lead to one.
+        Other kernels take lazy arrays in place of arrays. `compute()` runs the jobs that are needed for one.
         """
 
     def detach(self, *args: Any, **kwargs: Any) -> str:
-        """Submits a job whose result a later program takes, and returns the job's id once the broker has the job.
+        """Submits a job for a later program, and returns the job's id once the broker has the job.
 
-        That program has a fleet with the same `client` name, and calls `Fleet.attach`.
+        The later program makes a fleet with the same `client` name and calls `Fleet.attach`. Raises `SubmitError`.
         """
         return self._fleet._detach(self._prepare(*args, **kwargs).task)
 
     def map(self, *inputs: Iterable[Any], **fixed: Any) -> Results[R]:
         """Runs a job for each item of the inputs, like the built-in `map`, and yields the results in order.
 
-        Keyword arguments are the same for all jobs. Small jobs share messages, and jobs are sent ahead of the results
-        that the caller takes.
+        Keyword arguments are the same for all jobs. Small jobs share messages, and jobs are submitted before you ask
+        for their results.
         """
         return self._many(zip(*inputs, strict=False), common_length(inputs), fixed)
 
     def starmap(self, inputs: Iterable[Iterable[Any]], **fixed: Any) -> Results[R]:
-        """Like `map`, with each job's arguments as a tuple."""
+        """Runs a job for each tuple of arguments, and yields the results in order. Otherwise it is like `map`."""
         return self._many(inputs, common_length([inputs]), fixed)
 
     def options(self, **changes: Any) -> Self:
-        """A copy whose jobs have these options: pool, priority, name, labels, time_limit, queue_limit, keep, requires.
+        """Returns a copy of the kernel whose jobs have these options. Raises `TypeError` for an unknown option.
 
-        Times are seconds, or texts such as ``"30s"``. Labels are added to the present ones. The
-        option `id` is a UUID for one job.
+        `pool` is by default that of ``GPUFLEET_POOL``, else ``default``. `priority` is ``"high"``, ``"normal"`` (the
+        default) or ``"low"``. `name` and `labels` appear in the history; labels are added to those of the kernel.
+        `time_limit` bounds the time on the device; by default it is that of the pool, else 10 minutes. `queue_limit`
+        bounds the time in the queue. `keep` is how long the outputs can be fetched, by default not at all. `attempts`
+        is the maximum number of attempts, by default that of the pool, else 3. `requires` may have a ``device`` and a
+        ``compute_capability``.
+
+        Times are seconds, or texts such as ``"30s"``. `id` is the UUID of a single job, so `map` and `starmap` refuse
+        it.
         """
         return self._with_options(self._options.replace(**changes))
 

@@ -1,4 +1,4 @@
-"""The kernels that a fleet makes of the caller's own code. Their modules are imported when one is made."""
+"""Makes kernels of the caller's own code. Each kind of kernel is imported at its first use."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ __all__ = ["KernelFactories"]
 
 
 class KernelFactories:
-    """Methods of a fleet with the names and arguments of CuPy's classes."""
+    """Methods of a fleet, with the names and arguments of CuPy's classes."""
 
     def RawKernel(self, code: str, name: str, options: Sequence[str] = ()) -> RawKernel:
-        """A kernel in CUDA C++, called as `kernel(grid, block, args)`. `options` are NVRTC's."""
+        """Returns a kernel in CUDA C++, to call as `kernel(grid, block, args)`. `options` are NVRTC's."""
         return gpufleet.RawKernel(self._fleet(), code, name, options)
 
     def RawModule(
         self, *, code: str, options: Sequence[str] = (), name_expressions: Sequence[str] | None = None
     ) -> RawModule:
-        """CUDA C++ with several kernels, which `get_function` returns by name."""
+        """Returns a module in CUDA C++ with several kernels, which its `get_function` returns by name."""
         return gpufleet.RawModule(self._fleet(), code=code, options=options, name_expressions=name_expressions)
 
     def ElementwiseKernel(
         self, in_params: str, out_params: str, operation: str, name: str = "kernel", **keywords: Any
     ) -> ElementwiseKernel:
-        """A kernel that computes each element of its outputs, such as `"T x, T y", "T z", "z = x - y"`."""
+        """Returns a kernel that computes each element of its outputs, such as `"T x, T y", "T z", "z = x - y"`."""
         return gpufleet.ElementwiseKernel(self._fleet(), in_params, out_params, operation, name, **keywords)
 
     def ReductionKernel(
@@ -48,7 +48,7 @@ class KernelFactories:
         name: str = "reduce_kernel",
         **keywords: Any,
     ) -> ReductionKernel:
-        """A kernel that reduces axes, such as `"T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0"`."""
+        """Returns a kernel that reduces axes, such as `"T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0"`."""
         return gpufleet.ReductionKernel(
             self._fleet(),
             in_params,
@@ -62,13 +62,20 @@ class KernelFactories:
         )
 
     def ptx(self, text: str, entry: str, *, outputs: Sequence[int] | None = None) -> PtxKernel:
-        """A kernel in PTX, such as Triton and Warp make. `outputs` are the indices of the arrays that come back."""
+        """Returns a kernel in PTX, which Triton and Warp can make. `outputs` has the indices of the arrays to return.
+
+        By default, every array is returned.
+        """
         return gpufleet.PtxKernel(self._fleet(), text, entry, outputs=outputs)
 
     def numba(
         self, function: Callable[..., object], signature: str, *, outputs: Sequence[int] | None = None, **keywords: Any
     ) -> NumbaKernel:
-        """A kernel in Python, which the package numba-cuda compiles here. Workers need neither Python nor Numba."""
+        """Returns a kernel in Python, which numba-cuda compiles in this process. Workers need neither Python nor Numba.
+
+        `signature` has Numba's types, such as `"f4, f4[::1]"`. `outputs` has the indices of the arrays to return, by
+        default all.
+        """
         return gpufleet.NumbaKernel(self._fleet(), function, signature, outputs=outputs, **keywords)
 
     def _fleet(self) -> Fleet:

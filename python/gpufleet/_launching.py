@@ -1,4 +1,4 @@
-"""Kernels that are launched with a grid, a block and arguments in order, as CuPy's raw kernels are."""
+"""Kernels that take a grid, a block and arguments in order, like CuPy's raw kernels."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ Extents = int | tuple[int, ...] | list[int]
 class LaunchedKernel(InPlaceKernel):
     """A kernel of a program: `kernel(grid, block, args, shared_mem=0)`.
 
-    Outputs come back as one array, or as a named tuple by parameter.
+    `grid` and `block` are one to three extents. `shared_mem` is the dynamic shared memory in bytes. The outputs are one
+    array, or a named tuple by parameter.
     """
 
     _declares_reads = False
-    """Whether the parameters say which arrays the kernel only reads. Otherwise it may write to any array."""
+    """Whether the parameters declare which arrays the kernel only reads. Otherwise it may write to any array."""
 
     def __init__(
         self,
@@ -49,14 +50,14 @@ class LaunchedKernel(InPlaceKernel):
     def compile(self) -> None:
         """Compiles the program on a worker now, and loads it into a device. Raises `CompileError` or `LoadError`.
 
-        Without this, the first job does it. A worker compiles instances of templates when a job names them.
+        By default, the first job does that. A worker compiles instances of templates when a job names them.
         """
         compile_program(self._fleet, self._program, self._options)
 
     def map(  # type: ignore[override]
         self, grid: Extents, block: Extents, args: Iterable[Sequence[object]], shared_mem: int = 0
     ) -> Results[Any]:
-        """Runs a job for each tuple of arguments and yields the results in order."""
+        """Runs a job for each tuple of arguments, and yields the results in order."""
         jobs = ((grid, block, each, shared_mem) for each in args)
         return self._many(jobs, common_length([args]), {})
 
@@ -74,7 +75,7 @@ class LaunchedKernel(InPlaceKernel):
 
 
 class _Compiled:
-    """The end of a job that only compiles."""
+    """Makes the result of a job that only compiles."""
 
     __slots__ = ("_program",)
 
@@ -89,12 +90,12 @@ class _Compiled:
 
 
 def compile_program(fleet: Fleet, program: Program, options: Options) -> None:
-    """Compiles a program on a worker, and waits for it."""
+    """Compiles a program on a worker, and waits until that is done."""
     fleet._submit(Task(program, {}, (), (), options), _Compiled(program)).result()
 
 
 def extents(what: str, value: Extents) -> tuple[int, ...]:
-    """One to three extents. A number stands for one."""
+    """Returns one to three extents. A number stands for one extent."""
     try:
         found = tuple(map(int, value if isinstance(value, tuple | list) else (value,)))
     except (TypeError, ValueError):
@@ -106,7 +107,8 @@ def extents(what: str, value: Extents) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=256)
 def _tuple_type(kernel: str, names: tuple[str, ...]) -> Callable[..., tuple[Any, ...]]:
-    """A named tuple for the outputs of a kernel. Names that Python reserves become `_0`, `_1` and so on."""
+    """Returns a named tuple type for the outputs of a kernel. Names that Python reserves become `_0`, `_1` and so on.
+    """
     word = "".join(character if character.isalnum() else "_" for character in kernel)
     title = f"{word}_result"
     return namedtuple(title if title.isidentifier() else "Result", names, rename=True)

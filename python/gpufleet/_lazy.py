@@ -1,4 +1,4 @@
-"""Arrays that are computed when they are needed."""
+"""Lazy arrays, which are computed when they are needed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["LazyArray"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LazyArray:
-    """An output of a job that was described and not yet submitted, made by `kernel.lazy(...)`.
+    """An output of a job that was described but not submitted. `kernel.lazy(...)` makes it.
 
-    Any kernel takes it in place of an array. The jobs that lead to it run when it is computed, or when a job with it is
-    submitted: those whose kernels can share a program as one job, whose intermediate arrays never leave the device.
-    The arrays that were passed are read at that time.
+    Any kernel takes it in place of an array. The jobs that it needs run when it is computed, or when a job that uses it
+    is submitted. Jobs whose kernels can share a program run as one job, and their intermediate arrays never leave the
+    device. The caller's arrays are read only at that time.
     """
 
     fleet: Fleet
@@ -50,17 +50,17 @@ class LazyArray:
         return int(np.prod(self.like.shape))
 
     def compute(self) -> npt.NDArray[Any]:
-        """Runs the jobs that lead to this array, and returns it."""
+        """Runs the jobs that this array needs, and returns its elements. Raises the exception of a failed job."""
         return self.submit().result()
 
     def submit(self) -> Future[npt.NDArray[Any]]:
-        """Submits the jobs that lead to this array. The future has its elements."""
+        """Submits the jobs that this array needs. The result of the future has the elements."""
         planned = self.plan()
         name = planned.stages[-1].makes[self.ref.key]
         return self.fleet._submit_plan(planned, lambda outputs: restore(outputs[name], self.like))[-1]
 
     def plan(self) -> Plan:
-        """The jobs that lead to this array. Printing it shows them."""
+        """Returns the jobs that this array needs. Print the plan to see them."""
         return plan([self.ref.key])
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Merges tasks into one: their launches in order, over buffers that they share."""
+"""Merges tasks into one task, which has their launches in order and shares their buffers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["Merged", "merge"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merged:
-    """A task that does what several do."""
+    """A task that replaces several tasks."""
 
     task: Task
-    """It has no outputs yet."""
+    """The merged task. It has no outputs yet."""
     made: Mapping[Key, str]
-    """The outputs of the tasks, by their names in this one."""
+    """The outputs of the replaced tasks, with their names in the merged task."""
 
 
 def merge(tasks: Sequence[Task]) -> Merged:
-    """Merges tasks of one kind, each of which comes after those that it needs."""
+    """Merges tasks of one kind. They must be in order: each comes after the tasks that it needs."""
     if len(tasks) == 1:
         (task,) = tasks
         made = {(task, name): name for name in task.outputs}
@@ -44,7 +44,7 @@ class _Merging:
     launches: list[Launch] = field(default_factory=list)
     made: dict[Key, str] = field(default_factory=dict)
     read_only: dict[tuple[Any, ...], str] = field(default_factory=dict)
-    """Inputs that no kernel writes to, by what identifies their elements. Tasks share them."""
+    """Inputs that no kernel writes to, by their identity. Tasks share them."""
 
     def add(self, task: Task, entries: Mapping[Section, str]) -> None:
         names = {name: self._name_of(task, name, buffer) for name, buffer in task.buffers.items()}
@@ -59,7 +59,7 @@ class _Merging:
         self.made.update({(task, name): names[name] for name in task.outputs})
 
     def _name_of(self, task: Task, name: str, buffer: Buffer) -> str:
-        """The name of a task's buffer here. The buffer is added if it is new."""
+        """Returns the name of a task's buffer in the merged task. Adds the buffer if it is new."""
         if isinstance(buffer, Ref) and (made := self.made.get(buffer.key)) is not None:
             return made
         if name not in task.shared:
@@ -76,7 +76,7 @@ class _Merging:
 
 
 def _place_of(buffer: Buffer) -> tuple[Any, ...]:
-    """What identifies the elements of an input."""
+    """Returns what identifies the elements of an input."""
     match buffer:
         case Input(array, dtype):
             return (array.__array_interface__["data"][0], array.shape, dtype)

@@ -1,4 +1,4 @@
-"""Futures among the arguments of a kernel."""
+"""Finds futures among the arguments of a kernel."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["futures_in", "with_results"]
 _FUTURE_OR_LIST = (Future, tuple, list)
 
 ARGUMENTS_MAX = 512
-"""The most arguments of a kernel. A longer sequence is an array of numbers."""
+"""The maximum number of arguments of a kernel. A longer sequence is an array of numbers."""
 
 
 def futures_in(args: Iterable[Any], kwargs: Mapping[str, Any]) -> list[Future[Any]]:
-    """The futures among arguments, each once."""
+    """Returns the futures among the arguments, each once."""
     found: dict[int, Future[Any]] = {}
     for value in (*args, *kwargs.values()):
         # Most arguments are neither.
@@ -28,7 +28,7 @@ def futures_in(args: Iterable[Any], kwargs: Mapping[str, Any]) -> list[Future[An
 
 
 def with_results(args: Iterable[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with results in place of futures. Waits for them."""
+    """Returns the arguments with results in place of futures. Waits for them."""
     return tuple(map(_result, args)), {name: _result(value) for name, value in kwargs.items()}
 
 

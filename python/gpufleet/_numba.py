@@ -1,4 +1,4 @@
-"""Kernels in Python, which numba-cuda compiles to PTX on the producer. It needs no GPU for that."""
+"""Kernels in Python, which numba-cuda compiles to PTX on the producer. Compiling needs no GPU."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["NumbaKernel"]
 
 CAPABILITY = (7, 5)
-"""The device that code is made for. Newer ones run it too."""
+"""The compute capability to compile for. Newer devices run the code too."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A parameter: an array with so many dimensions, or a number if that is `None`."""
+    """A parameter: an array with this number of dimensions, or a number if `ndim` is `None`."""
 
     parameter: Parameter
     dtype: np.dtype[Any]
@@ -42,8 +42,9 @@ class _Slot:
 class NumbaKernel(LaunchedKernel):
     """A Python function that runs as a kernel: `kernel(grid, block, args)`.
 
-    `signature` has Numba's types, such as `"f4, f4[::1], f4[::1]"`. Every array comes back unless `outputs` has the
-    indices of the arguments that do. Arrays are sent in C order.
+    `signature` has Numba's types, such as `"f4, f4[::1], f4[::1]"`. `outputs` has the indices of the arrays to return,
+    by default all of them. Arrays are sent in C order. `capability` is the compute capability to compile for; newer
+    devices run the code too. Raises `InvalidJob` if the function can not be compiled.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class NumbaKernel(LaunchedKernel):
 
 
 def _types(name: str, signature: str) -> Sequence[Any]:
-    """Numba's types for the parameters."""
+    """Returns Numba's types of the parameters."""
     try:
         from numba.cuda.core import sigutils  # noqa: PLC0415  # pyright: ignore[reportMissingImports]
     except ImportError as problem:
@@ -85,7 +86,7 @@ def _types(name: str, signature: str) -> Sequence[Any]:
 def _compiled(
     function: Callable[..., object], types: Sequence[Any], capability: tuple[int, int], fastmath: bool
 ) -> tuple[str, str]:
-    """The PTX and the name of its entry."""
+    """Returns the PTX and the name of its entry."""
     from numba import cuda  # noqa: PLC0415
     from numba.cuda.cudadrv.error import CudaSupportError  # noqa: PLC0415
 
@@ -151,7 +152,7 @@ def _bind(name: str, slots: Sequence[_Slot], args: Sequence[object]) -> Bound:
 
 
 def _add_array(bound: Bound, place: str, slot: _Slot, value: object) -> None:
-    """An array is seven parameters: two null pointers, items, bytes of an item, address, extents and strides."""
+    """Adds an array as seven parameters: two null pointers, items, bytes of an item, address, extents and strides."""
     try:
         given = operand(value)
     except Unsupported as problem:

@@ -1,4 +1,4 @@
-"""An array that is passed to a kernel: the caller's, or one whose elements are elsewhere."""
+"""An array argument of a kernel: the caller's array, or a reference to elements that are elsewhere."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["Operand", "operand"]
 
 @dataclass(slots=True, eq=False)
 class Operand:
-    """An array and its type."""
+    """An array argument and its type."""
 
     like: Like
     wire: str
-    """The dtype in messages."""
+    """The name of the dtype in messages."""
     held: npt.NDArray[Any] | Stored | Zeros | Ref
 
     @property
     def array(self) -> npt.NDArray[Any] | None:
-        """The caller's array, if its elements are here."""
+        """The caller's array, or None if the elements are elsewhere."""
         return self.held if isinstance(self.held, np.ndarray) else None
 
     @property
@@ -41,7 +41,7 @@ class Operand:
 
 
 def operand(value: object) -> Operand:
-    """Reads an argument. Raises `Unsupported`."""
+    """Reads an argument. Raises `Unsupported` if it is not an array."""
     if isinstance(value, LazyArray):
         return Operand(value.like, value.ref.dtype, value.ref)
     if isinstance(value, ZeroArray):

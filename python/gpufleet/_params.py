@@ -1,4 +1,4 @@
-"""The parameter lists of generated kernels, in CuPy's form: `"T x, raw float32 y"`."""
+"""Parameter lists of generated kernels, in CuPy's form: `"T x, raw float32 y"`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter. A type of one character is a placeholder, which takes its meaning from the arguments."""
+    """A parameter. A type of one character is a placeholder, which the arguments determine."""
 
     name: str
     type: str
@@ -41,7 +41,7 @@ class Given:
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
-        """Its dtype; `None` for a Python number, which takes any."""
+        """The dtype of the argument. `None` for a Python number, which takes any dtype."""
         if self.array is not None:
             return self.array.like.dtype
         return self.value.dtype if isinstance(self.value, np.generic) else None
@@ -75,7 +75,7 @@ def _param(text: str) -> Param:
 
 @cache
 def dtype_named(name: str) -> np.dtype[Any]:
-    """The dtype with a name of NumPy's; bfloat16 is that of the package ml_dtypes."""
+    """Returns the dtype with a name of NumPy's. `bfloat16` is that of the package ml_dtypes."""
     try:
         if name == "bfloat16":
             import ml_dtypes  # noqa: PLC0415
@@ -92,7 +92,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
 
 
 def given(kernel: str, param: Param, value: object) -> Given:
-    """Reads an argument. Only a parameter without `raw` takes a number."""
+    """Reads an argument. A number is accepted only for a parameter without `raw`."""
     if isinstance(value, int | float | complex | np.generic) and not param.is_raw:
         return Given(value, None)
     try:
@@ -107,7 +107,8 @@ def resolve(
     outputs: Mapping[str, Given],
     inputs: Mapping[str, Given],
 ) -> dict[str, np.dtype[Any]]:
-    """The dtype of each type in the lists. Outputs decide before inputs, and arrays before Python numbers."""
+    """Returns the dtype of each type in the lists. Outputs take precedence over inputs, and arrays over Python numbers.
+    """
     types: dict[str, np.dtype[Any]] = {}
     for arguments in (outputs, inputs):
         for param in params:

@@ -1,4 +1,4 @@
-"""Libraries that only some users have."""
+"""Imports libraries that only some users have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 def peer(module: str, extra: str) -> ModuleType:
-    """Imports a library, or raises an exception with the extra that installs it."""
+    """Imports a library. If it is missing, raises an exception that names the extra to install."""
     try:
         return importlib.import_module(module)
     except ImportError as problem:

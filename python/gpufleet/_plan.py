@@ -1,4 +1,4 @@
-"""Plans the jobs that lead to lazy arrays. Nothing here knows the fleet.
+"""Plans the jobs that lazy arrays need. This module does not use the fleet.
 
 Tasks whose kernels can share a program become one job, a *stage*: its launches run in order on one device, and the
 arrays between them are buffers of the job. A stage reads the arrays of earlier stages as inputs.
@@ -19,34 +19,34 @@ __all__ = ["Plan", "Stage", "plan"]
 
 LAUNCHES_MAX = 1024
 BUFFERS_MAX = 256
-"""The most launches and buffers of a job."""
+"""The maximum number of launches and of buffers of a job."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """One job of a plan."""
+    """A job of a plan."""
 
     task: Task
-    """Its buffers are those of the caller, or refer to outputs of earlier stages."""
+    """The task of the job. Its buffers are the caller's arrays or outputs of earlier stages."""
     makes: Mapping[Key, str]
-    """Its outputs, by the buffers of the described tasks."""
+    """The outputs of the job, by the buffers of the described tasks."""
     wanted: tuple[Key, ...]
     """The buffers that the caller asked for."""
 
     @property
     def refs(self) -> dict[str, Ref]:
-        """The buffers that come from earlier stages."""
+        """The buffers that come from earlier stages, by name."""
         return {name: buffer for name, buffer in self.task.buffers.items() if isinstance(buffer, Ref)}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Plan:
-    """Jobs, each after those that it needs."""
+    """The jobs of a plan. Each job comes after the jobs that it needs."""
 
     stages: tuple[Stage, ...]
 
     def with_options(self, change: Callable[[Options], Options]) -> Plan:
-        """The plan with other options for its jobs."""
+        """Returns the plan with other options for its jobs."""
         return Plan(
             tuple(
                 dataclasses.replace(stage, task=dataclasses.replace(stage.task, options=change(stage.task.options)))
@@ -56,12 +56,12 @@ class Plan:
 
     @property
     def launches(self) -> int:
-        """The launches of all jobs."""
+        """The number of launches of all jobs together."""
         return sum(max(len(stage.task.launches), 1) for stage in self.stages)
 
     @property
     def input_bytes(self) -> int:
-        """The bytes of the caller's arrays that are sent."""
+        """The total size in bytes of the caller's arrays that are sent."""
         return sum(stage.task.input_bytes for stage in self.stages)
 
     def __repr__(self) -> str:
@@ -69,7 +69,7 @@ class Plan:
 
 
 def plan(wanted: Sequence[Key]) -> Plan:
-    """As few jobs as possible that compute these buffers."""
+    """Plans as few jobs as possible to compute these buffers."""
     tasks = _in_order(task for task, _ in wanted)
     uses = _Uses(tasks, wanted)
     stages: list[_Members] = []
@@ -93,7 +93,7 @@ def _stage(tasks: Sequence[Task], uses: _Uses, wanted: Sequence[Key]) -> Stage:
 
 
 def _in_order(tasks: Iterable[Task]) -> list[Task]:
-    """These tasks and those that they need, each after those that it needs."""
+    """Returns these tasks and the tasks that they need. Each task comes after those that it needs."""
     found: dict[Task, None] = {}
     # Not recursive, because a chain may be longer than Python's stack.
     open_ = [(task, False) for task in reversed(list(tasks))]
@@ -114,7 +114,7 @@ def _refs(task: Task) -> list[Ref]:
 
 
 class _Uses:
-    """Who needs which output."""
+    """The tasks that read each output."""
 
     def __init__(self, tasks: Sequence[Task], wanted: Sequence[Key]) -> None:
         self._readers: dict[Key, set[Task]] = {}
@@ -124,15 +124,15 @@ class _Uses:
         self._wanted = set(wanted)
 
     def must_copy(self, ref: Ref, task: Task) -> bool:
-        """Whether a task may write to this buffer although its elements are needed elsewhere.
+        """Returns whether a task may write to this buffer although its elements are needed elsewhere.
 
-        The task then comes in a later stage, which has a copy.
+        Such a task belongs to a later stage, which gets a copy.
         """
         is_needed = ref.key in self._wanted or len(self._readers[ref.key]) > 1
         return is_needed and any(buffer is ref for name, buffer in task.buffers.items() if name not in task.shared)
 
     def is_output(self, key: Key, stage: set[Task]) -> bool:
-        """Whether an output of a stage is needed outside of it."""
+        """Returns whether an output of a stage is needed outside of the stage."""
         return key in self._wanted or not self._readers.get(key, set()) <= stage
 
 

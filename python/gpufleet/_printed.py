@@ -1,7 +1,7 @@
-"""What the kernels of a job printed, shown below the cell that ran the job.
+"""Shows what the kernels of a job printed below the cell that ran the job.
 
-CUDA prints such text to the standard output of the process. A script that calls kernels has its own use for that, and
-finds the text in `Future.printed`.
+CUDA prints such text to the standard output of the process. A script may use its standard output for other text, so it
+finds the printed text in `Future.printed`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 def result_of(future: Future[R]) -> R:
-    """Waits for the result of a job. In a notebook, prints what its kernels printed, also if the job failed."""
+    """Waits for the result of a job. In a notebook, prints what its kernels printed, even if the job failed."""
     try:
         return future.result()
     finally:
@@ -26,6 +26,6 @@ def result_of(future: Future[R]) -> R:
 
 
 def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
+    """Returns whether this process is the kernel of a notebook."""
     ipython: Any = sys.modules.get("IPython")
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")

@@ -1,4 +1,4 @@
-"""Profiles: fleets that the configuration file of the command `gpufleet` names."""
+"""Profiles: the fleets that the configuration file of the command `gpufleet` names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFIG = "GPUFLEET_CONFIG"
 
 _AMQP_URL = "GPUFLEET_AMQP_URL"
 _KEYS = {"amqp_url", "blobs", "pool", "affinity", "no_user_id"}
-"""What a fleet takes, each in place of the environment variable with this name."""
+"""The keys of a profile that a fleet uses. Each replaces the environment variable with this name."""
 _PASSWORD_COMMAND = "password_command"
 _LEDGER_KEYS = {
     "database_url",
@@ -27,22 +27,22 @@ _LEDGER_KEYS = {
     "api_token",
     "api_token_command",
 }
-"""What only the command takes, to read the ledger."""
+"""The keys of a profile that only the command uses, to read the ledger."""
 _COMMAND_SECONDS = 60.0
-"""The time for a password manager, which may ask for its passphrase."""
+"""The time in seconds for a password manager, which may ask for its passphrase."""
 
 
 class Surroundings(ChainMap[str, str]):
-    """The environment, and the values of the profile where it has none."""
+    """The environment variables. A missing one is replaced by the value of the profile."""
 
     def is_of_profile(self, variable: str) -> bool:
         return variable not in self.maps[0]
 
 
 def surroundings(name: str | None, environment: Mapping[str, str] = os.environ, *, broker: bool = True) -> Surroundings:
-    """The environment with a profile: the named one, that of ``GPUFLEET_PROFILE``, or the default one of the file.
+    """Returns the environment with a profile: the named one, that of ``GPUFLEET_PROFILE``, or the file's default one.
 
-    Without need of a `broker` no command is asked for its password.
+    If `broker` is false, no command is run for its password.
     """
     values = _read(name or environment.get(PROFILE) or None, environment)
     found = {f"GPUFLEET_{key.upper()}": _text(value) for key, value in values.items() if key in _KEYS}

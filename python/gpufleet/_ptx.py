@@ -1,4 +1,4 @@
-"""Kernels in PTX, which other compilers have made."""
+"""Kernels in PTX, which other compilers have generated."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _WIRE = {"u": "u", "s": "i", "f": "f", "b": "u"}
 class PtxKernel(LaunchedKernel):
     """A kernel in PTX: `kernel(grid, block, args)`.
 
-    PTX does not tell an address from a 64-bit number, nor which arrays a kernel writes. So an array is an address, and
-    every array comes back unless `outputs` has the indices of the arguments that do.
+    PTX does not distinguish an address from a 64-bit number, and does not say which arrays a kernel writes. So an array
+    is passed as an address, and every array is returned, unless `outputs` has the indices of the arrays to return.
+    Raises `SignatureError` if the PTX has no such entry.
     """
 
     def __init__(

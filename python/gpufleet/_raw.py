@@ -1,4 +1,4 @@
-"""Kernels in CUDA C++ of the user's own, with CuPy's classes and argument order."""
+"""Kernels in the caller's CUDA C++, with CuPy's classes and argument order."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["RawKernel", "RawModule"]
 class RawKernel(LaunchedKernel):
     """A kernel in CUDA C++: `kernel(grid, block, args)`.
 
-    The parameters in the source decide what the arguments are: `const T*` takes an array that is only read, `T*` takes
-    an array that also comes back, and a Python number takes the type of its parameter. A call with the wrong number of
-    arguments or the wrong dtype fails before anything is sent.
+    The parameters in the source determine the arguments. `const T*` takes an array that is only read, and `T*` an array
+    that is also returned. A Python number takes the type of its parameter. A call with the wrong number of arguments or
+    a wrong dtype raises `InvalidJob` before anything is sent.
     """
 
     _declares_reads = True
@@ -37,10 +37,10 @@ class RawKernel(LaunchedKernel):
 
 
 class RawModule:
-    """CUDA C++ with several kernels, which `get_function` returns by name.
+    """A module in CUDA C++ with several kernels, which `get_function` returns by name.
 
-    `name_expressions` lists the instances of templates, as in CuPy. It is not needed, because the worker compiles the
-    instance that a job names; if it is given, other instances are refused.
+    `name_expressions` lists the instances of templates, as in CuPy. You can leave it out, because the worker compiles
+    each instance that a job names. If you give it, other instances are refused.
     """
 
     def __init__(
@@ -60,7 +60,10 @@ class RawModule:
         self._job = job or Options()
 
     def get_function(self, name: str) -> RawKernel:
-        """The kernel of this name. A template's instance is named as in C++, such as `scale<float>`."""
+        """Returns the kernel with this name. An instance of a template is named as in C++, such as `scale<float>`.
+
+        Raises `ValueError` if the instance is not in `name_expressions`.
+        """
         if self._expressions is not None and "<" in name and name not in self._expressions:
             raise ValueError(f"{name!r} is not in name_expressions, which has {', '.join(self._expressions)}")
         return RawKernel(self._fleet, self._code, name, self._options, job=self._job)

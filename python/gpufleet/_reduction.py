@@ -1,4 +1,4 @@
-"""Reduction kernels in CuPy's form: elements are mapped, combined along axes, and the results are mapped again."""
+"""Reduction kernels in CuPy's form: elements are mapped and combined along axes, and the results are mapped again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _INDEX = re.compile(r"\bi\b")
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The axes of the broadcast inputs: those that are kept and those that are reduced."""
+    """The axes of the broadcast inputs: the kept ones and the reduced ones."""
 
     whole: tuple[int, ...]
     kept: tuple[int, ...]
@@ -58,8 +58,11 @@ class ReductionKernel(GeneratedKernel):
     """A kernel that reduces axes of its inputs.
 
     `map_expr` makes a value of each element, `reduce_expr` combines the values `a` and `b`, and `post_map_expr` writes
-    the output from the result `a`. `identity` is what a reduction without elements results in. The map expression also
-    sees `i`, the index of the element in C order.
+    the output from the result `a`. `identity` is the result for axes without elements. `map_expr` can also use `i`, the
+    index of the element in C order.
+
+    A call takes `axis`, by default all axes, `keepdims`, and `out` for an array to write to. Invalid arguments raise
+    `InvalidJob`, and nothing is sent.
     """
 
     def __init__(
@@ -142,7 +145,7 @@ class ReductionKernel(GeneratedKernel):
             raise ArgumentError(f"kernel {self._name!r}: axis {axis!r} is invalid: {problem}") from None
 
     def _add_input(self, code: Code, param: Param, found: Given, shape: _Shape) -> str:
-        """Adds an input, and returns the line that reads it for the output `_o` and its element `_j`."""
+        """Adds an input. Returns the line that reads its element `_j` for the output `_o`."""
         own = self._read_input(code, param, found)
         if own is None:
             return ""
@@ -217,7 +220,7 @@ class ReductionKernel(GeneratedKernel):
 """
 
     def _finish(self) -> str:
-        """Makes `a` of the identity and of what the lanes have combined."""
+        """Returns the code that makes `a` of the identity and the lanes' results."""
         if self._identity is None:
             return "_Value a = _row[0];"
         return (
@@ -228,7 +231,10 @@ class ReductionKernel(GeneratedKernel):
         )
 
     def _value_type(self, code: Code) -> str:
-        """The type of `a` and `b`: that of the first output, or `reduce_type`, a placeholder, a dtype or a C++ type."""
+        """Returns the type of `a` and `b`: that of the first output, or else `reduce_type`.
+
+        `reduce_type` is a placeholder, a dtype or a C++ type.
+        """
         named = self._reduce_type
         if named is None:
             return code.type_of(self._outputs[0])
@@ -241,7 +247,7 @@ class ReductionKernel(GeneratedKernel):
 
 
 def _place(code: Code, name: str, shape: _Shape, strides: Sequence[int]) -> str:
-    """Adds the strides of an array, and returns the expression for the place of an element in it."""
+    """Adds the strides of an array. Returns the expression for the position of an element."""
     for part, axes in (("kept", shape.kept), ("reduced", shape.reduced)):
         code.add_axes(f"_{name}_{part}", shape.extents(axes), [strides[axis] for axis in axes])
     return f"_{name}_kept.at(_o) + _{name}_reduced.at(_j)"

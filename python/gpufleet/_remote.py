@@ -1,4 +1,4 @@
-"""An array in the blob store."""
+"""Arrays in the blob store."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RemoteArray:
-    """An array in the blob store, by its digest. Kernels take it in place of an array, and it can be pickled.
+    """A reference to an array in the blob store. Kernels take it in place of an array, and it can be pickled.
 
-    It stays in the store until `gpufleet blobs prune` deletes it, which is at least a day after its last use.
+    The array stays in the store until `gpufleet blobs prune` deletes it, which is at least a day after its last use.
     """
 
     stored: Stored
 
     @property
     def digest(self) -> str:
-        """The SHA-256 digest of the elements."""
+        """The SHA-256 digest of the elements, such as ``sha256:0f…``."""
         return self.stored.digest
 
     @property
@@ -36,7 +36,7 @@ class RemoteArray:
 
     @property
     def wire_dtype(self) -> str:
-        """The dtype in messages, such as ``f32``."""
+        """The name of the dtype in messages, such as ``f32``."""
         return self.stored.dtype
 
     @property
@@ -44,11 +44,11 @@ class RemoteArray:
         return DTYPES[self.stored.dtype]
 
     def get(self, fleet: Fleet) -> npt.NDArray[Any]:
-        """Reads the elements from the store."""
+        """Reads the elements from the store. Raises `StoreFailed` if they are not there."""
         return fleet._read(self.stored)
 
     def to_dict(self) -> dict[str, Any]:
-        """The array as JSON can hold it, for pipelines that pass results through a database.
+        """Returns the reference as values for JSON, for pipelines that pass results through a database.
 
         >>> RemoteArray.from_dict({"digest": "sha256:0f", "dtype": "f32", "shape": [2, 3]}).to_dict()
         {'digest': 'sha256:0f', 'dtype': 'f32', 'shape': [2, 3]}
@@ -57,7 +57,7 @@ class RemoteArray:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """The array of `to_dict`."""
+        """Returns the array that `to_dict` described. Raises `ValueError` for other dictionaries."""
         match dict(given):
             case {"digest": str(digest), "dtype": str(dtype), "shape": [*shape], **rest} if (
                 not rest and dtype in DTYPES

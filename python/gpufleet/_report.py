@@ -1,4 +1,4 @@
-"""What a worker measured."""
+"""The measurements of a worker."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ class RanOn:
     device: int
     device_name: str
     emulated: bool
-    """The device was the emulated one, not a GPU."""
+    """Whether the device is the emulated one and not a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """How long each step of a job took, in seconds. All but `queue` and `round_trip` are by the worker's clock."""
+    """The duration of each step of a job in seconds, by the worker's clock except for `queue` and `round_trip`."""
 
     round_trip: float
-    """From the submission to the arrival of the reply, by this process's clock."""
+    """From the submission until the reply has arrived, by this process's clock."""
     queue: float
-    """From the submission to the worker's receipt."""
+    """From the submission until the worker has the job."""
     wait: float
-    """From the worker's receipt to the start in the executor, without fetching and compiling."""
+    """From then until the start in the executor, without fetching and compiling."""
     fetch: float
-    """Bringing inputs from the blob store to the device."""
+    """Reading inputs from the blob store and copying them to the device."""
     compile: float
     load: float
     """Loading the program into the device."""
     copy_in: float
     launches: tuple[float, ...]
-    """The launches of the job, each with its repeats."""
+    """Each launch of the job, including its repeats."""
     copy_out: float
     total: float
-    """From the start in the executor to the end."""
+    """From the start in the executor until the end."""
     device_bytes_peak: int
     module_cached: bool
-    """The program was compiled or loaded before."""
+    """Whether the program was compiled or loaded before."""
 
     @property
     def kernel(self) -> float:
-        """All launches together."""
+        """The time of all launches together, in seconds."""
         return sum(self.launches)
 
 

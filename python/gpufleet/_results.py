@@ -1,4 +1,4 @@
-"""The results of many jobs, in order."""
+"""Iterates over the results of many jobs, in order."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 CHUNK_JOBS = 256
-"""The most jobs that are sent at once."""
+"""The maximum number of jobs that are sent at once."""
 CHUNK_BYTES = 8 << 20
-"""The bytes of inputs from which on no more jobs are sent at once."""
+"""The size of inputs from which no more jobs are sent at once."""
 AHEAD_CHUNKS = 16
-"""How many chunks are sent ahead of the results that the caller takes. It bounds the memory of inputs and results."""
+"""The number of chunks that are sent ahead of the caller. It bounds the memory for inputs and results."""
 
 FAILURES_SHOWN = 20
-"""The most failed jobs that are kept for people to see. Their results are with the caller, or nowhere."""
+"""The maximum number of failed jobs to keep for display."""
 
 
 class Results(Generic[R], Iterator[R]):
-    """The results of jobs in the order of their inputs. Jobs are sent ahead of the results that the caller takes.
+    """The results of jobs, in the order of their inputs. Jobs are submitted before you ask for their results.
 
-    A job that failed raises its exception at its place, and the next call of `next` continues after it. An input that
-    is refused raises at its place too, and ends the results. `len` works if the inputs have a length.
+    A failed job raises its exception in its turn, and the next call of `next` continues after it. An input that is
+    refused also raises in its turn, and ends the results. `len` works if all inputs have a length.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Results(Generic[R], Iterator[R]):
         self._emulated = 0
         self._is_exhausted = False
         self._failures: list[tuple[int, Future[R]]] = []
-        """The first failed jobs that the caller has taken, each with the index of its input."""
+        """The first failed jobs that the caller has reached, each with the index of its input."""
         self._send()
 
     def __iter__(self) -> Results[R]:
@@ -119,7 +119,7 @@ class Results(Generic[R], Iterator[R]):
 
 
 def common_length(inputs: Iterable[object]) -> int | None:
-    """The length of the shortest input, if all have one."""
+    """Returns the length of the shortest input, or None if one of them has no length."""
     lengths = [len(each) if isinstance(each, Sized) else None for each in inputs]
     known = [length for length in lengths if length is not None]
     return min(known) if known and len(known) == len(lengths) else None

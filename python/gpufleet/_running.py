@@ -22,9 +22,9 @@ __all__ = ["planned_for", "submit_plan"]
 
 
 def submit_plan(connection: Connection, plan: Plan, finish: Callable[[Outputs], Any] = dict) -> list[Future[Any]]:
-    """Submits each job when those that it needs have ended, and returns a future for each.
+    """Submits each job when those that it needs have ended. Returns a future for each job.
 
-    The results are outputs by name. `finish` makes that of the last job.
+    The results are outputs by name. `finish` makes the result of the last job.
     """
     makers: dict[Key, Stage] = {}
     futures: dict[Stage, Future[Any]] = {}
@@ -42,7 +42,7 @@ def submit_plan(connection: Connection, plan: Plan, finish: Callable[[Outputs], 
 
 
 def planned_for(task: Task, finish: Callable[[Outputs], Any]) -> tuple[Plan, Callable[[Outputs], Any]]:
-    """The jobs for a task with buffers that others make, and how the result is made of the outputs of the last one."""
+    """Returns the jobs for a task whose buffers other tasks make, and the function that makes the last job's result."""
     planned = plan([(task, name) for name in task.outputs])
     last = planned.stages[-1]
 
@@ -54,7 +54,7 @@ def planned_for(task: Task, finish: Callable[[Outputs], Any]) -> tuple[Plan, Cal
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Submission:
-    """Submits the job of a stage, whose needed jobs have ended."""
+    """Submits the job of a stage when the jobs that it needs have ended."""
 
     connection: Connection
     stage: Stage

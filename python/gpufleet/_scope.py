@@ -1,4 +1,4 @@
-"""Options and labels for all jobs that the process submits while a scope is open, whatever fleet takes them.
+"""Options and labels for all jobs that the process submits while a scope is open, on any fleet.
 
 Scopes belong to the process and not to a thread, because the threads of a notebook or a pipeline work for the same
 cell.
@@ -21,7 +21,7 @@ __all__ = ["Scope", "applied", "began", "entered", "within"]
 
 
 class Scope:
-    """What jobs get, unless their kernel says otherwise."""
+    """The options of jobs whose kernels have none of their own."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -29,7 +29,7 @@ class Scope:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether the process that forked this one opened the scope. Its options are for this process too."""
+        """Whether a parent process opened the scope. Its options apply in this process too."""
         return self._pid != os.getpid()
 
     def began(self, future: Future[Any]) -> None:
@@ -37,7 +37,7 @@ class Scope:
 
 
 _open: list[Scope] = []
-"""The innermost scope is the last."""
+"""The open scopes, the innermost one last."""
 
 
 @contextmanager
@@ -50,12 +50,12 @@ def entered(scope: Scope) -> Iterator[None]:
 
 
 def applied(task: Task) -> Task:
-    """The task with the options of the open scopes."""
+    """Returns the task with the options of the open scopes."""
     return replace(task, options=within(task.options)) if _open else task
 
 
 def within(options: Options) -> Options:
-    """The options, with those of the open scopes where they are not set."""
+    """Returns the options, completed by those of the open scopes."""
     for scope in reversed(_open):
         options = options.within(scope.options)
     return options

@@ -1,4 +1,4 @@
-"""Where a fleet is: an argument, the environment, a profile, or the fleet of `gpufleet local`."""
+"""Finds a fleet: by an argument, the environment, a profile, or the fleet of `gpufleet local`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOCAL_DIR = "GPUFLEET_LOCAL_DIR"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the program says about a fleet. Whatever is None comes from the environment or a profile."""
+    """The program's settings for a fleet. A setting that is None comes from the environment or a profile."""
 
     url: str | None = None
     blobs: str | None = None
@@ -43,7 +43,10 @@ class Settings:
         return f"Settings({', '.join(given)})"
 
     def without_secrets(self) -> Settings:
-        """The settings for another process. A URL with a password is refused, because pickles are stored and logged."""
+        """Returns the settings for another process. Raises `TypeError` if the URL has a password.
+
+        Pickles are stored and logged, so they must not contain a password.
+        """
         if self.url is not None and any(urlsplit(url).password is not None for url in split(self.url)):
             raise TypeError(
                 "the URL of this fleet has a password, which must not be in a pickle; set"
@@ -54,7 +57,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A broker and a blob store."""
+    """The addresses of a broker and a blob store."""
 
     url: str
     source: Literal["argument", "environment", "profile", "local fleet"]
@@ -85,14 +88,14 @@ def place_of(settings: Settings, environment: Mapping[str, str]) -> Place:
 
 
 def flag(setting: bool | None, variable: str, environment: Mapping[str, str]) -> bool:
-    """A setting that is true or false."""
+    """Reads a setting that is true or false."""
     if setting is not None:
         return setting
     return environment.get(variable, "").lower() in ("true", "1", "yes", "on")
 
 
 def redacted(urls: str) -> str:
-    """One or several URLs without their passwords."""
+    """Returns one or several URLs without their passwords."""
     return ",".join(_redacted(url) for url in split(urls))
 
 
@@ -108,7 +111,7 @@ def _redacted(url: str) -> str:
 
 
 def _local(environment: Mapping[str, str]) -> dict[str, Any]:
-    """The addresses of the fleet of `gpufleet local`."""
+    """Returns the addresses of the fleet of `gpufleet local`."""
     import json  # noqa: PLC0415
 
     folder = _local_folder(environment)
@@ -125,7 +128,7 @@ def _local(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _local_folder(environment: Mapping[str, str]) -> Path | None:
-    """The folder of the local fleet: below the user's state folder, or for root in /var/lib."""
+    """Returns the folder of the local fleet: in the user's state folder, or in /var/lib for root."""
     if named := environment.get(LOCAL_DIR):
         return Path(named)
     state, home = environment.get("XDG_STATE_HOME", ""), environment.get("HOME", "")

@@ -1,7 +1,8 @@
 """Finds a kernel in CUDA C++ and reads its parameters.
 
-`const T*` is an input, `T*` also comes back. What this reader can not understand, such as a template without its
-arguments or a macro with parameters, has no type here; then the caller's NumPy types decide.
+`const T*` is an input; `T*` is also returned. If this reader can not understand a parameter, for example because of a
+macro with parameters or a template without its arguments, the parameter has no type here, and the caller's NumPy types
+determine it.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ __all__ = ["Parameter", "Signature", "SignatureError", "c_kernels", "signature"]
 
 
 class SignatureError(InvalidJob):
-    """The source does not have the kernel in a form that can be launched."""
+    """The source does not have the kernel in a form that can be launched. Nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter. `element` is `None` if only the compiler knows the type."""
+    """A parameter. `element` is `None` if only the compiler knows its type."""
 
     name: str
     type: str
@@ -39,7 +40,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters of a kernel; `None` if they can not be read, with the reason."""
+    """The parameters of a kernel. If they can not be read, they are `None`, and `problem` has the reason."""
 
     entry: str
     parameters: tuple[Parameter, ...] | None
@@ -106,7 +107,7 @@ def signature(code: str, entry: str, options: Iterable[str] = ()) -> Signature:
 
 
 def c_kernels(code: str, options: Iterable[str] = ()) -> list[str]:
-    """The names of the kernels that are `extern "C"`, in their order.
+    """Returns the names of the `extern "C"` kernels, in order.
 
     >>> c_kernels('extern "C" __global__ void a(int n) {} __global__ void b(int n) {}')
     ['a']
@@ -116,7 +117,7 @@ def c_kernels(code: str, options: Iterable[str] = ()) -> list[str]:
 
 
 def _parse_entry(entry: str) -> tuple[str, list[list[str]] | None]:
-    """The kernel's own name in a name expression, and its template arguments."""
+    """Splits a name expression into the kernel's own name and its template arguments."""
     tokens = read(entry)
     if "<" in tokens:
         start = tokens.index("<")
@@ -138,7 +139,7 @@ def _check_entry(entry: str, found: Sequence[_Declaration]) -> None:
 
 
 def _declarations(tokens: Sequence[str], aliases: dict[str, list[str]]) -> Iterator[_Declaration]:
-    """Every `__global__` function outside of bodies. Aliases of types are noted on the way."""
+    """Returns every `__global__` function outside of bodies, and records the aliases of types."""
     blocks: list[str] = []
     head: list[str] = []
     index = 0
@@ -170,7 +171,7 @@ def _declarations(tokens: Sequence[str], aliases: dict[str, list[str]]) -> Itera
 
 
 def _block(head: Sequence[str]) -> str | None:
-    """The kind of a block that can hold kernels."""
+    """Returns the kind of a block that can contain kernels."""
     if "namespace" in head:
         return "namespace"
     if list(head[:1]) == ["extern"] and len(head) == 2:
@@ -179,7 +180,7 @@ def _block(head: Sequence[str]) -> str | None:
 
 
 def _is_kernel_name(token: str) -> bool:
-    """Attributes such as `__launch_bounds__` also stand before parentheses."""
+    """Returns whether a word is the kernel's name. Attributes such as `__launch_bounds__` also precede parentheses."""
     return (token[0].isalpha() or token[0] == "_") and not (token.startswith("__") and token.endswith("__"))
 
 
@@ -209,7 +210,7 @@ def _parameters(
 
 
 def _template_types(template: Sequence[str], arguments: list[list[str]]) -> dict[str, list[str]]:
-    """What each type parameter of a template stands for, as far as the name expression says it."""
+    """Returns the type for each type parameter of a template, as far as the name expression determines it."""
     types = {}
     for index, part in enumerate(split(template)):
         declared, default = (part[: part.index("=")], part[part.index("=") + 1 :]) if "=" in part else (part, [])
@@ -252,7 +253,7 @@ def _take_name(words: list[str], is_array: bool) -> tuple[list[str], str | None]
 
 
 def _resolve(base: list[str], types: dict[str, list[str]], depth: int = 0) -> list[str]:
-    """Replaces aliases and template parameters by what they stand for."""
+    """Replaces aliases and template parameters by their types."""
     resolved: list[str] = []
     for word in base:
         meaning = types.get(word)
@@ -267,7 +268,7 @@ def _resolve(base: list[str], types: dict[str, list[str]], depth: int = 0) -> li
 
 
 def _depths(words: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Each word with the number of angle brackets around it. What is inside them concerns another type."""
+    """Returns each word with the number of angle brackets around it. The words inside belong to another type."""
     depth = 0
     for word in words:
         depth -= word == ">"
@@ -276,17 +277,17 @@ def _depths(words: Sequence[str]) -> Iterator[tuple[str, int]]:
 
 
 def _own(words: Sequence[str]) -> list[str]:
-    """The words outside of angle brackets."""
+    """Returns the words outside of angle brackets."""
     return [word for word, depth in _depths(words) if depth == 0]
 
 
 def _without_const(words: Sequence[str]) -> list[str]:
-    """The words without a `const` outside of angle brackets."""
+    """Returns the words without a `const` that is outside of angle brackets."""
     return [word for word, depth in _depths(words) if word != "const" or depth]
 
 
 def _position(words: Sequence[str], token: str) -> int:
-    """The index of a token outside of angle brackets; the length if it is not there."""
+    """Returns the index of a token outside of angle brackets, or the length if there is none."""
     found = (index for index, (word, depth) in enumerate(_depths(words)) if word == token and depth == 0)
     return next(found, len(words))
 

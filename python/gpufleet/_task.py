@@ -1,4 +1,4 @@
-"""One job as plain data: what every kernel object builds, and what `_core` turns into a message.
+"""A job as plain data. Kernel objects build it, and `_core` turns it into a message.
 
 The extension module reads these classes by the names of their fields.
 """
@@ -44,7 +44,7 @@ __all__ = [
 # Making a frozen object takes five times as long. What each job has of its own is not frozen, and never changed.
 @dataclass(slots=True, eq=False)
 class Input:
-    """A buffer with the caller's bytes: C-contiguous, little-endian, of a dtype of the wire."""
+    """A buffer with the caller's bytes: C-contiguous, little-endian, with a dtype of the wire format."""
 
     array: npt.NDArray[Any]
     dtype: str
@@ -52,7 +52,7 @@ class Input:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Zeros:
-    """A buffer that starts as zeros, which the message does not carry."""
+    """A buffer that starts as zeros, which are not in the message."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -69,7 +69,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A buffer that another task makes. A plan replaces it, either by a buffer of the same task or by its contents."""
+    """A buffer that another task makes. A plan replaces it by a buffer of the same task, or by its contents."""
 
     task: Task
     name: str
@@ -83,7 +83,7 @@ class Ref:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Pointer:
-    """A kernel argument: the device address of an element of a buffer."""
+    """A kernel argument that is the device address of an element of a buffer."""
 
     buffer: str
     element: int = 0
@@ -91,7 +91,7 @@ class Pointer:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Value:
-    """A kernel argument by value, as the device lays it out."""
+    """A kernel argument by value, in the device's layout."""
 
     data: bytes
     align: int
@@ -99,7 +99,7 @@ class Value:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Launch:
-    """One launch. Grid and block are extents in x, y and z."""
+    """A launch. `grid` and `block` are extents in x, y and z."""
 
     entry: str
     grid: tuple[int, ...]
@@ -118,14 +118,14 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A kernel that can share a source with others."""
+    """A kernel that can share its source with others."""
 
     headers: tuple[str, ...]
-    """What the kernel needs at file scope. Equal texts are needed once."""
+    """The code that the kernel needs at file scope. Equal texts are included once."""
     declarations: str
-    """What the kernel needs in a scope of its own."""
+    """The code that the kernel needs in a scope of its own."""
     definition: str
-    """The kernel from its parameter list on."""
+    """The kernel's code from its parameter list on."""
 
     def kernel(self, entry: str) -> str:
         return f'{self.declarations}extern "C" __global__ void {entry}{self.definition}'
@@ -138,9 +138,9 @@ class Source:
     code: str
     options: tuple[str, ...] = ()
     section: Section | None = None
-    """The code as a part, if it is one kernel that can share a source with others."""
+    """The code as a section, if it is a single kernel that can share its source with others."""
     origin: Origin | None = field(default=None, compare=False)
-    """Where the caller wrote the code."""
+    """The position of the code in the caller's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ Program: TypeAlias = Catalog | Arguments | Source | Ptx
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a job is queued and what it may use. Times are in seconds."""
+    """The options of a job. Times are in seconds. An option that is None has the default of the fleet or the pool."""
 
     pool: str | None = None
     priority: str | None = None
@@ -169,10 +169,17 @@ class Options:
     attempts: int | None = None
     requires: Mapping[str, Any] = field(default_factory=dict)
     id: str | None = None
-    """The job's id, a UUID, for programs that make it of names. Submitting the same id twice makes one job."""
+    """The id of the job, a UUID. By default each job gets a new one.
+
+    Set it in programs that may start again and repeat a submission, and derive it from names that do not change, such
+    as those of a pipeline and its step. Submitting an id again may run the job again. The history then shows one job
+    with an attempt for each run, and the outcome of the latest submission.
+    """
 
     def requirements(self) -> tuple[str | None, tuple[int, int] | None]:
-        """The required device and compute capability. The latter may be given as `(9, 0)`, `9.0` or `"9.0"`.
+        """Returns the required device and compute capability. The latter may be given as `(9, 0)`, `9.0` or `"9.0"`.
+
+        Raises `InvalidJob` for other requirements.
 
         >>> Options(requires={"compute_capability": "9.0"}).requirements()
         (None, (9, 0))
@@ -188,7 +195,7 @@ class Options:
         return self.requires.get("device"), capability
 
     def within(self, outer: Options) -> Options:
-        """These options, with those of `outer` where they are not set.
+        """Returns these options, completed by those of `outer`.
 
         >>> Options(pool="a").within(Options(pool="b", time_limit=3.0)).time_limit
         3.0
@@ -201,7 +208,8 @@ class Options:
         return dataclasses.replace(self, **unset, labels={**outer.labels, **self.labels})
 
     def replace(self, **changes: Any) -> Options:
-        """Returns a copy with these options. Labels are added to the present ones.
+        """Returns a copy with these options. Labels are added to the present ones. Raises `TypeError` for an unknown
+        option.
 
         >>> Options().replace(pool="team-a", time_limit="30s").time_limit
         30.0
@@ -219,7 +227,7 @@ class Options:
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """Everything that a worker needs to run one job."""
+    """Everything that a worker needs to run a job."""
 
     program: Program
     buffers: Mapping[str, Buffer]
@@ -227,11 +235,11 @@ class Task:
     outputs: tuple[str, ...]
     options: Options = field(default_factory=Options)
     shared: tuple[str, ...] = ()
-    """Inputs that the kernels only read, which a device need not copy for each job."""
+    """The inputs that the kernels only read. A device need not copy them for each job."""
 
     @property
     def input_bytes(self) -> int:
-        """The bytes of the arrays that the job carries."""
+        """The total size in bytes of the arrays that the job's message contains."""
         size = self.program.input_bytes if isinstance(self.program, Arguments) else 0
         for buffer in self.buffers.values():
             if isinstance(buffer, Input):
@@ -249,14 +257,14 @@ class Task:
 
 
 Key = tuple[Task, str]
-"""A buffer of a task, by its name."""
+"""A buffer of a task: the task and the buffer's name."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
 
 
 def seconds(time: str | float) -> float:
-    """Reads a time: a number of seconds, or a text such as `30s`.
+    """Converts a time to seconds: a number of seconds, or a text such as `30s`. Raises `ValueError` for other values.
 
     >>> seconds("1.5m"), seconds(2)
     (90.0, 2.0)

@@ -1,4 +1,4 @@
-"""The broker's URL, or one URL for each node of a cluster, separated by commas."""
+"""Splits the broker's URL, which may be several URLs, one for each node of a cluster, separated by commas."""
 
 from __future__ import annotations
 
@@ -6,5 +6,6 @@ import re
 
 
 def split(urls: str) -> list[str]:
-    """The single URLs. Only a comma before a scheme separates them, because a password may contain a comma."""
+    """Returns the single URLs. They are split only at a comma before a scheme, because a password may contain a comma.
+    """
     return re.split(r",\s*(?=amqps?://)", urls)

@@ -1,4 +1,4 @@
-"""Back-pressure: how many jobs a connection may have open."""
+"""Backpressure: bounds the jobs that a connection has open."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import threading
 from gpufleet._changes import Changes
 
 JOBS_MAX = 100_000
-"""The most jobs without an outcome."""
+"""The maximum number of jobs without an outcome."""
 BYTES_MAX = 256 << 20
-"""The most bytes of inputs that the broker has not confirmed."""
+"""The maximum size of inputs that the broker has not confirmed, in bytes."""
 
 
 class Window:
-    """Jobs and bytes that are open. Callers wait while there are too many.
+    """The number of open jobs and of their bytes. Callers wait while there are too many.
 
-    A single job may exceed the bytes if no other is open, because it could otherwise never be sent.
+    A single job may exceed the limit of bytes if no other job is open, because it could never be sent otherwise.
     """
 
     def __init__(self, jobs_max: int = JOBS_MAX, bytes_max: int = BYTES_MAX) -> None:
@@ -25,7 +25,7 @@ class Window:
         self._bytes = 0
         self._changes = Changes()
         self.exempt: int | None = None
-        """The thread that never waits, because it is the one that makes room."""
+        """The id of the thread that never waits, because it makes the room."""
 
     def enter(self, jobs: int, size: int) -> None:
         """Waits for room and takes it."""
@@ -36,12 +36,12 @@ class Window:
             self._bytes += size
 
     def has_room(self, jobs: int, size: int) -> bool:
-        """Whether a caller would not wait."""
+        """Returns whether a caller would get room at once."""
         with self._changes.lock:
             return self._has_room(jobs, size)
 
     def leave(self, jobs: int, size: int) -> None:
-        """Gives room back."""
+        """Returns room."""
         with self._changes.lock:
             self._jobs -= jobs
             self._bytes -= size

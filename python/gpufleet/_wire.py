@@ -1,4 +1,4 @@
-"""The dtypes of the wire format in NumPy's terms, and arrays that come from it."""
+"""The dtypes of the wire format as NumPy dtypes, and arrays over received bytes."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 
 def array_of(data: Bytes, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """A writable array over bytes that the extension module owns."""
+    """Returns a writable array over bytes that the extension module owns."""
     # NumPy takes any buffer, but its stubs know only those of the standard library.
     return np.ndarray(shape, DTYPES[dtype], data)  # type: ignore[arg-type]

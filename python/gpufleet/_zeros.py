@@ -17,7 +17,7 @@ __all__ = ["ZeroArray", "zeros"]
 
 @dataclass(frozen=True, slots=True)
 class ZeroArray:
-    """An array that starts as zeros on the device, made by `gpufleet.zeros`. Nothing is sent for it."""
+    """An array that starts as zeros on the device. `gpufleet.zeros` makes it. Its elements are not sent."""
 
     like: Like
 
@@ -33,7 +33,9 @@ class ZeroArray:
 
 
 def zeros(shape: int | Sequence[int], dtype: npt.DTypeLike = float) -> ZeroArray:
-    """An output for kernels that are called with their arrays, such as those of `RawKernel`.
+    """Returns an output for kernels that take their outputs as arguments, such as those of `RawKernel`.
+
+    Raises `ValueError` if the shape is invalid, and `InvalidJob` if the dtype can not be sent.
 
     >>> zeros((2, 3), "float32")
     <gpufleet.zeros float32[2, 3]>

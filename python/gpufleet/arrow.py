@@ -1,4 +1,4 @@
-"""Kernels over columns of Arrow tables, for frameworks that hand batches of rows to a function.
+"""Runs kernels over columns of Arrow tables, for frameworks that pass batches of rows to a function.
 
 `batch_map` makes such a function. It maps a `pyarrow.RecordBatch`, or a `pyarrow.Table`, to one that has the kernel's
 outputs as columns. `gpufleet.pandas`, `gpufleet.polars`, `gpufleet.duckdb`, `gpufleet.dask` and `gpufleet.spark` adapt
@@ -44,17 +44,21 @@ __all__ = ["BatchMap", "batch_map"]
 Array = npt.NDArray[Any]
 
 ROWS_MAX = 1 << 17
-"""The most rows of a job. Larger batches are cut, so that they fit into messages and several workers share them."""
+"""The maximum number of rows in a job. Larger batches are split, so that they fit into messages and several workers
+share them.
+"""
 SAMPLE_ROWS = 2
-"""The rows of the arrays that show what a kernel returns."""
+"""The number of rows of the sample arrays that show what a kernel returns."""
 
 _fleets: dict[Settings, Fleet] = {}
-"""The fleets of unpickled functions. Frameworks unpickle a function for each of their tasks, and all share one."""
+"""The fleets of unpickled functions. Frameworks unpickle a function for each of their tasks; all of these share a
+fleet.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """An argument that is a column of the batch."""
+    """An argument that names a column of the batch."""
 
     name: str
 
@@ -70,15 +74,18 @@ def batch_map(
 ) -> BatchMap:
     """Makes a function that runs a kernel over columns of a batch, and returns the batch with the outputs as columns.
 
-    `columns` are the kernel's arguments, in order or by name. A text is the name of a column; anything else is passed
-    to the kernel as it is, and so are the `fixed` arguments. The kernel must compute each row on its own.
+    `columns` has the kernel's arguments, in order or by name. Strings name columns; any other value is passed to the
+    kernel unchanged, and so are the `fixed` arguments. The kernel must compute each row on its own; otherwise
+    `TypeError` is raised.
 
-    The output columns have the names of the kernel's outputs, or those that `out` gives. One with the name of an
-    existing column replaces it, others are appended. `drop` names existing columns to leave out; `True` leaves out all.
+    The output columns have the names of the kernel's outputs, or those in `out`. An output with the name of an existing
+    column replaces that column; the others are appended. `drop` names existing columns to leave out; `True` leaves out
+    all.
 
-    Nulls in the kernel's columns raise an exception, unless `fill_null` is the number to compute with in their place.
+    Nulls in the kernel's columns raise `ValueError`, unless `fill_null` has the number to use in their place.
 
-    The function can be pickled if its fleet can. It connects when a process first calls it, once for each process.
+    The function can be pickled if its fleet can be pickled. Each process connects once, when it first calls the
+    function.
     """
     _require_elementwise(kernel)
     args: tuple[object, ...] = ()
@@ -97,7 +104,7 @@ def batch_map(
 
 
 class BatchMap:
-    """A function from batches to batches, which `batch_map` makes."""
+    """A function that maps batches to batches. `batch_map` makes it."""
 
     def __init__(
         self,
@@ -116,18 +123,18 @@ class BatchMap:
         self._fill_null = fill_null
         arguments = (*args, *named.values())
         self.columns: list[str] = list(dict.fromkeys(each.name for each in arguments if isinstance(each, _Column)))
-        """The columns that the kernel reads."""
+        """The names of the columns that the kernel reads."""
         if not self.columns:
             raise ValueError("batch_map needs a column; give its name as a text")
         self._require_rows()
 
     @property
     def output_columns(self) -> tuple[str, ...]:
-        """The columns that the kernel writes."""
+        """The names of the columns that the kernel writes."""
         return self._out
 
     def __call__(self, batch: Any) -> Any:
-        """Maps a record batch to a record batch, or a table to a table."""
+        """Maps a record batch to a record batch, or a table to a table. Raises the exception of a failed job."""
         schema = self.schema(batch.schema)
         outputs = {name: pa.array(values) for name, values in self.outputs(batch).items()}
         existing = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -138,7 +145,7 @@ class BatchMap:
         return map(self, batches)
 
     def outputs(self, batch: Any) -> dict[str, Array]:
-        """The output columns of a record batch or a table, by name."""
+        """Returns only the output columns of a record batch or a table, by name."""
         columns = {name: self._numbers(batch, name) for name in self.columns}
         types = self._output_types(batch.schema)
         if batch.num_rows == 0:
@@ -153,7 +160,7 @@ class BatchMap:
         return {name: np.concatenate(each) for name, each in zip(types, zip(*parts, strict=True), strict=True)}
 
     def schema(self, schema: Any) -> Any:
-        """The schema of the batches that batches of this schema are mapped to. Nothing is sent."""
+        """Returns the schema of the results for batches with this schema. Nothing is sent."""
         outputs = {
             name: pa.field(name, pa.from_numpy_dtype(dtype)) for name, dtype in self._output_types(schema).items()
         }
@@ -162,7 +169,7 @@ class BatchMap:
         return pa.schema([*fields, *outputs.values()], schema.metadata)
 
     def dropped(self, names: Sequence[str]) -> list[str]:
-        """The existing columns to leave out."""
+        """Returns those of these columns that are left out."""
         if isinstance(self._dropped, bool):
             return list(names) if self._dropped else []
         if unknown := self._dropped - set(names):
@@ -180,7 +187,7 @@ class BatchMap:
         return self._kernel.submit(*args, **named)
 
     def _arguments(self, columns: Mapping[str, Array]) -> tuple[list[Any], dict[str, Any]]:
-        """The kernel's arguments with these arrays as columns."""
+        """Returns the kernel's arguments with these arrays in place of the columns."""
 
         def value(argument: object) -> object:
             return columns[argument.name] if isinstance(argument, _Column) else argument
@@ -188,7 +195,7 @@ class BatchMap:
         return [value(each) for each in self._args], {name: value(each) for name, each in self._named.items()}
 
     def _numbers(self, batch: Any, name: str) -> Array:
-        """The numbers of a column."""
+        """Returns the numbers of a column. Raises `ValueError` for nulls, unless `fill_null` is set."""
         _type_of(batch.schema, name)
         column = batch.column(name)
         if column.null_count and self._fill_null is None:
@@ -205,7 +212,7 @@ class BatchMap:
             raise ValueError(f"fill_null does not fit a column of {type_}: {problem}") from None
 
     def _output_types(self, schema: Any) -> dict[str, np.dtype[Any]]:
-        """The types of the output columns. Wrong arguments raise here, so that nothing is sent."""
+        """Returns the dtypes of the output columns. Wrong arguments raise here, so that nothing is sent."""
         sample = {name: np.zeros(SAMPLE_ROWS, _type_of(schema, name).to_pandas_dtype()) for name in self.columns}
         args, named = self._arguments(sample)
         task, finish = self._kernel._prepare(*args, **named)
@@ -222,7 +229,8 @@ class BatchMap:
         return {name: values.dtype for name, values in zip(self._out, values, strict=True)}
 
     def _require_rows(self) -> None:
-        """A raw parameter reads any element, and a batch has only some of the rows."""
+        """Refuses columns for raw parameters. Such a parameter reads any element, but a job has only some of the rows.
+        """
         if not isinstance(self._kernel, ElementwiseKernel):
             return
         for param, argument in zip(self._kernel._inputs, self._args, strict=False):
@@ -258,7 +266,7 @@ def _argument(value: object) -> object:
 
 
 def _type_of(schema: Any, name: str) -> Any:
-    """The type of a column of numbers."""
+    """Returns the type of a column. Raises `TypeError` if it has no numbers."""
     index = schema.get_field_index(name)
     if index < 0:
         raise ValueError(f"there is not one column {name!r}: {_has(schema.names)}")
@@ -273,11 +281,11 @@ def _has(names: Sequence[str]) -> str:
 
 
 def _values(result: Any) -> list[Array]:
-    """The outputs of a kernel in order."""
+    """Returns the outputs of a kernel in order."""
     return list(result) if isinstance(result, tuple) else [] if result is None else [result]
 
 
 def _zeros(buffer: Any) -> Array:
-    """What comes back in a buffer, without its numbers."""
+    """Returns zeros in the shape and dtype in which a buffer is returned."""
     shape = buffer.array.shape if isinstance(buffer, Input) else buffer.shape
     return np.zeros(shape, DTYPES[buffer.dtype])

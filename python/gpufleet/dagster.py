@@ -32,24 +32,24 @@ from gpufleet._remote import RemoteArray
 __all__ = ["BlobIOManager", "GpufleetResource", "job_metadata"]
 
 STORED = "gpufleet_array"
-"""The metadata that says where an array is."""
+"""The key of the metadata that says where an array is."""
 
 
 class GpufleetResource(ConfigurableResource):  # type: ignore[misc]
-    """A fleet. Without a `url`, it is that of the environment variable ``GPUFLEET_AMQP_URL``, as for `gpufleet.Fleet`.
+    """A connection to a fleet, as a Dagster resource. `url` has the same default as that of `gpufleet.Fleet`.
 
-    Set a URL with a password by `EnvVar`, because Dagster shows other configuration in its UI.
+    Pass a URL with a password by `EnvVar`, because Dagster shows other configuration in its UI.
     """
 
     url: str | None = None
     blobs: str | None = None
-    """The blob store of the workers."""
+    """The blob store of the workers. By default that of `gpufleet.Fleet`."""
     forward_termination: bool = True
-    """Whether the end of a run by a user cancels its open jobs. Otherwise they run on."""
+    """Whether the open jobs are cancelled if a user ends the run. Otherwise they keep running."""
 
     @contextmanager
     def connect(self) -> Iterator[Fleet]:
-        """Connects to the fleet until the end of the `with` block. An error in the block cancels the open jobs."""
+        """Connects to the fleet until the end of the `with` block. An exception in the block cancels the open jobs."""
         with Fleet(self.url, blobs=self.blobs) as fleet:
             try:
                 yield fleet
@@ -60,13 +60,16 @@ class GpufleetResource(ConfigurableResource):  # type: ignore[misc]
 
     @staticmethod
     def materialize(future: Future[Any], **metadata: Any) -> MaterializeResult[Any]:
-        """Waits for a job. Its result is the value of the asset, with metadata about the job."""
+        """Waits for a job. Its result becomes the value of the asset, with metadata about the job.
+
+        `metadata` is added to it. Raises the exception of a failed job.
+        """
         value = future.result()
         return MaterializeResult(value=value, metadata={**job_metadata(future), **metadata})
 
 
 def job_metadata(*futures: Future[Any]) -> dict[str, Any]:
-    """What jobs that have ended tell about an asset: their ids, their GPU-seconds and their devices."""
+    """Returns metadata about ended jobs: their number, GPU-seconds and devices, and the id of a single job."""
     timings = [future.timings for future in futures if future.timings is not None]
     places = [future.ran_on for future in futures if future.ran_on is not None]
     devices = {f"{place.device_name}{' (EMULATED)' if place.emulated else ''}" for place in places}
@@ -81,9 +84,10 @@ def job_metadata(*futures: Future[Any]) -> dict[str, Any]:
 
 
 class BlobIOManager(ConfigurableIOManager):  # type: ignore[misc]
-    """Keeps arrays in the blob store, and their digests in Dagster's event log.
+    """An IO manager that keeps arrays in the blob store, and their digests in Dagster's event log.
 
-    A parameter that is annotated as `RemoteArray` gets a reference, which kernels take. Any other gets the elements.
+    A parameter that is annotated as `RemoteArray` gets a reference, which kernels take. Any other parameter gets the
+    elements.
     """
 
     gpufleet: GpufleetResource
@@ -109,7 +113,7 @@ class BlobIOManager(ConfigurableIOManager):  # type: ignore[misc]
         )
 
     def load_input(self, context: InputContext) -> RemoteArray | npt.NDArray[Any]:
-        """The array of an upstream asset or op."""
+        """Returns the array of an upstream asset or op."""
         stored = RemoteArray.from_dict(_stored(context))
         if context.dagster_type.typing_type is RemoteArray:
             return stored
@@ -129,14 +133,14 @@ def _stored(context: InputContext) -> dict[str, Any]:
 
 
 def _of_asset(context: InputContext) -> dict[str, Any]:
-    """The metadata of the latest materialization."""
+    """Returns the metadata of the latest materialization."""
     partitions = [context.asset_partition_key] if context.has_asset_partitions else None
     latest = context.instance.fetch_materializations(AssetRecordsFilter(context.asset_key, partitions), limit=1)
     return dict(latest.records[0].asset_materialization.metadata) if latest.records else {}
 
 
 def _of_op(context: InputContext) -> dict[str, Any]:
-    """The metadata of an op's output in the run that made it."""
+    """Returns the metadata of an op's output in the run that made it."""
     upstream = context.upstream_output
     for entry in reversed(context.instance.all_logs(upstream.run_id, DagsterEventType.HANDLED_OUTPUT)):
         event = entry.dagster_event

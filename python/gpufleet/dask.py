@@ -14,6 +14,6 @@ __all__ = ["map_partitions"]
 
 
 def map_partitions(frame: Any, mapping: BatchMap) -> Any:
-    """Maps each partition of a Dask data frame. Nothing is sent before Dask computes the result."""
+    """Maps each partition of a Dask data frame. Nothing is sent until Dask computes the result."""
     meta = map_frame(utils.make_meta(frame), mapping)
     return frame.map_partitions(map_frame, mapping, meta=meta)

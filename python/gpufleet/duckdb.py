@@ -41,9 +41,9 @@ _TYPES = {
 
 
 def create_function(connection: Any, name: str, mapping: BatchMap, types: Sequence[Any]) -> None:
-    """Registers a function of the type `arrow`. Its parameters are the mapping's columns, which have these Arrow types.
+    """Registers a function of the type `arrow`. Its parameters are the columns of the mapping, with these Arrow types.
 
-    The kernel must have one output.
+    Raises `ValueError` unless the kernel has exactly one output.
     """
     schema = pa.schema(list(zip(mapping.columns, types, strict=True)))
     outputs = [field.type for field in mapping.schema(schema) if field.name in mapping.output_columns]

@@ -31,5 +31,7 @@ class FrameAccessor:
         self._frame = frame
 
     def map(self, kernel: Any, columns: Any, **options: Any) -> Any:
-        """The frame with the outputs of a kernel as columns. The arguments are those of `gpufleet.arrow.batch_map`."""
+        """Returns the frame with the outputs of a kernel as columns. The arguments are those of
+        `gpufleet.arrow.batch_map`.
+        """
         return map_frame(self._frame, batch_map(kernel, columns, **options))

@@ -29,7 +29,9 @@ class FrameNamespace:
         self._frame = frame
 
     def map(self, kernel: Any, columns: Any, **options: Any) -> Any:
-        """The frame with the outputs of a kernel as columns. The arguments are those of `gpufleet.arrow.batch_map`."""
+        """Returns the frame with the outputs of a kernel as columns. The arguments are those of
+        `gpufleet.arrow.batch_map`.
+        """
         mapping = batch_map(kernel, columns, **options)
         frame = self._frame
         dropped = mapping.dropped(frame.columns)

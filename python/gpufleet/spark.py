@@ -13,6 +13,6 @@ __all__ = ["map_in_arrow"]
 
 
 def map_in_arrow(frame: Any, mapping: BatchMap) -> Any:
-    """Maps a Spark data frame with its method `mapInArrow`, which needs the schema of the result."""
+    """Maps a Spark data frame with its method `mapInArrow`, for which it computes the schema of the result."""
     schema = mapping.schema(types.to_arrow_schema(frame.schema))
     return frame.mapInArrow(mapping.batches, types.from_arrow_schema(schema))

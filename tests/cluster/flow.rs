@@ -1,4 +1,4 @@
-//! A steady flow of jobs, during which a fault happens.
+//! A steady flow of jobs while a fault happens.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -8,13 +8,13 @@ use std::{
 use futures::future::join_all;
 use gpufleet_tests::{Producer, WAIT, busy, poll_until};
 
-/// As many as a worker runs at a time on two devices.
+/// The number of jobs in flight: as many as a worker with two devices runs at a time.
 const IN_FLIGHT: usize = 8;
 const JOB_MILLIS: u64 = 20;
-/// The jobs that are answered before the fault, and again after it.
+/// The number of jobs that must be answered before the fault, and again after it.
 const SOME: usize = 40;
 
-/// What became of the jobs.
+/// The results of the flow.
 #[derive(Debug, Clone, Copy)]
 pub struct Flow {
     pub jobs: usize,
@@ -22,7 +22,7 @@ pub struct Flow {
     pub longest: Duration,
 }
 
-/// Submits a job whenever one is answered, from before the fault until some time after it. Every job must be confirmed and succeed.
+/// Keeps submitting jobs, from some time before the fault until some time after it. Every job must be confirmed and succeed.
 pub async fn during(fleet: &Producer, fault: impl Future<Output = ()>) -> Flow {
     let (answered, has_ended) = (AtomicUsize::new(0), AtomicBool::new(false));
     let some_more = async |what: &str| {

@@ -1,4 +1,4 @@
-//! With two of three nodes down nothing is accepted, and a submission says so. What was confirmed before waits, and runs when the nodes
+//! While two of three nodes are down, nothing is accepted, and a submission reports that. Confirmed jobs wait, and run when the nodes
 //! return. (fault 9)
 
 use std::time::{Duration, Instant};

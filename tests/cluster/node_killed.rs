@@ -1,5 +1,5 @@
-//! A node that is killed with SIGKILL loses no job, whatever its role: the other nodes elect leaders, and clients of the node move on to
-//! another one. (fault 8)
+//! A node that is killed with SIGKILL loses no job, whatever its role: the other nodes elect leaders, and the node's clients connect to
+//! another node. (fault 8)
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use gpufleet_tests::{Ground, NODES, Producer, TestWorker};
 
 use crate::flow;
 
-/// An election takes seconds, and a connection to another node less. This leaves time for two busy cores.
+/// The maximum delay of a job. An election takes seconds, and a connection to another node takes less. This leaves time for two busy cores.
 const HELD_UP_MAX: Duration = Duration::from_secs(30);
 
 struct Scene {
@@ -33,7 +33,7 @@ impl Scene {
         let flow = flow::during(&self.fleet, async { self.ground.nodes()[node].kill9().await.unwrap() }).await;
         assert!(flow.longest < HELD_UP_MAX, "{flow:?}");
         assert!(self.worker.is_alive());
-        // The checks run on two nodes, and again after the return of the third.
+        // These checks run with two nodes. They are repeated after the third one has returned.
         self.ground.check_history(flow.jobs).await;
         self.ground.nodes()[node].restart().await.unwrap();
         self.ground.poll_nodes_up().await;

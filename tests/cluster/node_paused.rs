@@ -1,5 +1,5 @@
-//! A node that is suspended keeps its connections open and answers nothing. Its clients notice two missed heartbeats and move on, and
-//! the other nodes serve. When the node returns, nothing is answered differently. (fault 10)
+//! A node that is suspended keeps its connections open and answers nothing. After two missed heartbeats its clients connect to the other
+//! nodes, which continue to serve. When the node returns, no answer changes. (fault 10)
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use gpufleet_tests::Ground;
 
 use crate::flow;
 
-/// Two heartbeats of 10 s, then the other nodes' own notice and an election.
+/// The maximum delay of a job: two heartbeats of 10 s, and the time until the other nodes notice the fault and elect leaders.
 const HELD_UP_MAX: Duration = Duration::from_secs(80);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,8 +22,8 @@ async fn the_clients_of_a_suspended_node_move_on() {
     };
     let flow = flow::during(&fleet, pause).await;
     assert!(flow.longest < HELD_UP_MAX, "{flow:?}");
-    // The clients stay with the other nodes. RabbitMQ 3 does not repair the partition that a suspended node leaves, so an operator restarts
-    // the node.
+    // The clients stay with the other nodes. RabbitMQ 3 does not repair the network partition that a suspended node leaves, so an operator
+    // restarts the node.
     let node = &ground.nodes()[node];
     let restart = async {
         node.resume();
@@ -40,7 +40,7 @@ async fn a_new_client_passes_over_a_suspended_node() {
     let ground = Ground::cluster("passed-over").await;
     let _worker = ground.worker().await;
     ground.nodes()[2].pause();
-    // One in three begins with the suspended node.
+    // One connection in three is tried at the suspended node first.
     for _ in 0..4 {
         let connecting = gpufleet::Fleet::connect(&ground.endpoints().amqp_url);
         let fleet = tokio::time::timeout(Duration::from_secs(10), connecting).await.expect("it moves on").unwrap();

@@ -13,7 +13,7 @@ async fn every_queue_is_on_all_nodes() {
     for fleet in [&fleet, &named] {
         fleet.submit_until_confirmed(&busy::for_millis(1)).await.wait(WAIT).await.unwrap();
     }
-    // The claim of a worker's name ends with the worker's connection, and so with its node.
+    // The claim of a worker's name ends with the worker's connection, and so with the connection's node.
     let claim = format!("[<<\"{WORKERS}.{}\">>]", worker.name());
     assert_eq!(ground.unreplicated_queues().await, claim);
 }
@@ -22,7 +22,7 @@ async fn every_queue_is_on_all_nodes() {
 async fn a_worker_and_a_client_start_without_one_node() {
     for node in 0..gpufleet_tests::NODES {
         let ground = Ground::cluster("two-nodes").await;
-        // This worker declares all queues, while every node runs.
+        // This worker declares all queues while every node runs.
         let first = ground.worker().await;
         ground.nodes()[node].kill9().await.unwrap();
         first.kill9().await.unwrap();

@@ -1,4 +1,4 @@
-//! All nodes restart in turn while jobs flow, as in an upgrade. No job is lost, and none is answered twice differently.
+//! All nodes restart in turn while jobs flow, as in an upgrade. No job is lost, and none gets two different answers.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use gpufleet_tests::Ground;
 
 use crate::flow;
 
-/// A clean stop moves leaders and closes connections, so clients need not wait for an election or for heartbeats.
+/// The maximum delay of a job. A clean stop moves leaders and closes connections, so clients need not wait for an
+/// election or for heartbeats.
 const HELD_UP_MAX: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Checks configuration of other programs with those programs, if they are installed.
+//! Checks configuration files of other programs with these programs, if they are installed.
 
 use std::{fs, path::Path, process::Stdio};
 
@@ -9,7 +9,7 @@ use yaml_rust2::YamlLoader;
 /// A part of systemd's message about a unit whose program is not on this machine.
 const NO_PROGRAM: &str = "is not executable";
 
-/// Checks that the text is YAML, and checks alerting and recording rules with Prometheus' own checker.
+/// Checks that the text is YAML. Checks alerting and recording rules with Prometheus' own checker too.
 pub async fn yaml(folder: &Path, text: &str) -> Result<(), String> {
     let documents = YamlLoader::load_from_str(text).map_err(|error| error.to_string())?;
     if documents.iter().all(|document| document["groups"].is_badvalue()) {
@@ -27,7 +27,7 @@ pub async fn unit(folder: &Path, text: &str) -> Result<(), String> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
 }
 
-/// The output of the program about a file with this text. Empty if the program is not installed.
+/// Runs the program on a file with this text, and returns its output. It is empty if the program is not installed.
 async fn check(folder: &Path, name: &str, text: &str, program: &str, arguments: &[&str]) -> Result<String, String> {
     let file = folder.join(name);
     fs::write(&file, text).map_err(|error| format!("failed to write {name}: {error}"))?;

@@ -22,20 +22,20 @@ const SAMPLES: &str = ".gpufleet/demo";
 /// The parts of the repository that the pages use.
 const COPIED: [&str; 4] = ["deploy", "schema/golden", "tests/foreign", "kernels"];
 
-/// Shared by all pages.
+/// The services and files that all pages share.
 #[derive(Debug)]
 pub struct Ground {
     services: OnceCell<Arc<Services>>,
-    /// A copy of the parts of the repository that the pages use, as they are after `cargo xtask demo`.
+    /// A copy of the parts of the repository that the pages use, in their state after `cargo xtask demo`.
     template: TempDir,
 }
 
-/// One page's fleet and terminal. The fleet starts with the first block that needs it.
+/// The fleet and the terminal of a page. The fleet starts with the first block that needs it.
 #[derive(Debug)]
 pub struct Place {
     pub shell: Shell,
     fleet: Option<LocalFleet>,
-    /// Whether the page runs `gpufleet local up`.
+    /// Whether the page runs `gpufleet local up` itself.
     has_its_own: bool,
     label: String,
     folder: TempDir,
@@ -77,7 +77,7 @@ impl Ground {
 }
 
 impl Place {
-    /// Names the page's fleet in the environment, as a user of a fleet elsewhere does.
+    /// Starts the page's fleet, and names it in the environment, as a user of a remote fleet does.
     pub async fn start_fleet(&mut self, ground: &Ground) {
         if self.has_its_own || self.fleet.is_some() {
             return;
@@ -92,7 +92,7 @@ impl Place {
         self.fleet = Some(fleet);
     }
 
-    /// Stops the commands in the background. Returns those that failed, with their lines.
+    /// Stops the commands in the background. Returns those that failed, with their line numbers.
     pub async fn stop(mut self) -> Vec<(usize, Outcome)> {
         let bad = self.shell.stop().await;
         if self.has_its_own {
@@ -113,8 +113,8 @@ impl Drop for Place {
     }
 }
 
-/// The environment of a user's terminal: the built programs on the path, and pika for Python. Workers that a page
-/// starts use the emulated device.
+/// Returns the environment of a user's terminal: the built programs are on the path, and Python has pika. Workers that
+/// a page starts use the emulated device.
 fn environment(folder: &Path) -> Vec<(String, String)> {
     let programs = programs::ours(None, "gpufleet").unwrap();
     let bin = programs.parent().expect("a program lies in a folder").to_str().unwrap();

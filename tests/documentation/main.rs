@@ -23,9 +23,9 @@ use ground::Ground;
 use page::Page;
 use report::Report;
 
-/// If set, only pages whose path contains this text are executed.
+/// The variable for a text. If it is set, only pages whose path contains the text are executed.
 const PAGES_VARIABLE: &str = "DOCUMENTATION_PAGES";
-/// Most of a page's time is spent waiting for programs to start.
+/// The number of pages that are executed at once. Most of a page's time is spent waiting for programs to start.
 const PAGES_AT_ONCE: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]

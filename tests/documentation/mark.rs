@@ -17,7 +17,7 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// `None` for every other comment.
+    /// Parses a comment; `None` if it is no mark.
     pub fn parse(comment: &str) -> Option<Self> {
         let inner = comment.trim().strip_prefix("<!--")?.strip_suffix("-->")?;
         let (name, value) = inner.split_once(':')?;
@@ -33,10 +33,10 @@ impl Mark {
     }
 }
 
-/// How the first line of a generated page begins: `cargo xtask docs` compares the page with the code.
+/// The beginning of a generated page. `cargo xtask docs` compares such a page with the code.
 const GENERATED: &str = "Generated from the code by";
 
-/// The reason in `<!-- page not executed: REASON -->`, which applies to all blocks of the page.
+/// Returns the reason in `<!-- page not executed: REASON -->`, which applies to all blocks of the page.
 pub fn page_reason(comment: &str) -> Option<String> {
     let inner = comment.trim().strip_prefix("<!--")?.strip_suffix("-->")?;
     if inner.trim().starts_with(GENERATED) {

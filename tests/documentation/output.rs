@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-/// A line of a page that stands for any number of lines; at the end of a line, for the rest of it.
+/// The text that stands for any number of lines if it is a line of its own, and for the rest of a line at its end.
 const ELISION: &str = "…";
 
 /// Patterns of texts that differ in every run, and their replacements on both sides. The order matters, because a UUID
@@ -31,10 +31,11 @@ static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     .into()
 });
 
-/// Bars are not compared: their stages depend on caches, and their lengths on the machine.
+/// The character of bars. Lines with bars are not compared: their stages depend on caches, and their lengths on the
+/// machine.
 const BAR: char = '█';
 
-/// Whether the output matches the page.
+/// Returns whether the output matches the page.
 pub fn fits(shown: &str, got: &str, language: &str) -> bool {
     if language == "json" {
         let (Ok(shown), Ok(got)) = (serde_json::from_str(shown), serde_json::from_str(got)) else { return false };
@@ -66,7 +67,8 @@ fn line_fits(shown: &str, got: &str) -> bool {
     shown == got || shown.strip_suffix(ELISION).is_some_and(|beginning| got.starts_with(beginning.trim_end()))
 }
 
-/// Whether both have the same keys and the same kinds of values. A null matches every value. The values may differ.
+/// Returns whether both have the same keys and the same kinds of values. The values may differ. A null matches every
+/// value.
 fn has_shape(shown: &Value, got: &Value) -> bool {
     match (shown, got) {
         (Value::Null, _) | (_, Value::Null) => true,

@@ -8,10 +8,10 @@ use crate::mark::{Mark, page_reason};
 
 #[derive(Debug)]
 pub struct Page {
-    /// Relative to the repository's root.
+    /// The path relative to the repository's root.
     pub path: String,
     pub blocks: Vec<Block>,
-    /// Why no block of this page is executed.
+    /// The reason why no block of this page is executed.
     pub not_executed: Option<String>,
 }
 
@@ -22,7 +22,7 @@ pub struct Block {
     pub language: String,
     pub text: String,
     pub mark: Option<Mark>,
-    /// The number of headings before the block.
+    /// The number of headings before the block, which identifies its section.
     section: usize,
 }
 
@@ -58,18 +58,18 @@ impl Page {
         page
     }
 
-    /// Whether the test follows the page as a reader does who has only the page: no command is repeated, and the only fleet is the page's own.
+    /// Returns whether the test follows the page as a reader does who has only the page: no command is repeated, and the only fleet is the
+    /// page's own.
     pub fn is_literal(&self) -> bool {
         self.path == "README.md" || self.path.starts_with("docs/src/tutorials/")
     }
 
-    /// Whether the page starts a fleet of its own.
+    /// Returns whether the page starts a fleet of its own.
     pub fn starts_fleet(&self) -> bool {
         self.blocks.iter().any(|block| block.is_run() && block.text.contains("gpufleet local up"))
     }
 
-    /// The next block, if it is the output of this block's commands: an unmarked `text` or `json` block in the same
-    /// section.
+    /// Returns the next block, if it is the output of this block's commands: an unmarked `text` or `json` block in the same section.
     pub fn printed_by(&self, index: usize) -> Option<&Block> {
         let (block, next) = (&self.blocks[index], self.blocks.get(index + 1)?);
         let is_output = matches!(next.language.as_str(), "text" | "json") && next.mark.is_none();
@@ -78,7 +78,7 @@ impl Page {
 }
 
 impl Block {
-    /// The output of a command in this block, as a block of its own.
+    /// Returns the output of a command in this block, as a block of its own.
     pub fn output(&self, text: &str) -> Self {
         Self { line: self.line, language: "text".to_owned(), text: text.to_owned(), mark: None, section: self.section }
     }
@@ -87,14 +87,14 @@ impl Block {
         if let Some(Mark::ExitsWith(code)) = self.mark { code } else { 0 }
     }
 
-    /// Whether the block is executed by a program.
+    /// Returns whether a program executes the block.
     pub fn is_run(&self) -> bool {
         let by_program = matches!(self.language.as_str(), "sh" | "bash" | "console" | "python" | "sql");
         by_program && !matches!(self.mark, Some(Mark::NotExecuted(_) | Mark::File(_)))
     }
 }
 
-/// The README, then the pages of the site in the order of its table of contents.
+/// Returns the README, then the pages of the site in the order of its table of contents.
 pub fn all(root: &Path) -> Vec<Page> {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
     let summary = read("docs/src/SUMMARY.md");

@@ -1,4 +1,4 @@
-//! Data blocks: parsed by their format, without running anything.
+//! Data blocks: they are parsed, but nothing is executed.
 
 use std::{fs, path::Path, sync::LazyLock};
 
@@ -7,16 +7,16 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The sources that write logs.
+/// The folders of the programs that write logs.
 const PROGRAMS: [&str; 6] =
     ["console/src", "worker/src", "ledger/src", "telemetry/src", "transport/src", "submitter/src"];
-/// Captures the message, which is between the module and the first field.
+/// Matches a log line and captures its message, which is between the module and the first field.
 static LOG_LINE: LazyLock<Regex> = LazyLock::new(|| {
     let line = r"\b(?:TRACE|DEBUG|INFO|WARN|ERROR) [a-z_:]+: (.+?)(?: …| [a-z_.]+=.*)?$";
     Regex::new(line).expect("the pattern is correct")
 });
 
-/// The types that a page can name in `<!-- type: NAME -->`.
+/// Parses JSON as one of the types that a page can name in `<!-- type: NAME -->`.
 pub fn json(text: &str, name: &str) -> Result<(), String> {
     match name {
         "task" => task(text),
@@ -47,14 +47,14 @@ fn item<'a, T: Deserialize<'a> + Serialize>(text: &'a str) -> Result<(), String>
     complete(text, &item)
 }
 
-/// Checks that the page has no unknown fields, which readers would ignore.
+/// Checks that the page has no unknown fields, because readers of the wire format would ignore them.
 fn complete<T: Serialize>(text: &str, item: &T) -> Result<(), String> {
     let shown: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let read = serde_json::to_value(item).map_err(|error| error.to_string())?;
     unknown(&shown, &read, "").map_or(Ok(()), |field| Err(format!("the type has no field {field}")))
 }
 
-/// The first key that was not read. A list may be serialized in another form, such as base64.
+/// Returns the first key that was not read. A list may be serialized in another form, such as base64.
 fn unknown(shown: &Value, read: &Value, path: &str) -> Option<String> {
     match (shown, read) {
         (Value::Object(shown), Value::Object(read)) => shown.iter().find_map(|(key, value)| {
@@ -76,7 +76,7 @@ pub fn toml(text: &str) -> Result<(), String> {
     text.parse::<::toml::Table>().map(drop).map_err(|error| error.to_string())
 }
 
-/// Checks log lines such as `WARN gpufleet_worker::supervisor: message key=value`: the sources must contain the
+/// Checks log lines such as `WARN gpufleet_worker::supervisor: message key=value`. The sources must contain the
 /// message, or a longer one that begins with it.
 pub fn log(text: &str, root: &Path) -> Result<(), String> {
     let sources: Vec<String> = PROGRAMS.iter().flat_map(|folder| sources(&root.join(folder))).collect();
@@ -89,7 +89,7 @@ pub fn log(text: &str, root: &Path) -> Result<(), String> {
     })
 }
 
-/// The text of all Rust files in and below a folder.
+/// Returns the text of all Rust files in a folder and its subfolders.
 fn sources(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
     let texts = entries.flat_map(|path| match path.extension() {
@@ -99,7 +99,7 @@ fn sources(folder: &Path) -> Vec<String> {
     texts.collect()
 }
 
-/// Rust blocks are doctests of the client; this checks that their page is among them.
+/// Checks that the page of a Rust block is among the doctests of the client, which compile the block.
 pub fn rust(page: &str, root: &Path) -> Result<(), String> {
     let library = "submitter/src/lib.rs";
     let text = fs::read_to_string(root.join(library)).map_err(|error| error.to_string())?;

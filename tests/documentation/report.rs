@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 #[derive(Debug, Default)]
 pub struct Report {
     blocks: usize,
-    /// The number of blocks by how they were checked.
+    /// The number of blocks for each way of checking.
     counts: BTreeMap<&'static str, usize>,
     not_executed: BTreeMap<String, usize>,
     pub faults: Vec<Fault>,

@@ -19,7 +19,7 @@ use crate::{
 /// job takes time.
 const RECORDED_WITHIN: Duration = Duration::from_secs(30);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// Commands that only read.
+/// Commands that only read, which are repeated until they print the expected output.
 const READERS: [&str; 10] = [
     "gpufleet history",
     "gpufleet show",
@@ -33,7 +33,7 @@ const READERS: [&str; 10] = [
     "gpufleet why",
 ];
 
-/// Programs that would change the machine that runs the tests.
+/// Programs that would change the machine. A block that uses one must have a mark.
 const FORBIDDEN: [&str; 8] =
     ["rabbitmq-diagnostics", "cargo", "docker", "rabbitmqctl", "sudo", "apt-get", "systemctl", "kubectl"];
 
@@ -139,8 +139,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs the commands after `$ `, each of which has its output below it. The expected exit code applies to the last
-    /// one.
+    /// Runs the commands after `$ ` and compares the output below each of them. The expected exit code applies to the
+    /// last command.
     async fn console(&mut self, block: &Block) -> Result<(), String> {
         let commands = console_commands(&block.text);
         for (index, (command, shown)) in commands.iter().enumerate() {

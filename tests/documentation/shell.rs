@@ -1,5 +1,4 @@
-//! Runs a page's commands one after the other, as in one terminal: variables and the working folder last from block to
-//! block.
+//! Runs a page's commands one after the other, as in one terminal: variables and the working folder carry over from block to block.
 
 use std::{
     fs::{self, File},
@@ -12,12 +11,12 @@ use gpufleet_local::{Signal, process::Group};
 use gpufleet_tests::WAIT;
 use tokio::process::{Child, Command};
 
-/// Longer than the grace periods of gpufleet's programs.
+/// How long to wait until a command has stopped. It is longer than the grace periods of gpufleet's programs.
 const STOPS_WITHIN: Duration = Duration::from_secs(40);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The beginning of every script. It exports every assigned variable, so that the next block has it. A command in the background, which may end
-/// while another block begins, notes nothing.
+/// The beginning of every script. It exports every assigned variable, so that the next block has it. A background command records nothing,
+/// because it may end while another block begins.
 const PROLOGUE: &str = r#"set -aeu -o pipefail
 trap : TERM
 notes="$1"
@@ -46,7 +45,7 @@ struct BackgroundCommand {
     output: PathBuf,
 }
 
-/// The exit code of a block and its output, with both streams in order. There is no code if the block had to be killed.
+/// The exit code of a block and its output, with both streams in order. If the block had to be killed, there is no code.
 #[derive(Debug)]
 pub struct Outcome {
     pub code: Option<i32>,
@@ -58,7 +57,7 @@ impl Shell {
         Self { folder, notes, environment, running: Vec::new(), blocks: 0 }
     }
 
-    /// The current working folder.
+    /// Returns the current working folder.
     pub fn here(&self) -> PathBuf {
         let noted = fs::read_to_string(self.notes.join("folder"));
         noted.map_or_else(|_| self.folder.clone(), |folder| folder.trim_end().into())

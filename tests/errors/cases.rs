@@ -1,4 +1,4 @@
-//! Commands in a text file, run one after the other.
+//! Runs the commands of a text file one after the other.
 
 use std::{fmt::Write as _, path::Path, process::Stdio};
 
@@ -7,7 +7,7 @@ use gpufleet_tests::WAIT;
 use regex::Regex;
 use tokio::process::Command;
 
-/// Lines with `$` are commands, all others are copied.
+/// The text. Lines that begin with `$` are commands; all others are copied.
 pub struct Cases<'a>(&'a str);
 
 /// Texts that differ between runs, and their replacements in the snapshot.
@@ -19,8 +19,7 @@ impl<'a> Cases<'a> {
         Self(text)
     }
 
-    /// Runs the commands in a folder. `environment` applies to every command. A command may begin with further
-    /// variables, as in a shell.
+    /// Runs the commands in a folder. `environment` applies to every command. As in a shell, a command may begin with further variables.
     pub async fn run(&self, folder: &Path, environment: &[(&str, &str)], masks: &Masks) -> String {
         let mut text = String::new();
         for line in self.0.lines() {
@@ -42,7 +41,7 @@ async fn run(line: &str, folder: &Path, environment: &[(&str, &str)]) -> String 
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GPUFLEET_")) {
         command.env_remove(name);
     }
-    // Log lines contain times. The programs must not find a local fleet of the developer.
+    // Logs are off, because they contain times. The state folder keeps the programs from finding a local fleet of the developer.
     command.env("GPUFLEET_LOG", "off").env("XDG_STATE_HOME", folder).env("COLUMNS", "100");
     command.envs(environment.iter().copied()).envs(variables);
     command.args(words).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
@@ -69,7 +68,7 @@ fn is_of_variable(letter: char) -> bool {
 }
 
 impl Masks {
-    /// The emulated device is named after the processor.
+    /// Returns the mask for the emulated device, which is named after the processor.
     pub fn of_this_machine() -> Self {
         let processor = format!("(CPU, {})", std::env::consts::ARCH);
         Self::default().hiding("(CPU, AVX2)", "(CPU)").hiding(&processor, "(CPU)")
@@ -85,13 +84,13 @@ impl Masks {
         without_measures(&without_ids(&text))
     }
 
-    /// Replaces the masks in a line of the file by the real texts.
+    /// Replaces the masks in a line of the file by the actual texts.
     fn reveal(&self, line: &str) -> String {
         self.0.iter().fold(line.to_owned(), |line, (secret, shown)| line.replace(shown, secret))
     }
 }
 
-/// Masks measured times, the end of a quarantine, the name of the machine, and where the threads of an endless kernel were.
+/// Masks measured times, the end of a quarantine, the name of the machine, and the positions of an endless kernel's threads.
 fn without_measures(text: &str) -> String {
     let measures = [
         (r"waited \d+ ms", "waited <count> ms"),
@@ -124,7 +123,7 @@ fn without_id(word: &str) -> String {
     let is_id =
         groups.len() == 5 && groups.iter().zip([8, 4, 4, 4, 12]).all(|(group, digits)| is_hexadecimal(group, digits));
     match word.rsplit_once('-') {
-        // The cases and one hint contain these ids.
+        // These ids are in the cases and in one hint, so they are not masked.
         _ if is_id && !word.starts_with("0190") && !word.starts_with("01990f3e") => "<id>".to_owned(),
         _ if word.strip_prefix("0x").is_some_and(|digits| is_hexadecimal(digits, 12)) => "<address>".to_owned(),
         Some((client, digits)) if is_hexadecimal(digits, 16) => format!("{client}-<client>"),

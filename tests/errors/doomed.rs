@@ -1,4 +1,4 @@
-//! Jobs that a fleet refuses or dead-letters. Each function puts the fleet into a state and runs a command as a user
+//! Jobs that a fleet refuses or dead-letters. Each function brings the fleet into a state and runs a command as a user
 //! does.
 
 use std::path::Path;
@@ -49,7 +49,7 @@ async fn full_queue(stage: &Stage<'_>) -> String {
     stage.ground.declare_pools(&["full"]).await;
     stage.ground.set_policy(&task_queue(&pool, Priority::Normal), "{<<\"max-length\">>, 1}").await;
     let fleet = stage.ground.client().await;
-    // A quorum queue notices late that it is full.
+    // A quorum queue notices that it is full only after a while.
     let refused = loop {
         if let Err(error) = fleet.submit(kernels::doubles(&[1.0]).pool(pool.clone())).await {
             break error;
@@ -75,7 +75,7 @@ const EXPIRES: &str = "
 $ gpufleet submit saxpy --arg a=2 --zeros x=f32[3] --zeros y=f32[3] --queue-limit 1ms --label case=expired
 ";
 
-/// The worker is suspended until the job has waited too long.
+/// Suspends the worker until the job has waited too long.
 async fn expired(stage: &Stage<'_>, worker: &TestWorker) -> String {
     worker.process().pause();
     let resume = async {
@@ -96,7 +96,7 @@ async fn cancelled(stage: &Stage<'_>) -> String {
     join!(stage.run(CANCELLED), cancel).0
 }
 
-/// A task file with the label `case=killed` and one attempt at most.
+/// Submits a job with the label `case=killed` and at most one attempt.
 const KILLED: &str = "$ gpufleet submit -f killed.json";
 
 async fn without_executor(stage: &Stage<'_>, worker: &TestWorker) -> String {

@@ -56,7 +56,7 @@ pub fn write_all(folder: &Path) {
     fs::set_permissions(folder.join("locked"), Permissions::from_mode(0o555)).unwrap();
 }
 
-/// A Parquet file with columns that saxpy takes and others.
+/// Returns a Parquet file with columns that saxpy takes and other columns.
 fn table() -> Vec<u8> {
     let floats = |first: Option<f32>| Arc::new(Float32Array::from(vec![first, Some(2.0)])) as ArrayRef;
     let ids: ArrayRef = Arc::new(Int64Array::from(vec![7, 8]));

@@ -1,9 +1,9 @@
-//! Every error that a user can cause, in one readable snapshot: `errors.snap` beside this file.
+//! Every error that a user can cause, in one readable snapshot: `errors.snap` in this folder.
 //!
 //! `offline.txt` lists commands that need no service, `online.txt` those that use a broker, a database or a worker.
 //! `doomed.rs` has jobs that a fleet refuses or dead-letters, `stored.rs` has jobs whose arrays are missing. Each
-//! command runs as a user runs it. The snapshot has the command, what it wrote to standard error, and its exit code.
-//! After a text has changed: `INSTA_UPDATE=always cargo test -p gpufleet-tests --test errors`.
+//! command runs as a user runs it. The snapshot has the command, its standard error, and its exit code. After a text
+//! has changed, run `INSTA_UPDATE=always cargo test -p gpufleet-tests --test errors`.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

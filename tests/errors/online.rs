@@ -43,7 +43,7 @@ async fn confine_a_user(ground: &Ground, vhost: &str) {
     ground.services().broker().ctl(&["set_permissions", "--vhost", vhost, &user, "^$", "^$", "^$"]).await.unwrap();
 }
 
-/// Runs two jobs and returns the id of one of them. The second makes a short prefix of the id ambiguous.
+/// Runs two jobs and returns the id of one of them. The second job makes a short prefix of the id ambiguous.
 async fn finished_job(ground: &Ground, folder: &Path, environment: &[(&str, &str)]) -> String {
     let saxpy = ["submit", "saxpy", "--arg=a=2", "--zeros=x=f32[3]", "--zeros=y=f32[3]", "--detach"];
     let mut job = String::new();

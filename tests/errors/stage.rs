@@ -1,4 +1,4 @@
-//! The fleet of one section's commands.
+//! The fleet for the commands of one section.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ impl<'a> Stage<'a> {
         Self { masks: self.masks.hiding(secret, shown), ..self }
     }
 
-    /// Runs lines in the form of a file of cases.
+    /// Runs lines in the format of a file of cases.
     pub async fn run(&self, lines: &str) -> String {
         Cases::read(lines).run(self.folder, &self.environment(), &self.masks).await
     }

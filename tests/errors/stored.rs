@@ -1,5 +1,5 @@
-//! Jobs whose arrays the workers do not find in their blob store. The fleet retries them for half a minute, so they run
-//! while the other cases run.
+//! Jobs whose arrays are missing from the workers' blob store. The fleet retries them for half a minute, so they run
+//! concurrently with the other cases.
 
 use std::{fs, path::Path};
 
@@ -12,11 +12,11 @@ const LOCKED: &str =
     "$ gpufleet submit saxpy --arg a=2 --in x=big.npy --zeros y=f32[262144] --pool stored --blobs locked\n";
 const MISSING: &str =
     "$ gpufleet submit saxpy --arg a=2 --in x=big.npy --zeros y=f32[262144] --pool stored --blobs elsewhere\n";
-/// The task file names a blob whose file in the store has other bytes.
+/// Submits a job whose task file names a blob with a damaged file in the store.
 const DAMAGED: &str = "$ gpufleet submit -f damaged.json\n";
-/// No worker of the pool offers affinity.
+/// Submits a job with affinity to a pool in which no worker offers it.
 const SLOTLESS: &str = "$ gpufleet submit saxpy --arg a=2 --in x=big.npy --zeros y=f32[262144] --pool stored --blobs elsewhere --affinity\n";
-/// The store of the worker was deleted.
+/// Submits a job to a worker whose store was deleted.
 const UNPLUGGED: &str = "$ gpufleet submit saxpy --arg a=2 --in x=big.npy --zeros y=f32[262144] --pool unplugged \
     --blobs elsewhere --queue-limit 5s\n";
 

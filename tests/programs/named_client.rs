@@ -1,5 +1,5 @@
-//! A program with a client name of its own, for the scenario that kills it. It submits two jobs, prints their ids, takes the first result,
-//! prints it, and waits until it is killed. Arguments: the broker's URL, the client name.
+//! A program with a client name, for the scenario that kills it. It submits two jobs, prints their ids, takes the first result, prints it,
+//! and waits until it is killed. Its arguments are the broker's URL and the client name.
 
 use std::{error::Error, io};
 
@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("{} {}", first.id(), second.id());
     let y: Vec<f32> = first.wait(WAIT).await?.output("y")?;
     println!("{y:?}");
-    // The killer holds the other end.
+    // The process that kills this one holds the other end of the pipe.
     io::stdin().read_line(&mut String::new())?;
     Ok(())
 }

@@ -1,18 +1,18 @@
-//! Which worker gets the jobs of an affinity slot.
+//! Computes the consumer priorities that decide which worker gets the jobs of an affinity slot.
 //!
-//! Every worker of a pool consumes the queues of all slots, each with a priority that is a hash of the worker and the slot. RabbitMQ gives a job
-//! to the present consumer with the highest priority that has prefetch left. So RabbitMQ itself computes a rendezvous hash over the workers
-//! that are present: no worker needs to know the others, and nothing changes for the slots of the others when one comes or goes.
+//! Every worker of a pool consumes the queues of all slots. Its priority on each queue is a hash of the worker and the slot. RabbitMQ gives
+//! a job to the connected consumer with the highest priority that has prefetch left, which amounts to a rendezvous hash over the connected
+//! workers. No worker needs to know the others, and when a worker comes or goes, only its own slots move.
 
 use gpufleet_schema::{PoolName, Slot, WorkerName};
 
-/// The priority with which a worker with this many devices consumes the queues of a slot; at least 1. A worker is the first of all slots
-/// in proportion to its devices. If two workers have the same priority, they share the slot.
+/// Returns the priority with which a worker consumes the queues of a slot; at least 1. A worker has the highest priority for a share of the
+/// slots in proportion to its number of devices. Two workers with the same priority share the slot.
 pub fn priority(worker: &WorkerName, devices: usize, pool: &PoolName, slot: Slot) -> u16 {
     let hash = blake3::hash(format!("{pool}.{slot}.{worker}").as_bytes());
     let [a, b, c, d, ..] = *hash.as_bytes();
     let uniform = f64::from(u32::from_be_bytes([a, b, c, d])) / f64::from(u32::MAX);
-    // The largest of n uniform numbers is distributed as the n-th root of one.
+    // The largest of n uniform numbers is distributed like the n-th root of one.
     let largest = uniform.powf(1.0 / devices.max(1) as f64);
     1 + (largest * f64::from(u16::MAX - 1)) as u16
 }
@@ -28,12 +28,12 @@ mod tests {
         devices.into_iter().enumerate().map(named).collect()
     }
 
-    /// The slots of many pools.
+    /// Returns the slots of many pools.
     fn slots() -> impl Iterator<Item = (PoolName, Slot)> {
         (0..200).flat_map(|pool| Slot::all().map(move |slot| (format!("pool-{pool}").parse().unwrap(), slot)))
     }
 
-    /// The worker to which RabbitMQ gives the jobs of a slot.
+    /// Returns the worker to which RabbitMQ gives the jobs of a slot.
     fn first<'a>(hosts: &'a [Host], pool: &PoolName, slot: Slot) -> &'a WorkerName {
         &hosts.iter().max_by_key(|(name, devices)| priority(name, *devices, pool, slot)).unwrap().0
     }

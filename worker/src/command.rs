@@ -1,4 +1,4 @@
-//! The worker's command line: one binary, several roles.
+//! The worker's command line: one binary with several roles.
 
 use std::process::ExitCode;
 
@@ -40,20 +40,19 @@ enum Role {
     CompileChild,
 }
 
-/// The command line's definition, from which its reference page is generated.
+/// Returns the command-line definition, from which the reference page is generated.
 pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Runs the role that the process was started with. It is here and not in the binary, which would compile everything that runs in it
-/// once more.
+/// Runs the role given on the command line. It is in the library because the binary would compile the code of all roles a second time.
 pub fn main() -> ExitCode {
     match Cli::parse().role {
         // Before a job runs, because the environment holds the broker's password.
         Role::Run(options) => match privileges::hide() {
             Ok(()) => run(*options),
             Err(error) => {
-                eprintln!("error: failed to {error}");
+                eprintln!("error: {error}");
                 ExitCode::FAILURE
             }
         },
@@ -68,7 +67,7 @@ pub fn main() -> ExitCode {
 
 #[tokio::main]
 async fn check(options: selftest::Options) -> ExitCode {
-    // On a thread of the runtime, like the jobs of a worker, so that the measurement includes the same cost.
+    // Runs the self-test on a thread of the runtime, as jobs run in a worker, so that the measurement includes the same cost.
     tokio::spawn(selftest::run(options)).await.expect("the self-test does not panic")
 }
 

@@ -1,11 +1,11 @@
-//! Compiles CUDA C in a short-lived child process: to PTX, and for a GPU also to a cubin of its architecture.
+//! Compiles CUDA C to PTX in a short-lived child process, and for a GPU also to a cubin for its architecture.
 //!
-//! NVRTC is a C++ front end that reads untrusted code: it may crash, loop or exhaust memory, and files that it includes show in its log. So it
-//! runs in a child with limits on time, memory and files ([`child`]), without the worker's environment, and with access only to CUDA's
-//! headers, as far as the kernel supports that ([`sandbox`]). Options come from an allow list ([`options`]).
+//! NVRTC is a C++ front end that reads untrusted code: it may crash, loop or exhaust memory, and its log shows files that the code
+//! includes. So it runs in a child with limits on time, memory and files ([`child`]), without the worker's environment, and with access
+//! only to CUDA's headers, as far as the kernel supports that ([`sandbox`]). Options come from an allow list ([`options`]).
 //!
-//! A bounded cache keeps programs and compile errors by code, options, name expressions and target ([`cache`]). Equal requests at the same
-//! time are compiled once. Programs are also cached on disk if the worker has a folder ([`store`]); there the key includes the compiler and
+//! A bounded cache keeps programs and compile errors by code, options, name expressions and target ([`cache`]). Concurrent equal requests
+//! are compiled once. If the worker has a cache folder, programs are also cached on disk ([`store`]); that key includes the compiler and
 //! its headers ([`toolkit`]).
 
 use std::{
@@ -59,7 +59,7 @@ use turns::Turns;
 
 use crate::{own_executable, scheduler::PoolId};
 
-/// Compiled programs, in KiB, that waiting jobs may hold: as much as the cache holds.
+/// Total size of the compiled programs that waiting jobs may hold, in KiB: as much as the cache holds.
 const TAKEN_KIB_MAX: usize = 256 << 10;
 
 /// A program and where it was found.
@@ -78,7 +78,7 @@ pub enum Origin {
     Compiler,
 }
 
-/// Counts where programs were found since the start. Requests that waited for another request's compilation count as found in memory.
+/// Counts of programs by origin since the start. A request that waited for another request's compilation counts as found in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub memory: u64,
@@ -96,7 +96,7 @@ pub struct Compiler {
     time_limit: Duration,
     cache: Cache,
     store: Option<Arc<ProgramStore>>,
-    /// The fingerprint of the toolkit that is used when a request names none.
+    /// The fingerprint of the default toolkit, which is used when a request names none.
     toolkit: OnceCell<blake3::Hash>,
     turns: Turns,
     taken_kib: Arc<Semaphore>,
@@ -121,7 +121,7 @@ impl Counters {
 }
 
 impl Compiler {
-    /// `nvrtc` is the library or its folder; without it, the usual places are searched.
+    /// Creates a compiler. `nvrtc` is the library or its folder; without it, the usual places are searched.
     pub fn new(nvrtc: Option<PathBuf>) -> Self {
         Self {
             executable: None,
@@ -138,7 +138,7 @@ impl Compiler {
         }
     }
 
-    /// The worker's executable, if it is not the running one.
+    /// Sets the worker's executable, if it is not the running one.
     #[must_use]
     pub fn with_executable(mut self, executable: PathBuf) -> Self {
         self.executable = Some(executable);
@@ -151,14 +151,14 @@ impl Compiler {
         self
     }
 
-    /// The user of compilers if this process is root: a name or a number; `nobody` by default.
+    /// Sets the user that compilers run as if this process is root: a name or a number; `nobody` by default.
     #[must_use]
     pub fn with_user(mut self, user: Option<String>) -> Self {
         self.user = user;
         self
     }
 
-    /// A shorter time limit than [`TIME_LIMIT`] for one compilation.
+    /// Sets a time limit for one compilation that is shorter than [`TIME_LIMIT`].
     #[must_use]
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit.min(TIME_LIMIT);
@@ -172,12 +172,12 @@ impl Compiler {
         self
     }
 
-    /// Runs a child in the compilers' sandbox and tests what it can still access. Cancelling ends the child.
+    /// Runs a child in the compilers' sandbox and tests which files and calls it can still access. Cancelling kills the child.
     pub async fn check_sandbox(&self) -> Result<Checked, CompileError> {
         parent::check(self.user.clone(), self.executable.as_deref()).await
     }
 
-    /// Caches programs on disk too.
+    /// Sets the disk cache for programs, if there is one.
     #[must_use]
     pub fn with_store(mut self, store: Option<ProgramStore>) -> Self {
         self.store = store.map(Arc::new);
@@ -190,12 +190,12 @@ impl Compiler {
         Counts { memory, disk, compiled }
     }
 
-    /// [`Compiler::compile_for`] the first pool.
+    /// Compiles `request` for the first pool, as [`Compiler::compile_for`] does.
     pub async fn compile(&self, request: CompileRequest) -> Result<Found, CompileError> {
         self.compile_for(PoolId(0), request).await
     }
 
-    /// The program of `request`, compiled or cached. Cancelling kills the compiler unless an equal request waits for it.
+    /// Returns the program of `request`, compiled or cached. Cancelling kills the compiler unless an equal request waits for it.
     pub async fn compile_for(&self, pool: PoolId, mut request: CompileRequest) -> Result<Found, CompileError> {
         request.options = options::canonical(&request.options).map_err(CompileError::Refused)?;
         let is_usual = request.nvrtc.is_none();
@@ -228,7 +228,7 @@ impl Compiler {
         Ok(Found { compiled, origin: if was_there { Origin::Memory } else { origin } })
     }
 
-    /// Reserves room for the programs that a waiting job holds. If there is none, the job does not hold them, and the cache may evict them.
+    /// Reserves room for the programs that a waiting job holds. Without room the job must not hold them, and the cache may evict them.
     pub fn room_for<'a>(&self, programs: impl Iterator<Item = &'a Compiled>) -> Option<OwnedSemaphorePermit> {
         let kib = programs.map(Compiled::bytes).sum::<usize>().div_ceil(1 << 10);
         Arc::clone(&self.taken_kib).try_acquire_many_owned(u32::try_from(kib).ok()?).ok()
@@ -255,7 +255,7 @@ impl Compiler {
         Ok((compiled, Origin::Compiler))
     }
 
-    /// Identifies the compiler in advance, so that the first program need not wait for that.
+    /// Identifies the compiler in advance, so that the first program does not wait for it.
     pub async fn prepare(&self) {
         if self.store.is_some() {
             self.toolkit_known().await;
@@ -267,7 +267,8 @@ impl Compiler {
         found.inspect_err(|error| debug!(%error, "NVRTC version unknown, disk cache not used")).ok()
     }
 
-    /// The place of a program on disk. None if the compiler can't be identified; compiling then reports the reason.
+    /// Returns the store and the key of a program on disk, or `None` if the compiler can't be identified; compiling then reports the
+    /// reason.
     async fn place(&self, key: blake3::Hash) -> Option<(Arc<ProgramStore>, blake3::Hash)> {
         let store = self.store.as_ref()?;
         let toolkit = self.toolkit_known().await?;
@@ -308,7 +309,7 @@ async fn read(store: &Arc<ProgramStore>, key: blake3::Hash) -> Option<Compiled> 
     })
 }
 
-/// Writes the program to disk. A full disk only makes later requests slower; no job fails.
+/// Writes the program to disk. An error, such as a full disk, fails no job: it only makes later requests slower.
 async fn write(store: Arc<ProgramStore>, key: blake3::Hash, compiled: Arc<Compiled>) {
     let written = spawn_blocking(move || store.put(key, &compiled)).await;
     if let Err(error) = written.map_err(std::io::Error::other).flatten() {
@@ -316,19 +317,19 @@ async fn write(store: Arc<ProgramStore>, key: blake3::Hash, compiled: Arc<Compil
     }
 }
 
-/// Compiles once, without a cache.
+/// Compiles `request` without a cache.
 pub async fn compile(mut request: CompileRequest) -> Result<Compiled, CompileError> {
     request.options = options::canonical(&request.options).map_err(CompileError::Refused)?;
     parent::compile(&request, Sandbox::default(), None, None).await
 }
 
-/// The life of a compiler child: a request on standard input, an answer on standard output.
+/// Runs a compiler child, which reads a request from standard input and writes the answer to standard output.
 pub fn main() -> ExitCode {
     own_executable::show_as("gpufleet-nvrtc");
     child::main()
 }
 
-/// Microseconds since `started`, for timings.
+/// Returns the microseconds since `started`, for timings.
 fn micros_since(started: Instant) -> u64 {
     started.elapsed().as_micros() as u64
 }

@@ -13,7 +13,7 @@ use crate::forwarding::{Destination, ForwardingHistory};
 pub enum Ending {
     Succeeded,
     Failed(Failure),
-    /// Its queue limit passed before it started.
+    /// The job's queue limit passed before it started.
     Expired {
         queued_ms: u64,
         limit_ms: u64,
@@ -23,28 +23,28 @@ pub enum Ending {
         reason: String,
         suspect: bool,
     },
-    /// The device had too little memory in spite of the scheduler's admission and released caches, perhaps because of other processes.
+    /// The device had too little memory despite the scheduler's admission and released caches, perhaps because of other processes.
     ShortOfMemory(Failure),
-    /// The blob store could not be read or written at the moment. The job has `tries_max` tries.
+    /// The blob store could not be read or written. The job has `tries_max` tries in total.
     Unavailable {
         failure: Failure,
         tries_max: u32,
     },
-    /// An operator or the job's owner cancelled it.
+    /// An operator or the job's owner cancelled the job.
     Cancelled {
         reason: String,
     },
-    /// No device of this worker can run it, but another worker's may.
+    /// No device of this worker can run the job, but another worker's may.
     Forwarded {
         history: ForwardingHistory,
         to: Destination,
     },
-    /// It did not start: the worker is leaving or has too many jobs of its queue, or the delivery's channel was closed.
+    /// The job did not start: the worker is draining or has too many jobs of the queue, or the delivery's channel was closed.
     HandedBack,
 }
 
 impl Ending {
-    /// Whether a cancellation still has an effect. A job with an outcome keeps it.
+    /// Returns whether a cancellation still has an effect. A job with an outcome keeps it.
     pub fn can_be_cancelled(&self) -> bool {
         matches!(self, Self::Cancelled { .. } | Self::Lost { .. } | Self::Unavailable { .. } | Self::Forwarded { .. })
     }
@@ -53,27 +53,27 @@ impl Ending {
 /// The job's earlier losses and failures, from the headers of its message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RetryHistory {
-    /// The executors that it has lost.
+    /// The number of executors that the job has lost while it may have been the cause.
     pub losses: u32,
-    /// How often its arrays could not be fetched or stored. This uses up no attempts and does not make the job a suspect.
+    /// How often the job's blobs could not be read or stored. This uses up no attempts and does not make the job a suspect.
     pub unavailable: u32,
 }
 
 /// What the supervisor does with the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Disposition {
-    /// Reply and record; the job is over.
+    /// Publish the reply and record the outcome; the job is over.
     Final { state: AttemptState, failure: Option<Failure>, dead_letter: Option<String> },
-    /// Publish it again as a message of its own with this history, at once or after a delay, and record the lost attempt.
+    /// Publish the job again as a message of its own with this history, at once or after a delay, and record the lost attempt.
     Again { past: RetryHistory, failure: Failure, after: Option<Rung> },
-    /// Forward it to other workers of its pool, without counting an attempt.
+    /// Forward the job to other workers of its pool, without counting an attempt.
     Forward { history: ForwardingHistory, to: Destination },
-    /// Requeue it without counting an attempt.
+    /// Requeue the job without counting an attempt.
     HandBack,
 }
 
 impl Disposition {
-    /// The state of the attempt; none if the attempt does not count.
+    /// Returns the state of the attempt, or `None` if the attempt does not count.
     pub fn attempt_state(&self) -> Option<AttemptState> {
         match self {
             Self::Final { state, .. } => Some(*state),
@@ -83,7 +83,8 @@ impl Disposition {
     }
 }
 
-/// Decides what happens to the job. `past` describes the earlier attempts.
+/// Decides what happens to the job after an attempt that ended with `ending`. `past` describes the earlier attempts, and `delivery_count`
+/// is the number of earlier deliveries of its message.
 pub fn dispose(ending: Ending, past: RetryHistory, attempts_max: u32, delivery_count: u64) -> Disposition {
     match ending {
         Ending::Succeeded => Disposition::Final { state: AttemptState::Succeeded, failure: None, dead_letter: None },
@@ -133,14 +134,15 @@ pub fn dispose(ending: Ending, past: RetryHistory, attempts_max: u32, delivery_c
     }
 }
 
-/// Dead-lettered: once the store works again, an operator can requeue the job.
+/// Ends the job as dead-lettered, so that an operator can retry it once the store works again.
 fn given_up(failure: Failure) -> Disposition {
     let message = format!("gave up after several attempts; the last error: {}", failure.message);
     let failure = Failure { message: message.clone(), ..failure };
     Disposition::Final { state: AttemptState::Dead, failure: Some(failure), dead_letter: Some(message) }
 }
 
-/// An innocent job is retried at once. A suspect waits longer with each loss, because the cause may pass.
+/// Decides what happens to a job whose executor was lost. A job that is not a suspect is retried at once. A suspect waits longer with each
+/// loss, because the cause may be temporary.
 fn lost(reason: String, past: RetryHistory, suspect: bool, attempts_max: u32, delivery_count: u64) -> Disposition {
     let (poison, losses) = (delivery_count >= DELIVERIES_MAX, past.losses);
     if losses < attempts_max && !poison {

@@ -1,9 +1,9 @@
 //! The executor: a child process that owns one device, and the supervisor's handle to it.
 //!
 //! The supervisor's side ([`handle`], [`process`], [`printer`], [`staging`], [`programs`]) never touches CUDA. The child's side ([`child`],
-//! [`cuda`]) knows CUDA and the socket to its supervisor, and nothing of AMQP or Postgres. After a bad access a CUDA context is unusable
-//! until its process ends. That is why each context has a process of its own: the child reports the fault and exits, and the supervisor
-//! starts another.
+//! [`cuda`]) uses CUDA and the socket to its supervisor, and knows nothing of AMQP or Postgres. After an invalid memory access a CUDA
+//! context is unusable until its process ends. That is why each context has a process of its own: the child reports the fault and exits,
+//! and the supervisor starts another.
 //!
 //! | event | detected by | result for the job |
 //! | --- | --- | --- |
@@ -60,36 +60,36 @@ pub(crate) use self::{
 pub use crate::ipc::message::{ComputeMode, DeviceInfo, MemoryReport};
 use crate::own_executable;
 
-/// The command line of the child. Its socket is its standard input.
+/// The command line of an executor child. The child's socket is its standard input.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Ordinal of the device to own.
+    /// Ordinal of the device to own
     #[arg(long)]
     pub device: u32,
-    /// Which CUDA driver to open.
+    /// CUDA driver to open
     #[arg(long)]
     pub cuda: CudaSpec,
-    /// How many jobs run at once.
+    /// Number of jobs that run at once
     #[arg(long)]
     pub streams: usize,
-    /// Device memory that jobs may have together; without it, all there is.
+    /// Device memory for all jobs together, in bytes; by default all there is
     #[arg(long)]
     pub memory_bytes_max: Option<u64>,
-    /// Device memory for inputs that stay after their jobs.
+    /// Device memory for inputs that stay after their jobs, in bytes
     #[arg(long)]
     pub resident_bytes_max: u64,
-    /// Whom to become when started by root.
+    /// User to run as when started by root
     #[arg(long)]
     pub user: Option<String>,
 }
 
-/// The life of an executor child. Only `handle` starts one.
+/// Runs an executor child. Only `handle` starts one.
 pub fn main(args: Args) -> ExitCode {
     own_executable::show_as("gpufleet-exec");
     child::main(&args)
 }
 
-/// The emulator beside this executable, if it is there. See [`CudaSpec::Emulated`].
+/// Returns the path of the emulator beside this executable, if it exists. See [`CudaSpec::Emulated`].
 pub fn emulator_library() -> Option<PathBuf> {
     spec::emulator_library()
 }

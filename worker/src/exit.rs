@@ -1,4 +1,4 @@
-//! Exit codes, for scripts to rely on.
+//! Exit codes of the worker, which scripts can rely on.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use gpufleet_transport::BlobError;
 
 use crate::supervisor::WorkerError;
 
-/// The table that `--help` shows.
+/// The table of exit codes that `--help` shows.
 pub const TABLE: &str = "\
 Exit codes:
    0  success; `run`: drained after SIGTERM, Ctrl-C or `gpufleet workers drain`
@@ -17,9 +17,9 @@ Exit codes:
   11  the last device went out of service
   12  selftest: a check failed";
 
-/// No usable CUDA driver or device.
+/// Exit code: there is no usable CUDA driver or device.
 pub const NO_DEVICE: u8 = 10;
-/// A check of the self-test failed.
+/// Exit code: a check of the self-test failed.
 pub const UNFIT: u8 = 12;
 
 pub fn code(error: &WorkerError) -> ExitCode {
@@ -30,7 +30,7 @@ pub fn code(error: &WorkerError) -> ExitCode {
         | WorkerError::Traces(_)
         | WorkerError::NameTaken(_)
         | WorkerError::Blobs(BlobError::Unusable { .. }) => 2,
-        // An unreachable store may come back, so a restart can succeed.
+        // A restart can succeed, because an unreachable store may recover.
         WorkerError::ReadyFile { .. } | WorkerError::Signals(_) | WorkerError::Blobs(_) => 1,
         WorkerError::Connect(_) | WorkerError::Declare(_) | WorkerError::Orders(_) => 7,
         WorkerError::Inventory(_) | WorkerError::Choice(_) => NO_DEVICE,

@@ -1,8 +1,8 @@
-//! Points at which a test can make a worker die as by `kill -9`. The result for a job depends on where between its delivery and
-//! its acknowledgement the worker dies, and an outside signal can't hit such a point. At two points the worker panics instead, as by a bug.
+//! Points at which a test can make a worker die as by `kill -9`, or panic as by a bug. What happens to a job depends on where between its
+//! delivery and its acknowledgement the worker dies, and an outside signal can't hit such a point.
 //!
-//! `GPUFLEET_WORKER_DIES=after-reply:3` means the third time that any job reaches the point. Only builds with debug assertions have it:
-//! a release contains no failpoint and ignores the variable.
+//! `GPUFLEET_WORKER_DIES=after-reply:3` means the third time that any job reaches the point. Only builds with debug assertions have
+//! failpoints; a release ignores the variable.
 
 /// A point between two steps of handling a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,9 +16,9 @@ pub(crate) enum Failpoint {
     AfterReply,
     /// Both are confirmed; the message is not acknowledged.
     AfterEvents,
-    /// A panic while a message is handled, without holding a shared lock.
+    /// The worker panics here while it handles a message, without holding a shared lock.
     Handling,
-    /// A panic while the scheduler handles a new job.
+    /// The worker panics here while the scheduler handles a new job.
     Scheduling,
 }
 
@@ -45,7 +45,7 @@ mod armed {
 
     struct Armed {
         at: Failpoint,
-        /// How many more times the point is reached until it triggers.
+        /// How often the point must still be reached until it triggers.
         left: AtomicU32,
     }
 
@@ -54,7 +54,7 @@ mod armed {
         Some(parse(&text).unwrap_or_else(|| panic!("{VARIABLE}={text} is not a failpoint; use PLACE or PLACE:COUNT")))
     });
 
-    /// Marks that the worker has reached the point, which may end the process.
+    /// Marks that the worker has reached the point, which may kill the process.
     pub(crate) fn reach(place: Failpoint) {
         let Some(armed) = ARMED.as_ref().filter(|armed| armed.at == place) else { return };
         if armed.left.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -63,7 +63,7 @@ mod armed {
         }
     }
 
-    /// Never resolves in a worker that dies when it reaches the point next, so that what goes on beside that point stays undone.
+    /// Waits forever if the worker dies the next time it reaches the point, so that work in parallel to that point is not done.
     pub(crate) async fn hold(place: Failpoint) {
         let is_next = |armed: &&Armed| armed.at == place && armed.left.load(Ordering::Relaxed) == 1;
         if ARMED.as_ref().filter(is_next).is_some() {

@@ -1,12 +1,12 @@
 //! Forwarding: decides where to send a job that no device of this worker can run.
 //!
-//! Every worker announces the classes of its devices ([`DeviceClass`]) in the log that all workers read, and consumes a queue of its pool for
-//! each class. A worker that can't run a job looks up the classes that can, asks the broker which of their queues have consumers, and
-//! publishes the job there: one hop. So the announcements describe the devices, and only the broker knows whether their workers are running.
-//! If no such class has a consumer, the job waits on the retry ladder and then any worker of the pool decides again, until the job has
-//! waited too often.
+//! Every worker announces the classes of its devices ([`DeviceClass`]) in the control stream, which all workers read, and consumes a queue
+//! of its pool for each class. A worker that can't run a job looks up the classes that can, asks the broker which of their queues have
+//! consumers, and publishes the job to one of them: one hop. So the announcements describe the devices, but only the broker knows whether
+//! their workers are running. If no such class has a consumer, the job waits on the retry ladder, and then any worker of the pool decides
+//! again. A job that has waited too often fails.
 //!
-//! Plain data: there is no clock, no tokio and no broker here.
+//! This module is plain data, without a clock, tokio or a broker.
 
 mod decision;
 mod history;
@@ -25,11 +25,11 @@ pub use self::{
 
 use gpufleet_schema::{ClassKey, topology::Rung};
 
-/// Where a job is sent.
+/// The destination of a forwarded job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
     /// The queue of a device class.
     Class(ClassKey),
-    /// Its task queue, after a wait.
+    /// The job's task queue, after a delay.
     Later(Rung),
 }

@@ -1,8 +1,8 @@
-//! Lists the devices of this machine.
+//! Lists the CUDA devices of this machine.
 //!
-//! A child process lists them, because the supervisor loads neither CUDA nor NVIDIA's management library (NVML). A process sees at most one
-//! slice of a GPU (MIG) through CUDA, and may then see no whole GPU beside it. If NVML knows devices that CUDA did not show, another child
-//! is started for each, with `CUDA_VISIBLE_DEVICES` set to its uuid, so that a device's properties always come from CUDA.
+//! A child process lists them, because the supervisor loads neither CUDA nor NVIDIA's management library (NVML). Through CUDA, a process
+//! sees at most one MIG slice of a GPU, and may then see no whole GPU beside it. For each device that NVML knows and CUDA did not show,
+//! another child is started with `CUDA_VISIBLE_DEVICES` set to the device's UUID, so that a device's properties always come from CUDA.
 
 mod child;
 mod nodes;
@@ -22,18 +22,18 @@ use crate::{
     own_executable,
 };
 
-/// The same limit as for an executor, which loads the same driver.
+/// Time limit for listing the devices: the same as for starting an executor, which loads the same driver.
 const LIST_DEADLINE: Duration = Duration::from_secs(60);
-/// CUDA does not start without this node, and its kernel module is loaded only on demand.
+/// Device node of NVIDIA's unified memory. CUDA does not start without it, and its kernel module is loaded only on demand.
 pub(crate) const UNIFIED_MEMORY_NODE: &str = "/dev/nvidia-uvm";
 
 /// The libraries to query, and the user to query them as.
 #[derive(Debug, Clone)]
 pub struct Source {
     pub cuda: CudaSpec,
-    /// NVIDIA's management library; without it only the devices that CUDA shows are listed.
+    /// NVIDIA's management library; without it, only the devices that CUDA shows are listed.
     pub nvml: Option<String>,
-    /// The user of the child if the worker is root.
+    /// The user that the child runs as if the worker is root.
     pub user: Option<String>,
 }
 
@@ -42,15 +42,15 @@ pub struct Source {
 pub enum InventoryError {
     #[error(transparent)]
     Refused(#[from] StartError),
-    #[error("list the devices: the process died: {0}")]
+    #[error("failed to list the devices: the process died: {0}")]
     Died(String),
-    #[error("list the devices: no answer within {} s", LIST_DEADLINE.as_secs())]
+    #[error("failed to list the devices: no answer within {} s", LIST_DEADLINE.as_secs())]
     Timeout,
-    #[error("list the devices: {0}")]
+    #[error("failed to list the devices: {0}")]
     Spawn(#[from] io::Error),
 }
 
-/// All devices, numbered as `--devices` names them. Cancelling kills the child.
+/// Lists all devices, numbered as `--devices` names them. Cancelling kills the child.
 pub async fn list(source: &Source) -> Result<Vec<DeviceInfo>, InventoryError> {
     make_nodes(&source.cuda).await;
     let visible = std::env::var(VISIBLE_DEVICES).ok();
@@ -74,11 +74,11 @@ pub async fn make_nodes(cuda: &CudaSpec) {
     }
 }
 
-/// The devices that NVML knows and CUDA does not show, without those hidden by `CUDA_VISIBLE_DEVICES`.
+/// Returns the devices that NVML knows and CUDA does not show, without those that `CUDA_VISIBLE_DEVICES` hides.
 fn hidden(known: &[String], shown: &[DeviceInfo], visible: Option<&str>) -> Vec<String> {
     let is_visible = |uuid: &str| match visible {
         None => true,
-        // CUDA interprets numbers itself, so it has shown the devices that they name.
+        // CUDA resolves numbers itself, so it has already shown the devices that they name.
         Some(list) => list.split(',').map(str::trim).any(|name| is_uuid(name) && begins_with(uuid, name)),
     };
     let is_shown = |uuid: &str| shown.iter().any(|device| device.uuid == uuid);
@@ -89,7 +89,7 @@ fn is_uuid(name: &str) -> bool {
     ["GPU-", "MIG-"].iter().any(|kind| begins_with(name, kind))
 }
 
-/// Whether `name` selects this uuid: the driver accepts a prefix too.
+/// Returns whether `name` selects this UUID: a prefix is enough, as for the driver.
 pub(crate) fn begins_with(uuid: &str, name: &str) -> bool {
     uuid.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
 }

@@ -1,8 +1,8 @@
 //! The worker: consumes jobs from RabbitMQ, runs them on a GPU through cudarc, and replies.
 //!
-//! One binary has several roles. The supervisor uses AMQP and loads none of NVIDIA's libraries; an executor child owns one device and
-//! may die alone; a short-lived compiler child runs NVRTC; two more children list the devices and read their sensors. A
-//! user can run it to test a device (`selftest`) or to compile a file as a worker would (`compile`).
+//! One binary has several roles. The supervisor uses AMQP and loads none of NVIDIA's libraries. Each executor child owns one device, and
+//! its death leaves the others running. A short-lived compiler child runs NVRTC, and two more children list the devices and read their
+//! sensors. Users run the binary to test a device (`selftest`) or to compile a file as a worker would (`compile`).
 
 mod affinity;
 mod blobs;

@@ -1,7 +1,7 @@
 //! The worker's Prometheus metrics: every name with its meaning and unit.
 //!
-//! Counters have their handles from the start, so that counting a job costs an atomic addition and every series starts at zero.
-//! Gauges are set at each scrape from the supervisor's state. Labels are pools, devices and states, never jobs.
+//! All counters exist from the start, so that counting a job costs one atomic addition and every series starts at zero. Gauges are set at
+//! each scrape from the supervisor's state. Labels are pools, devices and states, never jobs.
 
 use std::{fmt::Debug, sync::atomic::Ordering};
 
@@ -29,9 +29,9 @@ pub(crate) struct Metrics {
     pub(crate) replies_lost: Counter,
     spans: [Counter; 2],
     executor_losses: Family<LossLabels, Counter>,
-    /// Hits, misses and failures.
+    /// Blobs read through the blob cache: hits, misses and failures.
     blob_cache: [Counter; 3],
-    /// Only if metrics are served, because each job costs some locks.
+    /// Histograms of the stages of jobs. `None` if metrics are not served, because each job then costs some locks.
     stages: Option<JobStages>,
     ready: Gauge,
     pub(crate) gauges: Gauges,
@@ -46,7 +46,7 @@ struct PoolCounters {
     inputs_brought: Counter,
 }
 
-/// The counters of each pool.
+/// The families of counters with a label for the pool.
 struct PoolFamilies {
     attempts: Family<AttemptLabels, Counter>,
     refused: Family<PoolLabels, Counter>,
@@ -201,7 +201,7 @@ impl Metrics {
         }
     }
 
-    /// Observes how long an attempt took.
+    /// Adds a finished attempt to the histograms of stages.
     pub(crate) fn attempt_recorded(&self, finished: &AttemptFinished) {
         if let Some(stages) = &self.stages {
             stages.observe(finished);
@@ -240,14 +240,14 @@ impl Metrics {
         self.ready.set(ready.into());
     }
 
-    /// Shows how many spans were exported and dropped so far.
+    /// Sets the number of spans exported and dropped so far.
     pub(crate) fn set_spans(&self, traces: &Traces) {
         for (counter, total) in self.spans.iter().zip([traces.exported(), traces.dropped()]) {
             counter.inner().store(total, Ordering::Relaxed);
         }
     }
 
-    /// Everything, in OpenMetrics' text form.
+    /// Returns all metrics in OpenMetrics' text format.
     pub(crate) fn text(&self) -> String {
         self.names.text()
     }
@@ -346,7 +346,8 @@ impl PoolLabels {
 
 const CAUSES: [&str; 3] = ["died", "job", "device"];
 
-/// The label of a cause. Jobs are distinguished as cause, suspect and neighbour, but for the executor each means that a job caused the loss.
+/// Returns the label of a cause. A loss that a job caused has one label, because the distinction of cause, suspect and neighbour is for
+/// jobs, not for the executor.
 fn cause_name(cause: LostCause) -> Option<&'static str> {
     match cause {
         LostCause::Died => Some("died"),

@@ -13,6 +13,6 @@ pub(crate) fn close_in_a_user_namespace() -> bool {
 }
 
 fn enter(namespaces: UnshareFlags) -> bool {
-    // SAFETY: the flags unshare no descriptors. This process has one thread, as a user namespace demands.
+    // SAFETY: the flags unshare no descriptors. This process has one thread, as a user namespace requires.
     unsafe { unshare_unsafe(namespaces) }.is_ok()
 }

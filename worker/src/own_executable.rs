@@ -1,4 +1,4 @@
-//! Starts child processes of this program.
+//! Starts child processes of this program in another role.
 
 use std::{
     env, fs,
@@ -11,15 +11,15 @@ use std::{
     process::Command,
 };
 
-/// Names the running program even if an upgrade has replaced its file, because a child must be of the same build as its parent.
+/// Path of the running program. It stays valid when an upgrade replaces the file, because a child must be of the same build as its parent.
 const RUNNING: &str = "/proc/self/exe";
 
-/// The environment variables for children, which configure loaders, drivers and the emulator. Other variables may contain a secret,
-/// such as the broker's password or a cloud's keys.
+/// The environment variables that children inherit, together with those of [`PASSED_ON_PREFIXES`]: they configure programs, loaders,
+/// drivers and the emulator. Other variables may contain a secret, such as the broker's password or cloud credentials.
 const PASSED_ON: [&str; 6] = ["PATH", "HOME", "LANG", "TMPDIR", "TZ", "RUST_BACKTRACE"];
 const PASSED_ON_PREFIXES: [&str; 5] = ["LD_", "LC_", "CUDA_", "NVIDIA_", "GPUFLEET_EMULATOR"];
 
-/// This program in another role.
+/// Returns a command that starts this program in another role.
 pub fn command(chosen: Option<&Path>, role: &str) -> Command {
     let mut command = Command::new(or_running(chosen));
     command.arg0("gpufleet-worker").arg(role);
@@ -31,7 +31,7 @@ fn is_passed_on(name: &str) -> bool {
     PASSED_ON.contains(&name) || PASSED_ON_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The socket to the supervisor, for a child: its standard input.
+/// Takes the socket to the supervisor, which is the standard input of a child.
 pub fn supervisor_socket() -> io::Result<UnixStream> {
     let descriptor: OwnedFd = stdin().as_fd().try_clone_to_owned()?;
     let socket = UnixStream::from(descriptor);
@@ -39,12 +39,12 @@ pub fn supervisor_socket() -> io::Result<UnixStream> {
     Ok(socket)
 }
 
-/// `chosen`, or the program that runs.
+/// Returns `chosen`, or else the running program.
 pub fn or_running(chosen: Option<&Path>) -> PathBuf {
     chosen.unwrap_or(Path::new(RUNNING)).to_owned()
 }
 
-/// Sets the name that `ps` and `top` show. For a child that was started through [`RUNNING`] they would show `exe`, which does not
+/// Sets the name that `ps` and `top` show. A child that was started through [`RUNNING`] would otherwise be called `exe`, which does not
 /// identify it. The kernel keeps 15 bytes.
 pub fn show_as(name: &str) {
     // An error is harmless, because the command line still identifies the process.

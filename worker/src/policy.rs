@@ -1,25 +1,25 @@
-//! Which programs a pool runs, by the source of their code.
+//! Decides which programs a pool runs, by the origin of their code.
 //!
-//! A producer chooses the pool, so the broker's permissions on routing keys restrict it: producers that may run
-//! only the catalog get permission only for a pool that runs only the catalog.
+//! The producer chooses the pool, so the broker's permissions on routing keys restrict it: a producer that may run only
+//! the catalog gets permission only for a pool that runs only the catalog.
 
 use std::str::FromStr;
 
 use gpufleet_schema::{Program, PublicKey, Signature};
 
-/// The value of `allow=`.
+/// The value of `allow=` in a pool's settings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Allow {
-    /// The worker's own kernels.
+    /// Only the worker's own catalog kernels.
     Catalog,
     /// Catalog kernels, and CUDA C, PTX and cubins that a trusted key has signed.
     Signed,
-    /// Everything.
+    /// Any program.
     #[default]
     Source,
 }
 
-/// A word that names no policy.
+/// A word that is not a policy.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("allow={0}: use catalog, signed or source")]
 pub struct UnknownAllow(String);
@@ -51,7 +51,7 @@ impl FromStr for Allow {
 }
 
 impl Allow {
-    /// Checks whether the pool runs the program. Must be called before any other code reads the program.
+    /// Checks whether the pool runs the program. Call it before any other code reads the program.
     pub fn check(
         self,
         program: &Program<'_>,

@@ -1,7 +1,7 @@
-//! Drops a child's privileges before it handles untrusted data: ways to gain privileges, capabilities, the user root, and descriptors that it
+//! Drops a child's privileges before it handles untrusted data: capabilities, the root user, ways to regain privileges, and descriptors
 //! inherited by accident.
 //!
-//! The functions require a process with one thread: the kernel keeps privileges per thread, and new threads inherit them.
+//! The functions require a process with one thread, because the kernel keeps privileges per thread and new threads inherit them.
 
 use std::{
     ffi::{CStr, CString},
@@ -16,11 +16,11 @@ use rustix::{
     thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs},
 };
 
-/// The default user of a child that root starts.
+/// Default user of a child that root starts.
 pub const USER_DEFAULT: &str = "nobody";
-/// The number of the user `nobody`, for a container without a list of users.
+/// User id of `nobody`, for a container without a user list.
 const NOBODY: libc::uid_t = 65534;
-/// The longest line of the list of users; longer ones are ignored.
+/// Maximum length of a line in the user list, in bytes; longer lines are ignored.
 const ACCOUNT_BYTES_MAX: usize = 16 << 10;
 
 /// Why dropping privileges failed.
@@ -30,9 +30,9 @@ pub enum PrivilegeError {
     NoUser(String),
     #[error("only root can switch to user {0:?}")]
     NotRoot(String),
-    #[error("switch to user {user:?}: {source}")]
+    #[error("failed to switch to user {user:?}: {source}")]
     Become { user: String, source: io::Error },
-    #[error("{what}: {source}")]
+    #[error("failed to {what}: {source}")]
     Call { what: &'static str, source: io::Error },
     #[error("the supervisor has ended")]
     Orphaned,
@@ -46,14 +46,15 @@ struct Account {
     gid: libc::gid_t,
 }
 
-/// Hides this process from all users but root: other processes of its user can't read its memory, environment and descriptors in
-/// `/proc` or trace it. If the worker is not root, executors are such processes. A program that this process starts is not hidden.
+/// Hides this process from all users but root: other processes of its user can't read its memory, environment or descriptors in `/proc`, or
+/// trace it. If the worker is not root, executors are such processes. Programs that this process starts are not hidden.
 pub fn hide() -> Result<(), PrivilegeError> {
     let hidden = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     hidden.map_err(failed("protect the process from others of the same user"))
 }
 
-/// Ensures that programs started by this process gain no privileges, that its memory is never dumped to a file, and that it is hidden.
+/// Ensures that programs started by this process gain no privileges, that its memory is never dumped to a file, and that it is hidden from
+/// other processes of its user.
 pub fn refuse_new() -> Result<(), PrivilegeError> {
     hide()?;
     set_no_new_privs(true).map_err(failed("set no_new_privs"))?;
@@ -61,11 +62,11 @@ pub fn refuse_new() -> Result<(), PrivilegeError> {
     setrlimit(Resource::Core, none).map_err(failed("disable core dumps"))
 }
 
-/// Closes every descriptor except the standard ones. The parent's own are closed at exec; this is for descriptors that a
-/// library in the parent, or the parent's parent, left open.
+/// Closes every descriptor except the standard ones. The parent's own descriptors are closed at exec; this closes those that a library in
+/// the parent, or the parent's parent, left open.
 pub fn close_inherited() -> Result<(), PrivilegeError> {
     let first = libc::STDERR_FILENO as libc::c_uint + 1;
-    // SAFETY: at the start of a program nothing in it owns a descriptor beyond the standard ones.
+    // SAFETY: at the start of a program, no code owns a descriptor other than the standard ones.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
     if closed == 0 {
         return Ok(());
@@ -74,17 +75,18 @@ pub fn close_inherited() -> Result<(), PrivilegeError> {
     if error.raw_os_error() != Some(libc::ENOSYS) {
         return Err(failed("close inherited descriptors")(error));
     }
-    // Linux before 5.9.
+    // Linux before 5.9 lacks the call, so list the descriptors.
     let open = std::fs::read_dir("/proc/self/fd").map_err(failed("list inherited descriptors"))?;
     let open: Vec<i32> = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > libc::STDERR_FILENO) {
-        // SAFETY: as above. The list's own descriptor is closed already, and closing it again is an error without effect.
+        // SAFETY: as above. The descriptor of the list is already closed, and closing it again is a harmless error.
         unsafe { libc::close(descriptor) };
     }
     Ok(())
 }
 
-/// As [`become_user`], for a process that must end with the thread that started it.
+/// Drops root as [`become_user`] does, and ensures that this process still dies with the thread that started it, because a change of the
+/// user clears the parent-death signal.
 pub fn leave_root(user: Option<&str>) -> Result<(), PrivilegeError> {
     let parent = getppid();
     become_user(user)?;
@@ -107,7 +109,7 @@ pub fn become_user(user: Option<&str>) -> Result<(), PrivilegeError> {
         return Err(PrivilegeError::NotRoot(user.to_owned()));
     }
     drop_capabilities()?;
-    // A change of the user may make the process visible again, depending on fs.suid_dumpable.
+    // A change of the user may have made the process visible again, depending on fs.suid_dumpable.
     hide()
 }
 
@@ -141,7 +143,7 @@ impl Account {
     fn by_name(name: &CStr) -> Option<Self> {
         let mut texts: Vec<libc::c_char> = vec![0; ACCOUNT_BYTES_MAX];
         let mut found = ptr::null_mut();
-        // SAFETY: the entry is ours to fill, its texts go into a live buffer of the length that is passed, and all-zero is a valid one.
+        // SAFETY: `entry` is a local, and all-zero is valid for it. Its texts go into a live buffer of the length that is passed.
         let (entry, answer) = unsafe {
             let mut entry: libc::passwd = mem::zeroed();
             let answer =
@@ -155,17 +157,17 @@ impl Account {
         })
     }
 
-    /// Changes to this user with all its groups, because `video` or `render` may grant access to device nodes. The C library looks
-    /// the groups up and changes all threads, in case a library has started one.
+    /// Changes to this user with all its groups, because `video` or `render` may grant access to device nodes. The C library looks up the
+    /// groups. It changes all threads, in case a library has started one.
     fn become_it(&self) -> io::Result<()> {
-        // SAFETY: the name is a live C string; no groups at all need no list.
+        // SAFETY: the name is a live C string; an empty set of groups needs no list.
         let grouped = unsafe {
             match &self.name {
                 Some(name) => libc::initgroups(name.as_ptr(), self.gid),
                 None => libc::setgroups(0, ptr::null()),
             }
         };
-        // The user last, because only root may change the groups. All three ids of each, so that the change can't be undone.
+        // The user comes last, because only root may change the groups. All three ids are set, so that the change can't be undone.
         // SAFETY: these calls take integers only.
         let changed = unsafe {
             grouped == 0
@@ -193,7 +195,7 @@ mod tests {
     const CHILD: &str = "GPUFLEET_TEST_HIDING_CHILD";
     const TEST: &str = "privileges::tests::who_refuses_new_privileges_is_closed_to_others_of_its_user";
 
-    /// The test runs itself as an unprivileged child, and inspects it as the child's user.
+    /// Runs this test again as an unprivileged child, and inspects that child as the child's own user.
     #[test]
     fn who_refuses_new_privileges_is_closed_to_others_of_its_user() {
         if std::env::var_os(CHILD).is_some() {
@@ -204,7 +206,7 @@ mod tests {
             stdin().read_exact(&mut [0]).unwrap();
             return;
         }
-        // The child's user can open the program by this path even if it is in a folder of root's.
+        // The child's user can open the program by this path even if it is in a folder that only root can read.
         let mut command = as_nobody("/proc/self/exe");
         command.args(["--exact", TEST, "--nocapture"]).env(CHILD, "1").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -223,7 +225,7 @@ mod tests {
         assert!(child.wait().unwrap().success());
     }
 
-    /// A command that runs as `nobody` if the test runs as root, and otherwise as the same user.
+    /// Returns a command that runs as `nobody` if the test runs as root, and otherwise as the same user.
     fn as_nobody(program: &str) -> Command {
         let mut command = Command::new(program);
         if geteuid().is_root() {

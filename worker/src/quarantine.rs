@@ -1,7 +1,7 @@
-//! Refuses programs that repeatedly kill executors, for a limited time. Each death makes the neighbours run again, and a program that killed
-//! three executors within minutes will probably kill the next.
+//! Quarantine: refuses programs that repeatedly kill executors, for a limited time. Each death makes the neighbours run again, and a
+//! program that killed three executors within minutes will probably kill the next.
 //!
-//! Plain data: callers pass the time. They report only deaths that the program is proven to have caused.
+//! This module is plain data: callers pass the time. They report only deaths that the program is proven to have caused.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,17 +12,18 @@ use gpufleet_schema::{Inline, Program, Task};
 
 use crate::scheduler::PoolId;
 
-/// Deaths within [`WINDOW`] after which a program is refused.
+/// Number of deaths within [`WINDOW`] after which a program is refused.
 pub const DEATHS_MAX: usize = 3;
-/// Deaths that are further apart probably depend on the data, not on the program.
+/// Period in which deaths count. Deaths that are further apart probably depend on the data, not on the program.
 pub const WINDOW: Duration = Duration::from_secs(600);
-/// Long enough to refuse a queue full of the same job without running it, and short enough to wait for after correcting the data.
+/// How long a program is refused: long enough to get through a queue full of the same job without running it, short enough to wait for
+/// after correcting the data.
 pub const REFUSED_FOR: Duration = Duration::from_secs(300);
-/// The most programs to remember; the oldest are dropped first. Each new entry requires the death of an executor.
+/// Maximum number of programs to remember; the oldest are dropped first. A program is added only when it has killed an executor.
 const PROGRAMS_MAX: usize = 1024;
 
-/// Identifies a program for quarantine: pool, code, options and entries. The pool is included, so that
-/// the data of one team does not block a kernel for another team.
+/// Identifies a program for quarantine by pool, code, options and entries. The pool is included so that the data of one team does not block
+/// a kernel for another team.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Culprit(blake3::Hash);
 
@@ -37,10 +38,11 @@ pub struct Refused {
 pub struct Quarantine {
     records: HashMap<Culprit, Record>,
 }
+/// The programs that have recently killed executors.
 
 #[derive(Debug, Default)]
 struct Record {
-    /// Oldest first, all within the window at the time of the last one.
+    /// The times of the deaths, oldest first, all within the window that ends with the last one.
     deaths: VecDeque<Instant>,
     refused_until: Option<Instant>,
 }
@@ -48,7 +50,7 @@ struct Record {
 impl Culprit {
     pub fn of(pool: PoolId, task: &Task<'_>) -> Self {
         let mut hasher = blake3::Hasher::new();
-        // Each part is preceded by its length, so that different lists of parts have different hashes.
+        // A part's length precedes it, so that different lists of parts have different hashes.
         let mut part = |bytes: &[u8]| {
             hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
         };
@@ -62,7 +64,7 @@ impl Culprit {
             }
             Program::Ptx(text) => part(text.as_bytes()),
             Program::Cubin(Inline::Bytes(bytes)) => part(bytes),
-            // Never runs: such a task is refused earlier.
+            // Unreachable: such a task is refused earlier.
             Program::Cubin(Inline::Numbers(_)) => {}
         }
         task.launches.iter().for_each(|launch| part(launch.entry.as_bytes()));
@@ -71,12 +73,12 @@ impl Culprit {
 }
 
 impl Quarantine {
-    /// Whether nothing is quarantined, so that callers need not hash the program.
+    /// Returns whether nothing is quarantined, so that callers need not hash the program.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Records that a program has killed an executor. Returns whether it is refused from now on.
+    /// Records that a program has killed an executor. Returns the refusal if the program is refused from now on.
     pub fn blame(&mut self, culprit: Culprit, now: Instant) -> Option<Refused> {
         self.forget_what_is_over(now);
         if self.records.len() >= PROGRAMS_MAX && !self.records.contains_key(&culprit) {
@@ -90,7 +92,7 @@ impl Quarantine {
         record.refused(now)
     }
 
-    /// Whether the program is refused now.
+    /// Returns the refusal if the program is refused now.
     pub fn refuses(&mut self, culprit: Culprit, now: Instant) -> Option<Refused> {
         self.forget_what_is_over(now);
         self.records.get(&culprit)?.refused(now)
@@ -114,7 +116,7 @@ impl Record {
         Some(Refused { deaths: self.deaths.len(), remaining })
     }
 
-    /// Drops deaths that no longer count. The end of a refusal drops all deaths of the program.
+    /// Drops deaths that no longer count, and returns whether any are left. The end of a refusal drops all deaths of the program.
     fn is_kept(&mut self, now: Instant) -> bool {
         match self.refused_until {
             Some(until) => now < until,

@@ -1,7 +1,7 @@
 //! `gpufleet-worker selftest`: tests a device without a broker.
 //!
 //! Each check runs like a real job: an executor stages it, launches it and copies the results back. The self-test compares the results of
-//! the catalog kernels with the CPU's and, on a GPU, with the emulator's. It provokes faults, and measures the cost of a job.
+//! the catalog kernels with those of the CPU and, on a GPU, of the emulator. It also provokes faults and measures the cost of a job.
 
 mod catalog;
 mod faults;
@@ -38,13 +38,13 @@ pub struct Options {
 /// Why the self-test fails.
 #[derive(Debug, thiserror::Error)]
 enum SelfTestError {
-    #[error("failed to {0}")]
+    #[error("{0}")]
     Start(#[from] StartError),
     #[error("{wrong} of {all} checks failed; see the lines marked FAILED")]
     Wrong { wrong: usize, all: usize },
 }
 
-/// The number of checks, and of those that failed.
+/// The number of checks so far, and how many of them failed.
 #[derive(Debug, Default)]
 struct Checks {
     all: usize,
@@ -60,7 +60,7 @@ impl Checks {
     }
 }
 
-/// Runs all checks and prints what they find.
+/// Runs all checks and prints the results.
 pub async fn run(options: Options) -> ExitCode {
     match check_all(&options).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -98,18 +98,18 @@ async fn check_all(options: &Options) -> Result<(), SelfTestError> {
     if checks.wrong > 0 { Err(SelfTestError::Wrong { wrong: checks.wrong, all: checks.all }) } else { Ok(()) }
 }
 
-/// The emulator to compare with, if it is installed.
+/// Starts the emulator to compare with, if it is installed.
 async fn emulator() -> Option<Runner> {
     match Runner::start(ExecutorOptions::new(0, CudaSpec::Emulated)).await {
         Ok(runner) => Some(runner),
         Err(error) => {
-            println!("skipped the comparison with the emulator: failed to {error}");
+            println!("skipped the comparison with the emulator: {error}");
             None
         }
     }
 }
 
-/// A duration with one decimal and a unit, such as `12.3ms`.
+/// Formats a duration with one decimal and a unit, such as `12.3ms`.
 fn short(time: Duration) -> String {
     format!("{time:.1?}")
 }

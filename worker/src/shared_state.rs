@@ -1,7 +1,7 @@
-//! State that all deliveries share, behind a lock under which a panic ends the process.
+//! A lock for state that all deliveries share; a panic under the lock ends the process.
 //!
-//! A panic leaves such state half changed. A poisoned lock would make every later delivery panic, too, be requeued and lose one of its
-//! deliveries, over and over. The end of the process costs every message that it has one delivery: the broker gives them out again.
+//! Such a panic leaves the state half changed. With a poisoned lock, every later delivery would panic too and be requeued, again and again
+//! until its delivery limit. When the process ends instead, each of its messages loses only one delivery, and the broker redelivers it.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -15,11 +15,12 @@ use tracing::error;
 #[derive(Debug, Default)]
 pub(crate) struct SharedState<T>(Mutex<T>);
 
-/// The state, locked. Dropped by a panic that began meanwhile, it ends the process.
+/// The locked state. If a panic that began under the lock drops it, the process ends.
 #[derive(Debug)]
 pub(crate) struct Locked<'a, T> {
     state: MutexGuard<'a, T>,
-    /// A panic that began earlier has not damaged the state, so destructors that run during it may still use the state.
+    /// Whether a panic began before the lock was taken. It has not damaged the state, so destructors that run during it may still use the
+    /// state.
     panicked_before: bool,
 }
 
@@ -56,7 +57,7 @@ impl<T> Drop for Locked<'_, T> {
     }
 }
 
-/// Dropped by a panic, it ends the process: for a task without which no message goes on.
+/// Ends the process when a panic drops it; for a task that no message can do without.
 #[derive(Debug)]
 pub(crate) struct AbortOnPanic;
 

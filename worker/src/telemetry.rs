@@ -1,17 +1,17 @@
-//! Log lines on stderr.
+//! Writes log lines to stderr.
 
 use std::{fmt, str::FromStr};
 
 use gpufleet_service::log_filter;
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     Text,
     Json,
 }
 
-/// A word that names no log format.
+/// A word that is not a log format.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is not a log format; use text or json")]
 pub struct UnknownLogFormat(String);
@@ -37,7 +37,8 @@ impl fmt::Display for LogFormat {
     }
 }
 
-/// `GPUFLEET_LOG` selects the lines. By default gpufleet logs from `info` and other crates from `warn`.
+/// Starts logging to stderr. `GPUFLEET_LOG` selects the lines; by default gpufleet logs from `info` and other crates
+/// from `warn`.
 pub fn init(format: LogFormat) {
     let filter = log_filter("warn,gpufleet_worker=info,gpufleet_transport=info");
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

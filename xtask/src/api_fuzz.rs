@@ -1,5 +1,5 @@
-//! `cargo xtask api-fuzz`: sends the read API, and the console that passes its pages on, requests that schemathesis derives from the OpenAPI
-//! document, well-formed and not, and fails for an answer that is an error of the server or that the document does not describe.
+//! `cargo xtask api-fuzz`: sends requests to the read API, and to the console, which passes the API's pages on. schemathesis derives valid
+//! and invalid requests from the OpenAPI document. The command fails if an answer is a server error or is not described in the document.
 
 use std::{fs, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
@@ -29,12 +29,12 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// Long enough for a token; nothing but this command's server accepts it.
+/// The token of the server that this command starts. It has the minimum length of a token.
 const TOKEN: &str = "token-of-cargo-xtask-api-fuzz";
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
-/// More than one page at the smallest limit.
+/// The number of jobs: more than one page at the smallest limit.
 const JOBS: u32 = 3;
-/// Every run asks the same.
+/// The seed of the requests, fixed so that every run sends the same ones.
 const SEED: &str = "1";
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
@@ -68,7 +68,7 @@ async fn with_services(options: &Options, terminal: &Terminal, state: &Arc<State
     terminal.heading("send requests to the read API");
     workspace::run(schemathesis(&api.url, &[], &[], options)?).await?;
     terminal.heading("send requests to the console");
-    // It needs no token on loopback, and has only the API's pages of data.
+    // The console needs no token on loopback. Of the API's pages, it serves only those with data.
     let console_url = format!("{}/api", console.url);
     let through = ["--url", &console_url, "--include-path-regex", "^/v1/"];
     let excluded = ["ignored_auth", "missing_required_header"];
@@ -84,7 +84,7 @@ fn submit(fleet: &LocalFleet, number: u32) -> anyhow::Result<Command> {
     Ok(submit)
 }
 
-/// A server, which ends when it is dropped.
+/// A running server, which ends when it is dropped.
 struct Server {
     url: String,
     _process: Child,
@@ -94,7 +94,7 @@ async fn serve(program: &str, arguments: &[&str], variables: &[(&str, &str)]) ->
     let mut command = Command::new(workspace::programs()?.join(program));
     command.args(arguments).envs(variables.iter().copied()).env("GPUFLEET_LOG", "info");
     command.stderr(Stdio::piped()).stdin(Stdio::null()).kill_on_drop(true);
-    let mut process = command.spawn().with_context(|| format!("start {program}"))?;
+    let mut process = command.spawn().with_context(|| format!("failed to start {program}"))?;
     let mut log = BufReader::new(process.stderr.take().context("its log is a pipe")?).lines();
     let address = async {
         while let Some(line) = log.next_line().await? {
@@ -106,7 +106,7 @@ async fn serve(program: &str, arguments: &[&str], variables: &[(&str, &str)]) ->
     };
     let address =
         timeout(STARTS_WITHIN, address).await.with_context(|| format!("{program} did not start in time"))??;
-    // A full pipe would stop the server.
+    // Keeps reading the log, because a full pipe would block the server.
     tokio::spawn(async move {
         while let Ok(Some(line)) = log.next_line().await {
             eprintln!("{line}")
@@ -115,12 +115,12 @@ async fn serve(program: &str, arguments: &[&str], variables: &[(&str, &str)]) ->
     Ok(Server { url: format!("http://{address}"), _process: process })
 }
 
-/// Runs all checks but these and one that our document can't satisfy.
+/// Returns the command that runs all checks except these and one that our document can't satisfy.
 fn schemathesis(api: &str, excluded: &[&str], more: &[&str], options: &Options) -> anyhow::Result<Command> {
     let interpreter = schemathesis_environment()?;
     let mut command = Command::new(interpreter);
     command.args(["-m", "schemathesis.cli", "run", &format!("{api}/openapi.json"), "--checks", "all", "--seed", SEED]);
-    // A page key is opaque, so the document can't say which texts are keys.
+    // The document can't describe which texts are valid page keys, because a key is opaque.
     let excluded = [&["positive_data_acceptance"][..], excluded].concat().join(",");
     command.args(["--exclude-checks", &excluded]).args(more);
     command.args(["--header", &format!("Authorization: Bearer {TOKEN}"), "--no-color"]);
@@ -128,9 +128,9 @@ fn schemathesis(api: &str, excluded: &[&str], more: &[&str], options: &Options) 
     Ok(command)
 }
 
-/// Its notes about earlier runs go there.
+/// Returns the folder in which schemathesis keeps notes about earlier runs.
 fn folder() -> anyhow::Result<PathBuf> {
     let folder = workspace::target()?.join("api-fuzz");
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("failed to create {}", folder.display()))?;
     Ok(folder)
 }

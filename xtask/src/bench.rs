@@ -1,4 +1,4 @@
-//! `cargo xtask bench` and its likes but `bench-emulator`: measure an optimised build.
+//! The benchmark commands (`cargo xtask bench` and the others, except `bench-emulator`): measure an optimised build.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// Runs this benchmark of `gpufleet-bench`, which needs these parts of the machine.
+/// Runs a benchmark of `gpufleet-bench`. `parts` are the programs that it needs on this machine.
 pub async fn run(benchmark: &str, parts: &[Part], options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(parts, &terminal)?;
@@ -29,7 +29,7 @@ pub async fn run(benchmark: &str, parts: &[Part], options: &Options) -> anyhow::
     workspace::run(command(benchmark, options)?).await
 }
 
-/// The Python package next to the Rust client.
+/// Measures the Python package next to the Rust client.
 pub async fn run_python(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services, Part::PythonTools, Part::Comparison], &terminal)?;
@@ -52,7 +52,8 @@ fn programs() -> anyhow::Result<PathBuf> {
     Ok(workspace::target()?.join("release"))
 }
 
-/// `cargo run` would build the package alone, which gives its dependencies other features and compiles them once more.
+/// Returns the command of the benchmark. `cargo run` would build the package alone, whose dependencies then have other
+/// features and are compiled again.
 fn command(benchmark: &str, options: &Options) -> anyhow::Result<Command> {
     let programs = programs()?;
     let mut bench = Command::new(programs.join("gpufleet-bench"));

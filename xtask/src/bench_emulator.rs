@@ -1,7 +1,7 @@
-//! `cargo xtask bench-emulator`: measures the emulated device beside plain Rust.
+//! `cargo xtask bench-emulator`: measures the emulated device next to plain Rust.
 //!
-//! The plain kernels are built twice, with and without the compiler's vectorisers, each into a folder of its own. Both may use
-//! what this processor has, as the emulator does after asking it.
+//! The plain kernels are built twice, with and without the compiler's vectorisers, each into a folder of its own. Both builds may use all
+//! instructions of this processor, as the emulator does.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     workspace::run(bench).await
 }
 
-/// Builds the plain kernels with the compiler's `flags`; gives the library.
+/// Builds the plain kernels with these compiler flags, and returns the path of the library.
 async fn build_plain(folder: &str, flags: &[&str]) -> anyhow::Result<PathBuf> {
     let target = workspace::target()?.join(folder);
     let mut build = cargo(["rustc", "--release", "--package", PLAIN, "--lib", "--crate-type", "cdylib"]);

@@ -1,7 +1,7 @@
-//! `cargo xtask bench-ledger`: the tests of the ledger's plans and of its largest migration, with tables of millions of rows.
+//! `cargo xtask bench-ledger`: runs the tests of the ledger's query plans and of its largest migration on tables with millions of rows.
 //!
-//! What they check does not depend on the machine: buffers of queries, and rows that a migration moves beside a writer. They also print how long
-//! statistics take, so the build is optimised.
+//! The checked numbers do not depend on the machine: buffers that queries read, and rows that a migration moves while others write. The
+//! tests also print how long statistics take, so the build is optimised.
 
 use gpufleet_local::setup::Part;
 
@@ -33,7 +33,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs one test of the ledger with a variable, and shows what it prints.
+/// Runs one test of the ledger with this variable set, and shows its output.
 async fn test(name: &str, variable: &str, value: &str) -> anyhow::Result<()> {
     let mut test = cargo(["test", "--release", "--package", "gpufleet-ledger", "--test", "postgres"]);
     test.args(["--", "--nocapture", "--exact", name]).env(variable, value);

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: what continuous integration runs, and what a contributor runs before it.
+//! `cargo xtask ci`: the checks of continuous integration, which contributors run beforehand.
 
 use anyhow::Context as _;
 use gpufleet_local::setup::Part;
@@ -10,7 +10,7 @@ use crate::{
     workspace::{self, cargo},
 };
 
-/// Commands of this program that check more than the tests do.
+/// The commands of this program that check more than the tests do.
 const CHECKS: [&[&str]; 4] = [&["console"], &["deny"], &["docs"], &["kernels", "--check"]];
 
 pub async fn run() -> anyhow::Result<()> {
@@ -19,7 +19,7 @@ pub async fn run() -> anyhow::Result<()> {
     workspace::run(cargo(["fmt", "--all", "--check"])).await?;
     workspace::run(cargo(["fmt", "--check", "--manifest-path", "emulator/fuzz/Cargo.toml"])).await?;
     setup::ensure(&[Part::Services], &terminal)?;
-    // The compiler and a download do not wait for each other.
+    // Runs the installation in the background, so that downloads and the compiler do not wait for each other.
     let rest = tokio::task::spawn_blocking(|| setup::ensure(&Part::ALL, &Terminal::new()));
     Box::pin(lint(&terminal)).await?;
     rest.await.context("the installation failed")??;
@@ -28,10 +28,10 @@ pub async fn run() -> anyhow::Result<()> {
 
 async fn lint(terminal: &Terminal) -> anyhow::Result<()> {
     terminal.heading("clippy");
-    // This compiles the ledger, so its queries are checked and described at the same time.
+    // Clippy compiles the ledger, so its queries are checked and described in the same build.
     let clippy = cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
     sqlx::compile(clippy, &sqlx::Options { check: true }).await?;
-    // The client alone, as programs embed it.
+    // Checks the client alone, as programs embed it.
     let client = ["clippy", "-p", "gpufleet", "--lib", "--no-default-features", "--", "-D", "warnings"];
     workspace::run(cargo(client)).await
 }

@@ -1,6 +1,6 @@
-//! `cargo xtask console`: the web application of the console, checked, built and tested in a browser on a private fleet.
+//! `cargo xtask console`: checks and builds the web application of the console, and tests it in a browser on a private fleet.
 //!
-//! The built application is committed, so that building the program needs no Node. This command fails if it is out of date.
+//! The built application is committed, so that building the program does not need Node.js. This command fails if it is out of date.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +33,7 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// Generated from the OpenAPI document of the read API.
+/// The TypeScript types that are generated from the OpenAPI document of the read API.
 const TYPES: &str = "src/api/schema.ts";
 const DOCUMENT: &str = "docs/src/reference/openapi.json";
 pub const CONSOLE_PACKAGE: &str = "gpufleet-console";
@@ -72,14 +72,15 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     result
 }
 
-/// Whether the machine has Node.js, which nothing installs.
+/// Returns whether the machine has Node.js, which `cargo xtask setup` does not install.
 pub fn has_node() -> bool {
     programs::system("npm").is_some()
 }
 
-/// Installs the packages of the lock file, if these are not installed yet.
+/// Installs the packages of the lock file, unless they are installed already.
 pub async fn install() -> anyhow::Result<()> {
-    let lock = fs::read(web().join("package-lock.json")).context("read the lock file of the web application")?;
+    let lock =
+        fs::read(web().join("package-lock.json")).context("failed to read the lock file of the web application")?;
     let marker = web().join("node_modules/.gpufleet-lock");
     if fs::read(&marker).is_ok_and(|installed| installed == lock) {
         return Ok(());
@@ -87,12 +88,12 @@ pub async fn install() -> anyhow::Result<()> {
     let mut npm = node_program("npm")?;
     npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
     workspace::run(npm).await?;
-    fs::write(&marker, lock).with_context(|| format!("write {}", marker.display()))
+    fs::write(&marker, lock).with_context(|| format!("failed to write {}", marker.display()))
 }
 
 async fn test(options: &Options, terminal: &Terminal, state: &Arc<StateDir>) -> anyhow::Result<()> {
     let blobs = state.path().join("blobs");
-    fs::create_dir_all(&blobs).with_context(|| format!("create {}", blobs.display()))?;
+    fs::create_dir_all(&blobs).with_context(|| format!("failed to create {}", blobs.display()))?;
     let start = async {
         let services = Services::start(Arc::clone(state)).await?;
         let builder = LocalFleet::builder().label("console").on(&services).workers(WORKERS).cuda(Cuda::Emulated);
@@ -103,7 +104,7 @@ async fn test(options: &Options, terminal: &Terminal, state: &Arc<StateDir>) -> 
     match &options.pictures {
         Some(folder) => {
             terminal.heading("write pictures");
-            fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+            fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
             tests.arg(web().join("tests/pictures.mjs")).arg(std::path::absolute(folder)?);
         }
         None => {
@@ -125,7 +126,7 @@ fn test_files() -> anyhow::Result<impl Iterator<Item = PathBuf>> {
     Ok(names.map(move |name| tests.join(name)))
 }
 
-/// A program of an installed package.
+/// Returns the command of a program in an installed package.
 fn npx(program: &str) -> anyhow::Result<Command> {
     let mut command = node_program("node")?;
     let script = match program {
@@ -140,7 +141,9 @@ fn npx(program: &str) -> anyhow::Result<Command> {
 
 fn node_program(name: &str) -> anyhow::Result<Command> {
     let path = programs::system(name).with_context(|| {
-        format!("find {name}: install Node.js 20.19 or later with npm; only work on the web application needs it")
+        format!(
+            "failed to find {name}: install Node.js 20.19 or later with npm; only work on the web application needs it"
+        )
     })?;
     let mut command = Command::new(path);
     command.current_dir(web());
@@ -153,22 +156,22 @@ fn web() -> PathBuf {
 
 fn scratch() -> anyhow::Result<PathBuf> {
     let folder = workspace::target()?.join("console");
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("failed to create {}", folder.display()))?;
     Ok(folder)
 }
 
-/// The files of a folder by their paths in it.
+/// Returns the contents of a folder's files by their relative paths.
 fn files(folder: &Path) -> anyhow::Result<BTreeMap<PathBuf, Vec<u8>>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(inside) = folders.pop() {
-        for entry in fs::read_dir(&inside).with_context(|| format!("list {}", inside.display()))? {
+        for entry in fs::read_dir(&inside).with_context(|| format!("failed to list {}", inside.display()))? {
             let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
             } else {
                 let name = path.strip_prefix(folder).expect("the path was listed in the folder").to_owned();
-                found.insert(name, fs::read(&path).with_context(|| format!("read {}", path.display()))?);
+                found.insert(name, fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?);
             }
         }
     }

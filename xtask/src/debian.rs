@@ -1,5 +1,5 @@
-//! Fresh Debian systems, made with debootstrap. Entered with chroot they share this machine's kernel and network; booted with systemd,
-//! they have a network of their own.
+//! Fresh Debian systems, made with debootstrap. A system that is entered with chroot shares this machine's kernel and network; a system
+//! that is booted with systemd has a network of its own.
 
 use std::{
     fs,
@@ -15,17 +15,17 @@ use tokio::process::Command;
 
 use crate::workspace;
 
-/// The certificates that this machine trusts, which may include that of a proxy.
+/// The certificates that this machine trusts. They may include that of a proxy.
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// Packages must not start their services, because the system shares the ports of this machine.
+/// A script that keeps packages from starting their services, because the system shares the ports of this machine.
 const POLICY: &str = "#!/bin/sh\nexit 101\n";
-/// The folder of a system for what comes from here.
+/// The folder in the system for files from this machine.
 const FOLDER: &str = "packages";
-/// The unit that runs a script in a booted system, and its limit.
+/// The systemd unit that runs a script in a booted system, and its time limit in seconds.
 const SCRIPT_UNIT: &str = "gpufleet-script.service";
 const SCRIPT_LIMIT_S: u64 = 600;
-/// Enters the system with processes and mounts of its own, which end with the script. The arguments are the system, the script, and
-/// folders of this machine that the system has too.
+/// A shell script that enters the system. The system has its own process and mount namespaces, which end with the script. The arguments are
+/// the system, the script, and folders of this machine to share.
 const ENTER: &str = r#"
 system=$1 script=$2
 shift 2
@@ -40,9 +40,10 @@ done
 exec chroot "$system" sh "$script"
 "#;
 
-/// Boots the system in namespaces of its own, the network's too. The arguments are the system and the unit that is started.
+/// A shell script that boots the system in namespaces of its own, including the network's. The arguments are the system and the unit to
+/// start.
 ///
-/// systemd gets a cgroup of its own in the unified hierarchy, which also machines with the older hierarchies have.
+/// systemd gets a cgroup in the unified hierarchy, which is present even on machines that use the older hierarchies.
 const BOOT: &str = r#"
 unified=$(findmnt --noheadings --first-only --types cgroup2 --output TARGET)
 cgroup=$unified/gpufleet-debian-$$
@@ -68,19 +69,19 @@ umount --lazy run/outside
 exec env --ignore-environment container=lxc /lib/systemd/systemd --unit "$unit" --log-target=null --show-status=no
 "#;
 
-/// A system, which is deleted when it is dropped.
+/// A Debian system, which is deleted when it is dropped.
 pub struct Debian {
     folder: TempDir,
     shared: Vec<PathBuf>,
 }
 
 impl Debian {
-    /// Installs a release.
+    /// Installs a release of Debian into a new folder.
     pub async fn install(release: &str) -> anyhow::Result<Self> {
         ensure!(state::is_root(), "debootstrap and chroot need root: run this as root, or with sudo");
         let parent = workspace::target()?;
-        let folder =
-            tempfile::tempdir_in(&parent).with_context(|| format!("create a folder in {}", parent.display()))?;
+        let folder = tempfile::tempdir_in(&parent)
+            .with_context(|| format!("failed to create a folder in {}", parent.display()))?;
         let mut bootstrap = Command::new("debootstrap");
         bootstrap.args(["--variant=minbase", release]).arg(folder.path());
         workspace::run(bootstrap).await?;
@@ -88,8 +89,8 @@ impl Debian {
         let policy = system.folder.path().join("usr/sbin/policy-rc.d");
         fs::write(&policy, POLICY)
             .and_then(|()| fs::set_permissions(&policy, fs::Permissions::from_mode(0o755)))
-            .with_context(|| format!("write {}", policy.display()))?;
-        fs::create_dir(system.folder.path().join(FOLDER)).context("create the folder of packages")?;
+            .with_context(|| format!("failed to write {}", policy.display()))?;
+        fs::create_dir(system.folder.path().join(FOLDER)).context("failed to create the folder of packages")?;
         system.copy(Path::new(CERTIFICATES), "certificates.crt")?;
         Ok(system)
     }
@@ -98,18 +99,18 @@ impl Debian {
         self.folder.path()
     }
 
-    /// Copies a file into the folder of packages.
+    /// Copies a file into the system's folder of packages.
     pub fn copy(&self, file: &Path, name: &str) -> anyhow::Result<()> {
         let to = self.folder.path().join(FOLDER).join(name);
-        fs::copy(file, &to).with_context(|| format!("copy {} to {}", file.display(), to.display())).map(drop)
+        fs::copy(file, &to).with_context(|| format!("failed to copy {} to {}", file.display(), to.display())).map(drop)
     }
 
-    /// Gives the system a folder of this machine, under the same path.
+    /// Shares a folder of this machine with the system, under the same path.
     pub fn share(&mut self, folder: PathBuf) {
         self.shared.push(folder);
     }
 
-    /// Runs a script from the folder of packages.
+    /// Runs a script from the system's folder of packages with chroot.
     pub async fn run(&self, script: &str, variables: &[(&str, &str)]) -> anyhow::Result<()> {
         let mut enter = Command::new("unshare");
         enter.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-eu", "-c", ENTER, "sh"]);
@@ -118,8 +119,7 @@ impl Debian {
         workspace::run(enter).await
     }
 
-    /// Boots the system and runs a script from the folder of packages as a service, after the services of the system. Shows what the
-    /// script prints.
+    /// Boots the system, and runs a script from its folder of packages as a service after the system's services. Shows the script's output.
     pub async fn boot(&self, script: &str) -> anyhow::Result<()> {
         let output = format!("{FOLDER}/output");
         let unit = format!(
@@ -133,13 +133,13 @@ impl Debian {
             ("etc/hostname", "debian\n"),
             ("etc/hosts", "127.0.0.1 localhost debian\n"),
         ] {
-            fs::write(within(path), text).with_context(|| format!("write {path}"))?;
+            fs::write(within(path), text).with_context(|| format!("failed to write {path}"))?;
         }
         let mut boot = Command::new("sh");
         boot.args(["-eu", "-c", BOOT, "sh"]).arg(self.folder.path()).arg(SCRIPT_UNIT).env("INSIDE", INSIDE);
         let result = workspace::run(boot).await;
-        let text = fs::read(within(&output)).context("read the output of the script")?;
-        io::stderr().write_all(&text).context("show the output of the script")?;
+        let text = fs::read(within(&output)).context("failed to read the output of the script")?;
+        io::stderr().write_all(&text).context("failed to show the output of the script")?;
         result
     }
 }

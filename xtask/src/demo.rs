@@ -1,6 +1,6 @@
-//! `cargo xtask demo`: from nothing to three answered jobs, with the commands that a user would type.
+//! `cargo xtask demo`: sets up a machine and runs three jobs, with the commands that a user would type.
 //!
-//! Everything real: the services, the `gpufleet` command, the worker, the ledger. Each result is compared with a computation on this
+//! Everything is real: the services, the `gpufleet` command, the worker, the ledger. Each result is compared with a computation on this
 //! machine's CPU that shares no code with the kernels.
 
 use std::{path::Path, sync::Arc};
@@ -33,7 +33,7 @@ pub struct Options {
     workers: u32,
 }
 
-/// Below the workspace; git ignores it.
+/// The demo's folder in the workspace, which git ignores.
 const FOLDER: &str = ".gpufleet/demo";
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
@@ -45,7 +45,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     files::fresh_folder(&folder)?;
     let state = StateDir::ephemeral_with_logs(&folder.join("log"))?;
     let result = unless_interrupted(Box::pin(with_services(options, &terminal, &state, &folder))).await;
-    // Whatever is still there after an error or an interruption.
+    // Stops what is still running after an error or an interruption.
     state.close().await.context("failed to clean up")?;
     result?;
     eprintln!("\nThe pictures are in {}:", folder.display());

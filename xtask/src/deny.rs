@@ -1,4 +1,4 @@
-//! `cargo xtask deny`: checks the packages of the lock file with cargo-deny, as `deny.toml` says.
+//! `cargo xtask deny`: checks the packages of the lock file with cargo-deny. The rules are in `deny.toml`.
 
 use gpufleet_local::setup::{Part, deny_environment};
 use tokio::process::Command;
@@ -12,14 +12,14 @@ pub struct Options {
     advisories: bool,
 }
 
-/// They need no network: cargo has the packages.
+/// The checks that need no network, because cargo has the packages already.
 const OFFLINE: [&str; 3] = ["licenses", "bans", "sources"];
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Deny], &terminal)?;
     terminal.heading("check the packages");
-    // cargo fetches them beforehand, because cargo-deny reads their licences.
+    // Fetches the packages first, because cargo-deny reads their licences.
     workspace::run(workspace::cargo(["fetch", "--locked", "--quiet"])).await?;
     workspace::run(check(&["--offline"], &OFFLINE)?).await?;
     if options.advisories {

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: what a release consists of, built into `target/packages`.
+//! `cargo xtask dist`: builds the files of a release into `target/packages`.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ mod files;
 
 use files::{COMMAND, Programs};
 
-/// The profile in Cargo.toml, and with it the folder below `target`.
+/// The profile in Cargo.toml, and the folder in `target` that cargo uses for it.
 const PROFILE: &str = "dist";
 const PACKAGES: [&str; 6] =
     ["gpufleet", "gpufleet-worker", "gpufleet-ledger", "gpufleet-console", "gpufleet-local-s3", "gpufleet-emulator"];
@@ -67,34 +67,34 @@ async fn build(terminal: &Terminal) -> anyhow::Result<Programs> {
     Ok(Programs::in_folder(workspace::target()?.join(PROFILE)))
 }
 
-/// The command alone, for the archive.
+/// Builds the command for the archive.
 async fn build_portable(terminal: &Terminal) -> anyhow::Result<Programs> {
     terminal.heading("build the command for every Linux");
     workspace::run(portable::build(&["--locked", "--profile", PROFILE, "--package", COMMAND]).await?).await?;
     Ok(Programs::in_folder(workspace::target()?.join(portable::triple()).join(PROFILE)))
 }
 
-/// Where the results go.
+/// Returns the folder of the results.
 pub fn folder() -> anyhow::Result<PathBuf> {
     Ok(workspace::target()?.join("packages"))
 }
 
 fn fresh_folder(folder: &Path) -> anyhow::Result<PathBuf> {
     if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;
+        fs::remove_dir_all(folder).with_context(|| format!("failed to remove {}", folder.display()))?;
     }
-    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
     Ok(folder.to_owned())
 }
 
 fn copy_into(file: &Path, folder: &Path) -> anyhow::Result<()> {
     let name = file.file_name().context("a file has a name")?;
-    fs::copy(file, folder.join(name)).with_context(|| format!("copy {}", file.display())).map(drop)
+    fs::copy(file, folder.join(name)).with_context(|| format!("failed to copy {}", file.display())).map(drop)
 }
 
-/// The command that writes the checksums of all files.
+/// Returns the command that writes the checksums of all files.
 fn sums(folder: &Path) -> anyhow::Result<Command> {
-    let file = fs::File::create(folder.join("SHA256SUMS")).context("create SHA256SUMS")?;
+    let file = fs::File::create(folder.join("SHA256SUMS")).context("failed to create SHA256SUMS")?;
     let mut command = Command::new("sha256sum");
     command.args(names(folder)?.iter().filter(|name| *name != "SHA256SUMS")).current_dir(folder).stdout(file);
     Ok(command)
@@ -103,16 +103,16 @@ fn sums(folder: &Path) -> anyhow::Result<Command> {
 fn describe(folder: &Path, started: Instant) -> anyhow::Result<()> {
     eprintln!("{} in {} s:", folder.display(), started.elapsed().as_secs());
     for name in names(folder)? {
-        let bytes = fs::metadata(folder.join(&name)).with_context(|| format!("look at {name}"))?.len();
+        let bytes = fs::metadata(folder.join(&name)).with_context(|| format!("failed to look at {name}"))?.len();
         eprintln!("  {:>8.2} MB  {name}", bytes as f64 / 1e6);
     }
     Ok(())
 }
 
-/// The names of the files in a folder, in order.
+/// Returns the names of the files in a folder, sorted.
 fn names(folder: &Path) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
+    for entry in fs::read_dir(folder).with_context(|| format!("failed to list {}", folder.display()))? {
         names.push(entry?.file_name().to_string_lossy().into_owned());
     }
     names.sort();

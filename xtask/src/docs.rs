@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: the documentation site, built and checked.
+//! `cargo xtask docs`: builds and checks the documentation site.
 
 use clap::Args;
 
@@ -6,7 +6,7 @@ use tokio::process::Command;
 
 use crate::workspace;
 
-/// The package and its program.
+/// The name of the package and of its program.
 const PACKAGE: &str = "gpufleet-docs";
 
 #[derive(Debug, Default, Args)]

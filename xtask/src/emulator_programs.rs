@@ -1,6 +1,7 @@
-//! `cargo xtask emulator-numba`, `emulator-tinygrad` and `emulator-pycuda`: programs of others on the emulated driver.
+//! `cargo xtask emulator-numba`, `emulator-tinygrad` and `emulator-pycuda`: run third-party programs on the emulated
+//! driver.
 //!
-//! They find it as they find NVIDIA's driver, by its name on the library path.
+//! The programs find the emulator as they find NVIDIA's driver: by its name on the library path.
 
 use std::{
     fs, io,
@@ -26,13 +27,13 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// A program that runs on the emulated driver.
+/// A third-party program that runs on the emulated driver.
 #[derive(Debug)]
 pub struct Program {
     name: &'static str,
     parts: &'static [Part],
     interpreter: fn() -> Result<PathBuf, SetupError>,
-    /// What Python runs, in the workspace.
+    /// The Python script to run, relative to the workspace.
     script: &'static str,
 }
 
@@ -43,7 +44,7 @@ pub const NUMBA: Program = Program {
     script: "emulator/programs/numba/run.py",
 };
 
-/// It looks for NVRTC on the library path, where numba-cuda has its own.
+/// tinygrad. It looks for NVRTC on the library path, unlike numba-cuda, which has its own copy.
 pub const TINYGRAD: Program = Program {
     name: "tinygrad",
     parts: &[Part::Compiler, Part::Tinygrad],
@@ -51,7 +52,7 @@ pub const TINYGRAD: Program = Program {
     script: "emulator/programs/tinygrad/run.py",
 };
 
-/// It is built against the emulator, because the package registry has its source only.
+/// PyCUDA. It is built from source against the emulator, because the package registry has no binary.
 pub const PYCUDA: Program = Program {
     name: "PyCUDA's examples",
     parts: &[Part::Pycuda],
@@ -71,15 +72,15 @@ pub async fn run(program: &Program, options: &Options) -> anyhow::Result<()> {
     command.arg(program.script).args(&options.arguments).current_dir(workspace::root());
     command.env("LD_LIBRARY_PATH", libraries).env("LOGS", workspace::target()?.join("emulator-programs/logs"));
     command.env("DEV", "CUDA").env("CUDA_PATH", compiler.join("cuda_runtime"));
-    // What the programs share is in the folder above theirs.
+    // Files that the programs share are in the parent folder of theirs.
     command.env("PYTHONPATH", "emulator/programs").env_remove("PYTHONHOME");
     workspace::run(command).await
 }
 
-/// A folder where the emulator has the names of NVIDIA's driver.
+/// Returns a folder in which the emulator has the names of NVIDIA's driver.
 fn library_folder() -> anyhow::Result<PathBuf> {
     let folder = workspace::target()?.join("emulator-programs/lib");
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("failed to create {}", folder.display()))?;
     let library = workspace::target()?.join("debug/libgpufleet_emulator.so");
     for name in ["libcuda.so", "libcuda.so.1"] {
         link(&library, &folder.join(name))?;
@@ -90,7 +91,7 @@ fn library_folder() -> anyhow::Result<PathBuf> {
 fn link(library: &Path, name: &Path) -> anyhow::Result<()> {
     match symlink(library, name) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(error).with_context(|| format!("link {}", name.display()))
+            Err(error).with_context(|| format!("failed to link {}", name.display()))
         }
         _ => Ok(()),
     }

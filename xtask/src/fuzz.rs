@@ -1,6 +1,6 @@
-//! `cargo xtask fuzz`: looks for PTX texts that make the emulator panic, hang, or take memory without end.
+//! `cargo xtask fuzz`: searches for PTX texts that make the emulator panic, hang or use unbounded memory.
 //!
-//! The coverage that libFuzzer needs comes from a pass of LLVM that the stable compiler has too.
+//! libFuzzer's coverage comes from an LLVM pass that the stable compiler has too.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ pub struct Options {
     pub seconds: u32,
 }
 
-/// Counters on every edge, and what comparisons compare.
+/// The compiler flags for coverage: counters on every edge, and the operands of comparisons.
 const FLAGS: [&str; 5] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -30,22 +30,22 @@ const FLAGS: [&str; 5] = [
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ];
-/// A text of this length takes a thousandth of this to load and run.
+/// The time limit of a text. A text of the maximum length takes a thousandth of this to load and run.
 const TIMEOUT_SECONDS: u32 = 10;
-/// The whole process; the corpus is most of it.
+/// The memory limit of the process; the corpus takes most of it.
 const RESIDENT_MIB_MAX: u32 = 1024;
-/// One allocation: more than the 64 MiB that a warp's calls or its local memory may take.
+/// The limit of one allocation: more than the 64 MiB that a warp's calls or its local memory may take.
 const ALLOCATION_MIB_MAX: u32 = 128;
-/// Longer texts only repeat shorter ones.
+/// The maximum length of a text. Longer texts only repeat shorter ones.
 const TEXT_BYTES_MAX: u32 = 16 << 10;
-/// Where texts lie that are loaded, refused, or once were findings. The cases of every instruction are written beside them.
+/// The folders with texts to begin with: valid ones, refused ones, and earlier findings. The cases of every instruction are added to them.
 const SEEDS: [&str; 5] = ["emulator/cases", "kernels", "worker/tests", "tests/harness", "emulator/fuzz/regressions"];
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     terminal.heading("build the fuzz target and the cases");
     let (root, target) = (workspace::root(), workspace::target()?.join("fuzz"));
-    // Named, so that the flags are not for build scripts and macros as well.
+    // Naming the target keeps the flags away from build scripts and macros.
     let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut build =
         cargo(["build", "--release", "--locked", "--target", &host, "--manifest-path", "emulator/fuzz/Cargo.toml"]);
@@ -54,10 +54,10 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     workspace::build(&["gpufleet-conformance"]).await?;
     let [corpus, seeds, findings] = ["corpus", "seeds", "findings"].map(|name| target.join(name));
     if seeds.exists() {
-        fs::remove_dir_all(&seeds).with_context(|| format!("remove {}", seeds.display()))?;
+        fs::remove_dir_all(&seeds).with_context(|| format!("failed to remove {}", seeds.display()))?;
     }
     for folder in [&corpus, &seeds, &findings] {
-        fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+        fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
     }
     for folder in SEEDS {
         copy_texts(&root.join(folder), &seeds)?;
@@ -88,15 +88,15 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Copies every PTX below `from`, under names that tell where it was.
+/// Copies every PTX file of a folder. The new names contain the old paths.
 fn copy_texts(from: &Path, to: &Path) -> anyhow::Result<()> {
-    for entry in fs::read_dir(from).with_context(|| format!("list {}", from.display()))? {
-        let path: PathBuf = entry.with_context(|| format!("list {}", from.display()))?.path();
+    for entry in fs::read_dir(from).with_context(|| format!("failed to list {}", from.display()))? {
+        let path: PathBuf = entry.with_context(|| format!("failed to list {}", from.display()))?.path();
         if path.is_dir() {
             copy_texts(&path, to)?;
         } else if path.extension().is_some_and(|extension| extension == "ptx") {
             let name = path.strip_prefix(workspace::root()).unwrap_or(&path).display().to_string().replace('/', "-");
-            fs::copy(&path, to.join(name)).with_context(|| format!("copy {}", path.display()))?;
+            fs::copy(&path, to.join(name)).with_context(|| format!("failed to copy {}", path.display()))?;
         }
     }
     Ok(())

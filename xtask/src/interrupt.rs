@@ -1,10 +1,10 @@
-//! Ctrl-C and its relatives: whatever runs is stopped, waited for, and the exit code says why.
+//! Handles Ctrl-C and other signals: stops what runs, waits for its end, and exits with the signal's exit code.
 
 use std::process::ExitCode;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Somebody wants us to stop.
+/// A signal that asked this process to stop.
 #[derive(Debug, Clone, Copy)]
 pub struct Interrupted(SignalKind);
 
@@ -17,13 +17,14 @@ impl std::fmt::Display for Interrupted {
 }
 
 impl Interrupted {
-    /// As a shell reports a program that a signal ended.
+    /// Returns the exit code that a shell reports for a program that this signal ended.
     pub fn exit_code(self) -> ExitCode {
         u8::try_from(128 + self.0.as_raw_value()).map_or(ExitCode::FAILURE, ExitCode::from)
     }
 }
 
-/// Ends with the first SIGINT, SIGTERM or SIGHUP. From the first call on these no longer end the process by themselves.
+/// Completes at the first SIGINT, SIGTERM or SIGHUP. From the first call on, these signals no longer end the process by
+/// themselves.
 pub async fn interrupted() -> Interrupted {
     let [int, term, hup] = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let expected = "the runtime was built with signals";
@@ -36,7 +37,7 @@ pub async fn interrupted() -> Interrupted {
     }
 }
 
-/// The work's result, unless somebody interrupts it; then the work is dropped where it stands.
+/// Returns the result of the work. If a signal arrives first, drops the work and returns [`Interrupted`].
 pub async fn unless_interrupted<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::select! {
         result = work => result,

@@ -1,4 +1,4 @@
-//! `cargo xtask kernels`: the catalog's PTX, built from its CUDA C by the worker's own compiler.
+//! `cargo xtask kernels`: builds the catalog's PTX from its CUDA C with the worker's own compiler.
 
 use std::{
     fs,
@@ -14,18 +14,18 @@ use crate::{setup, terminal::Terminal, workspace};
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Change nothing; fail where a PTX is not what its source gives
+    /// Change nothing; fail if a PTX file is out of date
     #[arg(long)]
     pub check: bool,
 }
 
-/// The PTX beside each source of a folder.
+/// Compares or renews the PTX file of each source in a folder.
 struct Renewal<C, A> {
     folder: PathBuf,
     check: bool,
-    /// The PTX of a source.
+    /// Compiles a source to PTX.
     compile: C,
-    /// Says whether a PTX is one.
+    /// Checks PTX with NVIDIA's assembler.
     assemble: A,
 }
 
@@ -34,7 +34,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     setup::ensure(if options.check { &[Part::Compiler] } else { &[Part::Compiler, Part::Assembler] }, &terminal)?;
     terminal.heading("build the compiler");
     workspace::build(&["gpufleet-worker"]).await?;
-    let scratch = tempfile::tempdir().context("make a scratch folder")?;
+    let scratch = tempfile::tempdir().context("failed to make a scratch folder")?;
     let renewal = Renewal {
         folder: workspace::root().join("kernels"),
         check: options.check,
@@ -58,7 +58,8 @@ where
     C: AsyncFn(&Path) -> anyhow::Result<String>,
     A: AsyncFn(&str) -> anyhow::Result<()>,
 {
-    /// The files that are not what their sources give. Unless it only checks, they now are: all those before one that fails.
+    /// Returns the PTX files that differ from what their sources give. Unless it only checks, it also renews them; after a failure, the
+    /// files before the failed one are renewed.
     async fn run(&self) -> anyhow::Result<Vec<PathBuf>> {
         let mut stale = Vec::new();
         for source in sources(&self.folder)? {
@@ -68,9 +69,9 @@ where
                 continue;
             }
             if !self.check {
-                // One that was written unseen would be taken for good by the next run.
-                (self.assemble)(&fresh).await.with_context(|| format!("renew {}", ptx.display()))?;
-                fs::write(&ptx, fresh).with_context(|| format!("write {}", ptx.display()))?;
+                // Checked before it is written, because the next run would consider a written file correct.
+                (self.assemble)(&fresh).await.with_context(|| format!("failed to renew {}", ptx.display()))?;
+                fs::write(&ptx, fresh).with_context(|| format!("failed to write {}", ptx.display()))?;
                 eprintln!("built {}", ptx.display());
             }
             stale.push(ptx);
@@ -81,8 +82,8 @@ where
 
 fn sources(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut sources = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
-        let path = entry.with_context(|| format!("list {}", folder.display()))?.path();
+    for entry in fs::read_dir(folder).with_context(|| format!("failed to list {}", folder.display()))? {
+        let path = entry.with_context(|| format!("failed to list {}", folder.display()))?.path();
         if path.extension().is_some_and(|extension| extension == "cu") {
             sources.push(path);
         }
@@ -91,10 +92,10 @@ fn sources(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-/// The PTX of one source with its stamp, as it is committed.
+/// Compiles one source to PTX, and adds its stamp.
 async fn compile(source: &Path, scratch: &Path) -> anyhow::Result<String> {
     let name = source.file_stem().and_then(|stem| stem.to_str()).context("a kernel's name is plain text")?;
-    let code = fs::read_to_string(source).with_context(|| format!("read {}", source.display()))?;
+    let code = fs::read_to_string(source).with_context(|| format!("failed to read {}", source.display()))?;
     let output = scratch.join(format!("{name}.ptx"));
     let mut command = Command::new(workspace::programs()?.join("gpufleet-worker"));
     command.arg("compile").arg(source).arg("--output").arg(&output);
@@ -105,14 +106,14 @@ async fn compile(source: &Path, scratch: &Path) -> anyhow::Result<String> {
         };
     }
     workspace::run(command).await?;
-    let ptx = fs::read_to_string(&output).with_context(|| format!("read {}", output.display()))?;
+    let ptx = fs::read_to_string(&output).with_context(|| format!("failed to read {}", output.display()))?;
     Ok(provenance::stamped(name, &code, &ptx))
 }
 
-/// NVIDIA's assembler tells what the version that the text says does not have.
+/// Checks PTX with NVIDIA's assembler. The assembler reports features that the PTX version in the text does not have.
 async fn assemble(ptx: &str, scratch: &Path) -> anyhow::Result<()> {
     let file = scratch.join("assembled.ptx");
-    fs::write(&file, ptx).with_context(|| format!("write {}", file.display()))?;
+    fs::write(&file, ptx).with_context(|| format!("failed to write {}", file.display()))?;
     let mut command = Command::new(parts::assembler()?);
     command.args(["--gpu-name=sm_80", "--output-file=/dev/null"]).arg(&file);
     let assembled = workspace::run(command).await;
@@ -125,12 +126,12 @@ mod tests {
 
     use super::*;
 
-    /// What a test's compiler makes of a source.
+    /// Returns what the tests' fake compiler makes of a source.
     fn compiled(source: &str) -> String {
         format!("PTX of {source}")
     }
 
-    /// `changed` is not what its source gives, `new` is missing, and `same` is as it should be.
+    /// Makes a folder in which `changed` is out of date, `new` is missing, and `same` is up to date.
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for name in ["changed", "new", "same"] {
@@ -139,7 +140,7 @@ mod tests {
         fs::write(folder.path().join("changed.ptx"), "of an older source").unwrap();
         let same = folder.path().join("same.ptx");
         fs::write(&same, compiled("same")).unwrap();
-        // A file that is written to has a later time.
+        // A file that is written again would get a later time.
         File::options().write(true).open(same).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
         folder
     }
@@ -148,7 +149,7 @@ mod tests {
         fs::read_to_string(folder.path().join(name)).ok()
     }
 
-    /// The names of what was stale, or the error.
+    /// Returns the names of the stale files, or the error.
     async fn renew(folder: &tempfile::TempDir, check: bool, refused: Option<&str>) -> Result<Vec<String>, String> {
         let assembled = RefCell::new(Vec::new());
         let renewal = Renewal {

@@ -1,4 +1,4 @@
-//! The project's own commands, run as `cargo xtask <command>`. Each has a file of its own.
+//! The project's development commands, run as `cargo xtask <command>`. Each has a file of its own.
 
 use std::process::ExitCode;
 
@@ -92,7 +92,7 @@ enum Command {
     Dist(dist::Options),
     /// Install that Debian package into fresh Debian systems with debootstrap, and run a user's first minutes there; needs root
     TestPackages(test_packages::Options),
-    /// Look for PTX texts that the emulator does not stand, with libFuzzer
+    /// Fuzz the emulator's PTX loader with libFuzzer
     Fuzz(fuzz::Options),
     /// What continuous integration runs: format, clippy, tests, whether the catalog's PTX and the ledger's queries are up to date
     Ci,
@@ -108,28 +108,28 @@ enum Command {
     Sqlx(sqlx::Options),
     /// Run the PTX cases on the emulator or on a GPU's driver, count proven forms, check them with ptxas
     PtxCases(ptx_cases::Options),
-    /// Set up, build with optimisation, and measure; arguments go to the benchmark
+    /// Build with optimisation and measure round trips of small jobs; arguments go to the benchmark
     Bench(bench::Options),
-    /// The same with jobs of which some fault, hang or ask too much: what that costs the others
+    /// Measure what jobs that fault, hang or ask for too much memory cost the other jobs
     BenchChaos(bench::Options),
-    /// The same for what a worker adds to a tiny warm job
+    /// Measure what a worker adds to a tiny warm job
     BenchOverhead(bench::Options),
-    /// The same for the Python package, next to the Rust client
+    /// Measure the Python package next to the Rust client
     BenchPython(bench::Options),
-    /// The same for how pools and workers share
+    /// Measure how pools and workers share devices
     BenchSharing(bench::Options),
-    /// The same for jobs that share one large input
+    /// Measure jobs that share one large input
     BenchInputs(bench::Options),
-    /// The same for jobs that prefer the worker that has their input
+    /// Measure jobs that prefer the worker that has their input
     BenchAffinity(bench::Options),
-    /// The same for `gpufleet map` over a Parquet file of ten million rows, whole and killed several times
+    /// Measure `gpufleet map` over a Parquet file of ten million rows, without interruption and killed several times
     BenchParquet(bench::Options),
-    /// The same for the events that a recorder writes per second, with and without statistics, on one connection and on two
+    /// Measure how many events per second a recorder writes, with and without statistics, on one connection and on two
     BenchRecording(bench::Options),
-    /// The same for `gpufleet export` of a million jobs: its memory and its speed in each format
+    /// Measure the memory and the speed of `gpufleet export` with a million jobs, in each format
     BenchExport(bench::Options),
-    /// The same for the console with a ledger of ten million jobs: how soon its pages are answered, and the database's statements
-    /// for one viewer and for fifty
+    /// Measure the console with a ledger of ten million jobs: the response times of its pages, and the database's statements for one viewer
+    /// and for fifty
     BenchConsole(bench::Options),
     /// Install Celery, Ray and Slurm, build with optimisation, and measure gpufleet beside them
     BenchComparison(bench::Options),

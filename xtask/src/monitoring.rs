@@ -1,5 +1,5 @@
-//! `cargo xtask monitoring`: checks the alerts with Prometheus' own tools, and then lets a Prometheus watch a private fleet in which two of them
-//! must fire.
+//! `cargo xtask monitoring`: checks the alerts with Prometheus' own tools. Then a Prometheus watches a private fleet in which two of the
+//! alerts must fire.
 
 use std::{
     fs,
@@ -25,16 +25,16 @@ use crate::{
 };
 
 const FOLDER: &str = "deploy/prometheus";
-/// The addresses in the example's configuration, which the private fleet's replace.
+/// The addresses in the example's configuration. Those of the private fleet replace them.
 const WORKER: &str = "127.0.0.1:9464";
 const RECORDER: &str = "127.0.0.1:9471";
 const BROKER: &str = "127.0.0.1:15692";
-/// Port 0: each program takes a free port and logs it.
+/// The arguments for metrics. With port 0, each program takes a free port and logs it.
 const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
-/// A pool that a worker has declared and left.
+/// A pool that a worker declared before it left.
 const IDLE_POOL: &str = "idle";
 const JOB: [&str; 7] = ["saxpy", "--arg", "a=2", "--fill", "x=f32[4]:1.5", "--zeros", "y=f32[4]"];
-/// The alerts that must fire.
+/// The alerts that must fire in the private fleet.
 const FIRING: [&str; 2] = ["GpufleetNoConsumers", "GpufleetDeadLettersGrowing"];
 const TARGETS: usize = 4;
 /// The limit of each wait. RabbitMQ updates the metrics of its queues every five seconds.
@@ -63,7 +63,7 @@ pub async fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// promtool passes alerts without a test.
+/// Checks that each alert has tests, because promtool accepts alerts without a test.
 fn every_alert_is_tested() -> anyhow::Result<()> {
     let read = |name| fs::read_to_string(workspace::root().join(FOLDER).join(name)).context(name);
     let (alerts, tests) = (read("alerts.yml")?, read("alerts_test.yml")?);
@@ -104,11 +104,11 @@ async fn watch() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts RabbitMQ's exporter in the running broker. Returns its address.
+/// Starts RabbitMQ's exporter in the running broker, and returns its address.
 async fn serve_broker_metrics(fleet: &LocalFleet) -> anyhow::Result<String> {
     let (port, broker) = (free_port()?, fleet.services().broker());
     let file = fleet.services().state().path().join("plugins");
-    fs::write(&file, "[rabbitmq_prometheus].\n").context("write the list of plugins")?;
+    fs::write(&file, "[rabbitmq_prometheus].\n").context("failed to write the list of plugins")?;
     let address = format!("[{{ip, \"127.0.0.1\"}}, {{port, {port}}}]");
     broker.eval(&format!("ok = application:set_env(rabbitmq_prometheus, tcp_config, {address}).")).await?;
     broker.eval(&format!("ok = application:set_env(rabbit, enabled_plugins_file, \"{}\").", file.display())).await?;
@@ -116,7 +116,7 @@ async fn serve_broker_metrics(fleet: &LocalFleet) -> anyhow::Result<String> {
     Ok(format!("127.0.0.1:{port}"))
 }
 
-/// A job in a pool whose only worker has left.
+/// Submits a job to a pool whose only worker has left.
 async fn leave_pool_with_a_job(fleet: &LocalFleet) -> anyhow::Result<()> {
     let worker: Arc<Worker> = fleet.launch_worker(&["--pool", IDLE_POOL])?;
     worker.wait_ready().await?;
@@ -125,12 +125,12 @@ async fn leave_pool_with_a_job(fleet: &LocalFleet) -> anyhow::Result<()> {
     submit.env("GPUFLEET_AMQP_URL", &fleet.endpoints().amqp_url);
     submit.args(["submit", "--detach", "--pool", IDLE_POOL]).args(JOB);
     // The URL has a password, so the environment does not appear in the error.
-    let status = submit.kill_on_drop(true).status().await.context("start gpufleet submit")?;
+    let status = submit.kill_on_drop(true).status().await.context("failed to start gpufleet submit")?;
     ensure!(status.success(), "gpufleet submit ended with {status}");
     Ok(())
 }
 
-/// A message that no worker can read, and which is therefore dead-lettered.
+/// Publishes a message that no worker can read, so that it is dead-lettered.
 async fn publish_nonsense(fleet: &LocalFleet) -> anyhow::Result<()> {
     let exchange = format!("rabbit_misc:r(<<\"{}\">>, exchange, <<\"\">>)", fleet.space());
     let queue = "<<\"gpufleet.v1.tasks.default.normal\">>";
@@ -138,18 +138,19 @@ async fn publish_nonsense(fleet: &LocalFleet) -> anyhow::Result<()> {
     fleet.services().broker().eval(&publish).await.map(drop).map_err(Into::into)
 }
 
-/// A Prometheus of our own, which ends with the state directory.
+/// A Prometheus server, which ends with the state directory.
 struct Prometheus {
     address: String,
 }
 
 impl Prometheus {
-    /// With the example's configuration and alerts, but scraping each second and firing without a delay.
+    /// Starts Prometheus with the example's configuration and alerts, except that it scrapes every second and fires without a delay.
     fn start(state: &Arc<StateDir>, targets: &[(&str, String)]) -> anyhow::Result<Self> {
         let folder = state.path().join("prometheus");
-        fs::create_dir_all(&folder).context("make a folder for Prometheus")?;
-        let example =
-            |name: &str| fs::read_to_string(workspace::root().join(FOLDER).join(name)).context("read an example");
+        fs::create_dir_all(&folder).context("failed to make a folder for Prometheus")?;
+        let example = |name: &str| {
+            fs::read_to_string(workspace::root().join(FOLDER).join(name)).context("failed to read an example")
+        };
         let mut config = example("prometheus.yml")?.replace("interval: 15s", "interval: 1s");
         for (shown, actual) in targets {
             ensure!(config.contains(shown), "{FOLDER}/prometheus.yml does not scrape {shown}");
@@ -160,8 +161,8 @@ impl Prometheus {
             Some((indent, _)) if indent.trim().is_empty() => format!("{indent}for: 0s\n"),
             _ => format!("{line}\n"),
         });
-        fs::write(folder.join("prometheus.yml"), config).context("write the configuration")?;
-        fs::write(folder.join("alerts.yml"), alerts.collect::<String>()).context("write the alerts")?;
+        fs::write(folder.join("prometheus.yml"), config).context("failed to write the configuration")?;
+        fs::write(folder.join("alerts.yml"), alerts.collect::<String>()).context("failed to write the alerts")?;
         let address = format!("127.0.0.1:{}", free_port()?);
         let options = [
             format!("--config.file={}", folder.join("prometheus.yml").display()),
@@ -172,14 +173,14 @@ impl Prometheus {
         Ok(Self { address })
     }
 
-    /// The number of targets that are up, if all are.
+    /// Returns the number of targets, if all of them are up.
     async fn targets_up(&self) -> Option<usize> {
         let answer = self.ask("/api/v1/targets").await?;
         let targets = answer["data"]["activeTargets"].as_array()?;
         targets.iter().all(|target| target["health"] == "up").then_some(targets.len())
     }
 
-    /// The names of the alerts that fire.
+    /// Returns the names of the alerts that fire.
     async fn firing(&self) -> Vec<String> {
         let answer = self.ask("/api/v1/alerts").await.unwrap_or_default();
         let alerts = answer["data"]["alerts"].as_array().cloned().unwrap_or_default();
@@ -187,10 +188,10 @@ impl Prometheus {
         firing.filter_map(|alert| alert["labels"]["alertname"].as_str().map(str::to_owned)).collect()
     }
 
-    /// `None` if it does not answer yet.
+    /// Returns the data of a response; `None` if Prometheus does not answer yet.
     async fn ask(&self, path: &str) -> Option<Value> {
         let mut stream = TcpStream::connect(&self.address).await.ok()?;
-        // HTTP/1.0: the answer ends with the connection.
+        // With HTTP/1.0, the response ends with the connection.
         stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.ok()?;
@@ -198,7 +199,7 @@ impl Prometheus {
     }
 }
 
-/// The address that a program has logged.
+/// Returns the address that a program has logged.
 async fn address_of(process: &Process) -> anyhow::Result<String> {
     let logged = || {
         let log = fs::read_to_string(process.log()).ok()?;
@@ -222,11 +223,11 @@ async fn poll(what: &str, met: impl AsyncFn() -> bool) -> anyhow::Result<()> {
 }
 
 fn program(name: &'static str) -> anyhow::Result<std::path::PathBuf> {
-    programs::system(name).with_context(|| format!("find {name}"))
+    programs::system(name).with_context(|| format!("failed to find {name}"))
 }
 
-/// Another process may take the port before its user does; then the start fails.
+/// Returns a free port. Another process may take it before it is used; then the start fails.
 fn free_port() -> anyhow::Result<u16> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).context("look for a free port")?;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).context("failed to look for a free port")?;
     Ok(listener.local_addr()?.port())
 }

@@ -1,4 +1,4 @@
-//! Programs that need nothing of the system they run on: linked with musl, by zig's C compiler and linker.
+//! Builds programs that run on any Linux system: zig's C compiler and linker link them with musl.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use tokio::process::Command;
 
 use crate::workspace;
 
-/// Rust's name for such systems. It is also the folder below `target` for what is built for them.
+/// Returns Rust's name of the target system. The folder in `target` for these builds has the same name.
 pub fn triple() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
 }
 
-/// cargo, which takes the options of `cargo build`.
+/// Returns the command that builds with these options of `cargo build`.
 pub async fn build(options: &[&str]) -> anyhow::Result<Command> {
     ensure_standard_library().await?;
     let interpreter = zig_environment()?;
@@ -26,24 +26,24 @@ pub async fn build(options: &[&str]) -> anyhow::Result<Command> {
     Ok(build)
 }
 
-/// Lets a command find zig.
+/// Adds zig to the path of a command.
 pub fn with_zig(command: &mut Command) -> anyhow::Result<()> {
     command.env("CARGO_ZIGBUILD_PYTHON_PATH", zig_environment()?).env_remove("PYTHONPATH").env_remove("PYTHONHOME");
     Ok(())
 }
 
-/// Rust's standard library for musl comes with rustup, or with the packages of a distribution.
+/// Installs Rust's standard library for musl, unless it is there. rustup or the packages of a distribution have it.
 async fn ensure_standard_library() -> anyhow::Result<()> {
     let triple = triple();
     let mut rustc = Command::new("rustc");
     rustc.args(["--print", "target-libdir", "--target", &triple]).current_dir(workspace::root());
-    let output = rustc.output().await.context("run rustc")?;
+    let output = rustc.output().await.context("failed to run rustc")?;
     if Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir() {
         return Ok(());
     }
     let mut rustup = Command::new("rustup");
     rustup.args(["target", "add", &triple]).current_dir(workspace::root());
     workspace::run(rustup).await.with_context(|| {
-        format!("install Rust's standard library for {triple}, which the archive's command is linked with")
+        format!("failed to install Rust's standard library for {triple}, which the archive's command is linked with")
     })
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask ptx-cases`: PTX cases on the emulator or a GPU's driver, and before NVIDIA's assembler.
+//! `cargo xtask ptx-cases`: runs PTX cases on the emulator or a GPU's driver, and checks them with NVIDIA's assembler.
 
 use gpufleet_local::setup::{self as parts, Part};
 use tokio::process::Command;
@@ -15,11 +15,12 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// The emulated device is the newest that the cases know, unless told otherwise. Other drivers do not read this.
+/// The variable for the emulated device's compute capability. By default, the device is the newest one that the cases know. Other drivers
+/// ignore the variable.
 const CAPABILITY_VARIABLE: &str = "GPUFLEET_EMULATOR_COMPUTE_CAPABILITY";
 const CAPABILITY: &str = "9.0";
 
-/// Stands for a `--ptxas` without a path.
+/// The value of `--ptxas` without a path.
 const INSTALLED: &str = "";
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
-//! `cargo xtask python`: the Python package, built and tested in a virtual environment.
+//! `cargo xtask python`: builds the Python package, and tests it in a virtual environment.
 //!
-//! The package is put together in the target folder and not in the environment, because several checkouts share that.
+//! The package is assembled in the target folder and not in the environment, because several checkouts share the environment.
 
 use std::{
     fs,
@@ -27,14 +27,14 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// The package of the extension module.
+/// The Cargo package of the extension module.
 pub const EXTENSION: &str = "gpufleet-python";
-/// The folders of Python sources that a wheel contains, as `pyproject.toml` lists them.
+/// The folders of Python sources in a wheel, as `pyproject.toml` lists them.
 const PACKAGES: [&str; 2] = ["gpufleet", "gpufleet_pytest"];
 
-/// The package as a user would have it installed.
+/// The package as it is after an installation.
 pub struct Package {
-    /// The folder of the installed package.
+    /// The folder in which the package is installed.
     site: PathBuf,
 }
 
@@ -59,8 +59,8 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 impl Package {
-    /// Puts the package together, with the extension module that cargo has built into this folder. maturin would build the module again with
-    /// all that it depends on, because their features differ if the module is selected alone.
+    /// Assembles the package with the extension module that cargo has built into the folder `built`. maturin would build the module and all
+    /// of its dependencies again, because their features differ if the module is selected alone.
     pub async fn assemble(built: &Path) -> anyhow::Result<Self> {
         let site = folder()?.join("site");
         replace(&site)?;
@@ -74,16 +74,17 @@ impl Package {
             copy_sources(&sources.join(package), &site.join(package))?;
         }
         let (built, module) = (built.join("lib_core.so"), site.join("gpufleet/_core.abi3.so"));
-        fs::copy(&built, &module).with_context(|| format!("copy {} to {}", built.display(), module.display()))?;
+        fs::copy(&built, &module)
+            .with_context(|| format!("failed to copy {} to {}", built.display(), module.display()))?;
         Ok(Self { site })
     }
 
-    /// The folder that has the package, for `PYTHONPATH`.
+    /// Returns the folder of the package, for `PYTHONPATH`.
     pub fn site(&self) -> &Path {
         &self.site
     }
 
-    /// The commands that check the package without running it.
+    /// Returns the commands that check the package without running it.
     pub fn static_checks(&self) -> anyhow::Result<Vec<Command>> {
         let mut format = ruff()?;
         format.args(["format", "--check", "."]);
@@ -99,11 +100,11 @@ impl Package {
         Ok(vec![format, lint, types, stubs, pyright])
     }
 
-    /// All tests, in several processes that share one fleet. The tests of a file stay together and in order. They wait for a third of their
-    /// time, so there is a process more than cores.
+    /// Returns the command that runs all tests, in several processes that share one fleet. The tests of a file stay together and in order.
+    /// They wait for a third of their time, so there is one process more than there are cores.
     pub fn tests(&self) -> anyhow::Result<Command> {
         let mut pytest = self.pytest()?;
-        let cores = std::thread::available_parallelism().context("count the cores")?;
+        let cores = std::thread::available_parallelism().context("failed to count the cores")?;
         pytest.args(["--numprocesses", &(cores.get() + 1).to_string(), "--dist", "loadfile"]);
         Ok(pytest)
     }
@@ -116,7 +117,7 @@ impl Package {
     }
 }
 
-/// A command of maturin, whose output goes into a folder.
+/// Returns a command of maturin that writes its output into a folder.
 pub fn maturin(command: &str, output: &Path) -> anyhow::Result<Command> {
     let mut maturin = tool("maturin")?;
     maturin.arg(command).arg("--out").arg(output);
@@ -124,7 +125,7 @@ pub fn maturin(command: &str, output: &Path) -> anyhow::Result<Command> {
     Ok(maturin)
 }
 
-/// The interpreter of the environment.
+/// Returns the interpreter of the virtual environment.
 pub fn interpreter() -> anyhow::Result<PathBuf> {
     Ok(python_environment()?)
 }
@@ -135,10 +136,10 @@ fn ruff() -> anyhow::Result<Command> {
     Ok(ruff)
 }
 
-/// A tool of the environment, in the folder of the package.
+/// Returns a tool of the virtual environment, to run in the folder of the package.
 fn tool(module: &str) -> anyhow::Result<Command> {
     let mut command = Command::new(interpreter()?);
-    // Without -P, Python would import the sources of the package instead of what is installed.
+    // Without -P, Python would import the package's sources instead of the installed package.
     command.args(["-P", "-m", module]).current_dir(workspace::root().join("python"));
     command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("PYTHONPATH").env_remove("PYTHONHOME");
     Ok(command)
@@ -148,20 +149,20 @@ fn folder() -> anyhow::Result<PathBuf> {
     Ok(workspace::target()?.join("python"))
 }
 
-/// An empty folder in the place of what was there.
+/// Replaces a folder by an empty one.
 fn replace(folder: &Path) -> anyhow::Result<()> {
     if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;
+        fs::remove_dir_all(folder).with_context(|| format!("failed to remove {}", folder.display()))?;
     }
-    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))
+    fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))
 }
 
 fn copy_sources(from: &Path, to: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(to).with_context(|| format!("create {}", to.display()))?;
-    for entry in fs::read_dir(from).with_context(|| format!("list {}", from.display()))? {
+    fs::create_dir_all(to).with_context(|| format!("failed to create {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("failed to list {}", from.display()))? {
         let (name, path) = entry.map(|entry| (entry.file_name(), entry.path()))?;
         if path.is_file() {
-            fs::copy(&path, to.join(name)).with_context(|| format!("copy {}", path.display()))?;
+            fs::copy(&path, to.join(name)).with_context(|| format!("failed to copy {}", path.display()))?;
         } else if name != "__pycache__" {
             copy_sources(&path, &to.join(name))?;
         }

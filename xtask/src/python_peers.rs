@@ -1,8 +1,7 @@
-//! `cargo xtask python-airflow`, `python-dagster`, `python-pipelines` and `python-foreign`: the Python package, tested with a
-//! program that it works with.
+//! `cargo xtask python-airflow`, `python-dagster`, `python-pipelines` and `python-foreign`: test the Python package together with other
+//! programs.
 //!
-//! These programs have many dependencies, so each has a virtual environment of its own, and its tests are not part of
-//! `cargo xtask python`.
+//! These programs have many dependencies. So each has a virtual environment of its own, and its tests are not part of `cargo xtask python`.
 
 use std::path::PathBuf;
 
@@ -26,12 +25,12 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// A program that the Python package works with.
+/// A program or set of programs that the Python package works with.
 pub struct Peer {
     name: &'static str,
     part: Part,
     interpreter: fn() -> Result<PathBuf, SetupError>,
-    /// The tests, in the workspace.
+    /// The folder of the tests, relative to the workspace.
     tests: &'static str,
 }
 
@@ -78,7 +77,7 @@ impl Peer {
         let mut pytest = Command::new((self.interpreter)()?);
         pytest.args(["-P", "-m", "pytest", "-p", "no:cacheprovider", "-c", "python/pyproject.toml", self.tests]);
         pytest.args(&options.arguments).current_dir(workspace::root());
-        // The programs of the peer inherit the path, and find the package's entry points there.
+        // Programs that the tests start inherit the path, and find the package's entry points there.
         pytest.env("PYTHONPATH", package.site()).env("PYTHONDONTWRITEBYTECODE", "1").env_remove("PYTHONHOME");
         pytest.env(BIN_DIR_VARIABLE, workspace::programs()?);
         Ok(pytest)

@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: installs what the machine lacks.
+//! `cargo xtask setup`: installs programs that the machine lacks.
 
 use anyhow::Context as _;
 use gpufleet_local::setup::{self, Part};
@@ -17,7 +17,7 @@ pub async fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Installs what is missing of these parts. Costs milliseconds when nothing is.
+/// Installs those of these parts that are missing. If none is missing, it takes milliseconds.
 pub fn ensure(parts: &[Part], terminal: &Terminal) -> anyhow::Result<Vec<Part>> {
     let installed = setup::install(parts, terminal.steps()).context("failed to set this machine up")?;
     if installed.contains(&Part::Services) {

@@ -1,8 +1,8 @@
-//! `cargo xtask sqlx`: describes the ledger's queries from a real database, for builds without one.
+//! `cargo xtask sqlx`: describes the ledger's queries, so that builds need no database.
 //!
-//! The descriptions in `ledger/.sqlx` are what the compiler checks the queries against. They are written by sqlx's macros while the
-//! crate is compiled with a database at hand: a private one here, with the migrations applied as plain SQL, because the ledger's own
-//! `migrate` may not compile at that moment.
+//! The compiler checks the queries against the descriptions in `ledger/.sqlx`. sqlx's macros write them while the crate is compiled with
+//! access to a database. This command starts a private one and applies the migrations as plain SQL, because the ledger's own `migrate` may
+//! not compile at that moment.
 
 use std::{
     collections::BTreeMap,
@@ -24,13 +24,13 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Change nothing; fail where the descriptions are not what the queries give
+    /// Change nothing; fail if the descriptions are out of date
     #[arg(long)]
     pub check: bool,
 }
 
 const DATABASE: &str = "describe";
-/// The table in which sqlx keeps which migrations were applied; one of our queries reads it.
+/// The SQL of sqlx's table of applied migrations, because one of our queries reads it.
 const MIGRATIONS_TABLE: &str = "CREATE TABLE _sqlx_migrations (version BIGINT PRIMARY KEY, description TEXT NOT NULL, \
      installed_on TIMESTAMPTZ NOT NULL DEFAULT now(), success BOOLEAN NOT NULL, checksum BYTEA NOT NULL, execution_time BIGINT NOT NULL)";
 
@@ -39,7 +39,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     compile(check, options).await
 }
 
-/// Runs a command of cargo that compiles the ledger, and compares the descriptions that the macros write meanwhile.
+/// Runs a cargo command that compiles the ledger, and compares the descriptions that the macros write meanwhile.
 pub async fn compile(command: Command, options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services], &terminal)?;
@@ -60,7 +60,7 @@ pub async fn compile(command: Command, options: &Options) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The description files by name.
+/// Returns the descriptions by file name.
 async fn describe(
     mut command: Command,
     terminal: &Terminal,
@@ -71,12 +71,12 @@ async fn describe(
         postgres.create_database(DATABASE).await?;
         postgres.psql(DATABASE, MIGRATIONS_TABLE).await?;
         for (name, migration) in read_all(&workspace::root().join("migrations"))? {
-            postgres.psql(DATABASE, &migration).await.with_context(|| format!("apply {name}"))?;
+            postgres.psql(DATABASE, &migration).await.with_context(|| format!("failed to apply {name}"))?;
         }
         anyhow::Ok(postgres)
     };
     let postgres = terminal.steps().step_async("start a private Postgres and apply the migrations", prepare).await?;
-    let scratch = tempfile::tempdir().context("make a scratch folder")?;
+    let scratch = tempfile::tempdir().context("failed to make a scratch folder")?;
     terminal.heading(&format!("cargo {}, with the ledger's queries against it", workspace::arguments(&command)));
     command
         .env("DATABASE_URL", postgres.url(DATABASE))
@@ -88,26 +88,26 @@ async fn describe(
     read_all(scratch.path())
 }
 
-/// Every file of a folder by its name; none where there is no folder.
+/// Returns the contents of a folder's files by name; none if there is no folder.
 fn read_all(folder: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     if !folder.is_dir() {
         return Ok(BTreeMap::new());
     }
     let read = |path: PathBuf| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        fs::read_to_string(&path).map(|text| (name, text)).with_context(|| format!("read {}", path.display()))
+        fs::read_to_string(&path).map(|text| (name, text)).with_context(|| format!("failed to read {}", path.display()))
     };
-    let entries = fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
+    let entries = fs::read_dir(folder).with_context(|| format!("failed to list {}", folder.display()))?;
     entries.map(|entry| read(entry?.path())).collect()
 }
 
 fn write_all(folder: &Path, files: &BTreeMap<String, String>) -> anyhow::Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
     for name in read_all(folder)?.keys().filter(|name| !files.contains_key(*name)) {
-        fs::remove_file(folder.join(name)).with_context(|| format!("remove {name}"))?;
+        fs::remove_file(folder.join(name)).with_context(|| format!("failed to remove {name}"))?;
     }
     for (name, text) in files {
-        fs::write(folder.join(name), text).with_context(|| format!("write {name}"))?;
+        fs::write(folder.join(name), text).with_context(|| format!("failed to write {name}"))?;
     }
     Ok(())
 }

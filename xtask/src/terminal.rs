@@ -1,4 +1,4 @@
-//! Steps as a person sees them: a line that moves while a step lasts, and a line that stays with its time.
+//! Shows the steps of a command: a line that is updated while a step runs, and a line that stays with its duration.
 
 use std::{
     io::IsTerminal as _,
@@ -27,7 +27,7 @@ impl Terminal {
         self.started.elapsed()
     }
 
-    /// A heading for output that is not ours, such as cargo's.
+    /// Prints a heading for the output of another program, such as cargo.
     pub fn heading(&self, text: &str) {
         eprintln!("── {text}");
     }
@@ -54,7 +54,7 @@ impl Progress for Terminal {
     }
 
     fn detail(&self, line: &str) {
-        /// What is left of a usual line beside the step's own name.
+        /// The room in a usual line next to the name of the step, in characters.
         const CHARS_MAX: usize = 40;
         match self.bar.lock().expect("no panic happens under this lock").as_ref() {
             Some(bar) => bar.set_prefix(line.chars().take(CHARS_MAX).collect::<String>()),

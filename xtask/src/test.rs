@@ -1,7 +1,7 @@
-//! `cargo xtask test`: the whole suite, on real services, from nothing.
+//! `cargo xtask test`: runs the whole suite on real services, which it installs and starts.
 //!
-//! The scenarios and the Python tests keep all cores busy by themselves, so each runs alone: beside others, their tests would miss their
-//! deadlines. Of the other parts, as many run at a time as the machine has cores.
+//! The scenarios and the Python tests keep all cores busy, so each runs alone: next to others, their tests would miss their deadlines. Of
+//! the other parts, as many run at a time as the machine has cores.
 
 use std::{
     collections::VecDeque,
@@ -43,30 +43,32 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// Marks everything that a run of the suite starts. It lacks the prefix of our own variables, which a fleet's processes don't inherit.
+/// The variable that marks every process that a run of the suite starts. It does not have the prefix of gpufleet's own variables, because
+/// the processes of a fleet do not inherit those.
 const RUN_VARIABLE: &str = "XTASK_TEST_RUN";
-/// Read by the scenario that kills a local fleet's services.
+/// The variable for the scenario that kills a local fleet's services.
 const ALL_PAIRS_VARIABLE: &str = "GPUFLEET_LOCAL_PAIRS";
-/// Read by the scenarios' harness.
+/// The variable for the number of broker nodes, read by the harness of the scenarios.
 pub const NODES_VARIABLE: &str = "GPUFLEET_SCENARIO_NODES";
-/// The test program that takes the longest.
+/// The name of the test program that takes the longest.
 pub const SCENARIOS: &str = "scenarios";
-/// The test program that only `cargo xtask test-cluster` runs, because it takes minutes.
+/// The name of the test program that only `cargo xtask test-cluster` runs, because it takes minutes.
 pub const CLUSTER: &str = "cluster";
-/// The guards of killed test binaries take about five seconds at most.
+/// How long to wait for the guards of killed test binaries. They take about five seconds at most.
 const CLEAN_WITHIN: Duration = Duration::from_secs(20);
 
-/// Scenarios at a time for each core: they wait for most of their time. More take as long in all, and each of them longer.
+/// The number of scenarios at a time for each core. Scenarios wait for most of their time. With more at a time, the suite takes as long,
+/// but each scenario takes longer.
 const SCENARIOS_PER_CORE: usize = 3;
 
-/// Runs the suite, and these commands of this program too.
+/// Runs the suite, and also these commands of this program.
 pub async fn run(options: &Options, more: &[&[&str]]) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&Part::TESTS, &terminal)?;
-    // With the same selection as the tests, so that nothing is built twice: the scenarios run these programs.
+    // Builds with the same selection as the tests, so that nothing is built twice. The scenarios run these programs.
     terminal.heading("build everything");
     workspace::build_everything().await?;
-    // With arguments, which select tests of cargo, the Python package is left out.
+    // Arguments select tests of cargo, so the Python package is left out then.
     let package =
         if options.arguments.is_empty() { Some(Package::assemble(&workspace::programs()?).await?) } else { None };
     terminal.heading("run all tests");
@@ -95,12 +97,12 @@ enum Section {
         name: String,
         command: Box<Command>,
     },
-    /// Commands that test or check something, one after the other.
+    /// Commands that test or check something, to run one after the other.
     Checks(Vec<Command>),
 }
 
 impl Section {
-    /// Failed tests are in the tally; the error is for an interruption.
+    /// Runs the section. Failed tests are added to the tally; an error means an interruption.
     async fn run(self, tally: &Tally) -> anyhow::Result<()> {
         match self {
             Self::Program { name, command } => run::tests(*command, &name, tally).await,
@@ -121,7 +123,7 @@ impl Options {
             command.args(&self.arguments);
             return workspace::run(self.prepared(command, run)?).await;
         };
-        let cores = std::thread::available_parallelism().context("count the cores")?.get();
+        let cores = std::thread::available_parallelism().context("failed to count the cores")?.get();
         let target = workspace::target()?;
         let program = |program: &TestProgram| {
             let mut command = Box::new(self.prepared(program.command(), run)?);
@@ -136,7 +138,7 @@ impl Options {
         };
         let mut programs = TestProgram::build_all()?;
         programs.retain(|program| program.target != CLUSTER);
-        // First those that took the longest in the last run, so that none of them runs alone at the end.
+        // Starts with the programs that took the longest in the last run, so that none of them is left to run alone at the end.
         let recorded = Recorded::read(&target);
         let expected =
             |program: &TestProgram| recorded.of(&program.name()).unwrap_or(expected_seconds(&program.target));
@@ -195,7 +197,7 @@ impl Options {
     }
 }
 
-/// What the tests of a program take, before the first run has recorded it. Only the longest matter.
+/// Estimates the duration of a program's tests in seconds, for the first run. Only the longest ones matter.
 fn expected_seconds(target: &str) -> f64 {
     match target {
         "executor" => 200.0,
@@ -204,14 +206,15 @@ fn expected_seconds(target: &str) -> f64 {
     }
 }
 
-/// This program with a command, which must not build again what is built. Building everything may have replaced the file that runs now.
+/// Returns this program with a command that does not build again. Its path is that of the new build, because the build may have replaced
+/// the running file.
 fn own(arguments: &[&str]) -> anyhow::Result<Command> {
     let mut command = Command::new(workspace::programs()?.join("xtask"));
     command.args(arguments).env(workspace::BUILT_VARIABLE, "1");
     Ok(command)
 }
 
-/// Waits until no process of a private fleet is left from this run, and kills what stays; tells how many.
+/// Waits until no process of a private fleet is left from this run. Kills the rest after a while, and returns how many were left.
 async fn clean_up(run: &str) -> usize {
     let remaining = || {
         marked(RUN_VARIABLE, run)

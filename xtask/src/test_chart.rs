@@ -1,4 +1,4 @@
-//! `cargo xtask test-chart`: renders the Helm chart with Helm's own engine, checks what comes out, and starts the programs as its pods would.
+//! `cargo xtask test-chart`: renders the Helm chart with Helm's own engine, checks the result, and starts the programs as its pods would.
 
 use gpufleet_local::{
     programs::BIN_DIR_VARIABLE,

@@ -1,4 +1,4 @@
-//! `cargo xtask test-cluster`: the scenarios on a private RabbitMQ cluster of three nodes.
+//! `cargo xtask test-cluster`: runs the scenarios that need a private RabbitMQ cluster of three nodes.
 
 use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
 

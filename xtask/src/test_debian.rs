@@ -1,4 +1,4 @@
-//! `cargo xtask test-debian`: the scenarios in a fresh Debian, on its own RabbitMQ and Postgres.
+//! `cargo xtask test-debian`: runs the scenarios in a fresh Debian, on its own RabbitMQ and Postgres.
 
 use std::num::NonZeroU8;
 
@@ -29,12 +29,12 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// What runs in the system, in `tests/packages`.
+/// The script to run in the system, from `tests/packages`.
 const SCRIPT: &str = "scenarios.sh";
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
-    // Programs and libraries of this machine run there too, but for the services.
+    // The system uses programs and libraries of this machine too, but not its services.
     setup::ensure(&[Part::DebianTests, Part::Compiler, Part::Pika], &terminal)?;
     terminal.heading("build everything");
     workspace::build_everything().await?;

@@ -1,4 +1,4 @@
-//! `cargo xtask test-images`: builds the container images, and runs a job in the worker's.
+//! `cargo xtask test-images`: builds the container images, and runs a job in the worker's image.
 
 use anyhow::Context as _;
 use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
@@ -11,7 +11,7 @@ use crate::{
     workspace::{self, FLEET_PACKAGES},
 };
 
-/// The release of the images' base.
+/// The Debian release of the images' base.
 const RELEASE: &str = "bookworm";
 
 pub async fn run() -> anyhow::Result<()> {
@@ -21,7 +21,7 @@ pub async fn run() -> anyhow::Result<()> {
     workspace::build(&FLEET_PACKAGES).await?;
     terminal.heading("build the images");
     let system = Debian::install(RELEASE).await?;
-    let store = tempfile::tempdir_in(workspace::target()?).context("create a folder for the images")?;
+    let store = tempfile::tempdir_in(workspace::target()?).context("failed to create a folder for the images")?;
     let mut script = Command::new("sh");
     script.arg("tests/images/images.sh").current_dir(workspace::root());
     script.env("SYSTEM", system.folder()).env("STORE", store.path()).env("RUST", rust().await?);
@@ -29,7 +29,7 @@ pub async fn run() -> anyhow::Result<()> {
     workspace::run(script).await
 }
 
-/// The folder of the Rust toolchain.
+/// Returns the folder of the Rust toolchain.
 async fn rust() -> anyhow::Result<String> {
     let mut rustc = Command::new("rustc");
     rustc.args(["--print", "sysroot"]).current_dir(workspace::root());

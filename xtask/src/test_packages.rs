@@ -1,5 +1,5 @@
-//! `cargo xtask test-packages`: installs the Debian package into fresh Debian systems, runs a user's first minutes and the services
-//! there, and uses the archive in an older one.
+//! `cargo xtask test-packages`: installs the Debian package into fresh Debian systems, and runs a user's first steps and the services
+//! there. Then it tries the archive in an older system.
 
 use std::{fs, path::PathBuf};
 
@@ -16,14 +16,14 @@ pub struct Options {
     releases: Vec<String>,
 }
 
-/// What runs in each system, in `tests/packages`. The first script runs the second; the third runs in the booted system.
+/// The scripts to run in each system, from `tests/packages`. The first script runs the second one; the third one runs in the booted system.
 const SCRIPTS: [&str; 4] = [INSTALL, "first_minutes.sh", SERVICES, REMOVE];
 const INSTALL: &str = "install.sh";
 const SERVICES: &str = "services.sh";
 const REMOVE: &str = "remove.sh";
-/// What runs in the older system.
+/// The script to run in the older system.
 const ARCHIVE_SCRIPT: &str = "archive.sh";
-/// A release with an older C library than the Debian package needs.
+/// A release whose C library is older than the Debian package requires.
 const OLD_RELEASE: &str = "bullseye";
 /// lintian's tags that are no faults here: the project keeps its own changelog, and only the command has man pages.
 const ALLOWED: &str = "no-changelog,no-manual-page";
@@ -59,7 +59,7 @@ fn copy_script(system: &Debian, script: &str) -> anyhow::Result<()> {
     system.copy(&workspace::root().join("tests/packages").join(script), script)
 }
 
-/// A file that `cargo xtask dist` has built.
+/// Returns the file of this kind that `cargo xtask dist` has built.
 fn built(end: &str) -> anyhow::Result<PathBuf> {
     let folder = dist::folder()?;
     let mut paths = fs::read_dir(&folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));

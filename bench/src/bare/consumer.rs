@@ -1,4 +1,4 @@
-//! The far end of the bare loop: a process that sends back what it gets, and ends when its standard input closes.
+//! The far end of the bare loop: a process that sends back what it receives, and ends when its standard input closes.
 
 use std::io::Read as _;
 
@@ -31,7 +31,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         timeout(START_DEADLINE, start).await.context("the bare consumer did not start in time")??;
     println!("{READY}");
     let mut abandoned = when_input_closes();
-    // Each reply awaits its confirm while others are sent: one after the other would cost most of the throughput.
+    // Replies await their confirms concurrently. One after the other would cost most of the throughput.
     let mut answering = FuturesUnordered::new();
     loop {
         tokio::select! {
@@ -60,11 +60,11 @@ async fn answer(replies: &Channel, delivery: Delivery) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Resolves when the near end is gone, however it went. The thread that reads does not keep the process from ending.
+/// Completes when the near end is gone, for whatever reason. The reading thread does not keep the process alive.
 fn when_input_closes() -> oneshot::Receiver<()> {
     let (sender, receiver) = oneshot::channel();
     std::thread::spawn(move || {
-        // Whatever ends the reading, an error too, ends the loop.
+        // The end of the input and an error both end the loop.
         drop(std::io::stdin().lock().read_to_end(&mut Vec::new()));
         let _ = sender.send(());
     });

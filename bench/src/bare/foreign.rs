@@ -1,6 +1,7 @@
-//! A producer without gpufleet's client library: lapin, one task in each message, confirmed, with a reply queue of its own.
+//! A producer without gpufleet's client library: lapin, one task in each message, confirms, and a reply queue of its own.
 //!
-//! It is what a program in another language has: its jobs never share messages. It reads lists of replies, so the worker's replies do.
+//! It stands for a program in another language. Its jobs never share messages, but it can read lists of replies, so the worker's replies
+//! do.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{saxpy, stats::Run};
 
-/// Milliseconds for which the reply queue outlives the producer.
+/// The time for which the reply queue outlives the producer, in milliseconds.
 const REPLY_QUEUE_EXPIRES_MS: i64 = 600_000;
 
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl ForeignProducer {
         Ok(Self { near_end, client })
     }
 
-    /// So many jobs, each in a message of its own, so many at a time. The caller keeps the deadline.
+    /// Runs `count` jobs, each in a message of its own, `in_flight` at a time. The caller sets the deadline.
     pub async fn run(&self, count: usize, in_flight: usize) -> anyhow::Result<Run> {
         let messages: Vec<(JobId, Vec<u8>)> =
             (0..count).map(|number| saxpy::message(number, &self.client)).collect::<Result<_, _>>()?;
@@ -98,7 +99,7 @@ async fn declare_replies(channel: &Channel, client: &ClientName) -> anyhow::Resu
         .await?)
 }
 
-/// The encoded replies of a message, by their jobs.
+/// Returns the encoded replies of a message, each with its job.
 fn replies(delivery: &mut Delivery) -> Vec<(String, Vec<u8>)> {
     let encoded = Encoding::MessagePack.items(&delivery.data);
     let replies = encoded.into_iter().map(|reply| {

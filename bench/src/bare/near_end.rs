@@ -1,6 +1,6 @@
-//! The near end of a loop: publishes with confirms, and matches replies by an id.
+//! The near end of a loop: publishes with confirms, and matches replies to requests by an id.
 //!
-//! It has two connections, like gpufleet's client, and each channel is used for one purpose.
+//! It has two connections, like gpufleet's client, and each channel has one purpose.
 
 use std::{
     collections::HashMap,
@@ -23,12 +23,12 @@ pub struct NearEnd {
     replies: JoinHandle<()>,
 }
 
-/// Splits a delivery into replies, each with the id by which its round trip waits.
+/// A function that splits a delivery into replies, each with the id that its round trip waits for.
 pub type Split = fn(&mut Delivery) -> Vec<(String, Vec<u8>)>;
 
 type ReplySenders = Arc<Mutex<HashMap<String, oneshot::Sender<Vec<u8>>>>>;
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Route<'a> {
     pub exchange: &'a str,
@@ -36,7 +36,7 @@ pub struct Route<'a> {
 }
 
 impl NearEnd {
-    /// Publishes on the first connection, and consumes from `reply_queue` on the second.
+    /// Opens a near end that publishes on the first connection, and consumes from `reply_queue` on the second.
     pub async fn open(
         connections: [Connection; 2],
         reply_queue: &str,
@@ -51,7 +51,7 @@ impl NearEnd {
         Ok(Self { connections, publish, waiting, replies })
     }
 
-    /// Publishes a request and returns the reply whose id is `id`, and the time that both took.
+    /// Publishes a request. Returns the reply with this `id`, and the duration of the round trip.
     pub async fn round_trip(
         &self,
         id: &str,
@@ -71,21 +71,21 @@ impl NearEnd {
         self.replies.abort();
         for connection in &self.connections {
             let closed = timeout(CLOSE_DEADLINE, connection.close(200, "done".into())).await;
-            // A channel whose consumer has just gone may be closing by itself, which lapin reports as an error. All is measured by now, and
-            // the connection ends with this process.
+            // A channel whose consumer has just ended may be closing by itself, which lapin reports as an error. Everything is measured by
+            // now, and the connection ends with this process.
             let _ = closed.context("the broker did not confirm the end of a connection")?;
         }
         Ok(())
     }
 }
 
-/// The whole delivery is one reply, with its correlation id.
+/// Treats the whole delivery as one reply, with its correlation id.
 pub fn one_reply(delivery: &mut Delivery) -> Vec<(String, Vec<u8>)> {
     let id = delivery.properties.correlation_id().as_ref().map(ToString::to_string).unwrap_or_default();
     vec![(id, std::mem::take(&mut delivery.data))]
 }
 
-/// Gives each reply to the round trip that waits for it. When the replies end, the waiting round trips fail.
+/// Passes each reply to the round trip that waits for it. When the replies end, the waiting round trips fail.
 async fn hand_out(mut deliveries: Consumer, waiting: ReplySenders, split: Split) {
     while let Some(Ok(mut delivery)) = deliveries.next().await {
         let replies = split(&mut delivery);
@@ -93,7 +93,7 @@ async fn hand_out(mut deliveries: Consumer, waiting: ReplySenders, split: Split)
         for (id, reply) in replies {
             let sender = waiting.lock().expect("nothing panics under this lock").remove(&id);
             if let Some(sender) = sender {
-                // A run that passed its deadline waits no more; the benchmark has failed then.
+                // A run that passed its deadline no longer waits; the benchmark has failed then.
                 drop(sender.send(reply));
             }
         }

@@ -1,4 +1,4 @@
-//! gpufleet: two workers with the emulated device, and the ledger.
+//! gpufleet as a system of the comparison: two workers with the emulated device, and the ledger.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,9 +19,9 @@ use crate::{
 };
 
 pub const WORKERS: u32 = 2;
-/// A job counts as lost once no other was answered for this long.
+/// How long to wait for another answer before the remaining jobs count as lost.
 const SILENCE: Duration = Duration::from_secs(15);
-/// For the ledger to catch up.
+/// How long to wait until the ledger has caught up.
 const RECORDED_WITHIN: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
 
@@ -47,7 +47,7 @@ impl FleetSystem {
         Ok(Self { fleet, producer, submitted: 0 })
     }
 
-    /// All jobs by their ids, once the ledger has their outcomes.
+    /// Returns all jobs by their ids, once the ledger has their outcomes.
     async fn recorded(&self) -> anyhow::Result<BTreeMap<String, Row>> {
         let deadline = Instant::now() + RECORDED_WITHIN;
         loop {
@@ -67,7 +67,7 @@ impl FleetSystem {
             .env("GPUFLEET_DATABASE_URL", &self.fleet.endpoints().database_url)
             .output()
             .await
-            .context("run gpufleet history")?;
+            .context("failed to run gpufleet history")?;
         ensure!(output.status.success(), "gpufleet history failed: {}", String::from_utf8_lossy(&output.stderr));
         Ok(serde_json::from_slice(&output.stdout)?)
     }
@@ -132,6 +132,6 @@ impl System for FleetSystem {
 
     async fn stop(self) -> anyhow::Result<()> {
         self.producer.close().await;
-        self.fleet.stop().await.map(drop).context("stop the fleet")
+        self.fleet.stop().await.map(drop).context("failed to stop the fleet")
     }
 }

@@ -1,8 +1,8 @@
-//! Memory of processes, with each shared page counted once: its proportional share in each process that has it.
+//! The memory of processes. Each shared page counts once: every process is charged its proportional share.
 
 use std::fs;
 
-/// The sum over processes that still run, as far as this user may see.
+/// Returns the sum over the processes that still run, as far as this user may read it.
 pub fn mebibytes(pids: &[u32]) -> f64 {
     let kibibytes: u64 = pids
         .iter()
@@ -12,7 +12,7 @@ pub fn mebibytes(pids: &[u32]) -> f64 {
     kibibytes as f64 / 1024.0
 }
 
-/// The `Pss` line, in KiB.
+/// Returns the `Pss` line, in KiB.
 fn proportional(smaps_rollup: &str) -> Option<u64> {
     let line = smaps_rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     line.trim().strip_suffix(" kB")?.parse().ok()

@@ -1,4 +1,4 @@
-//! Celery, Ray and Slurm, each driven by a program in `bench/python`.
+//! Celery, Ray and Slurm as systems of the comparison. A program in `bench/python` drives each of them.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct PythonSystem {
 }
 
 impl PythonSystem {
-    /// Returns when the system takes jobs. `acks_late` is a setting of Celery's.
+    /// Starts the system, and returns when it accepts jobs. `acks_late` is a setting of Celery.
     pub async fn start(
         services: &Services,
         name: &str,
@@ -41,7 +41,7 @@ impl System for PythonSystem {
         self.program.about().to_owned()
     }
 
-    /// Everything below the submitter.
+    /// Returns the processes below the submitter.
     fn parts(&self) -> Parts {
         Parts::default().with(Part::Broker, self.broker).with_below(Part::Supervisor, self.program.pid())
     }

@@ -1,4 +1,4 @@
-//! The comparison as Markdown, ready for the README and the documentation.
+//! Prints the comparison as Markdown for the README and the documentation.
 
 use std::fmt::Write as _;
 
@@ -65,7 +65,7 @@ fn outcome(after: &AfterKill) -> String {
     format!("{} / {} / {}", after.finished, after.lost, after.twice)
 }
 
-/// The median in as many digits as mean something.
+/// Formats the median with its significant digits.
 fn figure(spread: &Spread) -> String {
     match spread.median {
         median if median >= 1000.0 => format!("{:.0}", (median / 100.0).round() * 100.0),

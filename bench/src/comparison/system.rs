@@ -1,4 +1,4 @@
-//! What is measured of every system, in the same way.
+//! The measurements of the comparison, which are equal for every system.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ use crate::{
     stats::{Spread, percentile},
 };
 
-/// A system at rest uses less than a tenth of a core, looked at over this time.
+/// The time window in which a system at rest uses less than a tenth of a core.
 const REST_WINDOW: Duration = Duration::from_millis(300);
 const REST_SHARE_MAX: f64 = 0.1;
 const REST_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A running system. It is stopped before the next one starts.
 pub trait System {
-    /// Versions and settings, for a person.
+    /// Returns versions and settings, for people.
     fn about(&self) -> String;
 
-    /// All processes of the system, without the submitter's.
+    /// Returns all processes of the system except the submitter's.
     fn parts(&self) -> Parts;
 
-    /// Round trips with one job in flight.
+    /// Measures round trips with one job in flight.
     async fn latency(&mut self, jobs: usize) -> anyhow::Result<Vec<Duration>>;
 
-    /// Jobs per second with so many in flight.
+    /// Measures jobs per second with this many in flight.
     async fn throughput(&mut self, jobs: usize, in_flight: usize) -> anyhow::Result<f64>;
 
-    /// The same with jobs that share messages, where the system has that.
+    /// Measures jobs per second with jobs that share messages; `None` if the system does not support that.
     async fn packed_throughput(&mut self, jobs: usize, in_flight: usize) -> anyhow::Result<Option<f64>>;
 
     async fn kill_worker(&mut self, kill: Kill) -> anyhow::Result<AfterKill>;
@@ -41,7 +41,7 @@ pub trait System {
     async fn stop(self) -> anyhow::Result<()>;
 }
 
-/// How much of each measurement.
+/// The sizes of the measurements.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     pub rounds: usize,
@@ -52,21 +52,21 @@ pub struct Sizes {
     pub kill: Kill,
 }
 
-/// One of two workers is killed once `after` of the jobs have begun.
+/// The measurement that kills one of two workers once `after` of the jobs have begun.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Kill {
     pub jobs: usize,
-    /// How long each job takes.
+    /// The duration of each job.
     pub milliseconds: u64,
     pub after: usize,
 }
 
-/// What became of the jobs when a worker was killed.
+/// The outcomes of the jobs after a worker was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AfterKill {
     pub finished: usize,
     pub lost: usize,
-    /// Jobs that began more than once.
+    /// The number of jobs that began more than once.
     pub twice: usize,
 }
 
@@ -89,7 +89,7 @@ pub struct Measured {
     pub history: Records,
 }
 
-/// Measures everything, and stops the system.
+/// Measures a system, and stops it.
 pub async fn measure(mut system: impl System, sizes: &Sizes) -> anyhow::Result<Measured> {
     let measured = measure_running(&mut system, sizes).await;
     let stopped = system.stop().await;
@@ -124,7 +124,7 @@ async fn measure_running(system: &mut impl System, sizes: &Sizes) -> anyhow::Res
     })
 }
 
-/// Waits until the system is at rest, so that one measurement's aftermath does not burden the next.
+/// Waits until the system is at rest, so that work left by one measurement does not slow the next one down.
 async fn rest(parts: &Parts) -> anyhow::Result<()> {
     let deadline = Instant::now() + REST_DEADLINE;
     loop {

@@ -1,4 +1,4 @@
-//! A ledger with many jobs, and the pages of its read API that the console asks for.
+//! A ledger with many jobs, and the requests that the pages of the console send.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,22 +8,22 @@ use gpufleet_local::Postgres;
 
 use crate::export;
 
-/// The tests of the ledger measure the buffers of its queries on the same jobs.
+/// The SQL that inserts the jobs. The ledger's tests measure the buffers of queries on the same jobs.
 const JOBS: &str = include_str!("../../../ledger/tests/postgres/jobs_of_two_years.sql");
 const ROLLUPS: &str = include_str!("../../../ledger/tests/postgres/rollups_of_jobs.sql");
-/// Jobs whose stages every roll-up has.
+/// The number of jobs whose stages are in every roll-up.
 const SKETCHED_JOBS: u32 = 1000;
-/// Waiting jobs.
+/// The number of waiting jobs.
 const QUEUED_JOBS: u32 = 100;
-/// The workers of the jobs.
+/// The number of workers.
 const WORKERS: u32 = 7;
-/// Some minutes for ten million jobs.
+/// The deadline for filling the ledger. Ten million jobs take some minutes.
 const FILLED_WITHIN: Duration = Duration::from_secs(2 * 3600);
 const BEAT_MS: i64 = 60_000;
-/// Two days.
+/// The number of heartbeats: one each minute for two days.
 const BEATS: i64 = 2 * 24 * 60;
 
-/// Makes the database. Returns the id of a job that waits.
+/// Creates the database and fills it. Returns the id of a waiting job.
 pub(super) async fn fill(postgres: &Postgres, database: &str, jobs: u32) -> anyhow::Result<String> {
     postgres.create_database(database).await?;
     let url = postgres.url(database);
@@ -50,7 +50,7 @@ pub(super) async fn fill(postgres: &Postgres, database: &str, jobs: u32) -> anyh
     Ok(postgres.psql(database, job).await?.trim().to_owned())
 }
 
-/// The stages of some jobs, as a recorder writes them.
+/// Returns the sketches of some jobs' stages, as a recorder writes them.
 async fn sketch(postgres: &Postgres) -> anyhow::Result<String> {
     const DATABASE: &str = "sketch";
     postgres.create_database(DATABASE).await?;
@@ -104,7 +104,7 @@ fn heartbeat(number: u32, at_ms: i64) -> Event {
     })
 }
 
-/// What the pages ask, by name. The requests of a name differ, and are asked in turn.
+/// Returns the requests of the pages, by name. The requests of a name differ, and are sent in turn.
 pub(super) fn pages(job: &str) -> Vec<(&'static str, Vec<String>)> {
     let by = |template: &str, count: u32| (0..count).map(|n| template.replace('#', &n.to_string())).collect();
     let one = |path: &str| vec![path.to_owned()];

@@ -1,4 +1,4 @@
-//! The statements of the database while viewers look at the console.
+//! Counts the database's statements while viewers watch the console.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::{
 use super::Options;
 use crate::table::table;
 
-/// What the overview and the list of jobs show.
+/// The topics that the overview and the list of jobs subscribe to.
 const TOPICS: [&str; 5] = [
     "/v1/overview",
     "/v1/statistics/series",
@@ -19,13 +19,13 @@ const TOPICS: [&str; 5] = [
     "/v1/workers",
     "/v1/jobs?limit=100",
 ];
-/// The bar, as a multiple of one viewer's statements.
+/// The threshold for many viewers, as a multiple of one viewer's statements.
 const GROWTH_MAX: f64 = 1.1;
-/// The console notices closed streams within seconds.
+/// How long to wait until the console has noticed the closed streams, which takes seconds.
 const SILENT_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_secs(5);
 
-/// Counts statements per second without a viewer, with one, with many, and after all have left, and prints them.
+/// Counts and prints statements per second: without a viewer, with one, with many, and after all have left.
 pub(super) async fn count(console: &str, log: &Path, options: &Options) -> anyhow::Result<()> {
     let client = reqwest::Client::builder().no_proxy().build()?;
     let query: Vec<String> = TOPICS.iter().map(|topic| format!("topic={topic}")).collect();
@@ -67,7 +67,7 @@ async fn per_second(log: &Path, span: Duration) -> anyhow::Result<f64> {
     Ok((executed(log)? - before) as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// Waits for a span without statements, and returns their rate in the latest span.
+/// Waits for a time window without statements, and returns their rate in the latest one.
 async fn silence(log: &Path) -> anyhow::Result<f64> {
     let begun = Instant::now();
     loop {
@@ -79,7 +79,7 @@ async fn silence(log: &Path) -> anyhow::Result<f64> {
     }
 }
 
-/// The statements in the log. One that was prepared has a line for each step, of which one executes it.
+/// Counts the executed statements in the log. A prepared statement has a line for each step, one of which executes it.
 fn executed(log: &Path) -> anyhow::Result<usize> {
     let text = fs::read(log)?;
     let text = String::from_utf8_lossy(&text);

@@ -1,4 +1,4 @@
-//! A pool's endless work: so many jobs are always on their way.
+//! Keeps a constant number of a pool's jobs in flight.
 
 use std::{
     sync::Arc,
@@ -12,17 +12,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::sleepers::Sleeper;
 
-/// A job that is not answered by then is not slow but lost.
+/// The deadline of a job. A job that is not answered by then is lost, not slow.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(120);
 
-/// Jobs on their way.
+/// The jobs in flight.
 #[derive(Debug)]
 pub struct Flow {
     stop: CancellationToken,
     loops: JoinSet<anyhow::Result<Vec<Answer>>>,
 }
 
-/// A job's answer, and when it came.
+/// The result of a job, and when it arrived.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub at: Instant,
@@ -30,7 +30,7 @@ pub struct Answer {
 }
 
 impl Flow {
-    /// Each of so many loops submits a job when its last one was answered.
+    /// Starts `in_flight` loops. Each submits a job when its last one was answered.
     pub fn start(client: &Arc<Fleet>, sleeper: &Sleeper, in_flight: usize) -> Self {
         let stop = CancellationToken::new();
         let mut loops = JoinSet::new();
@@ -40,7 +40,7 @@ impl Flow {
         Self { stop, loops }
     }
 
-    /// Waits for what is on its way, and gives all answers.
+    /// Waits for the jobs in flight, and returns all answers.
     pub async fn end(mut self) -> anyhow::Result<Vec<Answer>> {
         self.stop.cancel();
         let mut answers = Vec::new();
@@ -58,7 +58,7 @@ async fn one_after_the_other(
 ) -> anyhow::Result<Vec<Answer>> {
     let mut answers = Vec::new();
     while !stop.is_cancelled() {
-        let handle = client.submit(sleeper.job()).await.context("submit a job")?;
+        let handle = client.submit(sleeper.job()).await.context("failed to submit a job")?;
         let result = timeout(ANSWER_DEADLINE, handle).await.context("a job was not answered")??;
         sleeper.check(&result)?;
         answers.push(Answer { at: Instant::now(), result });

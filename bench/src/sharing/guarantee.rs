@@ -1,4 +1,5 @@
-//! A pool with a quarter of the memory, alone and next to a flood from another pool that borrows what it can.
+//! A pool with a guaranteed quarter of the memory, first alone, then next to a flood of another pool that borrows
+//! memory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,12 +14,13 @@ use super::{
 };
 use crate::{ground::on_fleet, sleepers::Sleeper, stats::Run};
 
-/// The emulated device's memory. Small, because it has to be zeroed for each job.
+/// The memory of the emulated device. It is small, because it must be zeroed for each job.
 const MEMORY: &str = "64MiB";
-/// With its module a job of the steady pool needs most of its quarter.
+/// The memory of a job of the steady pool. Together with its module, the job needs most of the pool's quarter.
 const STEADY_BYTES: u64 = 8 << 20;
 const STEADY_MS: u64 = 20;
-/// Four jobs of the flood together take more than three quarters: with the steady pool idle, they borrow.
+/// The memory of a job of the flood. Four of them take more than three quarters, so they borrow while the steady pool
+/// is idle.
 const FLOOD_BYTES: u64 = 14 << 20;
 const FLOOD_MS: u64 = 10;
 const FLOOD_IN_FLIGHT: usize = 256;
@@ -28,7 +30,7 @@ pub async fn measure(services: &Arc<Services>, options: &Options) -> anyhow::Res
     let builder = LocalFleet::builder().label("guarantee").pools(["steady:memory=25%", "flood"]);
     let builder = builder.worker_env("GPUFLEET_EMULATOR_MEMORY", MEMORY);
     on_fleet(services, builder, async |fleet| {
-        let client = Client::connect(&fleet.endpoints().amqp_url).await.context("connect to the fleet")?;
+        let client = Client::connect(&fleet.endpoints().amqp_url).await.context("failed to connect to the fleet")?;
         let client = Arc::new(client);
         let steady = Sleeper { pool: "steady".parse()?, milliseconds: STEADY_MS, bytes: STEADY_BYTES };
         let flood = Sleeper { pool: "flood".parse()?, milliseconds: FLOOD_MS, bytes: FLOOD_BYTES };
@@ -59,7 +61,7 @@ pub async fn measure(services: &Arc<Services>, options: &Options) -> anyhow::Res
     .await
 }
 
-/// One job after the other.
+/// Runs one job after the other for this time.
 async fn run_for(client: &Arc<Client>, sleeper: &Sleeper, time: Duration) -> anyhow::Result<Vec<Answer>> {
     let flow = Flow::start(client, sleeper, 1);
     sleep(time).await;

@@ -14,12 +14,12 @@ use tokio::time::timeout;
 use super::{Line, Options};
 use crate::{ground::on_fleet, sleepers::Sleeper};
 
-/// Long enough that the way to the worker is no matter for two cores that all share.
+/// The duration of a job. It is so long that the transport does not matter, even on two cores that all processes share.
 const JOB_MS: u64 = 50;
-/// As a worker has by default.
+/// The default number of slots of a worker.
 const SLOTS: u64 = 4;
 const WORKERS: [u32; 3] = [1, 2, 4];
-/// What a run may take beyond the seconds that were asked for, where workers get in each other's way.
+/// The additional time that a run may take if workers slow each other down.
 const RUN_SLACK: Duration = Duration::from_secs(180);
 
 pub async fn measure(services: &Arc<Services>, options: &Options) -> anyhow::Result<Vec<Line>> {
@@ -41,9 +41,9 @@ pub async fn measure(services: &Arc<Services>, options: &Options) -> anyhow::Res
 }
 
 async fn rounds(fleet: &LocalFleet, workers: u32, options: &Options) -> anyhow::Result<Vec<f64>> {
-    let client = Client::connect(&fleet.endpoints().amqp_url).await.context("connect to the fleet")?;
+    let client = Client::connect(&fleet.endpoints().amqp_url).await.context("failed to connect to the fleet")?;
     let jobs = options.seconds * 1000 / JOB_MS * SLOTS * u64::from(workers);
-    // Every slot once, because the first job loads the program.
+    // Runs a job in every slot first, because the first job loads the program.
     let deadline = Duration::from_secs(options.seconds) + RUN_SLACK;
     run(&client, 2 * SLOTS * u64::from(workers), deadline).await?;
     let mut rates = Vec::new();
@@ -54,12 +54,12 @@ async fn rounds(fleet: &LocalFleet, workers: u32, options: &Options) -> anyhow::
     Ok(rates)
 }
 
-/// Jobs per second, from the first submission to the last answer.
+/// Returns jobs per second, from the first submission to the last answer.
 async fn run(client: &Client, jobs: u64, deadline: Duration) -> anyhow::Result<f64> {
     let sleeper = Sleeper { pool: PoolName::default(), milliseconds: JOB_MS, bytes: 0 };
     let started = Instant::now();
     let answers = (0..jobs).map(async |_| {
-        let handle = client.submit(sleeper.job()).await.context("submit a job")?;
+        let handle = client.submit(sleeper.job()).await.context("failed to submit a job")?;
         sleeper.check(&handle.await?)
     });
     timeout(deadline, future::try_join_all(answers)).await.context("not all jobs were answered")??;

@@ -1,4 +1,4 @@
-//! Two pools with weights 3 : 1 and endless work: the device seconds that each gets.
+//! Two pools with weights 3 : 1 and a constant backlog: the device time that each gets.
 
 use std::{
     sync::Arc,
@@ -16,18 +16,18 @@ use super::{
 };
 use crate::{ground::on_fleet, sleepers::Sleeper};
 
-/// Jobs of different lengths, so that a share of jobs would be another than a share of time.
+/// The durations of the jobs. They differ, so that a share of jobs would differ from a share of time.
 const HEAVY_MS: u64 = 9;
 const LIGHT_MS: u64 = 14;
-/// More than a worker has in hand, so that no pool is ever without work.
+/// The number of jobs in flight for each pool: more than a worker prefetches, so that no pool runs out of work.
 const IN_FLIGHT: usize = 256;
-/// Until modules are loaded and lengths are known.
+/// The time until modules are loaded and durations are known.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 pub async fn measure(services: &Arc<Services>, options: &Options) -> anyhow::Result<Vec<Line>> {
     let builder = LocalFleet::builder().label("weights").pools(["heavy:weight=3", "light"]);
     on_fleet(services, builder, async |fleet| {
-        let client = Client::connect(&fleet.endpoints().amqp_url).await.context("connect to the fleet")?;
+        let client = Client::connect(&fleet.endpoints().amqp_url).await.context("failed to connect to the fleet")?;
         let client = Arc::new(client);
         let (mut ratios, mut job_ratios, mut busy) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..options.repeat {

@@ -1,4 +1,4 @@
-//! What is measured: kernels with their inputs, their launches, and the plain kernel that does the same.
+//! The measured cases: kernels with inputs and launches, and the plain kernel that does equal work.
 
 use gpufleet_bench_plain::Span;
 use gpufleet_bench_plain::array::SAXPY_FACTOR;
@@ -9,16 +9,17 @@ use gpufleet_bench_plain::simulation::{RATE, SEED, SOFTENING, STEPS_MAX, VOLATIL
 pub struct Case {
     pub name: &'static str,
     pub size: String,
-    /// What every run starts from.
+    /// Initial contents of the buffers for every run.
     pub buffers: Vec<Buffer>,
     pub launches: Vec<Launch>,
-    /// The plain kernel's symbol, the buffers that it takes, and its numbers. The second number tells some kernels how.
+    /// Symbol of the plain kernel, its buffers, and its two numbers. For some kernels the second number selects a loop
+    /// order.
     pub plain: &'static str,
     pub plain_buffers: Vec<usize>,
     pub plain_numbers: [u32; 2],
-    /// The numbers for the vectorised build, where there is another way that the compiler vectorises better.
+    /// The two numbers for the vectorised build, which differ if another loop order vectorises better.
     pub vectorised_numbers: [u32; 2],
-    /// The buffers that have to come out alike.
+    /// The buffers whose results have to agree.
     pub results: Vec<(usize, Likeness)>,
 }
 
@@ -37,15 +38,15 @@ pub enum Argument {
     Float(f32),
 }
 
-/// How far two results may lie apart.
+/// Allowed difference between two results.
 #[derive(Debug, Clone, Copy)]
 pub enum Likeness {
     Bits,
-    /// As floats, by this share of the plain result or, where that is below one, by this much.
+    /// Maximum error of floats: relative to the plain result, or absolute if that is below one.
     Near(f32),
 }
 
-/// Bytes that start at a cache line.
+/// Bytes that are aligned to a cache line.
 #[derive(Debug, Clone)]
 pub struct Buffer {
     lines: Vec<[u64; 8]>,
@@ -70,7 +71,7 @@ impl Buffer {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the lines hold at least so many bytes, and any bytes will do.
+        // SAFETY: the lines contain at least this many bytes, and any bytes are valid.
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.bytes) }
     }
 
@@ -84,7 +85,7 @@ impl Buffer {
     }
 }
 
-/// Numbers without a pattern, the same at every run (a linear congruential generator after Knuth).
+/// A linear congruential generator (Knuth), equal in every run.
 struct Random(u64);
 
 impl Random {
@@ -103,17 +104,17 @@ impl Random {
     }
 }
 
-/// How much there is to do.
+/// Sizes of the cases.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     pub elements: u32,
-    /// Of the matrices that are multiplied; those that are transposed have four times that.
+    /// Side of the matrices that are multiplied; transposed matrices have four times that.
     pub side: u32,
     pub bodies: u32,
     pub picture_side: u32,
 }
 
-/// Long enough to be timed, and short enough to be repeated.
+/// Sizes for measurements: long enough to be timed, short enough to be repeated.
 pub const MEASURED: Sizes = Sizes { elements: 1 << 21, side: 256, bodies: 2048, picture_side: 512 };
 
 pub fn all(sizes: Sizes) -> Vec<Case> {
@@ -156,7 +157,7 @@ fn saxpy(random: &mut Random, n: u32) -> Case {
     }
 }
 
-/// The same work, four elements at a time, by fewer threads than there are elements.
+/// The saxpy case with four elements per thread.
 fn saxpy_float4(random: &mut Random, n: u32) -> Case {
     let mut case = saxpy(random, n);
     case.name = "saxpy float4";
@@ -187,8 +188,8 @@ fn multiply(random: &mut Random, kernel: &'static str, n: u32) -> Case {
     }
 }
 
-/// Multiples of a sixteenth, whose products and sums a float holds exactly, so that the order of additions does not matter.
-/// A block computes a tile of so many elements on each side.
+/// Multiples of 1/16, whose products and sums are exact in a float, so that the order of additions does not matter. A
+/// block computes a tile of `tile` by `tile` elements.
 fn multiply_halves(random: &mut Random, kernel: &'static str, n: u32, tile: u32) -> Case {
     let mut halves = || {
         let pairs = (0..n * n / 2).map(|_| [random.word() % 33, random.word() % 33].map(sixteenths));
@@ -210,15 +211,15 @@ fn multiply_halves(random: &mut Random, kernel: &'static str, n: u32, tile: u32)
     }
 }
 
-/// The bits of the half that is `count - 16` sixteenths, for at most 32.
+/// Returns the bits of the half `(count - 16) / 16`, for `count` up to 32.
 fn sixteenths(count: u32) -> u16 {
     let value = (count as f32 - 16.0) / 16.0;
-    // An f32 has 13 bits more of fraction, and an exponent that counts from 112 further below.
+    // An f32 has 13 more bits of fraction, and its exponent bias is 112 larger.
     let magnitude = (value.abs().to_bits() >> 13).saturating_sub(112 << 10);
     (magnitude | (value.to_bits() >> 16 & 0x8000)) as u16
 }
 
-/// Whole numbers whose sum a float holds exactly, so that the order of additions does not matter.
+/// Integers whose sum is exact in a float, so that the order of additions does not matter.
 fn reduce(random: &mut Random, n: u32) -> Case {
     const BLOCKS: u32 = 256;
     let values = (0..n).map(|_| (random.word() >> 30) as f32).collect::<Vec<_>>().into_iter();
@@ -318,7 +319,7 @@ fn nbody(random: &mut Random, n: u32) -> Case {
         plain_buffers: vec![0, 1],
         plain_numbers: [0; 2],
         vectorised_numbers: [0; 2],
-        // The kernel's square root is approximate, and pulls from all sides cancel out.
+        // The kernel's square root is approximate, and pulls from opposite sides cancel.
         results: vec![(1, Likeness::Near(1e-4))],
     }
 }
@@ -385,7 +386,7 @@ fn black_scholes(random: &mut Random, n: u32) -> Case {
         plain_buffers: vec![0, 1, 2, 3, 4],
         plain_numbers: [0; 2],
         vectorised_numbers: [0; 2],
-        // Prices are differences of numbers up to a hundred, of which each carries some rounding.
+        // Prices are differences of numbers up to a hundred, each with a rounding error.
         results: vec![(3, Likeness::Near(1e-4)), (4, Likeness::Near(1e-4))],
     }
 }

@@ -1,15 +1,15 @@
-//! Two clocks at a time: the wall's, and the CPU's as this thread used it. Other work on the machine disturbs the second less.
+//! Wall time and CPU time of this thread together. Other work on the machine disturbs the CPU time less.
 
 use std::time::Instant;
 
-/// How long something took, in seconds.
+/// Durations in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Time {
     pub wall: f64,
     pub cpu: f64,
 }
 
-/// Runs `work` and says how long it took, on this thread and by the wall.
+/// Runs `work` and measures it, by this thread's CPU time and by the wall clock.
 pub fn time<T>(work: impl FnOnce() -> T) -> (T, Time) {
     let (start, cpu) = (Instant::now(), thread_cpu());
     let result = work();
@@ -17,7 +17,7 @@ pub fn time<T>(work: impl FnOnce() -> T) -> (T, Time) {
     (result, Time { wall: start.elapsed().as_secs_f64(), cpu })
 }
 
-/// Seconds of CPU that the calling thread has used.
+/// Returns the CPU time of the calling thread in seconds.
 fn thread_cpu() -> f64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock writes into the place that it is given.

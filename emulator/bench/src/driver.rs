@@ -1,4 +1,4 @@
-//! The few functions of the driver API that a launch needs, from the library as programs load it.
+//! The few driver functions that a launch needs, from the library as programs load it.
 
 use std::ffi::{CStr, CString, c_char, c_uint, c_void};
 use std::path::Path;
@@ -8,13 +8,13 @@ use anyhow::{Context as _, ensure};
 
 type Pointer = *mut c_void;
 
-/// The opened library with one kernel, ready to be launched.
+/// The opened library with one kernel, ready to launch.
 pub struct Driver {
     launch: LaunchKernel,
     synchronize: unsafe extern "C" fn() -> i32,
     alloc: unsafe extern "C" fn(*mut u64, usize) -> i32,
     function: Pointer,
-    /// Keeps the functions above where they are.
+    /// Keeps the library loaded, and so the functions above valid.
     _library: libloading::Library,
 }
 
@@ -42,10 +42,10 @@ impl Driver {
     pub fn open(path: &Path, ptx: &str, kernel: &CStr) -> anyhow::Result<Driver> {
         let image = CString::new(ptx).context("a PTX text has no NUL inside")?;
         // SAFETY: the library is the workspace's own; the functions have the types of CUDA's headers, and every pointer
-        // leads to a live place of the type that the function fills or reads.
+        // points to a live place of the type that the function writes or reads.
         unsafe {
-            let library =
-                libloading::Library::new(path).with_context(|| format!("load the emulator {}", path.display()))?;
+            let library = libloading::Library::new(path)
+                .with_context(|| format!("failed to load the emulator {}", path.display()))?;
             let init: unsafe extern "C" fn(c_uint) -> i32 = *library.get(b"cuInit")?;
             let retain: unsafe extern "C" fn(*mut Pointer, i32) -> i32 = *library.get(b"cuDevicePrimaryCtxRetain")?;
             let set: unsafe extern "C" fn(Pointer) -> i32 = *library.get(b"cuCtxSetCurrent")?;
@@ -65,7 +65,7 @@ impl Driver {
         }
     }
 
-    /// Device memory that lasts as long as the process.
+    /// Allocates device memory, which is never freed.
     pub fn alloc(&self, bytes: usize) -> anyhow::Result<u64> {
         let mut address = 0;
         // SAFETY: the function fills a place of this type.

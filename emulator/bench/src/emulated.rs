@@ -1,4 +1,4 @@
-//! The cases in the emulator.
+//! Runs the cases in the emulator.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,12 +12,12 @@ use crate::cases::{Argument, Buffer, Case, Launch};
 
 pub const KERNELS: &str = include_str!("../kernels.ptx");
 
-/// Room for the buffers of all cases.
+/// Device memory in bytes, enough for the buffers of all cases.
 const MEMORY_BYTES: u64 = 1 << 28;
 
 const TARGET: ComputeCapability = ComputeCapability { major: 8, minor: 0 };
 
-/// Device memory and the kernels in it.
+/// Device memory and the loaded kernels.
 #[derive(Debug)]
 pub struct Machine {
     memory: Arc<Memory>,
@@ -28,11 +28,11 @@ pub struct Machine {
 #[derive(Debug, Clone, Copy)]
 pub struct Way {
     pub threads: usize,
-    /// Whether the vector instructions of this machine may be used.
+    /// True if the machine's vector instructions may be used.
     pub vector: bool,
 }
 
-/// A case with its buffers in device memory and its launches ready to go.
+/// A case with its buffers in device memory and its launches prepared.
 #[derive(Debug)]
 pub struct Prepared<'a> {
     machine: &'a Machine,
@@ -43,13 +43,13 @@ pub struct Prepared<'a> {
 
 impl Machine {
     pub fn new() -> anyhow::Result<Machine> {
-        let memory = Arc::new(Memory::new(MEMORY_BYTES).context("reserve device memory")?);
+        let memory = Arc::new(Memory::new(MEMORY_BYTES).context("failed to reserve device memory")?);
         let module = Machine::load(&memory)?;
         Ok(Machine { memory, module })
     }
 
     pub fn load(memory: &Arc<Memory>) -> anyhow::Result<Module> {
-        Module::load(KERNELS, memory, TARGET).context("load the kernels")
+        Module::load(KERNELS, memory, TARGET).context("failed to load the kernels")
     }
 
     pub fn memory(&self) -> &Arc<Memory> {
@@ -58,10 +58,11 @@ impl Machine {
 
     pub fn prepare<'a>(&'a self, case: &'a Case) -> anyhow::Result<Prepared<'a>> {
         let addresses = case.buffers.iter().map(|buffer| self.memory.alloc(buffer.bytes().len() as u64));
-        let addresses = addresses.collect::<Result<Vec<u64>, _>>().context("make room for the buffers")?;
+        let addresses = addresses.collect::<Result<Vec<u64>, _>>().context("failed to make room for the buffers")?;
         let mut launches = Vec::new();
         for launch in &case.launches {
-            let entry = self.module.entry(launch.kernel).with_context(|| format!("find {}", launch.kernel))?;
+            let entry =
+                self.module.entry(launch.kernel).with_context(|| format!("failed to find {}", launch.kernel))?;
             let params = parameters(&entry, launch, &addresses);
             launches.push((entry, launch, params));
         }
@@ -69,7 +70,7 @@ impl Machine {
     }
 }
 
-/// The arguments as the kernel reads them.
+/// Returns the parameter block of a launch.
 fn parameters(entry: &Entry, launch: &Launch, addresses: &[u64]) -> Vec<u8> {
     let mut block = vec![0; entry.params_bytes as usize];
     for (param, argument) in entry.params.iter().zip(&launch.arguments) {
@@ -84,7 +85,7 @@ fn parameters(entry: &Entry, launch: &Launch, addresses: &[u64]) -> Vec<u8> {
 }
 
 impl Prepared<'_> {
-    /// Puts the inputs in place.
+    /// Restores the inputs.
     pub fn reset(&self) -> anyhow::Result<()> {
         for (buffer, address) in self.case.buffers.iter().zip(&self.addresses) {
             let bytes = buffer.bytes();
@@ -111,7 +112,7 @@ impl Prepared<'_> {
         Ok(())
     }
 
-    /// What a buffer holds.
+    /// Returns the contents of a buffer.
     pub fn result(&self, index: usize) -> anyhow::Result<Buffer> {
         let mut buffer = Buffer::zeroed(self.case.buffers[index].bytes().len());
         let bytes = buffer.bytes_mut();

@@ -1,4 +1,4 @@
-//! What does not depend on the size of the work: a launch of one warp, and loading a module.
+//! Costs that do not depend on the size of the work: a launch of one warp, and loading a module.
 
 use std::ffi::c_void;
 use std::path::Path;
@@ -14,14 +14,14 @@ use crate::driver::Driver;
 use crate::emulated::{KERNELS, Machine};
 use crate::spread::Spread;
 
-/// Launches that make up one figure, so that the clock's own cost vanishes in it.
+/// Number of launches per measurement; enough to make the clock's own cost negligible.
 const LAUNCHES: u32 = 200;
-/// Figures of each kind.
+/// Number of measurements of each kind.
 const REPEATS: u32 = 15;
-/// Of how many lines of PTX the time to load is told.
+/// Lines of PTX for which the load time is reported.
 pub const LINES: f64 = 300.0;
 
-/// A kernel that does as little as a kernel can and still shows that it ran.
+/// A kernel that does the minimum that shows that it ran.
 const ONE_WARP: &str = "
 .version 7.0
 .target sm_80
@@ -44,10 +44,10 @@ const BYTES: u64 = 128;
 
 #[derive(Debug)]
 pub struct Latency {
-    /// Microseconds of one launch: without the driver API, and through it to the end of `cuCtxSynchronize`.
+    /// Microseconds per launch: without the driver API, and through it up to the end of `cuCtxSynchronize`.
     pub bare_us: Spread,
     pub driver_us: Spread,
-    /// Milliseconds of CPU to load [`LINES`] lines, as a share of a module of `lines`.
+    /// CPU milliseconds to load [`LINES`] lines, scaled down from a module of `lines` lines.
     pub load_ms: Spread,
     pub lines: usize,
 }
@@ -67,7 +67,7 @@ fn repeated(mut figure: impl FnMut() -> anyhow::Result<f64>) -> anyhow::Result<S
     Ok(Spread::of(figures))
 }
 
-/// Microseconds for one of [`LAUNCHES`] launches.
+/// Measures the microseconds of one of [`LAUNCHES`] launches.
 fn each(mut launch: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Spread> {
     repeated(|| {
         let (outcome, took) = time(|| (0..LAUNCHES).try_for_each(|_| launch()));
@@ -77,7 +77,7 @@ fn each(mut launch: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Spread
 
 fn bare(memory: &std::sync::Arc<Memory>) -> anyhow::Result<Spread> {
     let module = Module::load(ONE_WARP, memory, ComputeCapability { major: 8, minor: 0 })?;
-    let entry = module.entry("one_warp").context("find the kernel of one warp")?;
+    let entry = module.entry("one_warp").context("failed to find the kernel of one warp")?;
     let address = memory.alloc(BYTES)?;
     let params = address.to_le_bytes();
     let cancel = AtomicBool::new(false);

@@ -1,6 +1,7 @@
-//! The emulated device beside plain Rust: the same work on the same inputs, on one thread, in the same run.
+//! Compares the emulated device with plain Rust: equal work on equal inputs, on one thread, in one run.
 //!
-//! `cargo xtask bench-emulator` builds what this opens and runs it; `emulator/bench/README.md` says how to read the result.
+//! `cargo xtask bench-emulator` builds what this program opens and runs it; `emulator/bench/README.md` explains the
+//! result.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,14 +19,14 @@ mod report;
 mod rounds;
 mod spread;
 
-/// Measures the emulated device beside plain Rust
+/// Compares the emulated device with plain Rust
 #[derive(Debug, Parser)]
 #[command(name = "gpufleet-bench-emulator", version)]
 struct Options {
-    /// Rounds, in each of which everything is measured once
+    /// Number of rounds; each measures everything once
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Only kernels whose names contain this
+    /// Measure only kernels whose names contain this text
     #[arg(long)]
     only: Option<String>,
     /// The plain kernels, built without the compiler's vectorisers
@@ -34,7 +35,7 @@ struct Options {
     /// The plain kernels, built with them
     #[arg(long, value_name = "LIBRARY")]
     vectorised: PathBuf,
-    /// The emulator as programs load it, for the launch through the driver API
+    /// The emulator's library, for launches through the driver API
     #[arg(long, value_name = "LIBRARY")]
     emulator: PathBuf,
 }
@@ -53,11 +54,11 @@ fn run(options: &Options) -> anyhow::Result<()> {
     let load_before = report::load();
     let mut cases = cases::all(cases::MEASURED);
     cases.retain(|case| options.only.as_ref().is_none_or(|part| case.name.contains(part.as_str())));
-    let scalar = plain::Library::open(&options.scalar).context("open the scalar kernels")?;
-    let vectorised = plain::Library::open(&options.vectorised).context("open the vectorised kernels")?;
-    let machine = emulated::Machine::new().context("set up the emulated machine")?;
+    let scalar = plain::Library::open(&options.scalar).context("failed to open the scalar kernels")?;
+    let vectorised = plain::Library::open(&options.vectorised).context("failed to open the vectorised kernels")?;
+    let machine = emulated::Machine::new().context("failed to set up the emulated machine")?;
     let results = rounds::measure(&cases, &scalar, &vectorised, &machine, options.rounds)?;
-    let latency = latency::measure(&machine, &options.emulator).context("measure launches")?;
+    let latency = latency::measure(&machine, &options.emulator).context("failed to measure launches")?;
     print!("{}", report::render(&results, &latency, options.rounds, load_before));
     Ok(())
 }

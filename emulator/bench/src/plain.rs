@@ -17,18 +17,18 @@ impl Library {
     pub fn open(path: &Path) -> anyhow::Result<Library> {
         // SAFETY: the library is the workspace's own; loading it runs no code.
         let library = unsafe { libloading::Library::new(path) };
-        Ok(Library { library: library.with_context(|| format!("load {}", path.display()))? })
+        Ok(Library { library: library.with_context(|| format!("failed to load {}", path.display()))? })
     }
 
-    /// The plain kernel of a case.
+    /// Returns the plain kernel of a case.
     pub fn kernel(&self, case: &Case) -> anyhow::Result<Kernel> {
         // SAFETY: the macro that exports the kernels gives all of them this type.
         let found = unsafe { self.library.get::<Kernel>(case.plain.as_bytes()) };
-        Ok(*found.with_context(|| format!("find {}", case.plain))?)
+        Ok(*found.with_context(|| format!("failed to find {}", case.plain))?)
     }
 }
 
-/// Runs a case's plain kernel over `buffers`, with its two numbers.
+/// Runs a plain kernel on `buffers`, with its two numbers.
 pub fn run(kernel: Kernel, case: &Case, [first, second]: [u32; 2], buffers: &mut [Buffer]) {
     let spans: Vec<Span> = case.plain_buffers.iter().map(|index| buffers[*index].span()).collect();
     // SAFETY: the cases list as many buffers as their kernels take, each once, of whole elements.

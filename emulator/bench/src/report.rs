@@ -1,4 +1,4 @@
-//! The report as a person reads it.
+//! The report for people.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,16 +10,17 @@ use crate::latency::{LINES, Latency};
 use crate::rounds::{Result, Subject};
 use crate::spread::Spread;
 
-/// What is aimed at, so that the report says what is missed.
+/// Targets: mean and worst ratio of the emulator's time to that of plain Rust, and speedup with two threads. The report
+/// names those that are missed.
 const MEAN_MAX: f64 = 1.7;
 const WORST_MAX: f64 = 5.0;
 const TWO_THREADS_MIN: f64 = 1.8;
-/// How much faster a product of halves on tensor cores is than the tiled product of floats.
+/// Target: speedup of a tensor core product of halves over the tiled product of floats.
 const HALVES_MIN: f64 = 2.0;
 const LAUNCH_US_MAX: f64 = 20.0;
 const LOAD_MS_MAX: f64 = 1.0;
 
-/// The products of halves are not in the means: plain Rust has no halves and spends most of its time on decoding them.
+/// The products of halves, which the means exclude: plain Rust has no halves and spends most of its time decoding them.
 const HALVES: [&str; 2] = ["matmul_mma", "matmul_wmma"];
 
 const HEAD: [&str; 9] = [
@@ -34,7 +35,7 @@ const HEAD: [&str; 9] = [
     "portable ratio",
 ];
 
-/// The load average of the last minute.
+/// Returns the load average of the last minute.
 pub fn load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(f64::NAN)
@@ -60,7 +61,7 @@ pub fn render(results: &[Result], latency: &Latency, rounds: u32, load_before: f
     text
 }
 
-/// Both products have matrices of the same size: their times compare as those of a multiply-add do.
+/// Returns the speedup over the product of floats. Both products have matrices of equal size.
 fn beside_floats(results: &[Result], name: &str) -> Option<Spread> {
     let times = |name| results.iter().find(|result| result.name == name).map(|result| result.times(Subject::One));
     let pairs = times("matmul_tiled")?.iter().zip(times(name)?);

@@ -1,4 +1,5 @@
-//! The rounds: in each, every kernel in every way once, so that a machine that gets slower or faster does so for all.
+//! The rounds: each runs every kernel in every way once, so that a machine that becomes slower or faster affects all
+//! alike.
 
 use anyhow::{Context as _, ensure};
 use gpufleet_bench_plain::Kernel;
@@ -8,12 +9,12 @@ use crate::clock::{Time, time};
 use crate::emulated::{Machine, Prepared, Way};
 use crate::plain;
 
-/// Who does the work.
+/// What does the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     /// Plain Rust without vectorisation.
     Scalar,
-    /// Plain Rust as the compiler makes it.
+    /// Plain Rust as the compiler optimises it by default.
     Vectorised,
     /// The emulator on one thread.
     One,
@@ -26,7 +27,7 @@ pub enum Subject {
 pub const SUBJECTS: [Subject; 5] =
     [Subject::Scalar, Subject::Vectorised, Subject::One, Subject::Two, Subject::Portable];
 
-/// What one case took, in the order of the rounds.
+/// The times of one case, in the order of the rounds.
 #[derive(Debug)]
 pub struct Result {
     pub name: &'static str,
@@ -40,7 +41,7 @@ impl Result {
     }
 }
 
-/// A case as it is run again and again.
+/// A case, ready to run repeatedly.
 struct Subjects<'a> {
     case: &'a Case,
     scalar: Kernel,
@@ -49,7 +50,7 @@ struct Subjects<'a> {
     emulated: Prepared<'a>,
 }
 
-/// Runs every case in every way, once to warm up and then in so many rounds.
+/// Runs every case in every way, once to warm up and then in `rounds` rounds.
 pub fn measure(
     cases: &[Case],
     scalar: &plain::Library,
@@ -68,8 +69,8 @@ pub fn measure(
     for round in 0..=rounds {
         for (subject, result) in subjects.iter_mut().zip(&mut results) {
             for kind in SUBJECTS {
-                let took = subject.run(kind).with_context(|| format!("run {}", subject.case.name))?;
-                // The first round warms up: it finds pages and fills caches.
+                let took = subject.run(kind).with_context(|| format!("failed to run {}", subject.case.name))?;
+                // The first round warms up: it allocates pages and fills caches.
                 if round > 0 {
                     result.times[kind as usize].push(took);
                 }
@@ -80,7 +81,8 @@ pub fn measure(
 }
 
 impl Subjects<'_> {
-    /// One run from fresh inputs; an emulated one is compared with the plain one before it.
+    /// Runs a case once from fresh inputs. The result of an emulated run is compared with that of the plain run before
+    /// it.
     fn run(&mut self, subject: Subject) -> anyhow::Result<Time> {
         let way = match subject {
             Subject::Scalar => return Ok(self.run_plain(self.scalar, self.case.plain_numbers)),
@@ -94,7 +96,7 @@ impl Subjects<'_> {
         outcome?;
         for (index, likeness) in &self.case.results {
             compare(&self.emulated.result(*index)?, &self.buffers[*index], *likeness)
-                .with_context(|| format!("compare buffer {index} with that of plain Rust"))?;
+                .with_context(|| format!("failed to compare buffer {index} with that of plain Rust"))?;
         }
         Ok(took)
     }

@@ -1,8 +1,8 @@
-//! A figure over several rounds.
+//! The spread of a figure over several rounds.
 
 use std::fmt;
 
-/// The median, and how far the rounds lay apart.
+/// The median, and the range of the rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     pub median: f64,
@@ -11,7 +11,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of the rounds' figures, of which there is at least one.
+    /// Computes it from the figures of the rounds; there is at least one.
     pub fn of(figures: impl IntoIterator<Item = f64>) -> Spread {
         let mut sorted: Vec<f64> = figures.into_iter().collect();
         sorted.sort_unstable_by(f64::total_cmp);

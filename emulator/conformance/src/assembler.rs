@@ -1,4 +1,4 @@
-//! Case files before NVIDIA's assembler: what it refuses is no PTX, whatever our grammar says.
+//! Checks case files with NVIDIA's assembler: what it refuses is not PTX, whatever our grammar says.
 
 use std::{
     fs,
@@ -15,15 +15,16 @@ use anyhow::{Context as _, bail};
 
 use crate::case::Case;
 
-/// The last line of what `ptxas --version` says.
+/// Returns the last line of `ptxas --version`.
 pub fn version(ptxas: &Path) -> anyhow::Result<String> {
-    let output = Command::new(ptxas).arg("--version").output().with_context(|| format!("run {}", ptxas.display()))?;
+    let output =
+        Command::new(ptxas).arg("--version").output().with_context(|| format!("failed to run {}", ptxas.display()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().find(|line| line.contains("release")).unwrap_or("an unknown ptxas");
     Ok(line.trim().trim_start_matches("Cuda compilation tools, ").to_owned())
 }
 
-/// Assembles files, as many at a time as there are cores; answers those that are refused, with the messages.
+/// Assembles files in parallel; returns those that are refused, with the messages.
 pub fn assemble(ptxas: &Path, paths: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let (next, refused) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let workers = thread::available_parallelism().map_or(1, |cores| cores.get());
@@ -53,17 +54,17 @@ pub fn assemble(ptxas: &Path, paths: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf,
     Ok(refused)
 }
 
-/// The message if the file is refused.
+/// Assembles one file; returns the message if it is refused.
 fn one(ptxas: &Path, path: &Path) -> anyhow::Result<Option<String>> {
-    let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-    let case = Case::parse(&text).with_context(|| format!("read {}", path.display()))?;
+    let text = fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
+    let case = Case::parse(&text).with_context(|| format!("failed to read {}", path.display()))?;
     let target = case.target().with_context(|| format!("{} has no target", path.display()))?;
     let output = Command::new(ptxas)
-        // The code itself is of no interest, so that it is not worth optimising.
+        // The code itself is not used, so optimising it is not worth the time.
         .args([&format!("-arch=sm_{target}"), "-O0", "-o", "/dev/null"])
         .arg(path)
         .output()
-        .with_context(|| format!("run {}", ptxas.display()))?;
+        .with_context(|| format!("failed to run {}", ptxas.display()))?;
     if output.status.success() {
         return Ok(None);
     }

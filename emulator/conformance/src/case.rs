@@ -1,5 +1,5 @@
-//! A case file: PTX with its inputs and expected results in the comments before it. It can be read without the
-//! tables that it was made from.
+//! Case files: PTX, with its inputs and expected results in the comments before it. A file is readable without the
+//! grammar from which it was made.
 //!
 //! ```text
 //! // case: div/full.f32
@@ -12,8 +12,9 @@
 //! ...
 //! ```
 //!
-//! The module has one kernel `test(in, out)`, or `test(in, out, texture)` where a line describes a texture. It is launched as one block with a thread for each row; every value of
-//! a row has eight bytes of its own in `in`, and in `out`, where `scratch` words for the kernel's use follow.
+//! The module has one kernel `test(in, out)`, or `test(in, out, texture)` if a line describes a texture. It is launched
+//! as one block with a thread per row. Every value of a row has eight bytes of its own in `in` and in `out`; in `out`,
+//! `scratch` words for the kernel follow.
 
 use std::fmt::Write as _;
 
@@ -21,23 +22,23 @@ use thiserror::Error;
 
 use crate::{compare::Tolerance, kind::Kind, texture::Texture};
 
-/// Threads of the largest block.
+/// Maximum rows of a case: the threads of the largest block.
 pub const ROWS_MAX: usize = 1024;
-/// Words of a row: more is a damaged file.
+/// Maximum words of a row; more means a damaged file.
 const WORDS_MAX: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// `mnemonic/file`.
+    /// Name of the form `mnemonic/file`.
     pub name: String,
     pub inputs: Vec<Kind>,
     pub outputs: Vec<Output>,
-    /// A texture or a surface, whose handle the kernel takes as its third parameter.
+    /// A texture or a surface, whose handle is the kernel's third parameter.
     pub texture: Option<Texture>,
-    /// Words that the kernel may use behind the outputs of its row.
+    /// Number of words that the kernel may use behind the outputs of its row.
     pub scratch: usize,
     pub rows: Vec<Row>,
-    /// The status that the launch has to end with; 0 where it has to succeed.
+    /// The status with which the launch has to end; 0 for success.
     pub status: u32,
     pub ptx: String,
 }
@@ -56,9 +57,9 @@ pub struct Row {
     pub expected: Vec<u64>,
 }
 
-/// What is wrong with a case file.
+/// An error in a case file.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("read case: line {line}: {what}")]
+#[error("failed to read the case: line {line}: {what}")]
 pub struct CaseError {
     pub line: usize,
     pub what: String,
@@ -69,7 +70,7 @@ impl Case {
         self.name.split('/').next().unwrap_or_default()
     }
 
-    /// The text of the file.
+    /// Formats the case as a file.
     pub fn render(&self) -> String {
         let mut text = format!("// case: {}\n// in:", self.name);
         for kind in &self.inputs {
@@ -117,7 +118,7 @@ impl Case {
         for (index, line) in text.lines().enumerate() {
             let fail = |what: &str| CaseError { line: index + 1, what: what.to_owned() };
             let Some(comment) = line.strip_prefix("//") else {
-                // The whole text goes to the driver, so that lines in its messages are those of the file.
+                // The driver receives the whole text, so that line numbers in its messages are those of the file.
                 case.ptx = text.to_owned();
                 break;
             };
@@ -157,17 +158,17 @@ impl Case {
         Some(())
     }
 
-    /// Bytes of a row in `in`.
+    /// Returns the bytes of a row in `in`.
     pub fn input_bytes(&self) -> usize {
         self.inputs.len().max(1) * 8
     }
 
-    /// Bytes of a row in `out`.
+    /// Returns the bytes of a row in `out`.
     pub fn output_bytes(&self) -> usize {
         (self.outputs.len() + self.scratch).max(1) * 8
     }
 
-    /// What `in` holds.
+    /// Returns the contents of `in`.
     pub fn input_words(&self) -> Vec<u64> {
         let stride = self.input_bytes() / 8;
         let mut words = vec![0; stride * self.rows.len()];
@@ -177,7 +178,7 @@ impl Case {
         words
     }
 
-    /// The least compute capability, as the text says in `.target`.
+    /// Returns the compute capability of `.target`.
     pub fn target(&self) -> Option<u32> {
         let line = self.ptx.lines().find_map(|line| line.strip_prefix(".target sm_"))?;
         line.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()

@@ -1,5 +1,5 @@
-//! A line for each mnemonic: how many cases the grammar makes, and a checksum of their texts. The lines are committed,
-//! so that a change of the grammar shows in review although the cases are not.
+//! Checksums: for each mnemonic, the number of cases that the grammar makes and a checksum of their texts. The
+//! checksums are committed, so that a change of the grammar shows in review although the cases are not.
 
 use std::{fmt::Write as _, path::PathBuf};
 
@@ -8,12 +8,12 @@ use crate::{case::Case, files};
 const HEADER: &str = "# mnemonic, number of cases, BLAKE3 of their texts in the order of their names.\n\
                       # `cargo xtask ptx-cases --checksums` writes this file.\n";
 
-/// The committed lines.
+/// Returns the path of the committed checksums.
 pub fn path() -> PathBuf {
     files::checkout().join("checksums.txt")
 }
 
-/// The lines of these cases. A text holds inputs, expected results, tolerances and the PTX.
+/// Returns the lines for these cases. The checksum covers inputs, expected results, tolerances and the PTX.
 pub fn render(cases: &[Case]) -> String {
     let mut sorted: Vec<&Case> = cases.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
@@ -28,7 +28,7 @@ pub fn render(cases: &[Case]) -> String {
     text
 }
 
-/// The lines in which the texts differ, marked as in a diff; empty if there are none.
+/// Returns the lines that differ, marked as in a diff; empty if there are none.
 pub fn difference(committed: &str, made: &str) -> String {
     let only_in = |text: &str, other: &str, mark: char| {
         let other: Vec<&str> = other.lines().collect();

@@ -1,8 +1,8 @@
-//! Cases in child processes. A fault spoils a process's CUDA context for good, a driver may crash, a kernel may never
-//! end: each costs one case, and the rest goes on in another child.
+//! Runs cases in child processes, because a fault ruins a process's CUDA context, a driver may crash, and a kernel may
+//! never end. Each of these costs one case; the rest continues in a new child.
 //!
-//! A child takes paths of case files on its input, one a line, and answers each with one line: `ok` and the words of
-//! `out`, `load` and a message, or `run` and a status, after which it ends.
+//! A child reads paths of case files from standard input, one per line, and writes one line for each: `ok` and the
+//! words of `out`, `load` and a message, or `run` and a status, after which it exits.
 
 use std::{
     io::{self, BufRead as _, BufReader, Write as _},
@@ -20,22 +20,23 @@ use crate::{
     files,
 };
 
-/// One case takes milliseconds, on a busy machine a second; a kernel that takes this long never ends.
+/// Time limit of a case. A case takes milliseconds, or a second on a busy machine, so a kernel that takes this long
+/// never ends.
 const CASE_WITHIN: Duration = Duration::from_secs(60);
 
-/// What became of a case.
+/// The outcome of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Ran(Vec<u64>),
     Failed(RunError),
-    /// The process ended without a word, or did not end.
+    /// The process ended without an answer, or did not end.
     Lost(&'static str),
 }
 
-/// The life of a child: the arguments that started it name the driver.
+/// Runs a child; the arguments that started it name the driver.
 pub fn serve(driver: &Driver) -> anyhow::Result<()> {
     for line in io::stdin().lines() {
-        let path = line.context("read from the parent")?;
+        let path = line.context("failed to read from the parent")?;
         let outcome = driver.run(&files::read(Path::new(&path))?);
         let mut out = io::stdout().lock();
         match &outcome {
@@ -47,16 +48,16 @@ pub fn serve(driver: &Driver) -> anyhow::Result<()> {
             Err(RunError::Run(status)) => writeln!(out, "run {status}"),
         }
         .and_then(|()| out.flush())
-        .context("answer the parent")?;
+        .context("failed to answer the parent")?;
         if matches!(outcome, Err(RunError::Run(_))) {
-            // The context is lost; what it holds is not given back through it.
+            // The context is lost; what it contains can't be freed through it.
             return Ok(());
         }
     }
     Ok(())
 }
 
-/// Runs the cases of files, in order, in as many children as it takes. `arguments` make this program a child.
+/// Runs the cases of files in order, in as many children as necessary. `arguments` start this program as a child.
 pub fn run(arguments: &[String], paths: &[PathBuf], mut each: impl FnMut(usize, Outcome)) -> anyhow::Result<()> {
     let mut worker = None;
     for (index, path) in paths.iter().enumerate() {
@@ -79,16 +80,16 @@ struct Worker {
 
 impl Worker {
     fn start(arguments: &[String]) -> anyhow::Result<Worker> {
-        let me = std::env::current_exe().context("find this program")?;
+        let me = std::env::current_exe().context("failed to find this program")?;
         let mut child = Command::new(me)
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .context("start a child process")?;
+            .context("failed to start a child process")?;
         let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
         let (sender, lines) = mpsc::channel();
-        // Ends with the child's output.
+        // The thread ends with the child's output.
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -99,7 +100,7 @@ impl Worker {
         Ok(Worker { child, input, lines })
     }
 
-    /// Runs one case; the worker comes back unless it is spent.
+    /// Runs one case; returns the worker too, unless it can't be used again.
     fn take(mut self, path: &Path) -> anyhow::Result<(Outcome, Option<Worker>)> {
         let sent = writeln!(self.input, "{}", path.display()).and_then(|()| self.input.flush());
         if sent.is_err() {
@@ -110,17 +111,17 @@ impl Worker {
                 let outcome = parse(&line)?;
                 let spent = matches!(outcome, Outcome::Failed(RunError::Run(_)));
                 if spent {
-                    self.child.wait().context("wait for a child process")?;
+                    self.child.wait().context("failed to wait for a child process")?;
                 }
                 Ok((outcome, (!spent).then_some(self)))
             }
             Err(RecvTimeoutError::Disconnected) => {
-                self.child.wait().context("wait for a child process")?;
+                self.child.wait().context("failed to wait for a child process")?;
                 Ok((Outcome::Lost("the process ended"), None))
             }
             Err(RecvTimeoutError::Timeout) => {
-                self.child.kill().context("end a child process")?;
-                self.child.wait().context("wait for a child process")?;
+                self.child.kill().context("failed to end a child process")?;
+                self.child.wait().context("failed to wait for a child process")?;
                 Ok((Outcome::Lost("the kernel did not end"), None))
             }
         }

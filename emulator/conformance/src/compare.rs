@@ -1,4 +1,4 @@
-//! How far a result is from what was expected.
+//! Comparison of a result with the expected one.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use crate::{
     scalar::float::{Format, approximate},
 };
 
-/// How far a result may be off.
+/// Allowed error of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tolerance {
     Exact,
     /// Units in the last place.
     Ulp(u32),
-    /// The error divided by the value, as a power of two.
+    /// Maximum relative error, as a power of two.
     Relative(f64),
-    /// The error, as a power of two.
+    /// Maximum absolute error, as a power of two.
     Absolute(f64),
 }
 
@@ -48,17 +48,17 @@ impl fmt::Display for Tolerance {
     }
 }
 
-/// What a comparison found.
+/// The difference that a comparison found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Distance in units in the last place; of the farther one in a pair. `u64::MAX` where only one is a number.
+    /// Distance in units in the last place; for a pair the larger one. `u64::MAX` if only one value is a number.
     pub ulp: u64,
-    /// Both are NaN, of different bits.
+    /// True if both are NaN with different bits.
     pub payload: bool,
     pub too_far: bool,
 }
 
-/// Compares a result with what was expected. A word of `out` has more bytes than most kinds, and they do not count.
+/// Compares a result with the expected one. Bytes of a word in `out` that the kind does not have are ignored.
 pub fn compare(kind: Kind, tolerance: Tolerance, expected: u64, got: u64) -> Difference {
     let got = got & kind.stored();
     let Some(element) = kind.element() else {
@@ -90,7 +90,7 @@ fn compare_one(kind: Kind, tolerance: Tolerance, expected: u64, got: u64) -> Dif
     let ulp = format.place(expected).abs_diff(format.place(got));
     let (want, have) = (approximate(format, expected), approximate(format, got));
     let error = (have - want).abs();
-    // What is expected is itself rounded, by up to half a unit.
+    // The expected value itself is rounded, by up to half a unit.
     let within = |limit: f64| ulp <= 1 || error <= limit;
     let too_far = match tolerance {
         Tolerance::Exact => true,

@@ -1,7 +1,7 @@
-//! Cases on a CUDA driver: any `libcuda`, through cudarc.
+//! Runs cases on a CUDA driver: any `libcuda`, through cudarc.
 //!
-//! A context whose kernel failed answers every later call with that failure, until its process ends: see
-//! [`crate::children`] for what follows from that.
+//! After a kernel failed, its context returns that failure from every later call until the process ends;
+//! [`crate::children`] handles that.
 
 mod image;
 
@@ -21,31 +21,31 @@ use thiserror::Error;
 use self::image::Bound;
 use crate::case::Case;
 
-/// What is loaded when no path is given; glibc looks for it where it looks for every library.
+/// Library to load if no path is given; glibc searches its usual places.
 const SYSTEM: &str = "libcuda.so.1";
 
-/// Bytes of a compilation's messages that we look at.
+/// Maximum bytes of a compilation log.
 const LOG_BYTES: usize = 4096;
 
-/// A byte that outputs hold before the kernel writes them, so that what it does not write is seen.
+/// Byte that fills the outputs before the kernel runs, so that missing writes are found.
 pub const UNWRITTEN: u8 = 0xa5;
 
 #[derive(Debug, Error)]
 pub enum OpenError {
-    #[error("open {library}: {source}")]
+    #[error("failed to open {library}: {source}")]
     Library { library: String, source: libloading::Error },
-    #[error("start the driver: {0}")]
+    #[error("failed to start the driver: {0}")]
     Driver(#[from] DriverError),
 }
 
-/// Why a case gave no results.
+/// The reason why a case has no results.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum RunError {
-    /// The driver does not take the text; the context lives on.
-    #[error("load: {0}")]
+    /// The driver refused the text; the context is still valid.
+    #[error("failed to load: {0}")]
     Load(String),
     /// The driver failed otherwise; the context may be lost.
-    #[error("run: {0}")]
+    #[error("failed to run: status {0}")]
     Run(u32),
 }
 
@@ -57,13 +57,13 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Opens a driver, once in a process: `library` is its path, and without one it is the system's.
+    /// Opens a driver, once per process. `library` is its path; without it the system's driver is opened.
     pub fn open(library: Option<&Path>) -> Result<Driver, OpenError> {
         let path = library.unwrap_or(Path::new(SYSTEM));
-        // SAFETY: whoever runs this names a CUDA driver; loading one runs its initialisers, as in any CUDA program.
+        // SAFETY: the user names a CUDA driver; loading one runs its initialisers, as in any CUDA program.
         let opened = unsafe { Library::new(path) };
         let opened = opened.map_err(|source| OpenError::Library { library: path.display().to_string(), source })?;
-        // Before cudarc's first call: the loader then answers cudarc's own bare name with this library.
+        // Kept loaded before cudarc's first call, so that the loader resolves cudarc's own bare name with this library.
         std::mem::forget(opened);
         result::init()?;
         let device = result::device::get(0)?;
@@ -90,12 +90,13 @@ impl Driver {
         &self.name
     }
 
-    /// 90 for 9.0.
+    /// Returns the compute capability, such as 90 for 9.0.
     pub fn capability(&self) -> u32 {
         self.capability
     }
 
-    /// Loads a text and forgets it again. A driver may load what it can't run: it then refuses the launch.
+    /// Loads a text and unloads it. A driver may load what it can't run and refuse the launch, so the kernel is
+    /// launched too, without threads.
     pub fn loads(&self, ptx: &str) -> Result<(), RunError> {
         let module = load(ptx)?;
         let name = CString::new("test").expect("the name holds no zero");
@@ -111,7 +112,7 @@ impl Driver {
         unsafe { result::module::unload(module) }.map_err(failed)
     }
 
-    /// The words of `out`, row after row.
+    /// Runs a case; returns the words of `out`, row by row.
     pub fn run(&self, case: &Case) -> Result<Vec<u64>, RunError> {
         let module = load(&case.ptx)?;
         let input = case.input_words();
@@ -151,7 +152,7 @@ fn load(ptx: &str) -> Result<sys::CUmodule, RunError> {
     let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
     let mut values = [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(LOG_BYTES)];
     let mut module = null_mut();
-    // SAFETY: the text ends in a zero, and the log is as large as is told.
+    // SAFETY: the text ends in a zero, and the log has the size that is passed.
     let loaded = unsafe {
         sys::cuModuleLoadDataEx(&raw mut module, text.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
     };

@@ -1,12 +1,11 @@
-//! Inputs of cases: the edges of every kind, and random values between them.
+//! Inputs of cases: edge values of every kind, and random values between them.
 
 use crate::{
     kind::Kind::{self, *},
     recipe::Rows,
 };
 
-/// A small generator of random numbers (SplitMix64): the same everywhere and for ever, as the
-/// checksums depend on it.
+/// A SplitMix64 generator. Its numbers must never change, because the checksums depend on them.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -15,7 +14,7 @@ impl Random {
         Random(seed)
     }
 
-    /// Seeded with a text.
+    /// Makes a generator seeded with a text.
     pub fn named(name: &str) -> Random {
         // FNV-1a.
         Random(
@@ -31,7 +30,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// Less than `limit`.
+    /// Returns a number below `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.draw() % limit as u64) as usize
     }
@@ -40,13 +39,13 @@ impl Random {
         &from[self.below(from.len())]
     }
 
-    /// A value of a kind: an edge half of the time.
+    /// Returns a value of a kind; half of the time an edge value.
     pub fn value(&mut self, kind: Kind) -> u64 {
         if self.below(2) == 0 {
             return *self.pick(&edges(kind));
         }
         match kind.element() {
-            // Near one another, so that sums and comparisons have something to do.
+            // Close to each other, so that sums do not just return the larger operand.
             Some(F32 | Tf32) => (0x3e00_0000 + self.draw() % 0x0300_0000) | self.draw() & 0x8000_0000,
             Some(F64) => (0x3fc0_0000_0000_0000 + (self.draw() >> 2) % 0x0060_0000_0000_0000) | self.draw() & 1 << 63,
             Some(element) => {
@@ -62,7 +61,7 @@ impl Random {
     }
 }
 
-/// Values at which something changes.
+/// Returns the edge values of a kind.
 pub fn edges(kind: Kind) -> Vec<u64> {
     let bits = kind.bits();
     match kind {
@@ -91,8 +90,8 @@ pub fn edges(kind: Kind) -> Vec<u64> {
     }
 }
 
-/// ±0, subnormals, the smallest and largest, ones, halfway points, infinities, quiet and signalling NaN, and what
-/// integers just hold.
+/// Edge values of f32: ±0, subnormals, the smallest and largest, ones, halfway points, infinities, quiet and signalling
+/// NaN, and the limits of exact integers.
 const SINGLES: [u64; 26] = [
     0,
     0x8000_0000,
@@ -161,7 +160,8 @@ const BRAINS: [u64; 20] = [
     0xff7f, 0x7f80, 0xff80, 0x7fc1, 0xff81,
 ];
 
-/// The rows of a case: each edge of each input at least once where there is room, beside edges of the others.
+/// Returns the rows of a case: each edge value of each input at least once if there is room, combined with edge values
+/// of the others.
 pub fn rows(inputs: &[Kind], rows: &Rows, name: &str) -> Vec<Vec<u64>> {
     let (count, and) = match rows {
         Rows::Given(rows) => return rows.clone(),
@@ -172,7 +172,7 @@ pub fn rows(inputs: &[Kind], rows: &Rows, name: &str) -> Vec<Vec<u64>> {
     let mut made = and.clone();
     for index in made.len()..count {
         let row = inputs.iter().zip(&edges).enumerate().map(|(column, (kind, edges))| match column {
-            // The first column goes through its edges in order, so that none is missed.
+            // The first column uses its edge values in order, so that none is missed.
             0 if index < edges.len() + and.len() => edges[index - and.len()],
             _ => random.value(*kind),
         });

@@ -1,8 +1,8 @@
-//! Kinds of values: what a column of a case holds, and how PTX names it.
+//! Kinds of values: the contents of a column of a case, and their PTX types.
 
 use std::fmt;
 
-/// What the bits of a value mean.
+/// The interpretation of a value's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     Pred,
@@ -77,7 +77,7 @@ impl Kind {
         self.element().is_some()
     }
 
-    /// The one float, or each of a pair's.
+    /// Returns the kind of a float, or of each float of a pair.
     pub fn element(self) -> Option<Kind> {
         match self {
             F16 | Bf16 | F32 | F64 | Tf32 => Some(self),
@@ -87,12 +87,12 @@ impl Kind {
         }
     }
 
-    /// Values side by side in one register.
+    /// Returns the number of values in one register.
     pub fn lanes(self) -> u32 {
         if matches!(self, F16x2 | Bf16x2 | U16x2 | S16x2 | E4m3x2 | E5m2x2) { 2 } else { 1 }
     }
 
-    /// The type of a register that holds it.
+    /// Returns the type of a register for the kind.
     pub fn register(self) -> &'static str {
         match self.bits() {
             1 => "pred",
@@ -102,7 +102,7 @@ impl Kind {
         }
     }
 
-    /// The type of a memory access that moves it: bits alone.
+    /// Returns the untyped type of a memory access that moves the kind.
     pub fn access(self) -> &'static str {
         match self.bits() {
             8 => "b8",
@@ -112,7 +112,7 @@ impl Kind {
         }
     }
 
-    /// The bits that a store of it writes.
+    /// Returns the mask of the bits that a store writes.
     pub fn stored(self) -> u64 {
         u64::MAX >> (64 - if self == Pred { 32 } else { self.bits() })
     }

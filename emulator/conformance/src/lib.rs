@@ -1,9 +1,9 @@
-//! Proof by cases that PTX runs as its ISA says, on the emulator and on devices.
+//! Conformance cases, which prove that the emulator and devices run PTX as its ISA specifies.
 //!
-//! The [`grammar`] lists every form of every instruction, with its result by an evaluator of its own ([`scalar`]).
-//! From that come the cases, in memory: small PTX programs with their inputs and expected outputs ([`case`]). A driver
-//! runs them ([`driver`], [`children`]) and [`verdict`] says how far off it is. Committed are only a checksum for each
-//! mnemonic ([`checksums`]) and the programs that once failed ([`files`]).
+//! The [`grammar`] lists every form of every instruction, with its result by an independent evaluator ([`scalar`]). It
+//! produces the cases in memory: small PTX programs with inputs and expected outputs ([`case`]). A driver runs them
+//! ([`driver`], [`children`]), and [`verdict`] compares the results. Only a checksum per mnemonic ([`checksums`]) and
+//! the programs that once failed ([`files`]) are committed.
 
 pub mod assembler;
 pub mod case;

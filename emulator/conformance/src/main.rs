@@ -1,4 +1,4 @@
-//! `ptx-cases`: runs the cases on a CUDA driver and says how far off it is.
+//! `ptx-cases`: runs the cases on a CUDA driver and prints how far off its results are.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -22,7 +22,7 @@ use gpufleet_conformance::{
     verdict::{self, CaseVerdict},
 };
 
-/// The emulator's library, which Cargo puts beside this program.
+/// File name of the emulator's library, which Cargo puts beside this program.
 const EMULATOR: &str = "libgpufleet_emulator.so";
 
 #[derive(Debug, Parser)]
@@ -36,19 +36,19 @@ struct Options {
     /// Also write the table of differences to this file, in Markdown
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
-    /// Print for each mnemonic how many of its forms are proven, refused, or neither
+    /// Print, for each mnemonic, how many of its forms are proven, refused, or neither
     #[arg(long)]
     summary: bool,
-    /// With `--summary`: name the forms that are refused
+    /// With `--summary`: list the refused forms
     #[arg(long)]
     refused: bool,
     /// Write all cases to files below a folder, and run nothing
     #[arg(long, value_name = "FOLDER")]
     write: Option<PathBuf>,
-    /// Write `checksums.txt` anew, which accepts a change of the grammar, and run nothing
+    /// Rewrite `checksums.txt`, which accepts a change of the grammar, and run nothing
     #[arg(long)]
     checksums: bool,
-    /// Run random programs for so many seconds; one that fails is made small and kept among the regressions
+    /// Run random programs for this many seconds; a failing one is shrunk and kept among the regressions
     #[arg(long, value_name = "SECONDS")]
     random: Option<u64>,
     /// The seed of the first random program [default: the time]
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether everything passed.
+/// Runs the chosen action; returns whether everything passed.
 fn run(options: &Options) -> anyhow::Result<bool> {
     if options.checksums {
         return write_checksums();
@@ -82,7 +82,7 @@ fn run(options: &Options) -> anyhow::Result<bool> {
         println!("{} cases written to {}", files::write_all(folder)?.len(), folder.display());
         return Ok(true);
     }
-    let scratch = tempfile::tempdir().context("make a scratch folder")?;
+    let scratch = tempfile::tempdir().context("failed to make a scratch folder")?;
     if let Some(ptxas) = &options.ptxas {
         return assemble(ptxas, &paths(options, scratch.path())?);
     }
@@ -101,7 +101,7 @@ fn run(options: &Options) -> anyhow::Result<bool> {
     }
     let table = report::differences(driver.name(), &verdicts);
     if let Some(path) = &options.table {
-        fs::write(path, &table).with_context(|| format!("write {}", path.display()))?;
+        fs::write(path, &table).with_context(|| format!("failed to write {}", path.display()))?;
     }
     if options.summary {
         print!("{}", report::summary(&counts(options, &driver, &verdicts)));
@@ -115,12 +115,13 @@ fn run(options: &Options) -> anyhow::Result<bool> {
 
 fn write_checksums() -> anyhow::Result<bool> {
     let path = checksums::path();
-    fs::write(&path, checksums::render(&grammar::cases())).with_context(|| format!("write {}", path.display()))?;
+    fs::write(&path, checksums::render(&grammar::cases()))
+        .with_context(|| format!("failed to write {}", path.display()))?;
     println!("{} written", path.display());
     Ok(true)
 }
 
-/// The files that the command line names; if it names none, every case, written to `scratch`.
+/// Returns the files that the command line names; if it names none, every case, written to `scratch`.
 fn paths(options: &Options, scratch: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if options.paths.is_empty() {
         return files::write_all(scratch);
@@ -150,7 +151,7 @@ fn library(cuda: &str) -> anyhow::Result<Option<PathBuf>> {
     match cuda {
         "system" => Ok(None),
         "emulated" => {
-            let me = std::env::current_exe().context("find this program")?;
+            let me = std::env::current_exe().context("failed to find this program")?;
             let folder = me.parent().context("this program lies in no folder")?;
             let path = folder.join(EMULATOR);
             if !path.is_file() {
@@ -158,11 +159,11 @@ fn library(cuda: &str) -> anyhow::Result<Option<PathBuf>> {
             }
             Ok(Some(path))
         }
-        path => Ok(Some(Path::new(path).canonicalize().with_context(|| format!("find {path}"))?)),
+        path => Ok(Some(Path::new(path).canonicalize().with_context(|| format!("failed to find {path}"))?)),
     }
 }
 
-/// Runs programs of one seed after the other, until the time is over or one fails.
+/// Runs random programs, one seed after the other, until the time is over or one fails.
 fn random_programs(driver: &Driver, time: Duration, seed: Option<u64>) -> anyhow::Result<bool> {
     let start = Instant::now();
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -205,7 +206,7 @@ fn verdicts(options: &Options, paths: Vec<PathBuf>, driver: &Driver) -> anyhow::
     Ok(verdicts)
 }
 
-/// How the forms of the grammar stand. Forms of a case that is refused as a whole are loaded one by one.
+/// Counts proven, refused and other forms. If a case is refused, its forms are loaded one by one.
 fn counts(options: &Options, driver: &Driver, verdicts: &[CaseVerdict]) -> BTreeMap<String, Count> {
     let by_name: HashMap<&str, &CaseVerdict> = verdicts.iter().map(|case| (case.name.as_str(), case)).collect();
     let mut counts: BTreeMap<String, Count> = BTreeMap::new();
@@ -213,7 +214,7 @@ fn counts(options: &Options, driver: &Driver, verdicts: &[CaseVerdict]) -> BTree
     for recipe in grammar::recipes() {
         let main = by_name.get(recipe.name.as_str());
         for form in &recipe.forms {
-            // A form may have several cases; one that is not proven shows among the failures.
+            // A form may have several cases; an unproven one is among the failures.
             let new =
                 std::iter::once(&form.text).chain(&form.also).filter(|text| counted.insert((*text).clone())).count();
             if new == 0 {

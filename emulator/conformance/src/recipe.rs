@@ -1,4 +1,4 @@
-//! Recipes: what the tables of the grammar are made of, and how they become cases.
+//! Recipes: the entries of the grammar's tables, and how they become cases.
 
 use std::{collections::BTreeSet, fmt, rc::Rc};
 
@@ -9,27 +9,27 @@ use crate::{
     texture::Texture,
 };
 
-/// Results of one row.
+/// Computes the results of one row.
 pub type RowFn = dyn Fn(&[u64]) -> Vec<u64>;
-/// Results of all rows of a block.
+/// Computes the results of all rows of a block.
 pub type BlockFn = dyn Fn(&[Vec<u64>]) -> Vec<Vec<u64>>;
 
-/// What a form's results are, computed for one row or for all rows of a block.
+/// Computes a form's results, for one row or for all rows of a block.
 #[derive(Clone)]
 pub enum Eval {
     Row(Rc<RowFn>),
     Block(Rc<BlockFn>),
 }
 
-/// The least version and architecture that know a form.
+/// The lowest PTX version and architecture with a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Needs {
     pub sm: u32,
-    /// Ten times the version of PTX.
+    /// PTX version times ten.
     pub ptx: u32,
 }
 
-/// The oldest that we write for: what today's drivers and assemblers take without complaint.
+/// The lowest version and architecture that cases use: today's drivers and assemblers accept them without warnings.
 pub const OLDEST: Needs = Needs { sm: 70, ptx: 70 };
 
 impl fmt::Debug for Eval {
@@ -41,62 +41,63 @@ impl fmt::Debug for Eval {
     }
 }
 
-/// One opcode with all its modifiers.
+/// A form: one opcode with all its modifiers.
 #[derive(Clone, Debug)]
 pub struct Form {
     pub text: String,
-    /// Other opcodes that its instructions prove with it.
+    /// Other opcodes that its instructions prove too.
     pub also: Vec<String>,
-    /// The name of the case that it shares with forms of the same inputs, without the mnemonic.
+    /// Name of its case, without the mnemonic; forms with equal inputs share a case.
     pub file: String,
     pub needs: Needs,
     pub inputs: Vec<Kind>,
     pub outputs: Vec<(Kind, Tolerance)>,
     pub eval: Eval,
-    /// The instructions, over the registers [`INPUTS`] and [`OUTPUTS`].
+    /// The instructions, which use the registers [`INPUTS`] and [`OUTPUTS`].
     pub code: String,
-    /// `code` is the one instruction over registers, in the order of its operands, and exact: random programs use it.
+    /// True if `code` is only the instruction, with registers in the order of its operands, and exact; random programs
+    /// use such forms.
     pub is_plain: bool,
     pub rows: Rows,
-    /// Declarations of the module.
+    /// Declarations in the module scope.
     pub globals: String,
     /// A texture or a surface, whose handle is in `%texture`.
     pub texture: Option<Texture>,
-    /// Words of memory at `%m`, for each row.
+    /// Number of memory words at `%m`, for each row.
     pub scratch: usize,
-    /// The status that a launch ends with.
+    /// Status with which a launch ends.
     pub status: u32,
-    /// Differs from another form by a hint alone: forms like it have cases of their own.
+    /// True if it differs from another form only by a hint; such forms have cases of their own.
     pub is_hint: bool,
-    /// Legal, but what it gives is not in the ISA's text: it is counted, and has no case.
+    /// True if the ISA does not define its result: it is counted but has no case.
     pub is_open: bool,
 }
 
-/// Where a form's rows come from.
+/// Source of a form's rows.
 #[derive(Clone, Debug)]
 pub enum Rows {
-    /// Edge values and random ones, and these besides.
+    /// Edge values and random values, and these additional rows.
     Edges { count: usize, and: Vec<Vec<u64>> },
-    /// Just these.
+    /// Only these rows.
     Given(Vec<Vec<u64>>),
 }
 
-/// Names of the registers that hold a row's values.
+/// Names of the registers with a row's inputs.
 pub const INPUTS: [&str; 16] =
     ["%a", "%b", "%c", "%e", "%f", "%g", "%h", "%i", "%j", "%k", "%l", "%aa", "%ab", "%ac", "%ae", "%af"];
-/// Names of the registers that results are taken from.
+/// Names of the registers with the results.
 pub const OUTPUTS: [&str; 16] =
     ["%d", "%q", "%s", "%t", "%u", "%v", "%w", "%x", "%da", "%db", "%dc", "%de", "%df", "%dg", "%dh", "%di"];
 
-/// Rows of an ordinary case: enough for every edge value a few times, and small enough for a file to be read.
+/// Rows of an ordinary case: enough for every edge value a few times, and few enough to read.
 const ROWS: usize = 32;
 
-/// A form with one result.
+/// Makes a form with one result.
 pub fn form(text: impl Into<String>, output: Kind, inputs: &[Kind], eval: impl Fn(&[u64]) -> u64 + 'static) -> Form {
     forms(text, &[output], inputs, move |x| vec![eval(x)])
 }
 
-/// A form with any number of results.
+/// Makes a form with any number of results.
 pub fn forms(
     text: impl Into<String>,
     outputs: &[Kind],
@@ -126,7 +127,7 @@ pub fn forms(
     }
 }
 
-/// A form whose results depend on all rows.
+/// Makes a form whose results depend on all rows.
 pub fn block(
     text: impl Into<String>,
     outputs: &[Kind],
@@ -154,26 +155,26 @@ impl Form {
         self
     }
 
-    /// The least architecture and, times ten, version of PTX.
+    /// Sets the lowest architecture and PTX version (times ten).
     pub fn needs(mut self, sm: u32, ptx: u32) -> Form {
         self.needs = Needs { sm: self.needs.sm.max(sm), ptx: self.needs.ptx.max(ptx) };
         self
     }
 
-    /// Other instructions than the form over all inputs.
+    /// Replaces the instructions, which otherwise are the form with all inputs as operands.
     pub fn code(mut self, code: impl Into<String>) -> Form {
         self.code = code.into();
         self.is_plain = false;
         self
     }
 
-    /// Its instructions, though not the one over all inputs, are for random programs too.
+    /// Allows the form in random programs although its instructions were replaced.
     pub fn plain(mut self) -> Form {
         self.is_plain = true;
         self
     }
 
-    /// Not for random programs: some inputs of the right kind are not legal.
+    /// Excludes the form from random programs, because some inputs of its kinds are not legal.
     pub fn composed(mut self) -> Form {
         self.is_plain = false;
         self
@@ -187,7 +188,7 @@ impl Form {
         self
     }
 
-    /// Rows that have to be there.
+    /// Adds rows.
     pub fn and(mut self, rows: &[&[u64]]) -> Form {
         if let Rows::Edges { and, .. } = &mut self.rows {
             and.extend(rows.iter().map(|row| row.to_vec()));
@@ -195,7 +196,7 @@ impl Form {
         self
     }
 
-    /// As many rows of edge values as this.
+    /// Sets the number of rows with edge values.
     pub fn count(mut self, rows: usize) -> Form {
         if let Rows::Edges { count, .. } = &mut self.rows {
             *count = rows;
@@ -203,7 +204,7 @@ impl Form {
         self
     }
 
-    /// These rows and no others.
+    /// Uses only these rows.
     pub fn given(mut self, rows: Vec<Vec<u64>>) -> Form {
         self.rows = Rows::Given(rows);
         self
@@ -240,23 +241,23 @@ impl Form {
     }
 }
 
-/// Forms that share a case, and a case for each architecture that their hints need.
+/// Forms that share a case; hints have a case for each architecture that they need.
 #[derive(Clone, Debug)]
 pub struct Recipe {
-    /// `mnemonic/file`.
+    /// Name of the form `mnemonic/file`.
     pub name: String,
     pub forms: Vec<Form>,
 }
 
 impl Recipe {
-    /// All its cases.
+    /// Returns all its cases.
     pub fn cases(&self) -> Vec<Case> {
         let keep = |form: &Form| !form.is_hint && !form.is_open;
         let main = self.forms.iter().any(keep).then(|| self.case(keep));
         main.into_iter().chain(self.hints()).collect()
     }
 
-    /// The hints, apart for each architecture, so that an older device runs what it can.
+    /// Returns the cases of hints, separately for each architecture, so that an older device runs what it can.
     fn hints(&self) -> Vec<Case> {
         let keep = |form: &Form| form.is_hint && !form.is_open;
         let targets: BTreeSet<u32> = self.forms.iter().filter(|form| keep(form)).map(|form| form.needs.sm).collect();
@@ -264,12 +265,12 @@ impl Recipe {
         targets.into_iter().map(case).collect()
     }
 
-    /// The name of the case with this recipe's hints for an architecture.
+    /// Returns the name of the case with this recipe's hints for an architecture.
     pub fn hints_name(&self, sm: u32) -> String {
         format!("{}.hints.sm_{sm}", self.name)
     }
 
-    /// The case with the results of all forms, or of those that `keep` takes.
+    /// Returns the case with the results of the forms that `keep` accepts.
     pub fn case(&self, keep: impl Fn(&Form) -> bool) -> Case {
         let forms: Vec<&Form> = self.forms.iter().filter(|form| keep(form)).collect();
         let inputs = self.forms[0].inputs.clone();
@@ -310,7 +311,7 @@ impl Recipe {
     }
 }
 
-/// The module: reads a row, runs every form in a scope of its own, stores what each gave.
+/// Returns the module: it reads a row, runs every form in a scope of its own, and stores the results.
 fn kernel(forms: &[&Form], scratch: usize) -> String {
     let needs = Needs {
         sm: forms.iter().map(|form| form.needs.sm).max().unwrap_or(OLDEST.sm),

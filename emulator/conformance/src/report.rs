@@ -1,4 +1,4 @@
-//! Tables: how far off a driver is, and which forms are proven.
+//! Tables: the errors of a driver, and which forms are proven.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -7,7 +7,7 @@ use crate::{
     verdict::{CaseVerdict, Verdict},
 };
 
-/// The cases that failed, and why.
+/// Formats the cases that failed, with reasons.
 pub fn failures(verdicts: &[CaseVerdict]) -> String {
     let mut text = String::new();
     for case in verdicts.iter().filter(|case| !case.passed()) {
@@ -31,7 +31,7 @@ pub fn failures(verdicts: &[CaseVerdict]) -> String {
     text
 }
 
-/// Forms that may differ or did, as a table in Markdown.
+/// Formats the forms that may differ or did, as a Markdown table.
 pub fn differences(driver: &str, verdicts: &[CaseVerdict]) -> String {
     let mut text = format!("Results of {driver}. Forms that are not listed are exact to the bit.\n\n");
     text += "| form | cases | rows | allowed | largest difference, ulp | too far | NaN of other bits |\n";
@@ -60,15 +60,15 @@ pub fn differences(driver: &str, verdicts: &[CaseVerdict]) -> String {
     text
 }
 
-/// How many forms of a mnemonic there are, and how they stand.
+/// Counts of a mnemonic's forms, by state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Count {
     pub proven: usize,
     pub failed: usize,
     pub refused: usize,
-    /// The driver loads it and no case tells whether it is right.
+    /// Forms that the driver loads and no case checks.
     pub unproven: usize,
-    /// For a newer architecture than the device's.
+    /// Forms for a newer architecture than the device's.
     pub skipped: usize,
 }
 
@@ -89,7 +89,7 @@ impl Count {
     }
 }
 
-/// The counts of all mnemonics, with their sum.
+/// Formats the counts of all mnemonics, with totals.
 pub fn summary(counts: &BTreeMap<String, Count>) -> String {
     let mut text = "| mnemonic | forms | proven | failed | refused | unproven | newer device |\n".to_owned();
     text += "| --- | --- | --- | --- | --- | --- | --- |\n";

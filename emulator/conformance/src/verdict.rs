@@ -1,4 +1,4 @@
-//! What the results of a case say about its forms.
+//! Verdicts: what the results of a case say about its forms.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use crate::{
     driver::RunError,
 };
 
-/// How a form did in a case.
+/// The verdict on a form in a case.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     pub form: String,
     pub tolerance: Tolerance,
     pub rows: usize,
-    /// The largest distance between two numbers, in units in the last place.
+    /// Maximum distance between two numbers, in units in the last place.
     pub ulp_max: u64,
-    /// Results that are NaN of other bits than expected.
+    /// Number of NaN results with other bits than expected.
     pub payloads: usize,
-    /// Results that are too far off.
+    /// Number of results outside the tolerance.
     pub mismatches: usize,
-    /// The first of those, in words.
+    /// Describes the first of those.
     pub first: Option<String>,
 }
 
@@ -29,11 +29,11 @@ pub struct Verdict {
 #[derive(Clone, Debug)]
 pub struct CaseVerdict {
     pub name: String,
-    /// Empty where nothing came out.
+    /// Verdicts on the forms; empty if there were no results.
     pub forms: Vec<Verdict>,
-    /// Why nothing came out, or not what was expected.
+    /// The reason if there were no results, or not the expected status.
     pub failure: Option<String>,
-    /// The driver does not take the text.
+    /// True if the driver refused the text.
     pub is_refused: bool,
 }
 
@@ -43,7 +43,7 @@ impl CaseVerdict {
     }
 }
 
-/// Judges what came of a case.
+/// Judges the outcome of a case.
 pub fn judge(case: &Case, outcome: &Outcome) -> CaseVerdict {
     let mut verdict = CaseVerdict { name: case.name.clone(), forms: Vec::new(), failure: None, is_refused: false };
     match outcome {
@@ -61,7 +61,7 @@ pub fn judge(case: &Case, outcome: &Outcome) -> CaseVerdict {
     verdict
 }
 
-/// Compares the words of `out`, where there are any, form by form.
+/// Compares the words of `out`, if there are any, form by form.
 fn verdicts(case: &Case, words: &[u64]) -> Vec<Verdict> {
     let mut order = Vec::new();
     let mut found: BTreeMap<&str, Verdict> = BTreeMap::new();

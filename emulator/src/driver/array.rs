@@ -1,4 +1,4 @@
-//! Arrays and mipmapped arrays: images in device memory that only copies, textures and surfaces reach.
+//! CUDA arrays and mipmapped arrays: images in device memory that only copies, textures and surfaces reach.
 
 use std::sync::{Arc, LazyLock};
 
@@ -21,16 +21,16 @@ use crate::texture::{
     image::{Extent, Image},
 };
 
-/// `CUDA_ARRAY3D_…` flags.
+/// Flags of `CUDA_ARRAY3D_DESCRIPTOR` (`CUDA_ARRAY3D_…`).
 pub const LAYERED: u32 = 0x1;
 pub const SURFACE: u32 = 0x2;
 pub const CUBE: u32 = 0x4;
 pub const GATHER: u32 = 0x8;
-/// A flag of graphics programs that changes nothing here.
+/// A flag for graphics programs, which has no effect here.
 const COLOR_ATTACHMENT: u32 = 0x20;
 const FACES: u64 = 6;
 
-/// `CUDA_ARRAY3D_DESCRIPTOR` without its layout.
+/// The fields of `CUDA_ARRAY3D_DESCRIPTOR`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Description {
     pub width: u64,
@@ -40,14 +40,14 @@ pub struct Description {
     pub flags: u32,
 }
 
-/// An array of its own, or one level of a mipmapped array.
+/// A CUDA array, or one level of a mipmapped array.
 #[derive(Debug)]
 pub struct Array {
     pub context: Handle,
     pub device: &'static Device,
     pub description: Description,
     pub image: Image,
-    /// The mipmapped array that it is a level of.
+    /// The mipmapped array, if this is a level of one.
     owner: Option<Handle>,
     _memory: Arc<ImageMemory>,
 }
@@ -58,31 +58,31 @@ pub struct MipmappedArray {
     pub device: &'static Device,
     pub description: Description,
     pub image: Image,
-    /// Handles of its levels, as arrays.
+    /// Handles of the levels, which are arrays.
     levels: Vec<Handle>,
     _memory: Arc<ImageMemory>,
 }
 
-/// Device memory that is given back when the last level that lies in it is gone.
+/// Device memory of an image; freed when its last level is gone.
 #[derive(Debug)]
 struct ImageMemory {
     device: &'static Device,
     address: u64,
 }
 
-/// The arrays under their handles.
+/// Returns the registry of arrays.
 pub fn arrays() -> Answer<&'static Registry<Array>> {
     static ARRAYS: LazyLock<Registry<Array>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*ARRAYS)
 }
 
-/// The mipmapped arrays under their handles.
+/// Returns the registry of mipmapped arrays.
 pub fn mipmapped_arrays() -> Answer<&'static Registry<MipmappedArray>> {
     static ARRAYS: LazyLock<Registry<MipmappedArray>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*ARRAYS)
 }
 
-/// `CUarray_format` and a number of channels.
+/// Returns the format for a `CUarray_format` and a number of channels.
 pub fn format(number: u32, channels: u32) -> Answer<Format> {
     let channel = match number {
         0x01 => Channel::U8,
@@ -93,14 +93,14 @@ pub fn format(number: u32, channels: u32) -> Answer<Format> {
         0x0a => Channel::S32,
         0x10 => Channel::F16,
         0x20 => Channel::F32,
-        // Compressed textures, and those of video.
+        // Block-compressed and video formats.
         0x91..=0x9f | 0xb0..=0x1ff => return Err(Status::NotSupported),
         _ => return Err(Status::InvalidValue),
     };
     if matches!(channels, 1 | 2 | 4) { Ok(Format { channel, channels }) } else { Err(Status::InvalidValue) }
 }
 
-/// The `CUarray_format` of a channel.
+/// Returns the `CUarray_format` of a channel.
 pub fn format_number(channel: Channel) -> u32 {
     match channel {
         Channel::U8 => 0x01,
@@ -125,7 +125,7 @@ pub fn create(description: Description) -> Answer<Handle> {
     Ok(handle)
 }
 
-/// `cuMipmappedArrayCreate`: as many levels as are asked for, but not more than there can be.
+/// `cuMipmappedArrayCreate`: creates the requested number of levels, but at most those down to a single texel.
 pub fn create_mipmapped(description: Description, levels: u32) -> Answer<Handle> {
     let context = current::context()?;
     capture::forbid_unsafe()?;
@@ -150,7 +150,8 @@ pub fn create_mipmapped(description: Description, levels: u32) -> Answer<Handle>
     Ok(handle)
 }
 
-/// `cuArrayDestroy`. Work in flight may still use the array, so it ends first. A level ends with its mipmapped array.
+/// `cuArrayDestroy`. Waits for work in flight, which may still use the array. The level of a mipmapped array can't be
+/// destroyed separately.
 pub fn destroy(array: Handle) -> Answer {
     let context = current::context()?;
     if arrays()?.get(array)?.owner.is_some() {
@@ -172,7 +173,7 @@ pub fn destroy_mipmapped(array: Handle) -> Answer {
     Ok(())
 }
 
-/// The arrays of a context end with it.
+/// Removes the arrays of a context that ends.
 pub fn forget_all_of(context: Handle) -> Answer {
     arrays()?.retain(|array| array.context != context);
     mipmapped_arrays()?.retain(|array| array.context != context);
@@ -187,14 +188,14 @@ fn allocate(context: &Arc<Context>, description: Description, levels: u32) -> An
     injection::call(context, Site::Allocation)?;
     let bytes = Image::array_bytes(description.format, extent, levels).ok_or(Status::OutOfMemory)?;
     let (device, address) = (context.device, draw(context, Owner::Image, bytes)?);
-    // Arrays count as written: the check for uninitialised reads does not cover them.
+    // Arrays count as written, because the check for uninitialised reads does not cover them.
     device.memory.note_written(address, bytes);
     let memory = Arc::new(ImageMemory { device, address });
     Ok((memory, Image::array(description.format, extent, levels, address)))
 }
 
 impl Description {
-    /// The shape, where it is one that there is.
+    /// Returns the shape, or an error if there is no such shape.
     fn extent(self) -> Answer<Extent> {
         let Self { width, height, depth, flags, .. } = self;
         if flags & !(LAYERED | SURFACE | CUBE | GATHER | COLOR_ATTACHMENT) != 0 {
@@ -207,7 +208,7 @@ impl Description {
             (false, true) => depth == FACES && width == height,
             (true, true) => depth > 0 && depth.is_multiple_of(FACES) && width == height,
         };
-        // Four texels are gathered of planes alone.
+        // Only two-dimensional arrays support gather.
         let gathers = flags & GATHER == 0 || height > 0 && depth == 0;
         if width == 0 || !exists || !gathers {
             return Err(Status::InvalidValue);
@@ -217,7 +218,8 @@ impl Description {
 }
 
 impl Array {
-    /// The place of a box of so many bytes, rows and planes, that begins at a byte of a row and lies in the array.
+    /// Returns the place of a box of `width` bytes, `height` rows and `depth` planes, from byte `x` of a row on; an
+    /// error if the array does not contain it.
     pub fn side(&self, [x, y, z]: [usize; 3], [width, height, depth]: [usize; 3]) -> Answer<Side> {
         let level = &self.image.levels[0];
         let texel = u64::from(self.description.format.texel_bytes());
@@ -232,7 +234,7 @@ impl Array {
         Ok(Side { place, pitch: level.pitch as usize, slice: level.slice() as usize })
     }
 
-    /// The place of so many bytes from an offset on, in the order of texels.
+    /// Returns the place of `bytes` bytes from an offset on, in the order of texels.
     pub fn bytes(&self, offset: usize, bytes: usize) -> Answer<Place> {
         let (address, size) = self.image.range();
         let fits = offset.checked_add(bytes).is_some_and(|end| end as u64 <= size);
@@ -241,7 +243,7 @@ impl Array {
 }
 
 impl MipmappedArray {
-    /// The handle of a level, as an array.
+    /// Returns the handle of a level, which is an array.
     pub fn level(&self, level: u32) -> Answer<Handle> {
         self.levels.get(level as usize).copied().ok_or(Status::InvalidValue)
     }

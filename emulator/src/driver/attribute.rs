@@ -1,5 +1,5 @@
-//! `cuDeviceGetAttribute`: the numbers that a device tells about itself. Every attribute of the headers has an answer;
-//! what the emulator has none of (clusters, peers) is 0.
+//! Device attributes (`cuDeviceGetAttribute`). Every attribute of the headers has a value; it is 0 for features that
+//! the emulator lacks, such as clusters and peer access.
 
 use super::{
     device::Device,
@@ -8,21 +8,22 @@ use super::{
     status::{Answer, Status},
 };
 
-/// The attributes of the 12.9 headers are 1 up to this.
+/// Largest attribute number of the CUDA 12.9 headers; the first is 1.
 const ATTRIBUTE_MAX: i32 = 143;
-/// A pitch of a 2-D copy may be as large as an `int` holds.
+/// Maximum pitch of a 2D copy in bytes: the largest `int`.
 const PITCH_MAX: i32 = i32::MAX;
-/// Addresses that texture units would like.
+/// Alignment in bytes that is reported for texture memory; the emulator does not need it.
 const TEXTURE_ALIGNMENT: i32 = 512;
-/// Nominal, in kHz and bits: programs derive peak figures from these and divide by them.
+/// Nominal clock rate in kHz, bus width in bits and cache size in bytes. Programs derive peak figures from them and
+/// divide by them, so they are not 0.
 const CLOCK_KHZ: i32 = 1_000_000;
 const MEMORY_BUS_BITS: i32 = 64;
 const L2_CACHE_BYTES: i32 = 1 << 20;
-/// The bus domain of `Device::pci_bus_id`.
+/// PCI domain of [`Device::pci_bus_id`].
 const PCI_DOMAIN: i32 = 0xFFFF;
 
 impl Device {
-    /// The attribute by its number in the C headers.
+    /// Returns an attribute by its number in the C headers.
     pub fn attribute(&self, number: i32) -> Answer<i32> {
         if !(1..=ATTRIBUTE_MAX).contains(&number) {
             return Err(Status::InvalidValue);
@@ -49,10 +50,10 @@ impl Device {
             76 => self.capability.minor.cast_signed(),
             81 => limits.shared_bytes_per_multiprocessor.cast_signed(),
             82 => limits.registers_per_multiprocessor.cast_signed(),
-            // Copies and kernels overlap (15, 31, 40), pinned memory is mapped at its own address (19, 41, 91, 99),
-            // managed memory is memory that both sides reach at any time (83, 89, 101), blocks can wait for each other
-            // (95), memory has virtual addresses (102), memory pools exist (115), and streams write words and wait for
-            // them (122, 123).
+            // Copies and kernels overlap (15, 31, 40); pinned memory is mapped at its own address (19, 41, 91, 99);
+            // managed memory is accessible to host and device at any time (83, 89, 101); cooperative launches work
+            // (95); virtual memory management (102) and memory pools (115) exist; streams write words and wait for them
+            // (122, 123).
             15 | 19 | 31 | 40 | 41 | 78 | 79 | 80 | 83 | 89 | 91 | 95 | 99 | 101 | 102 | 115 | 122 | 123 => 1,
             87 => 2,
             97 => limits.shared_bytes_opt_in.cast_signed(),
@@ -63,7 +64,7 @@ impl Device {
         Ok(value)
     }
 
-    /// Blocks run one on each thread, so a thread is what comes closest to a multiprocessor.
+    /// Returns the number of host threads, because each runs one block at a time, as a multiprocessor runs its blocks.
     pub fn multiprocessors(&self) -> u32 {
         u32::try_from(self.threads).unwrap_or(u32::MAX)
     }

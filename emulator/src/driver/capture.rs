@@ -1,8 +1,8 @@
-//! Stream capture: what is put into a stream becomes nodes of a graph and does not run.
+//! Stream capture: work that is submitted to a capturing stream becomes nodes of a graph and does not run.
 //!
-//! A capture begins in one stream, its origin, and spreads to others that wait for an event recorded in it; they have
-//! to be joined to the origin again before it ends there. A call that breaks the rules invalidates the captures that
-//! it concerns: they then take no more work, and all that is left is to end them.
+//! A capture begins in one stream, its origin, and spreads to other streams that wait for an event recorded in it.
+//! These have to be joined to the origin again before the capture ends there. A call that breaks the rules invalidates
+//! the captures that it concerns: they take no more work and can only be ended.
 
 use std::{
     cell::Cell,
@@ -22,18 +22,18 @@ use super::{
     stream::object::{Stream, StreamKind},
 };
 
-/// Which calls that could disturb a capture are refused.
+/// Which threads' calls are refused during a capture, if they could disturb it (`CUstreamCaptureMode`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Those of every thread.
+    /// Calls of every thread.
     Global,
-    /// Those of the thread that began it.
+    /// Calls of the thread that began the capture.
     ThreadLocal,
-    /// None.
+    /// No calls.
     Relaxed,
 }
 
-/// A capture under way.
+/// A capture in progress.
 #[derive(Debug)]
 pub struct Capture {
     pub id: u64,
@@ -42,31 +42,31 @@ pub struct Capture {
     thread: ThreadId,
     context: Handle,
     origin: Handle,
-    /// The graph was the caller's before the capture, and stays the caller's when that fails.
+    /// True if the caller provided the graph; it then survives a failed capture.
     graph_is_callers: bool,
     invalid: AtomicBool,
-    /// Every stream that takes part.
+    /// The streams that take part.
     streams: Mutex<Vec<Arc<Stream>>>,
-    /// The nodes that it has added.
+    /// The nodes that the capture added.
     added: Mutex<Vec<Handle>>,
 }
 
-/// A stream's part in a capture.
+/// The state of one stream in a capture.
 #[derive(Debug, Clone)]
 pub struct Part {
     pub capture: Arc<Capture>,
-    /// The nodes that the next one comes after.
+    /// The nodes that the next node depends on.
     pub dependencies: Vec<Handle>,
 }
 
-/// A stream that is captured, for the next node.
+/// A capturing stream, with the means to add its next node.
 #[derive(Debug)]
 pub struct Taken<'a> {
     stream: &'a Stream,
     part: Part,
 }
 
-/// What `cuStreamGetCaptureInfo` tells.
+/// The result of `cuStreamGetCaptureInfo`.
 #[derive(Debug)]
 pub enum State {
     None,
@@ -74,13 +74,13 @@ pub enum State {
     Invalidated(Part),
 }
 
-/// All captures under way in this process. Their number is kept apart, so that programs without captures pay little.
+/// All captures of this process. Their number is kept separately, so that programs without captures pay little.
 static CAPTURES: Mutex<Vec<Arc<Capture>>> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// What the calling thread wants to be kept from.
+    /// The calling thread's own mode (`cuThreadExchangeStreamCaptureMode`).
     static INTERACTION: Cell<Mode> = const { Cell::new(Mode::Global) };
 }
 
@@ -94,12 +94,12 @@ impl Mode {
     }
 }
 
-/// Sets the calling thread's mode and answers the one before.
+/// Sets the calling thread's mode and returns the previous one.
 pub fn exchange_mode(mode: Mode) -> Mode {
     INTERACTION.replace(mode)
 }
 
-/// Begins a capture into a new graph, or into one of the caller's behind some of its nodes.
+/// Begins a capture into a new graph, or into the caller's graph behind some of its nodes.
 pub fn begin(context: &Context, stream: &Arc<Stream>, mode: Mode, into: Option<(Arc<Graph>, Vec<Handle>)>) -> Answer {
     if stream.kind == StreamKind::Legacy {
         return Err(Status::StreamCaptureUnsupported);
@@ -134,7 +134,7 @@ pub fn begin(context: &Context, stream: &Arc<Stream>, mode: Mode, into: Option<(
     Ok(())
 }
 
-/// Ends the capture that began in a stream, and answers its graph.
+/// Ends the capture that began in a stream and returns its graph.
 pub fn end(stream: &Stream) -> Answer<Arc<Graph>> {
     let Part { capture, dependencies } = stream.part().clone().ok_or(Status::IllegalState)?;
     if capture.origin != stream.handle {
@@ -158,7 +158,7 @@ pub fn end(stream: &Stream) -> Answer<Arc<Graph>> {
     joined.map(|()| Arc::clone(&capture.graph))
 }
 
-/// What a stream's capture has come to.
+/// Returns the capture state of a stream.
 pub fn state(context: &Context, stream: &Stream) -> Answer<State> {
     if stream.kind == StreamKind::Legacy && concerned(context, StreamKind::Blocking).next().is_some() {
         return Err(Status::StreamCaptureImplicit);
@@ -171,7 +171,7 @@ pub fn state(context: &Context, stream: &Stream) -> Answer<State> {
     })
 }
 
-/// The part that a stream has in a capture; an error where that was invalidated.
+/// Returns the stream's part in a capture, if it has one; an error if the capture is invalid.
 pub fn of(stream: &Stream) -> Answer<Option<Taken<'_>>> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return Ok(None);
@@ -181,7 +181,8 @@ pub fn of(stream: &Stream) -> Answer<Option<Taken<'_>>> {
     Ok(Some(Taken { stream, part }))
 }
 
-/// For calls that could disturb captures, of which the thread and its like may not know: memory, modules, waiting.
+/// Refuses a call that could disturb captures, such as one on memory or modules or one that waits, and invalidates
+/// those captures.
 pub fn forbid_unsafe() -> Answer {
     let mode = INTERACTION.get();
     if COUNT.load(Ordering::Acquire) == 0 || mode == Mode::Relaxed {
@@ -196,13 +197,13 @@ pub fn forbid_unsafe() -> Answer {
     invalidate_all(captures().iter().filter(|capture| forbids(capture)).cloned().collect())
 }
 
-/// For calls that ask about, or wait for, work in a stream.
+/// Refuses a call that queries or waits for work in a stream if a capture forbids it.
 pub fn forbid_waiting_for(context: &Context, stream: &Stream) -> Answer {
     forbid_running_in(context, stream)?;
     forbid_unsafe()
 }
 
-/// For calls that wait for a whole context.
+/// Refuses a call that waits for a whole context if a capture forbids it.
 pub fn forbid_waiting_for_all(context: &Context) -> Answer {
     if COUNT.load(Ordering::Acquire) == 0 {
         return Ok(());
@@ -212,8 +213,8 @@ pub fn forbid_waiting_for_all(context: &Context) -> Answer {
     forbid_unsafe()
 }
 
-/// For work that really goes into a stream: not into one that is captured, and not into the legacy default stream
-/// while one is captured that it would wait for.
+/// Refuses work that has to run now, if the stream is capturing, or if it is the legacy default stream and would wait
+/// for a capturing stream.
 pub fn forbid_running_in(context: &Context, stream: &Stream) -> Answer {
     if COUNT.load(Ordering::Acquire) == 0 {
         return Ok(());
@@ -227,7 +228,7 @@ pub fn forbid_running_in(context: &Context, stream: &Stream) -> Answer {
     invalidate_all(waited_for).map_err(|_| Status::StreamCaptureImplicit)
 }
 
-/// Takes a stream out that is destroyed: its capture can't be completed any more.
+/// Removes a stream that is destroyed. Its capture can't be completed any more.
 pub fn abandon(stream: &Stream) {
     let Some(Part { capture, .. }) = stream.part().clone() else { return };
     capture.invalidate();
@@ -236,7 +237,7 @@ pub fn abandon(stream: &Stream) {
     }
 }
 
-/// The captures with a stream of this kind in a context.
+/// Returns the captures that contain a stream of this kind in a context.
 fn concerned(context: &Context, kind: StreamKind) -> impl Iterator<Item = Arc<Capture>> + use<> {
     let has_kind = |capture: &&Arc<Capture>| lock(&capture.streams).iter().any(|stream| stream.kind == kind);
     let found = captures();
@@ -253,7 +254,7 @@ fn invalidate_all(broken: Vec<Arc<Capture>>) -> Answer {
 }
 
 impl Capture {
-    /// Is it still good?
+    /// Returns an error if the capture is invalid.
     pub fn check(&self) -> Answer {
         if self.invalid.load(Ordering::Acquire) { Err(Status::StreamCaptureInvalidated) } else { Ok(()) }
     }
@@ -262,12 +263,12 @@ impl Capture {
         self.invalid.store(true, Ordering::Release);
     }
 
-    /// Is it still under way?
+    /// Reports whether the capture is still in progress.
     pub fn is_open(&self) -> bool {
         captures().iter().any(|capture| capture.id == self.id)
     }
 
-    /// Lets all its streams run again.
+    /// Ends the capture for all its streams, which run work again.
     fn close(&self) {
         let streams = std::mem::take(&mut *lock(&self.streams));
         streams.iter().for_each(|stream| *stream.part() = None);
@@ -278,7 +279,7 @@ impl Capture {
 }
 
 impl Taken<'_> {
-    /// Adds a node behind what the stream has come to.
+    /// Adds a node after the stream's latest ones.
     pub fn add(&self, work: Operation) -> Answer<Handle> {
         let node = self.part.capture.graph.add(work, &self.part.dependencies)?;
         lock(&self.part.capture.added).push(node);
@@ -290,7 +291,7 @@ impl Taken<'_> {
         &self.part
     }
 
-    /// Makes the stream wait for what an event marks in the same capture.
+    /// Makes the stream wait for an event's mark in this capture.
     pub fn join(&self, mark: &Part) -> Answer {
         if mark.capture.id != self.part.capture.id {
             mark.capture.invalidate();
@@ -303,21 +304,21 @@ impl Taken<'_> {
         Ok(())
     }
 
-    /// Sets what the next node comes after.
+    /// Sets the nodes that the next node depends on.
     pub fn depend_on(&self, dependencies: Vec<Handle>) {
         if let Some(part) = self.stream.part().as_mut() {
             part.dependencies = dependencies;
         }
     }
 
-    /// Ends with an error that spoils the capture.
+    /// Invalidates the capture and returns `status`.
     pub fn spoil(&self, status: Status) -> Status {
         self.part.capture.invalidate();
         status
     }
 }
 
-/// Draws a stream into the capture that an event was recorded in.
+/// Adds a stream to the capture that an event was recorded in.
 pub fn spread(stream: &Arc<Stream>, mark: &Part) -> Answer {
     if !mark.capture.is_open() {
         return Err(Status::CapturedEvent);

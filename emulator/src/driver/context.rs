@@ -1,7 +1,7 @@
-//! A context: what belongs together on one device, and the order between its streams.
+//! Contexts: the streams, modules and memory of one device that belong together, and the order between the streams.
 //!
-//! The legacy default stream waits for everything put before into the context's blocking streams, and they wait for it.
-//! Both are points that a task waits for, taken under one lock, so that every task sees the same order.
+//! The legacy default stream waits for everything submitted earlier to the context's blocking streams, and they wait
+//! for it. A task waits for points in both; these are taken under one lock, so that every task sees one order.
 
 use std::{
     any::Any,
@@ -28,22 +28,23 @@ pub struct Context {
     pub handle: Handle,
     pub device: &'static Device,
     pub legacy: Arc<Stream>,
-    /// Set when the context ends or faults: kernels that still run give up.
+    /// Set when the context ends or faults; running kernels then stop.
     pub cancel: AtomicBool,
-    /// Wakes who waits for `cancel`.
+    /// Wakes threads that wait for `cancel`.
     cancelled: (Mutex<()>, Condvar),
     pub limits: Mutex<[usize; LIMITS]>,
     pub cache_config: AtomicU32,
     ended: AtomicBool,
     flags: AtomicU32,
-    /// How often it was attached to and not detached from, beside its creation.
+    /// Number of `cuCtxAttach` calls without a `cuCtxDetach`, not counting the creation.
     attached: AtomicU32,
     queues: Mutex<Vec<OwnQueue>>,
 }
 
-/// How many limits the headers define.
+/// Number of limits that the headers define (`CUlimit`).
 pub const LIMITS: usize = 7;
-/// Stack, printf buffer and heap as a device has them; the other limits concern what the emulator has not.
+/// Default limits: stack in bytes per thread, printf buffer and heap in bytes, as on a device. The other limits concern
+/// features that the emulator lacks.
 const LIMITS_DEFAULT: [usize; LIMITS] = [1024, 1 << 20, 8 << 20, 0, 0, 128, 0];
 
 #[derive(Debug)]
@@ -52,23 +53,23 @@ struct OwnQueue {
     blocking: bool,
 }
 
-/// Work for a stream, before it has its place.
+/// Work for a stream that has not been submitted yet.
 pub struct Job {
-    /// Points to wait for, beside those that the stream's kind asks for.
+    /// Points to wait for, in addition to those that the stream's kind requires.
     pub after: Vec<Point>,
-    /// Short enough to run on the caller's thread when the stream is idle.
+    /// True if it is short enough to run on the caller's thread when the stream is idle.
     pub brief: bool,
     pub work: Box<dyn FnOnce() -> Result<(), DeviceFault> + Send>,
 }
 
-/// The contexts under their handles.
+/// Returns the registry of contexts.
 pub fn contexts() -> Answer<&'static Registry<Context>> {
     static CONTEXTS: LazyLock<Registry<Context>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*CONTEXTS)
 }
 
 impl Context {
-    /// Makes a context and registers it.
+    /// Creates a context and registers it.
     pub fn create(device: &'static Device, flags: u32) -> Answer<Arc<Self>> {
         device.check()?;
         let handle = fresh();
@@ -91,7 +92,7 @@ impl Context {
         Ok(context)
     }
 
-    /// Ends the context's work: kernels are cancelled, and nothing is taken any more.
+    /// Ends the context's work: cancels kernels and accepts no more work.
     pub(super) fn end(&self) -> Answer {
         if self.ended.swap(true, Ordering::AcqRel) {
             return Err(Status::ContextIsDestroyed);
@@ -101,21 +102,21 @@ impl Context {
         Ok(())
     }
 
-    /// Lets every kernel of the context end.
+    /// Cancels all kernels of the context.
     fn cancel_kernels(&self) {
         let _held = self.cancelled.0.lock().unwrap_or_else(PoisonError::into_inner);
         self.cancel.store(true, Ordering::Relaxed);
         self.cancelled.1.notify_all();
     }
 
-    /// Returns when kernels are cancelled, as a kernel would that never ends by itself.
+    /// Blocks until kernels are cancelled, as a kernel does that never ends by itself.
     pub fn wait_until_cancelled(&self) {
         let held = self.cancelled.0.lock().unwrap_or_else(PoisonError::into_inner);
         let goes_on = |_: &mut ()| !self.cancel.load(Ordering::Relaxed);
         drop(self.cancelled.1.wait_while(held, goes_on).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Usable: neither ended nor faulted?
+    /// Returns an error if the context has ended or faulted.
     pub fn check(&self) -> Answer {
         if self.ended.load(Ordering::Acquire) {
             return Err(Status::ContextIsDestroyed);
@@ -127,7 +128,7 @@ impl Context {
         self.attached.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether this was the last use of the context.
+    /// Detaches from the context; returns true if this was the last use.
     pub fn detach(&self) -> bool {
         let one_less = |attached: u32| attached.checked_sub(1);
         self.attached.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err()
@@ -141,7 +142,7 @@ impl Context {
         self.flags.store(flags, Ordering::Relaxed);
     }
 
-    /// Makes a stream that belongs to this context.
+    /// Creates a stream of this context.
     pub fn new_stream(&self, kind: StreamKind, priority: i32) -> Arc<Stream> {
         let stream = Arc::new(Stream::new(self.handle, kind, priority));
         let blocking = kind != StreamKind::NonBlocking;
@@ -151,18 +152,18 @@ impl Context {
         stream
     }
 
-    /// Gives a job its place in a stream, and answers the point where it has ended.
+    /// Submits a job to a stream and returns the point where it has ended.
     pub fn enqueue(self: &Arc<Self>, stream: &Stream, job: Job) -> Answer<Point> {
         let context = Arc::clone(self);
         self.place(stream, job.after, job.brief, Box::new(move || context.run(job.work)))
     }
 
-    /// Gives work a place in a stream that it keeps also after a fault. It must not unwind.
+    /// Submits work that runs even after a fault. It must not unwind.
     pub fn enqueue_regardless(&self, stream: &Stream, after: Vec<Point>, work: Work) -> Answer<Point> {
         self.place(stream, after, false, work)
     }
 
-    /// The points that have to be reached for a stream to count as done.
+    /// Returns the points that have to be reached before the stream counts as done.
     pub fn outstanding(&self, stream: &Stream) -> Vec<Point> {
         let mut points = match stream.kind {
             StreamKind::Legacy => self.blocking_points(&self.queues()),
@@ -172,7 +173,7 @@ impl Context {
         points
     }
 
-    /// Waits for all streams, and answers the fault if one came up.
+    /// Waits for all streams and returns the fault, if there is one.
     pub fn synchronize(&self) -> Answer {
         self.wait_for_all();
         self.check()
@@ -192,7 +193,7 @@ impl Context {
             StreamKind::Blocking => after.push(self.legacy.queue.last()),
             StreamKind::NonBlocking => {}
         }
-        // A stream's own order needs no point, and waiting for itself would never end.
+        // The stream's own order needs no point, and waiting for itself would never end.
         after.retain(|point| !point.is_of(&stream.queue));
         let (point, turn) = stream.queue.push(Task { after, work, brief })?;
         drop(queues);
@@ -207,7 +208,7 @@ impl Context {
         blocking.map(|queue| queue.last()).collect()
     }
 
-    /// Runs work now, unless there was a fault, and keeps a fault of its own.
+    /// Runs work now, unless there was a fault, and records a new fault.
     pub(super) fn run(&self, work: impl FnOnce() -> Result<(), DeviceFault>) {
         if self.device.fault().is_some() {
             return;
@@ -217,7 +218,7 @@ impl Context {
             Ok(Err(fault)) => fault,
             Err(panic) => DeviceFault::new(Status::Unknown, panic_report(&*panic)),
         };
-        // A kernel that was cancelled because its context ends is no fault of the device.
+        // If the context is ending, the kernel was cancelled on purpose, which is not a fault of the device.
         if !self.ended.load(Ordering::Acquire) {
             self.device.raise(fault);
             self.cancel_kernels();

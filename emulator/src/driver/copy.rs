@@ -7,17 +7,17 @@ use super::{
 };
 use crate::memory::{BadAddress, Memory};
 
-/// Between two devices data goes through a buffer of this size.
+/// Bytes of the buffer through which data is copied between two devices.
 const BOUNCE_BYTES: usize = 1 << 20;
 
-/// One end of a copy.
+/// The address of one end of a copy.
 #[derive(Debug, Clone, Copy)]
 pub enum Place {
     Device(&'static Device, u64),
     Host(usize),
 }
 
-/// A place and the bytes from one row, and from one plane of rows, to the next.
+/// One end of a copy: its place, and the bytes from one row and one plane to the next.
 #[derive(Debug, Clone, Copy)]
 pub struct Side {
     pub place: Place,
@@ -35,17 +35,17 @@ pub struct Copy {
     pub depth: usize,
 }
 
-/// When a call may return.
+/// When a call that copies may return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Return {
-    /// After the copy, where the host takes part in it.
+    /// After the copy, if the host takes part in it.
     Done,
-    /// As soon as the caller's memory is safe.
+    /// As soon as the caller may reuse its memory.
     Early,
 }
 
 impl Place {
-    /// An address that has to be a device's, or pinned memory which a device can reach.
+    /// Returns the place of an address that has to be in device memory, or in pinned memory that a device can reach.
     pub fn device(address: u64) -> Answer<Self> {
         match Self::unified(address)? {
             Self::Host(pointer) if driver()?.host.find(pointer).is_none() => Err(Status::InvalidValue),
@@ -53,20 +53,20 @@ impl Place {
         }
     }
 
-    /// Host memory, pinned or not, or device memory: addresses are never shared.
+    /// Returns the place of any address: host memory, pinned or not, or device memory. The two never share addresses.
     pub fn unified(address: u64) -> Answer<Self> {
         if address == 0 {
             return Err(Status::InvalidValue);
         }
         match driver()?.device_of(address) {
             Some(device) => Ok(Self::Device(device, address)),
-            // What is reserved is no host's memory, whether or not something was mapped there before.
+            // Reserved addresses are never host memory, whether or not something is mapped there.
             None if driver()?.reservations.holds(address) => Err(Status::InvalidValue),
             None => Ok(Self::Host(address as usize)),
         }
     }
 
-    /// Whether the memory is there, and may be written to if it is the target.
+    /// Checks that the memory exists and, for a target, that it may be written.
     fn check(self, extent: usize, is_target: bool) -> Answer {
         match self {
             Self::Device(device, address) => {
@@ -85,7 +85,7 @@ impl Place {
         }
     }
 
-    /// Moved on by some bytes; the extents were checked before.
+    /// Returns the place some bytes further on; the extents were checked before.
     fn at(self, offset: usize) -> Self {
         match self {
             Self::Device(device, address) => Self::Device(device, address + offset as u64),
@@ -95,13 +95,13 @@ impl Place {
 }
 
 impl Copy {
-    /// A plain copy.
+    /// Describes a plain copy.
     pub fn linear(to: Place, from: Place, bytes: usize) -> Self {
         let side = |place| Side { place, pitch: bytes, slice: bytes };
         Self { to: side(to), from: side(from), width: bytes, height: 1, depth: 1 }
     }
 
-    /// How far the copy reaches on both sides; nothing where it has no bytes.
+    /// Checks the copy and returns the bytes that it spans on both sides; `None` if it copies nothing.
     pub fn check(&self) -> Answer<Option<(usize, usize)>> {
         let (to_extent, from_extent) = (self.extent(&self.to), self.extent(&self.from));
         let (to_extent, from_extent) = to_extent.zip(from_extent).ok_or(Status::InvalidValue)?;
@@ -113,7 +113,7 @@ impl Copy {
         Ok(Some((to_extent, from_extent)))
     }
 
-    /// Which sides are a device's.
+    /// Reports which of both sides are device memory.
     pub fn kinds(&self) -> (bool, bool) {
         let is_device = |side: &Side| matches!(side.place, Place::Device(..));
         (is_device(&self.to), is_device(&self.from))
@@ -132,7 +132,7 @@ impl Copy {
         self.width.saturating_mul(self.height).saturating_mul(self.depth)
     }
 
-    /// From the first byte of the first row to the last of the last.
+    /// Returns the bytes from the first byte of the first row to the last byte of the last row.
     fn extent(&self, side: &Side) -> Option<usize> {
         if self.height > 1 && side.pitch < self.width {
             return None;
@@ -146,15 +146,15 @@ impl Copy {
 }
 
 impl Side {
-    /// The start of a row; the extents were checked before.
+    /// Returns the start of a row; the extents were checked before.
     fn row(&self, plane: usize, row: usize) -> Place {
         self.place.at(plane * self.slice + row * self.pitch)
     }
 }
 
-/// Both ends were checked when the copy was submitted.
+/// Both ends were checked at submission, so a bad address means that the memory was freed since.
 fn freed_underway(address: BadAddress) -> DeviceFault {
-    let report = format!("a copy's memory was freed before the stream reached the copy: failed to {address}");
+    let report = format!("a copy's memory was freed before the stream reached the copy: {address}");
     DeviceFault::new(Status::IllegalAddress, report)
 }
 

@@ -1,4 +1,5 @@
-//! Which context is current on the calling thread: a stack, as the driver API has it, and the thread's own stream.
+//! Current contexts: each thread has a stack of them, as the driver API defines, and a default stream of its own in
+//! each context.
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
@@ -15,7 +16,7 @@ thread_local! {
     static STREAMS: RefCell<HashMap<Handle, Arc<Stream>>> = RefCell::default();
 }
 
-/// The current context, usable.
+/// Returns the current context; an error if it is unusable.
 pub fn context() -> Answer<Arc<Context>> {
     let contexts = contexts()?;
     let handle = handle().ok_or(Status::InvalidContext)?;
@@ -24,12 +25,12 @@ pub fn context() -> Answer<Arc<Context>> {
     Ok(context)
 }
 
-/// The current context's handle, usable or not.
+/// Returns the current context's handle, even if the context is unusable.
 pub fn handle() -> Option<Handle> {
     STACK.with_borrow(|stack| stack.last().copied())
 }
 
-/// Makes a context current in place of the one on top; null takes the top away.
+/// Replaces the context on top of the stack; null removes it.
 pub fn set(handle: Handle) -> Answer {
     let contexts = contexts()?;
     if handle != 0 {
@@ -53,12 +54,12 @@ pub fn pop() -> Answer<Handle> {
     STACK.with_borrow_mut(Vec::pop).ok_or(Status::InvalidContext)
 }
 
-/// Takes a context that ends off the calling thread's stack.
+/// Removes a context that ends from the calling thread's stack.
 pub fn forget(handle: Handle) {
     STACK.with_borrow_mut(|stack| stack.retain(|held| *held != handle));
 }
 
-/// The calling thread's default stream in a context; it ends with the thread.
+/// Returns the calling thread's default stream in a context; it ends with the thread.
 pub fn thread_stream(context: &Arc<Context>) -> Arc<Stream> {
     STREAMS.with_borrow_mut(|streams| {
         let stream = streams.entry(context.handle);

@@ -1,6 +1,6 @@
-//! One emulated device: its memory, its fault and its primary context.
+//! An emulated device: its memory, its fault and its primary context.
 //!
-//! A fault sticks to the device until the process ends, as it does on a GPU: contexts made after it are no better.
+//! As on a GPU, a fault sticks to the device until the process ends; new contexts have it too.
 
 use std::{
     env::consts::ARCH,
@@ -29,37 +29,37 @@ use crate::{
 /// A device of the emulated machine.
 #[derive(Debug)]
 pub struct Device {
-    /// Its number among those that this process sees.
+    /// Device ordinal in this process.
     pub ordinal: i32,
-    /// What of the machine it is.
+    /// The part of the machine that it shows: a device or a slice.
     pub part: Part,
     pub capability: ComputeCapability,
     pub limits: Limits,
     pub threads: usize,
-    /// Instructions after which a launch is taken to be endless.
+    /// Maximum instructions of a launch; beyond that it counts as endless. `None` for no limit.
     pub instructions_max: Option<u64>,
     pub memory: Arc<Memory>,
     pub allocations: Allocations,
     pub printf: Printf,
     pub default_pool: Handle,
-    /// What graphs have allocated, and the most of it.
+    /// Bytes that graphs have allocated, and their maximum.
     pub graph_bytes: GraphBytes,
     current_pool: AtomicUsize,
     fault: OnceLock<DeviceFault>,
 }
 
-/// What went wrong on a device, for good.
+/// The sticky error of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceFault {
     pub status: Status,
-    /// Kernel, line, thread and address, as far as they are known.
+    /// Report with kernel, line, thread and address, as far as they are known.
     pub report: String,
-    /// The kernel that did it. The report has words of the kernel's own in it and can say anything.
+    /// Name of the kernel that caused it. The report can contain text from the kernel, so it can't identify the kernel.
     pub kernel: Option<String>,
 }
 
 impl DeviceFault {
-    /// One that is no kernel's.
+    /// Makes a fault that no kernel caused.
     pub fn new(status: Status, report: String) -> Self {
         Self { status, report, kernel: None }
     }
@@ -96,12 +96,12 @@ impl Device {
         })
     }
 
-    /// The name shows that timings on this device are not those of a GPU.
+    /// Returns the name, which shows that timings of this device are not those of a GPU.
     pub fn name(&self) -> String {
         format!("gpufleet emulator (CPU, {})", instruction_set())
     }
 
-    /// A bus address that no machine has: domain `ffff`.
+    /// Returns a PCI address that no real device has: domain `ffff`.
     pub fn pci_bus_id(&self) -> String {
         format!("FFFF:{:02X}:00.0", self.part.device)
     }
@@ -110,14 +110,14 @@ impl Device {
         self.fault.get()
     }
 
-    /// Answers the sticky code, if there is one.
+    /// Returns the sticky error, if there is one.
     pub fn check(&self) -> Answer {
         self.fault().map_or(Ok(()), |fault| Err(fault.status))
     }
 
-    /// Makes a fault stick; the first one stays.
+    /// Makes a fault sticky; the first one stays.
     pub fn raise(&self, fault: DeviceFault) {
-        // A second fault of work that was already in flight tells less than the first.
+        // A later fault of work in flight is less informative than the first.
         let _ = self.fault.set(fault);
     }
 

@@ -1,4 +1,4 @@
-//! Events: a point in a stream, and the time at which the stream came to it.
+//! Events: a point in a stream, and the time at which the stream reached it.
 
 use std::{
     sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -19,7 +19,7 @@ use super::{
 
 /// `CU_EVENT_DISABLE_TIMING`.
 const DISABLE_TIMING: u32 = 2;
-/// `CU_EVENT_INTERPROCESS`: other processes have memory and queues of their own.
+/// `CU_EVENT_INTERPROCESS`, which is refused because processes do not share the emulated device.
 const INTERPROCESS: u32 = 4;
 const FLAGS_MASK: u32 = 7;
 
@@ -38,17 +38,17 @@ enum Mark {
         point: Point,
         time: Arc<OnceLock<Instant>>,
     },
-    /// A stream that was captured: the mark has a place in a graph, and none in time.
+    /// A capturing stream: the mark is a position in a graph and has no time.
     Captured(Part),
 }
 
-/// The events under their handles.
+/// Returns the registry of events.
 pub fn events() -> Answer<&'static Registry<Event>> {
     static EVENTS: LazyLock<Registry<Event>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*EVENTS)
 }
 
-/// Makes an event in the current context.
+/// Creates an event in the current context.
 pub fn create(flags: u32) -> Answer<Handle> {
     if flags & !FLAGS_MASK != 0 {
         return Err(Status::InvalidValue);
@@ -67,8 +67,8 @@ pub fn destroy(event: Handle) -> Answer {
     events()?.remove(event).map(drop)
 }
 
-/// Marks the place that the stream has come to; an earlier mark of the event is forgotten. In a stream that is captured
-/// an external mark is a node, which marks the event when the graph runs.
+/// Records the current point of the stream and forgets the event's earlier mark. In a capturing stream an external
+/// record is a node that records the event when the graph runs.
 pub fn record(handle: Handle, stream: Handle, external: bool) -> Answer {
     let (context, stream) = stream::find(stream)?;
     let event = events()?.get(handle)?;
@@ -93,13 +93,13 @@ pub fn record(handle: Handle, stream: Handle, external: bool) -> Answer {
     Ok(())
 }
 
-/// Marks a point that was given out already, with the place for its time.
+/// Records a point that exists already, with the cell for its time.
 pub fn mark(event: Handle, point: Point, time: Arc<OnceLock<Instant>>) -> Answer {
     *events()?.get(event)?.mark() = Some(Mark::Ran { point, time });
     Ok(())
 }
 
-/// The point that an event marks, if it was recorded in a stream that runs.
+/// Returns the point that an event marks, if it was recorded in a running stream.
 pub fn point(event: Handle) -> Option<Point> {
     match events().ok()?.get(event).ok()?.mark().clone() {
         Some(Mark::Ran { point, .. }) => Some(point),
@@ -107,10 +107,10 @@ pub fn point(event: Handle) -> Option<Point> {
     }
 }
 
-/// Makes what comes next in the stream wait for the event's mark. An event without a mark holds up nothing.
+/// Makes later work of the stream wait for the event's mark. An event without a mark delays nothing.
 ///
-/// A stream that waits for a mark in a capture becomes part of that capture. One that is captured may wait for other
-/// marks only by a node, an external wait.
+/// A stream that waits for a mark in a capture joins that capture. A capturing stream can wait for other marks only by
+/// a node, an external wait.
 pub fn wait(stream: Handle, event: Handle, external: bool) -> Answer {
     let (context, stream) = stream::find(stream)?;
     let mark = events()?.get(event)?.mark().clone();
@@ -127,7 +127,7 @@ pub fn wait(stream: Handle, event: Handle, external: bool) -> Answer {
     }
 }
 
-/// Has the mark been reached? True for an event without one.
+/// Returns an error unless the mark has been reached; an event without a mark counts as reached.
 pub fn query(event: Handle) -> Answer {
     let event = find(event)?;
     let reached = event.ran()?.is_none_or(|(point, _)| point.is_reached());
@@ -142,7 +142,7 @@ pub fn synchronize(event: Handle) -> Answer {
     event.check()
 }
 
-/// Milliseconds between two marks that were reached.
+/// Returns the milliseconds between two marks that were reached.
 pub fn elapsed_milliseconds(start: Handle, end: Handle) -> Answer<f32> {
     let (start, end) = (find(start)?.time()?, find(end)?.time()?);
     let seconds = match end.checked_duration_since(start) {
@@ -163,7 +163,7 @@ impl Event {
         time.get().copied().ok_or(Status::NotReady)
     }
 
-    /// The mark in a stream that runs; asking about one in a capture is an error that spoils the capture.
+    /// Returns the mark in a running stream. Asking for one in a capture is an error that invalidates the capture.
     fn ran(&self) -> Answer<Option<(Point, Arc<OnceLock<Instant>>)>> {
         match self.mark().clone() {
             None => Ok(None),

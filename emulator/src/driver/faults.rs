@@ -1,19 +1,20 @@
-//! The rules of faults on demand, for tests of what stands over the driver: a launch, an allocation or a copy that is named by its
-//! number or its kernel ends as it would on a sick device.
+//! Fault injection: rules that make calls and kernels fail, so that tests of code above the driver see what a faulty
+//! device does rarely. A rule selects a launch, an allocation or another call by its number or its kernel.
 //!
-//! A rule is `PLACE=FAULT`, rules are separated by commas, and the first that fits counts. Places are `launch:7` (the
-//! seventh kernel that the process starts, graphs' included), `launch:7+` (that one and all later), `launch@saxpy` (each
-//! start of that kernel), and likewise `alloc:3` (device memory, in pools or not), `copy:2` (the calls that copy),
-//! `load:1` (modules), `function:1` (a kernel that is asked for the first time, for a device may load its code only then), `info:1` (asking how
-//! much memory is free), `context:1` (asking for a device's primary context) and `stream:1` (streams).
-//! A device's number and a slash before the place, as in `1/launch:7+`, keep the rule to that device; the counts are of
-//! all devices.
+//! A rule is `PLACE=FAULT`. Rules are separated by commas, and the first that matches counts. Places are `launch:7`
+//! (the seventh kernel that the process starts, including those of graphs), `launch:7+` (that one and all later ones)
+//! and `launch@saxpy` (each start of that kernel). Likewise there are `alloc:3` (device memory, from pools or not),
+//! `copy:2` (calls that copy), `load:1` (modules), `function:1` (the first use of a kernel, because a device may load
+//! its code only then), `info:1` (queries of free memory), `context:1` (requests for a device's primary context) and
+//! `stream:1` (creation of streams). A device's number and a slash before the place, as in `1/launch:7+`, limit the
+//! rule to that device; the counts include all devices.
 //!
-//! `wait` is no fault: the load of a module then waits for the kernels that run, as it may on a device. Nor is `hold`: a
-//! call that waits for them (frees, unloading, and such loads; the place is `wait:1`) then has the other calls of the
-//! process wait with it, as a driver may that holds a lock. Those that wait for work on the device do so without it.
+//! `wait` and `hold` are not faults. With `wait`, loading a module waits for the running kernels, as it may on a
+//! device. `hold` applies to calls that wait for running kernels (frees, unloading and such loads; the place is
+//! `wait:1`). Meanwhile the other calls of the process have to wait too, as they do if a driver holds a lock. Calls
+//! that only wait for work on the device are exempt.
 //!
-//! `@FILE` stands for the rules in that file, none where it is empty: each process has those that it finds there when it starts.
+//! `@FILE` reads the rules from a file, which may be empty. A process reads it when it starts.
 
 use std::{
     fs,
@@ -23,7 +24,7 @@ use std::{
 
 use super::status::Status;
 
-/// The faults to come, and how far each kind of place has been counted.
+/// The rules, and the counts of the places so far.
 #[derive(Debug, Default)]
 pub struct Injection {
     rules: Vec<Rule>,
@@ -38,7 +39,7 @@ pub struct Injection {
     streams: AtomicU64,
 }
 
-/// Where a fault comes, and which.
+/// A rule: where a fault is injected, and which.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     device: Option<u32>,
@@ -47,22 +48,22 @@ pub struct Rule {
     fault: Injected,
 }
 
-/// What can fail.
+/// A kind of place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Site {
     Launch,
     Allocation,
     Copy,
     Load,
-    /// A kernel that is asked for the first time.
+    /// The first use of a kernel.
     Function,
-    /// Asking how much memory is free.
+    /// A query of free memory.
     Info,
-    /// Asking for a device's primary context.
+    /// A request for a device's primary context.
     Context,
-    /// A call that waits for the kernels that run.
+    /// A call that waits for running kernels.
     Wait,
-    /// A stream that is made.
+    /// The creation of a stream.
     Stream,
 }
 
@@ -73,24 +74,24 @@ enum Which {
     Kernel(String),
 }
 
-/// What happens instead.
+/// What happens at the place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Injected {
-    /// The device is unusable from then on, with this code.
+    /// The device becomes unusable, with this error.
     Sticky(Status),
-    /// The call fails and nothing else.
+    /// The call fails; the device stays usable.
     OutOfMemory,
-    /// The same: the driver can't use the code, with this code.
+    /// The call fails with this error, because the driver can't use the code; the device stays usable.
     Refused(Status),
-    /// The kernel goes on until its context ends.
+    /// The kernel runs until its context ends.
     Hang,
-    /// The call waits for what runs, and then goes on.
+    /// The call waits for running kernels, then continues.
     Wait,
-    /// While the call waits, no other begins.
+    /// While the call waits, other calls do not begin.
     Hold,
 }
 
-/// The faults by name. A device that is lost answers as one does that fell off its bus.
+/// Faults by name. `device-lost` returns the error of a device that fell off its bus.
 const FAULTS: [(&str, Injected); 14] = [
     ("illegal-address", Injected::Sticky(Status::IllegalAddress)),
     ("misaligned-address", Injected::Sticky(Status::MisalignedAddress)),
@@ -113,7 +114,7 @@ impl Injection {
         Self { rules, ..Self::default() }
     }
 
-    /// Counts a place and answers what is to happen there, with its number.
+    /// Counts a place; returns what to inject there, with the place's number.
     pub(super) fn next(&self, device: u32, site: Site, kernel: Option<&str>) -> Option<(Injected, u64)> {
         if self.rules.is_empty() {
             return None;
@@ -205,7 +206,7 @@ impl FromStr for Which {
     }
 }
 
-/// Rules, separated by commas, or the file in which they are.
+/// Parses rules separated by commas, or reads them from `@FILE`.
 pub fn rules(text: &str) -> Result<Vec<Rule>, String> {
     let Some(path) = text.strip_prefix('@') else { return listed(text) };
     let text = fs::read_to_string(path).map_err(|error| format!("expected a readable file: {error}"))?;

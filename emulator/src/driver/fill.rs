@@ -1,4 +1,4 @@
-//! `cuMemset*`: a value of one, two or four bytes, over elements in rows.
+//! Fills (`cuMemset*`): a value of one, two or four bytes, repeated in rows of elements.
 
 use super::{
     copy::Place,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::memory::BadAddress;
 
-/// The value that is repeated.
+/// The repeated value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     One(u8),
@@ -20,10 +20,10 @@ pub enum Value {
 pub struct Fill {
     pub address: u64,
     pub value: Value,
-    /// In elements.
+    /// Elements in a row.
     pub width: usize,
     pub height: usize,
-    /// In bytes.
+    /// Bytes from the start of one row to that of the next.
     pub pitch: usize,
 }
 
@@ -46,12 +46,12 @@ impl Value {
 }
 
 impl Fill {
-    /// A plain fill.
+    /// Describes a plain fill.
     pub fn linear(address: u64, value: Value, count: usize) -> Self {
         Self { address, value, width: count, height: 1, pitch: 0 }
     }
 
-    /// The device whose memory is filled, `own` for pinned memory; none where there is nothing to fill.
+    /// Returns the device whose memory is filled, `own` for pinned memory; `None` if there is nothing to fill.
     pub fn check(&self, own: &'static Device) -> Answer<Option<&'static Device>> {
         let extent = self.extent().ok_or(Status::InvalidValue)?;
         if self.width == 0 || self.height == 0 {
@@ -60,7 +60,7 @@ impl Fill {
         if !self.address.is_multiple_of(self.value.bytes() as u64) {
             return Err(Status::InvalidValue);
         }
-        // Pinned host memory is in every device's map, so the context's own device reaches it.
+        // Pinned host memory is mapped on every device, so the context's own device reaches it.
         let device = match Place::device(self.address)? {
             Place::Device(device, _) => device,
             Place::Host(_) => own,
@@ -81,7 +81,7 @@ impl Fill {
         for row in 0..self.height as u64 {
             let address = self.address + row * self.pitch as u64;
             self.value.write(device, address, self.width as u64).map_err(|bad| {
-                let report = format!("a fill's memory was freed before the stream reached the fill: failed to {bad}");
+                let report = format!("a fill's memory was freed before the stream reached the fill: {bad}");
                 DeviceFault::new(Status::IllegalAddress, report)
             })?;
         }

@@ -1,4 +1,4 @@
-//! A kernel as its caller sees it: attributes, and how much dynamic shared memory it may have.
+//! Functions: a kernel as its caller sees it, with its attributes.
 
 use std::{
     ffi::CString,
@@ -18,30 +18,30 @@ use super::{
 };
 use crate::module::Entry;
 
-/// The largest alignment of a parameter, to which a buffer of parameters may be padded.
+/// Largest alignment of a parameter in bytes; a parameter buffer may be padded to it.
 const PARAMETERS_ALIGN: usize = 16;
-/// Attributes by their numbers in the C headers.
+/// Numbers of attributes in the C headers (`CUfunction_attribute`).
 const DYNAMIC_SHARED_MAX: u32 = 8;
 const CARVEOUT: u32 = 9;
-/// The carve-out is a percentage, or -1 for the driver's choice.
+/// Values of the carve-out: a percentage, or -1 for the driver's choice.
 const CARVEOUT_RANGE: std::ops::RangeInclusive<i32> = -1..=100;
-/// Attributes from here up to 15 concern clusters, which the emulator has not; beyond that there are none.
+/// Numbers of the attributes for clusters, which the emulator lacks. They are the last.
 const CLUSTER_ATTRIBUTES: std::ops::RangeInclusive<u32> = 10..=15;
 
-/// A kernel taken from a module.
+/// A kernel of a module.
 #[derive(Debug)]
 pub struct Function {
     pub context: Handle,
     pub module: Handle,
     pub entry: Arc<Entry>,
-    /// For callers that ask for the name as C text: it lives as long as the function.
+    /// The kernel's name for callers that want a C string; it lives as long as the function.
     pub name: CString,
     dynamic_shared_max: AtomicU32,
     carveout: AtomicI32,
     staged: Mutex<StagedLaunch>,
 }
 
-/// The functions under their handles.
+/// Returns the registry of functions.
 pub fn functions() -> Answer<&'static Registry<Function>> {
     static FUNCTIONS: LazyLock<Registry<Function>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*FUNCTIONS)
@@ -60,28 +60,28 @@ impl Function {
         }
     }
 
-    /// The launch that is put together call by call.
+    /// Locks the function's staged launch, which is put together call by call.
     pub fn staged(&self) -> MutexGuard<'_, StagedLaunch> {
         self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bytes of parameters that a caller may give: those of the kernel, and padding behind them.
+    /// Returns the maximum bytes of parameters that a caller may pass: those of the kernel, with padding at the end.
     pub fn params_bytes_max(&self) -> usize {
         (self.entry.params_bytes as usize).next_multiple_of(PARAMETERS_ALIGN)
     }
 
-    /// Dynamic shared memory that a launch may ask for.
+    /// Returns the maximum dynamic shared memory of a launch in bytes.
     pub fn dynamic_shared_max(&self) -> u32 {
         self.dynamic_shared_max.load(Ordering::Relaxed)
     }
 
-    /// Threads of a block that both the kernel and the device allow.
+    /// Returns the maximum threads of a block that both the kernel and the device allow.
     pub fn block_threads_max(&self, device: &Device) -> u32 {
         self.entry.max_threads.min(device.limits.block_threads_max)
     }
 
-    /// Registers of a thread. PTX counts virtual ones; a compiler for the device would keep to what lets the largest
-    /// block run.
+    /// Returns the registers of a thread. PTX counts virtual registers; a compiler for the device would limit them so
+    /// that the largest block can run.
     pub fn registers(&self, device: &Device) -> u32 {
         self.entry.registers.min(device.limits.registers_per_block / self.block_threads_max(device).max(1))
     }

@@ -1,4 +1,4 @@
-//! Graphs: pieces of work and what has to come first. A graph is only a description; [`exec`] runs it.
+//! CUDA graphs: work and the dependencies between it. A graph is only a description; [`exec`] runs it.
 
 pub mod bytes;
 pub mod exec;
@@ -19,44 +19,44 @@ use super::{
 };
 use user_object::UserObject;
 
-/// A graph under its handle.
+/// A graph.
 #[derive(Debug)]
 pub struct Graph {
     pub handle: Handle,
-    /// The copy that a node has of a graph: it goes with the node.
+    /// True for a node's own copy of a graph, which ends with the node.
     is_part: bool,
-    /// Handles grow, so this is the order in which nodes were added.
+    /// Nodes by handle. Handles increase, so this is the order in which nodes were added.
     nodes: Mutex<BTreeMap<Handle, Node>>,
-    /// Objects of the caller's, with the graph's references to each.
+    /// User objects, with the graph's number of references to each.
     held: Mutex<Vec<(Arc<UserObject>, u32)>>,
 }
 
-/// A piece of work and what comes before it.
+/// A piece of work and its dependencies.
 #[derive(Debug, Clone)]
 pub struct Node {
     pub work: Operation,
     pub dependencies: Vec<Handle>,
-    /// In a clone: the node that this one is a copy of.
+    /// In a clone: the node that this one was copied from.
     origin: Option<Handle>,
 }
 
-/// An edge: what comes first, and what comes after it.
+/// An edge: a node, and the node that depends on it.
 pub type Edge = (Handle, Handle);
 
-/// For each node of a graph the graph's handle.
+/// Returns the registry of nodes, which maps each node to its graph's handle.
 pub fn nodes() -> Answer<&'static Registry<Handle>> {
     static NODES: LazyLock<Registry<Handle>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*NODES)
 }
 
-/// The graphs under their handles.
+/// Returns the registry of graphs.
 pub fn graphs() -> Answer<&'static Registry<Graph>> {
     static GRAPHS: LazyLock<Registry<Graph>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*GRAPHS)
 }
 
 impl Graph {
-    /// Makes an empty graph and registers it.
+    /// Creates an empty graph and registers it.
     pub fn new() -> Arc<Self> {
         Self::register(BTreeMap::new(), Vec::new(), false)
     }
@@ -72,7 +72,7 @@ impl Graph {
         graph
     }
 
-    /// Adds a node behind others of the same graph.
+    /// Adds a node that depends on other nodes of this graph.
     pub fn add(&self, work: Operation, dependencies: &[Handle]) -> Answer<Handle> {
         self.check_nodes(dependencies)?;
         if dependencies.iter().collect::<BTreeSet<_>>().len() < dependencies.len() {
@@ -88,7 +88,7 @@ impl Graph {
         Ok(node)
     }
 
-    /// Are all of these its nodes?
+    /// Checks that all of these are nodes of the graph.
     pub fn check_nodes(&self, handles: &[Handle]) -> Answer {
         let nodes = self.nodes();
         if handles.iter().all(|handle| nodes.contains_key(handle)) { Ok(()) } else { Err(Status::InvalidValue) }
@@ -98,7 +98,7 @@ impl Graph {
         self.nodes().get(&handle).cloned().ok_or(Status::InvalidValue)
     }
 
-    /// Gives a node other work of the same kind.
+    /// Replaces a node's work by other work of its kind.
     pub fn set_work(&self, handle: Handle, work: Operation) -> Answer {
         let mut nodes = self.nodes();
         let node = nodes.get_mut(&handle).filter(|node| node.work.kind() == work.kind()).ok_or(Status::InvalidValue)?;
@@ -106,12 +106,12 @@ impl Graph {
         Ok(())
     }
 
-    /// All nodes in the order in which they were added.
+    /// Returns all nodes in the order in which they were added.
     pub fn handles(&self) -> Vec<Handle> {
         self.nodes().keys().copied().collect()
     }
 
-    /// The nodes that wait for nothing.
+    /// Returns the nodes without dependencies.
     pub fn roots(&self) -> Vec<Handle> {
         let nodes = self.nodes();
         nodes.iter().filter(|(_, node)| node.dependencies.is_empty()).map(|(handle, _)| *handle).collect()
@@ -126,7 +126,7 @@ impl Graph {
         nodes.iter().flat_map(of).collect()
     }
 
-    /// Adds edges, or none where one of them is wrong or there already.
+    /// Adds edges; adds none if one of them is invalid or exists already.
     pub fn add_edges(&self, edges: &[Edge]) -> Answer {
         let mut nodes = self.nodes();
         let is_new = |(from, to): &Edge| {
@@ -143,7 +143,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Takes edges away, or none where one of them is not there.
+    /// Removes edges; removes none if one of them does not exist.
     pub fn remove_edges(&self, edges: &[Edge]) -> Answer {
         let mut nodes = self.nodes();
         let is_there = |(from, to): &Edge| nodes.get(to).is_some_and(|node| node.dependencies.contains(from));
@@ -156,7 +156,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Takes a node away with its edges.
+    /// Removes a node with its edges.
     pub fn remove(&self, handle: Handle) -> Answer {
         let mut nodes = self.nodes();
         let removed = nodes.remove(&handle).ok_or(Status::InvalidValue)?;
@@ -168,7 +168,7 @@ impl Graph {
         self::nodes()?.remove(handle).map(drop)
     }
 
-    /// A copy with handles of its own.
+    /// Copies the graph; the copy has handles of its own.
     pub fn copy(&self, is_part: bool) -> Arc<Self> {
         let nodes = self.nodes().clone();
         let renamed = nodes.keys().map(|handle| (*handle, fresh())).collect::<BTreeMap<_, _>>();
@@ -183,14 +183,14 @@ impl Graph {
         Self::register(nodes.into_iter().map(copy).collect(), self.held().clone(), is_part)
     }
 
-    /// In a clone: the copy of a node.
+    /// In a clone: returns the copy of a node.
     pub fn copy_of(&self, origin: Handle) -> Answer<Handle> {
         let nodes = self.nodes();
         let found = nodes.iter().find(|(_, node)| node.origin == Some(origin));
         found.map(|(handle, _)| *handle).ok_or(Status::InvalidValue)
     }
 
-    /// Does a walk back from some nodes come to all of these?
+    /// Reports whether a walk backwards from some nodes reaches all of these.
     pub fn reaches_all(&self, from: &[Handle], all: &[Handle]) -> bool {
         let nodes = self.nodes();
         let (mut reached, mut open) = (BTreeSet::new(), from.to_vec());
@@ -202,11 +202,11 @@ impl Graph {
         all.iter().all(|handle| reached.contains(handle) || !nodes.contains_key(handle))
     }
 
-    /// Ends the handles of the graph and of its nodes; what was made of them lives on.
+    /// Removes the handles of the graph and its nodes; executable graphs made from it stay.
     pub fn forget(&self) {
         let (Ok(nodes), Ok(graphs)) = (nodes(), graphs()) else { return };
         for (handle, node) in &*self.nodes() {
-            // A handle may have ended before.
+            // A handle may have been removed before.
             let _ = nodes.remove(*handle);
             if let Operation::Graph(child) = &node.work {
                 child.forget();
@@ -215,7 +215,7 @@ impl Graph {
         let _ = graphs.remove(self.handle);
     }
 
-    /// Takes references to an object of the caller's.
+    /// Adds references to a user object.
     pub fn hold(&self, object: &Arc<UserObject>, count: u32) -> Answer {
         let mut held = self.held();
         let place = held.iter_mut().find(|(known, _)| known.handle() == object.handle());
@@ -227,20 +227,20 @@ impl Graph {
         Ok(())
     }
 
-    /// Gives references back.
+    /// Releases references to a user object.
     pub fn let_go(&self, object: Handle, count: u32) -> Answer {
         let mut held = self.held();
         let place = held.iter().position(|(known, _)| known.handle() == object).ok_or(Status::InvalidValue)?;
         let left = held[place].1.checked_sub(count).filter(|_| count > 0).ok_or(Status::InvalidValue)?;
         held[place].1 = left;
-        // The object may go with this reference, and its owner be called: not under the lock.
+        // This may be the last reference, which calls the owner, so the object is dropped outside the lock.
         let gone = (left == 0).then(|| held.swap_remove(place));
         drop(held);
         drop(gone);
         Ok(())
     }
 
-    /// The objects that whatever is made of this graph has to keep.
+    /// Returns the user objects that executable graphs made from this graph have to keep.
     pub fn held_objects(&self) -> Vec<Arc<UserObject>> {
         self.held().iter().map(|(object, _)| Arc::clone(object)).collect()
     }
@@ -254,22 +254,22 @@ impl Graph {
     }
 }
 
-/// The graph behind a handle.
+/// Returns the graph behind a handle.
 pub fn find(graph: Handle) -> Answer<Arc<Graph>> {
     graphs()?.get(graph).map_err(|_| Status::InvalidValue)
 }
 
-/// The graph that a node stands in.
+/// Returns the graph that contains a node.
 pub fn of_node(node: Handle) -> Answer<Arc<Graph>> {
     find(*nodes()?.get(node).map_err(|_| Status::InvalidValue)?)
 }
 
-/// The work of a node.
+/// Returns the work of a node.
 pub fn work_of(node: Handle) -> Answer<Operation> {
     Ok(of_node(node)?.node(node)?.work)
 }
 
-/// `cuGraphDestroy`: not for the copy that a node has.
+/// `cuGraphDestroy`; refuses a node's own copy.
 pub fn destroy(graph: Handle) -> Answer {
     let graph = find(graph)?;
     if graph.is_part {

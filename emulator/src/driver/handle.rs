@@ -1,5 +1,5 @@
-//! Handles that callers hold: numbers that are never given twice, looked up when they come back.
-//! A stale or invented handle is then an error code, not a crash.
+//! Handles that callers hold: numbers that are never reused and are looked up on every call. So a stale or invented
+//! handle is an error code, not a crash.
 
 use std::{
     collections::HashMap,
@@ -11,22 +11,22 @@ use std::{
 
 use super::status::{Answer, Status};
 
-/// A handle as it crosses the C boundary: pointer-sized, opaque, never dereferenced by either side.
+/// A handle as it crosses the C boundary: pointer-sized, opaque, never dereferenced.
 pub type Handle = usize;
 
-/// Numbers below this are what the C headers give to special streams, and look like null pointers.
+/// The first handle. Lower numbers are special streams in the C headers, and look like null pointers.
 const FIRST_HANDLE: usize = 0x1000;
-/// Handles step like aligned pointers, as some callers keep tags in the low bits.
+/// Step between handles, like that of aligned pointers, because some callers keep tags in the low bits.
 const HANDLE_STEP: usize = 0x10;
 
 static NEXT: AtomicUsize = AtomicUsize::new(FIRST_HANDLE);
 
-/// A number for a new object. All kinds draw from one sequence, so a stream's handle is never valid as an event's.
+/// Returns a new handle. All kinds share one sequence, so a stream's handle is never valid as an event's.
 pub fn fresh() -> Handle {
     NEXT.fetch_add(HANDLE_STEP, Ordering::Relaxed)
 }
 
-/// The live objects of one kind.
+/// The live objects of one kind, by handle.
 #[derive(Debug)]
 pub struct Registry<T> {
     objects: RwLock<HashMap<Handle, Arc<T>>>,
@@ -44,25 +44,25 @@ impl<T> Registry<T> {
         self.write().insert(handle, object);
     }
 
-    /// The live object behind a handle.
+    /// Returns the live object behind a handle.
     pub fn get(&self, handle: Handle) -> Answer<Arc<T>> {
         self.read().get(&handle).cloned().ok_or(Status::InvalidHandle)
     }
 
-    /// Ends the handle's life; the object lives on while work in flight holds it.
+    /// Removes a handle; the object lives while work in flight holds it.
     pub fn remove(&self, handle: Handle) -> Answer<Arc<T>> {
         self.write().remove(&handle).ok_or(Status::InvalidHandle)
     }
 
-    /// The first live handle whose object passes the test.
+    /// Returns the first live handle whose object passes the test.
     pub fn find(&self, test: impl Fn(&T) -> bool) -> Option<Handle> {
         self.read().iter().find_map(|(handle, object)| test(object).then_some(*handle))
     }
 
-    /// Ends every handle whose object does not pass the test.
+    /// Removes every handle whose object fails the test.
     pub fn retain(&self, mut keep: impl FnMut(&T) -> bool) {
         let mut removed = Vec::new();
-        // Objects may run code when dropped: they leave the lock first.
+        // Objects may run code when they are dropped, so they are dropped after the lock is released.
         self.write().retain(|_, object| {
             keep(object) || {
                 removed.push(Arc::clone(object));

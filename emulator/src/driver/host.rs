@@ -1,4 +1,4 @@
-//! The list of pinned host memory, which kernels reach at its own address.
+//! The pinned host memory of the process, which kernels reach at its own address.
 
 use std::{
     alloc::{self, Layout},
@@ -12,25 +12,25 @@ use super::{
     status::{Answer, Status},
 };
 
-/// Every pinned block, by its start.
+/// All pinned blocks, by start address.
 #[derive(Debug, Default)]
 pub struct HostMemory {
     blocks: RwLock<BTreeMap<usize, HostBlock>>,
 }
 
-/// A pinned block.
+/// A block of pinned host memory.
 #[derive(Debug, Clone, Copy)]
 pub struct HostBlock {
     pub base: usize,
     pub bytes: usize,
     pub flags: u32,
     pub context: Handle,
-    /// Set when the block was allocated here, and has to be given back here.
+    /// Layout, if the driver allocated the block and has to free it.
     pub layout: Option<Layout>,
 }
 
 impl HostBlock {
-    /// Gives the memory back, if it was allocated here. Called once, after the block has left the list.
+    /// Frees the memory if the driver allocated it. Called once, after the block has left the list.
     pub(super) fn release(self) {
         if let Some(layout) = self.layout {
             // SAFETY: the block came from the allocator with this layout, and has just left the list, so it is freed once.
@@ -40,19 +40,19 @@ impl HostBlock {
 }
 
 impl HostMemory {
-    /// The block that holds an address.
+    /// Returns the block that contains an address.
     pub fn find(&self, address: usize) -> Option<HostBlock> {
         let blocks = self.read();
         let (_, block) = blocks.range(..=address).next_back()?;
         (address - block.base < block.bytes).then_some(*block)
     }
 
-    /// Is all of this range pinned? Blocks are looked at one by one: a range across two is taken as not pinned.
+    /// Reports whether a range is pinned. Blocks are checked one by one, so a range across two counts as not pinned.
     pub fn covers(&self, address: usize, bytes: usize) -> bool {
         self.find(address).is_some_and(|block| bytes <= block.bytes - (address - block.base))
     }
 
-    /// Gives back every block of a context that has ended.
+    /// Frees every block of a context that has ended.
     pub fn free_all_of(&self, context: Handle, devices: &[Device]) {
         let blocks = self.read();
         let owned = blocks.values().filter(|block| block.context == context).map(|block| block.base);
@@ -65,7 +65,7 @@ impl HostMemory {
         }
     }
 
-    /// Adds a block, which every device can reach from now on.
+    /// Adds a block and maps it on every device.
     pub fn add(&self, pointer: *mut u8, block: HostBlock, devices: &[Device]) -> Answer {
         let end = block.base.checked_add(block.bytes).ok_or(Status::InvalidValue)?;
         let mut blocks = self.write();
@@ -75,7 +75,7 @@ impl HostMemory {
         }
         for (index, device) in devices.iter().enumerate() {
             if !device.memory.map_host(pointer, block.bytes as u64) {
-                // The range lies in device memory, which needs no registration.
+                // The range is in device memory, which needs no registration.
                 for mapped in &devices[..index] {
                     mapped.memory.unmap_host(pointer);
                 }
@@ -86,7 +86,7 @@ impl HostMemory {
         Ok(())
     }
 
-    /// Takes a block out, if it matches. The caller releases it.
+    /// Removes a block, if it matches. The caller releases it.
     pub fn remove(
         &self,
         base: usize,

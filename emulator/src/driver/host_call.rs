@@ -1,11 +1,11 @@
-//! Functions of the caller's that the driver calls back.
+//! Callbacks: functions of the caller that the driver calls.
 
 use std::{ffi::c_void, fmt};
 
 /// `CUhostFn`.
 pub type HostFunction = unsafe extern "C" fn(data: *mut c_void);
 
-/// A function of the caller's, which runs on another thread than that which passed it.
+/// A callback with its argument. It may run on a thread other than the one that passed it.
 #[derive(Clone, Copy)]
 pub struct HostCall {
     pub function: HostFunction,

@@ -1,5 +1,5 @@
-//! How large images may be: the figures of the CUDA programming guide's table of technical specifications, for compute
-//! capability 6.0 and later.
+//! Maximum sizes of images in texels, from the CUDA C++ Programming Guide (table "Technical Specifications per Compute
+//! Capability"), for compute capability 6.0 and later.
 
 use super::array::{GATHER, SURFACE};
 use crate::texture::image::Extent;
@@ -15,14 +15,14 @@ const SIZE_GATHER: u64 = 32_768;
 const SIZE_MIPMAPPED: u64 = 32_768;
 const WIDTH_1D_MIPMAPPED: u64 = 32_768;
 const SIZE_CUBE: u64 = 32_768;
-/// Texels of a texture over linear memory.
+/// Maximum texels of a texture over linear memory.
 pub const LINEAR_TEXELS: u64 = 1 << 28;
 pub const PITCHED_SIZE: [u64; 2] = [131_072, 65_000];
 pub const PITCH: u64 = 2_097_120;
-/// What the pitch of a texture over rows in linear memory is a multiple of.
+/// Alignment of the pitch of a texture over pitched linear memory, in bytes.
 pub const PITCH_ALIGN: u64 = 32;
 
-/// Whether the device has images of such a shape, for arrays with these flags.
+/// Reports whether a device supports this shape of array, with these flags.
 pub fn allow(extent: Extent, is_mipmapped: bool, flags: u32) -> bool {
     let (is_surface, is_gathered) = (flags & SURFACE != 0, flags & GATHER != 0);
     let Extent { width, height, depth, is_layered, is_cube } = extent;
@@ -41,7 +41,7 @@ pub fn allow(extent: Extent, is_mipmapped: bool, flags: u32) -> bool {
     width <= plane[0] && height <= plane[1] && depth <= layers
 }
 
-/// The limits among the device's attributes.
+/// Returns the limit behind a device attribute.
 pub fn attribute(number: i32) -> Option<i32> {
     let value = match number {
         21 => WIDTH_1D,

@@ -1,4 +1,4 @@
-//! Faults on demand, by the rules of [`faults`](super::faults), where the driver's calls ask for them.
+//! Fault injection: the driver's calls ask here whether a rule of [`faults`](super::faults) applies to them.
 
 use std::sync::{
     PoisonError, RwLock,
@@ -14,11 +14,11 @@ use super::{
     status::{Answer, Status},
 };
 
-/// Written to by the call that holds up all others.
+/// Locked for writing by the call that holds up all others.
 static HELD: RwLock<()> = RwLock::new(());
 static IS_HELD: AtomicBool = AtomicBool::new(false);
 
-/// A primary context that is asked for: where it is its turn, the device is lost instead or has no room for it.
+/// Injects faults into a request for a primary context: loss of the device, or lack of memory.
 pub fn open(device: &Device) -> Answer {
     match driver()?.injection.next(device.part.device, Site::Context, None) {
         Some((Injected::Sticky(status), number)) => {
@@ -30,7 +30,7 @@ pub fn open(device: &Device) -> Answer {
     }
 }
 
-/// A call that allocates, copies, loads or asks: fails where it is its turn.
+/// Injects faults into a call that allocates, copies, loads or queries.
 pub fn call(context: &Context, site: Site) -> Answer {
     match driver()?.injection.next(context.device.part.device, site, None) {
         None | Some((Injected::Hang | Injected::Hold, _)) => Ok(()),
@@ -52,7 +52,7 @@ pub fn call(context: &Context, site: Site) -> Answer {
     }
 }
 
-/// Waits for the kernels that run, and where it is its turn holds up all other calls meanwhile.
+/// Waits for running kernels; if a rule says so, holds up all other calls meanwhile.
 pub fn wait(context: &Context) -> Answer {
     let next = driver()?.injection.next(context.device.part.device, Site::Wait, None);
     if !matches!(next, Some((Injected::Hold, _))) {
@@ -66,17 +66,17 @@ pub fn wait(context: &Context) -> Answer {
     ended
 }
 
-/// They wait for work on the device, and need no lock for that.
+/// Calls that only wait for work on the device, for which a driver needs no lock.
 const SLEEPERS: [&str; 3] = ["cuEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize"];
 
-/// Each call of the driver begins with this.
+/// Waits while another call holds up all calls; every driver call begins with this.
 pub fn wait_while_held(name: &str) {
     if IS_HELD.load(Ordering::Acquire) && !SLEEPERS.contains(&name) {
         drop(HELD.read().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// A kernel that is about to start: the fault that it ends with, where it is its turn.
+/// Injects faults into a kernel that is about to start.
 pub fn launch(context: &Context, kernel: &str) -> Result<(), DeviceFault> {
     let device = context.device.part.device;
     let next = driver().ok().and_then(|driver| driver.injection.next(device, Site::Launch, Some(kernel)));

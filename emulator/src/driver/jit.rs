@@ -1,4 +1,4 @@
-//! From an image to a program: what kind of image it is, and what goes into the logs that the caller asked for.
+//! Loading of images: recognises the kind of image and produces the logs that the caller asked for.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -12,30 +12,30 @@ use crate::{
     module::{LoadError, LoadErrorKind, Module},
 };
 
-/// Images larger than this are refused before they are read: NVRTC's output is thousands of times smaller.
+/// Maximum bytes of an image, refused before it is read. NVRTC's output is thousands of times smaller.
 const IMAGE_BYTES_MAX: u64 = 256 << 20;
 const ELF: [u8; 4] = [0x7f, b'E', b'L', b'F'];
 
-/// A load that failed, with the log for the caller.
+/// A failed load, with the log for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JitError {
     pub status: Status,
     pub log: String,
 }
 
-/// A program, and what to say about it.
+/// A loaded program, with the log for the caller.
 #[derive(Debug)]
 pub struct Loaded {
     pub module: Module,
     pub log: String,
 }
 
-/// Is this the start of something else than a text?
+/// Reports whether the image starts like something other than PTX text.
 fn is_binary(image: &[u8]) -> bool {
     [ELF, fat_binary::MAGIC, fat_binary::WRAPPER_MAGIC].iter().any(|magic| image.starts_with(magic))
 }
 
-/// Loads a program from its text, without the NUL, or from a fat binary.
+/// Loads a program from PTX text, without the NUL at its end, or from a fat binary.
 pub fn load(device: &Device, image: &[u8]) -> Result<Loaded, JitError> {
     let (memory, capability) = (&Arc::clone(&device.memory), device.capability);
     if image.starts_with(&fat_binary::MAGIC) {
@@ -51,7 +51,7 @@ pub fn load(device: &Device, image: &[u8]) -> Result<Loaded, JitError> {
     Ok(Loaded::from_module(module?, device))
 }
 
-/// Takes the newest text of a fat binary that is for this device.
+/// Loads the newest PTX of a fat binary that the device can run.
 pub(super) fn newest<T>(
     device: &Device,
     image: &[u8],
@@ -60,7 +60,7 @@ pub(super) fn newest<T>(
     let binary = FatBinary::parse(image)?;
     for entry in binary.ptx_for(device.capability) {
         match take(&entry.text()?) {
-            // A text for `sm_90a` is not for all later devices, as others are.
+            // A text for `sm_90a`, unlike others, does not run on later devices.
             Err(error) if error.kind == LoadErrorKind::Target => {}
             taken => return Ok(taken?),
         }
@@ -102,14 +102,14 @@ impl Loaded {
     }
 }
 
-/// Reads the image of `cuModuleLoad`.
+/// Reads the image file of `cuModuleLoad`.
 pub fn read(path: &Path) -> Answer<Vec<u8>> {
     let length = fs::metadata(path).map_err(|_| Status::FileNotFound)?.len();
     if length > IMAGE_BYTES_MAX {
         return Err(Status::InvalidImage);
     }
     let mut image = fs::read(path).map_err(|_| Status::FileNotFound)?;
-    // A file may or may not carry the NUL that an image in memory ends with.
+    // A file may or may not have the NUL that an image in memory ends with.
     if image.last() == Some(&0) && !is_binary(&image) {
         image.pop();
     }

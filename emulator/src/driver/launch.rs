@@ -1,4 +1,4 @@
-//! Launches: the parameters are gathered and everything is checked against the device before the call returns; the
+//! Launches. Before the call returns, the parameters are copied and everything is checked against the device; the
 //! kernel then runs in its stream.
 
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -17,7 +17,7 @@ use crate::{
     simt::{self, LaunchConfig, RunLimits, RunOptions},
 };
 
-/// What a caller asks to run.
+/// A launch as the caller requests it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     pub function: Handle,
@@ -25,42 +25,42 @@ pub struct Request {
     pub block: [u32; 3],
     pub dynamic_shared: u32,
     pub stream: Handle,
-    /// All blocks have to be under way at once.
+    /// Cooperative launch: all blocks have to be resident at once.
     pub cooperative: bool,
 }
 
-/// Where the arguments are.
+/// Source of the arguments.
 #[derive(Debug, Clone, Copy)]
 pub enum Arguments {
-    /// One pointer for each parameter.
+    /// One pointer per parameter.
     Pointers(*const *const u8),
-    /// All in one buffer, laid out as the kernel reads them.
+    /// A buffer with all parameters, laid out as the kernel reads them.
     Packed { pointer: *const u8, bytes: usize },
-    /// For a kernel without parameters.
+    /// No arguments, for a kernel without parameters.
     None,
 }
 
-/// A kernel with its shape and its parameters, ready to run.
+/// A kernel with its launch configuration and its parameters, ready to run.
 #[derive(Debug)]
 pub struct Kernel {
     pub context: Arc<Context>,
     pub function: Arc<Function>,
     pub request: Request,
     pub params: Box<[u8]>,
-    /// Where each parameter stands, for callers that ask a node for them.
+    /// Pointers to the parameters, for callers that query a graph node.
     pointers: OnceLock<Box<[*const u8]>>,
 }
 
-// SAFETY: the pointers lead into the kernel's own parameters, which do not change.
+// SAFETY: the pointers point into the kernel's own parameters, which do not change.
 unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
-    /// Checks a launch in a context, whatever the stream.
+    /// Checks a launch in a context, regardless of the stream.
     ///
     /// # Safety
-    /// The arguments point to as many readable values, each as large as the kernel's parameter.
+    /// The arguments point to a readable value for each parameter, of the parameter's size.
     pub unsafe fn new(
         context: &Arc<Context>,
         function: Arc<Function>,
@@ -82,7 +82,7 @@ impl Kernel {
         Ok(Self { context: Arc::clone(context), function, request: *request, params, pointers: OnceLock::new() })
     }
 
-    /// The same, cooperative or not.
+    /// Returns the launch as a cooperative one or not.
     pub fn with_cooperative(&self, cooperative: bool) -> Answer<Self> {
         let request = Request { cooperative, ..self.request };
         if cooperative {
@@ -92,18 +92,18 @@ impl Kernel {
         Ok(Self { context, function, request, params: self.params.clone(), pointers: OnceLock::new() })
     }
 
-    /// One pointer for each parameter, as a launch takes them; they last as long as this kernel.
+    /// Returns one pointer per parameter, as a launch takes them; they are valid as long as this kernel.
     pub fn argument_pointers(&self) -> &[*const u8] {
         let place = |offset: u32| std::ptr::from_ref(&self.params[offset as usize]);
         self.pointers.get_or_init(|| self.function.entry.params.iter().map(|param| place(param.offset)).collect())
     }
 
-    /// Runs it to its end.
+    /// Runs the kernel to its end.
     pub fn run(&self) -> Result<(), DeviceFault> {
         self.attempt().map_err(|fault| fault.of_kernel(&self.function.entry.name))
     }
 
-    /// What the context allows its kernels, and how many blocks the device runs at a time.
+    /// Returns the limits of the context, and the number of blocks that the device runs at a time.
     fn limits(&self) -> RunLimits<'static> {
         let [stack, _, heap, ..] = *self.context.limits.lock().unwrap_or_else(PoisonError::into_inner);
         let resident = resident_blocks(&self.request, &self.function, self.context.device).unwrap_or(u64::MAX);
@@ -153,7 +153,7 @@ fn check_shape(request: &Request, function: &Function, device: &Device) -> Answe
     if !within(request.grid, limits.grid_max) || !within(request.block, limits.block_max) {
         return Err(Status::InvalidValue);
     }
-    // Each side is at most 1024, so the product fits.
+    // Each dimension is at most 1024, so the product fits.
     let threads = request.block.iter().product::<u32>();
     if threads > function.block_threads_max(device) {
         return Err(Status::InvalidValue);
@@ -167,14 +167,14 @@ fn check_shape(request: &Request, function: &Function, device: &Device) -> Answe
     Ok(())
 }
 
-/// Do all blocks fit on the device at once?
+/// Checks that all blocks can be resident on the device at once.
 fn check_residence(request: &Request, function: &Function, device: &Device) -> Answer {
     let most = resident_blocks(request, function, device)?;
     let blocks = request.grid.iter().map(|size| u64::from(*size)).product::<u64>();
     if blocks <= most { Ok(()) } else { Err(Status::CooperativeLaunchTooLarge) }
 }
 
-/// Blocks that fit on the device at once.
+/// Returns the number of blocks that can be resident at once.
 fn resident_blocks(request: &Request, function: &Function, device: &Device) -> Answer<u64> {
     let threads = request.block.iter().product::<u32>().cast_signed();
     let shared = request.dynamic_shared as usize;
@@ -191,11 +191,11 @@ unsafe fn gather(function: &Function, arguments: Arguments) -> Answer<Vec<u8>> {
         Arguments::None if entry.params.is_empty() => {}
         Arguments::None => return Err(Status::InvalidValue),
         Arguments::Packed { pointer, bytes } => {
-            // A structure of the caller's may end with padding.
+            // A structure of the caller may end with padding.
             if !(block.len()..=function.params_bytes_max()).contains(&bytes) || pointer.is_null() && bytes > 0 {
                 return Err(Status::InvalidValue);
             }
-            // SAFETY: the caller vouches for so many readable bytes, which are at least those of the block.
+            // SAFETY: the caller vouches for `bytes` readable bytes, which are at least those of the block.
             unsafe { std::ptr::copy_nonoverlapping(pointer, block.as_mut_ptr(), block.len()) };
         }
         Arguments::Pointers(pointers) => {

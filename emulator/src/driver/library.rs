@@ -1,5 +1,5 @@
-//! Libraries: programs that belong to no context. Each context that uses one of its kernels has the program loaded then,
-//! and keeps it until the library is unloaded.
+//! Libraries (`cuLibraryLoadData`): programs that belong to no context. A context loads the program when it first uses
+//! one of its kernels, and keeps it until the library is unloaded.
 
 use std::{
     collections::HashMap,
@@ -18,14 +18,14 @@ use super::{
     status::{Answer, Status},
 };
 
-/// A program for every context.
+/// A program for all contexts.
 #[derive(Debug)]
 pub struct Library {
     image: Box<[u8]>,
     registers_max: Option<u32>,
-    /// Sorted, so that enumerating twice gives the same order.
+    /// Kernels by name, sorted so that repeated enumeration gives the same order.
     kernels: Vec<(String, Handle)>,
-    /// The module of each context that has loaded it.
+    /// The module of each context that has loaded the program.
     modules: Mutex<HashMap<Handle, Handle>>,
 }
 
@@ -35,7 +35,7 @@ pub struct Kernel {
     pub library: Handle,
     pub name: CString,
     entry: String,
-    /// Attributes set for a device, which each context of it takes over: device, attribute, value.
+    /// Attributes set for a device (device, attribute, value), which functions in its contexts take over.
     settings: Mutex<Vec<(i32, u32, i32)>>,
 }
 
@@ -46,19 +46,19 @@ pub struct LoadedLibrary {
     pub log: String,
 }
 
-/// The kernels of libraries under their handles.
+/// Returns the registry of library kernels.
 pub fn kernels() -> Answer<&'static Registry<Kernel>> {
     static KERNELS: LazyLock<Registry<Kernel>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*KERNELS)
 }
 
-/// The libraries under their handles.
+/// Returns the registry of libraries.
 pub fn libraries() -> Answer<&'static Registry<Library>> {
     static LIBRARIES: LazyLock<Registry<Library>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*LIBRARIES)
 }
 
-/// Loads an image for contexts to come. It is translated once here, so that what is wrong with it is told at once.
+/// Loads an image for later contexts. The image is compiled once here, so that its errors are reported immediately.
 pub fn load(image: &[u8], registers_max: Option<u32>) -> Result<LoadedLibrary, JitError> {
     let silent = |status| JitError { status, log: String::new() };
     let driver = driver().map_err(silent)?;
@@ -78,7 +78,7 @@ pub fn load(image: &[u8], registers_max: Option<u32>) -> Result<LoadedLibrary, J
     Ok(LoadedLibrary { handle, log })
 }
 
-/// Ends the library, its kernels, and what contexts have loaded of it.
+/// Unloads the library, its kernels, and the modules that contexts loaded from it.
 pub fn unload(library: Handle) -> Answer {
     let removed = libraries()?.remove(library)?;
     kernels()?.retain(|kernel| kernel.library != library);
@@ -86,9 +86,9 @@ pub fn unload(library: Handle) -> Answer {
     let contexts = contexts()?;
     let mut result = Ok(());
     for (context, module) in modules {
-        // A context that has ended took its module along.
+        // A context that has ended has freed its module.
         if let Ok(context) = contexts.get(context) {
-            // The module ends also after a fault, when its kernels have ended too.
+            // The module is unloaded even after a fault, when its kernels have ended too.
             result = result.and(context.synchronize());
             module::forget(module);
         }
@@ -96,7 +96,7 @@ pub fn unload(library: Handle) -> Answer {
     result
 }
 
-/// The library behind a handle.
+/// Returns the library behind a handle.
 pub fn find(library: Handle) -> Answer<Arc<Library>> {
     libraries()?.get(library)
 }
@@ -111,7 +111,7 @@ impl Library {
         self.kernels.iter().map(|(_, handle)| *handle)
     }
 
-    /// The module in a context, loaded now if it is not yet.
+    /// Returns the library's module in a context; loads it at the first use.
     pub fn module(&self, context: &Arc<Context>) -> Answer<Handle> {
         let mut modules = self.modules();
         if let Some(module) = modules.get(&context.handle).filter(|module| module::is_loaded(**module)) {
@@ -128,7 +128,7 @@ impl Library {
 }
 
 impl Kernel {
-    /// Its function in a context.
+    /// Returns the kernel's function in a context.
     pub fn function(&self, context: &Arc<Context>) -> Answer<Handle> {
         let module = find(self.library)?.module(context)?;
         let handle = modules()?.get(module)?.function(&self.entry)?;
@@ -140,7 +140,7 @@ impl Kernel {
         Ok(handle)
     }
 
-    /// Sets an attribute for all contexts of a device; it counts from the next use on.
+    /// Sets an attribute for all contexts of a device, from the next use on.
     pub fn set_attribute(&self, attribute: u32, value: i32, device: i32) {
         let mut settings = self.settings();
         settings.retain(|(known_device, known, _)| (*known_device, *known) != (device, attribute));
@@ -152,7 +152,7 @@ impl Kernel {
     }
 }
 
-/// The function of a kernel in a context; a function stays what it is.
+/// Returns the function of a library kernel in a context; the handle of a function returns that function.
 pub fn resolve(handle: Handle, context: &Arc<Context>) -> Answer<(Handle, Arc<Function>)> {
     let handle = match kernels()?.get(handle) {
         Ok(kernel) => kernel.function(context)?,
@@ -161,7 +161,7 @@ pub fn resolve(handle: Handle, context: &Arc<Context>) -> Answer<(Handle, Arc<Fu
     Ok((handle, functions()?.get(handle)?))
 }
 
-/// The function behind a handle, which may also be that of a library's kernel.
+/// Returns the function behind a handle, which may be that of a library kernel.
 pub fn find_function(function: Handle) -> Answer<Arc<Function>> {
     resolve(function, &current::context()?).map(|(_, function)| function)
 }

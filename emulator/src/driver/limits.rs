@@ -1,15 +1,15 @@
-//! What a device of a compute capability allows: block and grid sizes, shared memory, threads and registers.
-//! The figures are those of the CUDA programming guide's table of technical specifications.
+//! Limits of a device by compute capability: block and grid sizes, shared memory, threads and registers. Source: CUDA
+//! C++ Programming Guide, table "Technical Specifications per Compute Capability".
 
 use crate::module::ComputeCapability;
 
-/// Lanes of a warp.
+/// Threads of a warp.
 pub const WARP_THREADS: u32 = 32;
-/// What a kernel may use of shared memory before it asks for more.
+/// Shared memory of a block in bytes, unless the kernel opts in to more.
 pub const SHARED_BYTES_DEFAULT: u32 = 48 << 10;
-/// What the system keeps of shared memory for each block, from 8.0 on.
+/// Shared memory in bytes that the system reserves for each block, from compute capability 8.0 on.
 pub const SHARED_BYTES_RESERVED: u32 = 1 << 10;
-/// Constant memory of a module.
+/// Maximum constant memory of a module, in bytes.
 pub const CONSTANT_BYTES: u32 = 64 << 10;
 
 /// The limits of one device.
@@ -18,7 +18,7 @@ pub struct Limits {
     pub block_threads_max: u32,
     pub block_max: [u32; 3],
     pub grid_max: [u32; 3],
-    /// Per block, with the function attribute set.
+    /// Maximum shared memory of a block in bytes, with the function attribute set.
     pub shared_bytes_opt_in: u32,
     pub shared_bytes_per_multiprocessor: u32,
     pub threads_per_multiprocessor: u32,
@@ -43,7 +43,7 @@ impl Limits {
         let reserved = if capability.major >= 8 { SHARED_BYTES_RESERVED } else { 0 };
         let shared_bytes_per_multiprocessor = shared_per_multiprocessor << 10;
         let shared_bytes_opt_in = match capability.major {
-            // Before 7.0 a block had no way to ask for more.
+            // Before 7.0 a block can't opt in to more.
             ..=6 => SHARED_BYTES_DEFAULT,
             _ => shared_bytes_per_multiprocessor - reserved,
         };

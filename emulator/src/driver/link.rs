@@ -1,4 +1,4 @@
-//! Linking: texts are checked one by one as they come, and resolved against each other when all are there.
+//! Linking (`cuLink*`): each PTX text is checked when it is added, and all are resolved against each other at the end.
 
 use std::sync::Arc;
 
@@ -8,30 +8,30 @@ use super::{
 };
 use crate::module::{Module, Text};
 
-/// Starts a linked image. The rest of the line is the limit on registers, if any, and the bytes of each text, after commas.
-/// The texts follow, one behind the other.
+/// Start of a linked image. The rest of the line contains the register limit, if any, and the bytes of each text,
+/// separated by commas. The texts follow one after the other.
 const MAGIC: &str = "// texts linked by gpufleet's emulator: ";
 
-/// A text to link, and what messages call it.
+/// A text to link, and its name in messages.
 #[derive(Debug)]
 pub struct Input {
     pub name: String,
     pub ptx: Vec<u8>,
 }
 
-/// Tells what is wrong with a text, apart from what others may define for it.
+/// Checks a text; names that other texts may define are allowed.
 pub fn check(device: &Device, ptx: &[u8]) -> Result<(), JitError> {
     jit::refuse_binary(ptx)?;
     Ok(Module::check(jit::utf8(ptx)?, &Arc::clone(&device.memory), device.capability)?)
 }
 
-/// The text of a fat binary for a device.
+/// Returns the PTX of a fat binary for a device.
 pub fn text_of(device: &Device, image: &[u8]) -> Result<String, JitError> {
     let memory = &Arc::clone(&device.memory);
     jit::newest(device, image, |text| Module::check(text, memory, device.capability).map(|()| text.to_owned()))
 }
 
-/// Links texts to an image, and tells about it. Kernels count no more registers than the limit.
+/// Links texts to an image; returns the image and the log. `registers_max` limits the register count of each kernel.
 pub fn link(device: &Device, inputs: &[Input], registers_max: Option<u32>) -> Result<(Vec<u8>, String), JitError> {
     let mut texts = Vec::new();
     for Input { name, ptx } in inputs {
@@ -45,7 +45,7 @@ pub fn link(device: &Device, inputs: &[Input], registers_max: Option<u32>) -> Re
     Ok((image.into_bytes(), Loaded::from_module(module, device).log))
 }
 
-/// The texts of a linked image, and its limit on registers.
+/// Parses a linked image; returns its texts and its register limit.
 pub(super) fn texts(image: &str) -> Option<(Vec<Text<'_>>, Option<u32>)> {
     let (numbers, mut rest) = image.strip_prefix(MAGIC)?.split_once('\n')?;
     let (limit, lengths) = numbers.split_once(',')?;

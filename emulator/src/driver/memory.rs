@@ -1,4 +1,4 @@
-//! Device memory: the calls that allocate, free and ask.
+//! Device memory: calls that allocate, free and query.
 
 pub mod allocate;
 pub mod pools;
@@ -22,7 +22,7 @@ use crate::memory::ALLOCATION_ALIGN;
 use allocate::{Purpose, allocate, allocate_for_graph};
 use table::Allocation;
 
-/// Rows with the room between them that suits aligned access.
+/// Pitched memory: rows, each padded for aligned access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pitched {
     pub address: u64,
@@ -36,9 +36,9 @@ pub fn alloc(bytes: usize) -> Answer<u64> {
     allocate(&context, bytes, Purpose::default())
 }
 
-/// `cuMemAllocManaged`: device addresses are host addresses here, so every allocation suits both.
+/// `cuMemAllocManaged`. Device addresses are host addresses here, so any allocation works as managed memory.
 pub fn alloc_managed(bytes: usize, flags: u32) -> Answer<u64> {
-    /// Global or host attachment; a single stream's is set later.
+    /// `CU_MEM_ATTACH_GLOBAL` and `CU_MEM_ATTACH_HOST`; attachment to a single stream is a separate, later call.
     const FLAGS: std::ops::RangeInclusive<u32> = 1..=2;
     if !FLAGS.contains(&flags) {
         return Err(Status::InvalidValue);
@@ -58,8 +58,8 @@ pub fn alloc_pitch(width_bytes: usize, height: usize, element_bytes: u32) -> Ans
     Ok(Pitched { address: alloc(bytes)?, pitch })
 }
 
-/// `cuMemAllocAsync` and `cuMemAllocFromPoolAsync`. The address is needed at once, so the memory is taken at once;
-/// that it is used in the stream's order is up to the caller.
+/// `cuMemAllocAsync` and `cuMemAllocFromPoolAsync`. The caller needs the address immediately, so the memory is
+/// allocated immediately; the caller has to use it in stream order.
 pub fn alloc_async(bytes: usize, pool: Option<Handle>, stream: Handle) -> Answer<u64> {
     let (context, stream) = stream::find(stream)?;
     if let Some(taken) = capture::of(&stream)? {
@@ -74,7 +74,7 @@ pub fn alloc_async(bytes: usize, pool: Option<Handle>, stream: Handle) -> Answer
     allocate(&context, bytes, Purpose { pool: Some(pool), ..Purpose::default() })
 }
 
-/// `cuMemFree`: work in flight may still use the memory, so it ends first.
+/// `cuMemFree`. Waits for work in flight, which may still use the memory.
 pub fn free(address: u64) -> Answer {
     let context = current::context()?;
     if address == 0 {
@@ -86,12 +86,12 @@ pub fn free(address: u64) -> Answer {
     device.free_for_caller(address)
 }
 
-/// Does a graph own the allocation that starts here?
+/// Reports whether a graph owns the allocation that starts here.
 pub fn is_of_graph(address: u64) -> Answer<bool> {
     Ok(owner(address)?.allocations.get(address).is_some_and(|allocation| allocation.graph.is_some()))
 }
 
-/// `cuMemFreeAsync`: the memory goes back when the stream comes to it.
+/// `cuMemFreeAsync`: frees the memory when the stream reaches this point.
 pub fn free_async(address: u64, stream: Handle) -> Answer {
     let (context, stream) = stream::find(stream)?;
     let device = owner(address)?;
@@ -116,7 +116,7 @@ pub fn protect(address: u64) -> Answer {
     owner(address)?.memory.protect(address).map_err(|_| Status::InvalidValue)
 }
 
-/// Free and total bytes of the current device.
+/// Returns free and total bytes of the current device.
 pub fn info() -> Answer<(usize, usize)> {
     let context = current::context()?;
     injection::call(&context, Site::Info)?;
@@ -124,7 +124,7 @@ pub fn info() -> Answer<(usize, usize)> {
     Ok((free as usize, total as usize))
 }
 
-/// Start and bytes of the allocation, or of the pinned host memory, around an address.
+/// Returns start and bytes of the allocation, or of the pinned host memory, that contains an address.
 pub fn range(address: u64) -> Answer<(u64, usize)> {
     current::context()?;
     if let Some(block) = driver()?.host.find(address as usize) {
@@ -135,7 +135,7 @@ pub fn range(address: u64) -> Answer<(u64, usize)> {
     Ok((base, bytes as usize))
 }
 
-/// Checks that a range lies in managed memory.
+/// Checks that a range is in managed memory.
 pub fn check_managed(address: u64, bytes: usize) -> Answer {
     current::context()?;
     let device = driver()?.device_of(address).ok_or(Status::InvalidValue)?;
@@ -144,14 +144,15 @@ pub fn check_managed(address: u64, bytes: usize) -> Answer {
     if is_managed && bytes as u64 <= length - (address - base) { Ok(()) } else { Err(Status::InvalidValue) }
 }
 
-/// The device that has an allocation starting right here.
+/// Returns the device with an allocation that starts at this address.
 fn owner(address: u64) -> Answer<&'static Device> {
     let owner = driver()?.devices.iter().find(|device| device.allocations.get(address).is_some());
     owner.ok_or(Status::InvalidValue)
 }
 
 impl Device {
-    /// What a graph owns stays until the graph is gone: it may be launched again.
+    /// Frees memory for the caller. Memory of a graph stays until the graph is gone, because the graph may be launched
+    /// again.
     fn free_for_caller(&self, address: u64) -> Answer {
         match self.allocations.get(address) {
             Some(Allocation { graph: Some(_), .. }) => Ok(()),

@@ -1,11 +1,13 @@
-//! The state behind the driver API: devices, contexts, streams, events, modules and memory that callers hold handles to.
+//! The state behind the driver API: the devices, contexts, streams, events, modules and memory for which callers have
+//! handles.
 //!
-//! `exports` is the C surface over this module; nothing in here knows about raw out-pointers. What runs a kernel and
-//! what holds device memory are parts of the emulator's core and know nothing of this module.
+//! `exports` is the C interface over this module; nothing here handles raw out-pointers. The code that runs kernels and
+//! the device memory are in the emulator's core, which does not depend on this module.
 //!
-//! The files form layers. At the bottom is the machine: settings, fault rules, devices, host memory. Above it are the objects: contexts,
-//! streams, captures, graphs, operations. They refer to each other, because a captured stream leads through a graph's kernels back to a
-//! context. On top are the calls: on streams, events, modules, memory, and the submission of work.
+//! The files form layers. At the bottom is the machine: settings, fault rules, devices, host memory. Above it are the
+//! objects: contexts, streams, captures, graphs, operations. They depend on each other, because a captured stream
+//! refers to a graph, whose kernels refer to a context. On top are the calls: on streams, events, modules and memory,
+//! and the submission of work.
 
 pub mod array;
 pub mod attribute;
@@ -65,26 +67,26 @@ use status::{Answer, Status};
 
 use crate::{clock, memory::reservations::Reservations};
 
-/// The emulated machine. The objects that callers make are in the registries of their own modules.
+/// The emulated machine. The objects that callers create are in the registries of their own modules.
 #[derive(Debug)]
 pub struct Driver {
     pub settings: Settings,
     pub injection: Injection,
     pub devices: Vec<Device>,
     pub host: HostMemory,
-    /// Addresses that the program has reserved, whichever device's memory is mapped there.
+    /// Addresses that the program has reserved, for all devices.
     pub reservations: Arc<Reservations>,
 }
 
-/// Set once by the first `cuInit`, also when that fails: the environment is read only then.
+/// The driver, or its error. The first `cuInit` sets it, even if it fails, because the environment is read only then.
 static DRIVER: OnceLock<Answer<Driver>> = OnceLock::new();
 
-/// Starts the driver, or answers what the first start answered.
+/// Starts the driver; later calls return the result of the first.
 pub fn start() -> Answer {
     DRIVER.get_or_init(Driver::start).as_ref().map(|_| started::set()).map_err(|status| *status)
 }
 
-/// Why the driver did not start. A program reads it as the meaning of `CUDA_ERROR_SYSTEM_NOT_READY`.
+/// The reason why the driver did not start. `cuGetErrorString` returns it for `CUDA_ERROR_SYSTEM_NOT_READY`.
 static PROBLEM: OnceLock<CString> = OnceLock::new();
 
 fn not_ready(problem: &str) -> Status {
@@ -95,7 +97,7 @@ fn not_ready(problem: &str) -> Status {
     Status::SystemNotReady
 }
 
-/// What a code means, and why for a failed start.
+/// Returns the meaning of a code, with the reason if the driver did not start.
 pub fn meaning(status: Status) -> &'static CStr {
     match PROBLEM.get() {
         Some(problem) if status == Status::SystemNotReady => problem,
@@ -103,7 +105,7 @@ pub fn meaning(status: Status) -> &'static CStr {
     }
 }
 
-/// The started driver.
+/// Returns the started driver.
 pub fn driver() -> Answer<&'static Driver> {
     match DRIVER.get() {
         Some(Ok(driver)) => Ok(driver),
@@ -113,7 +115,7 @@ pub fn driver() -> Answer<&'static Driver> {
 
 impl Driver {
     fn start() -> Answer<Self> {
-        let settings = Settings::from_environment().map_err(|error| not_ready(&format!("failed to {error}")))?;
+        let settings = Settings::from_environment().map_err(|error| not_ready(&error.to_string()))?;
         if let Some(file) = &settings.clock {
             let failed = |error| not_ready(&format!("failed to read {}={file}: {error}", settings::CLOCK));
             clock::follow(file.as_ref()).map_err(failed)?;
@@ -129,13 +131,13 @@ impl Driver {
         Ok(Self { settings, injection, devices, host: HostMemory::default(), reservations })
     }
 
-    /// The device with this ordinal.
+    /// Returns the device with this ordinal.
     pub fn device(&'static self, ordinal: i32) -> Answer<&'static Device> {
         let index = usize::try_from(ordinal).map_err(|_| Status::InvalidDevice)?;
         self.devices.get(index).ok_or(Status::InvalidDevice)
     }
 
-    /// The device in whose memory an address lies; none for host memory, pinned or not.
+    /// Returns the device whose memory contains an address; `None` for host memory, pinned or not.
     pub fn device_of(&'static self, address: u64) -> Option<&'static Device> {
         if self.host.find(address as usize).is_some() {
             return None;
@@ -143,12 +145,12 @@ impl Driver {
         self.devices.iter().find(|device| device.memory.find(address).is_some())
     }
 
-    /// The first fault of any device, if there is one.
+    /// Returns the fault of the first device that has one.
     pub fn first_fault(&self) -> Option<&DeviceFault> {
         self.devices.iter().find_map(Device::fault)
     }
 
-    /// Takes up to so many bytes of what the kernels of all devices printed.
+    /// Takes at most `most` bytes of what the kernels of all devices printed.
     pub fn take_printed(&self, most: usize) -> Vec<u8> {
         self.devices.iter().fold(Vec::new(), |mut taken, device| {
             taken.extend(device.printf.take(most - taken.len()));

@@ -1,4 +1,4 @@
-//! Loaded modules and the functions taken from them.
+//! Loaded modules, and the functions that callers take from them.
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,7 @@ pub struct Module {
     pub handle: Handle,
     pub context: Handle,
     program: Program,
-    /// One handle for each kernel, made when it is first asked for.
+    /// Handles of the kernels; each is created when the kernel is first asked for.
     functions: Mutex<HashMap<String, Handle>>,
 }
 
@@ -37,13 +37,13 @@ pub struct LoadedModule {
     pub log: String,
 }
 
-/// The modules under their handles.
+/// Returns the registry of modules.
 pub fn modules() -> Answer<&'static Registry<Module>> {
     static MODULES: LazyLock<Registry<Module>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*MODULES)
 }
 
-/// Loads an image into the current context. Its kernels count no more registers than the limit.
+/// Loads an image into the current context. `registers_max` limits the register count of each kernel.
 pub fn load(image: &[u8], registers_max: Option<u32>) -> Result<LoadedModule, JitError> {
     let silent = |status| JitError { status, log: String::new() };
     let context = current::context().map_err(silent)?;
@@ -63,7 +63,7 @@ pub fn load_into(context: &Context, image: &[u8], registers_max: Option<u32>) ->
     Ok(LoadedModule { handle, log })
 }
 
-/// Ends the module and its functions, after the work in flight, which may still use its variables.
+/// Unloads the module and its functions, after the work in flight, which may still use its variables.
 pub fn unload(module: Handle) -> Answer {
     modules()?.get(module)?;
     capture::forbid_unsafe()?;
@@ -72,29 +72,29 @@ pub fn unload(module: Handle) -> Answer {
     synchronized
 }
 
-/// Ends the module's handle and those of its functions.
+/// Removes the module's handle and those of its functions.
 pub fn forget(module: Handle) {
     if let (Ok(functions), Ok(modules)) = (functions(), modules()) {
         functions.retain(|function| function.module != module);
         texture::reference::forget_module(module);
-        // It may have gone with its context before.
+        // It may have ended with its context before.
         let _ = modules.remove(module);
     }
 }
 
-/// Is there still a module of this handle?
+/// Reports whether the handle belongs to a loaded module.
 pub fn is_loaded(module: Handle) -> bool {
     modules().is_ok_and(|modules| modules.get(module).is_ok())
 }
 
-/// The module behind a handle.
+/// Returns the module behind a handle.
 pub fn find(module: Handle) -> Answer<Arc<Module>> {
     current::context()?;
     modules()?.get(module)
 }
 
 impl Module {
-    /// The handle of a kernel.
+    /// Returns the handle of a kernel.
     pub fn function(&self, name: &str) -> Answer<Handle> {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = functions.get(name) {
@@ -109,19 +109,19 @@ impl Module {
         Ok(handle)
     }
 
-    /// The names of its kernels, sorted so that enumerating twice gives the same order.
+    /// Returns the names of the kernels, sorted so that repeated enumeration gives the same order.
     pub fn kernel_names(&self) -> Vec<String> {
         let mut names = self.program.entries().map(|entry| entry.name.clone()).collect::<Vec<_>>();
         names.sort_unstable();
         names
     }
 
-    /// A variable for a texture or a surface.
+    /// Returns a texture, sampler or surface reference.
     pub fn reference(&self, name: &str) -> Option<Reference> {
         self.program.reference(name)
     }
 
-    /// Address and bytes of a variable.
+    /// Returns address and bytes of a variable.
     pub fn global(&self, name: &str) -> Answer<(u64, usize)> {
         let (address, bytes) = self.program.global(name).ok_or(Status::NotFound)?;
         Ok((address, bytes as usize))

@@ -1,5 +1,5 @@
-//! Occupancy: how many blocks of a kernel fit on a multiprocessor of the real device with these limits. The emulator
-//! gains nothing from the answer, but programs choose their block size by it.
+//! Occupancy: how many blocks of a kernel fit on a multiprocessor of a real device with these limits. The emulator does
+//! not use the result, but programs choose their block size by it.
 
 use super::{
     device::Device,
@@ -8,17 +8,17 @@ use super::{
     status::{Answer, Status},
 };
 
-/// Registers are given out to a warp in portions of this many.
+/// Number of registers in the unit in which a warp's registers are allocated.
 const REGISTER_PORTION: u32 = 256;
 
-/// A block size and the smallest grid that fills the device with it.
+/// A block size, and the smallest grid that fills the device with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSize {
     pub grid: u32,
     pub block: u32,
 }
 
-/// Blocks on one multiprocessor at a time.
+/// Returns the number of blocks that can be resident on a multiprocessor.
 pub fn blocks_per_multiprocessor(
     device: &Device,
     function: &Function,
@@ -38,7 +38,7 @@ pub fn blocks_per_multiprocessor(
     Ok(by_threads.min(by_registers).min(by_shared).min(limits.blocks_per_multiprocessor))
 }
 
-/// The block size with the most threads on a multiprocessor; of equals the largest.
+/// Returns the block size with the most threads on a multiprocessor; the largest of several.
 pub fn best_block_size(
     device: &Device,
     function: &Function,
@@ -58,7 +58,7 @@ pub fn best_block_size(
     if best.0 == 0 { Err(Status::InvalidValue) } else { Ok(best.1) }
 }
 
-/// Dynamic shared memory that each of so many blocks on one multiprocessor can have.
+/// Returns the dynamic shared memory in bytes that each of `blocks` blocks on one multiprocessor can have.
 pub fn available_dynamic_shared(device: &Device, function: &Function, blocks: i32, block: i32) -> Answer<usize> {
     let blocks = u32::try_from(blocks).ok().filter(|blocks| *blocks > 0).ok_or(Status::InvalidValue)?;
     if blocks > blocks_per_multiprocessor(device, function, block, 0)? {

@@ -1,4 +1,5 @@
-//! What can be put into a stream: run at once, recorded while the stream is captured, or made a node of a graph.
+//! Operations: work that can be submitted to a stream. It runs immediately, is recorded if the stream is capturing, or
+//! becomes a node of a graph.
 
 use std::sync::Arc;
 
@@ -20,19 +21,19 @@ pub enum Operation {
     Copy(Copy),
     Fill(Fill, &'static Device),
     Host(HostCall),
-    /// Another graph as a whole, of which the node has a copy.
+    /// A whole child graph; the node has a copy of it.
     Graph(Arc<Graph>),
     Empty,
-    /// Waits for what the event marks when the graph is launched.
+    /// Waits for the event's mark at the time of the graph launch.
     Wait(Handle),
-    /// Marks the event.
+    /// Records the event.
     Record(Handle),
     Allocate(Arc<GraphMemory>),
     Free(u64),
 }
 
 impl Operation {
-    /// `CUgraphNodeType`.
+    /// Returns the `CUgraphNodeType`.
     pub fn kind(&self) -> u32 {
         match self {
             Self::Kernel(_) => 0,
@@ -48,7 +49,7 @@ impl Operation {
         }
     }
 
-    /// The context that it runs in, where it has one of its own.
+    /// Returns the context that the work runs in, if it has one of its own.
     pub fn context(&self) -> Option<&Arc<Context>> {
         match self {
             Self::Kernel(kernel) => Some(&kernel.context),
@@ -56,7 +57,8 @@ impl Operation {
         }
     }
 
-    /// Does the work. A graph's parts are performed one by one, and events are the business of who launches it.
+    /// Does the work. Child graphs, events and graph memory do nothing here, because the launch of a graph handles
+    /// them.
     pub fn perform(&self) -> Result<(), DeviceFault> {
         match self {
             Self::Kernel(kernel) => kernel.run(),

@@ -1,4 +1,4 @@
-//! Pinned host memory: the calls that allocate it here, or register memory of the caller's.
+//! Calls that allocate pinned host memory or register the caller's memory as pinned.
 
 use std::alloc::{self, Layout};
 
@@ -9,11 +9,11 @@ use super::{
     status::{Answer, Status},
 };
 
-/// Pages are what gets pinned.
+/// Bytes of a page, the unit of pinning.
 const PAGE_BYTES: usize = 4096;
-/// Portable, mapped, write-combined: hints that change nothing here.
+/// Flags of `cuMemHostAlloc`: portable, mapped, write-combined. They are hints without effect here.
 const ALLOCATE_FLAGS: u32 = 0b111;
-/// Portable, mapped, device memory-mapped I/O, read-only; the third does not exist here.
+/// Flags of `cuMemHostRegister`: portable, mapped, memory-mapped I/O (refused), read-only.
 const REGISTER_FLAGS: u32 = 0b1011;
 const REGISTER_IO_MEMORY: u32 = 0b100;
 
@@ -25,7 +25,7 @@ pub fn alloc(bytes: usize, flags: u32) -> Answer<usize> {
         return Err(Status::InvalidValue);
     }
     let layout = Layout::from_size_align(bytes, PAGE_BYTES).map_err(|_| Status::OutOfMemory)?;
-    // SAFETY: the layout has a size, checked above. Zeroed, as memory of the system would be when it is fresh.
+    // SAFETY: the layout has a size, which was checked above. The memory is zeroed, as fresh memory of the system is.
     let pointer = unsafe { alloc::alloc_zeroed(layout) };
     if pointer.is_null() {
         return Err(Status::OutOfMemory);
@@ -36,7 +36,7 @@ pub fn alloc(bytes: usize, flags: u32) -> Answer<usize> {
     Ok(block.base)
 }
 
-/// `cuMemFreeHost`: work in flight may still copy there, so it ends first.
+/// `cuMemFreeHost`. Waits for work in flight, which may still copy there.
 pub fn free(pointer: usize) -> Answer {
     let context = current::context()?;
     capture::forbid_unsafe()?;
@@ -72,7 +72,7 @@ pub fn unregister(pointer: usize) -> Answer {
     removed.map(drop).ok_or(Status::HostMemoryNotRegistered)
 }
 
-/// The block around an address, or the error that the driver gives for memory that is not pinned.
+/// Returns the block that contains an address, or the driver's error for memory that is not pinned.
 pub fn block(pointer: usize) -> Answer<HostBlock> {
     current::context()?;
     driver()?.host.find(pointer).ok_or(Status::InvalidValue)

@@ -1,4 +1,4 @@
-//! `cuPointerGetAttribute`: what is known about an address.
+//! Pointer attributes (`cuPointerGetAttribute`).
 
 use super::{
     context::contexts,
@@ -12,10 +12,10 @@ const MEMORY_TYPE_HOST: u32 = 1;
 const MEMORY_TYPE_DEVICE: u32 = 2;
 /// `CU_POINTER_ATTRIBUTE_MAPPED`.
 const MAPPED: u32 = 13;
-/// Kernels may read and write everything.
+/// `CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE`: kernels may read and write everything.
 const ACCESS_READ_WRITE: u32 = 3;
 
-/// The value of an attribute, in the width that the caller's memory has for it.
+/// The value of an attribute, in the width that the C interface uses for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PointerAttribute {
     Byte(u8),
@@ -32,11 +32,11 @@ struct Facts {
     bytes: u64,
     pool: usize,
     access: u32,
-    /// Tells physical memory apart that is mapped at several addresses.
+    /// Identifies physical memory that may be mapped at several addresses.
     block: u64,
 }
 
-/// The attribute by its number in the C headers.
+/// Returns an attribute by its number in the C headers.
 pub fn attribute(number: u32, address: u64) -> Answer<PointerAttribute> {
     use PointerAttribute::{Byte, Double, Word};
     if number == MAPPED && is_unmapped(address)? {
@@ -48,7 +48,7 @@ pub fn attribute(number: u32, address: u64) -> Answer<PointerAttribute> {
         2 => Word(if facts.is_device { MEMORY_TYPE_DEVICE } else { MEMORY_TYPE_HOST }),
         3 => Double(address),
         4 if !facts.is_device || facts.is_managed => Double(address),
-        // No two live ranges start at the same address.
+        // No two live ranges start at one address.
         7 => Double(facts.base),
         6 | 10 | 15 => Byte(0),
         8 => Byte(u8::from(facts.is_managed)),
@@ -87,7 +87,7 @@ fn facts(address: u64) -> Answer<Facts> {
     let allocation = device.allocations.get(base);
     let mapping = virtual_memory::mapping(address);
     Ok(Facts {
-        // A module's variables belong to the context that asks: they are in no list. Mappings belong to no context.
+        // Variables of modules are in no list, so they count as the calling context's. Mappings belong to no context.
         context: match (allocation, mapping) {
             (Some(allocation), _) => allocation.context,
             (None, Some(_)) => 0,
@@ -104,7 +104,7 @@ fn facts(address: u64) -> Answer<Facts> {
     })
 }
 
-/// Is an address reserved that no memory is mapped at?
+/// Reports whether an address is reserved but has no mapping.
 fn is_unmapped(address: u64) -> Answer<bool> {
     Ok(driver()?.reservations.find(address).is_some() && virtual_memory::mapping(address).is_none())
 }

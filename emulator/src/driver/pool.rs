@@ -1,5 +1,6 @@
-//! Memory pools: who drew how much, and how much at most. The memory itself is the device's; nothing is kept back, so
-//! there is nothing to trim, a release threshold has nothing to release, and what is reserved is what is used.
+//! Memory pools: accounts of the memory that was allocated from each. The memory itself is the device's, and pools
+//! cache nothing. So there is nothing to trim, the release threshold has no effect, and reserved bytes equal used
+//! bytes.
 
 use std::sync::{
     LazyLock,
@@ -12,10 +13,10 @@ use super::{
     status::{Answer, Status},
 };
 
-/// The reuse policies, numbered 1 to 3 in the C headers.
+/// Number of reuse policies; they are attributes 1 to 3 in the C headers.
 const POLICIES: usize = 3;
 const RELEASE_THRESHOLD: u32 = 4;
-/// High-water marks, each with what it is the mark of before it.
+/// Attribute numbers of the high-water marks; the number before each is the current value.
 const RESERVED_HIGH: u32 = 6;
 const USED_HIGH: u32 = 8;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
@@ -27,24 +28,24 @@ pub struct Pool {
     pub device: i32,
     policies: [AtomicU64; POLICIES],
     threshold: AtomicU64,
-    /// The most that may be drawn at a time; 0 for no limit of its own.
+    /// Maximum bytes allocated at a time; 0 for no limit.
     bytes_max: u64,
     used: AtomicU64,
     reserved_high: AtomicU64,
     used_high: AtomicU64,
 }
 
-/// The value of an attribute, in the width that the caller's memory has for it.
+/// The value of an attribute, in the width that the C interface uses for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolAttribute {
     Word(i32),
     Double(u64),
 }
 
-/// The memory pools under their handles. A device makes its default pool while the driver starts.
+/// Memory pools by handle. A device creates its default pool while the driver starts.
 pub static POOLS: LazyLock<Registry<Pool>> = LazyLock::new(Registry::default);
 
-/// The same for callers, once the driver has started.
+/// Returns the registry of pools, once the driver has started.
 pub fn pools() -> Answer<&'static Registry<Pool>> {
     started::check().map(|()| &*POOLS)
 }
@@ -62,7 +63,7 @@ impl Pool {
         }
     }
 
-    /// Draws so many bytes.
+    /// Counts `bytes` as allocated; an error if the limit is exceeded.
     pub fn take(&self, bytes: u64) -> Answer {
         let fits = |used: u64| {
             let sum = used.checked_add(bytes)?;
@@ -79,7 +80,7 @@ impl Pool {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// The attribute by its number in the C headers. Reserved and used are the same.
+    /// Returns an attribute by its number in the C headers; reserved and used bytes are equal.
     pub fn attribute(&self, number: u32) -> Answer<PoolAttribute> {
         match number {
             1..=3 => Ok(PoolAttribute::Word(self.policies[number as usize - 1].load(Ordering::Relaxed) as i32)),
@@ -91,7 +92,7 @@ impl Pool {
         }
     }
 
-    /// Sets a policy or the threshold, or starts a high-water mark anew, which takes only 0.
+    /// Sets a policy or the threshold, or resets a high-water mark, for which the value has to be 0.
     pub fn set_attribute(&self, number: u32, value: u64) -> Answer {
         match number {
             1..=3 => self.policies[number as usize - 1].store(u64::from(value != 0), Ordering::Relaxed),
@@ -105,12 +106,12 @@ impl Pool {
         Ok(())
     }
 
-    /// What kernels of a device may do with its memory.
+    /// Returns the access of a device's kernels to the pool's memory.
     pub fn access(&self, device: i32) -> u32 {
         if device == self.device { READ_WRITE } else { 0 }
     }
 
-    /// The own device always has access, and no other can have it.
+    /// Sets the access of a device: the pool's own device always has access, and no other device can have it.
     pub fn set_access(&self, device: i32, access: u32) -> Answer {
         match (device == self.device, access) {
             (true, READ_WRITE) | (false, 0) => Ok(()),
@@ -119,7 +120,7 @@ impl Pool {
         }
     }
 
-    /// Is an attribute of this number four bytes wide?
+    /// Reports whether the attribute has four bytes.
     pub fn is_narrow(number: u32) -> bool {
         (1..=3).contains(&number)
     }

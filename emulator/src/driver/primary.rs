@@ -1,4 +1,4 @@
-//! Primary contexts: one for each device, made by the caller that asks first.
+//! Primary contexts: one per device, created at the first request.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use super::{
     teardown,
 };
 
-/// By the device's number. A device without an entry was never asked for its primary context.
+/// Primary contexts by device number. A device without an entry was never asked for its primary context.
 static PRIMARIES: Mutex<Option<HashMap<i32, Primary>>> = Mutex::new(None);
 
 #[derive(Debug, Default)]
@@ -24,14 +24,14 @@ struct Primary {
     flags: u32,
 }
 
-/// What `cuDevicePrimaryCtxGetState` tells.
+/// The result of `cuDevicePrimaryCtxGetState`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrimaryState {
     pub flags: u32,
     pub active: bool,
 }
 
-/// The primary context, made by the caller that asks first.
+/// Retains the primary context; the first call creates it.
 pub fn retain(device: &'static Device) -> Answer<Arc<Context>> {
     device.check()?;
     injection::open(device)?;
@@ -49,7 +49,7 @@ pub fn retain(device: &'static Device) -> Answer<Arc<Context>> {
     Ok(context)
 }
 
-/// Gives back one [`retain`]; the last one ends the context.
+/// Releases one [`retain`]; the last release ends the context.
 pub fn release(device: &Device) -> Answer {
     let mut primaries = primaries();
     let primary = primaries.of(device);
@@ -62,7 +62,7 @@ pub fn release(device: &Device) -> Answer {
     ended.map_or(Ok(()), |context| teardown::destroy(&context))
 }
 
-/// Ends the primary context now, however often it was retained.
+/// Ends the primary context, regardless of how often it was retained.
 pub fn reset(device: &Device) -> Answer {
     let mut primaries = primaries();
     let primary = primaries.of(device);
@@ -88,7 +88,7 @@ pub fn set_flags(device: &Device, flags: u32) {
     }
 }
 
-/// Is this the context that [`retain`] gives out?
+/// Reports whether this is the context that [`retain`] returns.
 pub fn is_primary(device: &Device, context: Handle) -> bool {
     primaries().of(device).context.as_ref().is_some_and(|primary| primary.handle == context)
 }

@@ -1,5 +1,5 @@
-//! What kernels print. It is kept, up to a bound beyond which the oldest lines go, as they do from a device's buffer,
-//! until a call of the driver that waits writes it to the standard output of the process, or the program takes it.
+//! Output of `printf` in kernels. It is kept in a bounded buffer that drops its oldest lines, as a device does, until a
+//! call of the driver that waits writes it to standard output, or the program takes it.
 
 use std::{
     collections::VecDeque,
@@ -12,14 +12,15 @@ use std::{
 
 use super::driver;
 
-/// The size of a device's buffer unless set otherwise. No line is longer.
+/// Bytes of the buffer: a device's default. No line is longer.
 const BYTES_MAX: usize = crate::simt::PRINT_BYTES_MAX;
 
-/// The calls that write what earlier kernels printed before they start a kernel.
+/// Calls that write the output of earlier kernels before they start a kernel.
 const LAUNCHES: [&str; 3] = ["cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel"];
 
-/// The calls after which a driver writes what kernels printed: those that wait for work, and those that change what can
-/// run. These are the names of the latest versions; earlier versions and per-thread twins call these functions.
+/// Calls after which a driver writes the output of kernels: those that wait for work, and those that load, unload or
+/// end something. These are the names of the latest versions; earlier versions and per-thread variants call these
+/// functions.
 const WRITERS: [&str; 26] = [
     "cuCtxDestroy_v2",
     "cuCtxSynchronize",
@@ -49,22 +50,22 @@ const WRITERS: [&str; 26] = [
     "cuMemcpyAtoA_v2",
 ];
 
-/// Set where a kernel has printed since the text was last written.
+/// Set if a kernel has printed since the output was last written.
 static PRINTED: AtomicBool = AtomicBool::new(false);
-/// Set when the program takes the text by itself.
+/// Set if the program takes the output itself.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// From now on the text is for the program, which takes it.
+/// Keeps later output for the program, which takes it.
 pub fn keep_for_program() {
     IS_TAKEN.store(true, Ordering::Relaxed);
 }
 
-/// At the start of a call: writes what kernels printed, if the call launches a kernel.
+/// Called at the start of a driver call: writes the output if the call launches a kernel.
 pub fn write_before(call: &str) {
     write_for(call, &LAUNCHES);
 }
 
-/// At the end of a call: writes what kernels printed, if the call is one that does so.
+/// Called at the end of a driver call: writes the output if the call waits.
 pub fn write_after(call: &str) {
     write_for(call, &WRITERS);
 }
@@ -75,7 +76,7 @@ fn write_for(call: &str, writers: &[&str]) {
     }
 }
 
-/// Writes what kernels printed to the standard output. An error there is the program's own, and shows in its own writes.
+/// Writes the output to standard output. Errors are ignored here, because the program's own writes show them.
 pub fn write() {
     let mut stdout = std::io::stdout().lock();
     if let (true, Ok(driver)) = (PRINTED.swap(false, Ordering::Relaxed), driver()) {
@@ -83,14 +84,14 @@ pub fn write() {
     }
 }
 
-/// The printed text of one device.
+/// The output buffer of one device.
 #[derive(Debug, Default)]
 pub struct Printf {
     bytes: Mutex<VecDeque<u8>>,
 }
 
 impl Printf {
-    /// Adds text at the end.
+    /// Appends text.
     pub fn add(&self, text: &[u8]) {
         let mut bytes = self.bytes();
         PRINTED.store(true, Ordering::Relaxed);
@@ -99,7 +100,7 @@ impl Printf {
         bytes.drain(..surplus);
     }
 
-    /// Takes up to so many bytes from the front.
+    /// Takes at most `most` bytes from the front.
     pub fn take(&self, most: usize) -> Vec<u8> {
         let mut bytes = self.bytes();
         let count = most.min(bytes.len());

@@ -1,13 +1,12 @@
-//! The in-order queue behind a stream.
+//! Queues: the in-order execution behind a stream.
 //!
-//! Each queue counts what was put in and what has ended; a [`Point`] is a place in that count, and anything can wait
-//! for one: a host thread, an event, a task on another queue. A task names the points that it waits for before it
-//! starts. Those always lie earlier in the program's order, so waiting never forms a circle.
+//! Each queue counts the tasks that were submitted and that have ended. A [`Point`] is a position in that count, and
+//! anything can wait for it: a host thread, an event, a task of another queue. A task names the points that it waits
+//! for before it starts. They are always earlier in the program's order, so there are no deadlocks.
 //!
-//! A worker thread starts with the first task that needs it. A short task put into an idle queue runs on the caller's
-//! own thread instead, because waking a thread costs more than a small copy. The order stays the same, because no
-//! other task of the queue is running then. For the same reason a thread that waits for a point runs what is ready,
-//! and no thread is woken that would find nothing to do.
+//! The first task that needs a worker thread starts it. A short task in an idle queue runs on the caller's thread
+//! instead, because waking a thread costs more than a small copy; the order is unchanged, because no other task of the
+//! queue is running. To save wakeups, a thread that waits for a point runs the queue's ready tasks too.
 
 use std::{
     collections::VecDeque,
@@ -21,21 +20,21 @@ use std::{
 
 use super::status::{Answer, Status};
 
-/// As many tasks may wait in one queue; then the caller waits, as it does on a device.
+/// Maximum number of waiting tasks in a queue; at this number callers wait, as on a device.
 const PENDING_MAX: usize = 1024;
 
-/// What a task does. It reports its faults by itself and must not unwind.
+/// The code of a task. It reports its own faults and must not unwind.
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// A piece of work and what must have ended before it starts.
+/// A task: work, and the points that it waits for.
 pub struct Task {
     pub after: Vec<Point>,
     pub work: Work,
-    /// Short enough to run on the caller's thread.
+    /// True if it is short enough to run on the caller's thread.
     pub brief: bool,
 }
 
-/// A place in a queue's order: reached once so many tasks have ended.
+/// A position in a queue's order, which is reached when that many tasks have ended.
 #[derive(Clone)]
 pub struct Point {
     queue: Arc<Queue>,
@@ -45,9 +44,9 @@ pub struct Point {
 /// Tasks that run one after the other.
 pub struct Queue {
     state: Mutex<State>,
-    /// Wakes the worker: there is a task that no other thread runs.
+    /// Wakes the worker, if there is a task that no other thread runs.
     work: Condvar,
-    /// Wakes the threads that wait for a point or for room.
+    /// Wakes threads that wait for a point or for room.
     progress: Condvar,
     completed: AtomicU64,
 }
@@ -58,9 +57,9 @@ struct State {
     pending: VecDeque<Task>,
     running: bool,
     worker: Worker,
-    /// The points that threads sleep for, by their sequence; several threads may sleep for one.
+    /// Sequence numbers of the points for which threads sleep; several threads may sleep for one.
     awaited: Vec<u64>,
-    /// Threads that sleep until there is room.
+    /// Number of threads that sleep until there is room.
     awaiting_room: usize,
     closed: bool,
 }
@@ -73,7 +72,7 @@ enum Worker {
     Asleep,
 }
 
-/// A task that has its turn at once: the caller has to [run](Turn::run) it, outside of any lock.
+/// A task that may run immediately; the caller has to [run](Turn::run) it, outside any lock.
 #[must_use = "the queue stands still until the turn is run"]
 pub struct Turn {
     queue: Arc<Queue>,
@@ -86,7 +85,7 @@ impl Queue {
         Arc::new(Self { state, work: Condvar::new(), progress: Condvar::new(), completed })
     }
 
-    /// Waits until there is room for one more task. Others may take the room: the bound is not exact.
+    /// Waits until there is room for one more task. Another thread may take the room, so the bound is not exact.
     pub fn wait_for_room(&self) {
         let mut state = self.lock();
         while state.pending.len() >= PENDING_MAX {
@@ -96,7 +95,7 @@ impl Queue {
         }
     }
 
-    /// Puts a task last. Returns the point where it has ended, and the task's turn if it is to run right here.
+    /// Appends a task. Returns the point where it has ended, and the task's turn if the caller has to run it.
     pub fn push(self: &Arc<Self>, mut task: Task) -> Answer<(Point, Option<Turn>)> {
         task.after.retain(|point| !point.is_reached());
         let mut state = self.lock();
@@ -113,13 +112,13 @@ impl Queue {
         Ok((self.point(state.enqueued), Some(Turn { queue: Arc::clone(self), work: task.work })))
     }
 
-    /// The point where everything put in so far has ended.
+    /// Returns the point where all submitted tasks have ended.
     pub fn last(self: &Arc<Self>) -> Point {
         let sequence = self.lock().enqueued;
         self.point(sequence)
     }
 
-    /// Takes no more tasks; the worker ends after the last one.
+    /// Accepts no more tasks; the worker ends after the last one.
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -141,7 +140,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Wakes the worker if no thread runs a task and there is one, or the queue is closed.
+    /// Wakes the worker if it has something to do.
     fn call_worker(&self, state: &mut State) {
         if state.worker == Worker::Asleep && !state.is_worker_idle() {
             state.worker = Worker::Awake;
@@ -167,7 +166,8 @@ impl Queue {
         state.take_next()
     }
 
-    /// The running task has ended. The caller takes the next one, or [calls the worker](Self::call_worker).
+    /// Records that the running task has ended. The caller then takes the next one or [calls the
+    /// worker](Self::call_worker).
     fn ended(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.running = false;
@@ -196,12 +196,12 @@ impl Point {
         self.queue.completed.load(Ordering::Acquire) >= self.sequence
     }
 
-    /// Is this a place in that queue?
+    /// Reports whether this is a point of that queue.
     pub fn is_of(&self, queue: &Arc<Queue>) -> bool {
         Arc::ptr_eq(&self.queue, queue)
     }
 
-    /// Waits until the point is reached, and lends the waiting thread to the queue where its worker is not awake yet.
+    /// Waits until the point is reached; meanwhile the waiting thread runs ready tasks of the queue.
     pub fn wait(&self) {
         let queue = &*self.queue;
         let mut state = queue.lock();
@@ -211,7 +211,7 @@ impl Point {
                 (task.work)();
                 state = queue.ended();
             } else {
-                // A task that waits for another queue is the worker's.
+                // A task that waits for another queue is left to the worker.
                 queue.call_worker(&mut state);
                 state.awaited.push(self.sequence);
                 state = queue.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -223,7 +223,7 @@ impl Point {
 }
 
 impl State {
-    /// Whether the worker has nothing to do now.
+    /// Reports whether the worker has nothing to do.
     fn is_worker_idle(&self) -> bool {
         self.running || (self.pending.is_empty() && !self.closed)
     }
@@ -234,7 +234,7 @@ impl State {
         Some(task)
     }
 
-    /// The next task, if nothing stands between it and its start.
+    /// Takes the next task if it can start now.
     fn take_ready(&mut self) -> Option<Task> {
         let ready = self.pending.front().is_some_and(|task| task.after.iter().all(Point::is_reached));
         if self.running || !ready { None } else { self.take_next() }
@@ -342,7 +342,7 @@ mod tests {
             let waiting = std::thread::spawn(move || first.wait());
             release.send(()).unwrap();
             waiting.join().unwrap();
-            // The test waits for the task itself and not for its point, so that only the worker can run it.
+            // The test waits for the task itself and not for its point, so that only the worker can run the task.
             told.recv().unwrap();
         }
         queue.close();

@@ -1,4 +1,4 @@
-//! Why a kernel was not launched: the driver API has no text for that.
+//! Reasons why kernels were not launched; the driver API has no text for them.
 
 use std::cell::RefCell;
 
@@ -15,7 +15,7 @@ pub fn tell(report: String) -> Status {
     Status::NotSupported
 }
 
-/// The reason for the calling thread's last refusal, until [`clear`].
+/// Returns the reason for the calling thread's last refusal, until [`clear`].
 pub fn last() -> String {
     LAST.with_borrow(Clone::clone)
 }

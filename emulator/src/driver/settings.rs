@@ -1,5 +1,5 @@
-//! The environment variables of the emulated machine, with their defaults and parsers. A malformed value is an error and
-//! never a silent default.
+//! Environment variables of the emulated machine, with defaults and parsers. A malformed value is an error, never a
+//! silent default.
 
 use std::{env, thread};
 
@@ -9,54 +9,57 @@ use super::faults::{self, Rule};
 use crate::checks::{Checks, NAMES};
 use crate::module::ComputeCapability;
 
-/// The variable that chooses devices, as for NVIDIA's driver.
+/// Variable that selects devices, as for NVIDIA's driver.
 pub const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
-/// The number of devices of the machine.
+/// Variable for the number of devices of the machine.
 pub const DEVICES: &str = "GPUFLEET_EMULATOR_DEVICES";
-/// Memory of each device: bytes, or a number with `KiB`, `MiB` or `GiB`.
+/// Variable for the memory of each device: bytes, or a number with `KiB`, `MiB` or `GiB`.
 pub const MEMORY: &str = "GPUFLEET_EMULATOR_MEMORY";
-/// The number of slices of each device, as in MIG mode, which divide its memory. 0, the default, is a whole device.
+/// Variable for the number of slices that divide each device and its memory, as in MIG mode. 0, the default, is a whole
+/// device.
 pub const SLICES: &str = "GPUFLEET_EMULATOR_SLICES";
-/// Compute capability of each device, as in `8.0`.
+/// Variable for the compute capability of each device, as in `8.0`.
 pub const COMPUTE_CAPABILITY: &str = "GPUFLEET_EMULATOR_COMPUTE_CAPABILITY";
-/// The number of host threads that run the blocks of one kernel; by default one for each core.
+/// Variable for the number of host threads that run the blocks of one kernel; by default one per core.
 pub const THREADS: &str = "GPUFLEET_EMULATOR_THREADS";
-/// The instructions of a launch, counted for each warp at backward branches and calls, after which it ends with
-/// `CUDA_ERROR_LAUNCH_TIMEOUT`. Without it, an endless kernel ends only with its context or process, as on a GPU.
+/// Variable for the maximum instructions of a launch, counted per warp at backward branches and calls; beyond it the
+/// launch ends with `CUDA_ERROR_LAUNCH_TIMEOUT`. Without it an endless kernel ends only with its context or process, as
+/// on a GPU.
 pub const INSTRUCTIONS_MAX: &str = "GPUFLEET_EMULATOR_INSTRUCTIONS_MAX";
-/// Faults to inject, for tests, as in `launch:7=illegal-address,alloc:3=out-of-memory`: see [`Rule`].
+/// Variable for faults to inject in tests, as in `launch:7=illegal-address,alloc:3=out-of-memory`; see [`Rule`].
 pub const FAULTS: &str = "GPUFLEET_EMULATOR_FAULTS";
-/// A file whose first eight bytes are the nanoseconds by which the clock of kernels is ahead. A test that writes them ends kernels that wait.
+/// Variable for a file whose first eight bytes are the nanoseconds by which the clock of kernels is ahead. Tests use it
+/// to end kernels that wait.
 pub const CLOCK: &str = "GPUFLEET_EMULATOR_CLOCK";
 
-/// Checks beyond those of a GPU, which make kernels several times slower: `races` between threads of a block in shared
-/// memory, and reads of `uninitialised` memory, separated by commas. A finding ends the launch with
+/// Variable for optional checks, separated by commas, which make kernels several times slower: `races` between threads
+/// of a block in shared memory, and reads of `uninitialised` memory. A finding ends the launch with
 /// `CUDA_ERROR_LAUNCH_FAILED`.
 pub const CHECKS: &str = "GPUFLEET_EMULATOR_CHECKS";
 
-/// Whether memory can be made read-only for kernels, and kernels confined to a job's memory; `on` by default. `off` is how a
-/// GPU behaves.
+/// Variable that allows memory to be made read-only for kernels, and kernels to be confined to a job's memory; `on` by
+/// default. `off` is how a GPU behaves.
 pub const PROTECTION: &str = "GPUFLEET_EMULATOR_PROTECTION";
 
 /// All variables of the emulator.
 const ALL: [&str; 10] =
     [DEVICES, MEMORY, SLICES, COMPUTE_CAPABILITY, THREADS, INSTRUCTIONS_MAX, FAULTS, CLOCK, CHECKS, PROTECTION];
 const PREFIX: &str = "GPUFLEET_EMULATOR_";
-/// The path of this library, which the worker reads.
+/// Variable for the path of this library, which only the worker reads.
 const LIBRARY: &str = "GPUFLEET_EMULATOR_LIB";
 
-/// More devices than any machine has. A larger number is probably a typing mistake.
+/// Maximum number of devices; more than any machine has, so that a larger number is probably a typing mistake.
 const DEVICES_MAX: u32 = 64;
-/// Less than this leaves no room for a module's globals beside the data.
+/// Minimum memory of a device in bytes; less leaves no room for a module's variables beside the data.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
-/// Address space is cheap, but an arena larger than this does not map everywhere.
+/// Maximum memory of a device in bytes; larger address ranges can't be mapped everywhere.
 const MEMORY_BYTES_MAX: u64 = 1 << 40;
 const MEMORY_BYTES_DEFAULT: u64 = 2 << 30;
-/// A machine with more cores gains nothing more from a single kernel.
+/// Maximum number of threads; a single kernel gains nothing from more.
 const THREADS_MAX: u32 = 1024;
-/// The most slices of any GPU.
+/// Maximum number of slices of a GPU.
 const SLICES_MAX: u32 = 7;
-/// The range of architectures whose PTX the interpreter reads.
+/// Major compute capabilities whose PTX the emulator reads.
 const MAJOR_RANGE: std::ops::RangeInclusive<u32> = 5..=12;
 
 /// The emulated machine as configured.
@@ -64,7 +67,7 @@ const MAJOR_RANGE: std::ops::RangeInclusive<u32> = 5..=12;
 pub struct Settings {
     pub devices: u32,
     pub slices: u32,
-    /// The devices that this process may see, as `CUDA_VISIBLE_DEVICES` lists them; all without it.
+    /// The devices that this process may see (`CUDA_VISIBLE_DEVICES`); all if unset.
     pub visible: Option<String>,
     pub memory_bytes: u64,
     pub compute_capability: ComputeCapability,
@@ -76,17 +79,17 @@ pub struct Settings {
     pub clock: Option<String>,
 }
 
-/// A variable that can't be used.
+/// A variable with an invalid name or value.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SettingError {
-    #[error("read {variable}={value:?}: {expected}")]
+    #[error("failed to read {variable}={value:?}: {expected}")]
     Value { variable: &'static str, value: String, expected: String },
-    #[error("use the variable {name}, which the emulator does not know; its variables are {}", ALL.join(", "))]
+    #[error("failed to use the variable {name}, which the emulator does not know; its variables are {}", ALL.join(", "))]
     Unknown { name: String },
 }
 
 impl Settings {
-    /// Reads the process environment.
+    /// Reads the settings from the process environment.
     pub fn from_environment() -> Result<Self, SettingError> {
         let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         check_names(names)?;
@@ -116,7 +119,7 @@ impl Settings {
     }
 }
 
-/// A variable with a mistyped name would silently have no effect.
+/// Refuses unknown variables, because a mistyped name would silently have no effect.
 fn check_names(mut names: impl Iterator<Item = String>) -> Result<(), SettingError> {
     let is_unknown = |name: &String| name.starts_with(PREFIX) && name != LIBRARY && !ALL.contains(&name.as_str());
     names.find(is_unknown).map_or(Ok(()), |name| Err(SettingError::Unknown { name }))

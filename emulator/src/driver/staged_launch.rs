@@ -1,5 +1,6 @@
-//! A launch that is put together call by call, as programs before CUDA 4 did: until the last call the function holds its
-//! block, its shared memory and its parameters.
+//! Staged launches, as in programs before CUDA 4: a launch is put together call by call (`cuFuncSetBlockShape`,
+//! `cuParamSetv`, `cuLaunchGrid`), and the function keeps its block shape, shared memory and parameters until the last
+//! call.
 
 use super::{
     function::Function,
@@ -9,19 +10,20 @@ use super::{
     submission::launch,
 };
 
-/// What the calls before the launch have said. Each launch uses what was said last.
+/// The settings for the next launch. Later launches reuse them.
 #[derive(Debug, Default, Clone)]
 pub struct StagedLaunch {
-    /// Zero until it is given, which no launch allows.
+    /// Block shape; zero until it is set, which no launch allows.
     pub block: [u32; 3],
     pub dynamic_shared: u32,
-    /// All that the kernel can take, once the caller has said something of them. What it does not set is zero.
+    /// The parameter block of the kernel, zero where the caller has set nothing; empty until the first parameter is
+    /// set.
     params: Vec<u8>,
     params_bytes: usize,
 }
 
 impl StagedLaunch {
-    /// Puts a value where the kernel reads it.
+    /// Copies a value to its place in the parameter block.
     pub fn set_param(&mut self, function: &Function, offset: u32, value: &[u8]) -> Answer {
         self.params.resize(function.params_bytes_max(), 0);
         let start = offset as usize;
@@ -38,7 +40,7 @@ impl StagedLaunch {
     }
 }
 
-/// Launches a function with what it holds, on a grid of two dimensions.
+/// Launches a function with its settings on a two-dimensional grid.
 pub fn launch_staged(handle: Handle, function: &Function, grid: [u32; 2], stream: Handle) -> Answer {
     let StagedLaunch { block, dynamic_shared, params, params_bytes } = function.staged().clone();
     let arguments = match params_bytes {

@@ -1,18 +1,19 @@
-//! Whether the driver has started. Before that, and in a forked child, calls answer [`Status::NotInitialized`].
+//! Whether the driver has started. Before that, and in a forked child, calls return [`Status::NotInitialized`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::status::{Answer, Status};
 
 static STARTED: AtomicBool = AtomicBool::new(false);
-/// Set in a child of a process that had started the driver: the threads that run its work are not there.
+/// Set in a child of a process that had started the driver, because the threads that run its work do not exist there.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn set() {
     if STARTED.swap(true, Ordering::AcqRel) {
         return;
     }
-    // SAFETY: the handler stores to a flag, which is allowed in a child. Without room for the handler, a child would find out later.
+    // SAFETY: the handler stores to a flag, which is allowed in a child. If it can't be registered, only a child
+    // notices.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
 }
 
@@ -24,7 +25,7 @@ pub fn check() -> Answer {
     if STARTED.load(Ordering::Acquire) { check_process() } else { Err(Status::NotInitialized) }
 }
 
-/// A forked child can't use the driver, whatever it calls.
+/// Returns an error in a forked child, which can't use the driver.
 pub fn check_process() -> Answer {
     if FORKED.load(Ordering::Acquire) { Err(Status::NotInitialized) } else { Ok(()) }
 }

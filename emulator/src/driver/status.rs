@@ -1,9 +1,9 @@
-//! The result codes of the driver API: every code that cudarc knows, with its name and a sentence on its meaning.
-//! A code outside this table can't be built, so none can reach a caller whose enum is closed.
+//! The result codes of the driver API: every code that cudarc knows, with its name and meaning. A code outside this
+//! table can't be constructed, because callers with a closed enum could not represent it.
 
 use std::ffi::CStr;
 
-/// What a driver call answers: a value, or the code of what went wrong.
+/// The result of a driver call: a value or an error code.
 pub type Answer<T = ()> = Result<T, Status>;
 
 macro_rules! statuses {
@@ -22,22 +22,22 @@ macro_rules! statuses {
 }
 
 impl Status {
-    /// The status with this code, if the driver API has one.
+    /// Returns the status with this code, if the driver API has one.
     pub fn from_code(code: i32) -> Option<Self> {
         TABLE.iter().map(|(status, ..)| *status).find(|status| status.code() == code)
     }
 
-    /// The number that crosses the C boundary.
+    /// Returns the number that crosses the C boundary.
     pub fn code(self) -> i32 {
         self as i32
     }
 
-    /// The name in the C headers, as in `CUDA_ERROR_INVALID_VALUE`.
+    /// Returns the name in the C headers, such as `CUDA_ERROR_INVALID_VALUE`.
     pub fn name(self) -> &'static CStr {
         self.row().1
     }
 
-    /// What the code means, for a person.
+    /// Returns a sentence on the meaning of the code.
     pub fn meaning(self) -> &'static CStr {
         self.row().2
     }

@@ -1,4 +1,4 @@
-//! The calls on streams.
+//! Calls on streams.
 
 pub mod object;
 pub mod scope;
@@ -16,26 +16,26 @@ use super::{
 };
 use object::{PRIORITIES, Stream, StreamKind, streams};
 
-/// The handle of the legacy default stream, beside null.
+/// Handle of the legacy default stream (`CU_STREAM_LEGACY`); null means it too.
 pub const LEGACY: Handle = 1;
-/// The handle of the calling thread's own default stream.
+/// Handle of the calling thread's default stream (`CU_STREAM_PER_THREAD`).
 pub const PER_THREAD: Handle = 2;
 
 thread_local! {
-    /// Whether null means the thread's own default stream, in the call that the thread is making.
+    /// True during a call in which null means the thread's own default stream.
     static OWN_DEFAULT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes a call in which null means the calling thread's own default stream.
+/// Runs a call in which null means the calling thread's own default stream.
 pub fn with_own_default<T>(call: impl FnOnce() -> T) -> T {
-    // A call of the caller's own may come in between, from a host function that runs on this thread.
+    // A host function on this thread may make driver calls in between.
     let before = OWN_DEFAULT.replace(true);
     let result = call();
     OWN_DEFAULT.set(before);
     result
 }
 
-/// Makes a stream in the current context.
+/// Creates a stream in the current context.
 pub fn create(flags: u32, priority: i32) -> Answer<Handle> {
     let kind = StreamKind::from_flags(flags)?;
     let (least, greatest) = PRIORITIES;
@@ -47,14 +47,14 @@ pub fn create(flags: u32, priority: i32) -> Answer<Handle> {
     Ok(handle)
 }
 
-/// Ends the handle; what is in flight still runs to its end.
+/// Removes the handle; work in flight runs to its end.
 pub fn destroy(handle: Handle) -> Answer {
     let stream = streams()?.remove(handle)?;
     capture::abandon(&stream);
     Ok(())
 }
 
-/// The stream behind a handle, special ones included, with its context. Neither is faulted.
+/// Returns the stream behind a handle, special ones included, and its context; an error if the context has a fault.
 pub fn find(handle: Handle) -> Answer<(Arc<Context>, Arc<Stream>)> {
     match handle {
         0 if OWN_DEFAULT.get() => find(PER_THREAD),
@@ -77,7 +77,7 @@ pub fn find(handle: Handle) -> Answer<(Arc<Context>, Arc<Stream>)> {
     }
 }
 
-/// Waits until everything in the stream has ended.
+/// Waits until all work of the stream has ended.
 pub fn synchronize(handle: Handle) -> Answer {
     let (context, stream) = find(handle)?;
     capture::forbid_waiting_for(&context, &stream)?;
@@ -85,7 +85,7 @@ pub fn synchronize(handle: Handle) -> Answer {
     context.check()
 }
 
-/// Has everything in the stream ended?
+/// Returns an error unless all work of the stream has ended.
 pub fn query(handle: Handle) -> Answer {
     let (context, stream) = find(handle)?;
     capture::forbid_waiting_for(&context, &stream)?;

@@ -1,7 +1,7 @@
-//! Puts copies, fills and kernels into the stream that a caller names by its handle.
+//! Submission: puts copies, fills and kernels into the stream that a caller names by its handle.
 //!
-//! What the caller of a copy may count on: a copy *to* pageable memory has ended when the call returns, a copy *from* pageable
-//! memory has at least read it; copies of pinned memory are free to go on. Calls that are not asynchronous take the
+//! Guarantees for the caller of a copy: when the call returns, a copy *to* pageable memory has ended, and a copy *from*
+//! pageable memory has at least read it; copies of pinned memory may still run. Calls that are not asynchronous use the
 //! legacy default stream.
 
 use std::sync::Arc;
@@ -22,14 +22,15 @@ use super::{
     stream::{self, object::Stream},
 };
 
-/// Up to this size a copy runs on the caller's thread when the stream is idle: waking a thread would cost as much.
+/// Maximum bytes of a copy that runs on the caller's thread if the stream is idle; waking a thread would cost as much.
 const BRIEF_COPY_BYTES_MAX: usize = 256 << 10;
-/// Up to this size a copy from pageable memory behind other work is put aside, as the driver does; larger ones wait.
+/// Maximum bytes of a copy from pageable memory that is staged in a buffer if the stream is busy, as the driver does;
+/// larger copies wait.
 const STAGED_BYTES_MAX: usize = 64 << 10;
-/// Up to this many bytes a fill runs on the caller's thread when the stream is idle.
+/// Maximum bytes of a fill that runs on the caller's thread if the stream is idle.
 const BRIEF_FILL_BYTES_MAX: usize = 256 << 10;
 
-/// Puts work into a stream, or records it where the stream is captured; there is no point to wait for then.
+/// Submits work to a stream; in a capturing stream records it, and there is no point to wait for.
 pub fn submit(context: &Arc<Context>, stream: &Arc<Stream>, work: Operation, brief: bool) -> Answer<Option<Point>> {
     if let Some(taken) = capture::of(stream)? {
         taken.add(work)?;
@@ -40,7 +41,7 @@ pub fn submit(context: &Arc<Context>, stream: &Arc<Stream>, work: Operation, bri
 }
 
 impl Copy {
-    /// Puts the copy into a stream and returns when the rules above allow it.
+    /// Submits the copy to a stream and returns when the guarantees above allow it.
     pub fn submit(self, stream: Handle, returns: Return) -> Answer {
         let (context, stream) = stream::find(stream)?;
         let Some((to_extent, from_extent)) = self.check()? else { return Ok(()) };
@@ -89,7 +90,7 @@ impl Copy {
 }
 
 impl Fill {
-    /// Puts the fill into a stream; the host never waits for it.
+    /// Submits the fill to a stream; the host never waits for it.
     pub fn submit(self, stream: Handle) -> Answer {
         let (context, stream) = stream::find(stream)?;
         let Some(device) = self.check(context.device)? else { return Ok(()) };
@@ -98,7 +99,7 @@ impl Fill {
     }
 }
 
-/// Checks a launch and puts it into its stream.
+/// Checks a launch and submits it to its stream.
 ///
 /// # Safety
 /// As for [`Kernel::new`].
@@ -109,7 +110,7 @@ pub unsafe fn launch(request: &Request, arguments: Arguments) -> Answer {
     submit(&context, &stream, Operation::Kernel(Arc::new(kernel)), false).map(drop)
 }
 
-/// Checks a launch in a context, whatever the stream. The function may be named by the handle of a library's kernel.
+/// Checks a launch in a context, regardless of the stream. The function may be named by the handle of a library kernel.
 ///
 /// # Safety
 /// As for [`Kernel::new`].

@@ -1,4 +1,4 @@
-//! The end of a context, and of every object that belongs to it.
+//! The end of a context and of all objects that belong to it.
 
 use super::{
     array,
@@ -13,7 +13,7 @@ use super::{
     texture,
 };
 
-/// Ends the context: kernels are cancelled, objects and memory are given back.
+/// Ends the context: cancels kernels, and frees objects and memory.
 pub fn destroy(context: &Context) -> Answer {
     context.end()?;
     forget_objects(context.handle)?;
@@ -21,7 +21,7 @@ pub fn destroy(context: &Context) -> Answer {
     driver.host.free_all_of(context.handle, &driver.devices);
     context.device.allocations.free_all_of(context.handle, &context.device.memory);
     contexts()?.remove(context.handle)?;
-    // The contexts of a device share its heap here.
+    // All contexts of a device share its heap here, so only the last one clears it.
     if contexts()?.find(|other| std::ptr::eq(other.device, context.device)).is_none() {
         context.device.memory.clear_heap();
     }

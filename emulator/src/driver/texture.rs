@@ -1,4 +1,4 @@
-//! Texture and surface objects: what a caller describes, made into what kernels read.
+//! Texture and surface objects: turns what a caller describes into what kernels read.
 
 pub mod reference;
 pub mod resource;
@@ -37,13 +37,13 @@ pub struct SurfaceObject {
     pub resource: Resource,
 }
 
-/// The texture objects under the handles that kernels know.
+/// Returns the registry of texture objects, by the handles that kernels use.
 pub fn texture_objects() -> Answer<&'static Registry<TextureObject>> {
     static OBJECTS: LazyLock<Registry<TextureObject>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*OBJECTS)
 }
 
-/// The surface objects under the handles that kernels know.
+/// Returns the registry of surface objects, by the handles that kernels use.
 pub fn surface_objects() -> Answer<&'static Registry<SurfaceObject>> {
     static OBJECTS: LazyLock<Registry<SurfaceObject>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*OBJECTS)
@@ -52,7 +52,7 @@ pub fn surface_objects() -> Answer<&'static Registry<SurfaceObject>> {
 /// `cuTexObjectCreate`.
 pub fn create_texture(resource: Resource, sampling: Sampling, view: Option<View>) -> Answer<u64> {
     let context = current::context()?;
-    // The levels of a mipmapped array differ in size, so that coordinates in texels would name other places in each.
+    // The levels of a mipmapped array differ in size, so coordinates in texels would mean another place in each.
     if matches!(resource, Resource::MipmappedArray(_)) && sampling.flags & NORMALIZED == 0 {
         return Err(Status::InvalidValue);
     }
@@ -65,7 +65,7 @@ pub fn create_texture(resource: Resource, sampling: Sampling, view: Option<View>
     Ok(handle)
 }
 
-/// An image with the way to read it, where both go together.
+/// Combines an image and its sampling, if they fit together.
 fn texture(image: Image, sampling: &Sampling) -> Answer<Texture> {
     let sampler = sampling.sampler()?;
     // Linear filtering needs float results.
@@ -75,7 +75,7 @@ fn texture(image: Image, sampling: &Sampling) -> Answer<Texture> {
     Ok(Texture { image, sampler })
 }
 
-/// `cuSurfObjectCreate`: of an array that was made for it.
+/// `cuSurfObjectCreate`, for an array that was created for surfaces.
 pub fn create_surface(resource: Resource) -> Answer<u64> {
     let context = current::context()?;
     let image = resource.surface()?;
@@ -86,17 +86,17 @@ pub fn create_surface(resource: Resource) -> Answer<u64> {
     Ok(handle)
 }
 
-/// The texture object behind a handle.
+/// Returns the texture object behind a handle.
 pub fn find_texture(handle: u64) -> Answer<Arc<TextureObject>> {
     texture_objects()?.get(handle as Handle).map_err(|_| Status::InvalidValue)
 }
 
-/// The surface object behind a handle.
+/// Returns the surface object behind a handle.
 pub fn find_surface(handle: u64) -> Answer<Arc<SurfaceObject>> {
     surface_objects()?.get(handle as Handle).map_err(|_| Status::InvalidValue)
 }
 
-/// `cuTexObjectDestroy`. Kernels in flight keep what they have looked up.
+/// `cuTexObjectDestroy`. Kernels in flight keep textures that they have looked up.
 pub fn destroy_texture(handle: u64) -> Answer {
     current::context()?;
     texture_objects()?.remove(handle as Handle).map(drop).map_err(|_| Status::InvalidValue)
@@ -108,7 +108,7 @@ pub fn destroy_surface(handle: u64) -> Answer {
     surface_objects()?.remove(handle as Handle).map(drop).map_err(|_| Status::InvalidValue)
 }
 
-/// The objects of a context end with it.
+/// Removes the objects of a context that ends.
 pub fn forget_all_of(context: Handle) -> Answer {
     texture_objects()?.retain(|object| object.context != context);
     surface_objects()?.retain(|object| object.context != context);

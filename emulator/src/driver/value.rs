@@ -1,4 +1,5 @@
-//! Streams that write a word, or wait for one to take a value.
+//! Stream memory operations (`cuStreamWriteValue*`, `cuStreamWaitValue*`): streams write a word, or wait until one has
+//! a value.
 
 use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
@@ -17,19 +18,21 @@ use super::{
 };
 use crate::memory::{BadAddress, Memory};
 
-/// The interval between reads of a word. Kernels and the host write it without waking the reader.
+/// Interval between reads of a word. Polling is necessary, because kernels and the host write without waking the
+/// reader.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
-/// `CU_STREAM_WAIT_VALUE_*`: at least, in the cyclic order of numbers, equal, any bit of, not all bits of.
+/// Conditions (`CU_STREAM_WAIT_VALUE_*`): at least, in the cyclic order of numbers; equal; a bit set in both; a bit
+/// clear in both.
 const AT_LEAST: u32 = 0;
 const EQUAL: u32 = 1;
 const AND: u32 = 2;
 const NOR: u32 = 3;
-/// `CU_STREAM_WAIT_VALUE_FLUSH` concerns writes of other devices, of which there are none.
+/// `CU_STREAM_WAIT_VALUE_FLUSH`. It concerns writes of other devices, so it has no effect here.
 const FLUSH: u32 = 1 << 30;
 /// `CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER`.
 const NO_BARRIER: u32 = 1;
 
-/// A word in memory that devices reach.
+/// A word of 32 or 64 bits in memory that devices reach.
 #[derive(Debug, Clone, Copy)]
 pub enum Word {
     Narrow(u64),
@@ -44,7 +47,7 @@ impl Word {
         }
     }
 
-    /// The device whose map has the word: its own, or the context's for pinned memory.
+    /// Returns the device that maps the word: its own, or the context's for pinned memory.
     fn check(self, context: &Context, writes: bool) -> Answer<&'static Device> {
         let (address, bytes) = self.address();
         let is_pinned = driver()?.host.covers(address as usize, bytes as usize);
@@ -57,7 +60,7 @@ impl Word {
     fn read(self, device: &Device) -> Result<u64, DeviceFault> {
         self.still_there(device, false)?;
         let (address, _) = self.address();
-        // SAFETY: just checked to lie in live memory, and aligned; kernels and the host may write it at the same time.
+        // SAFETY: just checked to be in live memory, and aligned; kernels and the host may write it at the same time.
         Ok(unsafe {
             match self {
                 Self::Narrow(_) => (*(address as *const AtomicU32)).load(Ordering::Acquire).into(),
@@ -81,9 +84,8 @@ impl Word {
 
     fn still_there(self, device: &Device, writes: bool) -> Result<(), DeviceFault> {
         check(&device.memory, self, writes).map_err(|bad| {
-            let report = format!(
-                "the word of a stream operation was freed before the stream reached the operation: failed to {bad}"
-            );
+            let report =
+                format!("the word of a stream operation was freed before the stream reached the operation: {bad}");
             DeviceFault::new(Status::IllegalAddress, report)
         })
     }
@@ -108,7 +110,7 @@ fn check(memory: &Memory, word: Word, writes: bool) -> Result<(), BadAddress> {
     if writes { memory.check_writable(address, bytes) } else { memory.check(address, bytes) }
 }
 
-/// Writes a word when the stream comes to it.
+/// Writes a word when the stream reaches this point.
 pub fn write(stream: Handle, word: Word, value: u64, flags: u32) -> Answer {
     if flags & !NO_BARRIER != 0 {
         return Err(Status::InvalidValue);
@@ -120,7 +122,7 @@ pub fn write(stream: Handle, word: Word, value: u64, flags: u32) -> Answer {
     context.enqueue(&stream, Job { after: Vec::new(), brief: true, work }).map(drop)
 }
 
-/// Holds the stream up until a word has a value, or the context ends.
+/// Holds up the stream until a word fulfils a condition or the context ends.
 pub fn wait(stream: Handle, word: Word, value: u64, flags: u32) -> Answer {
     let condition = flags & !FLUSH;
     if condition > NOR {
@@ -139,7 +141,7 @@ pub fn wait(stream: Handle, word: Word, value: u64, flags: u32) -> Answer {
     context.enqueue(&stream, Job { after: Vec::new(), brief: false, work }).map(drop)
 }
 
-/// Graphs have no nodes for words here.
+/// Refuses capture, because graphs have no nodes for these operations here.
 fn refuse_capture(stream: &stream::object::Stream) -> Answer {
     match capture::of(stream)? {
         None => Ok(()),

@@ -1,8 +1,8 @@
-//! Virtual memory: programs reserve addresses, create physical memory under handles, and map the one to the other.
+//! Virtual memory management: programs reserve addresses, create physical memory, and map it at the addresses.
 //!
-//! Memory counts as used from `cuMemCreate` until its handle is released as often as it was given out and its last
-//! mapping is gone. None of this belongs to a context. Work in flight is not waited for, as the headers promise no wait:
-//! a kernel that goes on to use memory while it is unmapped faults or reads zeros.
+//! Memory counts as used from `cuMemCreate` until all references to its handle are released and its last mapping is
+//! gone. None of this belongs to a context. Calls do not wait for work in flight, because CUDA does not promise it: a
+//! kernel that uses memory while it is unmapped faults or reads zeros.
 
 mod table;
 
@@ -23,9 +23,10 @@ use crate::memory::{
 };
 use table::Table;
 
-/// What sizes, offsets and addresses of mappings are multiples of. It is the size of a large page, as on GPUs.
+/// Granularity of mappings in bytes: sizes, offsets and addresses are multiples of it. It is the size of a large page,
+/// as on GPUs.
 pub const GRANULARITY: u64 = 2 << 20;
-/// Reservations have whole pages of the host.
+/// Granularity of reservations in bytes: a page of the host.
 const PAGE_BYTES: u64 = 4096;
 
 /// `cuMemAddressReserve`.
@@ -79,7 +80,7 @@ pub fn retain(address: u64) -> Answer<Handle> {
     table().retain(address)
 }
 
-/// The device whose memory a handle stands for.
+/// Returns the device whose memory a handle stands for.
 pub fn device_of(handle: Handle) -> Answer<&'static Device> {
     driver()?;
     table().device_of(handle)
@@ -88,7 +89,7 @@ pub fn device_of(handle: Handle) -> Answer<&'static Device> {
 /// `cuMemMap`.
 pub fn map(address: u64, bytes: u64, offset: u64, handle: Handle) -> Answer {
     let driver = driver()?;
-    // Held from here on, so that the addresses stay reserved.
+    // The lock is held from here on, so that the addresses stay reserved.
     let mut table = table();
     let is_whole = [address, bytes, offset].iter().all(|value| value.is_multiple_of(GRANULARITY));
     let reserved = driver.reservations.find(address).ok_or(Status::InvalidValue)?;
@@ -104,13 +105,13 @@ pub fn unmap(address: u64, bytes: u64) -> Answer {
     table().unmap(address, bytes)
 }
 
-/// `cuMemSetAccess`, for one device. No device reaches another's memory.
+/// `cuMemSetAccess` for one device. No device reaches another device's memory.
 pub fn set_access(address: u64, bytes: u64, ordinal: i32, flags: u32) -> Answer {
     let device = driver()?.device(ordinal)?;
     table().set_access(address, bytes, device, protection(flags)?)
 }
 
-/// `CUmemAccess_flags` of a device for a mapping.
+/// Returns the `CUmemAccess_flags` of a device for a mapping.
 pub fn access(device: &Device, address: u64) -> u32 {
     match device.memory.protection(address) {
         None | Some(Protection::None) => 0,
@@ -119,7 +120,7 @@ pub fn access(device: &Device, address: u64) -> u32 {
     }
 }
 
-/// The handle of the memory that is mapped at an address, also after the program has released it.
+/// Returns the handle of the memory that is mapped at an address, even if the program has released it.
 pub fn mapping(address: u64) -> Option<Handle> {
     table().at(address)
 }

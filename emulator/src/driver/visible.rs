@@ -1,20 +1,21 @@
-//! Which of the machine's devices this process sees: all, unless `CUDA_VISIBLE_DEVICES` names some, as it does for NVIDIA's driver.
+//! The devices that this process sees: all devices of the machine, unless `CUDA_VISIBLE_DEVICES` selects some, as for
+//! NVIDIA's driver.
 //!
-//! The variable is a list of numbers, uuids (`GPU-…`) or beginnings of such; the first that names nothing, or what was named before,
-//! ends it. A machine whose devices are cut into slices (`MIG-…`) shows a process one slice: the first that the list names, or the
-//! first of all.
+//! The variable is a list of numbers, UUIDs (`GPU-…`) or prefixes of UUIDs. The list ends at the first entry that
+//! matches no device or one that was listed before. If the devices are divided into slices (`MIG-…`), a process sees
+//! one slice: the first in the list, or the first of all.
 
 use super::settings::Settings;
 
 /// A device of the machine, or a slice of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// The device's number in the machine.
+    /// Number of the device in the machine.
     pub device: u32,
     pub slice: Option<u32>,
 }
 
-/// Everything that a process could be shown, in the machine's order.
+/// Returns all devices and slices of the machine, in order.
 pub fn parts(settings: &Settings) -> Vec<Part> {
     let of = |device| match settings.slices {
         0 => vec![Part { device, slice: None }],
@@ -23,7 +24,7 @@ pub fn parts(settings: &Settings) -> Vec<Part> {
     (0..settings.devices).flat_map(of).collect()
 }
 
-/// What this process sees.
+/// Returns the devices or slices that this process sees.
 pub fn shown(settings: &Settings) -> Vec<Part> {
     let parts = parts(settings);
     let shown = match &settings.visible {
@@ -53,7 +54,7 @@ impl Part {
         name.parse() == Ok(number) || is_beginning
     }
 
-    /// Stays the same on one host, and differs between hosts, devices and slices as a board's does.
+    /// Returns a UUID that is stable on one host and differs between hosts, devices and slices, as a board's does.
     pub fn uuid(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         let slice = self.slice.map(|slice| format!(" slice {slice}")).unwrap_or_default();
@@ -64,12 +65,12 @@ impl Part {
         bytes
     }
 
-    /// The whole device that this is, or is a slice of.
+    /// Returns the whole device: this one, or the one that this is a slice of.
     pub fn whole(self) -> Self {
         Self { slice: None, ..self }
     }
 
-    /// As tools write it: `GPU-…`, and `MIG-…` for a slice.
+    /// Formats the UUID as tools do: `GPU-…`, or `MIG-…` for a slice.
     pub fn uuid_text(self) -> String {
         let hex: String = self.uuid().iter().map(|byte| format!("{byte:02x}")).collect();
         let kind = if self.slice.is_some() { "MIG" } else { "GPU" };

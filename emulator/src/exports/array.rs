@@ -1,4 +1,4 @@
-//! Arrays and mipmapped arrays.
+//! C functions for arrays and mipmapped arrays (`cuArray*`, `cuMipmappedArray*`).
 
 use super::{
     call::{In, Out},

@@ -1,4 +1,5 @@
-//! Copies between arrays and linear memory, by bytes in the order of texels.
+//! C functions that copy between arrays and linear memory, counting bytes in the order of texels (`cuMemcpyDtoA` and so
+//! on).
 
 use super::{
     copy::{NO_STREAM, transfer},

@@ -1,7 +1,7 @@
-//! What crosses the C boundary: results as codes, and pointers of the caller under names that say what they are for.
+//! The C boundary: results as codes, and the caller's pointers as types that say what they are for.
 //!
-//! These types are only ever made by a C caller, who passes them as arguments and so vouches for what the headers
-//! demand: null, or valid for the access that the type's name tells. Null is checked here, in one place.
+//! Only C callers create these types, by passing them as arguments. So the caller guarantees what the headers require:
+//! the pointer is null, or valid for the access that the type names. Null is checked here, in one place.
 
 use std::{
     ffi::{CStr, c_char},
@@ -14,12 +14,12 @@ use crate::driver::{
     status::{Answer, Status},
 };
 
-/// What forked children may call too: it needs no device.
+/// Calls that forked children may make too, because they need no device.
 const IN_CHILDREN: [&str; 3] = ["cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString"];
 
 /// Runs the body of an exported function; a panic becomes `CUDA_ERROR_UNKNOWN`.
 pub(super) fn boundary(name: &str, body: impl FnOnce() -> Answer + UnwindSafe) -> i32 {
-    // Locks of the driver may have been held in the parent when it forked.
+    // Checked first, because locks of the driver may have been held in the parent when it forked.
     match started::check_process() {
         Err(status) if !IN_CHILDREN.contains(&name) => return status.code(),
         _ => {}
@@ -35,20 +35,20 @@ pub(super) fn boundary(name: &str, body: impl FnOnce() -> Answer + UnwindSafe) -
     }
 }
 
-/// A place of the caller's for a result.
+/// A place for a result in the caller's memory.
 #[repr(transparent)]
 pub(super) struct Out<T>(*mut T);
 
-/// A value of the caller's, or an array of them.
+/// A value, or an array of values, in the caller's memory.
 #[repr(transparent)]
 pub(super) struct In<T>(*const T);
 
-/// Text of the caller's that ends with a NUL.
+/// A NUL-terminated string of the caller.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(super) struct Text(*const c_char);
 
-/// Room of the caller's for text.
+/// A buffer for text in the caller's memory.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(super) struct TextRoom(*mut c_char);
@@ -73,7 +73,7 @@ impl<T> Clone for In<T> {
 impl<T> Copy for In<T> {}
 
 impl<T> Out<T> {
-    /// Writes a result. Null is an error before anything is done for it.
+    /// Writes a result. If the pointer is null, returns an error before it calls `result`.
     pub(super) fn fill(self, result: impl FnOnce() -> Answer<T>) -> Answer {
         if self.0.is_null() {
             return Err(Status::InvalidValue);
@@ -83,7 +83,7 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// Writes a result, if the caller wants it.
+    /// Writes a result if the pointer is not null.
     pub(super) fn set(self, result: T) {
         if !self.0.is_null() {
             // SAFETY: the caller vouches for a place of this type, and the headers require it to be aligned.
@@ -99,17 +99,17 @@ impl<T> Out<T> {
         self.0
     }
 
-    /// The same place, for a value that the caller left there.
+    /// Returns the place as an input, for a value that the caller left there.
     pub(super) fn input(self) -> In<T> {
         In(self.0.cast_const())
     }
 
-    /// The same place, taken as another type: some calls tell the type by another argument.
+    /// Returns the place with another type, which another argument of the call selects.
     pub(super) fn cast<U>(self) -> Out<U> {
         Out(self.0.cast())
     }
 
-    /// The place so many values on, in an array of the caller's.
+    /// Returns the place of an element of the caller's array.
     pub(super) fn at(self, index: usize) -> Self {
         // SAFETY: the caller vouches for an array of the length that it gave.
         Self(unsafe { self.0.add(index) })
@@ -117,7 +117,7 @@ impl<T> Out<T> {
 }
 
 impl<T> In<T> {
-    /// The caller's value.
+    /// Returns the caller's value.
     pub(super) fn get(self) -> Answer<T>
     where
         T: Copy,
@@ -129,7 +129,7 @@ impl<T> In<T> {
         Ok(unsafe { self.0.read() })
     }
 
-    /// The value so many places on, in an array of the caller's.
+    /// Returns an element of the caller's array.
     pub(super) fn at(self, index: usize) -> Answer<T>
     where
         T: Copy,
@@ -141,7 +141,7 @@ impl<T> In<T> {
         Ok(unsafe { self.0.add(index).read() })
     }
 
-    /// So many bytes from here on.
+    /// Returns `length` bytes from here on.
     pub(super) fn bytes<'a>(self, length: usize) -> Answer<&'a [u8]> {
         if self.0.is_null() {
             return Err(Status::InvalidValue);
@@ -162,7 +162,7 @@ impl<T> In<T> {
         In(self.0.cast())
     }
 
-    /// From an address that stood in memory of the caller's.
+    /// Makes an input from an address that was in the caller's memory.
     pub(super) fn from_address(address: usize) -> Self {
         Self(std::ptr::with_exposed_provenance(address))
     }
@@ -177,24 +177,24 @@ impl Text {
         if self.0.is_null() {
             return Err(Status::InvalidValue);
         }
-        // SAFETY: not null, so the caller vouches for text that ends, and stays as it is during the call.
+        // SAFETY: not null, so the caller vouches for a terminated string that does not change during the call.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_bytes())
     }
 
-    /// Text that is a name: one that is not UTF-8 names nothing.
+    /// Returns the string as a name. A string that is not UTF-8 names nothing.
     pub(super) fn name<'a>(self) -> Answer<&'a str> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Status::NotFound)
     }
 }
 
 impl TextRoom {
-    /// Writes as much as there is room for, and always a NUL; answers how many bytes the caller got, with the NUL.
+    /// Writes as much text as fits, always with a NUL; returns the number of bytes written, with the NUL.
     pub(super) fn write(self, text: &[u8], room: usize) -> Answer<usize> {
         if self.0.is_null() || room == 0 {
             return Err(Status::InvalidValue);
         }
         let length = text.len().min(room - 1);
-        // SAFETY: the caller vouches for so much room; one byte of it is kept for the NUL.
+        // SAFETY: the caller vouches for a buffer of `room` bytes; one of them is kept for the NUL.
         unsafe {
             std::ptr::copy_nonoverlapping(text.as_ptr(), self.0.cast(), length);
             self.0.add(length).write(0);
@@ -202,7 +202,7 @@ impl TextRoom {
         Ok(length + 1)
     }
 
-    /// From an address that stood in memory of the caller's.
+    /// Makes a buffer from an address that was in the caller's memory.
     pub(super) fn from_address(address: usize) -> Self {
         Self(std::ptr::with_exposed_provenance_mut(address))
     }

@@ -1,4 +1,4 @@
-//! Stream capture.
+//! C functions for stream capture (`cuStreamBeginCapture` and so on).
 
 use super::{
     call::{In, Out},
@@ -22,11 +22,11 @@ const ADD: u32 = 0;
 const SET: u32 = 1;
 
 thread_local! {
-    /// What `cuStreamGetCaptureInfo` pointed its caller to: valid until the thread asks again.
+    /// The array to which `cuStreamGetCaptureInfo` points its caller; valid until the thread's next such call.
     static DEPENDENCIES: std::cell::RefCell<Vec<Handle>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-/// The places for what `cuStreamGetCaptureInfo` tells; only the first is wanted by all.
+/// The places for the results of `cuStreamGetCaptureInfo`; only the first may not be null.
 struct Info {
     status: Out<u32>,
     id: Out<u64>,
@@ -62,7 +62,7 @@ exports! {
         capture::begin(&context, &stream, mode, Some((graph, dependencies)))
     }
 
-    /// The result is null when the capture failed.
+    /// The resulting graph is null if the capture failed.
     fn cuStreamEndCapture(stream: Handle, graph: Out<Handle>) {
         if graph.is_null() {
             return Err(Status::InvalidValue);
@@ -87,7 +87,7 @@ exports! {
         tell(stream, &Info { status, id, graph, dependencies, count })
     }
 
-    /// No edge carries data.
+    /// The edge data is null, because no edge has any.
     fn cuStreamGetCaptureInfo_v3(
         stream: Handle,
         status: Out<u32>,
@@ -123,7 +123,7 @@ pub(super) fn begin_capture(stream: Handle, mode: Mode) -> Answer {
     capture::begin(&context, &stream, mode, None)
 }
 
-/// Edges with data, which serve kernels that start before others have ended, there are none of. Zeros are no data.
+/// Refuses edges with data, which are for kernels that start before others have ended. Zeros count as no data.
 pub(super) fn no_edge_data(data: In<u64>, count: usize) -> Answer {
     if data.is_null() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Contexts.
+//! C functions for contexts (`cuCtx*`).
 
 use std::{
     ffi::c_void,
@@ -21,14 +21,14 @@ use crate::driver::{
     teardown,
 };
 
-/// What `cuCtxGetApiVersion` has told since contexts got their present form.
+/// Result of `cuCtxGetApiVersion` since contexts got their present form.
 const API_VERSION: u32 = 3020;
-/// Shared memory banks are four bytes wide.
+/// `CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE`: shared memory banks have four bytes.
 const FOUR_BYTE_BANKS: u32 = 1;
-/// `CU_CTX_FLAGS_MASK`, and of these how threads wait: spinning, yielding, blocked.
+/// `CU_CTX_FLAGS_MASK`, and the part of it that says how threads wait: spinning, yielding or blocked.
 const FLAGS: u32 = 0xFF;
 const WAITING: u32 = 0b111;
-/// Device-side launches, which the emulator has not.
+/// Limits of launches from a device, which the emulator lacks.
 const DEVICE_RUNTIME_LIMITS: std::ops::RangeInclusive<u32> = 3..=4;
 
 exports! {
@@ -185,7 +185,7 @@ exports! {
     }
 }
 
-/// How a thread waits is one choice of several; the other flags are free.
+/// Checks the flags of a context: at most one way to wait, and no unknown flag.
 pub(super) fn check_flags(flags: u32) -> Answer {
     if flags & !FLAGS != 0 || (flags & WAITING).count_ones() > 1 { Err(Status::InvalidValue) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Copies.
+//! C functions that copy memory (`cuMemcpy*`).
 
 use super::{call::In, exports};
 use crate::driver::{
@@ -9,7 +9,7 @@ use crate::driver::{
     status::{Answer, Status},
 };
 
-/// The legacy default stream, which the calls without a stream use.
+/// Handle of the legacy default stream, which calls without a stream use.
 pub(super) const NO_STREAM: Handle = 0;
 
 /// `CUDA_MEMCPY2D`.
@@ -34,7 +34,7 @@ struct Rectangle {
     height: usize,
 }
 
-/// One end of `CUDA_MEMCPY3D`, and of `CUDA_MEMCPY3D_PEER`, where a context stands in the place that is reserved.
+/// One end of `CUDA_MEMCPY3D`, and of `CUDA_MEMCPY3D_PEER`, which has a context in the reserved field.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct End {
@@ -104,7 +104,7 @@ exports! {
         volume.get()?.copy()?.submit(NO_STREAM, Return::Done)
     }
 
-    /// Addresses tell by themselves which device they are of.
+    /// The contexts are not needed, because an address determines its device.
     fn cuMemcpy3DPeer(volume: In<Volume>) {
         volume.get()?.copy()?.submit(NO_STREAM, Return::Done)
     }
@@ -152,7 +152,7 @@ exports! {
     }
 }
 
-/// Addresses tell by themselves which device they are of; contexts have to be there all the same.
+/// Checks that the contexts exist. They are not needed otherwise, because an address determines its device.
 fn check_contexts(contexts: [Handle; 2]) -> Answer {
     let registry = context::contexts()?;
     let check = |context| registry.get(context).map_err(|_| Status::InvalidContext)?.check();
@@ -175,7 +175,8 @@ fn on_device(to: u64, from: u64, bytes: usize, stream: Handle, returns: Return) 
     transfer(bytes, stream, returns, || Ok((Place::device(to)?, Place::device(from)?)))
 }
 
-/// A sticky fault goes before any complaint about places, and no bytes need no valid place.
+/// Copies, with the order of checks of a driver: a sticky fault comes before invalid places, and a copy of no bytes
+/// needs no valid place.
 pub(super) fn transfer(
     bytes: usize,
     stream: Handle,
@@ -221,7 +222,7 @@ impl Rectangle {
 }
 
 impl End {
-    /// The place of the first byte, of a copy with rows of this width in planes of this height.
+    /// Returns the place and pitches of this end, for a copy with rows of this width in planes of this height.
     fn side(&self, [width, height, depth]: [usize; 3]) -> Answer<Side> {
         if self.level != 0 {
             return Err(Status::InvalidValue);
@@ -253,14 +254,14 @@ impl Volume {
         Ok(Copy { to: to.side(size)?, from: from.side(size)?, width, height, depth })
     }
 
-    /// The same copy as the headers describe it, with its offsets in its addresses.
+    /// Describes a copy as the headers do, with its offsets included in its addresses.
     pub(super) fn of(copy: &Copy) -> Self {
         let Copy { to, from, width, height, depth } = copy;
         Self { from: End::of(from), to: End::of(to), width: *width, height: *height, depth: *depth }
     }
 }
 
-/// A pitch of 0 stands for rows without room between them.
+/// Returns the pitch; 0 means rows without padding.
 fn pitch(pitch: usize, width: usize) -> usize {
     if pitch == 0 { width } else { pitch }
 }

@@ -1,4 +1,4 @@
-//! Devices and their primary contexts.
+//! C functions for devices and their primary contexts (`cuDevice*`).
 
 use super::{
     call::{In, Out, Text, TextRoom},
@@ -107,7 +107,7 @@ exports! {
         driver()?.device(device)?.graph_bytes.reset(attribute, value.get()?)
     }
 
-    /// Nothing is kept back, so there is nothing to give up.
+    /// Does nothing, because no graph memory is cached.
     fn cuDeviceGraphMemTrim(device: i32) {
         driver()?.device(device).map(drop)
     }

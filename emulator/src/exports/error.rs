@@ -1,4 +1,4 @@
-//! Names and meanings of the codes.
+//! C functions for the names and meanings of error codes (`cuGetErrorName`, `cuGetErrorString`).
 
 use std::ffi::{CStr, c_char};
 

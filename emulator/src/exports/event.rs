@@ -1,4 +1,4 @@
-//! Events.
+//! C functions for events (`cuEvent*`).
 
 use super::{call::Out, exports};
 use crate::driver::{event, handle::Handle, status::Status};

@@ -1,4 +1,4 @@
-//! Fills.
+//! C functions that fill memory (`cuMemset*`).
 
 use super::exports;
 use crate::driver::{

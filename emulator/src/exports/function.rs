@@ -1,4 +1,4 @@
-//! Functions: attributes and occupancy.
+//! C functions for functions (`cuFunc*`) and occupancy (`cuOccupancy*`).
 
 use std::ffi::c_char;
 
@@ -12,10 +12,10 @@ use crate::driver::{
     status::{Answer, Status},
 };
 
-/// `CUoccupancyB2DSize`: dynamic shared memory for a block size.
+/// `CUoccupancyB2DSize`: returns the dynamic shared memory for a block size.
 type SharedOfBlock = unsafe extern "C" fn(block: i32) -> usize;
 
-/// `CU_FUNCTION_LOADING_STATE_LOADED`: modules are loaded at once.
+/// `CU_FUNCTION_LOADING_STATE_LOADED`, the only state, because modules are loaded eagerly.
 const LOADED: u32 = 1;
 
 exports! {

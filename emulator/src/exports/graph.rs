@@ -1,4 +1,4 @@
-//! Graphs: nodes and edges.
+//! C functions for graphs: nodes and edges (`cuGraph*`).
 
 use std::{ffi::OsStr, fmt::Write as _, fs, os::unix::ffi::OsStrExt, path::Path};
 
@@ -110,12 +110,13 @@ exports! {
     }
 }
 
-/// An array of the caller's.
+/// Reads an array of handles.
 pub(super) fn handles(array: In<Handle>, count: usize) -> Answer<Vec<Handle>> {
     (0..count).map(|index| array.at(index)).collect()
 }
 
-/// Tells how many there are, or as many as there is room for; what room is left is set to null.
+/// Returns the number of elements if the caller passes no array. Otherwise fills the array as far as it goes and sets
+/// its other elements to null.
 fn list(values: &[Handle], places: Out<Handle>, count: Out<usize>) -> Answer {
     let room = count.input().get()?;
     if places.is_null() {
@@ -138,7 +139,7 @@ fn edges(graph: Handle, from: Out<Handle>, to: Out<Handle>, count: Out<usize>) -
     list(&targets, to, count)
 }
 
-/// No edge carries data.
+/// Fills the edge data with zeros, because no edge has any.
 fn zero_data(data: Out<u64>, count: Out<usize>, is_question: bool) -> Answer {
     if !data.is_null() && !is_question {
         (0..count.input().get()?).for_each(|index| data.at(index).set(0));
@@ -170,7 +171,7 @@ fn dot(graph: &Graph) -> Answer<String> {
             Operation::Allocate(_) => "allocate".to_owned(),
             Operation::Free(_) => "free".to_owned(),
         };
-        // Writing to a string does not fail.
+        // Writing to a string can't fail.
         let _ = writeln!(text, "  node_{handle:x} [label=\"{label}\"];");
     }
     for (from, to) in graph.edges() {

@@ -1,4 +1,4 @@
-//! Graphs that can be launched.
+//! C functions for executable graphs (`cuGraphInstantiate*`, `cuGraphExec*`).
 
 use super::{
     call::{In, Out},
@@ -38,7 +38,7 @@ struct UpdateResult {
 const INSTANTIATED: u32 = 0;
 const INSTANTIATE_ERROR: u32 = 1;
 const INVALID_STRUCTURE: u32 = 2;
-/// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`, which only the call that takes a stream for it takes.
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`, allowed only for the call that has a stream for it.
 const UPLOAD: u64 = 2;
 
 exports! {
@@ -124,7 +124,7 @@ exports! {
         exec.fill(|| made)
     }
 
-    /// Nothing has to go to the device beforehand.
+    /// Does nothing, because nothing has to be uploaded beforehand.
     fn cuGraphUpload(exec: Handle, stream: Handle) {
         exec::find(exec)?;
         stream::find(stream).map(drop)
@@ -139,7 +139,7 @@ pub(super) fn instantiate(graph: Handle, flags: u64) -> Answer<Handle> {
     exec::instantiate(&graph::find(graph)?, flags)
 }
 
-/// Takes the parameters of a graph over, and tells the number of the result with the node that does not fit.
+/// Takes over the parameters of a graph. Calls `tell` with the number of the result and the node that does not match.
 pub(super) fn update(exec: Handle, graph: Handle, tell: impl FnOnce(u32, Handle)) -> Answer {
     let updated = exec::find(exec)?.update(&graph::find(graph)?)?;
     let Mismatch { result, node } = updated.err().unwrap_or(Mismatch { result: 0, node: 0 });

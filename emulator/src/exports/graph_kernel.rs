@@ -1,4 +1,4 @@
-//! Kernel nodes of graphs, and their parameters.
+//! C functions for the kernel nodes of graphs and their parameters.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::driver::{
     submission,
 };
 
-/// `CUDA_KERNEL_NODE_PARAMS`, in its second and third version.
+/// `CUDA_KERNEL_NODE_PARAMS`, in its second and third versions.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct KernelParams {
@@ -91,11 +91,11 @@ pub(super) fn add_kernel(
 pub(super) fn set_kernel(node: Handle, params: &KernelParams) -> Answer {
     let kernel = kernel_of(node)?;
     graph::of_node(node)?.set_work(node, params.work()?)?;
-    // Parameters say nothing of it, so a node stays what it was.
+    // The parameters do not include this attribute, so the node keeps it.
     set_cooperative(node, &*kernel_of(node)?, kernel.request.cooperative)
 }
 
-/// Parameters in their first version, which had neither kernel nor context.
+/// Converts parameters of the first version, which had neither kernel nor context.
 pub(super) fn of_first(params: FirstKernelParams) -> KernelParams {
     let [function, grid, grid_and_block, block, shared_bytes, parameters, extra] = params;
     KernelParams {
@@ -110,7 +110,7 @@ pub(super) fn of_first(params: FirstKernelParams) -> KernelParams {
     }
 }
 
-/// The parameters of a node in their first version.
+/// Returns a node's parameters in their first version.
 pub(super) fn first_of(node: Handle) -> Answer<FirstKernelParams> {
     let params = KernelParams::of(&*kernel_of(node)?)?;
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
@@ -156,7 +156,7 @@ impl KernelParams {
             grid,
             block,
             shared_bytes: dynamic_shared,
-            // The node keeps the values as long as it has these parameters.
+            // The pointers are valid as long as the node has these parameters.
             parameters: In::from_address(kernel.argument_pointers().as_ptr().expose_provenance()),
             extra: In::from_address(0),
             kernel: 0,

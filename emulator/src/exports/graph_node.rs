@@ -1,4 +1,4 @@
-//! Nodes of graphs, and their parameters.
+//! C functions for the nodes of graphs, except kernel nodes, and their parameters.
 
 use std::{ffi::c_void, sync::Arc};
 
@@ -75,7 +75,7 @@ struct CopyParams {
     volume: Volume,
 }
 
-/// The start of `CUgraphNodeParams`; what follows depends on the kind.
+/// The start of `CUgraphNodeParams`; the rest depends on the kind.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct AnyHead {
@@ -266,7 +266,7 @@ pub(super) fn add(
     node.fill(|| graph::find(graph)?.add(work()?, &handles(dependencies, count)?))
 }
 
-/// The context behind a handle, or the current one.
+/// Returns the context behind a handle; the current one for null.
 pub(super) fn context_of(handle: Handle) -> Answer<Arc<Context>> {
     if handle == 0 {
         return current::context();
@@ -308,7 +308,7 @@ fn free_work(address: u64) -> Answer<Operation> {
     if memory::is_of_graph(address)? { Ok(Operation::Free(address)) } else { Err(Status::InvalidValue) }
 }
 
-/// Work by the kind that the parameters tell first.
+/// Makes the work of a node, whose kind is the first field of the parameters.
 pub(super) fn any_work(params: Out<AnyHead>) -> Answer<Operation> {
     let AnyHead { kind, reserved: _ } = params.input().get()?;
     let body = params.at(1);

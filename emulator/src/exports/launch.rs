@@ -1,4 +1,4 @@
-//! Kernel launches.
+//! C functions that launch kernels (`cuLaunchKernel` and so on).
 
 use super::{call::In, exports};
 use crate::driver::{
@@ -8,18 +8,18 @@ use crate::driver::{
     submission::launch,
 };
 
-/// Marks in the `extra` list: end, buffer, size of the buffer.
+/// Keys of the `extra` list (`CU_LAUNCH_PARAM_*`): end, buffer, size of the buffer.
 const EXTRA_END: usize = 0;
 const EXTRA_BUFFER: usize = 1;
 const EXTRA_BYTES: usize = 2;
-/// The list has at most both marks with their values, and the end.
+/// Maximum elements of the list: both keys with their values, and the end.
 const EXTRA_LENGTH_MAX: usize = 5;
 /// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`.
 pub(super) const COOPERATIVE: u32 = 2;
-/// Shapes of clusters, asked for and preferred.
+/// Attributes with the required and the preferred shape of clusters.
 pub(super) const CLUSTER_SHAPES: [u32; 2] = [4, 11];
-/// Attributes that are hints, or allow what need not happen: nothing at all, access policy, synchronization policy,
-/// cluster scheduling, overlap with the kernel before, priority, domains of memory fences, the carve-out.
+/// Attributes without effect here, because they are hints or permissions: none, access policy, synchronization policy,
+/// cluster scheduling, overlap with the previous kernel, priority, domains of memory fences, the carve-out.
 pub(super) const HINTS: [u32; 9] = [0, 1, 3, 5, 6, 8, 9, 10, 14];
 
 /// `CUlaunchConfig`.
@@ -117,7 +117,7 @@ exports! {
     }
 }
 
-/// A cluster of one block is what every block is.
+/// Allows clusters of one block, which need no support.
 pub(super) fn check_cluster([x_y, z, ..]: [u64; 8]) -> Answer {
     let shape = [x_y as u32, (x_y >> 32) as u32, z as u32];
     if shape == [1, 1, 1] { Ok(()) } else { Err(Status::InvalidClusterSize) }
@@ -129,7 +129,7 @@ fn submit(request: &Request, parameters: In<*const u8>, extra: In<usize>) -> Ans
     unsafe { launch(request, arguments) }
 }
 
-/// The arguments in the one or the other form.
+/// Returns the arguments, which a caller passes in one of two forms.
 pub(super) fn arguments(parameters: In<*const u8>, extra: In<usize>) -> Answer<Arguments> {
     match (parameters.is_null(), extra.is_null()) {
         (false, true) => Ok(Arguments::Pointers(parameters.pointer())),

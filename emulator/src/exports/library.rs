@@ -1,4 +1,4 @@
-//! Libraries and their kernels.
+//! C functions for libraries (`cuLibrary*`) and their kernels (`cuKernel*`).
 
 use std::{
     ffi::{OsStr, c_char},
@@ -25,7 +25,7 @@ use crate::driver::{
 use std::sync::Arc;
 
 exports! {
-    /// Options of the library itself concern images that are kept by the caller, and change nothing here.
+    /// The library options concern images that the caller keeps; they have no effect here.
     fn cuLibraryLoadData(
         library: Out<Handle>,
         image: Image,
@@ -91,7 +91,7 @@ exports! {
         Ok(())
     }
 
-    /// PTX has no managed variables of its own: they are made by compilers for whole programs.
+    /// Finds nothing, because PTX itself has no managed variables: compilers create them for whole programs.
     fn cuLibraryGetManaged(address: Out<u64>, bytes: Out<usize>, library: Handle, name: Text) {
         let _ = (address, bytes, name.name()?);
         library::find(library)?;
@@ -154,7 +154,7 @@ fn find(kernel: Handle) -> Answer<Arc<Kernel>> {
     kernels()?.get(kernel)
 }
 
-/// What a kernel is in the current context, which stands for all of them.
+/// Returns the kernel's function in the current context, for properties that are equal in all contexts.
 fn function_of(kernel: Handle) -> Answer<Arc<Function>> {
     find(kernel)?;
     library::resolve(kernel, &current::context()?).map(|(_, function)| function)

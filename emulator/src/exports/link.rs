@@ -1,4 +1,4 @@
-//! The linker: it takes texts of PTX in any order, and resolves their names against each other when all are there.
+//! C functions of the linker (`cuLink*`). It takes PTX texts in any order and resolves their names when all are there.
 
 use std::{
     collections::HashMap,
@@ -21,22 +21,23 @@ use crate::driver::{
     status::{Answer, Status},
 };
 
-/// `CU_JIT_INPUT_*`: machine code, PTX, a container of both; then objects, archives and NVVM's code.
+/// Kinds of input (`CU_JIT_INPUT_*`): machine code, PTX, fat binary; then objects, archives and NVVM code.
 const CUBIN: u32 = 0;
 const PTX: u32 = 1;
 const FAT_BINARY: u32 = 2;
 const LIBRARY: u32 = 4;
 
-/// How an archive starts, and the member by which `libcudadevrt.a` is known. It is machine code, so the linker takes a text for it.
+/// Start of an archive, and the member that identifies `libcudadevrt.a`. That archive is machine code, so the linker
+/// uses a PTX text of its own in its place.
 const ARCHIVE: &[u8] = b"!<arch>\n";
 const DEVICE_RUNTIME_MEMBER: &[u8] = b"cuda_device_runtime.o";
 const DEVICE_RUNTIME: &[u8] = include_bytes!("device_runtime.ptx");
 
-/// A linking under way.
+/// A linking in progress.
 struct Linking {
     options: JitOptions,
     inputs: Vec<Input>,
-    /// The result, with the NUL at its end that an image has.
+    /// The result, with the NUL at its end that an image needs.
     image: Option<Box<[u8]>>,
 }
 
@@ -64,7 +65,7 @@ exports! {
         values: In<usize>,
     ) {
         let _ = (count, options, values);
-        // A name is optional.
+        // The name may be null.
         let name = name.bytes().map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default();
         add(state, kind, name, data.bytes(bytes)?.to_vec())
     }
@@ -75,7 +76,7 @@ exports! {
         add(state, kind, path.display().to_string(), jit::read(path)?)
     }
 
-    /// The result belongs to the linking and lasts as long.
+    /// The result belongs to the linking and is freed with it.
     fn cuLinkComplete(state: Handle, image: Out<*const u8>, bytes: Out<usize>) {
         let device = current::context()?.device;
         capture::forbid_unsafe()?;
@@ -115,7 +116,7 @@ fn add(state: Handle, kind: u32, name: String, mut image: Vec<u8>) -> Answer {
             CUBIN => return Err(Status::NoBinaryForGpu),
             _ => return Err(Status::NotSupported),
         }
-        // The result is loaded by its address alone, so a text ends at its NUL.
+        // A text ends at its NUL, because the result is loaded by its address only.
         let text_end = image.iter().position(|byte| *byte == 0).unwrap_or(image.len());
         image.truncate(text_end);
         if let Err(JitError { status, log }) = link::check(device, &image) {

@@ -1,4 +1,4 @@
-//! Device, managed and pinned host memory, and what is known about addresses.
+//! C functions for device, managed and pinned host memory, and for pointer attributes.
 
 use std::ffi::c_void;
 
@@ -87,7 +87,7 @@ exports! {
     }
 
     fn cuMemHostGetFlags(flags: Out<u32>, pointer: usize) {
-        // Registered memory has no flags to tell.
+        // Registered memory has no flags.
         flags.fill(|| {
             let block = pinned::block(pointer)?;
             block.layout.map(|_| block.flags).ok_or(Status::InvalidValue)
@@ -102,7 +102,7 @@ exports! {
         Ok(())
     }
 
-    /// An attribute that an address has not is 0 here, not an error.
+    /// An attribute that an address does not have is 0 in this call, not an error.
     fn cuPointerGetAttributes(count: u32, attributes: In<u32>, values: In<Out<c_void>>, address: u64) {
         for index in 0..count as usize {
             let (attribute, value) = (attributes.at(index)?, values.at(index)?);
@@ -114,7 +114,8 @@ exports! {
         Ok(())
     }
 
-    /// Host and device share one memory, so hints on where to keep a range only need the range to be managed.
+    /// Only checks that the range is managed: host and device share one memory, so hints about its location have no
+    /// effect.
     fn cuMemAdvise(address: u64, bytes: usize, advice: u32, device: i32) {
         let _ = (advice, device);
         memory::check_managed(address, bytes)
@@ -169,7 +170,7 @@ fn store(place: Out<c_void>, value: PointerAttribute) {
 fn unknown(attribute: u32) -> PointerAttribute {
     match attribute {
         6 | 8 | 10 | 13 | 15 => PointerAttribute::Byte(0),
-        // A device ordinal that no device has.
+        // A device ordinal that does not exist.
         9 => PointerAttribute::Word(u32::MAX - 1),
         2 | 16 => PointerAttribute::Word(0),
         _ => PointerAttribute::Double(0),

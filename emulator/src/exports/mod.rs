@@ -1,9 +1,9 @@
-//! The C surface: every `cu*` symbol that cudarc 0.19.10 declares for CUDA 12.8, the names that the functions had first
-//! in [`old`], and in [`extra`] a few of our own.
+//! The C interface: every `cu*` symbol that cudarc 0.19.10 declares for CUDA 12.8, the functions' first names in
+//! [`old`], and a few functions of our own in [`extra`].
 //!
-//! `exports!` defines a function and enters it into its file's list; [`unsupported`] answers "not supported" for all
-//! other functions. A symbol in both would not link, and one in neither fails the integration test, which looks up each
-//! name. Panics end at the boundary.
+//! `exports!` defines a function and adds it to its file's list; [`unsupported`] answers "not supported" for all other
+//! functions. A symbol in both would not link, and one in neither fails the integration test that looks up each name.
+//! Panics are caught at this boundary.
 
 mod array;
 mod array_copy;
@@ -39,12 +39,12 @@ mod unsupported;
 mod user_object;
 mod virtual_memory;
 
-/// A name and its address.
+/// The name and the address of a function.
 pub(crate) type Symbol = (&'static str, usize);
 
-/// Defines exported functions. A body answers an `Answer`; the function returns its code. Those under `per_thread` have
-/// a twin with that ending, which takes the calling thread's own stream for the default stream, for programs that were
-/// built so.
+/// Defines exported functions. A body returns an `Answer`, and the function returns its code. Functions under
+/// `per_thread` have a variant with that suffix, for programs that were built to use the calling thread's own default
+/// stream.
 macro_rules! exports {
     (
         $($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*
@@ -72,7 +72,7 @@ macro_rules! exports {
             }
         )+)*
 
-        /// What this file exports.
+        /// Returns the functions that this file exports.
         pub(super) fn symbols() -> Vec<$crate::exports::Symbol> {
             vec![
                 $((stringify!($name), $name as *const () as usize),)*
@@ -92,7 +92,7 @@ macro_rules! exports {
 }
 use exports;
 
-/// All exported driver functions.
+/// Returns all exported driver functions.
 pub(crate) fn symbols() -> Vec<Symbol> {
     let lists = [
         array::symbols(),

@@ -1,4 +1,4 @@
-//! Modules, and the logs of loading them.
+//! C functions for modules (`cuModule*`), and the logs of loading them.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
@@ -15,7 +15,7 @@ use crate::driver::{
     status::{Answer, Status},
 };
 
-/// Options by their numbers in the C headers; the others tune a compiler that the emulator has not.
+/// JIT options by their numbers in the C headers. The others tune a compiler, which the emulator does not have.
 const REGISTERS_MAX: u32 = 0;
 const INFO_LOG: u32 = 3;
 const INFO_LOG_BYTES: u32 = 4;
@@ -25,7 +25,7 @@ const OPTION_MAX: u32 = 33;
 /// `CU_MODULE_EAGER_LOADING`.
 const EAGER: u32 = 1;
 
-/// Where a log goes, and where its length is wanted.
+/// A log buffer, and the place of its length.
 #[derive(Clone, Copy)]
 struct Log {
     room: TextRoom,
@@ -33,14 +33,14 @@ struct Log {
     length: Out<usize>,
 }
 
-/// What a caller asked for: logs, and a limit on the registers of kernels.
+/// JIT options of a caller: log buffers, and a register limit for kernels.
 pub(super) struct JitOptions {
     info: Option<Log>,
     error: Option<Log>,
     pub(super) registers_max: Option<u32>,
 }
 
-// SAFETY: the caller that passes the buffers to a link vouches for them until the link ends, on any thread.
+// SAFETY: the caller that passes the buffers to a linking vouches for them until it ends, on any thread.
 unsafe impl Send for JitOptions {}
 
 exports! {
@@ -106,7 +106,7 @@ exports! {
         Ok(())
     }
 
-    /// Either result may be left out by the caller, but not both.
+    /// The caller may leave out one of the results, but not both.
     fn cuModuleGetGlobal_v2(address: Out<u64>, bytes: Out<usize>, module: Handle, name: Text) {
         if address.is_null() && bytes.is_null() {
             return Err(Status::InvalidValue);
@@ -126,7 +126,7 @@ fn load(image: &[u8]) -> Answer<Handle> {
     module::load(image, None).map(|loaded| loaded.handle).map_err(|error| error.status)
 }
 
-/// The log buffers among the options, for information and for errors.
+/// Parses the JIT options.
 pub(super) fn jit_options(count: usize, options: In<u32>, values: Out<usize>) -> Answer<JitOptions> {
     if count > 0 && values.is_null() {
         return Err(Status::InvalidValue);
@@ -147,7 +147,7 @@ pub(super) fn jit_options(count: usize, options: In<u32>, values: Out<usize>) ->
     let log = |buffer: u32, bytes: u32| -> Answer<Option<Log>> {
         let Some((buffer, length)) = value_of(buffer)?.zip(value_of(bytes)?) else { return Ok(None) };
         let room = TextRoom::from_address(buffer.input().get()?);
-        // The headers put a number of 32 bits into the pointer-sized value.
+        // The headers store a 32-bit number in the pointer-sized value.
         let bytes = length.input().get()? as u32 as usize;
         Ok(Some(Log { room, bytes, length }))
     };
@@ -164,7 +164,7 @@ pub(super) fn write_logs(options: &JitOptions, info: &str, error: &str) -> Answe
     write(options.error, error)
 }
 
-/// Fills a log, if there is one with room, and tells how much of it is filled.
+/// Writes a log, if there is one with room, and the number of its bytes.
 fn write(log: Option<Log>, text: &str) -> Answer {
     if let Some(Log { room, bytes, length }) = log.filter(|log| log.bytes > 0) {
         let written = room.write(text.as_bytes(), bytes)?;

@@ -1,5 +1,6 @@
-//! Names without a version, which a driver keeps for programs that were built for an earlier CUDA and look functions up by
-//! name. `cuGetProcAddress` does not give them: it answers for the version that a program asks for.
+//! Function names without a version, which drivers keep for programs that were built for an earlier CUDA and look
+//! functions up by name. `cuGetProcAddress` does not return these functions: it returns the version that a program asks
+//! for.
 
 use super::{
     call::{In, Out, boundary},
@@ -8,7 +9,7 @@ use super::{
 };
 use crate::driver::{capture::Mode, handle::Handle, pinned, status::Status};
 
-/// Functions whose later version takes the same arguments: numbers of 32 bits, and others as wide as a pointer.
+/// Defines functions whose later version takes equal arguments: 32-bit numbers and pointer-sized values.
 macro_rules! same {
     ($($old:ident = $new:ident($($argument:ident: $type:ty),*);)+) => {
         unsafe extern "C" {
@@ -48,10 +49,10 @@ same! {
     cuStreamWriteValue64 = cuStreamWriteValue64_v2(stream: usize, address: u64, value: u64, flags: u32);
 }
 
-/// `CUDA_KERNEL_NODE_PARAMS` in its first version, which the later ones begin with.
+/// `CUDA_KERNEL_NODE_PARAMS` in its first version, with which the later versions begin.
 pub(super) type FirstKernelParams = [u64; 7];
 
-/// Functions whose arguments have changed.
+/// Defines functions whose arguments have changed.
 macro_rules! changed {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)+) => {
         $(
@@ -119,13 +120,13 @@ fn instantiate(
 ) -> Result<(), Status> {
     error_node.set(0);
     if room > 0 {
-        // No text says more than the code.
+        // There is no log; the code says it all.
         log.set(0);
     }
     exec.fill(|| graph_exec::instantiate(graph, 0))
 }
 
-/// Functions whose addresses and sizes had 32 bits, which no address of the emulated devices fits into.
+/// Defines functions with 32-bit addresses and sizes, which can't represent addresses of the emulated devices.
 macro_rules! narrow {
     ($($name:ident)+) => {
         $(

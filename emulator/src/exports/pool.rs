@@ -1,4 +1,4 @@
-//! Memory pools.
+//! C functions for memory pools (`cuMemPool*`).
 
 use std::ffi::c_void;
 
@@ -15,12 +15,13 @@ use crate::driver::{
     status::{Answer, Status},
 };
 
-/// `CU_MEM_ALLOCATION_TYPE_PINNED` and `CU_MEM_LOCATION_TYPE_DEVICE`: the only kind that there is.
+/// `CU_MEM_ALLOCATION_TYPE_PINNED` and `CU_MEM_LOCATION_TYPE_DEVICE`, the only supported kind; and
+/// `CU_MEM_HANDLE_TYPE_NONE`.
 pub(super) const PINNED: u32 = 1;
 const ON_DEVICE: u32 = 1;
 pub(super) const NO_HANDLES: u32 = 0;
 
-/// `CUmemPoolProps`; what comes after the location has no meaning here.
+/// `CUmemPoolProps`; the fields after the location have no effect here.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Properties {
@@ -50,7 +51,7 @@ pub(super) struct Access {
 }
 
 impl Properties {
-    /// Those of memory on a device.
+    /// Returns the properties of memory on a device.
     pub(super) fn on(location_id: i32) -> Self {
         let (allocation_type, handle_types, location_type) = (PINNED, NO_HANDLES, ON_DEVICE);
         Self { allocation_type, handle_types, location_type, location_id, security: 0, bytes_max: 0, rest: [0; 7] }
@@ -79,7 +80,7 @@ exports! {
         pools::destroy(pool)
     }
 
-    /// Nothing is kept back, so there is nothing to give up.
+    /// Does nothing, because pools cache nothing.
     fn cuMemPoolTrimTo(pool: Handle, bytes: usize) {
         let _ = bytes;
         pools()?.get(pool).map(drop)
@@ -121,7 +122,7 @@ impl Location {
         Self { kind: ON_DEVICE, id: device }
     }
 
-    /// The device, which is the only kind of place that there is.
+    /// Returns the device; other kinds of location are not supported.
     pub(super) fn device(self) -> Answer<i32> {
         if self.kind != ON_DEVICE {
             return Err(Status::InvalidValue);

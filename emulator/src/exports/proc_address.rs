@@ -1,5 +1,5 @@
-//! `cuGetProcAddress`: functions by the names that the C headers give them, which leave the version out. A name means the
-//! latest version that is not later than the CUDA version that the caller was built for.
+//! `cuGetProcAddress`: finds functions by their names in the C headers, which omit the version. A name means the latest
+//! version that is not newer than the CUDA version for which the caller was built.
 
 use std::{collections::HashMap, sync::OnceLock};
 
@@ -9,13 +9,14 @@ use super::{
 };
 use crate::driver::status::{Answer, Status};
 
-/// For each function: its name in the headers, the CUDA version that brought it, and the symbol. The versions are those
-/// by which the headers name the functions' types.
+/// Table of functions: name in the headers, CUDA version that introduced it, and symbol. The versions are those in the
+/// headers' names of the function types.
 const VERSIONS: &str = include_str!("versions.txt");
-/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM` and `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`; neither means the first.
+/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM` and `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`; without either flag the
+/// first applies.
 const LEGACY_STREAM: u64 = 1;
 const PER_THREAD_STREAM: u64 = 2;
-/// The endings of functions that take the calling thread's own default stream.
+/// Suffixes of functions that use the calling thread's own default stream.
 const PER_THREAD_SUFFIXES: [&str; 2] = ["_ptsz", "_ptds"];
 
 /// `CUdriverProcAddressQueryResult`.
@@ -40,14 +41,14 @@ exports! {
         if found.address() == 0 { Err(Status::NotFound) } else { Ok(()) }
     }
 
-    /// Unlike the version before, this one succeeds with null where there is no such function.
+    /// Unlike the first version, this one succeeds with null if there is no such function.
     fn cuGetProcAddress_v2(name: Text, address: Out<usize>, version: i32, flags: u64, status: Out<u32>) {
         let found = look_up(name, version, flags)?;
         status.set(found.number());
         address.fill(|| Ok(found.address()))
     }
 
-    /// Tables between NVIDIA's own libraries: none is known here.
+    /// Finds nothing: these are undocumented tables that NVIDIA's own libraries exchange.
     fn cuGetExportTable(table: Out<usize>, id: super::call::In<[u8; 16]>) {
         let _ = id;
         table.fill(|| Ok(0))?;

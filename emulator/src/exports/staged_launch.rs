@@ -1,4 +1,5 @@
-//! Launches put together call by call, which `cuLaunchKernel` has replaced. NVIDIA's drivers still have them.
+//! C functions that put a launch together call by call (`cuParamSetv`, `cuLaunchGrid`). `cuLaunchKernel` has replaced
+//! them, but NVIDIA's drivers still have them.
 
 use super::{call::In, exports};
 use crate::driver::{
@@ -10,7 +11,7 @@ use crate::driver::{
     texture::reference,
 };
 
-/// `CU_PARAM_TR_DEFAULT`, the only texture unit: the module says where a reference is used.
+/// `CU_PARAM_TR_DEFAULT`, the only valid texture unit, because the module says where a reference is used.
 const DEFAULT_UNIT: i32 = -1;
 
 exports! {
@@ -68,7 +69,7 @@ fn set_param(function: &Function, offset: i32, value: &[u8]) -> Answer {
     function.staged().set_param(function, offset, value)
 }
 
-/// An extent of a grid or a block.
+/// Converts an extent of a grid or a block.
 fn size(extent: i32) -> Answer<u32> {
     u32::try_from(extent).ok().filter(|extent| *extent > 0).ok_or(Status::InvalidValue)
 }

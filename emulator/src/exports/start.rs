@@ -1,9 +1,10 @@
-//! Start, version and profiler marks.
+//! C functions for start, driver version and profiler control.
 
 use super::{call::Out, exports};
 use crate::driver::{self, current, status::Status};
 
-/// The newest CUDA whose programs start. The exported functions are those of 12.8; programs look newer ones up by name, and do without.
+/// Reported driver version: the newest CUDA whose programs start (CUDA 13.0). The exported functions are those of 12.8;
+/// programs look newer ones up by name and work without them.
 pub(super) const DRIVER_VERSION: i32 = 13_000;
 
 exports! {

@@ -1,4 +1,4 @@
-//! Streams, and host functions in them.
+//! C functions for streams (`cuStream*`) and for host functions in them.
 
 use std::ffi::c_void;
 
@@ -22,8 +22,8 @@ type Callback = unsafe extern "C" fn(stream: Handle, status: i32, data: *mut c_v
 /// `CU_EVENT_WAIT_EXTERNAL`.
 const EXTERNAL: u32 = 1;
 
-/// `CU_LAUNCH_ATTRIBUTE_PRIORITY`, and attributes that are hints here: access policy, synchronization policy, domains of
-/// memory fences.
+/// `CU_LAUNCH_ATTRIBUTE_PRIORITY`, and attributes that are hints without effect here: access policy, synchronization
+/// policy, domains of memory fences.
 const PRIORITY: u32 = 8;
 const HINTS: [u32; 4] = [1, 3, 9, 10];
 
@@ -32,7 +32,7 @@ const HINTS: [u32; 4] = [1, 3, 9, 10];
 #[derive(Clone, Copy)]
 struct WordOperation {
     kind: u32,
-    /// Of the kinds without an address.
+    /// Flags of the kinds without an address.
     own_flags: u32,
     address: u64,
     value: u64,
@@ -41,11 +41,12 @@ struct WordOperation {
     rest: u64,
 }
 
-/// What the caller passes through to its own function, on another thread.
+/// The argument of a caller's function, which runs on another thread.
 #[derive(Clone, Copy)]
 struct CallerData(*mut c_void);
 
-// SAFETY: the headers say that host functions run on another thread; the caller that passes the pointer must allow for that.
+// SAFETY: the headers say that host functions run on another thread, so the caller that passes the pointer has to allow
+// for it.
 unsafe impl Send for CallerData {}
 
 exports! {
@@ -147,7 +148,7 @@ exports! {
         context.fill(|| Ok(stream::find(stream)?.0.handle))
     }
 
-    /// The second result is for contexts of a part of a device, which there are none of.
+    /// The second result is a green context, a part of a device, which does not exist here.
     fn cuStreamGetCtx_v2(stream: Handle, context: Out<Handle>, part: Out<Handle>) {
         if part.is_null() {
             return Err(Status::InvalidValue);
@@ -167,7 +168,7 @@ exports! {
         submission::submit(&context, &stream, Operation::Host(call), false).map(drop)
     }
 
-    /// Unlike a host function, a callback is also called after a fault, and is told of it.
+    /// Unlike a host function, a callback runs even after a fault and receives its code.
     fn cuStreamAddCallback(handle: Handle, callback: Option<Callback>, data: *mut c_void, flags: u32) {
         let (context, stream) = stream::find(handle)?;
         let callback = callback.filter(|_| flags == 0).ok_or(Status::InvalidValue)?;
@@ -182,7 +183,8 @@ exports! {
 }
 
 impl CallerData {
-    /// Takes the whole wrapper along into a closure, which the bare pointer may not enter.
+    /// Calls the function. As a method it makes a closure capture the whole wrapper, because the bare pointer is not
+    /// `Send`.
     fn pass_to(self, function: impl FnOnce(*mut c_void)) {
         function(self.0);
     }
@@ -197,7 +199,7 @@ impl WordOperation {
             2 => value::write(stream, Word::Narrow(address), narrow, flags),
             4 => value::wait(stream, Word::Wide(address), value, flags),
             5 => value::write(stream, Word::Wide(address), value, flags),
-            // Flushes of remote writes and barriers: a stream's own order does it.
+            // Flushes of remote writes and barriers need no action, because the stream is in order.
             3 | 6 => stream::find(stream).map(drop),
             _ => Err(Status::InvalidValue),
         }

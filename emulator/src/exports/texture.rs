@@ -1,4 +1,4 @@
-//! Texture and surface objects.
+//! C functions for texture and surface objects (`cuTexObject*`, `cuSurfObject*`).
 
 use super::{
     call::{In, Out},
@@ -21,7 +21,7 @@ const MIPMAPPED_ARRAY: u32 = 1;
 const LINEAR: u32 = 2;
 const PITCHED: u32 = 3;
 
-/// `CUDA_RESOURCE_DESC`. Its union has 128 bytes; a format and a number of channels share a word of it.
+/// `CUDA_RESOURCE_DESC`. Its union has 128 bytes; a format and a number of channels share a 64-bit word of it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct ResourceDescription {

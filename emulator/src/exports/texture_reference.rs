@@ -1,4 +1,4 @@
-//! Texture and surface references of modules.
+//! C functions for the texture and surface references of modules (`cuTexRef*`, `cuSurfRef*`).
 
 use super::{
     array::Flat,
@@ -17,7 +17,7 @@ use crate::driver::{
 };
 use crate::module::ReferenceKind;
 
-/// `CU_TRSA_OVERRIDE_FORMAT`: the array's own format counts, which it does anyway.
+/// `CU_TRSA_OVERRIDE_FORMAT`: uses the array's own format, as happens anyway.
 const OVERRIDE_FORMAT: u32 = 1;
 
 exports! {
@@ -54,7 +54,7 @@ exports! {
         let mut found = 0;
         change(reference, |binding| {
             found = binding.bind_linear(address, bytes as u64);
-            // Without a place for the offset, there may be none.
+            // Without a place for the offset, the offset has to be 0.
             if offset.is_null() && found > 0 { Err(Status::InvalidValue) } else { Ok(()) }
         })?;
         offset.set(found);

@@ -1,4 +1,4 @@
-//! Functions that the emulator does not implement: each answers `CUDA_ERROR_NOT_SUPPORTED` and looks at no argument.
+//! C functions that the emulator does not implement: each returns `CUDA_ERROR_NOT_SUPPORTED` and ignores its arguments.
 
 use crate::driver::status::Status;
 
@@ -12,7 +12,7 @@ macro_rules! unsupported {
             }
         )+
 
-        /// What this file exports.
+        /// Returns the functions that this file exports.
         pub(super) fn symbols() -> Vec<super::Symbol> {
             vec![$((stringify!($name), $name as *const () as usize)),+]
         }

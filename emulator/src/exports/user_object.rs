@@ -1,4 +1,4 @@
-//! Objects that live as long as graphs need them.
+//! C functions for user objects (`cuUserObject*`), which live as long as graphs need them.
 
 use std::ffi::c_void;
 
@@ -10,9 +10,9 @@ use crate::driver::{
     status::Status,
 };
 
-/// `CU_USER_OBJECT_NO_DESTRUCTOR_SYNC`, which has to be said.
+/// `CU_USER_OBJECT_NO_DESTRUCTOR_SYNC`, a flag that callers have to pass.
 const NO_DESTRUCTOR_SYNC: u32 = 1;
-/// `CU_GRAPH_USER_OBJECT_MOVE`: the references become the graph's.
+/// `CU_GRAPH_USER_OBJECT_MOVE`: transfers the caller's references to the graph.
 const MOVE: u32 = 1;
 
 exports! {

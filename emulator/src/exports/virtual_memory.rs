@@ -1,4 +1,4 @@
-//! Virtual memory.
+//! C functions for virtual memory management (`cuMemAddressReserve`, `cuMemCreate`, `cuMemMap` and so on).
 
 use super::{
     call::{In, Out},
@@ -20,7 +20,7 @@ struct Properties {
     handle_types: u32,
     location: Location,
     security: usize,
-    /// A wish: what came of it is in the properties of the handle.
+    /// Requests compression; the properties of the handle say whether it was granted.
     compression: u8,
     is_for_rdma: u8,
     usage: u16,
@@ -35,7 +35,7 @@ impl Properties {
         Ok(Self { allocation_type, handle_types, location, security, compression, is_for_rdma, usage, reserved })
     }
 
-    /// The device, if it has such memory: without sharing, remote access, and use for sparse arrays.
+    /// Returns the device, or an error for memory that can be shared, accessed remotely or used for sparse arrays.
     fn device(&self) -> Answer<i32> {
         if self.allocation_type != PINNED {
             return Err(Status::InvalidValue);
@@ -96,7 +96,7 @@ exports! {
     }
 
     fn cuMemGetAllocationGranularity(bytes: Out<usize>, properties: In<Properties>, option: u32) {
-        /// `CU_MEM_ALLOC_GRANULARITY_MINIMUM` and `_RECOMMENDED`, which are the same here.
+        /// `CU_MEM_ALLOC_GRANULARITY_MINIMUM` and `_RECOMMENDED`, which are equal here.
         const OPTIONS: std::ops::RangeInclusive<u32> = 0..=1;
         if !OPTIONS.contains(&option) {
             return Err(Status::InvalidValue);

@@ -1,32 +1,32 @@
-//! One program of a fat binary.
+//! One entry of a fat binary: a program for one architecture.
 
 use super::{
     FatBinaryError,
     payload::{self, Compression},
 };
 
-/// The part of an entry's header that all have. Longer headers have names and options behind it.
+/// Bytes of the header that all entries have. Longer headers append names and options.
 const HEADER_BYTES: usize = 64;
-/// Larger texts are refused before room is made for them.
+/// Maximum bytes of an uncompressed text; a larger one is refused before memory is allocated for it.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
-/// Kinds of entries; others are for linkers.
+/// Kinds of entries. Other kinds are for linkers.
 const PTX: u16 = 1;
 const MACHINE_CODE: u16 = 2;
 
-/// A program for one kind of device.
+/// A program for one architecture.
 #[derive(Debug)]
 pub struct Entry<'a> {
     kind: u16,
-    /// 80 for `sm_80`.
+    /// Architecture number, such as 80 for `sm_80`.
     pub architecture: u32,
     flags: u64,
-    /// When uncompressed; 0 if it is not compressed.
+    /// Bytes of the uncompressed text; 0 if it is not compressed.
     text_bytes: u64,
     payload: &'a [u8],
 }
 
 impl<'a> Entry<'a> {
-    /// Reads the entry with this number; answers it and what follows.
+    /// Parses the entry with this number; returns it and the bytes behind it.
     pub(super) fn parse(bytes: &'a [u8], number: usize) -> Result<(Self, &'a [u8]), FatBinaryError> {
         let cut_off = || FatBinaryError::CutOffEntry(number);
         let header = bytes.first_chunk::<HEADER_BYTES>().ok_or_else(cut_off)?;
@@ -42,7 +42,7 @@ impl<'a> Entry<'a> {
             architecture: word(header, 28),
             flags: double(header, 40),
             text_bytes: double(header, 56),
-            // Zeros after it fill the room.
+            // The used part of the payload; zeros follow it.
             payload: match word(header, 16) as usize {
                 0 => payload,
                 used => payload.get(..used).ok_or_else(cut_off)?,
@@ -64,8 +64,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The PTX, without the NUL at its end. Some of NVIDIA's tools move the version from the text to the header; nothing
-    /// here depends on it.
+    /// Returns the PTX without the NUL at its end. Some of NVIDIA's tools write the PTX version to the header only;
+    /// nothing here depends on it.
     pub fn text(&self) -> Result<String, FatBinaryError> {
         let Self { architecture, text_bytes: bytes, .. } = *self;
         if bytes > TEXT_BYTES_MAX {

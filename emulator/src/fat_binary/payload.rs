@@ -1,19 +1,19 @@
-//! How the payload of an entry is compressed.
+//! Decompression of an entry's payload.
 
 use std::borrow::Cow;
 
 use ruzstd::decoding::FrameDecoder;
 
-/// Bits of an entry's flags.
+/// Bits of an entry's flags that name the compression.
 const LZ4: u64 = 1 << 13;
 const ZSTD: u64 = 1 << 15;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     None,
-    /// One block, without a frame.
+    /// One LZ4 block, without a frame.
     Lz4,
-    /// Frames.
+    /// Zstandard frames.
     Zstd,
 }
 
@@ -28,7 +28,7 @@ impl Compression {
     }
 }
 
-/// The bytes that were compressed, as many as the entry says.
+/// Returns the uncompressed payload, which has `bytes` bytes as the entry says.
 pub fn uncompress(compression: Compression, payload: &[u8], bytes: usize) -> Result<Cow<'_, [u8]>, String> {
     let mut text = vec![0; bytes];
     let written = match compression {

@@ -1,4 +1,4 @@
-//! Addresses of accesses: where a variable or a register leads, and in which space.
+//! Addresses of memory accesses: resolves the variable or register in brackets, and the state space.
 
 use super::emitter::{Emitter, Lowered};
 use super::layout::Width;
@@ -7,11 +7,11 @@ use super::symbols::Symbol;
 use crate::program::memory::{Address, Reach};
 use crate::ptx::tree::{Base, Operand};
 
-/// A cluster has one block here, whose shared memory is all that there is.
+/// State spaces of an instruction. Clusters have one block here, so `shared::cluster` is the block's own shared memory.
 const SPACES: [&str; 9] =
     ["global", "const", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "param::func"];
 
-/// Spaces as instructions name them; without one the address is generic.
+/// Returns the state space that an instruction names; without one the address is generic.
 pub fn reach(m: &mut Modifiers) -> Reach {
     match m.one_of(&SPACES) {
         Some("global" | "const") => Reach::Global,
@@ -23,12 +23,12 @@ pub fn reach(m: &mut Modifiers) -> Reach {
 }
 
 impl<'a> Emitter<'a, '_> {
-    /// Where an instruction writes, or reads and writes.
+    /// Resolves an address that an instruction writes, or reads and writes.
     pub fn target_address(&mut self, operand: &Operand<'a>, reach: Reach) -> Lowered<Address> {
         Ok(Address { writes: true, ..self.address(operand, reach)? })
     }
 
-    /// Where an instruction reads.
+    /// Resolves an address that an instruction reads.
     pub fn address(&mut self, operand: &Operand<'a>, reach: Reach) -> Lowered<Address> {
         let Operand::Address(base, offset) = operand else { return Err(self.syntax("expected an address")) };
         let cache = *self.accesses;
@@ -49,7 +49,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(Address { slot, wide, index: None, offset, reach, writes: false, cache })
     }
 
-    /// A variable named in an address lies in the space that the instruction names.
+    /// Checks that a variable named in an address is in the state space that the instruction names.
     fn check_space(&self, symbol: &Symbol, reach: Reach) -> Lowered<()> {
         let fits = match symbol {
             Symbol::Global { .. } => matches!(reach, Reach::Global | Reach::Generic),

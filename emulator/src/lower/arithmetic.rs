@@ -1,5 +1,5 @@
-//! Instructions that compute. Each file here takes one kind of them; what PTX does not have is refused, be it a type, a
-//! modifier, or modifiers that do not go together.
+//! Arithmetic instructions. Each file here handles one kind; types and modifiers that PTX does not have, or does not
+//! combine, are refused.
 
 mod address;
 mod bits;
@@ -16,7 +16,7 @@ use super::modifiers::Modifiers;
 use crate::ptx::tree::Operand;
 
 impl<'a> Emitter<'a, '_> {
-    /// What has no entry of its own in the list of mnemonics.
+    /// Lowers instructions that have no entry of their own in the list of mnemonics.
     pub fn arithmetic(&mut self, name: &'a str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         if matches!(name, "fns" | "bmsk" | "szext") {
             return self.bits(name, m, operands);

@@ -1,4 +1,4 @@
-//! Atomic operations: `atom` and `red`.
+//! Atomic operations (`atom`, `red`).
 
 use super::address::reach;
 use super::emitter::{Emitter, Lowered};
@@ -13,7 +13,7 @@ use crate::ptx::types::Type;
 
 const FUNCTIONS: [&str; 10] = ["add", "and", "or", "xor", "exch", "cas", "min", "max", "inc", "dec"];
 
-/// What `atom` or `red` says, without its operands.
+/// The modifiers of `atom` or `red`.
 struct Form {
     function: AtomicFunction,
     ty: Type,
@@ -44,7 +44,8 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// Every atomic is sequentially consistent, so that orders and scopes are satisfied as they are.
+    /// Parses the modifiers. Every atomic is sequentially consistent here, so memory orders and scopes need no further
+    /// action.
     fn atomic_form(&mut self, reduction: bool, m: &mut Modifiers<'a>) -> Lowered<Form> {
         let order = m.order().unwrap_or(Order::Relaxed);
         m.scope();
@@ -104,7 +105,7 @@ impl<'a> Emitter<'a, '_> {
                 continue;
             }
             let target = self.target(element, form.ty)?;
-            // Compilers write `atom` with a register that is never read, where `red` would do.
+            // Compilers emit `atom` with a register that is never read where `red` would do.
             if !self.is_unread(element) {
                 *slot = target;
             }
@@ -112,7 +113,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(slots)
     }
 
-    /// A load or a store of 128 bits that is to be whole.
+    /// Emits an atomic 128-bit load or store.
     pub fn strong_quad(&mut self, function: AtomicFunction, address: Address, slots: [u32; 2]) {
         let mut both = [NO_SLOT; ELEMENTS_MAX];
         both[..2].copy_from_slice(&slots);
@@ -135,7 +136,7 @@ impl<'a> Emitter<'a, '_> {
     }
 }
 
-/// The function of an atomic, where PTX has it for the type; some types have more of them in vectors.
+/// Returns the function of an atomic if PTX has it for the type; some types have more functions in vectors.
 fn atomic_function(name: &str, ty: Type, in_vector: bool) -> Option<AtomicFunction> {
     use AtomicFunction as F;
     use Type as T;
@@ -157,7 +158,7 @@ fn atomic_function(name: &str, ty: Type, in_vector: bool) -> Option<AtomicFuncti
     })
 }
 
-/// The function of `redux`, where PTX has it for the type.
+/// Returns the function of `redux` if PTX has it for the type.
 pub fn reduction_function(name: &str, ty: Type) -> Option<AtomicFunction> {
     match (name, ty) {
         ("add" | "min" | "max", Type::U32 | Type::S32) | ("and" | "or" | "xor", Type::B32) => {

@@ -1,9 +1,9 @@
-//! Finds jumps that go by what the instruction before has just compared, so that both are one step.
+//! Fuses a comparison with the jump right behind it that uses its result, so that both are one step.
 
 use crate::program::{Function, Op};
 
-/// Makes branches of the comparisons of `function` that run under the guard `always`, not inverted. The jumps stay where
-/// they are, for those who come to them another way.
+/// Fuses the comparisons of `function` whose guard is `always`, not inverted. The jumps stay in the code, because lanes
+/// may reach them another way.
 pub fn find(function: &mut Function, always: u32) {
     for at in 1..function.code.len() {
         let [compared, jump] = &mut function.code[at - 1..=at] else { continue };

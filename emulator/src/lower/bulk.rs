@@ -1,5 +1,5 @@
-//! Bulk copies between global and shared memory. A copy is made at once, so that the barrier that waits for its bytes
-//! has them at once, and groups of copies have nothing to wait for.
+//! Bulk copies between global and shared memory (`cp.async.bulk`). A copy is made immediately, so the barrier counts
+//! its bytes immediately, and waiting for bulk groups has nothing to do.
 
 use super::emitter::{Emitter, Lowered};
 use super::modifiers::Modifiers;
@@ -11,7 +11,7 @@ use crate::ptx::types::Type;
 const TO_BARRIER: &str = "mbarrier::complete_tx::bytes";
 
 impl<'a> Emitter<'a, '_> {
-    /// `cp.async.bulk`, behind its name.
+    /// Lowers `cp.async.bulk`, from behind its name.
     pub fn copy_bulk(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         if m.take("commit_group") {
             m.finish()?;
@@ -34,7 +34,7 @@ impl<'a> Emitter<'a, '_> {
         let completes = m.one_of(&[TO_BARRIER, "bulk_group"]).ok_or_else(|| self.unsupported())? == TO_BARRIER;
         m.finish()?;
         let is_from_shared = source == Reach::Shared;
-        // The only copy that a group may be of is that to global memory, and only one from there may be with a hint.
+        // PTX has bulk groups only for copies to global memory, and cache hints only for copies from or to it.
         if completes == (target == Reach::Global) || has_policy && completes && is_from_shared {
             return Err(self.unsupported());
         }
@@ -48,7 +48,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    /// Where a copy goes to and comes from, which its text tells in this order.
+    /// Parses the target and source spaces, which the instruction names in this order.
     fn spaces(&self, m: &mut Modifiers<'a>) -> Option<(Reach, Reach)> {
         let known = [
             ("shared::cluster", "global", Reach::Shared, Reach::Global),
@@ -81,7 +81,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    /// Advice about a cache, of which there is none here.
+    /// Checks a prefetch, which has no effect because there is no cache.
     fn prefetch_bulk(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let known = m.take("L2") && m.take("global");
         m.finish()?;

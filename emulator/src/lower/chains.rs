@@ -1,9 +1,9 @@
-//! Addresses that two or three instructions make of one index, as `base[index]` does: a load, a store or an atomic takes
-//! the index itself, and what only served the address is left out.
+//! Address chains: two or three instructions that compute `base[index]`. A load, a store or an atomic then takes the
+//! index directly, and instructions that only computed the address are removed.
 //!
-//! An instruction may do so where it and the ones that make its address stand in one stretch of code that no branch
-//! enters, and nothing between them writes the index. Every lane that reaches it has then run the others just before.
-//! What else names a register on the way keeps the instruction that writes it.
+//! This is possible if the access and the instructions of the chain are in one stretch of code that no branch enters,
+//! and if nothing in between writes the index: every lane that reaches the access has then run the chain just before.
+//! An instruction of the chain stays if anything else uses its result.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,13 +14,13 @@ use crate::program::memory::{Address, Index, Reach};
 use crate::program::{Function, Op};
 use crate::ptx::tree::{Instruction, Operand};
 
-/// Instructions of a function that may be part of a chain, in order.
+/// The instructions of a function that may be part of a chain, in order.
 #[derive(Debug, Default)]
 pub struct Chains<'a> {
     links: Vec<Link<'a>>,
 }
 
-/// One of them, at its place in the code.
+/// An instruction of a chain, with its place in the code.
 #[derive(Debug)]
 struct Link<'a> {
     at: u32,
@@ -29,22 +29,22 @@ struct Link<'a> {
     sources: Vec<&'a str>,
 }
 
-/// What it does to its first source.
+/// The operation that a link applies to its first source.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Extends a word to 64 bits, times a factor.
+    /// Extends a word to 64 bits and multiplies it by a factor.
     Scale {
         factor: u32,
         signed: bool,
     },
-    /// Shifts to the left.
+    /// Shifts left.
     Shift(u32),
     Offset(i64),
-    /// Adds its second source, or is added to that.
+    /// Adds the second source, which is the base; the sources may be swapped.
     Base,
 }
 
-/// The value of a register of 64 bits: a word times a factor, an offset, and what another register holds.
+/// The value of a 64-bit register: a word times a factor, plus an offset, plus the value of another register.
 #[derive(Clone, Copy, Debug)]
 struct Value {
     index: u32,
@@ -52,12 +52,12 @@ struct Value {
     signed: bool,
     base: Option<u32>,
     offset: i64,
-    /// The place of the instruction that wrote it.
+    /// Place of the instruction that wrote the register.
     made: u32,
 }
 
 impl<'a> Chains<'a> {
-    /// Looks at an instruction that became the operation at `at`, which always runs.
+    /// Records an instruction that became the operation at `at`, if it can be part of a chain; it has no guard.
     pub fn note(&mut self, instruction: &Instruction<'a>, at: u32) {
         let [Operand::Name(target), Operand::Name(source), rest @ ..] = instruction.operands.as_slice() else { return };
         let mut sources = vec![*source];
@@ -79,13 +79,13 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// Lets instructions of `function` take indices, where they can. Gives the places of those that are not needed any
-    /// more; `labels` are places that jumps lead to.
+    /// Lets accesses of `function` take indices where possible. Returns the places of instructions that are no longer
+    /// needed. `labels` are the targets of jumps.
     pub fn fuse(&self, function: &mut Function, labels: &[u32], layout: &mut Layout, writes: &Writes<'a>) -> Vec<u32> {
         let labels: HashSet<u32> = labels.iter().copied().collect();
         let mut links = self.links.iter().peekable();
         let mut stretch = Stretch::default();
-        // How often a register serves an address that does without it.
+        // Number of accesses that no longer use each register as their address.
         let mut spared: HashMap<u32, u32> = HashMap::new();
         for (at, instruction) in function.code.iter_mut().enumerate() {
             let at = at as u32;
@@ -102,7 +102,7 @@ impl<'a> Chains<'a> {
                         stretch.known.insert(slots.d, Value { made: at, ..value });
                     }
                 }
-                // Lanes that go on find their registers as they were.
+                // Registers of the lanes that continue are unchanged.
                 Op::Predicate { .. } | Op::Jump(_) | Op::Exit | Op::Return | Op::Fence => {}
                 Op::Load(access) => {
                     stretch.serve(&mut access.address, layout, &mut spared);
@@ -119,7 +119,7 @@ impl<'a> Chains<'a> {
         self.unneeded(function, writes, spared)
     }
 
-    /// The links whose results are used only by instructions that no longer need them.
+    /// Returns the places of links whose results are used only by instructions that no longer need them.
     fn unneeded(&self, function: &Function, writes: &Writes<'a>, mut spared: HashMap<u32, u32>) -> Vec<u32> {
         let mut found = Vec::new();
         for link in self.links.iter().rev() {
@@ -137,7 +137,7 @@ impl<'a> Chains<'a> {
     }
 }
 
-/// A factor, which is positive.
+/// Makes a factor, if it is positive in the index's type.
 fn scale(factor: u64, signed: bool) -> Option<Step> {
     let most = if signed { i32::MAX as u64 } else { u32::MAX.into() };
     (factor <= most).then_some(Step::Scale { factor: factor as u32, signed })
@@ -147,7 +147,7 @@ fn scale(factor: u64, signed: bool) -> Option<Step> {
 #[derive(Debug, Default)]
 struct Stretch {
     known: HashMap<u32, Value>,
-    /// The place of the last instruction that wrote a register.
+    /// Place of the last instruction that wrote each register.
     written: HashMap<u32, u32>,
 }
 
@@ -159,7 +159,7 @@ impl Stretch {
         }
     }
 
-    /// The value of a register, if its index still is what it was.
+    /// Returns the value of a register if its index is unchanged since.
     fn get(&self, slot: u32) -> Option<Value> {
         let value = *self.known.get(&slot)?;
         let same = self.written.get(&value.index).is_none_or(|at| *at <= value.made);
@@ -188,7 +188,7 @@ impl Stretch {
         }
     }
 
-    /// Lets an address take the index.
+    /// Makes an address take the index.
     fn serve(&self, address: &mut Address, layout: &mut Layout, spared: &mut HashMap<u32, u32>) {
         let takes = address.wide && matches!(address.reach, Reach::Global | Reach::Generic | Reach::Shared);
         let Some(value) = self.get(address.slot).filter(|_| takes) else { return };
@@ -208,7 +208,7 @@ mod tests {
     use crate::module::{ComputeCapability, Module};
     use crate::program::Op;
 
-    /// The operations that a kernel becomes, and how many of its accesses take an index.
+    /// Returns the number of operations that a kernel is lowered to, and how many of its accesses take an index.
     fn lowered(body: &str) -> (usize, usize) {
         let text = format!(
             ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry kernel(.param .u64 data)\n{{\n\
@@ -227,7 +227,7 @@ mod tests {
         (code.len(), code.iter().filter(|instruction| takes(&instruction.op)).count())
     }
 
-    /// What is there anyway: the return as it is written, and the one at the end.
+    /// Operations in every kernel: the return in the text, and the one at the end.
     const ENDS: usize = 2;
     const CHAIN: &str = "mul.wide.u32 %d1, %r0, 4;\nadd.s64 %d2, %d0, %d1;";
 

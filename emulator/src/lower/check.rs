@@ -1,11 +1,12 @@
-//! Where checks are on, an instruction that looks at the access comes before each that reaches memory.
+//! Emits the optional checks: if they are on, each instruction that accesses memory is preceded by a check of its
+//! access.
 
 use super::emitter::Emitter;
 use crate::program::Op;
 use crate::program::memory::{Address, Check, Kinds};
 
 impl Emitter<'_, '_> {
-    /// Puts a check of the access that comes next.
+    /// Emits a check of the access that follows, if checks are on.
     pub fn check(&mut self, check: Check) {
         if self.symbols.checked {
             self.push(Op::Check(Box::new(check)));
@@ -19,7 +20,7 @@ impl Check {
     }
 
     pub fn store(address: Address, bytes: u32, strong: bool, slots: &[u32], wide: bool) -> Check {
-        // Without slots, what is written is not known.
+        // Without slots, the written value is not known.
         let values = (!slots.is_empty()).then(|| (slots.to_vec(), wide));
         Check { address, bytes, part: None, kinds: Kinds { reads: false, writes: true, strong }, values }
     }

@@ -1,4 +1,4 @@
-//! Branches, calls, barriers, and what the lanes of a warp do together.
+//! Branches, calls, barriers, and instructions that the lanes of a warp run together.
 
 use super::atomic::reduction_function;
 use super::emitter::{Emitter, Lowered};
@@ -45,7 +45,7 @@ impl<'a> Emitter<'a, '_> {
         let (name, arguments) = match rest {
             [Operand::Name(name)] => (*name, &[][..]),
             [Operand::Name(name), Operand::List(arguments)] => (*name, arguments.as_slice()),
-            // The prototype or the list of callees adds nothing to what the arguments say.
+            // The prototype or the list of targets adds nothing to the arguments.
             [Operand::Name(name), Operand::List(arguments), Operand::Name(_)] => (*name, arguments.as_slice()),
             [Operand::Name(name), Operand::Name(_)] => (*name, &[][..]),
             _ => return Err(self.syntax("malformed call")),
@@ -60,7 +60,7 @@ impl<'a> Emitter<'a, '_> {
             Callee::Function(_) => self.symbols.signatures.get(name).copied(),
             Callee::Register(_) => None,
             Callee::Print => Some((4, 1)),
-            // The arguments of a failed assertion: message, file, line, function, size of a character.
+            // Arguments of `__assertfail`: message, file, line, function, size of a character.
             Callee::AssertFail => Some((9, 0)),
             Callee::Allocate => Some((2, 2)),
             Callee::Free => Some((2, 0)),
@@ -109,7 +109,8 @@ impl<'a> Emitter<'a, '_> {
         }
         let is_bar = self.text.split('.').next() == Some("bar");
         m.take("cta");
-        // `barrier` leaves it open whether all lanes of a warp meet at the same instruction.
+        // Unlike `bar`, `barrier` without `.aligned` does not require all lanes of a warp to reach the same
+        // instruction.
         let aligned = m.take("aligned") || is_bar;
         let kind = match m.one_of(&["sync", "arrive", "red"]) {
             Some("sync") => BarrierKind::Sync,
@@ -270,7 +271,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// `pmevent` triggers counters of a profiler, which there is none of.
+    /// Accepts `pmevent`, which triggers a profiler's counters; there is no profiler.
     pub fn monitor(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         m.take("mask");
         m.finish()?;

@@ -1,7 +1,8 @@
-//! What the lowering of every instruction writes to: the function so far, its slots, and what names mean.
+//! The emitter, to which the lowering of every instruction writes: the function so far, its slots, and the meaning of
+//! names.
 //!
-//! The sibling modules add methods to [`Emitter`], each for one kind of instruction, in layers: names and slots here, then operands,
-//! addresses and single instructions, and at the top the walk through a function.
+//! The sibling modules add methods to [`Emitter`], each for one kind of instruction. They form layers: names and slots
+//! at the bottom, then operands, addresses and single instructions, and at the top the walk through a function.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,8 @@ use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::tree::{Operand, Shape};
 use crate::ptx::types::Type;
 
-/// Labels in all jumps of one function that name a list of them: `brx.idx` has one list each, as long as a `switch`.
+/// Maximum number of labels in all target lists that the jumps of a function name. A `brx.idx` has one list, as long as
+/// a `switch`.
 const JUMP_TARGETS_MAX: usize = 1 << 20;
 
 pub type Lowered<T> = Result<T, LoadError>;
@@ -30,16 +32,16 @@ pub struct Emitter<'a, 'm> {
     pub(super) scopes: Vec<Scope<'a>>,
     pub(super) labels: HashMap<(usize, &'a str), usize>,
     pub(super) targets: HashMap<&'a str, Vec<&'a str>>,
-    /// Labels in the lists that were named.
+    /// Number of labels in the named target lists so far.
     jump_targets: usize,
-    /// Where labels lie in the code, by label.
+    /// Position of each label in the code.
     pub(super) positions: Vec<u32>,
     pub(super) specials: HashMap<Special, u32>,
     pub(super) local_addresses: HashMap<u32, u32>,
     pub(super) texts: HashMap<&'a str, u32>,
     pub(super) writes: Writes<'a>,
     pub(super) chains: Chains<'a>,
-    /// The shared memory that this function's own variables end at.
+    /// End of the shared memory for this function's own variables.
     pub shared_end: u32,
     pub accesses: &'m mut u32,
     pub line: u32,
@@ -56,11 +58,11 @@ pub(super) struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// The type of a register that is declared as one of a number.
+    /// Returns the type of a register that is declared as one of a range (`%r<9>`).
     fn numbered(&self, name: &str) -> Option<(Type, Shape)> {
         let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let number = name[prefix.len()..].parse::<u32>().ok()?;
-        // A prefix may itself end in digits (`%f1<3>`), so that every split of the name is tried.
+        // A prefix may itself end in digits (`%f1<3>`), so every split of the name is tried.
         self.ranges.iter().find_map(|(start, count, kind)| {
             let rest = name.strip_prefix(start)?;
             let number = if *start == prefix { number } else { rest.parse().ok()? };
@@ -97,7 +99,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
         }
     }
 
-    /// Adds an operation under the guard of the instruction that is being lowered.
+    /// Emits an operation under the guard of the current instruction.
     pub fn push(&mut self, op: Op) {
         let next = self.texts.len() as u32;
         let text = *self.texts.entry(self.text).or_insert(next);
@@ -109,7 +111,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
         self.push(Op::Lanes { run, slots });
     }
 
-    /// A fresh slot for a value in between.
+    /// Returns a new slot for a temporary value.
     pub fn scratch(&mut self, width: Width) -> u32 {
         match width {
             Width::Mask => self.layout.mask(),
@@ -128,7 +130,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
         slot
     }
 
-    /// A slot with the address of `offset` in the frame's local memory.
+    /// Returns a slot with the address of `offset` in the frame's local memory.
     pub fn local_address(&mut self, offset: u32) -> u32 {
         if let Some(slot) = self.local_addresses.get(&offset) {
             return *slot;
@@ -136,14 +138,14 @@ impl<'a, 'm> Emitter<'a, 'm> {
         let slot = self.layout.double();
         self.local_addresses.insert(offset, slot);
         self.layout.fixed.insert(slot);
-        // Lanes that meet in a function may have come by calls of different depths.
+        // In functions the address may differ between lanes, because their calls may have different depths.
         if !self.is_entry {
             self.layout.varied.insert(slot);
         }
         slot
     }
 
-    /// The carry flag of the function.
+    /// Returns the slot of the function's carry flag.
     pub fn carry_slot(&mut self) -> u32 {
         match self.carry {
             Some(slot) => slot,
@@ -151,7 +153,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
         }
     }
 
-    /// The symbol of a name, from the innermost scope outwards.
+    /// Resolves a name, from the innermost scope outwards.
     pub fn symbol(&mut self, name: &'a str) -> Lowered<Symbol> {
         for index in (0..self.scopes.len()).rev() {
             if let Some(symbol) = self.scopes[index].names.get(name) {
@@ -198,8 +200,8 @@ impl<'a, 'm> Emitter<'a, 'm> {
         }
     }
 
-    /// Makes a register another name for a plane that never changes, so that nothing needs to be copied. That is so
-    /// for a register that one instruction writes and none before it has named, whichever way control takes.
+    /// Makes a register an alias of a plane that never changes, which saves a copy. This is possible if only one
+    /// instruction writes the register and no earlier instruction in the code names it.
     pub fn alias(&mut self, register: &Operand<'a>, slot: u32, wanted: Width) -> bool {
         let Operand::Name(name) = register else { return false };
         let always = self.guard == (self.layout.constant_mask(FULL), 0);
@@ -223,12 +225,12 @@ impl<'a, 'm> Emitter<'a, 'm> {
         false
     }
 
-    /// Whether a result goes to a register that nothing reads.
+    /// Reports whether a result goes to a register that nothing reads.
     pub fn is_unread(&self, target: &Operand<'a>) -> bool {
         matches!(target, Operand::Name(name) if self.writes.unread(name))
     }
 
-    /// The number of a label; jumps hold it until all positions are known.
+    /// Returns the number of a label; jumps contain it until all positions are known.
     pub fn label(&self, name: &str) -> Lowered<u32> {
         let found = self.scopes.iter().rev().find_map(|scope| self.labels.get(&(scope.number, name)));
         found.map(|label| *label as u32).ok_or_else(|| self.unresolved(name))

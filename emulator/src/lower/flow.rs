@@ -1,19 +1,19 @@
-//! How control runs through a function: blocks of instructions that run one after the other, and which follow which.
+//! The control flow of a function: basic blocks, and the edges between them.
 
 use std::ops::Range;
 
 use crate::program::{Instruction, Op};
 
-/// An instruction that may send control elsewhere than to the next one.
+/// An instruction that may continue elsewhere than at the next one.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn<'a> {
     pub at: u32,
     pub targets: &'a [u32],
-    /// Lanes may go on to the next instruction too.
+    /// True if lanes may also continue at the next instruction.
     pub passes: bool,
 }
 
-/// The blocks of a function, by number, in the order of the code.
+/// The basic blocks of a function, numbered in the order of the code.
 #[derive(Debug)]
 pub struct Flow {
     /// The first instruction of each block, and at the end the number of instructions.
@@ -23,8 +23,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Of lowered code, whose jumps lead to places. Instructions under the guard `always`, not inverted, run in all lanes
-    /// that come to them.
+    /// Returns the flow of lowered code, whose jumps contain places. Instructions whose guard is `always`, not
+    /// inverted, run in all lanes that reach them.
     pub fn of(code: &[Instruction], always: u32) -> Flow {
         let turns = code.iter().enumerate().filter_map(|(at, instruction)| {
             let (targets, ends) = match &instruction.op {
@@ -40,7 +40,7 @@ impl Flow {
         Flow::new(code.len() as u32, &turns.collect::<Vec<_>>())
     }
 
-    /// Of `length` instructions, with `turns` in their order.
+    /// Returns the flow of `length` instructions, with `turns` in their order.
     pub fn new(length: u32, turns: &[Turn]) -> Flow {
         let mut leads = vec![false; length as usize];
         let leaders = turns.iter().flat_map(|turn| turn.targets.iter().copied().chain([turn.at + 1]));
@@ -60,23 +60,23 @@ impl Flow {
         self.starts.len() - 1
     }
 
-    /// The instructions of a block, of which there is at least one.
+    /// Returns the instructions of a block; there is at least one.
     pub fn range(&self, block: u32) -> Range<u32> {
         self.starts[block as usize]..self.starts[block as usize + 1]
     }
 
-    /// The blocks that control may come from.
+    /// Returns the predecessors of a block.
     pub fn before(&self, block: u32) -> &[u32] {
         self.before.of(block)
     }
 
-    /// The blocks that control may go to.
+    /// Returns the successors of a block.
     pub fn after(&self, block: u32) -> &[u32] {
         self.after.of(block)
     }
 }
 
-/// The blocks that follow one another, each pair once.
+/// Returns the edges between blocks, each once.
 fn edges(starts: &[u32], turns: &[Turn]) -> Vec<(u32, u32)> {
     let mut edges = Vec::new();
     let mut turns = turns.iter().peekable();
@@ -89,7 +89,7 @@ fn edges(starts: &[u32], turns: &[Turn]) -> Vec<(u32, u32)> {
         if !is_last && turn.is_none_or(|turn| turn.passes) {
             next.push(block as u32 + 1);
         }
-        // A list of targets may name one of them thousands of times.
+        // A target list may name one label thousands of times.
         next.sort_unstable();
         next.dedup();
         edges.extend(next.into_iter().map(|next| (block as u32, next)));
@@ -97,7 +97,7 @@ fn edges(starts: &[u32], turns: &[Turn]) -> Vec<(u32, u32)> {
     edges
 }
 
-/// The ends of edges, by the block at their other end.
+/// Edges, grouped by the block at one of their ends.
 #[derive(Debug)]
 struct Edges {
     starts: Vec<u32>,

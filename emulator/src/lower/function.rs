@@ -13,26 +13,29 @@ use crate::program::{Function, Logic, Op};
 use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::tree::{self, Operand, Space, Statement, Variable};
 
-/// A function's registers may take this much for each warp: 8192 64-bit registers, 30 times what a device has.
+/// Maximum bytes of a warp's registers in a frame: 8,192 registers of 64 bits, about 30 times those of a device.
 const FRAME_BYTES_MAX: u32 = 8192 * 256;
 
-/// The same before registers share slots: two million 32-bit registers, so that lowering takes memory within bounds.
+/// Maximum bytes of a warp's registers before they share slots: two million 32-bit registers. This bounds the memory
+/// that lowering takes.
 const NAMED_BYTES_MAX: u32 = 128 * FRAME_BYTES_MAX;
 
-/// Local memory of one frame at most, as on a device.
+/// Maximum local memory of a frame in bytes, as on a device.
 const LOCAL_BYTES_MAX: u64 = 512 << 10;
 
-/// Alignment of a local variable at most: each frame is rounded up to it.
+/// Maximum alignment of a local variable in bytes; each frame is rounded up to its alignment.
 const LOCAL_ALIGN_MAX: u32 = 4 << 10;
 
-/// Declarations like `%r<9>` in one scope, each of which a name may belong to: the compiler has one for each type.
+/// Maximum number of ranges like `%r<9>` in one scope, because every name has to be compared with each. Compilers
+/// declare one per type.
 const RANGES_MAX: usize = 256;
 
-/// Parameters of one device function at most: more are an error in PTX too.
+/// Maximum bytes of a device function's parameters; more are an error in PTX too.
 const PARAM_BYTES_MAX: u64 = 4 << 10;
 
 impl<'a> Emitter<'a, '_> {
-    /// Lowers `function`, whose kernel parameters, if it is a kernel, lie at `offsets`.
+    /// Lowers `function`. If it is a kernel, `offsets` are those of its parameters. Returns the code, the end of its
+    /// shared memory, and the number of its registers.
     pub fn lower(mut self, function: &tree::Function<'a>, offsets: &[u32]) -> Lowered<(Function, u32, u32)> {
         self.function.name = function.name.to_owned();
         self.is_entry = function.is_entry;
@@ -76,7 +79,7 @@ impl<'a> Emitter<'a, '_> {
         Ok((self.function, self.shared_end, self.layout.registers))
     }
 
-    /// Gives the function its frame, in which registers share slots where that is worth it.
+    /// Gives the function its frame; registers share slots if that pays off.
     fn place_registers(&mut self) -> Lowered<()> {
         let always = self.layout.constant_mask(FULL);
         self.function.frame_bytes = self.layout.bytes;
@@ -88,7 +91,7 @@ impl<'a> Emitter<'a, '_> {
             return share_slots(&mut self.function, &self.layout.numbers(), always, FRAME_BYTES_MAX)
                 .map_err(|overfull| too_many_registers(&self.function, overfull));
         }
-        // Lanes never move to another frame of a kernel.
+        // Lanes never move between frames of a kernel, so its planes are not needed.
         if !self.is_entry {
             self.function.planes = std::mem::take(&mut self.layout.planes);
         }
@@ -116,7 +119,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// One word plane for each four bytes of a function's parameter.
+    /// Returns one word plane for each four bytes of a function's parameter.
     fn param_words(&mut self, variable: &Variable<'a>) -> Lowered<Vec<u32>> {
         let bytes = variable.count.saturating_mul(variable.ty.bytes().into());
         if bytes > PARAM_BYTES_MAX {
@@ -260,7 +263,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// Lets accesses take indices. Where accesses are checked, the code stays as it was written.
+    /// Lets accesses take indices. With checks on, the code stays as written.
     fn fuse_chains(&mut self) {
         if self.symbols.checked {
             return;
@@ -277,7 +280,8 @@ impl<'a> Emitter<'a, '_> {
         self.function.lines.moved(moved);
     }
 
-    /// Two results are written one after the other: where one of them is the guard, the other still goes by what it was.
+    /// Copies the guard if the instruction overwrites it. Two results are written one after the other, and the second
+    /// still has to use the old guard.
     fn keep_guard(&mut self, instruction: &tree::Instruction<'a>) {
         let (Some((name, _)), Some(Operand::Both(first, second))) = (instruction.guard, instruction.operands.first())
         else {
@@ -338,7 +342,7 @@ impl<'a> Emitter<'a, '_> {
     }
 }
 
-/// More registers hold values at once, or constants, than a frame has room for.
+/// The error for a function in which more registers are live at once, with its constants, than fit a frame.
 fn too_many_registers(function: &Function, overfull: Overfull) -> LoadError {
     let most = FRAME_BYTES_MAX / PLANE_BYTES;
     let message = format!(

@@ -1,4 +1,4 @@
-//! The initial values of variables.
+//! Initial values of variables.
 
 use super::link::{Linked, Unit};
 use super::symbols::{Symbol, Symbols};
@@ -23,7 +23,7 @@ pub(super) fn fill(units: &[Unit], linked: &Linked, memory: &Memory) -> Result<(
         }
         // SAFETY: the bytes are a live vector of that length.
         unsafe { memory.copy_in(address, bytes.as_ptr(), bytes.len() as u64) }
-            .map_err(|error| LoadError::syntax(variable.line, format!("failed to {error}")))?;
+            .map_err(|error| LoadError::syntax(variable.line, error.to_string()))?;
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ fn initial_bits(initial: &Initial, variable: &Variable, symbols: &Symbols) -> Re
     })
 }
 
-/// The address of a variable or a function that an initial value names.
+/// Returns the address of a variable or a function that an initial value names.
 fn initial_address(name: &str, variable: &Variable, symbols: &Symbols) -> Result<u64, LoadError> {
     match symbols.get(name) {
         Some(Symbol::Global { address }) => Ok(address),

@@ -1,4 +1,4 @@
-//! The frame of a function: its registers as they are handed out.
+//! The layout of a function's frame: which registers have which slots.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,30 +14,30 @@ pub fn width(ty: Type) -> Width {
     }
 }
 
-/// The registers of a frame as they are handed out, and the constants that were asked for.
+/// The registers of a frame so far, and the constants that the code asked for.
 #[derive(Debug, Default)]
 pub struct Layout {
     pub bytes: u32,
-    /// What lies in each plane of the frame.
+    /// Type of each plane.
     pub planes: Vec<Width>,
     masks_left: u32,
     next_mask: u32,
     words: HashMap<u32, u32>,
-    /// The words by their slots.
+    /// Values of the word constants, by slot.
     values: HashMap<u32, u32>,
     doubles: HashMap<u64, u32>,
     masks: HashMap<u32, u32>,
-    /// Planes that no instruction writes: constants, and what the machine provides.
+    /// Slots that no instruction writes: constants and values that the machine provides.
     pub fixed: HashSet<u32>,
-    /// Those among them whose lanes may differ, of 64 bits.
+    /// The 64-bit slots among `fixed` whose lanes may differ.
     pub varied: HashSet<u32>,
-    /// What registers were declared as.
+    /// Declared type of each register.
     pub declared: HashMap<u32, Type>,
     pub constants: Vec<Constant>,
     pub registers: u32,
 }
 
-/// A plane of words. Those of 64 bits take two, and masks share one.
+/// Bytes of a word plane. A 64-bit register takes two planes, and 32 masks share one.
 pub const PLANE_BYTES: u32 = 128;
 pub const MASKS_PER_PLANE: u32 = PLANE_BYTES / 4;
 
@@ -56,12 +56,12 @@ impl Layout {
         if width == Width::Double {
             self.planes.push(width);
         }
-        // Lowering ends long before this would be too large.
+        // Lowering ends with an error long before this would overflow.
         self.bytes = (self.planes.len() as u32).saturating_mul(PLANE_BYTES);
         slot
     }
 
-    /// The registers of all slots so far.
+    /// Returns the numbers of all registers so far.
     pub fn numbers(&self) -> Numbers {
         Numbers::new(&self.planes)
     }
@@ -88,12 +88,12 @@ impl Layout {
         slot
     }
 
-    /// Whether all lanes of a plane of 64 bits hold the same value, always.
+    /// Reports whether all lanes of a 64-bit plane always have equal values.
     pub fn is_uniform(&self, slot: u32) -> bool {
         self.fixed.contains(&slot) && !self.varied.contains(&slot)
     }
 
-    /// The constant in a slot of words, if it holds one.
+    /// Returns the constant in a word slot, if it has one.
     pub fn value(&self, slot: u32) -> Option<u32> {
         self.values.get(&slot).copied()
     }
@@ -120,10 +120,10 @@ impl Layout {
     }
 }
 
-/// Numbers for the registers that have slots, one after the other.
+/// Consecutive numbers for the registers that have slots.
 #[derive(Debug)]
 pub struct Numbers {
-    /// The first register of each plane.
+    /// Number of the first register in each plane.
     planes: Vec<u32>,
     pub widths: Vec<Width>,
 }
@@ -139,7 +139,7 @@ impl Numbers {
         numbers
     }
 
-    /// The register in a slot that was handed out.
+    /// Returns the number of the register in a slot.
     pub fn of(&self, slot: u32) -> u32 {
         self.planes[(slot / PLANE_BYTES) as usize] + slot % PLANE_BYTES / (PLANE_BYTES / MASKS_PER_PLANE)
     }

@@ -1,7 +1,7 @@
-//! Links texts: places their variables, numbers their functions, and gives every name of each text a meaning.
+//! The linker: places the variables of texts, numbers their functions, and resolves every name of each text.
 //!
-//! A name that several texts define means one thing in all of them: the visible definition, or the first of the weak ones.
-//! Definitions are compared by name alone, as a linker does.
+//! A name that several texts define has one meaning in all of them: the visible definition, or the first weak one. As
+//! in a linker, only names are compared, not types or parameters.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -15,26 +15,26 @@ use crate::program::{Callee, SharedVariable};
 use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::tree::{Base, Function, Initial, Linkage, Operand, Space, Statement, Tree, Variable};
 
-/// Constant memory of a module at most, on every device.
+/// Maximum constant memory of a module in bytes, on every device.
 const CONSTANT_BYTES_MAX: u64 = 64 << 10;
 
 /// A PTX text to link.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'t> {
-    /// What messages call it. A text alone needs no name.
+    /// Name for messages; empty for a single text.
     pub name: &'t str,
     pub ptx: &'t str,
 }
 
-/// What to do about a name that no text defines.
+/// What happens with a name that no text defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Undefined {
     Refused,
-    /// Another text may define it: the program is only checked, and never runs.
+    /// Another text may define it later: the program is only checked and never runs.
     Allowed,
 }
 
-/// A text, parsed, and what its names mean.
+/// A parsed text and the meaning of its names.
 #[derive(Debug)]
 pub(super) struct Unit<'a> {
     pub name: &'a str,
@@ -42,29 +42,29 @@ pub(super) struct Unit<'a> {
     pub symbols: Symbols<'a>,
 }
 
-/// What all texts have together.
+/// The result of linking, for all texts.
 #[derive(Debug, Default)]
 pub(super) struct Linked<'a> {
-    /// The functions with code, by text and place there. Callees are indices into this list.
+    /// Functions with a body, as index of the text and index in it. Callees are indices into this list.
     pub functions: Vec<(usize, usize)>,
-    /// The variables that have a place, likewise.
+    /// Variables with an address, as index of the text and index in it.
     pub variables: Vec<(usize, usize)>,
     /// Addresses and bytes of variables in device memory.
     pub globals: HashMap<String, (u64, u64)>,
-    /// Variables for textures, samplers and surfaces.
+    /// Texture, sampler and surface references.
     pub references: HashMap<String, Reference>,
     pub shared: Vec<SharedVariable>,
-    /// Where the shared variables of the top level end.
+    /// End of the shared variables of the module scope.
     pub shared_end: u32,
-    /// The largest alignment of the dynamic shared variables of the top level.
+    /// Alignment of dynamic shared memory in bytes: the largest of the variables in the module scope.
     pub dynamic_align: u32,
-    /// Where the constants lie.
+    /// Address and bytes of constant memory.
     pub constants: (u64, u64),
-    /// What names mean in texts that do not define them.
+    /// Meaning of names in texts that do not define them.
     exported: HashMap<&'a str, Symbol>,
 }
 
-/// Links `units`. Variables go into `storage`, and shared ones behind `shared_start`.
+/// Links `units`. Variables go to `storage`; shared variables start at `shared_start`.
 pub(super) fn link<'a>(
     units: &mut [Unit<'a>],
     storage: &mut Storage,
@@ -136,7 +136,7 @@ fn choose<'a>(units: &[Unit<'a>]) -> Result<Chosen<'a>, LoadError> {
     Ok(chosen)
 }
 
-/// A kernel is found by its name, whatever its text says.
+/// Returns the linkage of a function. Kernels are always visible, because they are looked up by name.
 fn exported_linkage(function: &Function) -> Linkage {
     match function.linkage {
         Linkage::Internal | Linkage::Extern if function.is_entry => Linkage::Visible,
@@ -144,7 +144,7 @@ fn exported_linkage(function: &Function) -> Linkage {
     }
 }
 
-/// Of two definitions of a name the stronger counts.
+/// Returns the strength of a linkage; of two definitions the stronger one counts.
 fn strength(linkage: Linkage) -> u32 {
     match linkage {
         Linkage::Weak => 0,
@@ -196,7 +196,7 @@ impl<'a> Chosen<'a> {
     }
 }
 
-/// One allocation for all constants; gives its start and its bytes.
+/// Allocates memory for all constants; returns its address and bytes.
 fn place_constants(units: &[Unit], chosen: &Chosen, storage: &mut Storage) -> Result<(u64, u64), LoadError> {
     let (mut end, mut align, mut line) = (0u64, 1, 0);
     for (index, unit) in units.iter().enumerate() {
@@ -240,7 +240,7 @@ fn place_variable(
         }
         _ => place(storage, bytes, variable.align.into(), variable.line)?,
     };
-    // `cuModuleGetGlobal` also finds internal variables; an exported variable of the same name wins.
+    // `cuModuleGetGlobal` also finds internal variables; an exported variable of that name takes precedence.
     match variable.linkage {
         Linkage::Internal => drop(linked.globals.entry(variable.name.to_owned()).or_insert((address, bytes))),
         _ => drop(linked.globals.insert(variable.name.to_owned(), (address, bytes))),
@@ -248,14 +248,14 @@ fn place_variable(
     Ok(Symbol::Global { address })
 }
 
-/// An allocation for a variable. Where its alignment is more than that of every allocation, there is room before it.
+/// Allocates memory for a variable. If its alignment exceeds that of allocations, it allocates more and rounds up.
 fn place(storage: &mut Storage, bytes: u64, align: u64, line: u32) -> Result<u64, LoadError> {
     let memory = &storage.memory;
     let start = memory
         .alloc(bytes.saturating_add(align.saturating_sub(ALLOCATION_ALIGN)))
-        .map_err(|error| LoadError::new(line, LoadErrorKind::OutOfMemory, format!("failed to {error}")))?;
+        .map_err(|error| LoadError::new(line, LoadErrorKind::OutOfMemory, error.to_string()))?;
     let address = start.next_multiple_of(align.max(1));
-    // What a variable's declaration does not say is zero.
+    // The parts of a variable without an initial value are zero.
     memory.note_written(address, bytes);
     storage.addresses.push(start);
     Ok(address)
@@ -265,7 +265,7 @@ fn variable_bytes(variable: &Variable) -> u64 {
     variable.count.saturating_mul(variable.ty.bytes().into())
 }
 
-/// Words of a function's parameters or results.
+/// Returns the number of words of a function's parameters or results.
 fn words(list: &[Variable]) -> usize {
     list.iter().map(|variable| variable_bytes(variable).div_ceil(4) as usize).sum()
 }
@@ -294,7 +294,7 @@ impl<'a> Linked<'a> {
         Ok(())
     }
 
-    /// Gives the names that a text leaves to others a meaning. What is missing and used is an error each.
+    /// Resolves the names that a text does not define. Returns an error for each name that is used but missing.
     fn resolve_externals(&self, unit: &mut Unit<'a>, undefined: Undefined) -> Vec<LoadError> {
         let Unit { name: unit_name, tree, symbols } = unit;
         let mut missing = Vec::new();
@@ -321,7 +321,7 @@ impl<'a> Linked<'a> {
             let symbol = match (self.exported.get(function.name), built_in(function.name)) {
                 (Some(symbol), _) => symbol.clone(),
                 (None, Some(callee)) => Symbol::Function(callee),
-                // Any function does, because none is called.
+                // Any function will do, because none is called.
                 (None, None) if undefined == Undefined::Allowed => Symbol::Function(Callee::Function(0)),
                 (None, None) => {
                     missing.push((function.name, function.line, "function"));
@@ -346,7 +346,7 @@ impl<'a> Linked<'a> {
     }
 }
 
-/// The functions that the machine provides.
+/// Returns the built-in function of this name (`vprintf`, `malloc` and so on).
 fn built_in(name: &str) -> Option<Callee> {
     match name {
         "vprintf" => Some(Callee::Print),
@@ -357,7 +357,7 @@ fn built_in(name: &str) -> Option<Callee> {
     }
 }
 
-/// The names that the code and the initial values of a text use.
+/// Returns the names that the code and the initial values of a text use.
 fn used_names<'a>(tree: &Tree<'a>) -> HashSet<&'a str> {
     let mut used = HashSet::new();
     for initial in tree.variables.iter().flat_map(|variable| &variable.initial) {

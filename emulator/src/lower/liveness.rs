@@ -1,25 +1,25 @@
-//! Where in the code each register may hold a value that is still to be read.
+//! Liveness of registers: where in the code each register may have a value that is still read later.
 //!
-//! Lanes of a warp stand at different places at one time, but every instruction writes only the lanes that run it (one on
-//! matrices runs in all of them, at one place). So a register counts as live where a lane may still read it on its own way
-//! on; what other lanes do meanwhile does not touch that lane's part of it.
+//! The lanes of a warp may be at different places, but every instruction writes only the lanes that run it (a matrix
+//! instruction runs in all of them, at one place). So a register is live at a place if a lane there may still read it
+//! on its own path; other lanes do not affect that lane's part of the register.
 //!
-//! An instruction under a guard writes some of the lanes that come to it: for the others, the value before lives on. A
-//! register that is read where no write can have come before holds anything, as in PTX.
+//! An instruction under a guard writes only some of the lanes that reach it; in the others the old value stays live. A
+//! register that is read before any write has an arbitrary value, as in PTX.
 
 use super::flow::Flow;
 
-/// What an instruction does to a register in the lanes that come to it.
+/// The effect of an instruction on a register, in the lanes that reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     Read,
-    /// Writes it in all of them.
+    /// Writes it in all lanes.
     Write,
-    /// Writes it in some of them.
+    /// Writes it in some lanes.
     WriteSome,
 }
 
-/// An instruction names a register.
+/// A use of a register by an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Mention {
     pub register: u32,
@@ -27,7 +27,7 @@ pub struct Mention {
     pub effect: Effect,
 }
 
-/// Instructions from the first to the last that a register has to keep its value for.
+/// The range of instructions, both ends included, over which a register has to keep its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub first: u32,
@@ -35,7 +35,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Of a register that no instruction names.
+    /// The span of a register that no instruction names.
     pub const NOWHERE: Span = Span { first: u32::MAX, last: 0 };
 
     fn include(&mut self, at: u32) {
@@ -44,17 +44,18 @@ impl Span {
     }
 }
 
-/// Steps from block to block that the search takes for each instruction of the function. What is left then keeps its
-/// value everywhere, so that loading stays fast whatever the function looks like.
+/// Maximum steps of the search from block to block, per instruction of the function. Registers that are left then count
+/// as live everywhere, which keeps loading fast for any function.
 const STEPS_PER_INSTRUCTION: u64 = 64;
 
-/// The span of every register, where `mentions` are in the order of the code and in an instruction have reads first.
+/// Returns the span of every register. `mentions` are in the order of the code, reads before writes within an
+/// instruction.
 pub fn spans(flow: &Flow, mentions: &[Mention], registers: usize) -> Vec<Span> {
     let length = flow.range(flow.blocks() as u32 - 1).end;
     let (mut spans, touches) = touches(flow, mentions, registers);
     let mut search = Search::new(flow, STEPS_PER_INSTRUCTION * u64::from(length));
     for touches in touches.chunk_by(|one, other| one.register == other.register) {
-        // What every block writes before it reads it is live in none but those.
+        // A register that every block writes before reading is not live between blocks.
         if touches.iter().any(|touch| touch.needs) {
             let span = &mut spans[touches[0].register as usize];
             *span = search.span(touches, *span).unwrap_or(Span { first: 0, last: length - 1 });
@@ -63,20 +64,20 @@ pub fn spans(flow: &Flow, mentions: &[Mention], registers: usize) -> Vec<Span> {
     spans
 }
 
-/// What one block does to one register.
+/// The effect of a block on a register.
 #[derive(Clone, Copy, Debug)]
 struct Touch {
     register: u32,
     block: u32,
-    /// It reads what the register held before the block.
+    /// The block reads the value from before the block.
     needs: bool,
-    /// It writes it, in some lanes at least.
+    /// The block writes it in some lanes at least.
     writes: bool,
-    /// It writes it in all lanes that come through.
+    /// The block writes it in all lanes that pass through.
     replaces: bool,
 }
 
-/// The instructions that name each register, and by register and block what is done to it.
+/// Returns the range of instructions that name each register, and the effects on it by block, sorted by register.
 fn touches(flow: &Flow, mentions: &[Mention], registers: usize) -> (Vec<Span>, Vec<Touch>) {
     let mut spans = vec![Span::NOWHERE; registers];
     let mut touches: Vec<Touch> = Vec::new();
@@ -100,21 +101,21 @@ fn touches(flow: &Flow, mentions: &[Mention], registers: usize) -> (Vec<Span>, V
             Effect::WriteSome => touch.writes = true,
         }
     }
-    // Registers were numbered about as they come: the sort finds most of them in order.
+    // Registers are numbered about in the order of the code, so most are sorted already.
     touches.sort_by_key(|touch| touch.register);
     (spans, touches)
 }
 
-/// A search for one register after another. Marks of blocks are numbers of registers, plus one, so that nothing has to be
-/// cleared.
+/// A search that handles one register after the other. Blocks are marked with the number of the register plus one, so
+/// that marks need not be cleared.
 struct Search<'a> {
     flow: &'a Flow,
     steps_left: u64,
-    /// The register is live where the block begins.
+    /// Mark: the register is live at the start of the block.
     live: Vec<u32>,
-    /// The block writes the register in all lanes.
+    /// Mark: the block writes the register in all lanes.
     replaced: Vec<u32>,
-    /// The register may have been written where the block ends.
+    /// Mark: the register may have been written at the end of the block.
     written: Vec<u32>,
     next: Vec<u32>,
 }
@@ -125,16 +126,16 @@ impl<'a> Search<'a> {
         Search { flow, steps_left, live: marks(), replaced: marks(), written: marks(), next: Vec::new() }
     }
 
-    /// The span of a register that instructions name in `named`; `None` where finding it would take too long.
+    /// Returns the span of a register that instructions name in `named`; `None` if the search takes too long.
     fn span(&mut self, touches: &[Touch], named: Span) -> Option<Span> {
         let mark = touches[0].register + 1;
         let live = self.back(touches, mark, named)?;
-        // Live where the function begins, it is read on some way that does not write it, and holds nothing before the
-        // first write.
+        // If it is live at the function's start, some path reads it before a write. It has no value before the first
+        // write, so only places after a write count.
         if self.live[0] == mark { self.ahead(touches, mark, named) } else { Some(live) }
     }
 
-    /// From the reads back to the writes.
+    /// Searches backwards, from reads to writes.
     fn back(&mut self, touches: &[Touch], mark: u32, mut span: Span) -> Option<Span> {
         self.next.clear();
         for touch in touches {
@@ -161,7 +162,7 @@ impl<'a> Search<'a> {
         Some(span)
     }
 
-    /// From the writes on, where the register is live.
+    /// Searches forwards, from writes to where the register is live.
     fn ahead(&mut self, touches: &[Touch], mark: u32, mut span: Span) -> Option<Span> {
         self.next.clear();
         for touch in touches.iter().filter(|touch| touch.writes) {

@@ -1,6 +1,5 @@
-//! Instructions on matrices that a whole warp holds: `wmma`, `mma`, `ldmatrix`, `stmatrix` and `movmatrix`. What
-//! there is of shapes and types follows the PTX ISA; sparse and block-scaled products, and those of warp groups, are
-//! refused by name.
+//! Matrix instructions of a warp: `wmma`, `mma`, `ldmatrix`, `stmatrix` and `movmatrix`. Shapes and types follow the
+//! PTX ISA. Sparse and block-scaled products, and those of warpgroups, are refused by name.
 
 mod fragment;
 mod multiply;
@@ -29,7 +28,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    /// Whole families that devices have and that are not here.
+    /// Refuses families of instructions that devices have and the emulator lacks.
     fn check_known(&self, name: &str, m: &mut Modifiers<'a>) -> Lowered<()> {
         let why = match name {
             "wgmma" => "warpgroup matrix products are not supported",
@@ -45,7 +44,7 @@ impl<'a> Emitter<'a, '_> {
         Err(self.refused(why))
     }
 
-    /// As [`Emitter::unsupported`], with a word on what it is that is not there.
+    /// Returns an error like [`Emitter::unsupported`], with the feature that is missing.
     fn refused(&self, why: &str) -> LoadError {
         let message = format!("unsupported opcode `{}`: {why}", self.text);
         LoadError::new(self.line, LoadErrorKind::UnsupportedOpcode, message)

@@ -1,4 +1,4 @@
-//! Instructions that reach memory: loads, stores, fences, and the parameters of functions.
+//! Memory instructions: loads, stores, fences, and the parameters of functions.
 
 use super::address::reach;
 use super::emitter::{Emitter, Lowered};
@@ -13,11 +13,11 @@ use crate::ptx::tree::{Base, Operand};
 use crate::ptx::types::Type;
 use crate::simt::access::{load_run, store_run};
 
-/// What a fence may be kept to.
+/// `.sync_restrict` modifiers of a fence.
 const RESTRICTIONS: [&str; 2] = ["sync_restrict::shared::cta", "sync_restrict::shared::cluster"];
 
 impl<'a> Emitter<'a, '_> {
-    /// What a load or a store moves: its elements, their type, and whether they are the halves of 128 bits.
+    /// Parses what a load or a store moves: its elements, their type, and whether they are the halves of 128 bits.
     fn moved(&mut self, m: &mut Modifiers<'a>, operand: &Operand<'a>) -> Lowered<(Vec<Operand<'a>>, Type, bool)> {
         if m.take("b128") {
             m.finish()?;
@@ -30,7 +30,7 @@ impl<'a> Emitter<'a, '_> {
         };
         let ty = m.ty()?;
         m.finish()?;
-        // Bits and integers, and floats of 32 and 64 bits.
+        // PTX has loads and stores of untyped bits, integers, and 32-bit and 64-bit floats.
         let known = ty != Type::Pred && !matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2);
         if !known || count as u32 * ty.bytes() > 16 {
             return Err(self.unsupported());
@@ -90,7 +90,7 @@ impl<'a> Emitter<'a, '_> {
         if ty.bits() == 64 && !wide {
             return Err(self.syntax("result of the wrong size"));
         }
-        // Unwanted elements get a register too, so that a load need not test for them.
+        // Unwanted elements (`_`) get a register too, so that a load need not test for them.
         for slot in slots[..elements.len()].iter_mut().filter(|slot| **slot == NO_SLOT) {
             *slot = self.scratch(width);
         }
@@ -154,7 +154,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// A kernel parameter at an offset that is known: the same value in all lanes.
+    /// Lowers the load of a kernel parameter at a constant offset, whose value is equal in all lanes.
     fn load_parameter(&mut self, start: i64, elements: &[Operand<'a>], ty: Type) -> Lowered<()> {
         let bytes = ty.bytes();
         for (index, element) in elements.iter().enumerate() {
@@ -182,7 +182,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// The words of a function's parameter that an element covers, and its bit inside the first.
+    /// Returns the index of the parameter word that contains an element, and the element's bit in that word.
     fn covered(&self, words: &[u32], offset: i64, index: usize, ty: Type) -> Lowered<(usize, u32)> {
         let bytes = i64::from(ty.bytes());
         let start = offset + bytes * index as i64;
@@ -193,7 +193,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     fn load_words(&mut self, words: &[u32], offset: i64, elements: &[Operand<'a>], ty: Type) -> Lowered<()> {
-        // All are read before any register is written that might be wanted still.
+        // All elements are read before any register is written, because a register may still be needed.
         for (index, element) in elements.iter().enumerate() {
             let (word, bit) = self.covered(words, offset, index, ty)?;
             let (d, found) = self.any_target(element, ty)?;
@@ -249,8 +249,8 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// Fences and `membar`. Accesses and copies of every kind are made in order here, so that a fence between them
-    /// needs to be no more than one between threads.
+    /// Lowers fences and `membar`. All accesses and copies are made in program order here, so any fence is just a fence
+    /// between threads.
     pub fn fence(&mut self, is_membar: bool, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         self.arity(operands, 0..=0)?;
         let known = if m.take("proxy") {
@@ -274,7 +274,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// A fence between the proxies of ordinary accesses and of asynchronous copies.
+    /// Parses a fence between the generic and the async proxy.
     fn proxy(&mut self, m: &mut Modifiers<'a>) -> bool {
         if m.take("async") {
             m.one_of(&["global", "shared::cta", "shared::cluster"]);
@@ -286,7 +286,8 @@ impl<'a> Emitter<'a, '_> {
     }
 }
 
-/// The restriction of a fence that lets go is to what its own block has; that of one that takes is to the cluster's.
+/// Reports whether a restriction fits the order of a fence: a release is restricted to shared memory of the own block,
+/// an acquire to that of the cluster.
 fn restricts(order: Option<&str>, restriction: &str) -> bool {
     let releases = (Some("release"), "sync_restrict::shared::cta");
     let acquires = (Some("acquire"), "sync_restrict::shared::cluster");

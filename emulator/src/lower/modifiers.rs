@@ -1,5 +1,5 @@
-//! The modifiers of one instruction. The code that understands a modifier takes it; a modifier that is left over makes the
-//! instruction unsupported, so that no modifier is ever ignored by accident.
+//! The modifiers of one instruction. Code that supports a modifier takes it. A modifier that is left over makes the
+//! instruction unsupported, so no modifier is ever ignored by accident.
 
 use crate::ops::exact::Rounding;
 use crate::ptx::error::{LoadError, LoadErrorKind};
@@ -18,7 +18,7 @@ impl<'a> Modifiers<'a> {
         Modifiers { left: instruction.modifiers.clone(), line: instruction.line, text: instruction.text }
     }
 
-    /// Takes a modifier if it is there.
+    /// Takes a modifier; returns whether it was there.
     pub fn take(&mut self, name: &str) -> bool {
         match self.left.iter().position(|left| *left == name) {
             Some(index) => {
@@ -29,7 +29,7 @@ impl<'a> Modifiers<'a> {
         }
     }
 
-    /// Takes the first of several names that is there.
+    /// Takes the first of several modifiers that is there.
     pub fn one_of(&mut self, names: &[&'static str]) -> Option<&'static str> {
         names.iter().copied().find(|name| self.take(name))
     }
@@ -43,21 +43,21 @@ impl<'a> Modifiers<'a> {
         self.first(Type::parse)
     }
 
-    /// Takes the first modifier that `parse` understands.
+    /// Takes the first modifier that `parse` accepts.
     pub fn first<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
         let (index, found) = self.left.iter().enumerate().find_map(|(index, name)| Some((index, parse(name)?)))?;
         self.left.remove(index);
         Some(found)
     }
 
-    /// Takes the first modifier that `parse` understands.
+    /// Takes the first modifier that `parse` accepts.
     pub fn parsed<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
         let (index, found) = self.left.iter().enumerate().find_map(|(index, name)| Some((index, parse(name)?)))?;
         self.left.remove(index);
         Some(found)
     }
 
-    /// `rn`, `rz`, `rm` or `rp`.
+    /// Takes `rn`, `rz`, `rm` or `rp`.
     pub fn rounding(&mut self) -> Option<Rounding> {
         Some(match self.one_of(&["rn", "rz", "rm", "rp"])? {
             "rn" => Rounding::Nearest,
@@ -67,7 +67,7 @@ impl<'a> Modifiers<'a> {
         })
     }
 
-    /// Every modifier has to be understood.
+    /// Returns an error if a modifier is left over.
     pub fn finish(&self) -> Result<(), LoadError> {
         if self.left.is_empty() { Ok(()) } else { Err(self.unsupported()) }
     }

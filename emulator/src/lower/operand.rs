@@ -1,4 +1,4 @@
-//! Operands: which slot an instruction reads or writes for each of them.
+//! Operands: resolves each one to the slot that an instruction reads or writes.
 
 use super::emitter::{Emitter, Lowered};
 use super::layout::{Width, width};
@@ -10,13 +10,14 @@ use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 
 impl<'a> Emitter<'a, '_> {
-    /// The slot that holds an operand of type `ty`, as wide as that type.
+    /// Returns the slot of a source of type `ty`, which has that type's width.
     pub fn source(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<u32> {
         let (slot, found) = self.any_source(operand, ty)?;
         if found == width(ty) { Ok(slot) } else { Err(self.syntax("operand of the wrong size")) }
     }
 
-    /// As [`Emitter::source`], where the register may be wider than the type: the low part counts.
+    /// Returns the slot of a source like [`Emitter::source`]; the register may be wider than the type, and its low part
+    /// counts.
     pub fn loose_source(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<u32> {
         let (slot, found) = self.any_source(operand, ty)?;
         match (found, width(ty)) {
@@ -30,7 +31,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    /// The slot of an operand and its width; `ty` says what literals become.
+    /// Returns the slot of a source and its width; literals get the type `ty`.
     pub fn any_source(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<(u32, Width)> {
         match operand {
             Operand::Name(name) => self.named_source(name, 0, ty),
@@ -103,7 +104,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    /// The address of a variable in its own space: a 64-bit slot, and its value where that is known.
+    /// Returns the address of a variable in its own space: a 64-bit slot, and the value if it is a constant.
     pub fn address_of(&mut self, symbol: &Symbol, offset: i64) -> Lowered<(u32, Option<u64>)> {
         let address = match symbol {
             Symbol::Global { address } | Symbol::Opaque { handle: address } => *address,
@@ -136,13 +137,13 @@ impl<'a> Emitter<'a, '_> {
         d
     }
 
-    /// The slot that an instruction writes a value of type `ty` to.
+    /// Returns the slot to which an instruction writes a value of type `ty`.
     pub fn target(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<u32> {
         let (slot, found) = self.any_target(operand, ty)?;
         if found == width(ty) { Ok(slot) } else { Err(self.syntax("result of the wrong size")) }
     }
 
-    /// The slot that is written and its width, which may be larger than that of the type.
+    /// Returns the slot to which an instruction writes, and its width, which may exceed that of the type.
     pub fn any_target(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<(u32, Width)> {
         match operand {
             Operand::Sink => Ok((self.scratch(width(ty)), width(ty))),
@@ -163,7 +164,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    /// A predicate operand: its slot and whether it is negated.
+    /// Returns the slot of a predicate operand, and whether it is negated.
     pub fn predicate(&mut self, operand: &Operand<'a>) -> Lowered<(u32, bool)> {
         match operand {
             Operand::Name(name) => Ok((self.predicate_named(name)?, false)),
@@ -173,7 +174,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    /// The operands without the cache policy at their end, which is looked at and not used.
+    /// Returns the operands without the cache policy at their end, which is checked but not used.
     pub fn without_policy<'o>(&mut self, operands: &'o [Operand<'a>], has: bool) -> Lowered<&'o [Operand<'a>]> {
         match operands {
             [rest @ .., policy] if has => {
@@ -195,13 +196,14 @@ enum Place {
     Dynamic,
 }
 
-/// A cluster is one block: clusters are numbered as blocks are, and in each there is one block, the first.
+/// Returns a special register with elements. A cluster is one block: clusters are numbered like blocks, and each
+/// contains one block, with rank 0.
 fn special_vector(name: &str, element: &str) -> Option<Special> {
     let axis = match element {
         "x" | "r" => 0,
         "y" | "g" => 1,
         "z" | "b" => 2,
-        // The fourth is not used.
+        // The fourth element is not used.
         "w" | "a" => 3,
         _ => return None,
     };
@@ -229,7 +231,7 @@ fn special_scalar(name: &str) -> Option<(Special, Width)> {
         "%lanemask_ge" => Special::LanesFrom,
         "%dynamic_smem_size" => Special::DynamicShared,
         "%total_smem_size" | "%aggr_smem_size" => Special::TotalShared,
-        // The region that the machine keeps for cooperative groups lies in front of all shared variables.
+        // The reserved region for cooperative groups is in front of all shared variables.
         "%reserved_smem_offset_begin" | "%reserved_smem_offset_0" | "%reserved_smem_offset_1" => Special::Zero,
         "%reserved_smem_offset_end" | "%reserved_smem_offset_cap" => Special::ReservedShared,
         "%cluster_ctarank" => Special::Zero,
@@ -239,7 +241,7 @@ fn special_scalar(name: &str) -> Option<(Special, Width)> {
         "%envreg0" => Special::Environment(0),
         "%envreg1" => Special::Environment(1),
         "%envreg2" => Special::Environment(2),
-        // No launch belongs to a graph that launches itself from the device.
+        // Zero, because device graph launch is not supported.
         "%current_graph_exec" => return Some((Special::ZeroDouble, Width::Double)),
         "%gridid" => return Some((Special::GridId, Width::Double)),
         _ => return None,

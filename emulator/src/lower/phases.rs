@@ -1,4 +1,4 @@
-//! Barriers in shared memory (`mbarrier`), and what a cluster of one block comes to.
+//! Barrier objects in shared memory (`mbarrier`), and cluster instructions, for clusters of one block.
 
 use super::emitter::{Emitter, Lowered};
 use super::layout::{Width, width};
@@ -11,10 +11,10 @@ use crate::program::warp::{PENDING_BIT, PENDING_MAX, Phase, PhaseAction};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 
-/// An address that no block has, for those of another rank.
+/// The address that `mapa` returns for a rank that does not exist; no memory is there.
 const NOWHERE: u64 = 0xf000_0000_ffff_fff0;
 
-/// Whether an operation may have such an order and scope, which are only there together.
+/// Reports whether an operation allows a memory order and scope, which have to appear together.
 fn order_fits(name: &str, completes: bool, order: Option<Order>, scope: Option<&str>) -> bool {
     let orders: &[Order] = match name {
         "arrive" | "arrive_drop" if completes => &[Order::Release, Order::Relaxed],
@@ -30,7 +30,8 @@ fn order_fits(name: &str, completes: bool, order: Option<Order>, scope: Option<&
     }
 }
 
-/// Whether an operation may be on an object in such a space. Those that may be in another block tell nothing.
+/// Reports whether an operation allows the state space. Arrivals at another block's object (`shared::cluster`) return
+/// no state.
 fn space_fits(name: &str, completes: bool, space: Option<&str>, operands: &[Operand]) -> bool {
     let is_remote = space == Some("shared::cluster");
     match name {
@@ -125,12 +126,12 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// Tells a barrier that so many bytes have come.
+    /// Counts bytes as arrived at a barrier (`complete_tx`).
     pub(super) fn complete_bytes(&mut self, barrier: &Operand<'a>, bytes: &Operand<'a>) -> Lowered<()> {
         self.phase(PhaseAction::Complete, Reach::Shared, None, barrier, Some(bytes))
     }
 
-    /// What an arrival's state says was pending before it.
+    /// Lowers `mbarrier.pending_count`: extracts the pending count from an arrival's state.
     fn pending_count(&mut self, d: &Operand<'a>, state: &Operand<'a>) -> Lowered<()> {
         let a = self.source(state, Type::B64)?;
         let d = self.target(d, Type::U32)?;
@@ -139,8 +140,8 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// `cp.async.mbarrier.arrive`: the copies before it are done, so that it arrives at once. Without `noinc` it would
-    /// first have counted itself in, which changes nothing then.
+    /// Lowers `cp.async.mbarrier.arrive`. Earlier copies are already complete, so it arrives immediately. Without
+    /// `.noinc` it would first increment the pending count, so the net effect is none.
     pub fn arrive_after_copies(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let (arrives, counted) = (m.take("arrive"), m.take("noinc"));
         let is_shared = m.one_of(&["shared", "shared::cta"]).is_some();
@@ -159,7 +160,7 @@ impl<'a> Emitter<'a, '_> {
         self.phase(action, reach, None, &operands[0], None)
     }
 
-    /// `barrier.cluster`, behind its name.
+    /// Lowers `barrier.cluster`, from behind its name.
     pub fn cluster_barrier(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let waits = m.one_of(&["arrive", "wait"]).ok_or_else(|| self.unsupported())? == "wait";
         m.one_of(if waits { &["acquire"] } else { &["release", "relaxed"] });
@@ -170,7 +171,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// `mapa`: the address that another block of the cluster has for the same variable. There is one block.
+    /// Lowers `mapa`: the address of a shared variable in another block of the cluster. There is only one block.
     pub fn map_address(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         m.take("shared::cluster");
         let ty = m.ty()?;
@@ -195,7 +196,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// `getctarank`: the first and only block.
+    /// Lowers `getctarank`, which is always 0.
     pub fn rank_of_address(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         m.take("shared::cluster");
         let ty = m.ty()?;
@@ -210,7 +211,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// `griddepcontrol`: a launch begins when those before it have ended, so that there is nothing to wait for.
+    /// Lowers `griddepcontrol`. A launch begins after earlier ones have ended, so there is nothing to wait for.
     pub fn grid_dependency(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let known = m.one_of(&["launch_dependents", "wait"]).is_some();
         m.finish()?;

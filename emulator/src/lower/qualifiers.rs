@@ -1,7 +1,7 @@
-//! What an access to memory says about order, scope, caches and hints.
+//! Qualifiers of memory accesses: order, scope, caches and hints.
 //!
-//! Every access here is coherent and as ordered as the machine makes it, so that scopes and hints change nothing; a
-//! combination that PTX does not have is still refused.
+//! All accesses are coherent and as ordered as those of the host, so scopes and hints have no effect; combinations that
+//! PTX does not have are still refused.
 
 use super::modifiers::Modifiers;
 
@@ -10,7 +10,7 @@ const EVICTIONS: [&str; 5] =
     ["L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate"];
 const PREFETCHES: [&str; 3] = ["L2::64B", "L2::128B", "L2::256B"];
 
-/// How an access is ordered with others.
+/// Memory order of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Weak,
@@ -25,7 +25,7 @@ pub enum Order {
 #[derive(Clone, Copy, Debug)]
 pub struct Qualifiers {
     pub order: Order,
-    /// A cache policy is among the operands.
+    /// True if a cache policy is among the operands.
     pub has_policy: bool,
 }
 
@@ -45,7 +45,7 @@ impl Modifiers<'_> {
         self.one_of(&SCOPES).is_some()
     }
 
-    /// Those of `ld` with its cache operators, or of `st` with its own; `None` for a combination that PTX lacks.
+    /// Parses the qualifiers of `ld` or `st` with its cache operators; `None` for a combination that PTX does not have.
     pub fn access(&mut self, operators: &[&'static str], ordered: Order) -> Option<Qualifiers> {
         let is_mapped = self.take("mmio");
         let order = self.order().unwrap_or(Order::Weak);
@@ -63,7 +63,7 @@ impl Modifiers<'_> {
         (fits && mapped_fits).then_some(Qualifiers { order, has_policy })
     }
 
-    /// How much of what follows should come to the cache too.
+    /// Takes a prefetch size (`L2::64B` and so on).
     pub fn prefetch_size(&mut self) -> bool {
         self.one_of(&PREFETCHES).is_some()
     }

@@ -1,4 +1,4 @@
-//! Reductions in surfaces: `sured`.
+//! Surface reductions (`sured`).
 
 use super::emitter::{Emitter, Lowered};
 use super::modifiers::Modifiers;
@@ -24,7 +24,7 @@ impl<'a> Emitter<'a, '_> {
         let is_plain = matches!(geometry, Geometry::D1 | Geometry::D2 | Geometry::D3);
         let function = function(name, ty, by_texel).filter(|_| is_plain).ok_or_else(|| self.unsupported())?;
         self.arity(operands, 2..=2)?;
-        // Texels of 64 bits, which arrays do not have.
+        // 64-bit texels, which arrays do not have.
         if by_texel && ty == Type::B64 {
             return self.defer();
         }
@@ -34,7 +34,7 @@ impl<'a> Emitter<'a, '_> {
     }
 }
 
-/// The operation, if there is one on this type. The format of a texel says whether it has a sign.
+/// Returns the operation if it exists for the type. For texels the surface's format decides about the sign.
 fn function(name: &str, ty: Type, by_texel: bool) -> Option<AtomicFunction> {
     use AtomicFunction as F;
     match (name, ty, by_texel) {

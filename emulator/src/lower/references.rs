@@ -1,4 +1,4 @@
-//! Variables of a module for textures, samplers and surfaces: each gets a handle, which the host binds to something.
+//! Texture, sampler and surface references: module variables that receive a handle, which the host binds to an image.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::ptx::tree::{Opaque, Variable};
 use crate::texture::registry::Object;
 use crate::texture::sampler::{AddressMode, Filter, Sampler};
 
-/// Properties that say what is outside, by axis.
+/// Properties with the address mode of each axis.
 const AXES: [&str; 3] = ["addr_mode_0", "addr_mode_1", "addr_mode_2"];
 
-/// Gives a variable its handle.
+/// Creates the handle of a variable.
 pub(super) fn place(variable: &Variable, opaque: &Opaque, storage: &mut Storage) -> Result<Reference, LoadError> {
     let (kind, object) = match opaque {
         Opaque::Texture => (ReferenceKind::Texture, Object::Unbound),
@@ -33,7 +33,7 @@ fn sampler(variable: &Variable, properties: &[(&str, &str)]) -> Result<Sampler, 
             (_, _, Some((axis, mode))) => sampler.address[axis] = mode,
             ("filter_mode", "nearest", _) => sampler.filter = Filter::Point,
             ("filter_mode", "linear", _) => sampler.filter = Filter::Linear,
-            // What it forces is for texture variables to say.
+            // Unnormalized coordinates can only be forced on texture references.
             ("force_unnormalized_coords", "0", _) => {}
             _ => {
                 let message = format!("unsupported property `{name} = {value}` of the sampler `{}`", variable.name);

@@ -1,8 +1,9 @@
-//! Finds accesses by an address that was looked at just before, so that the warp's pattern need not be found again.
+//! Finds accesses that use an address register again, so that the interpreter need not look for the pattern of the
+//! warp's addresses again (see [`Repeat`]).
 //!
-//! That holds within a stretch of code that a group of lanes runs without a pause: no branch enters it, it has nothing
-//! but operations on registers, loads and stores, and nothing in it writes the address. A group only ever stands at the
-//! start of such a stretch, or at an instruction that ends one.
+//! The pattern stays valid within a stretch of code that a group of lanes runs without interruption: no branch enters
+//! it, it contains only register operations, loads and stores, and nothing in it writes the address. A group can only
+//! pause at the start of such a stretch, or at an instruction that ends one.
 
 use std::collections::HashSet;
 
@@ -10,17 +11,17 @@ use crate::ops::lanes::{LANES, NO_SLOT};
 use crate::program::memory::{Access, REMEMBERED_MAX, Reach, Repeat};
 use crate::program::{Function, Op};
 
-/// The widest a plane can be.
+/// Maximum bytes of a plane.
 const PLANE_BYTES: u32 = LANES as u32 * 8;
 
-/// The addresses known at one place: their slots, where their numbers say.
+/// The address registers whose patterns are known at a place; the index of a slot is the pattern's number.
 #[derive(Default)]
 struct Known {
     slots: Vec<u32>,
 }
 
 impl Known {
-    /// Somebody writes the plane at `written`.
+    /// Forgets patterns whose register overlaps the written plane.
     fn write(&mut self, written: u32) {
         for slot in &mut self.slots {
             if slot.abs_diff(written) < PLANE_BYTES {
@@ -29,12 +30,12 @@ impl Known {
         }
     }
 
-    /// How an access by the address in `slot` finds its pattern.
+    /// Returns how an access by the address in `slot` finds its pattern.
     fn access(&mut self, slot: u32, always: bool) -> Repeat {
         if let Some(number) = self.slots.iter().position(|known| *known == slot) {
             return Repeat::Again(number as u8);
         }
-        // One that may not run has nothing to tell to those after it.
+        // An access under a guard may not run, so later accesses can't rely on its pattern.
         if !always || self.slots.len() == REMEMBERED_MAX {
             return Repeat::No;
         }
@@ -43,8 +44,8 @@ impl Known {
     }
 }
 
-/// Tells the accesses of `function`, whose jumps lead to places, how they find their patterns. Instructions under the
-/// guard `always`, not inverted, run in all lanes that come to them.
+/// Sets how each access of `function` finds its pattern; jumps already contain places. Instructions whose guard is
+/// `always`, not inverted, run in all lanes that reach them.
 pub fn find(function: &mut Function, always: u32) {
     let mut targets = HashSet::new();
     for instruction in &function.code {
@@ -77,7 +78,7 @@ pub fn find(function: &mut Function, always: u32) {
 
 fn note(access: &mut Access, known: &mut Known, always: bool) {
     let address = &access.address;
-    // Addresses of 32 bits are looked at for patterns in shared memory alone, where they wrap around.
+    // For 32-bit addresses patterns are only found in shared memory, where addresses wrap around.
     let has_pattern = match address.reach {
         Reach::Shared => true,
         Reach::Global | Reach::Generic => address.wide || address.index.is_some(),

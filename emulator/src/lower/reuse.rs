@@ -1,7 +1,7 @@
-//! Lets registers of a function share slots where none of them is live with another.
+//! Register slots: lets registers of a function share a slot if they are never live at the same time.
 //!
-//! The code is lowered with a slot for every register that it names, and is rewritten here. What is the same for the life
-//! of a frame or for a launch, and what calls hand over, keeps slots of its own: others than the code write those.
+//! Lowering gives every named register its own slot; the code is rewritten here. Registers keep their own slots if
+//! something other than the code writes them: constants, special registers, and the parameters and results of calls.
 
 use super::flow::Flow;
 use super::layout::{Numbers, PLANE_BYTES};
@@ -20,12 +20,12 @@ pub enum Reuse {
     Never,
 }
 
-/// Registers take so much before they share slots. Below, that makes a kernel a few percent faster at most, about what
-/// it adds to the time to load.
+/// Bytes of registers from which on they share slots. In smaller functions sharing makes a kernel a few percent faster
+/// at most, which about equals the additional time to load it.
 const LARGE_BYTES: u32 = 128 << 10;
 
 impl Reuse {
-    /// Whether it is worth it for a frame of so many bytes.
+    /// Reports whether registers share slots in a frame of this size.
     pub fn applies(self, frame_bytes: u32) -> bool {
         match self {
             Reuse::Large => frame_bytes > LARGE_BYTES,
@@ -35,8 +35,8 @@ impl Reuse {
     }
 }
 
-/// Moves the registers of `function` together into a frame of at most `bytes_max` bytes. Instructions under the guard
-/// `always`, not inverted, run in all lanes that come to them.
+/// Moves the registers of `function` into a frame of at most `bytes_max` bytes. Instructions whose guard is `always`,
+/// not inverted, run in all lanes that reach them.
 pub fn share_slots(function: &mut Function, numbers: &Numbers, always: u32, bytes_max: u32) -> Result<(), Overfull> {
     let mut kept = vec![false; numbers.widths.len()];
     kept_slots(function, |slot| kept[numbers.of(*slot) as usize] = true);
@@ -56,7 +56,7 @@ pub fn share_slots(function: &mut Function, numbers: &Numbers, always: u32, byte
     Ok(())
 }
 
-/// Shows the slots that something else than the code reads or writes.
+/// Visits the slots that something other than the code reads or writes.
 fn kept_slots(function: &mut Function, mut visit: impl FnMut(&mut u32)) {
     for constant in &mut function.constants {
         match constant {
@@ -68,7 +68,7 @@ fn kept_slots(function: &mut Function, mut visit: impl FnMut(&mut u32)) {
     function.params.iter_mut().chain(&mut function.results).for_each(visit);
 }
 
-/// What the code does to the registers that may move.
+/// Returns the uses of the registers that may move.
 fn mentions(function: &mut Function, numbers: &Numbers, kept: &[bool], always: u32) -> Vec<Mention> {
     let mut mentions = Vec::new();
     for (at, instruction) in function.code.iter_mut().enumerate() {

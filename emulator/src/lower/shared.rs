@@ -1,21 +1,21 @@
-//! Variables in shared memory: their places, and their names for reports.
+//! Variables in shared memory: their offsets, and their names in reports.
 
 use crate::program::SharedVariable;
 use crate::ptx::error::LoadError;
 use crate::ptx::tree::{Linkage, Variable};
 
-/// Shared memory of a block at most: what the largest devices have.
+/// Maximum shared memory of a block in bytes, on the largest devices.
 const SHARED_BYTES_MAX: u64 = 227 << 10;
 
-/// Static shared memory of a kernel at most, on every device. More has to be dynamic.
+/// Maximum static shared memory of a kernel in bytes, on every device; more has to be dynamic.
 const STATIC_BYTES_MAX: u64 = 48 << 10;
 
-/// Whether a launch decides how large a shared variable is.
+/// Reports whether the launch determines the size of a shared variable.
 pub fn is_dynamic(variable: &Variable) -> bool {
     variable.linkage == Linkage::Extern || variable.count == 0
 }
 
-/// The alignment of a dynamic shared variable.
+/// Returns the alignment of a dynamic shared variable in bytes.
 pub fn dynamic_align(variable: &Variable) -> Result<u32, LoadError> {
     match u64::from(variable.align) <= SHARED_BYTES_MAX {
         true => Ok(variable.align),
@@ -23,7 +23,7 @@ pub fn dynamic_align(variable: &Variable) -> Result<u32, LoadError> {
     }
 }
 
-/// Checks how much static shared memory the kernel on `line` uses.
+/// Checks the static shared memory of the kernel on `line`.
 pub fn check_static(kernel: &str, line: u32, bytes: u64) -> Result<(), LoadError> {
     if bytes <= STATIC_BYTES_MAX {
         return Ok(());
@@ -35,7 +35,7 @@ pub fn check_static(kernel: &str, line: u32, bytes: u64) -> Result<(), LoadError
     Err(LoadError::syntax(line, message))
 }
 
-/// Gives a shared variable its place behind those before it.
+/// Places a shared variable behind the earlier ones; returns its offset.
 pub fn place_shared(end: &mut u32, variable: &Variable) -> Result<u32, LoadError> {
     let bytes = variable.count.saturating_mul(variable.ty.bytes().into());
     let offset = u64::from(*end).next_multiple_of(variable.align.into());
@@ -46,21 +46,21 @@ pub fn place_shared(end: &mut u32, variable: &Variable) -> Result<u32, LoadError
     Ok(offset as u32)
 }
 
-/// A variable in shared memory, under the name that its writer gave it.
+/// Describes a shared variable, with its name in the source.
 pub fn shared_variable(variable: &Variable, offset: u32) -> SharedVariable {
     let bytes = variable.count.saturating_mul(variable.ty.bytes().into()) as u32;
     SharedVariable { name: plain_name(variable.name).to_owned(), offset, bytes }
 }
 
-/// The last part of a mangled name: `tile` of `_ZZ6kernelPfE4tile`, which the compiler makes of a variable in a
-/// function. What is not of this form stays as it is.
+/// Returns the last part of a mangled name, such as `tile` of `_ZZ6kernelPfE4tile`, which a compiler derives from a
+/// variable in a function. Other names are unchanged.
 fn plain_name(name: &str) -> &str {
     let parts =
         name.strip_prefix("_ZZ").into_iter().flat_map(|rest| rest.match_indices('E').map(|(at, _)| &rest[at + 1..]));
     let mut named = parts.rev().filter_map(|part| {
         let digits = part.len() - part.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let length: usize = part[..digits].parse().ok()?;
-        // Behind the name there may be a number, where a function has several variables of one name.
+        // A number may follow the name if a function has several variables of that name.
         part[digits..]
             .get(..length)
             .filter(|_| part[digits + length..].is_empty() || part[digits + length..].starts_with('_'))

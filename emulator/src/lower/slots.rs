@@ -1,6 +1,6 @@
-//! Slots for registers, so that registers share one whose spans have no instruction in common.
+//! Assigns slots to registers: two registers may share one if their spans have no instruction in common.
 //!
-//! Not even one instruction: so no result lands on an operand that PTX did not put there.
+//! Spans may not even share a single instruction, so that a result never overwrites an operand that PTX keeps apart.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,25 +9,25 @@ use super::layout::{MASKS_PER_PLANE, PLANE_BYTES, Width};
 use super::liveness::Span;
 use crate::ops::lanes::NO_SLOT;
 
-/// Where registers lie in a frame.
+/// The slots of registers in a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Slots {
-    /// The slot of each register; none for one that no instruction names.
+    /// Slot of each register; no slot if no instruction names it.
     pub of: Vec<u32>,
-    /// What each plane of the frame holds.
+    /// Type of each plane of the frame.
     pub planes: Vec<Width>,
 }
 
-/// More registers are live at once than a frame has room for.
+/// Error: more registers are live at once than fit a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overfull {
-    /// The first instruction that asks for too much.
+    /// The first instruction with too many live registers.
     pub at: u32,
-    /// Words that all registers need at the fullest place.
+    /// Maximum number of words that live registers need.
     pub words: u32,
 }
 
-/// Slots of one width: how many there are, and which hold a register, by the last instruction that needs it.
+/// Slots of one width: their number, and the taken ones by the last instruction that needs them.
 #[derive(Debug, Default)]
 struct Pool {
     count: u32,
@@ -52,7 +52,7 @@ impl Pool {
     }
 }
 
-/// The slots of each width. A slot keeps its width, so that words never cover a part of what has 64 bits.
+/// The slots of each width. A slot keeps its width, so that a word never overlaps a part of a 64-bit value.
 #[derive(Debug, Default)]
 struct Pools {
     masks: Pool,
@@ -77,7 +77,7 @@ impl Pools {
         self.mask_planes() + self.words.count + 2 * self.doubles.count
     }
 
-    /// What each plane holds.
+    /// Returns the type of each plane.
     fn widths(&self) -> Vec<Width> {
         let runs = [
             (Width::Mask, self.mask_planes()),
@@ -87,7 +87,8 @@ impl Pools {
         runs.into_iter().flat_map(|(width, count)| (0..count).map(move |_| width)).collect()
     }
 
-    /// Masks come first: the one that is always set keeps slot 0, which instructions name for operands that they lack.
+    /// Returns the position of a slot. Masks come first, so that the mask that is always set keeps slot 0, which
+    /// instructions use for missing operands.
     fn place(&self, width: Width, slot: u32) -> u32 {
         match width {
             Width::Mask => slot * (PLANE_BYTES / MASKS_PER_PLANE),
@@ -97,7 +98,8 @@ impl Pools {
     }
 }
 
-/// Gives every register a slot, in the order of their first instructions, in a frame of at most `planes_max` words.
+/// Assigns a slot to every register, in the order of their first instructions, in a frame of at most `planes_max`
+/// words.
 pub fn assign(spans: &[Span], widths: &[Width], planes_max: u32) -> Result<Slots, Overfull> {
     let mut order: Vec<u32> = (0..spans.len() as u32).filter(|one| spans[*one as usize] != Span::NOWHERE).collect();
     order.sort_by_key(|register| spans[*register as usize].first);

@@ -1,4 +1,4 @@
-//! Surface loads and stores: `suld`, `sust`.
+//! Surface loads and stores (`suld`, `sust`).
 
 use super::emitter::{Emitter, Lowered};
 use super::layout::{Width, width};
@@ -68,7 +68,7 @@ impl<'a> Emitter<'a, '_> {
             _ => Outside::Trap,
         };
         m.finish()?;
-        // 16 bytes at most.
+        // Accesses have at most 16 bytes.
         if !matches!(ty, Type::B8 | Type::B16 | Type::B32 | Type::B64) || ty == Type::B64 && count == 4 {
             return Err(self.unsupported());
         }

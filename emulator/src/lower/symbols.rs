@@ -1,4 +1,4 @@
-//! What the names of a module stand for.
+//! Symbols: the meaning of the names of a module.
 
 use std::collections::HashMap;
 
@@ -12,20 +12,20 @@ pub enum Symbol {
         slot: u32,
         width: Width,
     },
-    /// A vector register, or where `quad` one of 128 bits.
+    /// A vector register, or if `quad` a 128-bit one.
     Tuple {
         slots: Vec<u32>,
         width: Width,
         quad: bool,
     },
-    /// A variable in device memory, at its address; constants lie there too.
+    /// A variable in device memory, with its address; constants are there too.
     Global {
         address: u64,
     },
     Shared {
         offset: u32,
     },
-    /// `.extern .shared`: behind the static shared memory of whichever kernel runs.
+    /// `.extern .shared`: memory behind the static shared memory of the running kernel.
     DynamicShared,
     Local {
         offset: u32,
@@ -36,27 +36,27 @@ pub enum Symbol {
     /// A parameter or result of a device function: one word plane for each four bytes.
     ParamWords(Vec<u32>),
     Function(Callee),
-    /// A variable for a texture, a sampler or a surface.
+    /// A texture, sampler or surface reference.
     Opaque {
         handle: u64,
     },
 }
 
-/// The names of a text's top level.
+/// The names of a text's module scope.
 #[derive(Debug, Default)]
 pub struct Symbols<'a> {
     pub names: HashMap<&'a str, Symbol>,
-    /// Words of arguments and of results of each function that is called by name, as this text declares them.
+    /// Number of words of arguments and results of each function that is called by name, as this text declares it.
     pub signatures: HashMap<&'a str, (usize, usize)>,
-    /// Whether code gets the checks of the memory that it runs over.
+    /// True if the memory requires checks in the code.
     pub checked: bool,
     /// When registers share slots.
     pub reuse: Reuse,
-    /// Whether kernels say that they run in clusters, of one block each.
+    /// True if kernels declare that they run in clusters, of one block each.
     pub explicit_clusters: bool,
-    /// Where the constants lie.
+    /// Address and bytes of constant memory.
     pub constants: (u64, u64),
-    /// The architecture that the text is for, as the number in `sm_80`.
+    /// Architecture of `.target`, as the number in `sm_80`.
     pub target: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Texture fetches and queries: `tex`, `tld4`, `txq`.
+//! Texture fetches and queries (`tex`, `tld4`, `txq`).
 
 use super::emitter::{Emitter, Lowered};
 use super::layout::Width;
@@ -12,10 +12,10 @@ use crate::texture::Geometry;
 
 const COMPONENTS: [&str; 4] = ["r", "g", "b", "a"];
 
-/// Textures of several samples for each pixel exist in graphics alone.
+/// Geometries of multisampled textures, which only graphics has.
 const MULTISAMPLED: [&str; 2] = ["2dms", "a2dms"];
 
-/// The operand `[texture, sampler, coordinates]`, without or with the sampler.
+/// The operand `[texture, sampler, coordinates]`; the sampler is optional.
 struct Place<'a, 'o> {
     texture: u32,
     sampler: Option<u32>,
@@ -23,7 +23,7 @@ struct Place<'a, 'o> {
 }
 
 impl<'a> Emitter<'a, '_> {
-    /// All instructions on textures and surfaces.
+    /// Lowers all texture and surface instructions.
     pub fn texturing(&mut self, name: &str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         match name {
             "tex" => self.fetch(m, operands),
@@ -32,7 +32,7 @@ impl<'a> Emitter<'a, '_> {
             "suld" => self.surface_load(m, operands),
             "sust" => self.surface_store(m, operands),
             "sured" => self.surface_reduction(m, operands),
-            // Questions about the kind of a handle: no compiler emits them.
+            // Queries of a handle's type (`istypep`), which compilers do not emit.
             _ => self.defer(),
         }
     }
@@ -60,7 +60,7 @@ impl<'a> Emitter<'a, '_> {
             _ => 0,
         };
         self.arity(operands, 2 + lods..=4 + lods)?;
-        // Results of 16 bits, steps between texels by their numbers, and depth comparison.
+        // Unsupported: 16-bit results, gradients with integer coordinates, and depth comparison.
         if matches!(ty, Type::F16 | Type::F16x2) || by_texel && mipmap == "grad" || operands.len() > 3 + lods {
             return self.defer();
         }
@@ -75,7 +75,7 @@ impl<'a> Emitter<'a, '_> {
         self.push_fetch(ty, by_texel, geometry, level, None, &operands[..2], operands.get(2 + lods))
     }
 
-    /// A step along each axis; three are padded to four.
+    /// Parses a gradient, which has one step per axis; three are padded to four.
     fn gradient(&mut self, operand: &Operand<'a>, axes: usize) -> Lowered<Vec<u32>> {
         let elements = self.elements(operand, if axes == 3 { 4 } else { axes })?;
         elements[..axes].iter().map(|element| self.source(element, Type::F32)).collect()
@@ -152,7 +152,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    /// The slot of a texture's, a sampler's or a surface's handle: a register of 64 bits or a variable of the module.
+    /// Returns the slot of a texture, sampler or surface handle: a 64-bit register, or a module variable.
     pub(super) fn handle(&mut self, base: Base<'a>) -> Lowered<u32> {
         match base {
             Base::Integer(handle) => Ok(self.layout.constant64(handle)),
@@ -164,7 +164,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    /// The slots of the layer and of the coordinates.
+    /// Returns the slots of the layer and of the coordinates.
     pub(super) fn coordinates(
         &mut self,
         operand: &Operand<'a>,
@@ -187,7 +187,7 @@ impl<'a> Emitter<'a, '_> {
             (false, false) => &["channel_data_type", "channel_order", "num_samples", "memory_layout"],
             (false, true) => &[],
         };
-        // Their numbers are those of the source's language.
+        // The values of these properties depend on the source language.
         if m.one_of(unknown).is_some() {
             return self.defer();
         }
@@ -206,7 +206,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// Lets the module load: its kernels that come to this instruction are refused when they are launched.
+    /// Lets the module load; launches of kernels that contain this instruction are refused.
     pub(super) fn defer(&mut self) -> Lowered<()> {
         let missing = self.unsupported();
         self.function.missing.get_or_insert(missing);

@@ -1,4 +1,4 @@
-//! Copies that run on their own, and advice about caches.
+//! Asynchronous copies (`cp.async`), and cache hints.
 
 use super::address::reach;
 use super::emitter::{Emitter, Lowered};
@@ -9,14 +9,14 @@ use crate::program::memory::{Check, CopyAsync, Part, Reach};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 
-/// What `discard` and `applypriority` speak about: one line of a device's cache.
+/// Bytes that `discard` and `applypriority` work on (PTX ISA): a line of a device's cache.
 const ADVICE_BYTES: u64 = 128;
 
-/// What is preferred to stay in the cache, as `createpolicy` names it.
+/// Primary priorities of `createpolicy`.
 const PRIMARY: [&str; 4] = ["L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged"];
 
 impl<'a> Emitter<'a, '_> {
-    /// `cp.async`: the copy is made at once, so that committing and waiting have nothing left to do.
+    /// Lowers `cp.async`. The copy is made immediately, so committing and waiting have nothing to do.
     pub fn copy_async(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         if !m.take("async") {
             return Err(self.unsupported());
@@ -71,7 +71,7 @@ impl<'a> Emitter<'a, '_> {
         matches!(operand, Operand::Name(_) | Operand::Negated(_)) && self.predicate(operand).is_ok()
     }
 
-    /// Advice about caches, of which there are none here. That the instruction is a valid one is still checked.
+    /// Lowers cache hints, which have no effect because there is no cache; they are still checked.
     pub fn advise(&mut self, name: &str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let is_constant = m.take("const");
         let reach = reach(m);
@@ -96,7 +96,7 @@ impl<'a> Emitter<'a, '_> {
         self.address(address, reach).map(drop)
     }
 
-    /// `createpolicy`: a value that only serves as a hint, and is zero here.
+    /// Lowers `createpolicy`. A policy is only a hint, so its value is zero.
     pub fn create_policy(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let form = m.one_of(&["fractional", "range", "cvt"]).ok_or_else(|| self.unsupported())?;
         let known = match form {

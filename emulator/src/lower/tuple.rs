@@ -1,4 +1,4 @@
-//! Registers of several parts: vectors, whose parts have names, and `.b128`, which is two halves of 64 bits here.
+//! Registers of several parts: vectors, whose parts have names, and `.b128`, which is two 64-bit halves here.
 
 use super::emitter::{Emitter, Lowered};
 use super::layout::Width;
@@ -9,7 +9,7 @@ use crate::ptx::tree::Operand;
 const PARTS: [&str; 4] = ["x", "y", "z", "w"];
 const COLORS: [&str; 4] = ["r", "g", "b", "a"];
 
-/// Names that the halves of 128 bits go by here; PTX has none for them.
+/// Names of the halves of 128 bits inside the emulator; PTX has none.
 const HALVES: [&str; 2] = ["low", "high"];
 
 fn part_index(name: &str, quad: bool) -> Option<usize> {
@@ -18,7 +18,7 @@ fn part_index(name: &str, quad: bool) -> Option<usize> {
 }
 
 impl<'a> Emitter<'a, '_> {
-    /// One part of a vector register.
+    /// Returns the slot and width of one part of a vector register.
     pub fn part(&mut self, name: &'a str, part: &str) -> Lowered<(u32, Width)> {
         let found = match self.symbol(name)? {
             Symbol::Tuple { slots, width, quad } => {
@@ -29,7 +29,7 @@ impl<'a> Emitter<'a, '_> {
         found.ok_or_else(|| self.syntax(format!("`{name}` has no component `{part}`")))
     }
 
-    /// The parts of `{a, b}`, of a vector register, or of a single operand.
+    /// Returns the parts of `{a, b}`, of a vector register, or of a single operand.
     pub fn elements(&mut self, operand: &Operand<'a>, count: usize) -> Lowered<Vec<Operand<'a>>> {
         let elements = match operand {
             Operand::Vector(elements) => elements.clone(),
@@ -44,7 +44,7 @@ impl<'a> Emitter<'a, '_> {
         if elements.len() == count { Ok(elements) } else { Err(self.syntax("wrong number of vector elements")) }
     }
 
-    /// The halves of a `.b128` register, the lower one first.
+    /// Returns the halves of a `.b128` register, the lower one first.
     pub fn quad(&mut self, operand: &Operand<'a>) -> Lowered<[u32; 2]> {
         let Operand::Name(name) = operand else { return Err(self.syntax("expected a 128-bit register")) };
         match self.symbol(name)? {
@@ -53,7 +53,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    /// The halves of a `.b128` register as operands of 64 bits.
+    /// Returns the halves of a `.b128` register as 64-bit operands.
     pub fn halves(&mut self, operand: &Operand<'a>) -> Lowered<Vec<Operand<'a>>> {
         self.quad(operand)?;
         match operand {

@@ -1,11 +1,11 @@
-//! How many instructions of a function write each register, and how often each is named at all.
+//! Counts how many instructions of a function write each register, and how often each is named.
 
 use std::collections::HashMap;
 
 use crate::ptx::tree::{Base, Operand, Statement};
 
-/// Counts by name. A name counts too often where scopes share it, and for an instruction that only reads its first
-/// operand: both err on the safe side.
+/// Counts by name. The counts are too large if scopes share a name, or if an instruction only reads its first operand;
+/// both errors only prevent optimisations.
 #[derive(Debug, Default)]
 pub struct Writes<'a> {
     counts: HashMap<&'a str, u32>,
@@ -28,23 +28,23 @@ impl<'a> Writes<'a> {
         writes
     }
 
-    /// Whether exactly one instruction writes the register.
+    /// Reports whether exactly one instruction writes the register.
     pub fn once(&self, name: &str) -> bool {
         self.counts.get(name) == Some(&1)
     }
 
-    /// Whether nothing but the instruction that writes the register names it.
+    /// Reports whether only the instruction that writes the register names it.
     pub fn unread(&self, name: &str) -> bool {
         self.named_but(name, 0)
     }
 
-    /// Whether nothing names the register but one instruction and `others` mentions more.
+    /// Reports whether the register is named by one instruction and `others` further mentions only.
     pub fn named_but(&self, name: &str, others: u32) -> bool {
         self.mentions.get(name) == Some(&(1 + others))
     }
 }
 
-/// An address is read, even where it comes first.
+/// Counts an address as read, even if it is the first operand.
 fn count_written<'a>(counts: &mut HashMap<&'a str, u32>, operand: &Operand<'a>) {
     match operand {
         Operand::Name(_) | Operand::Both(..) => count(counts, operand),

@@ -1,31 +1,33 @@
-//! Which addresses are free. Address space is cheap, so that some of it stays unused: behind each allocation, and
-//! where one was freed a short while ago.
+//! Free addresses of a device. Address space is cheap, so a gap stays unused behind each allocation, and freed
+//! addresses stay unused for a while.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::ALLOCATION_ALIGN;
 
-/// Behind each allocation as many bytes belong to nobody, where there is room: an index that is a little too large
-/// is found out and does not reach a neighbour.
+/// Bytes of the guard gap behind each allocation, where there is room. An index that is a little too large faults there
+/// and does not reach a neighbour.
 const GAP_BYTES: u64 = ALLOCATION_ALIGN;
 
-/// Freed ranges that are not used again at once. More would not tell more, and their list would grow.
+/// Maximum number of freed ranges that are kept from reuse. More would hardly find more mistakes, and the list would
+/// grow.
 const QUARANTINE_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub struct Arena {
-    /// Free address ranges, start to length, both multiples of the alignment; neighbours are merged.
+    /// Free ranges, start to length, both multiples of the alignment; neighbours are merged.
     holes: BTreeMap<u64, u64>,
-    /// Freed ranges, the oldest first, which become holes when there are too many or no hole is large enough.
+    /// Freed ranges, the oldest first. They become holes when there are too many, or when no hole is large enough.
     quarantine: VecDeque<(u64, u64)>,
     quarantined: u64,
     quarantined_max: u64,
-    /// Bytes that were asked for and not given back.
+    /// Bytes that are allocated, without guard gaps.
     pub used: u64,
 }
 
 impl Arena {
-    /// Of the `reserved` addresses, as many as there is `capacity` may wait before they are used again.
+    /// Manages `reserved` addresses from `base` on. Up to `capacity` bytes of freed addresses wait before they are
+    /// reused.
     pub fn new(base: u64, reserved: u64, capacity: u64) -> Arena {
         Arena {
             holes: BTreeMap::from([(base, reserved)]),
@@ -36,7 +38,8 @@ impl Arena {
         }
     }
 
-    /// Addresses for `room` bytes, a multiple of the alignment: their start, and how many were taken.
+    /// Takes addresses for `room` bytes, a multiple of the alignment; returns their start and how many were taken, with
+    /// the gap.
     pub fn take(&mut self, room: u64) -> Option<(u64, u64)> {
         let roomy = room + GAP_BYTES;
         let hole = |arena: &Arena, room: u64| arena.holes.iter().find(|(_, hole)| **hole >= room).map(|(at, _)| *at);
@@ -51,7 +54,7 @@ impl Arena {
         hole(self, room).map(|start| self.carve(start, room))
     }
 
-    /// Takes addresses back.
+    /// Takes freed addresses back.
     pub fn give(&mut self, start: u64, room: u64) {
         self.quarantine.push_back((start, room));
         self.quarantined += room;
@@ -68,7 +71,7 @@ impl Arena {
         (start, room)
     }
 
-    /// Makes a hole of the range that was freed first; the hole as it is then.
+    /// Turns the range that was freed first into a hole, merges it with its neighbours, and returns the hole.
     fn release_oldest(&mut self) -> Option<(u64, u64)> {
         let (mut start, mut room) = self.quarantine.pop_front()?;
         self.quarantined -= room;

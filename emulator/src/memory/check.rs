@@ -1,4 +1,4 @@
-//! Whether ranges may be accessed by what is not a kernel: copies, fills, and what the driver itself reads and writes.
+//! Access checks for everything but kernels: copies, fills, and what the driver itself reads and writes.
 
 use std::sync::PoisonError;
 
@@ -15,17 +15,17 @@ impl Range {
 }
 
 impl Memory {
-    /// Whether `bytes` at `address` lie inside one live range, or inside mappings that follow each other, and can be read.
+    /// Checks that `bytes` at `address` are inside one live range, or inside adjacent mappings, and can be read.
     pub fn check(&self, address: u64, bytes: u64) -> Result<(), BadAddress> {
         self.check_for(address, bytes, false)
     }
 
-    /// As [`Memory::check`], for a write.
+    /// Checks like [`Memory::check`], for a write.
     pub fn check_writable(&self, address: u64, bytes: u64) -> Result<(), BadAddress> {
         self.check_for(address, bytes, true)
     }
 
-    /// Whether `bytes` at `address` lie inside mappings that follow each other, and may be accessed.
+    /// Reports whether `bytes` at `address` are inside adjacent mappings that allow the access.
     pub fn spans_mappings(&self, address: u64, bytes: u64, writes: bool) -> bool {
         self.protection(address).is_some() && self.first_bad(address, bytes, writes).is_none()
     }
@@ -37,8 +37,8 @@ impl Memory {
         }
     }
 
-    /// The first part of a range that may not be accessed begins here: at the range's start, or where a mapping starts
-    /// or should.
+    /// Returns where the first part of a range begins that may not be accessed: at the range's start, or where a
+    /// mapping starts or should start.
     fn first_bad(&self, address: u64, bytes: u64, writes: bool) -> Option<u64> {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         let mut at = address;

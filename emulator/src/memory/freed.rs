@@ -1,13 +1,13 @@
-//! What was allocated and is no more, for reports.
+//! The latest freed allocations, for reports about uses after free.
 
 use std::collections::VecDeque;
 
-/// Freed allocations that are remembered: a pointer that is still used mostly points to one of the latest.
+/// Maximum number of freed allocations that are remembered. A dangling pointer mostly points to one of the latest.
 const REMEMBERED_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 pub struct Freed {
-    /// Start and bytes, the latest last.
+    /// Start and bytes of each, the latest last.
     ranges: VecDeque<(u64, u64)>,
 }
 
@@ -19,7 +19,8 @@ impl Freed {
         self.ranges.push_back((base, bytes));
     }
 
-    /// The latest that held an address. The address may be another allocation's by now: the caller looks there first.
+    /// Returns the latest that contained an address. A live allocation may contain the address by now, so the caller
+    /// looks there first.
     pub fn find(&self, address: u64) -> Option<(u64, u64)> {
         let holds = |(base, bytes): &&(u64, u64)| address.checked_sub(*base).is_some_and(|offset| offset < *bytes);
         self.ranges.iter().rev().find(holds).copied()

@@ -1,12 +1,12 @@
-//! The heap of a device, from which kernels allocate with `malloc`. What they do not free stays for later kernels, as on a
-//! device, until the context ends.
+//! The device heap, from which kernels allocate with `malloc`. As on a device, memory that they do not free stays
+//! allocated for later kernels until the context ends.
 
 use std::sync::atomic::Ordering;
 
 use super::{Memory, Owner};
 
 impl Memory {
-    /// Takes `bytes` for a kernel from a heap of `most` bytes, unless it is used up.
+    /// Takes `bytes` for a kernel from a heap of at most `most` bytes; `None` if it is used up.
     pub fn take_heap(&self, bytes: u64, most: u64) -> Option<u64> {
         let used = &self.heap_used;
         let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= most);
@@ -18,7 +18,7 @@ impl Memory {
         address
     }
 
-    /// Gives memory back to the heap; false where the address is not one that the heap gave.
+    /// Returns memory to the heap; returns false if the address did not come from it.
     pub fn give_heap(&self, address: u64) -> bool {
         let freed = self.free_of(Owner::Heap, address);
         if let Ok(bytes) = freed {
@@ -27,7 +27,7 @@ impl Memory {
         freed.is_ok()
     }
 
-    /// Frees all that kernels have taken from the heap.
+    /// Frees everything that kernels have taken from the heap.
     pub fn clear_heap(&self) {
         let is_heap = |(address, range): (&u64, &super::Range)| (range.owner == Owner::Heap).then_some(*address);
         let left: Vec<u64> = self.read_live().iter().filter_map(is_heap).collect();

@@ -1,4 +1,4 @@
-//! Physical memory at reserved addresses, and what kernels and copies may do there.
+//! Mappings: physical memory at reserved addresses (`cuMemMap`), and the access that `cuMemSetAccess` allows there.
 
 use std::io;
 use std::ptr;
@@ -6,7 +6,7 @@ use std::ptr;
 use super::physical::Physical;
 use super::{Memory, Owner, Range};
 
-/// What kernels and copies may do with a mapping.
+/// The access that kernels and copies have to a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
     None,
@@ -25,7 +25,7 @@ impl Protection {
 }
 
 impl Memory {
-    /// Maps a part of physical memory at reserved addresses. No device has access to them yet.
+    /// Maps a part of physical memory at reserved addresses. No device has access to the mapping yet.
     ///
     /// # Safety
     /// The addresses are reserved, nothing is mapped there, and the physical memory is this device's and outlives the
@@ -38,7 +38,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Ends the mapping that starts at an address, which is only reserved from then on.
+    /// Ends the mapping that starts at an address; the addresses stay reserved.
     pub fn unmap(&self, address: u64) -> io::Result<()> {
         let mut live = self.write_live();
         let Some(&range) = live.get(&address).filter(|range| matches!(range.owner, Owner::Mapping(_))) else {
@@ -49,7 +49,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Says what kernels and copies may do with the mapping that starts at an address.
+    /// Sets the access to the mapping that starts at an address.
     pub fn set_protection(&self, address: u64, protection: Protection) {
         if let Some(range) = self.write_live().get_mut(&address)
             && matches!(range.owner, Owner::Mapping(_))
@@ -58,7 +58,7 @@ impl Memory {
         }
     }
 
-    /// What kernels and copies may do with the mapping that holds an address.
+    /// Returns the access to the mapping that contains an address.
     pub fn protection(&self, address: u64) -> Option<Protection> {
         match self.range_at(address)?.1.owner {
             Owner::Mapping(protection) => Some(protection),
@@ -67,7 +67,7 @@ impl Memory {
     }
 }
 
-/// Puts empty memory in the place of a mapping: a kernel that still runs may go on to use the addresses.
+/// Replaces a mapping by empty memory, because a kernel that still runs may use the addresses.
 fn hide(address: u64, bytes: u64) -> io::Result<()> {
     let target = ptr::with_exposed_provenance_mut(address as usize);
     let protection = libc::PROT_READ | libc::PROT_WRITE;

@@ -1,4 +1,5 @@
-//! Memory without an address: parts of a file without a name, so that several addresses can be mapped to one part.
+//! Physical memory (`cuMemCreate`): memory without an address, as parts of an unnamed file, so that several addresses
+//! can map one part.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Memory, OutOfMemory};
 
-/// Where a device's physical memory comes from. The file is made when the first is taken.
+/// The source of a device's physical memory. The file is created when the first part is taken.
 #[derive(Debug, Default)]
 pub struct Store {
     file: Mutex<Option<Growing>>,
@@ -24,17 +25,17 @@ struct Growing {
 pub struct Physical {
     memory: Arc<Memory>,
     file: Arc<File>,
-    /// Where it begins in the file.
+    /// Offset of its first byte in the file.
     start: u64,
     pub bytes: u64,
 }
 
-/// Why physical memory could not be had.
+/// The reason why physical memory could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum TakeError {
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
-    #[error("make room for {bytes} bytes of physical memory: {source}")]
+    #[error("failed to make room for {bytes} bytes of physical memory: {source}")]
     Host {
         bytes: u64,
         #[source]
@@ -43,7 +44,7 @@ pub enum TakeError {
 }
 
 impl Store {
-    /// Adds zeros at the end of the file. Parts are never used again: a file has more offsets than programs can take.
+    /// Appends zeros to the file. Parts are never reused, because a file has more offsets than programs can take.
     fn grow(&self, bytes: u64) -> io::Result<(Arc<File>, u64)> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let growing = match &mut *file {
@@ -59,7 +60,7 @@ impl Store {
 }
 
 impl Physical {
-    /// Takes `bytes`, whole pages, all zero. Pages are taken from the host when first touched.
+    /// Takes `bytes`, whole pages, all zero. The host provides pages when they are first touched.
     pub fn take(memory: &Arc<Memory>, bytes: u64) -> Result<Physical, TakeError> {
         memory.count(bytes)?;
         match memory.store.grow(bytes) {
@@ -71,7 +72,7 @@ impl Physical {
         }
     }
 
-    /// Shows a part of this memory at an address, in place of what is there.
+    /// Maps a part of this memory at an address, in place of the mapping there.
     ///
     /// # Safety
     /// The addresses are reserved, and nothing but checked accesses uses them.
@@ -89,14 +90,14 @@ impl Physical {
 impl Drop for Physical {
     fn drop(&mut self) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // The start was a part of the file's length, which is an `off_t`.
-        // SAFETY: the call touches nothing but the file's own part, which no mapping shows any more.
+        // SAFETY: the call touches only the file's own part, which no mapping shows any more. The start is below the
+        // file's length, so it fits an `off_t`.
         unsafe { libc::fallocate(self.file.as_raw_fd(), mode, self.start as i64, self.bytes as i64) };
         self.memory.uncount(self.bytes);
     }
 }
 
-/// A file without a name, in memory.
+/// Creates an unnamed file in memory.
 fn create() -> io::Result<File> {
     // SAFETY: the name ends with a NUL, and the call touches nothing else.
     let descriptor = unsafe { libc::memfd_create(c"gpufleet-emulator".as_ptr(), libc::MFD_CLOEXEC) };

@@ -1,8 +1,8 @@
-//! Ranges of addresses that programs reserve, to map memory at them.
+//! Ranges of addresses that programs reserve (`cuMemAddressReserve`) to map memory at them.
 //!
-//! To the host a reserved range is ordinary memory that is never looked at: what may be accessed is decided by the
-//! mappings alone. So a kernel that still runs when its memory is unmapped harms nothing. For the same reason a freed
-//! range stays reserved for some time.
+//! To the host a reserved range is ordinary memory that is never touched: only the mappings decide what may be
+//! accessed. So a kernel that still runs when its memory is unmapped does no harm. For that reason a freed range stays
+//! reserved for some time too.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -11,10 +11,11 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::map_reserved;
 
-/// Freed ranges that other memory can't take yet, and for which reports know what they were.
+/// Maximum number of freed ranges that other memory can't take yet and that reports can still name.
 const FREED_MAX: usize = 64;
 
-/// Above this, Linux gives addresses only to programs that ask for them; pointers there would have more bits than others.
+/// End of the addresses that Linux hands out unless a program asks for higher ones. Pointers above have more bits than
+/// others.
 const HINT_MAX: u64 = 1 << 47;
 
 /// The reserved ranges of a process.
@@ -25,9 +26,9 @@ pub struct Reservations {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Start and bytes.
+    /// Start to bytes.
     live: BTreeMap<u64, u64>,
-    /// The latest last.
+    /// Freed ranges, the latest last.
     freed: VecDeque<Reserved>,
 }
 
@@ -45,7 +46,7 @@ impl Reserved {
 }
 
 impl Reservations {
-    /// Reserves addresses from a multiple of `align`, a power of two, at `hint` if that is one and free.
+    /// Reserves addresses from a multiple of `align`, a power of two; at `hint` if that is a multiple and free.
     pub fn reserve(&self, bytes: u64, align: u64, hint: u64) -> io::Result<u64> {
         let at_hint = if hint.is_multiple_of(align) { reserve_at(hint, bytes) } else { None };
         let base = at_hint.map_or_else(|| reserve_aligned(bytes, align), Ok)?;
@@ -53,7 +54,7 @@ impl Reservations {
         Ok(base)
     }
 
-    /// Frees a whole range; answers false where there is none of these bytes.
+    /// Frees a whole range; returns false if no range has this base and size.
     pub fn free(&self, base: u64, bytes: u64) -> bool {
         let mut state = self.write();
         if state.live.get(&base) != Some(&bytes) {
@@ -69,24 +70,24 @@ impl Reservations {
         true
     }
 
-    /// The reserved range that holds an address.
+    /// Returns the reserved range that contains an address.
     pub fn find(&self, address: u64) -> Option<Reserved> {
         let state = self.read();
         let (&base, &bytes) = state.live.range(..=address).next_back()?;
         Some(Reserved { base, bytes }).filter(|range| range.holds(address))
     }
 
-    /// The range that held an address and was freed lately.
+    /// Returns the recently freed range that contained an address.
     pub fn find_freed(&self, address: u64) -> Option<Reserved> {
         self.read().freed.iter().rev().find(|range| range.holds(address)).copied()
     }
 
-    /// Is an address reserved, or was it lately?
+    /// Reports whether an address is reserved, or was until recently.
     pub fn holds(&self, address: u64) -> bool {
         self.find(address).is_some() || self.find_freed(address).is_some()
     }
 
-    /// Is any address of this range reserved, or was it lately?
+    /// Reports whether any address of a range is reserved, or was until recently.
     pub fn overlaps(&self, base: u64, bytes: u64) -> bool {
         let state = self.read();
         let meets = |range: Reserved| range.base < base.saturating_add(bytes) && base < range.base + range.bytes;
@@ -111,7 +112,7 @@ impl Drop for Reservations {
     }
 }
 
-/// Addresses right there, if all of them are free.
+/// Reserves addresses at `address` exactly, if all of them are free.
 fn reserve_at(address: u64, bytes: u64) -> Option<u64> {
     let end = address.checked_add(bytes)?;
     if address == 0 || end > HINT_MAX {
@@ -125,7 +126,7 @@ fn reserve_at(address: u64, bytes: u64) -> Option<u64> {
     if mapped == libc::MAP_FAILED {
         return None;
     }
-    // Kernels before 4.17 do not know the flag that forbids other addresses.
+    // Kernels before 4.17 ignore `MAP_FIXED_NOREPLACE` and may choose another address.
     if mapped as u64 != address {
         unmap(mapped as u64, bytes);
         return None;
@@ -133,7 +134,7 @@ fn reserve_at(address: u64, bytes: u64) -> Option<u64> {
     Some(address)
 }
 
-/// Addresses of the kernel's choice: more than needed, without what is too much on both sides.
+/// Reserves addresses of the kernel's choice: maps more than needed and unmaps the surplus on both sides.
 fn reserve_aligned(bytes: u64, align: u64) -> io::Result<u64> {
     let wide = bytes.checked_add(align).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let start = map_reserved(wide)?;
@@ -143,7 +144,7 @@ fn reserve_aligned(bytes: u64, align: u64) -> io::Result<u64> {
     Ok(base)
 }
 
-/// Gives addresses back that were mapped here.
+/// Unmaps addresses that were mapped here.
 fn unmap(start: u64, bytes: u64) {
     if bytes > 0 {
         // SAFETY: the callers pass whole pages of mappings of their own, which nothing uses any more.

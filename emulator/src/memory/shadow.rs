@@ -1,4 +1,5 @@
-//! Which bytes of a device's memory were written since they were allocated: one byte for each.
+//! Shadow memory: one byte for each byte of a device's memory, which says whether it was written since it was
+//! allocated.
 
 use std::io;
 use std::ptr;
@@ -6,30 +7,30 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::map_reserved;
 
-/// Values of the shadow. Fresh pages hold zeros.
+/// Shadow value of a written byte. Fresh pages contain zeros, which mean unwritten.
 const WRITTEN: u8 = 1;
 
 #[derive(Debug)]
 pub struct Shadow {
-    /// The first address that is watched.
+    /// The first address that has a shadow.
     base: u64,
     bytes: u64,
     map: u64,
 }
 
 impl Shadow {
-    /// A shadow of `bytes` from `base` on.
+    /// Makes a shadow of `bytes` from `base` on.
     pub fn new(base: u64, bytes: u64) -> io::Result<Shadow> {
         Ok(Shadow { base, bytes, map: map_reserved(bytes)? })
     }
 
-    /// The bytes of the shadow for a range, where it is watched: memory of the host is not.
+    /// Returns the shadow of a range; `None` for host memory, which has none.
     fn of(&self, address: u64, bytes: u64) -> Option<&[AtomicU8]> {
         let offset = address.checked_sub(self.base)?;
         if offset.checked_add(bytes)? > self.bytes {
             return None;
         }
-        // SAFETY: the mapping has a byte for each that is watched, and all access to it while it is shared is atomic.
+        // SAFETY: the mapping has a byte for each that is watched, and all shared access to it is atomic.
         Some(unsafe { std::slice::from_raw_parts((self.map + offset) as *const AtomicU8, bytes as usize) })
     }
 
@@ -39,7 +40,7 @@ impl Shadow {
         }
     }
 
-    /// What is known about one range becomes true of another; the ranges may overlap.
+    /// Copies the shadow of one range to another; the ranges may overlap.
     pub fn copy(&self, target: u64, source: u64, bytes: u64) {
         match (self.of(target, bytes), self.of(source, bytes)) {
             (Some(target), Some(source)) => {
@@ -50,13 +51,13 @@ impl Shadow {
         }
     }
 
-    /// How many bytes of a range come before the first that nobody has written, if there is one.
+    /// Returns the offset of the first byte of a range that was never written, if there is one.
     pub fn first_unwritten(&self, address: u64, bytes: u64) -> Option<u64> {
         let found = self.of(address, bytes)?.iter().position(|byte| byte.load(Ordering::Relaxed) != WRITTEN);
         found.map(|offset| offset as u64)
     }
 
-    /// Forgets a range that was freed.
+    /// Marks a freed range as unwritten.
     pub fn clear(&self, address: u64, bytes: u64) {
         super::release_pages(self.map + (address - self.base), bytes);
     }

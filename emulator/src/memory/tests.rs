@@ -65,7 +65,10 @@ fn a_bad_range_is_told_with_the_allocation_around_it() {
     let memory = Memory::new(1 << 20).unwrap();
     let address = memory.alloc(100).unwrap();
     let told = |memory: &Memory| memory.check(address + 90, 20).unwrap_err().to_string();
-    let at = format!("access 20 bytes at {:#x}: 90 bytes into the 100-byte allocation at {address:#x}", address + 90);
+    let at = format!(
+        "failed to access 20 bytes at {:#x}: 90 bytes into the 100-byte allocation at {address:#x}",
+        address + 90
+    );
     assert_eq!(told(&memory), format!("{at}, with 10 bytes past its end"));
     memory.free(address).unwrap();
     assert_eq!(told(&memory), format!("{at}, which was freed"));

@@ -1,10 +1,10 @@
-//! Logic, shifts, fields and permutations of bits.
+//! Bit operations: logic, shifts, bit fields and permutations of bytes.
 
 use super::integer::{Integer, by_bits, by_integer, by_word};
 use super::lanes::{Lanes, binary, choose, quaternary, ternary, ternary_sparse, unary};
 use crate::ptx::types::Type;
 
-/// Operations on bits by name, in the types that PTX has them for.
+/// Returns the bit operation of this name, if PTX has it for the type.
 pub fn bitwise(name: &str, ty: Type) -> Option<Lanes> {
     let is_bits = matches!(ty, Type::B16 | Type::B32 | Type::B64);
     match name {
@@ -35,20 +35,21 @@ pub fn bitwise(name: &str, ty: Type) -> Option<Lanes> {
     }
 }
 
-/// Copies of values, whatever they are.
+/// Returns operations that copy values without looking at them: moves and selections.
 pub fn copy(name: &str, ty: Type) -> Option<Lanes> {
     match name {
         "mov" => by_bits!(ty, T => unary(|a: T| a)),
         "selp" => by_bits!(ty, T => choose(|a: T, b: T, p: bool| if p { a } else { b })),
         "slct.s32" => by_bits!(ty, T => ternary(|a: T, b: T, c: i32| if c >= 0 { a } else { b })),
         "slct.f32" => by_bits!(ty, T => ternary(|a: T, b: T, c: f32| if c >= 0.0 { a } else { b })),
-        // A negative subnormal flushes to a zero, and that is not below zero.
+        // `.ftz` flushes a negative subnormal to a zero, which is not below zero.
         "slct.ftz.f32" => by_bits!(ty, T => ternary(|a: T, b: T, c: f32| if c > -f32::MIN_POSITIVE { a } else { b })),
         _ => None,
     }
 }
 
-/// The position of the n-th set bit from `base`, upwards or downwards.
+/// Returns the position of the n-th set bit from `base`, upwards for a positive offset, downwards for a negative one
+/// (`fns`).
 fn nth_set(value: u32, base: u32, offset: i32) -> u32 {
     let mut position = i64::from(base);
     let mut left = offset.unsigned_abs().max(1);
@@ -65,7 +66,7 @@ fn nth_set(value: u32, base: u32, offset: i32) -> u32 {
     u32::MAX
 }
 
-/// `length` ones from bit `at` upwards, as far as they fit.
+/// Returns a mask with `length` ones from bit `at` upwards; ones above bit 31 are dropped (`bmsk`).
 #[inline(always)]
 fn mask<const CLAMP: bool>(at: u32, length: u32) -> u32 {
     let from = if CLAMP && at >= 32 { 0 } else { u32::MAX << (at & 31) };
@@ -74,7 +75,7 @@ fn mask<const CLAMP: bool>(at: u32, length: u32) -> u32 {
     if too_long { from } else { from & !(u32::MAX << end) }
 }
 
-/// The low `b` bits as a number, of a sign where the type has one.
+/// Returns the operation that extends the low `b` bits to 32, with sign for a signed type (`szext`).
 fn extend(name: &str, ty: Type) -> Option<Lanes> {
     #[inline(always)]
     fn unused(length: u32) -> u32 {
@@ -133,13 +134,13 @@ fn bfind_shift(ty: Type) -> Option<Lanes> {
 }
 
 fn bfe(ty: Type) -> Option<Lanes> {
-    /// The field as an unsigned number, and how many bits it has inside the value.
+    /// Returns the field as an unsigned number.
     #[inline(always)]
     fn field(value: u64, at: u32, length: u32) -> u64 {
         let shifted = Integer::shr(value, at);
         if length >= 64 { shifted } else { shifted & ((1 << length) - 1) }
     }
-    /// Copies of the sign above the field: its top bit, or the value's own where the field reaches beyond.
+    /// Returns the field, extended with its top bit, or with the value's top bit if the field reaches past the value.
     #[inline(always)]
     fn signed(value: i64, at: u32, length: u32, bits: u32) -> i64 {
         if length == 0 {
@@ -161,7 +162,7 @@ fn bfe(ty: Type) -> Option<Lanes> {
     })
 }
 
-/// `shf`, the funnel shift, by direction and treatment of amounts above 32.
+/// Returns `shf`, the funnel shift, by direction and by how it treats amounts above 32.
 pub fn funnel(left: bool, wrap: bool) -> Lanes {
     #[inline(always)]
     fn join(low: u32, high: u32) -> u64 {
@@ -175,7 +176,7 @@ pub fn funnel(left: bool, wrap: bool) -> Lanes {
     }
 }
 
-/// `prmt`, the byte permutation, by its mode ("" is the general one).
+/// Returns `prmt`, the byte permutation, by its mode; "" is the general one.
 pub fn permute(mode: &str) -> Option<Lanes> {
     #[inline(always)]
     fn byte(a: u32, b: u32, selector: u32) -> u32 {

@@ -1,9 +1,9 @@
-//! Operations that read or write the carry.
+//! Extended-precision arithmetic: operations that read or write the carry flag (PTX ISA: `CC.CF`).
 //!
-//! A subtraction adds the complement, as devices do it: its carry is set where nothing is borrowed, and `subc` takes
-//! one away where the carry is not set. The PTX ISA speaks of a borrow in the same flag, which is the same as long as
-//! subtractions and additions do not follow each other; NVRTC's division of 128-bit integers reads the carry of a
-//! subtraction by `addc`.
+//! A subtraction adds the complement, as devices do: it sets the carry if nothing is borrowed, and `subc` subtracts one
+//! more if the carry is clear. The PTX ISA describes a borrow in this flag, which is equivalent unless additions and
+//! subtractions are mixed. NVRTC's division of 128-bit integers does mix them: its `addc` reads the carry of a
+//! subtraction.
 
 use super::integer::{Integer, by_word};
 use super::lanes::{Lanes, carry};
@@ -30,7 +30,7 @@ pub fn carrying(name: &str, ty: Type) -> Option<Lanes> {
         "madc.hi" => by_word!(ty, T => carry(|a: T, b: T, c: T, carry| {
             with_carry(a.mul_high(b).to_i128() + c.to_i128(), carry)
         })),
-        // The high half of a signed product; the addition's carry is that of the unsigned sum.
+        // The product is signed; the carry is that of the unsigned addition.
         "mad.hi.signed" => match ty.bits() {
             32 => Some(carry(|a: u32, b: u32, c: u32, _| ((a as i32).mul_high(b as i32) as u32).overflowing_add(c))),
             64 => Some(carry(|a: u64, b: u64, c: u64, _| ((a as i64).mul_high(b as i64) as u64).overflowing_add(c))),

@@ -1,4 +1,4 @@
-//! Conversions between number formats.
+//! Conversions between number formats (`cvt`).
 
 pub mod eight;
 mod integers;
@@ -14,23 +14,23 @@ use crate::ptx::types::Type;
 
 pub use self::narrow::{pack, tf32};
 
-/// A conversion as the instruction spells it.
+/// A conversion, with the modifiers of the instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Conversion {
     pub to: Type,
     pub from: Type,
     pub rounding: Rounding,
-    /// Round to an integral value.
+    /// Rounds to an integral value (`.rni` and the like).
     pub integral: bool,
     pub flush: bool,
     pub saturate: bool,
-    /// Negative results are zero.
+    /// `.relu`: a negative result becomes zero.
     pub relu: bool,
-    /// What lies beyond the format's largest number is that number.
+    /// `.satfinite`: a result above the format's largest number becomes that number.
     pub finite: bool,
 }
 
-/// The operation for a conversion that PTX has, `None` for formats that this is not about.
+/// Returns the operation for a conversion; `None` if PTX does not have it or if it is handled elsewhere.
 pub fn conversion(c: Conversion) -> Option<Lanes> {
     match (c.from.is_float(), c.to.is_float()) {
         (false, false) => integers::between(c),
@@ -88,7 +88,7 @@ fn between_floats(c: Conversion) -> Option<Lanes> {
     }
 }
 
-/// An f32 as an f64. A NaN keeps its sign and its payload, and becomes a quiet one.
+/// Converts an f32 to f64. A NaN keeps its sign and payload and becomes quiet.
 #[inline(always)]
 fn widened(value: f32) -> f64 {
     const QUIET: u64 = 0x7ff8_0000_0000_0000;
@@ -126,10 +126,10 @@ fn single_of_double(c: Conversion) -> Lanes {
     })
 }
 
-/// To f32 and f64, which hold every number of 16 bits.
+/// Conversions to f32 and f64, which can represent every 16-bit float.
 fn of_small(c: Conversion) -> Option<Lanes> {
     Some(match (c.to, c.from, c.saturate) {
-        // The subnormal numbers of f16 are normal ones in f32: there is nothing to flush.
+        // Subnormal numbers of f16 are normal in f32, so there is nothing to flush.
         (Type::F32, Type::F16, false) => unary(|a: f16| canonical(a.to_f32())),
         (Type::F32, Type::F16, true) => unary(|a: f16| saturate::<true>(a.to_f32())),
         (Type::F64, Type::F16, false) => unary(|a: f16| canonical64(a.to_f64())),

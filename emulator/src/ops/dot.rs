@@ -1,8 +1,8 @@
-//! Operations on the parts of a word: dot products of bytes, packing of saturated integers.
+//! SIMD operations on the parts of a word: dot products of bytes, and packing of saturated integers.
 
 use super::lanes::{Lanes, binary, ternary};
 
-/// `dp4a` and `dp2a`, by the signedness of the two factors.
+/// Returns `dp4a` or `dp2a`, by the signedness of the two factors.
 pub fn dot(name: &str, a_signed: bool, b_signed: bool) -> Option<Lanes> {
     #[inline(always)]
     fn part(value: u32, index: u32, bits: u32, signed: bool) -> i32 {
@@ -35,8 +35,8 @@ pub fn dot(name: &str, a_signed: bool, b_signed: bool) -> Option<Lanes> {
     })
 }
 
-/// `vabsdiff2` and `vabsdiff4` on unsigned parts of `bits` bits: the differences side by side, or their sum on top of
-/// the third operand.
+/// Returns `vabsdiff2` or `vabsdiff4` on unsigned parts of `bits` bits: the packed differences, or their sum plus the
+/// third operand.
 pub fn differences(bits: u32, sum: bool) -> Option<Lanes> {
     #[inline(always)]
     fn parts<const BITS: u32>(a: u32, b: u32, join: impl Fn(u32, u32) -> u32) -> u32 {
@@ -54,7 +54,7 @@ pub fn differences(bits: u32, sum: bool) -> Option<Lanes> {
     })
 }
 
-/// `cvt.pack.sat`: two saturated integers side by side, below the low bits of a third word where they leave room.
+/// Returns `cvt.pack.sat`: packs two saturated integers, with the low bits of a third word above them if there is room.
 pub fn pack(name: &str) -> Option<Lanes> {
     #[inline(always)]
     fn joined<const BITS: u32, const SIGNED: bool>(a: i32, b: i32, c: u32) -> u32 {

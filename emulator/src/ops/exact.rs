@@ -1,7 +1,7 @@
-//! Arithmetic with directed rounding, exact to the last bit. Rounding to nearest is left to the processor; the other
-//! three modes are rare, so they are computed on integers.
+//! Correctly rounded arithmetic in the directed rounding modes. The processor rounds to nearest; the other three modes
+//! are rare, so they are computed on integers.
 
-/// How a result that does not fit is rounded.
+/// IEEE 754 rounding mode of a result that is not exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
     Nearest,
@@ -10,7 +10,7 @@ pub enum Rounding {
     Up,
 }
 
-/// Rounding modes as type parameters, so that operations need not capture one.
+/// A rounding mode as a type parameter, so that operations need not capture one.
 pub trait Mode: Copy {
     const ROUNDING: Rounding;
 }
@@ -27,7 +27,8 @@ macro_rules! modes {
 
 modes! { Nearest Zero Down Up }
 
-/// A binary format: bits of the significand, exponent of the least subnormal bit, exponent above the largest value.
+/// A binary floating-point format: bits of the significand, exponent of the smallest subnormal number, exponent above
+/// the largest value.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     precision: i32,
@@ -38,7 +39,7 @@ pub struct Format {
 pub const SINGLE: Format = Format { precision: 24, least: -149, top: 128 };
 pub const DOUBLE: Format = Format { precision: 53, least: -1074, top: 1024 };
 
-/// A number `(-1)^negative * significand * 2^exponent`, plus less than one unit of the significand where `inexact`.
+/// The number `(-1)^negative * significand * 2^exponent`, plus less than one unit of the significand if `inexact`.
 #[derive(Clone, Copy, Debug)]
 struct Exact {
     negative: bool,
@@ -66,7 +67,7 @@ impl Exact {
         self.significand == 0 && !self.inexact
     }
 
-    /// Shifts the significand to the top of its range.
+    /// Shifts the significand up as far as the headroom allows.
     fn normalised(mut self) -> Exact {
         let room = self.significand.leading_zeros().saturating_sub(HEADROOM);
         if self.significand != 0 {
@@ -76,7 +77,7 @@ impl Exact {
         self
     }
 
-    /// The same number with a larger exponent; what falls off is remembered as inexactness.
+    /// Returns the number with a larger exponent; lost bits make it inexact.
     fn lowered_to(mut self, exponent: i32) -> Exact {
         let by = exponent.saturating_sub(self.exponent).max(0) as u32;
         let kept = self.significand.checked_shr(by).unwrap_or(0);
@@ -95,7 +96,7 @@ impl Exact {
         }
     }
 
-    /// The sum of two numbers of which none is inexact; `None` where they cancel to zero.
+    /// Returns the sum of two exact numbers; `None` if they cancel to zero.
     fn plus(self, other: Exact) -> Option<Exact> {
         let (a, b) = (self.normalised(), other.normalised());
         let (high, low) =
@@ -107,7 +108,7 @@ impl Exact {
             sum.significand += low.significand;
         } else if high.significand >= low.significand {
             sum.significand -= low.significand;
-            // What fell off the smaller number is now missing from the difference.
+            // The bits lost from the smaller number are missing from the difference.
             if low.inexact {
                 sum.significand -= 1;
             }
@@ -137,7 +138,7 @@ impl Exact {
     }
 }
 
-/// Whether what was cut from `number` below `unit` rounds the kept part up in magnitude.
+/// Reports whether the part of `number` that was cut off below `unit` rounds the kept part up in magnitude.
 fn rounds_away(number: Exact, kept: u128, unit: i32, rounding: Rounding) -> bool {
     match rounding {
         Rounding::Zero => false,
@@ -161,7 +162,7 @@ fn overflow(negative: bool, rounding: Rounding, format: Format) -> f64 {
     if to_infinity { f64::INFINITY } else { scaled(largest, format.top - format.precision) }
 }
 
-/// `value * 2^exponent`, in steps that neither overflow nor lose bits on the way to a representable result.
+/// Returns `value * 2^exponent`, in steps that neither overflow nor lose bits on the way to a representable result.
 fn scaled(value: f64, exponent: i32) -> f64 {
     let power = |e: i32| f64::from_bits(((e + 1023) as u64) << 52);
     let mut value = value;
@@ -177,13 +178,13 @@ fn scaled(value: f64, exponent: i32) -> f64 {
     value * power(left)
 }
 
-/// The sign of an exact zero sum.
+/// Returns the zero of an exact zero sum, with its sign.
 fn zero_sum(a_negative: bool, b_negative: bool, rounding: Rounding) -> f64 {
     let negative = if a_negative == b_negative { a_negative } else { rounding == Rounding::Down };
     if negative { -0.0 } else { 0.0 }
 }
 
-/// `a * b + c`, rounded once to `format`. Arguments are values of that format.
+/// Returns `a * b + c`, rounded once to `format`. The arguments are values of that format.
 pub fn fma(a: f64, b: f64, c: f64, rounding: Rounding, format: Format) -> f64 {
     let native = a.mul_add(b, c);
     if !(a.is_finite() && b.is_finite() && c.is_finite()) {
@@ -216,7 +217,7 @@ pub fn div(a: f64, b: f64, rounding: Rounding, format: Format) -> f64 {
         return a / b;
     }
     let (over, under) = (Exact::of(a).normalised(), Exact::of(b));
-    // The divisor has at most 53 bits and the dividend 126, so that the quotient has at least 73.
+    // The divisor has at most 53 bits and the dividend 126, so the quotient has at least 73.
     let quotient = over.significand / under.significand;
     let exact = quotient * under.significand == over.significand;
     Exact {
@@ -237,7 +238,7 @@ pub fn sqrt(a: f64, rounding: Rounding, format: Format) -> f64 {
         square.significand >>= 1;
         square.exponent += 1;
     }
-    // The significand has at most 53 bits of its own, so that the shift above lost none.
+    // The significand has at most 53 bits of its own, so the shift above lost none.
     let root = square.significand.isqrt();
     Exact {
         negative: false,
@@ -248,7 +249,7 @@ pub fn sqrt(a: f64, rounding: Rounding, format: Format) -> f64 {
     .rounded(rounding, format)
 }
 
-/// An f64 as an f32, in the given mode.
+/// Rounds an f64 to f32.
 #[inline(always)]
 pub fn narrow<M: Mode>(value: f64) -> f32 {
     let nearest = value as f32;
@@ -262,8 +263,8 @@ pub fn narrow<M: Mode>(value: f64) -> f32 {
     }
 }
 
-/// `a + b` rounded to odd: where the sum is not exact, its last bit is set, so that a second rounding to a shorter
-/// format can't tell it from the exact sum.
+/// Returns `a + b` rounded to odd: if the sum is inexact, its last bit is set. So a second rounding to a shorter format
+/// gives the result of rounding the exact sum once.
 #[inline(always)]
 pub fn odd_sum(a: f64, b: f64) -> f64 {
     let sum = a + b;
@@ -278,14 +279,14 @@ pub fn odd_sum(a: f64, b: f64) -> f64 {
     }
 }
 
-/// An f64 rounded to an odd f32, for a second rounding to a shorter format.
+/// Rounds an f64 to odd f32, for a second rounding to a shorter format.
 #[inline(always)]
 pub fn odd_single(value: f64) -> f32 {
     let cut = narrow::<Zero>(value);
     f32::from_bits(cut.to_bits() | u32::from(f64::from(cut) != value))
 }
 
-/// `a * b + c` of f32 values in the given mode, by way of f64: the product is exact there.
+/// Returns `a * b + c` of f32 values. It computes in f64, where the product is exact.
 #[inline(always)]
 pub fn fma_single<M: Mode>(a: f32, b: f32, c: f32) -> f32 {
     let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));

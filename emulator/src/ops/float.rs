@@ -4,20 +4,21 @@ use super::exact::{self, DOUBLE, Down, Mode, Nearest, Rounding, SINGLE, Up, Zero
 use super::lanes::{Lanes, binary, binary_sparse, ternary, ternary_sparse, unary, unary_sparse};
 use super::order::{max32, max64, min32, min64};
 
-/// The modifiers that change what a floating-point operation computes.
+/// Modifiers that change the result of a floating-point operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Modifiers {
     pub rounding: Rounding,
-    /// Subnormal inputs and results are zero.
+    /// `.ftz`: subnormal inputs and results become zero.
     pub flush: bool,
-    /// The result is clamped to 0..=1.
+    /// `.sat`: the result is clamped to 0..=1.
     pub saturate: bool,
 }
 
-/// The one NaN that f32 operations answer on a device; it also keeps results independent of operand order.
+/// Replaces a NaN by the only one that f32 operations return on a device. So results do not depend on the order of
+/// operands either.
 #[inline(always)]
 pub fn canonical(value: f32) -> f32 {
-    // On the bits: the compiler may take any NaN of a float operation for any other, and drop a choice between them.
+    // Works on the bits, because the compiler may replace one NaN by another and drop a float comparison.
     let bits = value.to_bits();
     f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { 0x7fff_ffff } else { bits })
 }
@@ -29,7 +30,7 @@ pub fn canonical64(value: f64) -> f64 {
     f64::from_bits(if is_nan { 0xfff8_0000_0000_0000 } else { bits })
 }
 
-/// Zero with the sign of the value where the value is subnormal.
+/// Returns a zero with the sign of the value if the value is subnormal.
 #[inline(always)]
 pub fn flush<const FLUSH: bool>(value: f32) -> f32 {
     if FLUSH && value.to_bits() & 0x7f80_0000 == 0 { f32::from_bits(value.to_bits() & 0x8000_0000) } else { value }
@@ -59,7 +60,7 @@ pub fn unary32<F: Fn(f32) -> f32 + Copy>(m: Modifiers, f: F) -> Lanes {
     }
 }
 
-/// As [`unary32`], for operations too dear to compute in lanes that are off.
+/// Makes an operation like [`unary32`] that skips lanes that are off, for expensive functions.
 pub fn sparse32<F: Fn(f32) -> f32 + Copy>(m: Modifiers, f: F) -> Lanes {
     if m.flush {
         unary_sparse(move |a: f32| finish::<true, false>(f(flush::<true>(a))))
@@ -93,7 +94,7 @@ fn ternary32<F: Fn(f32, f32, f32) -> f32 + Copy>(m: Modifiers, f: F) -> Lanes {
     }
 }
 
-/// Evaluates an expression with a name bound to the type of a directed rounding mode.
+/// Evaluates an expression with a name for the type of a rounding mode.
 macro_rules! by_mode {
     ($rounding:expr, $m:ident => $body:expr) => {
         match $rounding {
@@ -118,7 +119,7 @@ macro_rules! by_mode {
 }
 pub(crate) use by_mode;
 
-/// f32 arithmetic whose result is rounded.
+/// Returns f32 arithmetic whose result is rounded.
 pub fn single(name: &str, m: Modifiers) -> Option<Lanes> {
     if m.rounding != Rounding::Nearest {
         return single_directed(name, m);
@@ -136,7 +137,7 @@ pub fn single(name: &str, m: Modifiers) -> Option<Lanes> {
     })
 }
 
-/// `div.approx` multiplies by a reciprocal, which is zero where it would be subnormal: for divisors above 2^126.
+/// `div.approx` multiplies by a reciprocal. For divisors above 2^126 the reciprocal would be subnormal, so it is zero.
 #[inline(always)]
 fn near_quotient(a: f32, b: f32) -> f32 {
     if b.abs() > TWO_126 { a * 0f32.copysign(b) } else { a / b }
@@ -157,7 +158,7 @@ fn single_directed(name: &str, m: Modifiers) -> Option<Lanes> {
     }))
 }
 
-/// f64 arithmetic whose result is rounded.
+/// Returns f64 arithmetic whose result is rounded.
 pub fn double(name: &str, rounding: Rounding) -> Option<Lanes> {
     if rounding != Rounding::Nearest {
         return double_directed(name, rounding);
@@ -187,7 +188,7 @@ fn double_directed(name: &str, rounding: Rounding) -> Option<Lanes> {
     }))
 }
 
-/// f32 operations that are exact.
+/// Returns f32 operations that are exact.
 pub fn single_exact(name: &str, m: Modifiers) -> Option<Lanes> {
     Some(match (name, m.flush) {
         ("neg", false) => unary(|a: f32| -a),
@@ -207,7 +208,7 @@ pub fn single_exact(name: &str, m: Modifiers) -> Option<Lanes> {
     })
 }
 
-/// The choice among the magnitudes, with the product of the signs.
+/// `.xorsign.abs`: chooses one of the magnitudes and gives it the XOR of both signs.
 #[inline(always)]
 fn with_signs(a: f32, b: f32, choose: impl Fn(f32, f32) -> f32) -> f32 {
     let signs = (a.to_bits() ^ b.to_bits()) & 0x8000_0000;

@@ -1,5 +1,5 @@
-//! Operations on 16-bit floats, alone and in pairs. Products are exact in f64, sums are rounded to odd where they are
-//! not, so that one rounding at the end is right.
+//! Arithmetic on 16-bit floats (f16, bf16), single and in pairs. Products are exact in f64, and inexact sums are
+//! rounded to odd, so that a single rounding at the end is correct.
 
 use half::{bf16, f16};
 
@@ -7,7 +7,7 @@ use super::exact::{odd_single, odd_sum};
 use super::lanes::{Lane, Lanes, Pair, binary, ternary, unary};
 use crate::ptx::types::Type;
 
-/// What the operations need of a 16-bit float.
+/// Properties of a 16-bit float that the operations need.
 pub trait Small: Lane {
     fn wide(self) -> f64;
     fn rounded(value: f64) -> Self;
@@ -24,8 +24,8 @@ macro_rules! small {
             fn wide(self) -> f64 { self.to_f64() }
             #[inline(always)]
             fn rounded(value: f64) -> Self {
-                // By way of an f32 rounded to odd: `from_f64` rounds twice on some machines, to nearest both times.
-                // The NaN is chosen on the bits, where the compiler can't take one NaN for another.
+                // Rounds to odd f32 first, because `from_f64` rounds to nearest twice on some machines. Detects a NaN
+                // by its bits, because the compiler may replace one NaN by another.
                 let is_nan = value.to_bits() << 1 > f64::INFINITY.to_bits() << 1;
                 if is_nan { <$t>::from_bits(NAN) } else { <$t>::from_f32(odd_single(value)) }
             }
@@ -44,7 +44,7 @@ small! {
     bf16, 0x3f80, 0x7f80;
 }
 
-/// The one NaN that operations on either format answer.
+/// The NaN that operations on either format return.
 pub const NAN: u16 = 0x7fff;
 
 #[inline(always)]
@@ -69,13 +69,13 @@ pub fn sum<T: Small>(a: T, b: T) -> T {
     T::rounded(odd_sum(a.wide(), b.wide()))
 }
 
-/// `a * b + c` rounded once: the product is exact in f64.
+/// Returns `a * b + c`, rounded once; the product is exact in f64.
 #[inline(always)]
 fn fused<T: Small>(a: T, b: T, c: T) -> T {
     T::rounded(odd_sum(a.wide() * b.wide(), c.wide()))
 }
 
-/// What is not above zero becomes +0; a NaN stays one.
+/// Replaces numbers that are not above zero by +0; a NaN stays one.
 #[inline(always)]
 pub fn positive<T: Small>(value: T) -> T {
     if is_nan(value) { T::from_raw(NAN) } else { T::from_raw((value.raw() as i16).max(0) as u16) }
@@ -86,10 +86,11 @@ pub fn is_nan<T: Small>(value: T) -> bool {
     value.raw() & 0x7fff > T::INFINITY
 }
 
-/// The lesser or the greater: -0 lies below +0, and a NaN counts only if both are (or always, with `STRICT`).
+/// Returns the lesser or the greater number: -0 is below +0. The result is a NaN if both are NaN, or with `STRICT` if
+/// either is.
 #[inline(always)]
 pub fn extreme<T: Small, const MAX: bool, const STRICT: bool>(a: T, b: T) -> T {
-    // As integers of 16 bits, negative numbers run the wrong way: all but their sign is turned over.
+    // As 16-bit integers, negative floats are ordered backwards, so all their bits but the sign are inverted.
     let rank = |value: T| {
         let bits = value.raw() as i16;
         bits ^ (bits >> 15 & 0x7fff)
@@ -107,7 +108,7 @@ pub fn extreme<T: Small, const MAX: bool, const STRICT: bool>(a: T, b: T) -> T {
     }
 }
 
-/// The choice among the magnitudes, with the product of the signs.
+/// `.xorsign.abs`: chooses one of the magnitudes and gives it the XOR of both signs.
 #[inline(always)]
 fn signed_extreme<T: Small, const MAX: bool, const STRICT: bool>(a: T, b: T) -> T {
     let chosen = extreme::<T, MAX, STRICT>(absolute(a), absolute(b));
@@ -195,7 +196,7 @@ where
     })
 }
 
-/// An operation on `f16`, `f16x2`, `bf16` or `bf16x2`.
+/// Returns an operation on `f16`, `f16x2`, `bf16` or `bf16x2`.
 pub fn arithmetic(name: &str, ty: Type, flushing: bool, saturate: bool) -> Option<Lanes> {
     macro_rules! variants {
         ($t:ty, $pair:literal) => {
@@ -212,7 +213,8 @@ pub fn arithmetic(name: &str, ty: Type, flushing: bool, saturate: bool) -> Optio
         (Type::F16x2, _, _) => variants!(f16, true),
         (Type::Bf16, false, false) => operation::<bf16, false, false, false>(name),
         (Type::Bf16x2, false, false) => operation::<bf16, true, false, false>(name),
-        // bf16 has the exponent of f32, so that nothing but the table of the device's exponentials flushes it.
+        // bf16 has the exponent range of f32, so subnormals need flushing only in `ex2`, as a device's table of
+        // exponentials does.
         (Type::Bf16, true, false) if name == "ex2" => operation::<bf16, false, true, false>(name),
         (Type::Bf16x2, true, false) if name == "ex2" => operation::<bf16, true, true, false>(name),
         _ => None,

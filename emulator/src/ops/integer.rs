@@ -3,7 +3,7 @@
 use super::lanes::{Lane, Lanes, Pair, binary, compare, ternary, unary};
 use crate::ptx::types::Type;
 
-/// What the operations need of an integer type.
+/// Properties of an integer type that the operations need.
 pub trait Integer: Lane + Ord {
     const BITS: u32;
     fn from_i128(value: i128) -> Self;
@@ -33,7 +33,7 @@ macro_rules! integers {
             #[inline(always)] fn mul_high(self, other: Self) -> Self {
                 ((self as $wide * other as $wide) >> <$t>::BITS) as $t
             }
-            // PTX leaves division by zero open; devices give all ones, for the remainder too.
+            // PTX does not define division by zero; devices return all ones, for the remainder too.
             #[inline(always)] fn div(self, other: Self) -> Self {
                 if other == 0 { !0 } else { self.wrapping_div(other) }
             }
@@ -84,7 +84,7 @@ macro_rules! pairs {
 
 pairs! { u16 i16 }
 
-/// Evaluates an expression with a name bound to the Rust type of an integer type of 16 to 64 bits.
+/// Evaluates an expression with a name for the Rust type of an integer type of 16 to 64 bits.
 macro_rules! by_integer {
     ($type:expr, $t:ident => $body:expr) => {
         match $type {
@@ -117,7 +117,7 @@ macro_rules! by_integer {
     };
 }
 
-/// The same for the three unsigned sizes.
+/// Evaluates an expression with a name for the unsigned Rust type of 16, 32 or 64 bits.
 macro_rules! by_bits {
     ($type:expr, $t:ident => $body:expr) => {
         match $type.bits() {
@@ -138,7 +138,7 @@ macro_rules! by_bits {
     };
 }
 
-/// The same for 32 and 64 bits.
+/// Evaluates an expression with a name for the unsigned Rust type of 32 or 64 bits.
 macro_rules! by_word {
     ($type:expr, $t:ident => $body:expr) => {
         match $type.bits() {
@@ -156,7 +156,7 @@ macro_rules! by_word {
 }
 pub(super) use {by_bits, by_integer, by_word};
 
-/// Arithmetic by name, on numbers: types of bits alone have none.
+/// Returns the integer arithmetic of this name; untyped bits (`.b32`) have none.
 pub fn arithmetic(name: &str, ty: Type) -> Option<Lanes> {
     if matches!(ty, Type::B16 | Type::B32 | Type::B64) {
         return None;
@@ -187,7 +187,7 @@ pub fn arithmetic(name: &str, ty: Type) -> Option<Lanes> {
     }
 }
 
-/// Arithmetic on two 16-bit integers in one register.
+/// Returns arithmetic on two 16-bit integers in one register.
 pub fn paired(name: &str, signed: bool) -> Option<Lanes> {
     #[inline(always)]
     fn both<T>(a: Pair<T>, b: Pair<T>, f: impl Fn(T, T) -> T) -> Pair<T> {
@@ -239,7 +239,7 @@ fn signed24(value: i32) -> i32 {
     value << 8 >> 8
 }
 
-/// Bits 47 to 16 of the 48-bit product.
+/// Returns bits 47 to 16 of the 48-bit product (`mul24.hi`).
 #[inline(always)]
 fn high48(a: u32, b: u32) -> u32 {
     ((u64::from(low24(a)) * u64::from(low24(b))) >> 16) as u32
@@ -250,7 +250,8 @@ fn signed_high48(a: i32, b: i32) -> i32 {
     ((i64::from(signed24(a)) * i64::from(signed24(b))) >> 16) as i32
 }
 
-/// Integer comparison. Bits alone are equal or not; the names of unsigned order are for unsigned types.
+/// Returns an integer comparison. Untyped bits have only `eq` and `ne`; `lo`, `ls`, `hi` and `hs` are for unsigned
+/// types.
 pub fn comparison(name: &str, ty: Type) -> Option<Lanes> {
     let is_bits = matches!(ty, Type::B16 | Type::B32 | Type::B64);
     match name {

@@ -1,8 +1,9 @@
-//! Operations over 32 lanes. A register is a plane of 32 values (32-bit ones for registers up to 32 bits, 64-bit
-//! ones above), a predicate is one 32-bit mask. Registers are named by their byte offset in a frame.
+//! Operations over the 32 lanes of a warp. A register is a plane of 32 values: 32-bit values for registers up to 32
+//! bits, 64-bit values for larger ones. A predicate is a 32-bit mask. Instructions name registers by their byte offset
+//! in a frame.
 //!
-//! The functions here take closures without captures: a closure of no size can be made again out of nothing inside a
-//! plain function pointer, which is what an instruction keeps.
+//! An instruction keeps a plain function pointer. So the functions here take closures without captures: such a closure
+//! has no size and can be recreated inside the pointed-to function.
 
 mod word;
 
@@ -10,40 +11,39 @@ use std::ptr::NonNull;
 
 pub use self::word::{Word, fill, flags_of, mask_of};
 
-/// Threads that run in step.
+/// Lanes of a warp: threads that run in lockstep.
 pub const LANES: usize = 32;
-/// All lanes.
+/// Mask of all lanes.
 pub const FULL: u32 = u32::MAX;
 
-/// Where an operation finds its operands and puts its result: byte offsets in the frame. An operation reads only
-/// those that it has.
+/// Slots of an operation's operands and result: byte offsets in the frame. An operation uses only those that it has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slots {
     pub d: u32,
     pub a: u32,
     pub b: u32,
     pub c: u32,
-    /// A second result or a carry.
+    /// A fourth operand, a second result or a carry.
     pub e: u32,
 }
 
-/// A slot that is not there: a result that the program does not use.
+/// Slot of a missing operand or of a result that the program does not use.
 pub const NO_SLOT: u32 = u32::MAX;
 
-/// An operation over the lanes of `mask`, reading and writing the frame.
+/// Runs an operation over the lanes of `mask`, reading and writing the frame.
 ///
 /// # Safety
-/// The frame is aligned to 64 bytes and every slot lies inside it with a plane of the operation's width.
+/// The frame is aligned to 64 bytes, and every slot is inside it with a plane of the operation's width.
 pub type Run = unsafe fn(frame: *mut u8, slots: &Slots, mask: u32);
 
-/// One operation, in its two builds.
+/// One operation, compiled portably and for the machine's vectors.
 #[derive(Clone, Copy, Debug)]
 pub struct Lanes {
     pub portable: Run,
     pub vector: Run,
 }
 
-/// A value as it lies in a plane. Narrow integers are read from the low bits and stored extended.
+/// A value in a plane. Narrow integers are read from the low bits and stored extended.
 pub trait Lane: Copy {
     type Plane: Word;
     fn read(plane: Self::Plane) -> Self;
@@ -80,7 +80,7 @@ lane! {
     half::bf16: u32, |p| half::bf16::from_bits(p as u16), |v| u32::from(v.to_bits());
 }
 
-/// Two 16-bit floats in one register.
+/// Two values of 16 bits in one register.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<T>(pub T, pub T);
 
@@ -138,7 +138,7 @@ pub unsafe fn store<T: Lane, const VECTOR: bool>(frame: *mut u8, slot: u32, valu
         if mask == FULL {
             *target = *values;
         } else {
-            // The copy leaves the compiler free to keep `values` in registers where all lanes are on.
+            // The copy lets the compiler keep `values` in registers if all lanes are on.
             let values = *values;
             T::Plane::merge::<VECTOR>(target, &values, mask);
         }
@@ -179,15 +179,15 @@ pub fn put_lanes<T: Copy>(plane: &mut [T; LANES], value: T, mask: u32) {
     }
 }
 
-/// Makes a closure that captures nothing out of nothing.
+/// Creates a value of a closure type that captures nothing.
 #[inline(always)]
 pub(super) fn conjure<F: Copy>() -> F {
     const { assert!(size_of::<F>() == 0, "an operation captures nothing") };
-    // SAFETY: a value of no size has no bytes to read; a copyable closure without captures has no invariant.
+    // SAFETY: a value of no size has no bytes to read, and a copyable closure without captures has no invariant.
     unsafe { NonNull::<F>::dangling().as_ptr().read() }
 }
 
-/// Defines a maker of operations: the body once, compiled portable and for the machine's vectors.
+/// Defines a constructor of operations: its body is compiled portably and for the machine's vectors.
 macro_rules! operation {
     ($(#[$doc:meta])* $name:ident [$($g:ident),*] ($($bound:tt)*)
      |$frame:ident, $slots:ident, $mask:ident, $f:ident| $body:block) => {
@@ -220,7 +220,7 @@ macro_rules! operation {
 }
 
 operation! {
-    /// `d = f(a)`.
+    /// Makes `d = f(a)`.
     unary [A, R] (Fn(A) -> R) |frame, slots, mask, f| {
         let a = load::<A>(frame, slots.a);
         let mut d = [R::zero(); LANES];
@@ -232,7 +232,7 @@ operation! {
 }
 
 operation! {
-    /// `d = f(a)`, for what is too dear to compute in lanes that are off.
+    /// Makes `d = f(a)` for functions that are too expensive for lanes that are off.
     unary_sparse [A, R] (Fn(A) -> R) |frame, slots, mask, f| {
         let a = load::<A>(frame, slots.a);
         let mut d = [R::zero(); LANES];
@@ -246,7 +246,7 @@ operation! {
 }
 
 operation! {
-    /// `d = f(a, b)`.
+    /// Makes `d = f(a, b)`.
     binary [A, B, R] (Fn(A, B) -> R) |frame, slots, mask, f| {
         let (a, b) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b));
         let mut d = [R::zero(); LANES];
@@ -258,7 +258,7 @@ operation! {
 }
 
 operation! {
-    /// `d = f(a, b)`, for what is too dear to compute in lanes that are off.
+    /// Makes `d = f(a, b)` for functions that are too expensive for lanes that are off.
     binary_sparse [A, B, R] (Fn(A, B) -> R) |frame, slots, mask, f| {
         let (a, b) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b));
         let mut d = [R::zero(); LANES];
@@ -272,7 +272,7 @@ operation! {
 }
 
 operation! {
-    /// `d = f(a, b, c)`.
+    /// Makes `d = f(a, b, c)`.
     ternary [A, B, C, R] (Fn(A, B, C) -> R) |frame, slots, mask, f| {
         let (a, b, c) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b), load::<C>(frame, slots.c));
         let mut d = [R::zero(); LANES];
@@ -284,7 +284,7 @@ operation! {
 }
 
 operation! {
-    /// `d = f(a, b, c)`, for what is too dear to compute in lanes that are off.
+    /// Makes `d = f(a, b, c)` for functions that are too expensive for lanes that are off.
     ternary_sparse [A, B, C, R] (Fn(A, B, C) -> R) |frame, slots, mask, f| {
         let (a, b, c) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b), load::<C>(frame, slots.c));
         let mut d = [R::zero(); LANES];
@@ -298,7 +298,7 @@ operation! {
 }
 
 operation! {
-    /// `d = f(a, b, c, e)`.
+    /// Makes `d = f(a, b, c, e)`.
     quaternary [A, B, C, E, R] (Fn(A, B, C, E) -> R) |frame, slots, mask, f| {
         let (a, b) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b));
         let (c, e) = (load::<C>(frame, slots.c), load::<E>(frame, slots.e));
@@ -311,7 +311,7 @@ operation! {
 }
 
 operation! {
-    /// The predicate `d = f(a, b)`.
+    /// Makes `d = f(a, b)`, where `d` is a predicate.
     compare [A, B] (Fn(A, B) -> bool) |frame, slots, mask, f| {
         let (a, b) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b));
         let mut flags = [0; LANES];
@@ -323,7 +323,7 @@ operation! {
 }
 
 operation! {
-    /// `d = f(a, b, c)` where `c` is a predicate.
+    /// Makes `d = f(a, b, c)`, where `c` is a predicate.
     choose [A, B, R] (Fn(A, B, bool) -> R) |frame, slots, mask, f| {
         let (a, b) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b));
         let c = flags_of(load_mask(frame, slots.c));
@@ -336,7 +336,7 @@ operation! {
 }
 
 operation! {
-    /// `(d, e) = f(a, b, c, e)` where `e` is the carry.
+    /// Makes `(d, e) = f(a, b, c, e)`, where `e` is the carry.
     carry [A] (Fn(A, A, A, bool) -> (A, bool)) |frame, slots, mask, f| {
         let (a, b, c) = (load::<A>(frame, slots.a), load::<A>(frame, slots.b), load::<A>(frame, slots.c));
         let carry_in = load_mask(frame, slots.e);
@@ -352,7 +352,7 @@ operation! {
     }
 }
 
-/// Whether this machine has the vector instructions that [`Lanes::vector`] was built for.
+/// Reports whether this machine has the vector instructions that [`Lanes::vector`] was compiled for.
 pub fn vector_available() -> bool {
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,10 +1,10 @@
-//! The approximate functions. They are computed in f64 and rounded once, which is closer than a device comes, and by
-//! `libm`, so that every machine gives the same bits.
+//! Approximate functions (`sin`, `ex2`, `rsqrt` and so on). They are computed in f64 and rounded once, which is more
+//! exact than a device, and by `libm`, so that every machine gives the same bits.
 
 use super::float::{Modifiers, canonical64, sparse32, unary32};
 use super::lanes::{Lanes, unary};
 
-/// f32 functions of one argument.
+/// Returns an f32 function of one argument.
 pub fn single(name: &str, m: Modifiers) -> Option<Lanes> {
     Some(match name {
         "sin" => sparse32(m, |a| libm::sin(a.into()) as f32),
@@ -17,7 +17,7 @@ pub fn single(name: &str, m: Modifiers) -> Option<Lanes> {
     })
 }
 
-/// f64 functions. Those that flush answer only the upper half of the result, as devices do.
+/// Returns an f64 function. With `flush` it returns only the upper half of the result, as devices do.
 pub fn double(name: &str, flush: bool) -> Option<Lanes> {
     #[inline(always)]
     fn upper(value: f64) -> f64 {

@@ -1,4 +1,4 @@
-//! Which of two floats is the lesser, and what kind of number one is.
+//! Comparison and classification of floats.
 
 use half::{bf16, f16};
 
@@ -7,7 +7,8 @@ use super::half::flush as flush_small;
 use super::lanes::{Lanes, Pair, compare};
 use crate::ptx::types::Type;
 
-/// The lesser of two numbers: -0 lies below +0, and a NaN counts only if both are (or always, with `NAN`).
+/// Defines the lesser or greater of two numbers: -0 is below +0. The result is a NaN if both are NaN, or with `NAN` if
+/// either is.
 macro_rules! extreme {
     ($name:ident, $t:ty, $canonical:ident, $less:tt, $zeros:tt) => {
         #[inline(always)]
@@ -35,7 +36,7 @@ extreme!(max32, f32, canonical, >, &);
 extreme!(min64, f64, canonical64, <, |);
 extreme!(max64, f64, canonical64, >, &);
 
-/// Comparison of any floats: the plain ones are false with a NaN, those ending in u are true.
+/// Defines comparisons of floats: with a NaN the ordered ones (`lt`) are false, the unordered ones (`ltu`) true.
 macro_rules! comparisons {
     ($name:expr, $t:ty => $float:ty, |$v:ident| $prepare:expr) => {{
         #[inline(always)]
@@ -66,7 +67,7 @@ macro_rules! comparisons {
     }};
 }
 
-/// Comparison by name; bf16 and f64 have no flushing.
+/// Returns the comparison of this name; bf16 and f64 have no flushing.
 pub fn comparison(name: &str, ty: Type, flushing: bool) -> Option<Lanes> {
     Some(match (ty, flushing) {
         (Type::F32, false) => comparisons!(name, f32 => f32, |v| v),
@@ -79,7 +80,7 @@ pub fn comparison(name: &str, ty: Type, flushing: bool) -> Option<Lanes> {
     })
 }
 
-/// Comparisons of the lower and of the upper halves of two pairs.
+/// Returns a comparison of the lower and one of the upper halves of two pairs.
 pub fn paired_comparison(name: &str, ty: Type, flushing: bool) -> Option<[Lanes; 2]> {
     type Halves = Pair<f16>;
     type Brains = Pair<bf16>;
@@ -98,7 +99,7 @@ pub fn paired_comparison(name: &str, ty: Type, flushing: bool) -> Option<[Lanes;
     })
 }
 
-/// `testp`: the second operand is ignored.
+/// Returns `testp`, which ignores the second operand.
 pub fn classification(name: &str, bits: u32) -> Option<Lanes> {
     macro_rules! classes {
         ($t:ty) => {
@@ -107,7 +108,7 @@ pub fn classification(name: &str, bits: u32) -> Option<Lanes> {
                 "infinite" => compare(|a: $t, _: $t| a.is_infinite()),
                 "number" => compare(|a: $t, _: $t| !a.is_nan()),
                 "notanumber" => compare(|a: $t, _: $t| a.is_nan()),
-                // Zeros count as normal numbers, unlike in Rust.
+                // Zero counts as a normal number, unlike in Rust.
                 "normal" => compare(|a: $t, _: $t| a.is_normal() || a == 0.0),
                 "subnormal" => compare(|a: $t, _: $t| a.is_subnormal()),
                 _ => return None,

@@ -1,9 +1,9 @@
-//! Operations that programs seldom have. They are compiled once and lane by lane: of the hundreds of conversions few
-//! are worth the time that two vectorised copies of each take to build.
+//! Operations that programs seldom use. They are compiled once and run lane by lane: few of the hundreds of conversions
+//! are worth the build time of two vectorised copies.
 
 use super::lanes::{LANES, Lane, Lanes, Slots, conjure, load, store};
 
-/// `d = f(a)`.
+/// Makes `d = f(a)`.
 pub fn rare<A: Lane, R: Lane, F: Fn(A) -> R + Copy>(_: F) -> Lanes {
     /// # Safety
     /// As for [`super::lanes::Run`].

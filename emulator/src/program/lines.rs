@@ -1,32 +1,32 @@
-//! From an instruction back to the line of the source that it comes from.
+//! Line information: maps an instruction to the source line that it comes from (`.loc`).
 
 use crate::ptx::tree::{Location, Position};
 
-/// Calls that were inlined into one another and are named in a report.
+/// Maximum number of inlined calls that a report names.
 const CHAIN_MAX: usize = 4;
 
 /// The lines of one function.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// Each holds from its instruction on until the next.
+    /// Locations with their first instruction; each is valid until the next.
     starts: Vec<(u32, Location)>,
 }
 
 impl Lines {
-    /// What follows from instruction `pc` on comes from `location`.
+    /// Records that the instructions from `pc` on come from `location`.
     pub fn push(&mut self, pc: u32, location: Location) {
-        // Where the compiler knows of no line, the one before is still the best to name.
+        // If the compiler knows of no line, the one before is still the best to name.
         if location.at.line != 0 {
             self.starts.push((pc, location));
         }
     }
 
-    /// Instructions have moved from where they were.
+    /// Updates the positions after instructions have moved.
     pub fn moved(&mut self, to: impl Fn(u32) -> u32) {
         self.starts.iter_mut().for_each(|(pc, _)| *pc = to(*pc));
     }
 
-    /// Where instruction `pc` comes from: `kernel.cu:2, inlined at kernel.cu:5`.
+    /// Describes where instruction `pc` comes from: `kernel.cu:2, inlined at kernel.cu:5`.
     pub fn describe(&self, pc: u32, files: &[(u32, String)]) -> Option<String> {
         let mut index = self.starts.partition_point(|(start, _)| *start <= pc).checked_sub(1)?;
         let location = self.starts[index].1;
@@ -36,7 +36,7 @@ impl Lines {
             let Some(caller) = next else { break };
             text.push_str(", inlined at ");
             text.push_str(&name(caller, files)?);
-            // The caller's own place was told before, with where that was inlined in turn.
+            // The caller's own location came earlier, and says where the caller was inlined in turn.
             let found = self.starts[..index].iter().rposition(|(_, known)| known.at == caller);
             next = found.and_then(|found| self.starts[found].1.inlined_at);
             index = found.unwrap_or(0);
@@ -45,7 +45,7 @@ impl Lines {
     }
 }
 
-/// The file's name without its folder, which is a folder of the machine that compiled the code.
+/// Returns the file's name and line without the folder, which belongs to the machine that compiled the code.
 fn name(position: Position, files: &[(u32, String)]) -> Option<String> {
     let (_, path) = files.iter().find(|(number, _)| *number == position.file)?;
     let file = path.rsplit(['/', '\\']).next().unwrap_or(path);

@@ -1,4 +1,5 @@
-//! Instructions on matrices that a whole warp holds.
+//! Warp-level matrix instructions: `wmma`, `mma`, `ldmatrix`, `stmatrix` and `movmatrix`. The lanes of a warp hold a
+//! matrix together.
 
 use super::memory::Address;
 use crate::ops::exact::Rounding;
@@ -6,7 +7,7 @@ use crate::ops::matrix::element::Element;
 use crate::ops::matrix::layout::{Layout, Major, Shape};
 use crate::ops::matrix::product::BitOp;
 
-/// An instruction that all lanes of a warp run together.
+/// A matrix instruction, which all lanes of a warp run together.
 #[derive(Debug)]
 pub enum Matrix {
     Load(Box<Transfer>),
@@ -14,40 +15,40 @@ pub enum Matrix {
     Multiply(Box<Multiply>),
     LoadRows(Box<Rows>),
     StoreRows(Box<Rows>),
-    /// Of 8 by 8 elements of 16 bits.
+    /// `movmatrix`: transposes 8 by 8 elements of 16 bits.
     Transpose {
         d: u32,
         a: u32,
     },
 }
 
-/// A matrix in the registers of a warp.
+/// A matrix in the registers of a warp (PTX ISA: fragment).
 #[derive(Debug)]
 pub struct Fragment {
     pub slots: Box<[u32]>,
     pub element: Element,
-    /// Elements in a register; single bits count as one word.
+    /// Elements in one register; single-bit elements count as one word.
     pub per: usize,
     pub layout: Layout,
 }
 
-/// A whole matrix between memory and registers.
+/// `wmma.load` and `wmma.store`: moves a whole matrix between memory and registers.
 #[derive(Debug)]
 pub struct Transfer {
     pub fragment: Fragment,
     pub address: Address,
     pub major: Major,
-    /// Lines of neighbours in memory: how many there are and how many elements, of the layout's, each has.
+    /// Number of lines (rows or columns that are contiguous in memory), and the elements of the layout in each.
     pub lines: u32,
     pub length: u32,
-    /// Slot of the elements from one line to the next; without one the lines follow each other.
+    /// Slot of the stride: elements from one line to the next. Without one the lines are contiguous.
     pub stride: Option<u32>,
 }
 
 #[derive(Debug)]
 pub struct Multiply {
     pub shape: Shape,
-    /// Independent products, whose matrices follow each other in the layouts.
+    /// Number of independent products, whose matrices follow each other in the layouts.
     pub count: usize,
     pub a: Fragment,
     pub b: Fragment,
@@ -64,11 +65,12 @@ pub enum Arithmetic {
     Bits(BitOp),
 }
 
-/// Matrices of eight rows of eight 16-bit elements in shared memory: each row has its address, in a lane of its own.
+/// `ldmatrix` and `stmatrix`: matrices of eight rows of eight 16-bit elements in shared memory. A lane of its own holds
+/// the address of each row.
 #[derive(Debug)]
 pub struct Rows {
     pub address: Address,
-    /// One register for each matrix.
+    /// Slots of the registers, one for each matrix.
     pub slots: Box<[u32]>,
     pub transposed: bool,
 }

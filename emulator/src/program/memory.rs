@@ -1,22 +1,22 @@
-//! Instructions that reach memory.
+//! Instructions that access memory.
 
 use crate::ptx::types::Type;
 use crate::simt::access::AccessRun;
 
-/// Bases of the windows that generic addresses name other spaces by. No host address lies there, since all have
-/// their upper bits clear.
+/// Windows of the generic address space (PTX ISA, "Generic Addressing"): base addresses of shared, local and parameter
+/// memory. No host address is in a window, because host addresses have their upper bits clear.
 pub const WINDOW_BITS: u32 = 60;
 pub const SHARED_WINDOW: u64 = 1 << WINDOW_BITS;
 pub const LOCAL_WINDOW: u64 = 2 << WINDOW_BITS;
 pub const PARAM_WINDOW: u64 = 3 << WINDOW_BITS;
-/// Function `n` has the address `FUNCTION_WINDOW + n * FUNCTION_STRIDE`.
+/// Base of the addresses of functions: function `n` has the address `FUNCTION_WINDOW + n * FUNCTION_STRIDE`.
 pub const FUNCTION_WINDOW: u64 = 4 << WINDOW_BITS;
 pub const FUNCTION_STRIDE: u64 = 16;
 
-/// Addresses of a stretch that are remembered.
+/// Maximum number of address registers in a stretch of code whose patterns are remembered; see [`Repeat`].
 pub const REMEMBERED_MAX: usize = 8;
 
-/// Which memory an address names.
+/// The state space that an address names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     Generic,
@@ -28,42 +28,47 @@ pub enum Reach {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Address {
-    /// A plane of 64 bits, where `wide`, or of 32.
+    /// Slot of the address: a 64-bit plane if `wide`, a 32-bit one otherwise.
     pub slot: u32,
     pub wide: bool,
-    /// What a word is the index of, where it is no address by itself.
+    /// Turns the word in `slot` into an address, if it is an index and not an address.
     pub index: Option<Index>,
     pub offset: i64,
     pub reach: Reach,
-    /// Whether the instruction writes there.
+    /// True if the instruction writes there.
     pub writes: bool,
-    /// Index of this instruction's cache.
+    /// Index of the instruction's cache.
     pub cache: u32,
 }
 
-/// `base[index]`: an index is extended to 64 bits, multiplied, and added to what a plane of 64 bits holds in all lanes.
+/// `base[index]`: the index is extended to 64 bits, multiplied, and added to the 64-bit base, which is equal in all
+/// lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct Index {
     pub base: u32,
-    /// A positive number of the index's own type.
+    /// Factor, a positive number of the index's own type.
     pub factor: u32,
     pub signed: bool,
 }
 
-/// Whether an access is by an address whose pattern is known, or will be wanted again: by a number in a stretch of code.
+/// How an access finds the pattern of its warp's addresses: the lanes may reach evenly spaced elements. Accesses of a
+/// stretch of code that use one address register share a pattern, which has a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
-    /// The access goes lane by lane.
+    /// Accesses lane by lane, without a pattern.
     Never,
+    /// Looks for the pattern, for this access only.
     No,
+    /// Looks for the pattern and stores it under this number.
     First(u8),
+    /// Uses the pattern that an earlier access stored under this number.
     Again(u8),
 }
 
 #[derive(Debug)]
 pub struct Access {
     pub address: Address,
-    /// Volatile, or with a memory order stronger than weak: atomic by the element for the host's other threads.
+    /// Volatile, or with a memory order stronger than weak: each element is atomic for other host threads.
     pub ordered: bool,
     pub repeat: Repeat,
     pub slots: [u32; 4],
@@ -74,19 +79,19 @@ pub struct Access {
 pub struct Atomic {
     pub address: Address,
     pub function: AtomicFunction,
-    /// The type of an element; that of a half where `quad`.
+    /// Type of an element; of one half if `quad`.
     pub ty: Type,
-    /// Elements side by side, each atomic by itself.
+    /// Number of adjacent elements, each atomic by itself.
     pub count: usize,
-    /// 128 bits at once, in two registers of 64.
+    /// True for a 128-bit operation on two 64-bit registers.
     pub quad: bool,
     pub d: [u32; ELEMENTS_MAX],
     pub b: [u32; ELEMENTS_MAX],
-    /// What compare-and-swap writes.
+    /// Slots of the value that compare-and-swap writes.
     pub c: [u32; 2],
 }
 
-/// Elements of one atomic operation at most.
+/// Maximum elements of one atomic operation.
 pub const ELEMENTS_MAX: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +106,7 @@ pub enum AtomicFunction {
     Max,
     Increment,
     Decrement,
-    /// Of 128 bits alone: smaller loads and stores are whole by themselves.
+    /// 128-bit load or store; smaller loads and stores are atomic anyway.
     Load,
     Store,
 }
@@ -111,49 +116,50 @@ pub struct CopyAsync {
     pub target: Address,
     pub source: Address,
     pub bytes: u32,
-    /// What is read where fewer bytes than are written; the rest is zero.
+    /// Limits the bytes that are read, if fewer are read than written; the rest is zero.
     pub part: Option<Part>,
 }
 
-/// A copy between global and shared memory, or inside shared memory.
+/// `cp.async.bulk`: a copy between global and shared memory, or inside shared memory.
 #[derive(Debug)]
 pub struct CopyBulk {
     pub target: Address,
     pub source: Address,
-    /// The slot of the bytes that a lane copies.
+    /// Slot of the number of bytes that a lane copies.
     pub bytes: u32,
 }
 
-/// What addresses and sizes of bulk copies are multiples of.
+/// Alignment of the addresses and sizes of bulk copies, in bytes (PTX ISA, `cp.async.bulk`).
 pub const BULK_ALIGN: u32 = 16;
 
-/// What lanes access of the bytes that an operation is for.
+/// The part of an operation's bytes that a lane accesses.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
-    /// So many bytes as the lane's word in this slot says, or all.
+    /// The number of bytes in this slot, at most all.
     Length(u32),
-    /// All bytes, or none where a predicate holds, or does not where it is negated.
+    /// `Unless(slot, inverted)`: all bytes, or none in lanes where the predicate, inverted if the second field is true,
+    /// holds.
     Unless(u32, bool),
-    /// So many bytes as the lane's word in this slot says, aligned as bulk copies are.
+    /// The number of bytes in this slot, which is aligned as bulk copies require.
     Bulk(u32),
 }
 
-/// An access of memory, for those who watch it.
+/// A memory access, as the optional checks see it.
 #[derive(Debug)]
 pub struct Check {
     pub address: Address,
     pub bytes: u32,
     pub part: Option<Part>,
     pub kinds: Kinds,
-    /// The slots of a store's values, where they are known, and whether they are planes of 64 bits.
+    /// Slots of a store's values, if known, and whether they are 64-bit planes.
     pub values: Option<(Vec<u32>, bool)>,
 }
 
-/// What an access does.
+/// What an access does to memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Kinds {
     pub reads: bool,
     pub writes: bool,
-    /// Atomic, or volatile, relaxed, acquiring or releasing: not in a race with others of this kind.
+    /// Strong in the PTX memory model: atomic, volatile, relaxed, acquire or release. Two strong accesses do not race.
     pub strong: bool,
 }

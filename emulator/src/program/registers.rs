@@ -1,4 +1,5 @@
-//! Which registers an instruction names, and what it does to them.
+//! Register use: which registers an instruction names, and whether it reads or writes them. Liveness and slot sharing
+//! need it.
 
 use super::matrix::{Fragment, Matrix, Multiply, Rows, Transfer};
 use super::memory::{Access, Address, Atomic, Check, CopyAsync, CopyBulk, Index, Part};
@@ -7,18 +8,18 @@ use super::warp::{Barrier, Elect, Match, Phase, Reduce, Shuffle, Vote};
 use super::{Call, Callee, Instruction, Op};
 use crate::ops::lanes::{NO_SLOT, Slots};
 
-/// What becomes of a register in the lanes that run the instruction.
+/// What an instruction does to a register, in the lanes that run it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Read,
     Write,
-    /// Read, and perhaps written after.
+    /// Read, and perhaps written afterwards.
     Update,
 }
 
 impl Instruction {
-    /// Shows the slots of its registers to `visit`, which may change them: once for every time that the instruction names
-    /// one, sources first.
+    /// Calls `visit` with the slot of each register, once for every time that the instruction names it, sources first.
+    /// `visit` may change the slot.
     pub fn registers(&mut self, visit: &mut impl FnMut(&mut u32, Role)) {
         let mut visitor = Visitor { visit };
         visitor.read(&mut self.guard);
@@ -87,7 +88,7 @@ impl<F: FnMut(&mut u32, Role)> Visitor<'_, F> {
         }
     }
 
-    /// Which of the slots the operation has, it does not say: the last may be a source, a carry or neither.
+    /// The operation does not say which of its slots it uses: the last may be a source, a carry or unused.
     fn lanes(&mut self, slots: &mut Slots) {
         let Slots { d, a, b, c, e } = slots;
         self.all([a, b, c], Role::Read);

@@ -1,4 +1,4 @@
-//! Instructions that reach textures and surfaces.
+//! Texture and surface instructions.
 
 use crate::program::memory::AtomicFunction;
 use crate::ptx::types::Type;
@@ -11,24 +11,24 @@ pub enum Texturing {
     Query(Box<Query>),
 }
 
-/// `tex` and `tld4`.
+/// `tex` and `tld4`: a fetch.
 #[derive(Debug)]
 pub struct Fetch {
-    /// The slot of the texture's handle, and of the sampler's where the instruction names one.
+    /// Slot of the texture's handle, and of the sampler's if the instruction names one.
     pub texture: u32,
     pub sampler: Option<u32>,
     pub geometry: Geometry,
-    /// Coordinates are numbers of texels.
+    /// True if coordinates are texel numbers (integers).
     pub by_texel: bool,
-    /// Slots of the coordinates, as many as the geometry has axes.
+    /// Slots of the coordinates, one for each axis of the geometry.
     pub coordinates: Vec<u32>,
     pub layer: Option<u32>,
     pub offsets: Vec<u32>,
     pub level: FetchLevel,
-    /// The component that `tld4` takes of four texels.
+    /// Component that `tld4` takes of each of four texels.
     pub gathered: Option<u8>,
     pub d: [u32; 4],
-    /// A predicate that tells whether the texels are there, which they always are.
+    /// Slot of a predicate that says whether the texels are resident; here they always are.
     pub resident: Option<u32>,
 }
 
@@ -39,7 +39,7 @@ pub enum FetchLevel {
     Gradients([Vec<u32>; 2]),
 }
 
-/// `suld`, `sust` and `sured`.
+/// `suld`, `sust` and `sured`: a surface access.
 #[derive(Debug)]
 pub struct SurfaceAccess {
     pub surface: u32,
@@ -53,13 +53,13 @@ pub struct SurfaceAccess {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SurfaceAction {
-    /// Elements of so many bytes; the first coordinate counts bytes.
+    /// `.b`: loads elements of this many bytes; the first coordinate counts bytes.
     Load(u32),
     Store(u32),
-    /// A texel, whose components are converted to the surface's format; the first coordinate counts texels.
+    /// `sust.p`: stores a texel, converted to the surface's format; the first coordinate counts texels.
     StoreTexel,
-    /// Combines what is there with a value of this type. Of a texel, the surface's format tells whether it has a sign, and
-    /// the first coordinate counts texels.
+    /// `sured`: combines the memory with a value of this type. If `by_texel`, the surface's format decides about the
+    /// sign, and the first coordinate counts texels.
     Reduce {
         function: AtomicFunction,
         ty: Type,
@@ -67,17 +67,17 @@ pub enum SurfaceAction {
     },
 }
 
-/// What an access outside of a surface does.
+/// What an access outside a surface does (`.trap`, `.clamp`, `.zero`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
     Trap,
-    /// It goes to the nearest place inside.
+    /// Accesses the nearest element inside.
     Clamp,
-    /// It loads zeros and stores nothing.
+    /// Loads zeros and stores nothing.
     Zero,
 }
 
-/// `txq` and `suq`.
+/// `txq` and `suq`: a query of a texture's or surface's properties.
 #[derive(Debug)]
 pub struct Query {
     pub handle: u32,

@@ -1,4 +1,4 @@
-//! Instructions in which threads exchange values or wait for one another.
+//! Instructions by which threads exchange values or wait for each other.
 
 use super::memory::{Address, AtomicFunction};
 use crate::ops::lanes::LANES;
@@ -21,13 +21,13 @@ pub struct Shuffle {
     pub b: u32,
     pub c: u32,
     pub mask: u32,
-    /// All lanes take part, and nothing has to be told that they do.
+    /// True if all lanes take part and no check is on that would have to record it.
     pub all: bool,
-    /// Where lanes read from, where that is known.
+    /// The source lanes, if they are known when the code is lowered.
     pub sources: Option<Box<Sources>>,
 }
 
-/// The lane that each lane reads from, and the lanes whose source is inside their segment. The others read themselves.
+/// The source lane of each lane, and the lanes whose source is inside their segment. Other lanes read themselves.
 #[derive(Clone, Debug)]
 pub struct Sources {
     pub from: [u32; LANES],
@@ -48,7 +48,7 @@ pub struct Vote {
     pub d: u32,
     pub a: u32,
     pub invert: bool,
-    /// No mask in the form of old that votes among the active lanes.
+    /// Slot of the membermask.
     pub mask: u32,
 }
 
@@ -84,17 +84,17 @@ pub enum BarrierKind {
 pub struct Barrier {
     pub kind: BarrierKind,
     pub aligned: bool,
-    /// Its number, where that is known, all threads take part and nothing is computed.
+    /// The barrier's number, if it is a constant, all threads take part, and no value is combined.
     pub all: Option<u32>,
     pub id: u32,
-    /// Threads that take part; no slot where all do.
+    /// Slot of the number of participating threads; no slot if all take part.
     pub threads: u32,
     pub d: u32,
     pub p: u32,
     pub invert: bool,
 }
 
-/// One lane of several: its number, and a predicate that is set for it alone.
+/// `elect.sync`: elects one lane; `d` receives its number, and `p` is set in that lane only.
 #[derive(Debug)]
 pub struct Elect {
     pub d: u32,
@@ -102,14 +102,14 @@ pub struct Elect {
     pub mask: u32,
 }
 
-/// An operation on a barrier in shared memory.
+/// An operation on an mbarrier, a barrier object in shared memory.
 #[derive(Debug)]
 pub struct Phase {
     pub address: Address,
     pub action: PhaseAction,
-    /// The state before, or whether the phase is over.
+    /// Slot of the result: the state before the operation, or for `Test` whether the phase is complete.
     pub d: u32,
-    /// A count, or the phase that is asked for.
+    /// Slot of a count, or for `Test` of the phase's state or parity.
     pub a: u32,
 }
 
@@ -117,11 +117,11 @@ pub struct Phase {
 pub enum PhaseAction {
     Init,
     Invalidate,
-    /// That there is one.
+    /// Checks that the object is an initialised mbarrier.
     Look,
     Arrive {
         drops: bool,
-        /// The count is of transactions to expect, and one thread arrives.
+        /// `arrive.expect_tx`: the count is of transactions to expect, and one thread arrives.
         expects: bool,
         completes: bool,
     },
@@ -132,6 +132,6 @@ pub enum PhaseAction {
     },
 }
 
-/// Where the pending count lies in such a barrier and in the state that it answers, and what it is at most.
+/// Position and maximum of the pending arrival count, in an mbarrier object and in the state that operations return.
 pub const PENDING_BIT: u32 = 20;
 pub const PENDING_MAX: u32 = (1 << 20) - 1;

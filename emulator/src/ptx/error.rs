@@ -1,11 +1,11 @@
-//! Why a PTX text is refused.
+//! Errors of loading PTX.
 
 use std::fmt;
 
-/// Why a program could not be loaded.
+/// The reason why a program could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct LoadError {
-    /// Line of the PTX text, from 1; 0 where no line is to blame.
+    /// Line of the PTX text, from 1; 0 if the error has no line.
     pub line: u32,
     pub kind: LoadErrorKind,
     pub message: String,
@@ -17,9 +17,9 @@ pub enum LoadErrorKind {
     UnsupportedOpcode,
     UnsupportedDirective,
     Unresolved,
-    /// No text that was linked defines a name; the message has a line for each such name.
+    /// No linked text defines a name; the message has a line for each such name.
     Undefined,
-    /// Two texts that were linked define a name.
+    /// Two linked texts define one name.
     DefinedTwice,
     Target,
     OutOfMemory,

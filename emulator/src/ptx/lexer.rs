@@ -1,4 +1,4 @@
-//! Splits PTX text into tokens.
+//! The lexer: splits PTX text into tokens.
 
 use std::ops::Range;
 
@@ -22,22 +22,22 @@ pub enum Kind<'a> {
 pub struct Token<'a> {
     pub kind: Kind<'a>,
     pub line: u32,
-    /// Byte range in the text, which is far shorter than 4 GiB.
+    /// Start of the byte range in the text; texts are far shorter than 4 GiB.
     start: u32,
     end: u32,
 }
 
 impl Token<'_> {
-    /// Its bytes in the text.
+    /// Returns the byte range of the token in the text.
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 }
 
-/// Tokens of a text at most: those of twenty megabytes of code. They take 40 bytes each.
+/// Maximum tokens of a text: those of 20 MB of code. A token takes 40 bytes.
 const TOKENS_MAX: usize = 8 << 20;
 
-/// The tokens of a text, or the first place where there is none.
+/// Returns the tokens of a text, or an error for the first place where there is none.
 pub fn tokens(text: &str) -> Result<Vec<Token<'_>>, LoadError> {
     let mut lexer = Lexer { text, at: 0, line: 1 };
     let mut found = Vec::with_capacity(text.len() / 6);
@@ -69,7 +69,7 @@ impl<'a> Lexer<'a> {
         Err(LoadError::syntax(self.line, what))
     }
 
-    /// Moves on while `wanted` holds and gives what was passed.
+    /// Advances while `wanted` holds and returns what was passed.
     fn take(&mut self, wanted: impl Fn(u8) -> bool) -> &'a str {
         let start = self.at;
         while self.at < self.text.len() && wanted(self.peek(0)) {

@@ -1,5 +1,5 @@
-//! Builds the tree of a PTX text: here the top level and the directives. Of debug information lines are kept, the rest is passed over; a directive
-//! that is not known is an error.
+//! The parser: builds the tree of a PTX text. This file has the module scope and its directives. Of debug information
+//! it keeps the lines and skips the rest; an unknown directive is an error.
 
 mod cursor;
 mod functions;
@@ -13,10 +13,10 @@ use super::lexer::{Kind, tokens};
 use super::tree::{Linkage, Target, Tree};
 use crate::ptx::error::{LoadError, LoadErrorKind};
 
-/// A text at most: several times what the largest libraries have. The tree of a text takes some ten times its bytes.
+/// Maximum bytes of a text: several times the largest libraries. The tree takes about ten times the bytes of the text.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
-/// Functions and variables of a text at most. Each takes a kilobyte or two, however short it is.
+/// Maximum functions and variables of a text. Each takes one or two kilobytes, however short it is.
 const DEFINITIONS_MAX: usize = 1 << 16;
 
 /// Parses a PTX text.
@@ -38,7 +38,7 @@ pub fn parse(text: &str) -> Result<Tree<'_>, LoadError> {
 }
 
 impl<'a> Parser<'a, '_> {
-    /// One item of the module's top level.
+    /// Parses one item of the module scope.
     fn item(&mut self, tree: &mut Tree<'a>) -> Parsed<()> {
         let mut linkage = Linkage::Internal;
         loop {
@@ -109,7 +109,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// The number behind `.version`.
+    /// Parses the number behind `.version`.
     fn version(&self) -> Option<(u32, u32)> {
         let token = self.tokens.get(self.at)?;
         let (major, minor) = self.text[token.range()].split_once('.')?;

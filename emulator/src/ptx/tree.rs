@@ -1,19 +1,19 @@
-//! The tree of a PTX module. Names are slices of the text.
+//! The syntax tree of a PTX module. Names are slices of the text.
 
 use super::types::Type;
 
 /// A whole PTX text.
 #[derive(Debug, Default)]
 pub struct Tree<'a> {
-    /// The version of PTX, as major and minor number.
+    /// PTX version (`.version`), as major and minor number.
     pub version: (u32, u32),
-    /// The architecture of `.target sm_NN`.
+    /// Architecture of `.target sm_NN`.
     pub target: Option<Target>,
     pub variables: Vec<Variable<'a>>,
     pub functions: Vec<Function<'a>>,
-    /// Other names of functions, with the names that they stand for.
+    /// Aliases of functions (`.alias`), with the names that they stand for.
     pub aliases: Vec<(&'a str, &'a str)>,
-    /// Numbers and names of `.file` directives.
+    /// Numbers and names of the `.file` directives.
     pub files: Vec<(u32, &'a str)>,
 }
 
@@ -22,7 +22,7 @@ pub struct Target {
     pub line: u32,
     pub major: u32,
     pub minor: u32,
-    /// `sm_90a` and its like run on exactly that architecture.
+    /// True for `sm_90a` and the like, which run on exactly that architecture.
     pub exact: bool,
 }
 
@@ -35,18 +35,18 @@ pub enum Space {
     Param,
 }
 
-/// Where the name of a variable or a function is known.
+/// Linkage: where the name of a variable or a function is visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Linkage {
-    /// In its own text alone.
+    /// In its own text only.
     #[default]
     Internal,
     Visible,
-    /// Everywhere, unless another text has it visible or weak before this one.
+    /// Everywhere, unless an earlier text defines the name as visible or weak.
     Weak,
-    /// As weak; the largest of several counts.
+    /// Like weak, but the largest of several definitions counts.
     Common,
-    /// Another text defines it.
+    /// Defined by another text.
     Extern,
 }
 
@@ -58,11 +58,11 @@ pub struct Variable<'a> {
     pub space: Space,
     pub ty: Type,
     pub align: u32,
-    /// Elements; 0 for an array without a length.
+    /// Number of elements; 0 for an array of unspecified length.
     pub count: u64,
     pub linkage: Linkage,
     pub initial: Vec<Initial<'a>>,
-    /// It stands for a texture, a sampler or a surface, and has no bytes of its own.
+    /// Set if it is a texture, sampler or surface reference, which has no bytes of its own.
     pub opaque: Option<Opaque<'a>>,
 }
 
@@ -70,7 +70,7 @@ pub struct Variable<'a> {
 #[derive(Clone, Debug)]
 pub enum Opaque<'a> {
     Texture,
-    /// With its properties and their values, as written.
+    /// A sampler's properties and their values, as written.
     Sampler(Vec<(&'a str, &'a str)>),
     Surface,
 }
@@ -81,13 +81,13 @@ pub enum Initial<'a> {
     Integer(u64),
     Single(u32),
     Double(f64),
-    /// The address of a symbol plus an offset. It is its own generic address: only global and constant variables and
-    /// functions have an address that is known here.
+    /// The address of a symbol plus an offset. Only global and constant variables and functions are allowed, so it is
+    /// its own generic address.
     Symbol {
         name: &'a str,
         offset: i64,
     },
-    /// One byte of such an address, or of a number where there is no name.
+    /// One byte of such an address, or of a number if there is no name.
     Byte {
         shift: u32,
         name: Option<&'a str>,
@@ -95,7 +95,7 @@ pub enum Initial<'a> {
     },
 }
 
-/// A kernel or a function; without a body it is a declaration.
+/// A kernel or a function. Without a body it is a declaration.
 #[derive(Debug)]
 pub struct Function<'a> {
     pub line: u32,
@@ -107,14 +107,14 @@ pub struct Function<'a> {
     pub max_threads: Option<u64>,
     pub required: Option<[u32; 3]>,
     pub registers_max: Option<u32>,
-    /// It says that it runs in clusters, of one block each.
+    /// True if it declares that it runs in clusters, of one block each.
     pub explicit_cluster: bool,
     pub body: Option<Vec<Statement<'a>>>,
 }
 
 #[derive(Debug)]
 pub enum Statement<'a> {
-    /// Variables of one block: a scope opens and closes.
+    /// `{`: opens a scope for the variables of a block of code.
     Open,
     Close,
     Label(&'a str),
@@ -122,14 +122,14 @@ pub enum Statement<'a> {
     Variable(Variable<'a>),
     /// The labels of `name: .branchtargets`.
     Targets(&'a str, Vec<&'a str>),
-    /// `.loc`: where what follows stands in the source.
+    /// `.loc`: the source location of the statements that follow.
     Location(Location),
-    /// `name: .callprototype`, which tells only what the call's arguments tell too.
+    /// `name: .callprototype`. The arguments of the call contain all that is needed of it.
     Prototype,
     Instruction(Instruction<'a>),
 }
 
-/// A place in a source file, and the one that it was inlined at.
+/// A source location, and the one that it was inlined at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     pub at: Position,
@@ -140,7 +140,7 @@ pub struct Location {
 pub struct Position {
     /// Number of a `.file` directive.
     pub file: u32,
-    /// 0 where the compiler knows of no line.
+    /// Line, from 1; 0 if the compiler knows of none.
     pub line: u32,
     pub column: u32,
 }
@@ -154,20 +154,20 @@ pub struct Registers<'a> {
     pub names: Vec<(&'a str, Option<u32>)>,
 }
 
-/// How many values of its type a register holds.
+/// Number of values of its type that a register holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Scalar,
     /// `.v2` or `.v4`.
     Vector(u32),
-    /// `.b128`: two halves of 64 bits.
+    /// `.b128`: two 64-bit halves.
     Quad,
 }
 
 #[derive(Clone, Debug)]
 pub struct Instruction<'a> {
     pub line: u32,
-    /// Register of the guard, and whether it is negated.
+    /// Register of the guard predicate, and whether it is negated.
     pub guard: Option<(&'a str, bool)>,
     /// The opcode as written, for messages.
     pub text: &'a str,
@@ -185,18 +185,18 @@ pub enum Operand<'a> {
     /// `%tid.x`.
     Element(&'a str, &'a str),
     Integer(u64),
-    /// The bits of `0f` and `0d` literals, or of a decimal one.
+    /// Bits of a floating-point literal: `0f`, `0d` or decimal.
     Single(u32),
     Double(f64),
     /// `name + offset` outside brackets.
     Offset(&'a str, i64),
     /// `[base + offset]`.
     Address(Base<'a>, i64),
-    /// `[base, {x, y}]`: what a texture, a surface or a tensor has there.
+    /// `[base, {x, y}]`: coordinates in a texture, a surface or a tensor.
     Indexed(Base<'a>, Vec<Operand<'a>>),
     /// `{a, b}`.
     Vector(Vec<Operand<'a>>),
-    /// `{a, b}|p`: values, and whether they were there.
+    /// `{a, b}|p`: values, and a predicate that says whether they are resident.
     Resident(Vec<Operand<'a>>, &'a str),
     /// `(a, b)` of a call.
     List(Vec<Operand<'a>>),

@@ -1,6 +1,6 @@
 //! The fundamental types of PTX.
 
-/// A type as instructions and variables name it.
+/// A fundamental type, as instructions and variables name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     U8,
@@ -25,7 +25,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// The type of a modifier such as `u32`.
+    /// Parses a modifier such as `u32`.
     pub fn parse(name: &str) -> Option<Type> {
         Some(match name {
             "u8" => Type::U8,
@@ -51,7 +51,7 @@ impl Type {
         })
     }
 
-    /// Bits of a value; a predicate has one.
+    /// Returns the bits of a value; a predicate has one.
     pub fn bits(self) -> u32 {
         match self {
             Type::Pred => 1,
@@ -62,7 +62,7 @@ impl Type {
         }
     }
 
-    /// Bytes in memory.
+    /// Returns the bytes of a value in memory.
     pub fn bytes(self) -> u32 {
         self.bits().div_ceil(8)
     }
@@ -75,13 +75,14 @@ impl Type {
         matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
     }
 
-    /// Whether this is an integer with or without a sign, and not bits alone.
+    /// Reports whether it is a signed or unsigned integer type; untyped bits (`.b32`) are not.
     pub fn is_number(self) -> bool {
         self.is_signed() || matches!(self, Type::U8 | Type::U16 | Type::U32 | Type::U64)
     }
 
-    /// Whether an instruction on this type may name a register declared as `declared`, of the same size: bits go with
-    /// everything, signed and unsigned integers with each other, floats only with themselves.
+    /// Reports whether an instruction of this type may use a register declared as `declared`, of the same size (PTX
+    /// ISA, "Operand Type Checking"): bit types match everything, signed and unsigned integers match each other, floats
+    /// match only themselves.
     pub fn accepts(self, declared: Type) -> bool {
         let is_bits = |ty: Type| !ty.is_float() && !ty.is_number();
         self == declared || is_bits(self) || is_bits(declared) || self.is_number() && declared.is_number()

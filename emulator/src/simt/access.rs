@@ -1,12 +1,12 @@
-//! Loads and stores of whole warps. Every address is checked against what it may reach before the first byte moves.
+//! Loads and stores of whole warps. Every address is checked before the first byte moves.
 //!
-//! Most warps reach rows: neighbouring lanes reach neighbouring elements, or all the same one. Those are found and
-//! checked at once ([`rows`]): those of all lanes first, in a function that needs little room. Anything else, and whatever
-//! is wrong, goes lane by lane ([`lanes`]).
+//! Most warps access rows: neighbouring lanes access neighbouring elements, or all lanes one element. Rows are found
+//! and checked as a whole ([`rows`]). Rows of all lanes come first, in functions that need little stack. Everything
+//! else, and every invalid access, goes lane by lane ([`lanes`]).
 //!
-//! Blocks on other threads may reach the same memory. What is volatile or has a memory order is atomic by the element,
-//! with a fence where the order is acquire or release. Weak accesses are plain ones through pointers that nothing else is
-//! known about: a race between them, which CUDA leaves undefined too, gives some mixture of what was and is there.
+//! Blocks on other threads may access the same memory. Volatile accesses and those with a memory order are atomic by
+//! the element, with a fence for acquire or release. Weak accesses are plain accesses through raw pointers. A race
+//! between them, which CUDA leaves undefined too, yields a mixture of old and new bytes.
 
 mod element;
 mod lanes;
@@ -29,21 +29,21 @@ pub use self::reach::{
     Cache, Confined, Local, Refused, View, host_address, portable as resolve, shared_offsets, space_of,
 };
 
-/// A load or a store of one element type, in its two builds.
+/// A load or a store of one element type, compiled portably and for the machine's vectors.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessRun {
     pub portable: Move,
     pub vector: Move,
-    /// The same where not all lanes reach rows with one step. They are functions of their own behind a pointer: the room that they
-    /// need would make the others slow.
+    /// Used if not all lanes access rows with one step. These are separate functions behind a pointer, because their
+    /// large stack frames would slow down the others.
     portable_apart: Move,
     vector_apart: Move,
 }
 
-/// A refusal is in a box, so that the result fits a register.
+/// Makes an access. The error is boxed, so that the result fits a register.
 ///
 /// # Safety
-/// The frame and the slots are as for the operations on lanes; the view's pointers are live for its sizes.
+/// The frame and the slots are as for [`crate::ops::lanes::Run`]; the view's pointers are live for its sizes.
 pub type Move = unsafe fn(&Access, *mut u8, u32, &mut View, Local) -> Result<(), Box<Refused>>;
 
 #[inline(always)]
@@ -121,7 +121,7 @@ unsafe fn store_apart<E: Element, P: Plane, const COUNT: usize, const VECTOR: bo
     }
 }
 
-/// Defines a maker of accesses: the bodies for any machine, and for the machine's vectors.
+/// Defines a constructor of accesses, whose bodies are compiled portably and for the machine's vectors.
 macro_rules! builds {
     ($maker:ident, $pair:ident, $apart:ident) => {
         fn $maker<E: Element, P: Plane, const COUNT: usize>() -> AccessRun {
@@ -187,13 +187,13 @@ macro_rules! builds {
     };
 }
 
-/// Whether the vector build has vectors of its own.
+/// True if there are vector builds for this processor.
 const VECTORS: bool = cfg!(target_arch = "x86_64");
 
 builds!(loads, load, load_apart);
 builds!(stores, store, store_apart);
 
-/// Defines a maker of accesses of one, two or four elements.
+/// Defines a constructor of accesses of one, two or four elements.
 macro_rules! counts {
     ($maker:ident, $of:ident) => {
         fn $maker<E: Element, P: Plane>(count: u32) -> AccessRun {
@@ -209,7 +209,7 @@ macro_rules! counts {
 counts!(loads_of, loads);
 counts!(stores_of, stores);
 
-/// A load of `count` elements of type `ty` to registers of 64 bits, where `wide`, or 32.
+/// Returns a load of `count` elements of type `ty` to 64-bit registers if `wide`, or to 32-bit ones.
 pub fn load_run(ty: Type, wide: bool, count: u32) -> AccessRun {
     match (ty, wide) {
         (Type::S8, false) => loads_of::<i8, u32>(count),
@@ -229,7 +229,7 @@ pub fn load_run(ty: Type, wide: bool, count: u32) -> AccessRun {
     }
 }
 
-/// A store of `count` elements of type `ty` from registers of 64 bits, where `wide`, or 32.
+/// Returns a store of `count` elements of type `ty` from 64-bit registers if `wide`, or from 32-bit ones.
 pub fn store_run(ty: Type, wide: bool, count: u32) -> AccessRun {
     match (ty.bytes(), wide) {
         (1, false) => stores_of::<u8, u32>(count),

@@ -1,4 +1,4 @@
-//! Atomic operations, lane by lane.
+//! Atomic operations (`atom`, `red`), lane by lane.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use crate::ops::lanes::{FULL, LANES, NO_SLOT};
 use crate::program::memory::{Atomic, AtomicFunction, ELEMENTS_MAX};
 use crate::ptx::types::Type;
 
-/// What an atomic writes, given what it found and its operands.
+/// Returns what an atomic writes, given the old value and its operands.
 #[inline(always)]
 pub fn combine(function: AtomicFunction, ty: Type, old: u64, b: u64, c: u64) -> u64 {
     use AtomicFunction as F;
@@ -67,7 +67,7 @@ pub fn combine(function: AtomicFunction, ty: Type, old: u64, b: u64, c: u64) -> 
     }
 }
 
-/// A sum of two 16-bit floats, as bits.
+/// Adds two 16-bit floats, given as bits.
 fn add<T: Small>(a: u64, b: u64) -> u64 {
     sum(T::from_raw(a as u16), T::from_raw(b as u16)).raw().into()
 }
@@ -80,7 +80,7 @@ fn greatest<T: Small>(a: u64, b: u64) -> u64 {
     extreme::<T, true, false>(T::from_raw(a as u16), T::from_raw(b as u16)).raw().into()
 }
 
-/// A sum of f32 as devices make it in global memory: without subnormal numbers.
+/// Adds two f32 as devices do in global memory: subnormal numbers are flushed.
 fn flushed_sum(a: u32, b: u32) -> u32 {
     let sum = flush::<true>(f32::from_bits(a)) + flush::<true>(f32::from_bits(b));
     flush::<true>(canonical(sum)).to_bits()
@@ -105,14 +105,14 @@ pub unsafe fn run(
     }
 }
 
-/// Whether each lane adds a whole number of 32 bits to another.
+/// Reports whether the operation adds 32-bit integers.
 #[inline(always)]
 fn adds_words(atomic: &Atomic) -> bool {
     let Atomic { function, ty, count, quad, .. } = *atomic;
     function == AtomicFunction::Add && ty.bytes() == 4 && !ty.is_float() && count == 1 && !quad
 }
 
-/// One lane after the other. It is a call, because it needs much room.
+/// Runs the lanes one after the other. It is not inlined, because it needs a large stack frame.
 ///
 /// # Safety
 /// As for [`run`].
@@ -144,7 +144,7 @@ unsafe fn singly(atomic: &Atomic, frame: *mut u8, mask: u32, view: &mut View, lo
             let flushes =
                 atomic.ty == Type::F32 && atomic.function == AtomicFunction::Add && !shared.contains(&pointers[lane]);
             let c = operand(frame, atomic.c[0], lane, size);
-            // All operands are read before a result is written that may be one of them.
+            // All operands are read before a result is written, because a result may overwrite one of them.
             let mut b = [0; ELEMENTS_MAX];
             for (b, slot) in b.iter_mut().zip(&atomic.b[..atomic.count]) {
                 *b = operand(frame, *slot, lane, size);
@@ -160,8 +160,8 @@ unsafe fn singly(atomic: &Atomic, frame: *mut u8, mask: u32, view: &mut View, lo
     Ok(())
 }
 
-/// The most frequent case: sums of words in shared memory. One thread of the host runs the block, so no other access falls between
-/// the read and the write. Returns false for other cases and for invalid accesses.
+/// Handles the most frequent case: sums of words in shared memory. One host thread runs the block, so no other access
+/// comes between the read and the write. Returns false for other cases and for invalid accesses.
 ///
 /// # Safety
 /// As for [`run`].
@@ -181,7 +181,7 @@ unsafe fn sums(atomic: &Atomic, frame: *mut u8, mask: u32, view: &View) -> bool 
     }
 }
 
-/// As [`sums`], in the build for the machine's vectors.
+/// Runs like [`sums`], in the build for the machine's vectors.
 ///
 /// # Safety
 /// As for [`run`], on a machine that has these vectors.
@@ -205,7 +205,7 @@ unsafe fn add_words(atomic: &Atomic, offsets: &[u32; LANES], frame: *mut u8, mas
             old
         };
         if mask == FULL && d == NO_SLOT {
-            // A loop in a loop: compilers write the inner one out, and jump back less often.
+            // Two nested loops, because compilers unroll the inner one and then jump less often.
             for part in (0..LANES).step_by(8) {
                 for lane in part..part + 8 {
                     add(lane);
@@ -223,7 +223,7 @@ unsafe fn add_words(atomic: &Atomic, offsets: &[u32; LANES], frame: *mut u8, mas
     }
 }
 
-/// An operation on 128 bits.
+/// Runs an operation on 128 bits.
 ///
 /// # Safety
 /// As for [`run`]; the pointer was checked.

@@ -1,4 +1,4 @@
-//! One block: its warps in turn, its barriers, and what all its instructions share.
+//! One block: runs its warps in turn, with its barriers and the state that its instructions share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -17,61 +17,63 @@ use crate::module::Entry;
 use crate::ops::lanes::{FULL, LANES};
 use crate::program::Program;
 
-/// Barriers of a block, as on every device.
+/// Number of barriers of a block, on every device.
 const BARRIERS: usize = 16;
 
-/// The number of the cluster's barrier among them, for checks.
+/// Number of the cluster's barrier, for the race check.
 const CLUSTER: u32 = BARRIERS as u32;
 
-/// Turns of loops after which another warp gets its turn.
+/// Loop iterations of a warp after which another warp gets its turn.
 const TURNS_OF_WARP: u32 = 4096;
 
-/// The same where blocks take turns too: who spins at a barrier of the grid should soon let the others come to it.
+/// Loop iterations of a warp in blocks that take turns: fewer, because a block that spins at a grid barrier should soon
+/// let the other blocks reach it.
 const TURNS_OF_WARP_IN_TURN: u32 = 128;
 
-/// Stack of a thread at most, whatever the limit says: the local memory that a device has for one.
+/// Maximum stack of a thread in bytes, whatever the context's limit is: the local memory per thread of a device.
 const STACK_BYTES_MAX: u32 = 512 << 10;
 
-/// Places that are named where threads of a block stand; the others are only counted.
+/// Maximum number of places that a report names for the threads of a block; further places are only counted.
 const STANDINGS_MAX: usize = 3;
 
-/// Work of a block, in instructions of its warps, after which the thread looks at other blocks too: the block may wait for
-/// a later one.
+/// Instructions of a block's warps after which the thread also runs other blocks, because the block may wait for a
+/// later one.
 const PATIENCE: u64 = 1 << 22;
 
 /// Signals between the threads of a launch.
 #[derive(Debug, Default)]
 pub struct Signals {
-    /// A block has failed: the others may stop.
+    /// Set when a block has failed; the other blocks may stop.
     pub stop: AtomicBool,
-    /// Instructions that all threads have run, counted at branches back and calls.
+    /// Instructions that all threads have run, counted at backward branches and calls.
     pub spent: AtomicU64,
-    /// Where the blocks of a cooperative launch meet; 0 in other launches.
+    /// Address of a cooperative launch's workspace; 0 in other launches.
     pub workspace: u64,
 }
 
-/// Lanes of one warp that come to a barrier.
+/// Lanes of one warp that arrive at a barrier.
 #[derive(Clone, Copy, Debug)]
 pub struct Coming {
     pub lanes: u32,
-    /// Lanes of the warp that have exited and were not told of before.
+    /// Exited lanes of the warp that were not counted before.
     pub exited: u32,
     pub votes: u32,
 }
 
-/// What has come to one barrier.
+/// Arrivals at one barrier so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Arrivals {
-    /// Threads that have come or count as if they had.
+    /// Number of threads that have arrived or count as arrived.
     threads: u32,
-    /// Threads that take part, in whole warps, where the instruction says so.
+    /// Number of participating threads, in whole warps, if the instruction specifies it.
     expected: Option<u32>,
     voters: u32,
     pub votes: u32,
 }
 
 impl Arrivals {
-    /// Threads exit whose warp waits at the barrier: where it counts warps, they count as come.
+    /// Counts exiting threads whose warp waits at the barrier. If the barrier counts whole warps, they count as
+    /// arrived.
     pub fn exit(&mut self, threads: u32) {
         self.threads += if self.expected.is_some() { threads } else { 0 };
     }
@@ -85,7 +87,7 @@ impl Arrivals {
     }
 }
 
-/// What the instructions of a block share.
+/// The state that the instructions of a block share.
 #[derive(Debug)]
 pub struct Context<'a> {
     pub program: &'a Program,
@@ -99,18 +101,18 @@ pub struct Context<'a> {
     pub vector: bool,
     pub matrices: Room,
     pub barriers: [Arrivals; BARRIERS],
-    /// There where the memory has checks.
+    /// State of the optional checks, if the memory has any.
     pub checks: Option<Box<BlockChecks>>,
-    /// The numbers of the barriers that threads have reached, as bits.
+    /// Bit mask of the barriers that threads have reached.
     come: u32,
-    /// Threads of the block have come to the cluster's barrier, maybe for an earlier phase.
+    /// True if threads of the block have reached the cluster's barrier, perhaps in an earlier phase.
     pub at_cluster: bool,
     pub spent: u64,
-    /// Bytes of a thread's stack: what is known beforehand of its functions' local memory, and what recursion may take.
+    /// Bytes of a thread's stack: local memory of its functions that is known beforehand, plus the limit for recursion.
     pub stack_bytes: u32,
-    /// Turns of loops that a warp has before the next one.
+    /// Loop iterations of a warp before the next warp's turn.
     pub turns: u32,
-    /// What the view's shared memory lies in.
+    /// Storage of the view's shared memory.
     _shared: Vec<u64>,
 }
 
@@ -124,7 +126,7 @@ impl<'a> Context<'a> {
         vector: bool,
     ) -> Context<'a> {
         let shared_bytes = dynamic_start(entry) + u64::from(config.shared_bytes);
-        // Two words more: the start is rounded up to the 16 bytes that the widest access needs.
+        // Two more words, because the start is rounded up to 16 bytes for the widest access.
         let mut shared = vec![0u64; shared_bytes.div_ceil(8) as usize + 2];
         let start = (shared.as_mut_ptr() as u64).next_multiple_of(16) as *mut u8;
         let checks = memory.checks();
@@ -167,7 +169,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Why the launch has to end now, if it has to.
+    /// Returns the reason if the launch has to end now.
     #[inline(always)]
     pub fn must_stop(&self) -> Option<&'static str> {
         if self.options.cancel.load(Ordering::Relaxed) {
@@ -187,14 +189,14 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Lanes of a warp have come together.
+    /// Records that lanes of a warp have synchronised, for the race check.
     pub fn met(&mut self, warp: u32, lanes: u32) {
         if let Some(checks) = &mut self.checks {
             checks.clocks.meet(warp, lanes);
         }
     }
 
-    /// Names a place in the block's shared memory.
+    /// Describes a location in the block's shared memory.
     pub fn shared_place(&self, offset: u64) -> String {
         let mut variables = self.program.shared.iter().chain(&self.program.functions[self.entry.function].shared);
         let found = variables.find(|one| (one.offset.into()..u64::from(one.offset + one.bytes)).contains(&offset));
@@ -206,7 +208,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Takes `bytes` of the device's heap, unless it is used up.
+    /// Takes `bytes` from the device heap; `None` if it is used up.
     pub fn take_heap(&self, bytes: u64) -> Option<u64> {
         let address = self.view.memory.take_heap(bytes, self.options.limits.heap_bytes)?;
         if let Some(confinement) = self.options.limits.confinement {
@@ -215,19 +217,19 @@ impl<'a> Context<'a> {
         Some(address)
     }
 
-    /// Gives memory back to the heap; false where the address is not one that the heap gave.
+    /// Returns memory to the heap; returns false if the address did not come from it.
     pub fn give_heap(&mut self, address: u64) -> bool {
         let is_own = self.options.limits.confinement.is_none_or(|confinement| confinement.give_heap(address));
         if !is_own || !self.view.memory.give_heap(address) {
             return false;
         }
-        // What this launch has found about the memory is no longer true.
+        // The caches may refer to the freed memory.
         self.view.caches.fill(Cache::default());
         self.view.textures = Bound::default();
         true
     }
 
-    /// Threads come to a barrier.
+    /// Counts threads that arrive at a barrier.
     pub fn arrive(&mut self, id: u32, threads: Option<u32>, coming: Coming) -> Result<(), &'static str> {
         if threads.is_some_and(|threads| threads == 0 || threads % LANES as u32 != 0) {
             return Err("the thread count of a barrier is not a multiple of the warp size");
@@ -244,8 +246,8 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Runs one block to its end, unless it takes long or sleeps: it may wait for another, and is answered as it is then.
-    /// `warps` are those of blocks before, to be used again.
+    /// Runs one block to its end. If it takes long or sleeps, it may wait for another block, and its state is returned.
+    /// `warps` are warps of earlier blocks, which are reused.
     pub fn run_block(&mut self, block: [u32; 3], warps: &mut Warps) -> Result<Option<BlockRun>, Fault> {
         let mut run = BlockRun::new(block, self);
         let result = run.warps(self, warps);
@@ -259,12 +261,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Lets other blocks have a turn soon: those that they wait for may be among them.
+    /// Makes turns shorter, because other blocks on this thread may be those that this one waits for.
     pub fn share_thread(&mut self) {
         self.turns = TURNS_OF_WARP_IN_TURN;
     }
 
-    /// Adds what was spent here to what the launch has spent, where anybody asks.
+    /// Adds the instructions of this block to those of the launch, if anything needs the sum.
     pub fn account(&mut self) {
         if self.options.instructions_max.is_some() {
             self.signals.spent.fetch_add(self.spent, Ordering::Relaxed);
@@ -273,19 +275,19 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A block under way.
+/// A block in progress.
 #[derive(Debug)]
 pub struct BlockRun {
-    /// Threads that have not exited.
+    /// Number of threads that have not exited.
     threads: u32,
-    /// Threads of the warps that have started.
+    /// Number of threads in the warps that have started.
     started: u32,
-    /// Warps that have started and not ended.
+    /// Warps that have started and not finished.
     waiting: Warps,
 }
 
 impl BlockRun {
-    /// Makes `cx` that of `block`, before its first turn.
+    /// Prepares `cx` for `block`, before its first turn.
     pub fn new(block: [u32; 3], cx: &mut Context) -> BlockRun {
         cx.block = block;
         cx.barriers = [Arrivals::default(); BARRIERS];
@@ -307,7 +309,7 @@ impl BlockRun {
         Ok(())
     }
 
-    /// Once started: has every warp ended?
+    /// Reports whether every warp has finished; valid after the start.
     pub fn is_finished(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -315,8 +317,8 @@ impl BlockRun {
     /// Gives every warp its first turn.
     pub fn start(&mut self, cx: &mut Context, spare: &mut Warps) -> Result<(), Fault> {
         let total = cx.config.threads();
-        // Each warp runs as far as it gets before the next one starts, so that a kernel without barriers keeps to
-        // one register file.
+        // Each warp runs as far as it can before the next one starts, so that a kernel without barriers needs only one
+        // register file.
         for index in 0..total.div_ceil(LANES as u32) {
             let mut warp = spare.pop().unwrap_or_else(|| Box::new(Warp::new(local_bytes(cx.entry, cx.options))));
             let lanes = (total - index * LANES as u32).min(LANES as u32);
@@ -334,14 +336,14 @@ impl BlockRun {
         Ok(())
     }
 
-    /// Gives every warp that can go on a turn.
+    /// Gives a turn to every warp that can continue.
     pub fn turn(&mut self, cx: &mut Context, spare: &mut Warps) -> Result<(), Fault> {
         let advanced = self.round(cx, spare)?;
         let released = self.release(cx);
         if advanced || released || self.is_finished() { Ok(()) } else { Err(self.deadlock(cx)) }
     }
 
-    /// Gives every warp a turn; whether one of them came further.
+    /// Gives every warp a turn; returns whether one of them progressed.
     fn round(&mut self, cx: &mut Context, spare: &mut Warps) -> Result<bool, Fault> {
         let mut advanced = false;
         let mut index = 0;
@@ -360,27 +362,27 @@ impl BlockRun {
                 index += 1;
             }
             pause.map_err(|fault| self.told(fault, cx))?;
-            // Before another warp comes to the same barrier, which would be for its next phase.
+            // Before another warp arrives at the barrier, which would count for the next phase.
             advanced |= self.release(cx);
         }
         Ok(advanced)
     }
 
-    /// Where all warps sleep or wait at barriers, the time when the first of them wakes.
+    /// If all warps sleep or wait at barriers, returns when the first of them wakes.
     pub fn asleep_until(&self) -> Option<Instant> {
         let awake = |warp: &Warp| warp.asleep.is_none() && !warp.waits();
         let first = self.waiting.iter().filter_map(|warp| warp.asleep).min()?;
         (!self.waiting.iter().any(|warp| awake(warp))).then_some(first)
     }
 
-    /// Whether enough threads have come to a barrier. Threads that have exited are not waited for.
+    /// Reports whether a barrier is complete; it does not wait for threads that have exited.
     fn complete(&self, arrivals: Arrivals) -> bool {
         arrivals.threads > 0 && arrivals.threads >= arrivals.expected.unwrap_or(self.threads)
     }
 
     #[inline(always)]
     fn release(&mut self, cx: &mut Context) -> bool {
-        // No barrier can open before a thread has come to it.
+        // A barrier can't complete before a thread has arrived.
         (cx.come != 0 || !self.waiting.is_empty()) && self.release_waiting(cx)
     }
 
@@ -417,8 +419,8 @@ impl BlockRun {
         released
     }
 
-    /// What came before barrier `id`, which opens, comes before what its threads do now. So does what threads did
-    /// that have exited.
+    /// Records that everything before the completed barrier `id` comes before what its threads do now, including the
+    /// accesses of threads that have exited.
     #[cold]
     fn order(&self, id: u32, checks: &mut BlockChecks) {
         for index in 0..self.started.div_ceil(LANES as u32) {
@@ -441,7 +443,7 @@ impl BlockRun {
         self.tell_where(fault, cx)
     }
 
-    /// A launch that was ended from outside tells where all of the block's threads were.
+    /// Adds the places of all threads to the report of a launch that was ended from outside.
     fn told(&mut self, fault: Fault, cx: &Context) -> Fault {
         match fault.kind {
             FaultKind::Timeout => self.tell_where(fault, cx),
@@ -449,7 +451,7 @@ impl BlockRun {
         }
     }
 
-    /// Adds to a report where the threads of the block are.
+    /// Adds the places of the block's threads to a report.
     fn tell_where(&mut self, mut fault: Fault, cx: &Context) -> Fault {
         let standings = self.waiting.iter_mut().flat_map(|warp| warp.standings(cx)).collect();
         for line in describe_standings(standings) {
@@ -463,13 +465,13 @@ impl BlockRun {
     }
 }
 
-/// Local memory of a thread: what is known of its functions, and a stack for those of which it is not.
+/// Returns the local memory of a thread in bytes: that of its functions, and a stack for recursion and indirect calls.
 pub fn local_bytes(entry: &Entry, options: &RunOptions) -> u64 {
     let stack = if entry.needs_stack { options.limits.stack_bytes } else { 0 };
     (u64::from(entry.frame_bytes) + u64::from(stack.min(STACK_BYTES_MAX))).next_multiple_of(16)
 }
 
-/// Gives a warp its turn. `threads` are those of the block that have not exited.
+/// Gives a warp its turn. `threads` is the number of the block's threads that have not exited.
 fn step(warp: &mut Warp, threads: &mut u32, cx: &mut Context) -> Result<Pause, Fault> {
     let before = warp.live;
     let result = warp.run(cx);
@@ -477,7 +479,7 @@ fn step(warp: &mut Warp, threads: &mut u32, cx: &mut Context) -> Result<Pause, F
     result
 }
 
-/// One line for each place where threads stand, those with the most first.
+/// Formats one line for each place where threads are, those with the most threads first.
 pub fn describe_standings(standings: Vec<Standing>) -> Vec<String> {
     let mut places: Vec<Standing> = Vec::new();
     for standing in standings {

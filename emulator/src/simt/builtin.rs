@@ -1,4 +1,4 @@
-//! Functions that kernels call by name and the machine provides: `vprintf`, `__assertfail`, `malloc`, `free`.
+//! Built-in functions that kernels call by name: `vprintf`, `__assertfail`, `malloc`, `free`.
 
 use super::access::{Local, Refused, View, host_address};
 use super::block::Context;
@@ -8,14 +8,14 @@ use crate::ops::lanes::LANES;
 use crate::program::memory::Reach;
 use crate::program::{Call, Callee};
 
-/// Bytes of a string that a kernel prints at most; a longer one is cut.
+/// Maximum bytes of a string that a kernel prints; a longer one is truncated.
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 
-/// Why a call did not return.
+/// The reason why a call did not return.
 #[derive(Debug)]
 pub enum Failed {
     Access(Refused),
-    /// By which lane, and what it says.
+    /// A failed assertion: the lane and the message.
     Assertion(u32, String),
 }
 
@@ -70,7 +70,7 @@ pub fn run(call: &Call, registers: &mut Registers, mask: u32, cx: &mut Context, 
     Ok(())
 }
 
-/// The arguments of one lane, word by word.
+/// Reads the arguments of one lane, word by word.
 struct Arguments<'a> {
     call: &'a Call,
     registers: &'a mut Registers,
@@ -91,7 +91,7 @@ impl Arguments<'_> {
     }
 }
 
-/// A value of 4 or 8 bytes at a generic address.
+/// Reads 4 or 8 bytes at a generic address.
 fn read(address: u64, bytes: u64, lane: usize, view: &View, local: Local) -> Result<u64, Refused> {
     let host = host_address(address, Reach::Generic, false, bytes, lane, view, local)?;
     // SAFETY: the address was just checked for these bytes.
@@ -100,7 +100,7 @@ fn read(address: u64, bytes: u64, lane: usize, view: &View, local: Local) -> Res
     })
 }
 
-/// A string that ends with a zero byte.
+/// Reads a NUL-terminated string.
 fn read_text(address: u64, lane: usize, view: &View, local: Local) -> Result<Vec<u8>, Refused> {
     let mut text = Vec::new();
     for offset in 0..TEXT_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! Bulk copies, which are made at once. Each lane has a size of its own.
+//! Bulk copies (`cp.async.bulk`), which are made immediately. Each lane has a size of its own.
 
 use super::access::{Local, View, resolve_bulk};
 use super::phases::Failed;

@@ -1,5 +1,5 @@
-//! What the checks know about one block: who touched which byte of its shared memory last, and which bytes of shared
-//! and local memory hold something.
+//! State of the optional checks for one block: the latest accesses to each byte of its shared memory, and which bytes
+//! of shared and local memory are written.
 
 mod clocks;
 mod races;
@@ -19,12 +19,13 @@ pub struct BlockChecks {
     pub clocks: Clocks,
     pub races: Races,
     pub written: Written,
-    /// Counts the accesses, so that those of one instruction are known.
+    /// Number of the current instruction's access, which identifies accesses of one instruction.
     pub visit: u32,
 }
 
 impl BlockChecks {
-    /// `reserved` bytes at the start of shared memory are the machine's, and hold something.
+    /// Makes the state of a block's checks. The first `reserved` bytes of shared memory belong to the machine and count
+    /// as written.
     pub fn new(checks: Checks, threads: u32, shared_bytes: u64, local_bytes: u64, reserved: u32) -> BlockChecks {
         BlockChecks {
             checks,
@@ -35,14 +36,14 @@ impl BlockChecks {
         }
     }
 
-    /// Forgets the block before.
+    /// Forgets the previous block.
     pub fn start_block(&mut self) {
         self.clocks.start();
         self.races.start_block();
         self.written.start_block();
     }
 
-    /// A function begins: what its frame in local memory held before is no longer there.
+    /// A function begins: its frame in local memory counts as unwritten.
     pub fn enter_frame(&mut self, warp: u32, lanes: u32, start: u64, bytes: u64) {
         if self.checks.uninitialised {
             self.written.forget_local(warp, lanes, start, bytes);

@@ -1,4 +1,5 @@
-//! What the lanes of a warp compute together: shuffles, votes, matches, reductions.
+//! Warp-level operations: shuffles (`shfl`), votes (`vote`), matches (`match`), reductions (`redux`) and elections
+//! (`elect`).
 
 pub mod shuffle;
 
@@ -8,7 +9,7 @@ use crate::ops::lanes::{FULL, LANES, NO_SLOT, put_lanes};
 use crate::program::Op;
 use crate::program::warp::{Elect, Match, Reduce, Vote, VoteMode};
 
-/// The slot of the mask of lanes that take part.
+/// Returns the slot of an operation's membermask.
 pub fn member_slot(op: &Op) -> u32 {
     match op {
         Op::Shuffle(shuffle) => shuffle.mask,
@@ -20,7 +21,7 @@ pub fn member_slot(op: &Op) -> u32 {
     }
 }
 
-/// Runs the operation in the lanes of `mask`, among the members.
+/// Runs the operation for the lanes of `mask`, over all members.
 pub fn run(op: &Op, registers: &mut Registers, mask: u32, members: u32, vector: bool) {
     match op {
         Op::Shuffle(shuffle) => {
@@ -80,7 +81,7 @@ fn run_reduce(reduce: &Reduce, registers: &mut Registers, mask: u32, members: u3
     put_lanes(registers.words(reduce.d), result as u32, mask);
 }
 
-/// The lowest of the members is elected.
+/// Elects the lowest member.
 fn run_elect(elect: &Elect, registers: &mut Registers, mask: u32, members: u32) {
     let leader = members.trailing_zeros();
     if elect.d != NO_SLOT {

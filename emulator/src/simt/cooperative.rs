@@ -1,6 +1,6 @@
-//! The words through which the blocks of a cooperative launch meet.
+//! The workspace of a cooperative launch, through which its blocks synchronise.
 //!
-//! The device code of `cooperative_groups` makes the barrier of a grid itself: it adds to a word of a workspace that
+//! The device code of `cooperative_groups` implements the grid barrier itself: it adds to a word of a workspace that
 //! the driver provides, and spins until the top bit of the word changes.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -8,10 +8,10 @@ use std::ptr::NonNull;
 
 use crate::memory::Memory;
 
-/// The workspace as device code declares it: its own size, then the barrier.
+/// Layout of the workspace, as device code declares it: its own size, then the barrier.
 const WORKSPACE: Layout = Layout::new::<[u32; 2]>();
 
-/// The words through which the blocks of one launch meet, mapped into device memory for as long as it lasts.
+/// The workspace of one launch, mapped into device memory for the duration of the launch.
 #[derive(Debug)]
 pub struct Workspace<'a> {
     memory: &'a Memory,

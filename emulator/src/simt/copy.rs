@@ -1,4 +1,4 @@
-//! Asynchronous copies, which are made at once.
+//! Asynchronous copies (`cp.async`), which are made immediately.
 
 use super::access::{Local, Refused, View, resolve, resolve_parts};
 use crate::ops::lanes::LANES;
@@ -9,7 +9,7 @@ use crate::program::memory::CopyAsync;
 pub unsafe fn run(copy: &CopyAsync, frame: *mut u8, mask: u32, view: &mut View, local: Local) -> Result<(), Refused> {
     let bytes = copy.bytes as usize;
     // SAFETY: the caller vouches for frame, slots, view and local memory; every pointer is checked for the bytes that
-    // are copied there or from there; a source of which nothing is read is not looked at.
+    // are copied there or from there. A source of which nothing is read is not accessed.
     unsafe {
         let (mut targets, mut sources) = ([0; LANES], [0; LANES]);
         resolve(&mut targets, &copy.target, bytes as u64, frame, mask, view, local)?;

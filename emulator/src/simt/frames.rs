@@ -1,4 +1,4 @@
-//! The register files of one warp: a frame for each call that is under way.
+//! Register files of one warp: a frame for each active call.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::HashMap;
@@ -8,42 +8,42 @@ use std::ptr::NonNull;
 use crate::ops::lanes::{LANES, fill};
 use crate::program::{Constant, Width};
 
-/// Frames start at a cache line, which vectors need.
+/// Alignment of frames in bytes: a cache line, which vectors need.
 const FRAME_ALIGN: usize = 64;
 
-/// A call that is under way in some lanes.
+/// An active call of some lanes.
 #[derive(Debug)]
 pub struct Frame {
     pub function: usize,
     pub registers: Registers,
     pub caller: Caller,
-    /// The callers of lanes that joined the frame from others.
+    /// Callers of lanes that joined from other frames.
     pub joined: Vec<Caller>,
     pub depth: u32,
     /// Lanes that have not returned yet.
     pub lanes: u32,
-    /// Start of the frame's local memory; where lanes have it in different places, the last of them.
+    /// Start of the frame's local memory; the highest one if it differs between lanes.
     pub local: u32,
     /// Bytes of the stack up to the frame's end.
     pub stack: u32,
 }
 
-/// Where lanes of a frame return to.
+/// The caller to which lanes of a frame return.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     pub frame: usize,
-    /// Where the caller goes on, behind the call it made.
+    /// Place where the caller continues, behind its call.
     pub return_pc: u32,
     pub lanes: u32,
 }
 
 impl Frame {
-    /// The callers of the lanes that have not returned.
+    /// Returns the callers of the lanes that have not returned.
     pub fn callers(&self) -> impl Iterator<Item = Caller> {
         iter::once(self.caller).chain(self.joined.iter().copied())
     }
 
-    /// Lets lanes of another frame of the same function go on in this one.
+    /// Moves lanes of another frame of this function into this frame.
     pub fn join(&mut self, other: &Frame, planes: &[Width], mask: u32) {
         self.registers.take_lanes(&other.registers, planes, mask);
         self.lanes |= mask;
@@ -59,7 +59,7 @@ impl Frame {
         }
     }
 
-    /// Lanes are no longer in the frame.
+    /// Removes lanes from the frame.
     pub fn leave(&mut self, mask: u32) {
         self.lanes &= !mask;
         self.caller.lanes &= !mask;
@@ -68,7 +68,7 @@ impl Frame {
     }
 }
 
-/// Zeroed, aligned bytes.
+/// Zeroed, aligned bytes of a frame.
 #[derive(Debug)]
 pub struct Registers {
     start: NonNull<u8>,
@@ -128,7 +128,7 @@ impl Registers {
         unsafe { &mut *self.start().add(slot as usize).cast::<[u64; LANES]>() }
     }
 
-    /// Copies the lanes of `mask` from another register file of the same function, whose planes are so wide.
+    /// Copies the lanes of `mask` from another register file of this function; `planes` are its types.
     pub fn take_lanes(&mut self, other: &Registers, planes: &[Width], mask: u32) {
         assert!(planes.len() * LANES * 4 <= self.layout.size().min(other.layout.size()), "both files have the planes");
         let lanes = || (0..LANES).filter(move |lane| mask >> lane & 1 != 0);
@@ -160,7 +160,7 @@ impl Registers {
         }
     }
 
-    /// The bytes that a store of these planes puts into memory for one lane.
+    /// Returns the bytes that a store of these planes writes for one lane.
     pub fn stored(&self, slots: &[u32], wide: bool, lane: usize, bytes: u64) -> Vec<u8> {
         let size = bytes as usize / slots.len().max(1);
         let element = |slot: u32| {
@@ -186,7 +186,7 @@ impl Drop for Registers {
     }
 }
 
-/// Register files that are not in use, by function. What is the same for a whole launch is in place in them.
+/// Unused register files, by function. Values that stay for a whole launch are set already.
 #[derive(Debug, Default)]
 pub struct Spare {
     files: HashMap<usize, Vec<Registers>>,

@@ -1,4 +1,4 @@
-//! Starts a kernel: checks its shape and gives its blocks to threads.
+//! Launches: checks the shape of a launch and distributes its blocks over threads.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -17,26 +17,28 @@ use crate::memory::confinement::Confinement;
 use crate::module::Entry;
 use crate::ops::lanes::{LANES, vector_available};
 
-/// Threads below which a launch stays on the caller's thread: starting another costs more than so few take.
+/// Number of threads below which a launch stays on the calling thread, because involving another thread costs more than
+/// running them.
 const THREADS_WORTH_SHARING: u64 = 4096;
 
-/// The same for kernels with loops, whose threads take longer.
+/// Number of threads below which a launch of a kernel with loops stays on the calling thread. It is lower, because such
+/// threads run longer.
 const LOOPING_THREADS_WORTH_SHARING: u64 = 1024;
 
-/// Blocks are taken so many times by each thread, so that all end at about the same time; more often where blocks are
-/// few, and at most so many at once. What threads count together is a place that they wait for each other at.
+/// Number of portions in which each thread takes its blocks, so that all threads end at about the same time; and the
+/// maximum blocks of a portion. Portions are not smaller, because all threads contend for the shared counter.
 const TAKES_OF_THREAD: u64 = 16;
 const TAKEN_MAX: u64 = 32;
 
-/// Memory of the host for blocks that wait for each other, in a launch that is not cooperative.
+/// Maximum host memory in bytes for blocks that wait for each other, in a launch that is not cooperative.
 const RESIDENT_BYTES_MAX: u64 = 256 << 20;
 
-/// The shape of a launch and the kernel's parameters, laid out as [`Entry::params`] says.
+/// The shape of a launch, and the kernel's parameters, laid out as [`Entry::params`] says.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchConfig<'a> {
     pub grid: [u32; 3],
     pub block: [u32; 3],
-    /// Dynamic shared memory, behind what the kernel declares.
+    /// Bytes of dynamic shared memory, in addition to what the kernel declares.
     pub shared_bytes: u32,
     pub params: &'a [u8],
 }
@@ -44,15 +46,15 @@ pub struct LaunchConfig<'a> {
 /// How a launch is run.
 #[derive(Clone, Copy)]
 pub struct RunOptions<'a> {
-    /// Threads of the host that run blocks.
+    /// Number of host threads that run blocks.
     pub threads: usize,
     /// Ends the launch early when set.
     pub cancel: &'a AtomicBool,
-    /// Ends the launch after about so many instructions, counted for each warp.
+    /// Ends the launch after about this many instructions, counted per warp.
     pub instructions_max: Option<u64>,
-    /// Takes what kernels print.
+    /// Receives the output of `printf` in kernels.
     pub print: &'a (dyn Fn(&[u8]) + Sync),
-    /// Use the vector instructions of this machine, where it has them. The results are the same.
+    /// Uses the machine's vector instructions if it has them. The results are equal.
     pub vector: bool,
     pub limits: RunLimits<'a>,
 }
@@ -60,20 +62,20 @@ pub struct RunOptions<'a> {
 /// What a context and a job allow their kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct RunLimits<'a> {
-    /// Local memory of a thread for functions that call themselves, or others through pointers.
+    /// Local memory of a thread in bytes for recursion and calls through pointers.
     pub stack_bytes: u32,
-    /// Memory that `malloc` in kernels may take.
+    /// Maximum bytes that `malloc` in kernels may take.
     pub heap_bytes: u64,
-    /// Blocks that may wait for each other in a launch that is not cooperative.
+    /// Number of blocks that may wait for each other in a launch that is not cooperative.
     pub resident_blocks: u64,
-    /// Memory that alone may be reached, beside the module's variables.
+    /// The only memory that the kernel may access, in addition to the module's variables.
     pub confinement: Option<&'a Confinement>,
-    /// Ends the launch when set, as one that ran too long.
+    /// Ends the launch as one that ran too long when set.
     pub interrupt: Option<&'a AtomicBool>,
 }
 
 impl Default for RunLimits<'_> {
-    /// What a device allows unless told otherwise.
+    /// Returns the defaults of a device.
     fn default() -> Self {
         Self { stack_bytes: 1 << 10, heap_bytes: 8 << 20, resident_blocks: 64, confinement: None, interrupt: None }
     }
@@ -90,7 +92,7 @@ impl fmt::Debug for RunOptions<'_> {
 }
 
 impl LaunchConfig<'_> {
-    /// Threads of a block.
+    /// Returns the number of threads of a block.
     pub fn threads(&self) -> u32 {
         self.block.iter().product()
     }
@@ -104,7 +106,7 @@ impl LaunchConfig<'_> {
         [(index % x) as u32, (index / x % y) as u32, (index / x / y) as u32]
     }
 
-    /// Whether the kernel can be launched so; the reason if not.
+    /// Checks the shape for the kernel; the error is the reason.
     pub fn check(&self, entry: &Entry) -> Result<(), &'static str> {
         let threads = self.block.iter().try_fold(1u32, |product, n| product.checked_mul(*n));
         let blocks = self.grid.iter().try_fold(1u64, |product, n| product.checked_mul(u64::from(*n)));
@@ -121,12 +123,12 @@ impl LaunchConfig<'_> {
     }
 }
 
-/// Runs `entry` to its end. Memory stays as the kernel left it, also after a fault.
+/// Runs `entry` to its end. Memory stays as the kernel left it, even after a fault.
 pub fn launch(entry: &Entry, config: &LaunchConfig, memory: &Memory, options: &RunOptions) -> Result<(), Fault> {
     start(entry, config, memory, options, Signals::default())
 }
 
-/// As [`launch`], with all blocks under way at once, so that they can wait for each other.
+/// Runs a launch like [`launch`], with all blocks in progress at once, so that they can wait for each other.
 pub fn launch_cooperative(
     entry: &Entry,
     config: &LaunchConfig,
@@ -171,7 +173,7 @@ fn start(
     let (run, cooperative, members) = (&run, signals.workspace != 0, helpers as usize + 1);
     let taken = (blocks / (members as u64 * TAKES_OF_THREAD)).clamp(1, TAKEN_MAX);
     if cooperative {
-        // All of them have to come: blocks wait for those of the others.
+        // All threads have to take part, because blocks wait for those on other threads.
         thread::scope(|scope| {
             for member in 1..=helpers {
                 scope.spawn(move || run.together((member..blocks).step_by(members)));
@@ -185,7 +187,7 @@ fn start(
     fault.map_or(Ok(()), |(_, fault)| Err(fault))
 }
 
-/// One launch, as its threads share it.
+/// One launch, shared by its threads.
 pub(super) struct Run<'a> {
     entry: &'a Entry,
     pub(super) config: &'a LaunchConfig<'a>,
@@ -193,17 +195,17 @@ pub(super) struct Run<'a> {
     options: &'a RunOptions<'a>,
     pub(super) signals: &'a Signals,
     vector: bool,
-    /// The next block to run.
+    /// Number of the next block to run.
     pub(super) next: AtomicU64,
-    /// Blocks that may be under way beside one on each thread, and those that are.
+    /// Number of blocks that may be in progress in addition to one on each thread, and of those that are.
     pub(super) places: u64,
     pub(super) resident: AtomicU64,
     /// The first fault, with its block.
     fault: Mutex<Option<(u64, Fault)>>,
 }
 
-/// Blocks that may be under way beside those that each thread has anyway: as many as the device runs at a time, within
-/// bounded memory.
+/// Returns how many blocks may be in progress in addition to one on each thread: as many as the device runs at a time,
+/// within bounded memory.
 fn places(entry: &Entry, config: &LaunchConfig, options: &RunOptions) -> u64 {
     let frame = u64::from(entry.program.functions[entry.function].frame_bytes);
     let warp = frame + LANES as u64 * block::local_bytes(entry, options);
@@ -213,8 +215,8 @@ fn places(entry: &Entry, config: &LaunchConfig, options: &RunOptions) -> u64 {
 }
 
 impl<'a> Run<'a> {
-    /// Takes blocks, so many at a time, until there are none left or one has failed. Each is run to its end in the order
-    /// of their numbers, so that a block may wait for those before it, unless it takes long.
+    /// Runs blocks, which it takes in portions, until none are left or one has failed. Each block runs to its end, in
+    /// order, so that it may wait for earlier ones; one that takes long runs together with later ones.
     fn blocks(&'a self, blocks: u64, portion: u64) {
         let mut cx = self.context();
         let (mut warps, mut portions) = (Warps::new(), Portions::new(blocks, portion));
@@ -234,7 +236,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What a block needs to run on this thread.
+    /// Returns what a block needs to run on this thread.
     pub(super) fn context(&'a self) -> Context<'a> {
         Context::new(self.entry, self.config, self.options, self.signals, self.memory, self.vector)
     }
@@ -243,7 +245,7 @@ impl<'a> Run<'a> {
     pub(super) fn fail(&self, index: u64, fault: Fault) {
         let stopped = self.signals.stop.swap(true, Ordering::Relaxed);
         let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
-        // A block that only stopped because another failed has nothing to tell.
+        // A block that only stopped because another failed has the less informative fault.
         let tells_more = |known: &Fault| known.kind == FaultKind::Timeout && fault.kind != known.kind;
         if first.as_ref().map_or(!stopped || fault.kind != FaultKind::Timeout, |(_, known)| tells_more(known)) {
             *first = Some((index, fault));

@@ -1,4 +1,4 @@
-//! What a whole warp does with matrices. All 32 lanes are here when anything of this runs: the warp sees to it.
+//! Matrix instructions of a warp. The warp makes sure that all 32 lanes are present.
 
 mod multiply;
 mod rows;
@@ -12,11 +12,11 @@ use crate::ops::lanes::LANES;
 use crate::program::matrix::Matrix;
 use crate::program::memory::{Address, Reach};
 
-/// Why an instruction on matrices can't be run.
+/// The reason why a matrix instruction can't run.
 #[derive(Debug)]
 pub enum Failed {
     Access(Refused),
-    /// Operands that have no meaning, in words.
+    /// Invalid operands, with a description.
     Operands(FaultKind, String),
 }
 
@@ -26,11 +26,12 @@ impl From<Refused> for Failed {
     }
 }
 
-/// The matrices of a product of floats. The first product allocates them, and later ones do not clear them again.
+/// Buffers for the matrices of floating-point products. The first product allocates them; later ones need not clear
+/// them.
 #[derive(Debug, Default)]
 pub struct Room(Option<Box<multiply::Floats>>);
 
-/// Runs the instruction for all lanes, `vector` with the vector instructions of the machine, which has them then.
+/// Runs the instruction for all lanes. With `vector` it uses the machine's vector instructions, which have to exist.
 pub fn run(
     matrix: &Matrix,
     registers: &mut Registers,
@@ -52,16 +53,16 @@ pub fn run(
     Ok(())
 }
 
-/// Bytes that an instruction is about to access.
+/// A range of bytes that an instruction is about to access.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// Who gives the address, or one that stands for all.
+    /// The lane whose address it is, or one that represents all.
     pub lane: usize,
     pub pointer: u64,
     pub bytes: u64,
 }
 
-/// What the instruction will access, and whether it writes; nothing where it can't be run.
+/// Returns what the instruction will access, and whether it writes; nothing if it can't run.
 pub fn spans(matrix: &Matrix, registers: &mut Registers, view: &mut View, local: Local) -> (Vec<Span>, bool) {
     let spans = match matrix {
         Matrix::Load(transfer) => transfer::spans(transfer, registers, view, local, false),
@@ -72,11 +73,11 @@ pub fn spans(matrix: &Matrix, registers: &mut Registers, view: &mut View, local:
     (spans.unwrap_or_default(), matches!(matrix, Matrix::Store(_) | Matrix::StoreRows(_)))
 }
 
-/// The lanes' addresses.
+/// Returns the lanes' addresses.
 fn addresses(address: &Address, registers: &mut Registers) -> [u64; LANES] {
     let base =
         if address.wide { *registers.doubles(address.slot) } else { registers.words(address.slot).map(u64::from) };
-    // Addresses in shared memory have 32 bits: what is above is dropped, as for every other access.
+    // Addresses in shared memory have 32 bits; upper bits are dropped, as for every other access.
     let kept = if address.reach == Reach::Shared { 0xffff_ffff } else { u64::MAX };
     base.map(|base| base.wrapping_add_signed(address.offset) & kept)
 }

@@ -1,8 +1,10 @@
-//! Barriers in shared memory: 64 bits that count who has yet to come, and the bytes that copies have yet to bring.
+//! Barrier objects in shared memory (`mbarrier`): 64 bits that count the pending arrivals, and the bytes that copies
+//! have yet to transfer.
 //!
-//! The layout is our own, as PTX leaves it open: from the lowest bit on the count that each phase starts with (20
-//! bits), what is pending of it (20), the transactions (21, signed), the phase's parity, and a mark. The state that an
-//! arrival answers is the object as it was before. All lanes of a block run on one thread: plain reads and writes do.
+//! The layout is our own, because PTX leaves it open. From the lowest bit on: the expected arrivals of each phase (20
+//! bits), the pending arrivals (20), the transaction count (21, signed), the parity of the phase, and a mark. The state
+//! that an arrival returns is the object before it. All lanes of a block run on one host thread, so plain reads and
+//! writes suffice.
 
 use super::access::{Local, Refused, View, resolve};
 use crate::ops::lanes::{LANES, NO_SLOT};
@@ -10,24 +12,24 @@ use crate::program::warp::{PENDING_BIT, PENDING_MAX, Phase, PhaseAction};
 
 const TRANSACTIONS_BIT: u32 = 40;
 const TRANSACTIONS_MASK: u64 = (1 << 21) - 1;
-/// Transactions on their way at most, either way, as PTX says.
+/// Maximum absolute transaction count (PTX ISA, "mbarrier").
 const TRANSACTIONS_MAX: i64 = (1 << 20) - 1;
 const PARITY_BIT: u32 = 61;
 const MARK_BIT: u32 = 62;
-/// Zeroed memory and most of what else may lie there does not have it.
+/// Marks an initialised object; zeroed memory and most other values do not have it.
 const MARK: u64 = 0b10;
 
-/// Why an operation was not made.
+/// The reason why an operation failed.
 #[derive(Debug)]
 pub enum Failed {
     Access(Refused),
-    /// By which lane, and what it did wrong.
+    /// Wrong use: the lane, and what it did wrong.
     Misuse(usize, &'static str),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Object {
-    /// Arrivals that the next phase waits for.
+    /// Number of arrivals that the next phase waits for.
     expected: u32,
     pending: u32,
     transactions: i64,
@@ -71,7 +73,7 @@ impl Object {
         Ok(())
     }
 
-    /// Begins the next phase where nothing is pending any more; whether it did.
+    /// Begins the next phase if nothing is pending; returns whether it did.
     fn complete(&mut self) -> bool {
         let over = self.pending == 0 && self.transactions == 0;
         if over {
@@ -82,7 +84,7 @@ impl Object {
     }
 }
 
-/// Makes the operation lane by lane; the lanes of which a phase that they ask for is not over.
+/// Runs the operation lane by lane; returns the lanes that ask for a phase that is not complete.
 ///
 /// # Safety
 /// The slots are planes of the frame, and the view and the local memory are live.
@@ -120,7 +122,8 @@ pub unsafe fn run(operation: &Phase, frame: *mut u8, mask: u32, view: &mut View,
     Ok(waiting)
 }
 
-/// What the object becomes, and what the lane is told: the state before, or whether the phase is over.
+/// Returns the object after the operation, and the result for the lane: the state before, or whether the phase is
+/// complete.
 fn step(action: PhaseAction, old: u64, a: u64) -> Result<(u64, u64), &'static str> {
     if action == PhaseAction::Init {
         let count = u32::try_from(a).ok().filter(|count| (1..=PENDING_MAX).contains(count));
@@ -131,7 +134,7 @@ fn step(action: PhaseAction, old: u64, a: u64) -> Result<(u64, u64), &'static st
     let mut object = Object::read(old).ok_or("an mbarrier that was not initialised")?;
     let answer = match action {
         PhaseAction::Init => old,
-        // It comes and goes at once, but has to fit in between.
+        // The arrival and its increment cancel out, but the count has to fit in between.
         PhaseAction::Look if object.pending == PENDING_MAX => {
             return Err("more arrivals at an mbarrier than it can count");
         }

@@ -1,10 +1,10 @@
-//! `printf` of a kernel: the format of C, with the arguments as `vprintf` lays them out in memory. Text is bytes: a
-//! kernel may print what is not UTF-8.
+//! `printf` in kernels: formats like C, from arguments that `vprintf` lays out in memory. Text is bytes, because a
+//! kernel may print text that is not UTF-8.
 
-/// A line at most, as long as a device's buffer; a longer one is cut.
+/// Maximum bytes of a line: a device's buffer; a longer line is truncated.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Digits and padding that one conversion may ask for; C promises 4095.
+/// Maximum digits and padding of a conversion; C guarantees 4095.
 const WIDTH_MAX: usize = 4095;
 
 /// One conversion, from its percent sign to its letter.
@@ -17,15 +17,15 @@ struct Conversion {
     zero: bool,
     width: usize,
     precision: Option<usize>,
-    /// Bytes of an integer argument, which are fewer than it takes in memory for `h` and `hh`.
+    /// Bytes of an integer argument; for `h` and `hh` fewer than it takes in memory.
     bytes: u32,
     letter: u8,
 }
 
-/// What a conversion prints, without its padding.
+/// The output of a conversion, without padding.
 #[derive(Debug)]
 struct Body {
-    /// The sign and `0x`, which stand before zeros that fill the width.
+    /// Sign and `0x`, which precede zeros that fill the width.
     prefix: Vec<u8>,
     rest: Vec<u8>,
     takes_zeros: bool,
@@ -37,7 +37,8 @@ impl Body {
     }
 }
 
-/// The text, and how many arguments it used. `value` reads bytes at an offset among the arguments, `text` a string.
+/// Returns the text, and how many arguments it used. `value` reads bytes at an offset among the arguments, `text` a
+/// string.
 pub fn format<E>(
     pattern: &[u8],
     value: impl Fn(u64, u64) -> Result<u64, E>,
@@ -100,7 +101,7 @@ pub fn format<E>(
     Ok((out, count))
 }
 
-/// Reads a conversion: what it says, its length, and whether width and precision are arguments.
+/// Parses a conversion; returns it, its length, and whether width and precision are arguments.
 fn parse(text: &[u8]) -> (Conversion, usize, (bool, bool)) {
     let mut conversion = Conversion { bytes: 4, ..Conversion::default() };
     let mut stars = (false, false);
@@ -157,7 +158,7 @@ fn sign(conversion: &Conversion, negative: bool) -> Vec<u8> {
     }
 }
 
-/// An integer whose precision tells how many digits it has takes no zeros for its width.
+/// Formats an integer. With a precision, no zeros fill the width.
 fn integer(conversion: &Conversion, prefix: Vec<u8>, digits: String) -> Body {
     let least = conversion.precision.unwrap_or(1);
     let digits = if digits == "0" { String::new() } else { digits };
@@ -207,7 +208,7 @@ fn float(conversion: &Conversion, number: f64) -> Body {
     body
 }
 
-/// The number with a decimal point, before its exponent if no digit follows.
+/// Adds a decimal point if there is none, before the exponent.
 fn with_point(mut written: String) -> String {
     if !written.contains('.') {
         let at = written.find(['e', 'p']).unwrap_or(written.len());
@@ -216,7 +217,7 @@ fn with_point(mut written: String) -> String {
     written
 }
 
-/// `d.ddde+XX`.
+/// Formats `d.ddde+XX`.
 fn scientific(value: f64, precision: usize) -> String {
     let written = format!("{value:.precision$e}");
     let (digits, exponent) = written.split_once('e').unwrap_or((&written, "0"));
@@ -239,7 +240,7 @@ fn general(value: f64, precision: usize, keep_zeros: bool) -> String {
     strip(&format!("{value:.places$}"))
 }
 
-/// `h.hhhp+d`, with as many digits as the value has unless a precision is given.
+/// Formats `h.hhhp+d`, by default with all digits of the value.
 fn hexadecimal(value: f64, precision: Option<usize>) -> String {
     const FRACTION: u64 = (1 << 52) - 1;
     let bits = value.to_bits();
@@ -259,7 +260,7 @@ fn hexadecimal(value: f64, precision: Option<usize>) -> String {
     format!("{}{point}{digits}p{power:+}", significand >> 52)
 }
 
-/// Clears so many bits at the end, rounding to the nearest and half to even.
+/// Clears `bits` low bits; rounds to nearest, ties to even.
 fn round_to_even(value: u64, bits: usize) -> u64 {
     let (kept, rest, half) = (value >> bits, value & ((1 << bits) - 1), (1 << bits) >> 1);
     let up = rest > half || rest == half && bits > 0 && kept & 1 == 1;
@@ -290,7 +291,7 @@ mod tests {
 
     fn print(pattern: &str, arguments: &[u64]) -> String {
         let value = |offset: u64, _| Ok::<u64, Infallible>(arguments[offset as usize / 8]);
-        // Every argument of these tests has 8 bytes.
+        // All arguments of these tests have 8 bytes.
         let bytes = format(pattern.as_bytes(), value, |_| Ok(b"text".to_vec())).unwrap().0;
         bytes.iter().map(|byte| char::from(*byte)).collect()
     }

@@ -1,4 +1,5 @@
-//! Reductions in surfaces. Rows of an image need not begin where the host's atomics may, so one lock orders all reductions.
+//! Surface reductions (`sured`). Rows of an image may be misaligned for the host's atomics, so one lock orders all
+//! reductions.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,7 +10,7 @@ use crate::texture::format::{Channel, Format};
 
 static ORDER: Mutex<()> = Mutex::new(());
 
-/// What the texels of a format are to a reduction, if it can be made on them.
+/// Returns the type of a reduction on texels of a format; `None` if the format does not allow it.
 pub fn texel_type(format: Format) -> Option<Type> {
     match (format.channel, format.channels) {
         (Channel::U32, 1) => Some(Type::U32),
@@ -18,7 +19,7 @@ pub fn texel_type(format: Format) -> Option<Type> {
     }
 }
 
-/// Combines what is at a place with a value.
+/// Combines the value in memory with an operand.
 ///
 /// # Safety
 /// The pointer is valid for the type's bytes.

@@ -1,9 +1,9 @@
-//! Blocks that are under way at once on one thread and take turns, so that blocks may wait for each other in device memory
-//! on however few threads.
+//! Blocks that are in progress together on one thread and take turns. So blocks can wait for each other in device
+//! memory on any number of threads.
 //!
-//! In a cooperative launch these are all blocks. In other launches a thread runs one block after the other as long as each
-//! ends soon. One that takes long, or sleeps, may wait for a block that comes later; so the thread starts others beside it,
-//! twice as many each time that none has ended for a while, up to as many as the device would run at a time.
+//! In a cooperative launch these are all blocks. In other launches a thread runs one block after the other, as long as
+//! each ends soon. A block that takes long or sleeps may wait for a later one, so the thread starts others beside it.
+//! It doubles their number each time that none has ended for a while, up to as many as the device would run at a time.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use super::launch::Run;
 use super::warp::Warps;
 use crate::fault::Fault;
 
-/// Work for each block, in instructions of its warps, after which a thread starts as many blocks more if none has ended.
+/// Instructions per block after which a thread doubles the number of its blocks, if none has ended.
 const MORE_PATIENCE: u64 = 1 << 20;
 
 /// A block that stays on its thread until it ends.
@@ -28,7 +28,7 @@ pub struct Resident<'a> {
 }
 
 impl<'a> Resident<'a> {
-    /// A block that has had turns already.
+    /// Makes a block that has had turns already.
     pub fn started(index: u64, cx: Context<'a>, run: BlockRun, spare: Warps) -> Resident<'a> {
         Resident { index, cx, run, spare, is_started: true }
     }
@@ -38,7 +38,7 @@ impl<'a> Resident<'a> {
         Resident { index, cx, run, spare, is_started: false }
     }
 
-    /// One turn; answers how many instructions it took.
+    /// Runs one turn; returns the number of instructions.
     fn turn(&mut self) -> Result<u64, Fault> {
         let result = if self.is_started {
             self.run.turn(&mut self.cx, &mut self.spare)
@@ -47,13 +47,13 @@ impl<'a> Resident<'a> {
         };
         self.is_started = true;
         let spent = self.cx.spent;
-        // Other blocks go on in between: the budget is one for all.
+        // Other blocks run in between, and all share one instruction budget.
         self.cx.account();
         result.map(|()| spent)
     }
 }
 
-/// The blocks of a launch that one thread is to run: portions of those that no thread has taken.
+/// The blocks that one thread will run: it takes portions of those that no thread has taken.
 pub struct Portions {
     taken: Range<u64>,
     blocks: u64,
@@ -65,7 +65,7 @@ impl Portions {
         Portions { taken: 0..0, blocks, portion }
     }
 
-    /// The next block for this thread.
+    /// Returns the next block for this thread.
     pub fn next(&mut self, run: &Run) -> Option<u64> {
         if self.taken.is_empty() {
             let first = run.next.fetch_add(self.portion, Ordering::Relaxed).min(self.blocks);
@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Goes on with a block that does not end soon, and with those of `portions` beside it, until all have ended or one has
+    /// Continues a block that does not end soon, together with blocks of `portions`, until all have ended or one has
     /// failed.
     pub(super) fn beside(&'a self, first: Resident<'a>, portions: &mut Portions) {
         let (mut residents, mut idle) = (vec![first], Vec::new());
@@ -104,7 +104,7 @@ impl<'a> Run<'a> {
                 _ if wakes(&residents).is_some() => 1,
                 _ => 0,
             };
-            // A thread has place for one block, whatever the others do.
+            // A thread may always have one block, regardless of the limit.
             let places = if residents.is_empty() { ended.len() - 1 } else { ended.len() };
             self.resident.fetch_sub(places as u64, Ordering::Relaxed);
             idle.extend(ended.into_iter().map(|resident| (resident.cx, resident.spare)));
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Starts so many blocks more, if there are some and there is room.
+    /// Starts up to `wanted` more blocks, if there are any and the limit allows it.
     fn start_more(
         &'a self,
         wanted: usize,
@@ -141,13 +141,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A place for another block beside those that threads have anyway, if the device has one.
+    /// Takes a place for another block, if the device has one.
     fn take_place(&self) -> bool {
         let one_more = |taken: u64| (taken < self.places).then_some(taken + 1);
         self.resident.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
-    /// A turn for each block; answers the instructions that they took, unless the launch is to end.
+    /// Gives each block a turn; returns the number of instructions, or `None` if the launch ends.
     fn turns(&self, residents: &mut [Resident]) -> Option<u64> {
         let mut spent = 0;
         for resident in residents {
@@ -166,14 +166,14 @@ impl<'a> Run<'a> {
     }
 }
 
-/// When the first of the blocks wakes, where all of them sleep.
+/// If all blocks sleep, returns when the first one wakes.
 fn wakes(residents: &[Resident]) -> Option<Instant> {
     let wakes = residents.iter().map(|resident| resident.run.asleep_until()).collect::<Option<Vec<_>>>();
     wakes?.into_iter().min()
 }
 
-/// Lets the thread rest where all its blocks sleep, and otherwise lets others on: what these blocks wait for may be a
-/// block on a thread that has no core.
+/// Lets the thread sleep if all its blocks sleep, and otherwise yields, because the blocks may wait for a block on a
+/// thread that has no core.
 fn pause(residents: &[Resident]) {
     match wakes(residents) {
         Some(first) => thread::sleep(first.saturating_duration_since(Instant::now())),

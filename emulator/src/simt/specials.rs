@@ -1,4 +1,4 @@
-//! What the machine provides to a frame: its constants, the kernel's parameters, where the threads stand.
+//! Values that the machine provides to a frame: constants, kernel parameters, and special registers.
 
 use super::block::Context;
 use super::frames::Registers;
@@ -7,7 +7,7 @@ use crate::ops::lanes::{LANES, fill};
 use crate::program::{Function, Special};
 
 impl Context<'_> {
-    /// A register file for a frame of function `index` in warp `warp`, whose local memory starts at `local`.
+    /// Returns a register file for a frame of function `index` in warp `warp`, whose local memory starts at `local`.
     pub fn registers(&mut self, index: usize, warp: u32, local: u32) -> Registers {
         let function = &self.program.functions[index];
         let mut registers = match self.spare.take(index) {
@@ -26,7 +26,7 @@ impl Context<'_> {
         registers
     }
 
-    /// Sets what is the same for a whole launch.
+    /// Sets the values that stay for a whole launch.
     fn put_uniforms(&self, registers: &mut Registers, function: &Function) {
         for (slot, special) in &function.uniforms {
             match *special {
@@ -67,7 +67,8 @@ impl Context<'_> {
         }
     }
 
-    /// Sets what depends on the block and the warp, in registers that were those of the block and the warp in `before`.
+    /// Sets the values that depend on the block and the warp, in registers that belonged to the block and the warp in
+    /// `before`.
     pub fn place(&self, registers: &mut Registers, function: &Function, warp: u32, before: Option<([u32; 3], u32)>) {
         let (same_block, same_warp) =
             before.map_or((false, false), |(block, number)| (block == self.block, number == warp));
@@ -86,14 +87,14 @@ impl Context<'_> {
         let [x, y, _] = self.config.block;
         let mut place = self.thread(warp, 0);
         if place[0] + LANES as u32 <= x {
-            // The whole warp stands in one row.
+            // The whole warp is in one row.
             match axis {
                 0 => plane.iter_mut().zip(place[0]..).for_each(|(one, x)| *one = x),
                 _ => fill(plane, place[usize::from(axis)]),
             }
             return;
         }
-        // Counted on from lane to lane: a division for each would take longer than many a kernel.
+        // Increments from lane to lane, because a division for each lane would take longer than many a kernel.
         for one in plane {
             *one = place[usize::from(axis)];
             place[0] += 1;
@@ -109,14 +110,14 @@ impl Context<'_> {
     pub fn thread(&self, warp: u32, lane: u32) -> [u32; 3] {
         let [x, y, _] = self.config.block;
         let thread = warp * LANES as u32 + lane;
-        // Most blocks are one row: divisions would take longer than starting the warp does.
+        // Most blocks are one row, and divisions would take longer than starting the warp.
         if thread < x {
             return [thread, 0, 0];
         }
         [thread % x, thread / x % y, thread / x / y]
     }
 
-    /// A kernel parameter, extended to 64 bits.
+    /// Returns a kernel parameter, extended to 64 bits.
     fn parameter(&self, offset: u32, bytes: u32, signed: bool) -> u64 {
         let mut value = [0; 8];
         let (start, bytes) = (offset as usize, bytes as usize);
@@ -141,7 +142,8 @@ fn of_lane(special: Special, lane: u32) -> u32 {
     }
 }
 
-/// Where the dynamic shared memory starts: behind the static one, aligned for any type and as its variables ask.
+/// Returns the offset of dynamic shared memory: behind the static shared memory, aligned for any type and as its
+/// variables require.
 pub fn dynamic_start(entry: &Entry) -> u64 {
     u64::from(entry.shared_bytes).next_multiple_of(entry.program.dynamic_align.max(16).into())
 }

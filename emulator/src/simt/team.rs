@@ -1,8 +1,9 @@
-//! Threads that help with launches. They are kept between launches, since starting one takes as long as a small launch.
+//! Helper threads for launches. They are kept between launches, because starting a thread takes as long as a small
+//! launch.
 //!
-//! A launch offers its work and begins by itself; who waits for work joins. With its own part done it takes the offer back
-//! and waits for those who did join. So nothing depends on anybody coming: not where no more threads can be started, nor in
-//! the child of a fork, where they are gone. Who finds nothing to do for a while ends.
+//! A launch offers its work to idle helpers and starts immediately. When its own part is done, it withdraws the offer
+//! and waits for the helpers that joined. So a launch never depends on helpers, and it also works if no thread can be
+//! started, or in the child of a fork, where the threads are gone. A helper ends after a while without work.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -10,16 +11,16 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{hint, process, thread};
 
-/// Before a thread sleeps it looks so long for what it waits for: a few times what waking it takes.
+/// Time for which a thread spins before it sleeps: a few times the duration of a wakeup.
 const LOOK_MAX: Duration = Duration::from_micros(50);
 
-/// Pauses of the processor between two looks: who comes or leaves takes the same lock.
+/// Spin-loop hints between two looks, because threads that join or leave take the same lock.
 const LOOK_SPINS: u32 = 16;
 
-/// A helper without work ends after this time.
+/// Time after which a helper without work ends.
 const IDLE_MAX: Duration = Duration::from_secs(2);
 
-/// What several threads may do together: each call does a part, until there is nothing left.
+/// Work that several threads may do together: each call does a part, until nothing is left.
 type Work<'a> = dyn Fn() + Sync + 'a;
 
 static TEAM: Team = Team {
@@ -32,13 +33,13 @@ static TEAM: Team = Team {
 
 struct Team {
     state: Mutex<State>,
-    /// There is a new job.
+    /// Signals a new job.
     offered: Condvar,
-    /// Somebody has left a job.
+    /// Signals that a helper has left a job.
     left: Condvar,
-    /// Places that are free in all jobs, for who looks without the lock.
+    /// Free places in all jobs, for helpers that look without the lock.
     places: AtomicUsize,
-    /// The process whose threads these are.
+    /// ID of the process that the threads belong to.
     process: AtomicU32,
 }
 
@@ -50,17 +51,17 @@ struct State {
 
 struct Job {
     number: u64,
-    /// Alive until the job is taken off the list. Its launch does that once no thread runs the job.
+    /// Alive until the job leaves the list. Its launch removes it when no thread runs the job.
     work: *const Work<'static>,
     places: usize,
     running: usize,
     panicked: bool,
 }
 
-// SAFETY: what is behind the pointer may be called from any thread.
+// SAFETY: the closure behind the pointer may be called from any thread.
 unsafe impl Send for Job {}
 
-/// Runs `work` on this thread, and on up to `helpers` others that come in time.
+/// Runs `work` on this thread, and on up to `helpers` others that join in time.
 pub fn together(helpers: usize, work: &Work) {
     let offer = (helpers > 0 && TEAM.is_ours()).then(|| TEAM.offer(helpers, work));
     work();
@@ -70,8 +71,8 @@ pub fn together(helpers: usize, work: &Work) {
 }
 
 impl Team {
-    /// Whether the threads are of this process. Those of the one that it was forked from are not here, and one of them may
-    /// have held the lock.
+    /// Reports whether the threads belong to this process. After a fork they do not exist in the child, and one of them
+    /// may have held the lock.
     fn is_ours(&self) -> bool {
         let own = process::id();
         match self.process.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed) {
@@ -95,7 +96,7 @@ impl Team {
         self.places.fetch_add(helpers, Ordering::Relaxed);
         while state.helpers < helpers {
             let helper = thread::Builder::new().name("emulated-blocks".to_owned()).spawn(|| self.help());
-            // The launch takes longer then, and that is all.
+            // Without the helper the launch only takes longer.
             let Ok(_) = helper else { break };
             state.helpers += 1;
         }
@@ -104,7 +105,7 @@ impl Team {
         Offer { team: self, number }
     }
 
-    /// What a helper does.
+    /// Runs a helper: takes jobs until it has been idle for a while.
     fn help(&self) {
         loop {
             self.look(|| self.places.load(Ordering::Relaxed) > 0);
@@ -136,7 +137,7 @@ impl Team {
         }
     }
 
-    /// Waits a little for what may come soon.
+    /// Spins for a short time until `is_there` holds.
     fn look(&self, is_there: impl Fn() -> bool) {
         let start = Instant::now();
         while !is_there() && start.elapsed() < LOOK_MAX {
@@ -151,14 +152,14 @@ impl State {
     }
 }
 
-/// A job on the list. It is off the list before this is gone.
+/// A job on the list. It leaves the list before this is dropped.
 struct Offer {
     team: &'static Team,
     number: u64,
 }
 
 impl Offer {
-    /// Takes the job off the list once no thread runs it. Returns whether one of its threads panicked.
+    /// Removes the job from the list when no thread runs it. Returns whether one of its threads panicked.
     fn end(self) -> bool {
         let panicked = self.withdraw();
         std::mem::forget(self);

@@ -1,7 +1,7 @@
 //! Texture fetches, surface accesses and queries of a warp, lane by lane.
 //!
-//! A launch looks each handle up once on each of its threads. As with addresses, what it found stays good: work in
-//! flight ends before the host frees memory.
+//! Each thread of a launch looks a handle up only once. The result stays valid, because work in flight ends before the
+//! host frees memory.
 
 use super::access::View;
 use super::reduction;
@@ -15,18 +15,18 @@ use crate::texture::registry::{Object, was_given};
 use crate::texture::sampler::{AddressMode, Filter, Sampler};
 use crate::texture::{Coordinates, Geometry, LevelChoice, Place, Texture};
 
-/// Handles that a thread of a launch remembers; most kernels have one or two.
+/// Maximum number of handles that a thread of a launch remembers; most kernels have one or two.
 const REMEMBERED_MAX: usize = 16;
 
 /// The objects that were looked up.
 #[derive(Debug, Default)]
 pub struct Bound {
     objects: Vec<(u64, Object)>,
-    /// Textures with the sampler of another handle.
+    /// Textures combined with the sampler of another handle.
     sampled: Vec<(u64, u64, Texture)>,
 }
 
-/// What a lane did wrong.
+/// A wrong use of a texture or a surface by a lane.
 #[derive(Debug)]
 pub struct Misuse {
     pub lane: usize,
@@ -37,7 +37,7 @@ pub struct Misuse {
 
 type Checked<T> = Result<T, Misuse>;
 
-/// Words of a plane in the frame.
+/// Reads a word of a plane in the frame.
 ///
 /// # Safety
 /// The slot is a plane of the frame.
@@ -204,7 +204,7 @@ unsafe fn put(action: SurfaceAction, frame: *mut u8, slot: u32, lane: usize, val
     }
 }
 
-/// Where an access goes; nothing where it is outside and does not count.
+/// Returns the address of a surface access; `None` if it is outside and has no effect.
 fn surface_place(
     access: &SurfaceAccess,
     image: &Image,
@@ -213,7 +213,7 @@ fn surface_place(
     lane: usize,
 ) -> Checked<Option<u64>> {
     let texel = i64::from(image.format.texel_bytes());
-    // Bytes of the access, and bytes for each step of the first coordinate.
+    // Bytes of the access, and bytes per step of the first coordinate.
     let (bytes, step) = match access.action {
         SurfaceAction::Load(size) | SurfaceAction::Store(size) => (i64::from(size) * access.values.len() as i64, 1),
         SurfaceAction::StoreTexel | SurfaceAction::Reduce { by_texel: true, .. } => (texel, texel),
@@ -275,7 +275,7 @@ unsafe fn query_lane(query: &Query, frame: *mut u8, lane: usize, view: &mut View
 }
 
 fn property(property: Property, image: &Image, sampler: &Sampler, level: u32) -> u32 {
-    // A level that the image has not has no texels.
+    // A level that the image does not have has no texels.
     let extent = (level < image.levels.len() as u32).then(|| image.extent.level(level));
     let size = |of: fn(&crate::texture::image::Extent) -> u64| extent.as_ref().map_or(0, of) as u32;
     match property {
@@ -292,7 +292,7 @@ fn property(property: Property, image: &Image, sampler: &Sampler, level: u32) ->
     }
 }
 
-/// Numbers in the order in which PTX lists the names.
+/// Returns the number of a sampler property's value, in the order in which PTX lists the names.
 fn sampler_property(property: Property, sampler: &Sampler) -> Option<u32> {
     Some(match property {
         Property::IsNormalized => sampler.is_normalized.into(),
@@ -309,7 +309,7 @@ fn sampler_property(property: Property, sampler: &Sampler) -> Option<u32> {
 }
 
 impl Bound {
-    /// The texture of a fetch, with the sampler that it names.
+    /// Returns the texture of a fetch, with the sampler that the fetch names.
     ///
     /// # Safety
     /// As for [`run`].
@@ -348,7 +348,7 @@ impl Bound {
         }
     }
 
-    /// The object behind a handle, whose memory is live.
+    /// Returns the object behind a handle, after checking that its memory is live.
     fn find(&mut self, handle: u64, lane: usize, memory: &Memory) -> Checked<&Object> {
         if let Some(place) = self.objects.iter().position(|(known, _)| *known == handle) {
             return Ok(&self.objects[place].1);

@@ -1,8 +1,8 @@
-//! One warp: groups of lanes that stand at the same instruction, run in turn.
+//! One warp: groups of lanes that are at one instruction, run in turn.
 //!
-//! A branch that lanes disagree on splits their group. The group in the deepest call with the lowest place in the
-//! code runs first, so that the others wait where paths join and are merged there. The [`schedule`] gives every lane
-//! its turn nevertheless, so that lanes that spin on a lock let its holder on.
+//! A divergent branch splits a group. The group in the deepest call with the lowest position in the code runs first, so
+//! that the others wait where paths join, and are merged there. Nevertheless the [`schedule`] gives every lane its
+//! turn, so that lanes that spin on a lock do not starve its holder.
 
 mod calls;
 mod check;
@@ -26,24 +26,24 @@ use super::frames::{Caller, Frame};
 use crate::fault::Fault;
 use crate::ops::lanes::{FULL, LANES};
 
-/// Why a warp stopped running.
+/// The reason why a warp stopped running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
     Finished,
-    /// Every lane that is left waits at a barrier.
+    /// Every remaining lane waits at a barrier.
     Waiting,
-    /// It could go on; others should have a turn.
+    /// The warp could continue, but others should have a turn.
     Yielded,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     None,
-    /// For the lanes of a mask to come to the same instruction.
+    /// For the lanes of a mask to reach this instruction.
     Lanes(u32),
-    /// For the lanes of a mask to come to any `bar.warp.sync`.
+    /// For the lanes of a mask to reach any `bar.warp.sync`.
     WarpBarrier(u32),
-    /// At the block's barrier of this number.
+    /// At the block's barrier with this number.
     Barrier(u32),
     /// At the cluster's barrier.
     Cluster,
@@ -69,15 +69,15 @@ pub struct Warp {
     groups: Vec<Group>,
     local: Vec<u64>,
     lane_bytes: u64,
-    /// Registers of the frames beyond the kernel's own.
+    /// Bytes of the register files of calls.
     call_bytes: u64,
     schedule: Schedule,
     cluster: Cluster,
-    /// When the warp goes on, where a kernel sent it to sleep.
+    /// Time until which a kernel has sent the warp to sleep.
     pub asleep: Option<Instant>,
 }
 
-/// Warps change hands at every barrier, and are large to copy: so they stay where they are.
+/// Warps of a block. They change hands at every barrier and are large, so they are boxed.
 pub type Warps = Vec<Box<Warp>>;
 
 impl Warp {
@@ -97,7 +97,7 @@ impl Warp {
         }
     }
 
-    /// Puts the warp at the start of the kernel, as number `index` of its block with `lanes` threads.
+    /// Starts the kernel in this warp, which is number `index` of its block and has `lanes` threads.
     pub fn start(&mut self, index: u32, lanes: u32, cx: &mut Context) {
         let before = (std::mem::replace(&mut self.block, cx.block), std::mem::replace(&mut self.index, index));
         self.live = if lanes >= LANES as u32 { FULL } else { (1 << lanes) - 1 };
@@ -116,7 +116,7 @@ impl Warp {
             let frame = Frame { function: kernel, registers, caller, joined, depth: 0, lanes: live, local: 0, stack };
             self.frames.push(Some(frame));
         } else {
-            // The registers of a warp before: only the place is another.
+            // The registers of the previous warp are reused; only the place differs.
             let frame = self.frames[0].as_mut().expect("the kernel's own frame stays");
             frame.lanes = live;
             cx.place(&mut frame.registers, &cx.program.functions[kernel], index, Some(before));
@@ -131,7 +131,7 @@ impl Warp {
         self.frames[index].as_mut().expect("a group's frame lives as long as the group")
     }
 
-    /// Runs until nothing can go on or the warp had its turns.
+    /// Runs until nothing can continue or the warp's turn is over.
     pub fn run(&mut self, cx: &mut Context) -> Result<Pause, Fault> {
         if let Some(pause) = self.sprint(cx)? {
             return Ok(pause);
@@ -144,7 +144,7 @@ impl Warp {
 
     fn run_groups(&mut self, turns: &mut Turns, cx: &mut Context) -> Result<Pause, Fault> {
         loop {
-            // Before a group is chosen, whose turn would be lost.
+            // Checked before a group is chosen, because its turn would be lost.
             if turns.are_over() && !self.waits() {
                 return Ok(Pause::Yielded);
             }
@@ -165,17 +165,17 @@ impl Warp {
                 Step::Gone if self.groups.is_empty() => return Ok(Pause::Finished),
                 Step::Gone => {}
             }
-            // At once: what else is ready may spin until those who wait go on.
+            // Immediately, because the other groups may spin until the waiting lanes continue.
             self.release_waiting(cx);
         }
     }
 
-    /// Whether nothing in the warp can run before others come to where it waits.
+    /// Reports whether nothing in the warp can run until other warps reach a barrier.
     pub fn waits(&self) -> bool {
         self.groups.iter().all(|group| group.wait != Wait::None)
     }
 
-    /// Adds a group, merged with one that stands at the same place.
+    /// Adds a group, or merges it with a group at the same place.
     fn add(&mut self, group: Group) {
         let same = self.groups.iter_mut().find(|other| {
             other.frame == group.frame

@@ -1,16 +1,15 @@
-//! Atomic operations on 128 bits, which the standard library has no type for.
+//! 128-bit atomic operations, for which the standard library has no type.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Locks that stand in where the machine has no instruction: enough that places seldom share one.
+/// Number of locks for machines without the instruction: enough that locations seldom share one.
 const LOCKS: usize = 64;
 static PLACES: [Mutex<()>; LOCKS] = [const { Mutex::new(()) }; LOCKS];
 
-/// Replaces the value at `place` by what `next` makes of it, and gives the one before.
+/// Replaces the value at `place` by `next` of it; returns the old value.
 ///
 /// # Safety
-/// The place is aligned to 16 bytes and can be read and written. Whoever else changes it at the same time does so
-/// here.
+/// The place is aligned to 16 bytes and can be read and written. All concurrent changes go through this function.
 pub unsafe fn update(place: *mut u128, next: impl Fn(u128) -> u128) -> u128 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("cmpxchg16b") {
@@ -43,15 +42,14 @@ unsafe fn exchanged(place: *mut u128, next: impl Fn(u128) -> u128) -> u128 {
     }
 }
 
-/// Writes `new` where `old` is found; what was found.
+/// Writes `new` if the value is `old`; returns the value that was there.
 ///
 /// # Safety
 /// As for [`exchanged`].
 #[cfg(target_arch = "x86_64")]
 unsafe fn compare_exchange(place: *mut u128, old: u128, new: u128) -> u128 {
     let (mut low, mut high) = (old as u64, (old >> 64) as u64);
-    // SAFETY: the caller vouches for the place and the machine. The compiler keeps rbx to itself: it gets back what it
-    // had there.
+    // SAFETY: the caller vouches for the place and the machine. The compiler reserves rbx, so its value is restored.
     unsafe {
         std::arch::asm!(
             "xchg {new}, rbx",

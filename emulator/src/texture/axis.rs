@@ -1,23 +1,24 @@
-//! One coordinate: which texels of its axis it means, and how much each of them counts.
+//! Texture coordinates: which texels of an axis a coordinate selects, and their weights.
 
 use super::sampler::{AddressMode, Filter};
 
-/// Fractional bits of the weights of linear filtering.
+/// Fractional bits of linear filtering weights (CUDA C++ Programming Guide, "Linear Filtering").
 const WEIGHT_BITS: u32 = 8;
-/// The sum of the weights of an axis.
+/// Sum of the weights of an axis, which stands for 1.
 pub const WEIGHT_ONE: u32 = 1 << WEIGHT_BITS;
 
-/// Coordinates beyond this are cut: it is a multiple of every size, which wrapping depends on.
+/// Largest coordinate; larger ones are cut. It is a multiple of every size, because wrapping depends on that.
 const COORDINATE_MAX: f64 = (1u64 << 60) as f64;
 
-/// A texel of an axis, where the coordinate is inside or the mode brings it back, and its weight.
+/// A texel of an axis and its weight. It has no index if the coordinate is outside and the address mode gives the
+/// border colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tap {
     pub index: Option<u64>,
     pub weight: u32,
 }
 
-/// An axis of an image, as a sampler takes it.
+/// An axis of an image, with the sampler's address mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
     pub size: u64,
@@ -25,7 +26,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Only coordinates from 0 to 1 can be wrapped or mirrored; others are clamped instead.
+    /// Makes an axis. Wrapping and mirroring need normalized coordinates; otherwise coordinates are clamped.
     pub fn new(size: u64, mode: AddressMode, is_normalized: bool) -> Axis {
         let mode = match mode {
             AddressMode::Wrap | AddressMode::Mirror if !is_normalized => AddressMode::Clamp,
@@ -34,7 +35,7 @@ impl Axis {
         Axis { size, mode }
     }
 
-    /// The texels that a coordinate, in texels, means; the second counts for nothing without filtering.
+    /// Returns the texels for a coordinate in texels; without filtering the second has weight 0.
     pub fn taps(self, at: f64, filter: Filter) -> [Tap; 2] {
         let at = self.mirrored(bounded(at));
         match filter {
@@ -50,8 +51,7 @@ impl Axis {
         }
     }
 
-    /// The coordinate inside the image that a mirrored one stands for: in every other repetition the image is turned
-    /// around.
+    /// Returns the coordinate inside the image for a mirrored one: every other repetition of the image is reversed.
     fn mirrored(self, at: f64) -> f64 {
         if self.mode != AddressMode::Mirror {
             return at;
@@ -61,7 +61,7 @@ impl Axis {
         if repetition.rem_euclid(2.0) == 0.0 { at - repetition * size } else { (repetition + 1.0) * size - at }
     }
 
-    /// The texel that an index, which may be outside, stands for.
+    /// Returns the texel for an index, which may be outside; `None` for the border colour.
     fn index(self, index: f64) -> Option<u64> {
         let size = self.size as f64;
         match self.mode {
@@ -72,14 +72,14 @@ impl Axis {
     }
 }
 
-/// The whole part of a number and its fraction in units of 1/256, rounded to the nearest, halves up. A fraction that is
-/// nearly one becomes 256 of them.
+/// Returns the whole part of a number, and its fraction in units of 1/256, rounded to nearest, halves up. So a fraction
+/// of nearly one becomes 256 units.
 pub fn split(number: f64) -> (f64, u32) {
     let whole = number.floor();
     (whole, ((number - whole) * f64::from(WEIGHT_ONE) + 0.5).floor() as u32)
 }
 
-/// Not a number is 0.
+/// Limits a coordinate; a NaN becomes 0.
 fn bounded(at: f64) -> f64 {
     if at.is_nan() { 0.0 } else { at.clamp(-COORDINATE_MAX, COORDINATE_MAX) }
 }

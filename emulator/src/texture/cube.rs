@@ -1,13 +1,14 @@
-//! Cube maps: from a direction to a face and a place on it.
+//! Cube maps: from a direction to a face and coordinates on it (CUDA C++ Programming Guide, "Cubemap Textures").
 
-/// The face that a direction meets, and the coordinates there, from 0 to 1. Of equal components the first decides.
+/// Returns the face that a direction meets, and the coordinates there, from 0 to 1. Among equal components the first
+/// decides.
 pub fn face(direction: [f64; 3]) -> (u64, [f64; 2]) {
     let face = face_of(direction);
     let [major, s, t] = on_face(face, direction);
     (face, [s, t].map(|coordinate| (coordinate / major + 1.0) / 2.0))
 }
 
-/// How the coordinates on the face of a direction change with the direction: their derivative along a step.
+/// Returns how the coordinates on a direction's face change: their derivative along a step of the direction.
 pub fn step(direction: [f64; 3], step: [f64; 3]) -> [f64; 2] {
     let face = face_of(direction);
     let [major, s, t] = on_face(face, direction);
@@ -26,7 +27,7 @@ fn face_of([x, y, z]: [f64; 3]) -> u64 {
     if major >= 0.0 { face } else { face + 1 }
 }
 
-/// A vector in the axes of a face: away from the centre, and along both coordinates.
+/// Expresses a vector in the axes of a face: away from the centre, and along both coordinates.
 fn on_face(face: u64, [x, y, z]: [f64; 3]) -> [f64; 3] {
     match face {
         0 => [x, -z, -y],

@@ -1,4 +1,4 @@
-//! A fetch: from coordinates to the four components that a kernel gets.
+//! Fetches: from coordinates to the four components that a kernel receives (`tex`, `tld4`).
 
 use super::axis::{Axis, Tap, WEIGHT_ONE};
 use super::cube;
@@ -8,37 +8,37 @@ use super::sampler::{AddressMode, Filter, Sampler};
 use super::texel::BYTES_MAX;
 use super::{Geometry, Texture};
 
-/// Where to read.
+/// Coordinates of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coordinates {
     pub place: Place,
     pub layer: u64,
-    /// Texels to move on by, along each axis.
+    /// Offset in texels along each axis.
     pub offset: [i32; 3],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Place {
-    /// By the number of a texel along each axis: never filtered, whatever the sampler says.
+    /// Texel numbers along each axis: never filtered, whatever the sampler says.
     Texel([i32; 3]),
     Point([f64; 3]),
 }
 
-/// The four components: floats, or integers that were not made floats.
+/// The four components: floats, or integers that are not converted to floats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Value {
     Numbers([f64; 4]),
     Integers([u32; 4]),
 }
 
-/// The texels that a fetch needs of one level, by axis.
+/// The texels of one level that a fetch reads, by axis.
 type Footprint = [[Tap; 2]; 3];
 
 impl Texture {
-    /// The components, as bits of an f32 or an integer.
+    /// Returns the components, as bits of an f32 or of an integer.
     ///
     /// # Safety
-    /// The image lies in memory that is live.
+    /// The image is in live memory.
     pub unsafe fn fetch(&self, geometry: Geometry, at: &Coordinates, choice: LevelChoice) -> [u32; 4] {
         let choice = match choice {
             LevelChoice::Gradients(steps) => {
@@ -64,8 +64,8 @@ impl Texture {
         }
     }
 
-    /// A step from one pixel to the next, in texels of the first level. In a cube map, it is a step on the face that
-    /// the direction meets.
+    /// Converts a step from one pixel to the next to texels of the first level. In a cube map, it is the step on the
+    /// direction's face.
     fn step_in_texels(&self, geometry: Geometry, at: &Coordinates, step: [f64; 3]) -> [f64; 3] {
         let Level { width, height, depth, .. } = self.image.levels[0];
         let sizes = [width, height, depth].map(|size| size as f64);
@@ -79,10 +79,10 @@ impl Texture {
         if is_normalized { std::array::from_fn(|axis| step[axis] * sizes[axis]) } else { step }
     }
 
-    /// One component of the four texels that linear filtering reads, counter-clockwise from the lower left.
+    /// Gathers one component of the four texels that linear filtering reads, counter-clockwise from the lower left.
     ///
     /// # Safety
-    /// The image lies in memory that is live.
+    /// The image is in live memory.
     pub unsafe fn gather(&self, geometry: Geometry, at: &Coordinates, component: usize) -> [u32; 4] {
         let level = &self.image.levels[0];
         let [x, y, z] = self.footprint(level, geometry, at, Filter::Linear);
@@ -96,7 +96,7 @@ impl Texture {
     }
 
     /// # Safety
-    /// The image lies in memory that is live.
+    /// The image is in live memory.
     unsafe fn filter(&self, level: &Level, geometry: Geometry, at: &Coordinates) -> Value {
         let [x, y, z] = self.footprint(level, geometry, at, self.filter_of(at));
         let mut sum = [0.0; 4];
@@ -106,7 +106,7 @@ impl Texture {
                     // SAFETY: passed on to the caller.
                     let numbers = match unsafe { self.texel(level, [x, y, z]) } {
                         Value::Numbers(numbers) => numbers,
-                        // Without filtering, it is the only one.
+                        // Without filtering it is the only texel.
                         integers @ Value::Integers(_) => return integers,
                     };
                     let weight = f64::from(x.weight) * f64::from(y.weight) * f64::from(z.weight);
@@ -155,13 +155,13 @@ impl Texture {
         })
     }
 
-    /// Memory of the program's, texel after texel, gives 0 outside, whatever the sampler says.
+    /// Returns the address mode: linear memory reads as 0 outside, whatever the sampler says.
     fn mode(&self, mode: AddressMode) -> AddressMode {
         if self.image.kind == Kind::Linear { AddressMode::Border } else { mode }
     }
 
     /// # Safety
-    /// The image lies in memory that is live.
+    /// The image is in live memory.
     unsafe fn texel(&self, level: &Level, [x, y, z]: [Tap; 3]) -> Value {
         let (format, sampler) = (self.image.format, &self.sampler);
         let gives_floats = sampler.gives_floats(format.channel);
@@ -175,7 +175,7 @@ impl Texture {
         let size = format.texel_bytes() as usize;
         let mut bytes = [0; BYTES_MAX];
         let source = std::ptr::with_exposed_provenance::<u8>(level.texel([x, y, z], size as u64) as usize);
-        // SAFETY: the indices are inside the level, which lies in live memory.
+        // SAFETY: the indices are inside the level, which is in live memory.
         unsafe { std::ptr::copy_nonoverlapping(source, bytes.as_mut_ptr(), size) };
         match gives_floats {
             true => Value::Numbers(format.numbers(&bytes, sampler.is_srgb).map(f64::from)),

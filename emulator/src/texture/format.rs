@@ -1,6 +1,6 @@
-//! What a texel holds: one, two or four channels of one type.
+//! Texel formats: one, two or four channels of one type.
 
-/// The type of a channel.
+/// Type of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     U8,
@@ -16,7 +16,7 @@ pub enum Channel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     pub channel: Channel,
-    /// 1, 2 or 4.
+    /// Number of channels: 1, 2 or 4.
     pub channels: u32,
 }
 
@@ -33,7 +33,7 @@ impl Channel {
         matches!(self, Channel::F16 | Channel::F32)
     }
 
-    /// Whether reads may turn its integers into floats from 0 or -1 to 1.
+    /// Reports whether reads may convert its integers to floats from 0 or -1 to 1.
     pub fn is_normalizable(self) -> bool {
         matches!(self, Channel::U8 | Channel::U16 | Channel::S8 | Channel::S16)
     }

@@ -1,24 +1,24 @@
-//! Where the texels of an image lie in device memory.
+//! Images: the addresses of texels in device memory.
 
 use super::Geometry;
 use super::format::Format;
 
-/// What an image is made of.
+/// Storage of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Memory of the program's, texel after texel.
+    /// The program's linear memory, one texel after the other.
     Linear,
-    /// Memory of the program's, row after row.
+    /// The program's pitched memory, row after row.
     Pitched,
     Array,
 }
 
-/// The shape of an array. A height or depth of 0 means that there is no such axis.
+/// Shape of a CUDA array. A height or depth of 0 means that it has no such axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     pub width: u64,
     pub height: u64,
-    /// The depth, or where `is_layered` the number of layers, or where `is_cube` that of faces.
+    /// Depth; if `is_layered` the number of layers, if `is_cube` the number of faces.
     pub depth: u64,
     pub is_layered: bool,
     pub is_cube: bool,
@@ -31,7 +31,7 @@ pub struct Level {
     pub width: u64,
     pub height: u64,
     pub depth: u64,
-    /// Bytes from one row to the next.
+    /// Bytes from the start of one row to that of the next.
     pub pitch: u64,
 }
 
@@ -39,20 +39,20 @@ pub struct Level {
 pub struct Image {
     pub kind: Kind,
     pub format: Format,
-    /// The shape of the first level.
+    /// Shape of the first level.
     pub extent: Extent,
     pub levels: Vec<Level>,
 }
 
 impl Extent {
-    /// The shape of a mipmap level: each axis is halved and rounded down, but layers and faces stay.
+    /// Returns the shape of a mipmap level: each level halves every axis, rounded down; layers and faces stay.
     pub fn level(self, level: u32) -> Extent {
         let halved = |size: u64| if size == 0 { 0 } else { (size >> level).max(1) };
         let depth = if self.is_layered || self.is_cube { self.depth } else { halved(self.depth) };
         Extent { width: halved(self.width), height: halved(self.height), depth, ..self }
     }
 
-    /// Mipmap levels at most: down to a single texel.
+    /// Returns the maximum number of mipmap levels: down to a single texel.
     pub fn levels_max(self) -> u32 {
         let depth = if self.is_layered || self.is_cube { 1 } else { self.depth };
         64 - self.width.max(self.height).max(depth).max(1).leading_zeros()
@@ -64,26 +64,26 @@ impl Extent {
 }
 
 impl Level {
-    /// Bytes from one plane of rows to the next.
+    /// Returns the bytes from one plane of rows to the next.
     pub fn slice(&self) -> u64 {
         self.pitch * self.height
     }
 
-    /// Where a texel of `bytes` bytes lies.
+    /// Returns the address of a texel of `bytes` bytes.
     pub fn texel(&self, [x, y, z]: [u64; 3], bytes: u64) -> u64 {
         self.address + z * self.slice() + y * self.pitch + x * bytes
     }
 }
 
 impl Image {
-    /// Bytes of an array with so many levels; nothing where that is more than an address can tell.
+    /// Returns the bytes of an array with this many levels; `None` if they exceed the address space.
     pub fn array_bytes(format: Format, extent: Extent, levels: u32) -> Option<u64> {
         (0..levels).try_fold(0u64, |sum, level| {
             sum.checked_add(extent.level(level).texels()?.checked_mul(format.texel_bytes().into())?)
         })
     }
 
-    /// An array whose levels lie one after the other from `address` on.
+    /// Describes an array whose levels follow each other from `address` on.
     pub fn array(format: Format, extent: Extent, levels: u32, address: u64) -> Image {
         let mut next = address;
         let levels = (0..levels).map(|level| {
@@ -96,7 +96,7 @@ impl Image {
         Image { kind: Kind::Array, format, extent, levels: levels.collect() }
     }
 
-    /// So many texels one after the other.
+    /// Describes `width` texels in linear memory.
     pub fn linear(format: Format, address: u64, width: u64) -> Image {
         let extent = Extent { width, height: 0, depth: 0, is_layered: false, is_cube: false };
         let pitch = width * u64::from(format.texel_bytes());
@@ -104,29 +104,29 @@ impl Image {
         Image { kind: Kind::Linear, format, extent, levels: vec![level] }
     }
 
-    /// Rows of texels, `pitch` bytes apart.
+    /// Describes rows of texels that are `pitch` bytes apart.
     pub fn pitched(format: Format, address: u64, width: u64, height: u64, pitch: u64) -> Image {
         let extent = Extent { width, height, depth: 0, is_layered: false, is_cube: false };
         let level = Level { address, width, height, depth: 1, pitch };
         Image { kind: Kind::Pitched, format, extent, levels: vec![level] }
     }
 
-    /// One level of an array as an array of its own.
+    /// Returns one level of an array as an array of its own.
     pub fn level(&self, level: u32) -> Image {
         Image { extent: self.extent.level(level), levels: vec![self.levels[level as usize]], ..self.clone() }
     }
 
-    /// First byte and number of bytes of the memory that the texels lie in.
+    /// Returns start and bytes of the memory that contains the texels.
     pub fn range(&self) -> (u64, u64) {
         let (first, last) = (self.levels.first(), self.levels.last());
         let (Some(first), Some(last)) = (first, last) else { return (0, 0) };
-        // The last row ends with its texels.
+        // The last row ends with its texels, without padding.
         let row = last.width * u64::from(self.format.texel_bytes());
         let end = last.address + last.slice() * last.depth - last.pitch + row;
         (first.address, end - first.address)
     }
 
-    /// Whether an instruction may take the image so.
+    /// Reports whether a texture instruction of this geometry may read the image.
     pub fn fits(&self, geometry: Geometry) -> bool {
         let Extent { height, depth, is_layered, is_cube, .. } = self.extent;
         let plain = !is_layered && !is_cube;
@@ -142,12 +142,13 @@ impl Image {
         }
     }
 
-    /// As [`Image::fits`], for surfaces, to which the faces of a cube are layers.
+    /// Reports whether a surface instruction of this geometry may access the image; it sees the faces of a cube as
+    /// layers.
     pub fn fits_surface(&self, geometry: Geometry) -> bool {
         self.fits(geometry) || geometry == Geometry::A2 && self.extent.is_cube
     }
 
-    /// The shape in words, for reports.
+    /// Describes the shape, for reports.
     pub fn shape(&self) -> String {
         let Extent { width, height, depth, is_layered, is_cube } = self.extent;
         match (is_cube, is_layered, height, depth) {

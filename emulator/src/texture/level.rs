@@ -1,4 +1,4 @@
-//! Which mipmap levels a fetch reads.
+//! Mipmap levels: which ones a fetch reads (OpenGL 4.6, 8.14).
 
 use super::axis::{WEIGHT_ONE, split};
 use super::image::Image;
@@ -7,18 +7,19 @@ use super::sampler::{Filter, Sampler};
 /// How an instruction chooses the level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LevelChoice {
-    /// The first.
+    /// The first level.
     Base,
-    /// By its number, with a fraction.
+    /// The level of this number, with a fraction.
     Level(f32),
-    /// By how far the coordinates of neighbouring pixels are apart, along x and along y. For [`levels`], in texels.
+    /// The level by gradients: the steps of the coordinates between neighbouring pixels, along x and along y.
+    /// [`levels`] expects them in texels.
     Gradients([[f64; 3]; 2]),
 }
 
 /// A level and its weight.
 pub type LevelTap = (usize, u32);
 
-/// The levels that are read and their weights; the second may count for nothing.
+/// Returns the levels that are read, with weights; the second may have weight 0.
 pub fn levels(image: &Image, sampler: &Sampler, choice: LevelChoice) -> [LevelTap; 2] {
     let last = image.levels.len() - 1;
     let wanted = match choice {
@@ -29,7 +30,7 @@ pub fn levels(image: &Image, sampler: &Sampler, choice: LevelChoice) -> [LevelTa
     };
     let biased = wanted + f64::from(sampler.level_bias);
     let biased = if biased.is_nan() { 0.0 } else { biased };
-    // `max` and `min` one by one: a caller's bounds may be in the wrong order, or no numbers, which do not count.
+    // `max` and `min` separately, because a caller's bounds may be reversed, or NaN, which has no effect.
     let bounded = biased.max(sampler.level_min.into()).min(sampler.level_max.into());
     let bounded = bounded.clamp(0.0, last as f64);
     match sampler.mipmap_filter {
@@ -42,7 +43,8 @@ pub fn levels(image: &Image, sampler: &Sampler, choice: LevelChoice) -> [LevelTa
     }
 }
 
-/// The level whose texels are as large as a pixel: the logarithm of the longer of the two steps, in texels.
+/// Returns the level whose texels are as large as a pixel: the base-2 logarithm of the longer of the two steps, in
+/// texels.
 fn footprint(steps: [[f64; 3]; 2]) -> f64 {
     let length = |step: [f64; 3]| step.iter().map(|part| part * part).sum::<f64>().sqrt();
     libm::log2(steps.into_iter().map(length).fold(0.0, f64::max))

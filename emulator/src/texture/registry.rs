@@ -1,4 +1,4 @@
-//! The texture and surface objects of a device, by the handles that kernels name them by.
+//! The texture and surface objects of a device, by the handles that kernels use.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,20 +8,20 @@ use super::Texture;
 use super::image::Image;
 use super::sampler::Sampler;
 
-/// Handles start here, so that a handle is not mistaken for a pointer, an index or null.
+/// The first handle, chosen so that a handle is not mistaken for a pointer, an index or null.
 const FIRST: u64 = 0x7e00_0000;
 const STEP: u64 = 0x10;
 
-/// All devices draw from one sequence, and no handle is given twice.
+/// The next handle. All devices share the sequence, and no handle is used twice.
 static NEXT: AtomicU64 = AtomicU64::new(FIRST);
 
-/// What a handle stands for.
+/// The object behind a handle.
 #[derive(Clone, Debug)]
 pub enum Object {
     Texture(Arc<Texture>),
     Surface(Arc<Image>),
     Sampler(Arc<Sampler>),
-    /// A reference of a module that is bound to nothing yet.
+    /// A module's reference that is not bound yet.
     Unbound,
 }
 
@@ -32,14 +32,14 @@ pub struct Textures {
 }
 
 impl Textures {
-    /// Adds an object under a handle of its own.
+    /// Adds an object and returns its new handle.
     pub fn add(&self, object: Object) -> u64 {
         let handle = NEXT.fetch_add(STEP, Ordering::Relaxed);
         self.write().insert(handle, object);
         handle
     }
 
-    /// Puts another object behind a handle; false where the handle is not live.
+    /// Replaces the object behind a handle; returns false if the handle is not live.
     pub fn bind(&self, handle: u64, object: Object) -> bool {
         self.write().get_mut(&handle).map(|place| *place = object).is_some()
     }
@@ -57,7 +57,7 @@ impl Textures {
     }
 }
 
-/// Whether a handle was given at some time.
+/// Reports whether the handle was ever in use.
 pub fn was_given(handle: u64) -> bool {
     (FIRST..NEXT.load(Ordering::Relaxed)).contains(&handle) && handle.is_multiple_of(STEP)
 }

@@ -1,8 +1,8 @@
-//! How a texture is read.
+//! Samplers: how a texture is read.
 
 use super::format::Channel;
 
-/// What a coordinate outside of the image stands for.
+/// Address mode: what a coordinate outside the image selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressMode {
     Wrap,
@@ -21,11 +21,11 @@ pub enum Filter {
 pub struct Sampler {
     pub address: [AddressMode; 3],
     pub filter: Filter,
-    /// Coordinates go from 0 to 1.
+    /// Coordinates are normalized: from 0 to 1.
     pub is_normalized: bool,
-    /// Integers of 8 and 16 bits come as they are, and not as parts of their largest value.
+    /// 8-bit and 16-bit integers are read as integers, not as fractions of their largest value.
     pub reads_integers: bool,
-    /// Bytes are sRGB values.
+    /// The channels are sRGB values.
     pub is_srgb: bool,
     pub border: [f32; 4],
     pub mipmap_filter: Filter,
@@ -52,12 +52,12 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// Whether reads of such channels give floats.
+    /// Reports whether reads of such channels return floats.
     pub fn gives_floats(&self, channel: Channel) -> bool {
         channel.is_float() || channel.is_normalizable() && !self.reads_integers
     }
 
-    /// This texture's sampler with what the sampler of an instruction decides.
+    /// Combines this texture's sampler with the settings that an instruction's own sampler decides.
     pub fn with(&self, other: &Sampler) -> Sampler {
         Sampler {
             is_normalized: self.is_normalized,

@@ -1,4 +1,4 @@
-//! One texel, from and to its bytes.
+//! Conversion of a texel from and to its bytes.
 
 use std::sync::LazyLock;
 
@@ -6,13 +6,13 @@ use half::f16;
 
 use super::format::{Channel, Format};
 
-/// Bytes of a texel at most.
+/// Maximum bytes of a texel.
 pub const BYTES_MAX: usize = 16;
 
-/// The fourth component of a texel without one; the second and the third are 0 then.
+/// The fourth component of a texel that has none; a missing second or third component is 0.
 const ALPHA: f32 = 1.0;
 
-/// Linear values of 8-bit sRGB channels, by the formula of its standard, IEC 61966-2-1.
+/// Linear values of 8-bit sRGB channels, by the formula of IEC 61966-2-1.
 static LINEAR: LazyLock<[f32; 256]> = LazyLock::new(|| {
     std::array::from_fn(|byte| {
         let encoded = byte as f64 / 255.0;
@@ -22,7 +22,7 @@ static LINEAR: LazyLock<[f32; 256]> = LazyLock::new(|| {
 });
 
 impl Channel {
-    /// The bits of a channel, extended to 32 as its type says.
+    /// Reads the bits of a channel, extended to 32 as its type requires.
     fn load(self, bytes: &[u8]) -> u32 {
         match self {
             Channel::U8 => bytes[0].into(),
@@ -33,7 +33,7 @@ impl Channel {
         }
     }
 
-    /// A channel as a number: integers of up to 16 bits as parts of their largest value.
+    /// Returns a channel as a number; integers of up to 16 bits become fractions of their largest value.
     fn number(self, bits: u32) -> f32 {
         let signed = bits.cast_signed() as f32;
         match self {
@@ -48,7 +48,8 @@ impl Channel {
         }
     }
 
-    /// What a formatted store writes for a register: a float for float channels, or else an integer that is kept in range.
+    /// Writes what a formatted store makes of a register: a float for float channels, otherwise an integer clamped to
+    /// the range.
     fn store(self, bits: u32, out: &mut [u8]) {
         let signed = |low: i32, high: i32| bits.cast_signed().clamp(low, high);
         let stored = match self {
@@ -73,7 +74,7 @@ impl Format {
         texel
     }
 
-    /// A texel as numbers.
+    /// Returns a texel as numbers.
     pub fn numbers(self, bytes: &[u8], is_srgb: bool) -> [f32; 4] {
         self.channels_of(bytes, [0.0, 0.0, 0.0, ALPHA], |index, bits| match self.channel {
             Channel::U8 if is_srgb && index < 3 => LINEAR[bits as usize & 0xff],
@@ -81,12 +82,12 @@ impl Format {
         })
     }
 
-    /// A texel of integers as they are.
+    /// Returns a texel of integers unchanged.
     pub fn integers(self, bytes: &[u8]) -> [u32; 4] {
         self.channels_of(bytes, [0, 0, 0, ALPHA as u32], |_, bits| bits)
     }
 
-    /// The bytes that a formatted store of `values` writes; components that it has not are 0.
+    /// Returns the bytes that a formatted store of `values` writes; the bytes after the texel are 0.
     pub fn stored(self, values: [u32; 4]) -> [u8; BYTES_MAX] {
         let size = self.channel.bytes() as usize;
         let mut bytes = [0; BYTES_MAX];

@@ -1,4 +1,4 @@
-//! Loads, stores and copies in every form: qualifiers, vectors, registers of several parts, spaces, special registers.
+//! Loads, stores and copies in every form: qualifiers, vectors, vector registers, state spaces, special registers.
 
 use gpufleet_emulator::checks::Checks;
 use gpufleet_emulator::fault::FaultKind;
@@ -170,8 +170,9 @@ fn copies_read_only_what_they_are_told() {
     assert_eq!(device.download::<u32>(out, 16), (0..16).map(|i| if i < 8 { 60 } else { 0 }).collect::<Vec<u32>>());
 }
 
-/// A kernel of one copy, `last` of which are the operands behind the size: thread `i` copies to `16 * i` in `s` and from
-/// `16 * i` in `out`, which it then gets back. `%r2` is 16, but 8 in thread 1 and 0 from there on; `%p1` tells those.
+/// Returns a kernel with one copy, whose operands behind the size are `last`. Thread `i` copies to `16 * i` in `s` from
+/// `16 * i` in `out`, and writes the result back there. `%r2` is 16, 8 in thread 1 and 0 in later threads; `%p1` is set
+/// in those.
 fn partial_copy(last: &str) -> String {
     kernel(&format!(
         ".shared .align 16 .b8 s[512];\nmov.u32 %r1, s;\nmad.lo.u32 %r1, %r0, 16, %r1;\nst.shared.v2.u64 [%r1], {{-1, -1}};\n\
@@ -204,7 +205,7 @@ fn copies_of_a_part_end_with_their_source() {
         ] {
             assert!(report.contains(part), "{part} is missing in: {report}");
         }
-        // The others want all 16.
+        // The others read all 16 bytes.
         let report = launch(", %p1", 6).unwrap_err();
         assert!(report.contains("illegal access of 16 bytes at ") && report.contains("thread (1, 0, 0)\n"), "{report}");
     }
@@ -274,7 +275,7 @@ fn special_registers_of_a_cluster_of_one_and_of_sizes() {
         ("%dynamic_smem_size", 100),
         ("%total_smem_size", 148),
         ("%aggr_smem_size", 148),
-        // A text that names it has it, in front of its own variables.
+        // A text that names this register has the region, in front of its own variables.
         ("%reserved_smem_offset_begin", 0),
         ("%reserved_smem_offset_end", 512),
         ("%reserved_smem_offset_cap", 512),

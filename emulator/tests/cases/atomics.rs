@@ -1,13 +1,12 @@
-//! Atomic operations: every function and type, what they answer, and that nothing is lost among blocks that run at
-//! the same time.
+//! Atomic operations: every function and type, their results, and concurrent updates by blocks that run in parallel.
 
 use gpufleet_emulator::fault::FaultKind;
 use half::{bf16, f16};
 
 use super::harness::{Arg, Device, fault, kernel, words};
 
-/// Runs `op` once on memory that holds `start`, with `%d2` and `%d3` set to the operands; what it answered in `%d4`,
-/// and what lies in memory then.
+/// Runs `op` once on memory with the value `start`, with `%d2` and `%d3` set to the operands. Returns the result in
+/// `%d4` and the value in memory.
 fn once(space: &str, op: &str, start: u64, b: u64, c: u64) -> (u64, u64) {
     let address = if space == "shared" { "s" } else { "%d0+16" };
     let body = format!(
@@ -25,7 +24,7 @@ fn once(space: &str, op: &str, start: u64, b: u64, c: u64) -> (u64, u64) {
     (got[0], got[1])
 }
 
-/// Both spaces, and `red` beside `atom`: the value before, and the one then.
+/// Checks both state spaces, and `red` in addition to `atom`: the old value and the new one.
 fn check(op: &str, ty: &str, start: u64, b: u64, expected: u64) {
     let register = match ty {
         "u64" | "s64" | "b64" | "f64" => "%d",
@@ -117,7 +116,7 @@ fn small_numbers_are_flushed_in_global_memory_and_kept_in_shared() {
             let op = format!("atom.{space}.add.f32 %r4, [a], %r2");
             assert_eq!(once(space, &op, start, b, 0), (start, expected), "{op} {start:#x} {b:#x}");
         }
-        // A generic address tells by where it points.
+        // A generic address is global or shared, depending on its value.
         let generic = "mov.u64 %d7, s;\ncvta.shared.u64 %d7, %d7;\natom.add.f32 %r4, [%d7], %r2";
         assert_eq!(once("shared", generic, start, b, 0), (start, shared));
         assert_eq!(once("global", "atom.add.f32 %r4, [a], %r2", start, b, 0), (start, global));
@@ -140,14 +139,14 @@ fn halves_are_added_each_for_itself_and_never_flushed() {
         brain(2.0) | brain(3.5) << 16,
         brain(3.0) | brain(0.5) << 16,
     );
-    // 65504 is the largest; beyond half a step more is infinite.
+    // 65504 is the largest f16; more than half a step above it becomes infinity.
     check("add.noftz", "f16", half(65504.0), half(16.0), half(f32::INFINITY));
     check("add.noftz", "f16", half(f32::INFINITY), half(f32::NEG_INFINITY), 0x7fff);
 }
 
 #[test]
 fn vectors_work_on_each_element() {
-    // Answers the two elements before; the operands change places to show that all are read before any is written.
+    // Returns the two elements before; the operands are swapped to show that all are read before any is written.
     let body = "mov.b32 %r1, 0f3f800000;\nmov.b32 %r2, 0f40000000;\n\
                 st.global.v2.u32 [%d0], {%r1, %r2};\natom.global.gpu.relaxed.add.v2.f32 {%r2, %r1}, [%d0], {%r1, %r2};\n\
                 st.global.v2.u32 [%d0+8], {%r2, %r1};\nred.global.v4.f32.add [%d0+16], {%r1, %r1, %r2, %r2};";
@@ -203,7 +202,7 @@ fn a_register_of_128_bits_is_swapped_as_one() {
     assert_eq!(got, expected.as_flattened());
 }
 
-/// Runs `body` in many blocks on two threads, and gives `count` values from `out`.
+/// Runs `body` in many blocks on two threads; returns `count` values from `out`.
 fn contended<T: Copy + Default>(body: &str, values: &[T], count: usize) -> Vec<T> {
     let mut device = Device::new(&kernel(body));
     device.threads = 2;
@@ -224,7 +223,7 @@ fn nothing_is_lost_among_blocks_at_the_same_time() {
     assert_eq!(got, [THREADS as f32]);
     let got = contended::<f64>("mov.f64 %d2, 0d3FF0000000000000;\nred.global.add.f64 [%d0], %d2;", &[0.0], 1);
     assert_eq!(got, [f64::from(THREADS)]);
-    // Two neighbours in one word: each thread adds a sixteenth of its own kind, as many as f16 counts exactly.
+    // 16 threads of each block add to both halves of a word, as often as f16 counts exactly.
     let body = "and.b32 %r1, %r0, 255;\nsetp.lt.u32 %p1, %r1, 16;\n@!%p1 exit;\nmov.b32 %r2, 0x40003c00;\n\
                 red.global.add.noftz.f16x2 [%d0], %r2;";
     let got = contended::<u16>(body, &[0, 0], 2);
@@ -233,12 +232,12 @@ fn nothing_is_lost_among_blocks_at_the_same_time() {
 
 #[test]
 fn swaps_of_16_and_128_bits_are_whole() {
-    // Odd threads count in the upper half of a word and even ones in the lower, neither of which disturbs the other.
+    // Odd threads count in the upper half of a word, even ones in the lower; neither may disturb the other.
     let body = "and.b32 %r1, %r0, 1;\nmad.wide.u32 %d2, %r1, 2, %d0;\nld.relaxed.gpu.global.u16 %h1, [%d2];\nAGAIN:\n\
                 add.u16 %h2, %h1, 3;\natom.global.acquire.gpu.cas.b16 %h3, [%d2], %h1, %h2;\nsetp.ne.u16 %p1, %h3, %h1;\n\
                 mov.u16 %h1, %h3;\n@%p1 bra AGAIN;";
     assert_eq!(contended::<u16>(body, &[0, 5], 2), [3 * 8192, 3 * 8192 + 5]);
-    // Each thread adds 1 to the lower and 3 to the upper half, at once; a torn value would be seen.
+    // Each thread adds 1 to the lower and 3 to the upper half at once; the check would see a torn value.
     let body = ".reg .b128 %q<4>;\nld.relaxed.gpu.global.b128 %q1, [%d0];\nAGAIN:\nmov.b128 {%d2, %d3}, %q1;\n\
                 mul.lo.u64 %d4, %d2, 3;\nsetp.ne.u64 %p1, %d4, %d3;\n@%p1 trap;\nadd.u64 %d2, %d2, 1;\nadd.u64 %d3, %d3, 3;\n\
                 mov.b128 %q2, {%d2, %d3};\natom.global.cas.b128 %q3, [%d0], %q1, %q2;\nmov.b128 {%d2, %d3}, %q3;\n\

@@ -1,4 +1,4 @@
-//! Copies in bulk, and the barriers that wait for their bytes.
+//! Bulk copies (`cp.async.bulk`), and the barriers that wait for their bytes.
 
 use gpufleet_emulator::checks::Checks;
 
@@ -8,7 +8,8 @@ const BARRIER: &str = ".shared .align 8 .b64 bar;\n.shared .align 16 .b8 s[512];
                        @%p1 mbarrier.init.shared.b64 [bar], 1;\nbar.sync 0;\nmov.u32 %r1, s;\n";
 const COPY: &str = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes";
 
-/// One thread copies what all threads have written; each then reads what its counterpart wrote.
+/// Returns a kernel in which one thread copies what all threads have written, and each thread then reads its
+/// counterpart's value.
 fn mirrored() -> String {
     format!(
         "{BARRIER}add.u32 %r2, %r0, 100;\nst.global.u32 [%d1], %r2;\nfence.proxy.async;\nbar.sync 0;\n@!%p1 bra WAIT;\n\

@@ -144,7 +144,7 @@ fn every_thread_may_allocate_and_free_until_the_heap_is_used_up() {
     device.launch("kernel", [1; 3], [64, 1, 1], &[Arg::U64(out)]).unwrap();
     assert_eq!(device.download::<u32>(out, 64), (1..=64).collect::<Vec<_>>());
     assert_eq!(device.memory.info(), before);
-    // Three million bytes fit twice into eight: the other lanes are told that there is no more.
+    // The heap of 8 MiB has room for two allocations of three million bytes; `malloc` returns null to the other lanes.
     let device = Device::new(&text(3_000_000));
     let out = device.upload(&[0u32; 32]);
     device.launch("kernel", [1; 3], [32, 1, 1], &[Arg::U64(out)]).unwrap();
@@ -152,7 +152,7 @@ fn every_thread_may_allocate_and_free_until_the_heap_is_used_up() {
     assert_eq!((&got[..2], got[2..].iter().sum::<u32>()), (&[1, 2][..], 0));
 }
 
-/// A kernel of one thread, with what it calls of the heap.
+/// Returns a kernel of one thread that calls heap functions.
 fn heap_kernel(body: &str) -> String {
     format!(
         ".version 7.8\n.target sm_80\n.address_size 64\n.extern .func (.param .b64 r) malloc(.param .b64 n);\n\

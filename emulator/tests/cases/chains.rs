@@ -1,7 +1,7 @@
-//! Addresses that instructions make of an index. Random programs run as they are, so that accesses take the index
-//! themselves, and in two ways that keep every instruction as it is written: with a label before each access, and with a
-//! guard before what makes the addresses. Memory, registers and reports of faults have to come out alike. Some programs go
-//! straight on; in others lanes part, and go around a loop as often as each of them likes.
+//! Fused address chains. Random programs run in three forms: as they are, so that accesses take the index directly, and
+//! in two forms that prevent fusion, with a label before each access, and with a guard on what computes the addresses.
+//! Memory, registers and fault reports have to be equal. Some programs are straight-line code; in others lanes diverge
+//! and run a loop a different number of times.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -12,26 +12,26 @@ use super::harness::{Arg, Device};
 
 const LANES: usize = 32;
 const PROGRAMS: u64 = 1000;
-/// Bytes on either side of where addresses start.
+/// Bytes of the buffer on either side of the first address.
 const HALF: usize = 4096;
-/// What the programs make addresses and values of.
+/// Number of random steps of a straight program.
 const STEPS: u64 = 14;
-/// The same in each part of those that are not straight.
+/// Number of random steps in each part of the other programs.
 const STEPS_OF_PART: u64 = 6;
-/// Threads of those: the lanes of several warps.
+/// Threads of the other programs: the lanes of several warps.
 const THREADS: usize = 80;
 
-/// How a program is written.
+/// The form of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Plain,
     /// With a label before each access.
     Labels,
-    /// What makes addresses has a guard, which always holds.
+    /// With a guard, which always holds, on what computes addresses.
     Guards,
 }
 
-/// A linear congruential generator, after Knuth: a seed tells the program.
+/// A linear congruential generator (Knuth); its seed determines the program.
 struct Random(u64);
 
 impl Random {
@@ -44,7 +44,7 @@ impl Random {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// The lanes' indices: mostly with a pattern, and seldom far away.
+    /// Returns the lanes' indices: mostly with a pattern, seldom far away.
     fn indices(&mut self) -> Vec<u32> {
         let first = self.of(&[0, 7, 40, 100, -3, -30, -100, i64::from(i32::MAX) - 20, i64::from(u32::MAX) - 7]);
         let first = if self.below(3) > 0 { first.rem_euclid(128) } else { first };
@@ -60,20 +60,20 @@ impl Random {
     }
 }
 
-/// An address that a program has made: its register, the factor that tells how it is aligned, and whether it is of
+/// An address that a program has computed: its register, the factor that determines its alignment, and whether it is in
 /// shared memory.
 type Made = (u64, u64, bool);
 
-/// A program that goes straight on.
+/// Returns a program of straight-line code.
 fn straight(seed: u64, form: Form) -> String {
     let mut body = String::new();
     steps(&mut Random(seed), &mut body, 0..STEPS, form, &mut Vec::new());
     kernel("", &body)
 }
 
-/// A program with two rounds, each with a barrier and a loop around a choice: before the barrier, before the choice, on
-/// its two ways and behind it there are steps. What is made in one part serves the next ones too where all registers hold
-/// an address from the start.
+/// Returns a program of two rounds, each with a barrier and a loop around a branch. There are steps before the barrier,
+/// before the branch, on both paths and behind it. Later parts may use an address of an earlier part, because all
+/// registers contain an address from the start.
 fn winding(seed: u64, form: Form) -> String {
     let mut random = Random(seed);
     let random = &mut random;
@@ -109,12 +109,12 @@ fn winding(seed: u64, form: Form) -> String {
     kernel(&format!("mov.u32 %r11, 0;\n{start}"), &body)
 }
 
-/// The register for the address that a step makes; two behind it are for what comes before.
+/// Returns the register for the address of a step; the next two registers are for intermediate values.
 fn register(step: u64) -> u64 {
     20 + 3 * step
 }
 
-/// Random instructions: such that make addresses, accesses by them, and changes of the index.
+/// Emits random instructions that compute addresses, access them, and change the index.
 fn steps(random: &mut Random, body: &mut String, steps: Range<u64>, form: Form, made: &mut Vec<Made>) {
     for step in steps {
         match random.below(8) {
@@ -159,7 +159,7 @@ fn kernel(start: &str, body: &str) -> String {
     )
 }
 
-/// Instructions that put the address of an element in a register.
+/// Emits instructions that compute the address of an element.
 fn chain(random: &mut Random, body: &mut String, form: Form, register: u64, factor: u64, shared: bool) {
     let guard = if form == Form::Guards { "@%p0 " } else { "" };
     let (scaled, sum) = (register + 1, register + 2);
@@ -187,7 +187,7 @@ fn chain(random: &mut Random, body: &mut String, form: Form, register: u64, fact
     }
 }
 
-/// An access by such an address.
+/// Emits an access to such an address.
 fn access(random: &mut Random, body: &mut String, label: &str, register: u64, factor: u64, shared: bool) {
     let space = if shared { "shared" } else { "global" };
     let guard = random.of(&["", "", "@%p1 ", "@!%p1 "]);
@@ -210,7 +210,7 @@ fn access(random: &mut Random, body: &mut String, label: &str, register: u64, fa
     writeln!(body, "{label}{guard}{text};").unwrap();
 }
 
-/// What a launch leaves behind.
+/// The observable result of a launch.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     fault: Option<String>,
@@ -230,7 +230,7 @@ fn an_index_is_taken_right_where_lanes_part_and_go_around_loops() {
     assert!((PROGRAMS / 20..PROGRAMS * 3 / 4).contains(&faults), "{faults} of {PROGRAMS} programs end in a fault");
 }
 
-/// Runs programs of up to `threads` threads in all ways; how many of them end in a fault.
+/// Runs programs of up to `threads` threads in all forms; returns how many of them end in a fault.
 fn assert_alike(program: fn(u64, Form) -> String, threads: usize, count: fn(&mut Random) -> u32) -> u64 {
     let mut device = Device::new(&program(0, Form::Plain));
     let before: Vec<u8> = (0..2 * HALF).map(|at| (at * 31 / 8) as u8).collect();

@@ -1,4 +1,4 @@
-//! The checks that can be switched on: what they find, what they leave alone, and what their reports say.
+//! The optional checks: what they find, what they do not report, and their reports.
 
 use gpufleet_emulator::checks::Checks;
 use gpufleet_emulator::fault::{Fault, FaultKind};
@@ -16,7 +16,7 @@ fn run(checks: Checks, body: &str, threads: u32) -> Result<(), Fault> {
     device.launch("kernel", [2, 1, 1], [threads, 1, 1], &[Arg::U64(out)])
 }
 
-/// A kernel over `tile`, in which `%r11` is the address of the thread's own word.
+/// Runs a kernel over `tile`, in which `%r11` is the address of the thread's own word.
 fn races(body: &str, threads: u32) -> Result<(), Fault> {
     run(RACES, &format!("{TILE}{body}"), threads)
 }
@@ -34,14 +34,14 @@ fn assert_no_race(body: &str, threads: u32) {
     }
 }
 
-/// Writes the thread's own word, and reads that of another thread of the same warp or of another warp.
+/// PTX that writes the thread's own word, and that reads the word of another thread of this warp or of another warp.
 const WRITE: &str = "st.shared.u32 [%r11], %r0;\n";
 const READ_NEAR: &str = "xor.b32 %r12, %r0, 1;\nmad.lo.u32 %r12, %r12, 4, %r10;\nld.shared.u32 %r13, [%r12];\n";
 const READ_FAR: &str = "xor.b32 %r12, %r0, 32;\nmad.lo.u32 %r12, %r12, 4, %r10;\nld.shared.u32 %r13, [%r12];\n";
 
 #[test]
 fn a_race_names_both_accesses() {
-    // The second warp writes after the first has read, which on a device is as likely the other way round.
+    // The second warp writes after the first has read; on a device the order is arbitrary.
     let fault = races(&format!("{WRITE}{READ_FAR}"), 64).unwrap_err();
     assert_eq!(
         fault.report,
@@ -63,7 +63,7 @@ fn a_barrier_of_the_block_orders_all_threads() {
 
 #[test]
 fn a_barrier_of_some_warps_orders_those_alone() {
-    // The warps 0 and 1 meet, as do 2 and 3; then the first of each reads what the first pair wrote.
+    // Warps 0 and 1 meet, as do 2 and 3; then the first of each pair reads what the first pair wrote.
     let body = |xor: u32| {
         format!(
             "{WRITE}setp.lt.u32 %p1, %r0, 64;\n@%p1 bar.sync 1, 64;\n@!%p1 bar.sync 2, 64;\nxor.b32 %r12, %r0, {xor};\n\
@@ -105,7 +105,7 @@ fn lanes_of_a_warp_need_something_that_orders_them_too() {
         assert_no_race(&format!("{WRITE}{between}{READ_NEAR}"), 64);
         assert_race(&format!("{WRITE}{between}{READ_FAR}"), 64, "write after read");
     }
-    // The lanes 0 and 1 meet, and 2 and 3, each pair by itself.
+    // Lanes 0 and 1 meet, and lanes 2 and 3, separately.
     let pairs = "and.b32 %r15, %r0, 30;\nmov.u32 %r16, 3;\nshl.b32 %r16, %r16, %r15;\nbar.warp.sync %r16;\n";
     assert_no_race(&format!("{WRITE}{pairs}{READ_NEAR}"), 32);
     let next = READ_NEAR.replace("%r0, 1", "%r0, 2");
@@ -197,7 +197,7 @@ fn reading_what_nobody_has_written_is_found_in_device_memory() {
              160 bytes into the 256-byte allocation at {data:#x}, which no kernel, copy or fill has written"
         )
     );
-    // A counter that nobody has set to zero is the classic among them.
+    // A typical case is a counter that was never set to zero.
     let atomic = Device::checked(&kernel("atom.global.add.u32 %r1, [%d0], 1;"), UNINITIALISED);
     let counter = atomic.memory.alloc(4).unwrap();
     assert!(atomic.launch("kernel", [1; 3], [64, 1, 1], &[Arg::U64(counter)]).is_err());
@@ -212,16 +212,16 @@ fn copies_fills_and_kernels_initialise() {
     let launch = |address| device.launch("kernel", [1; 3], [4, 1, 1], &[Arg::U64(address)]);
     let (first, second) = (device.memory.alloc(128).unwrap(), device.memory.alloc(128).unwrap());
     device.memory.fill16(first + 8, 3, 3).unwrap();
-    // A vector is read whole, also where only a part is used.
+    // A vector is read as a whole, even if only a part is used.
     assert!(launch(first).unwrap_err().report.contains("14 bytes into the 128-byte allocation"));
     device.memory.fill8(first + 14, 3, 2).unwrap();
     launch(first).unwrap();
-    // A copy hands on what is known, and what the kernel has written is known too.
+    // A copy passes the state on, and the kernel's writes count too.
     device.memory.copy_within(second, first + 8, 128 - 8).unwrap();
     assert!(launch(second).is_err());
     assert_eq!(device.memory.first_unwritten(second, 16), Some(8));
     assert_eq!(device.memory.first_unwritten(second + 56, 16), None);
-    // Memory that comes back is new.
+    // Reallocated memory counts as unwritten.
     device.memory.free(first).unwrap();
     let all = 64 << 20;
     let room = all - (all - device.memory.info().0);
@@ -248,7 +248,7 @@ fn shared_memory_is_new_to_every_block() {
          at offset 128 of shared memory, 128 bytes into `tile`, which the block has not written"
     );
     run(UNINITIALISED, &format!("{TILE}{WRITE}{READ_NEAR}"), 32).unwrap();
-    // Only the first block writes; what it left is not there for the second.
+    // Only the first block writes; its values do not exist for the second.
     let first_only = format!("{TILE}mov.u32 %r12, %ctaid.x;\nsetp.eq.u32 %p1, %r12, 0;\n@%p1 {WRITE}{READ_NEAR}");
     assert!(run(UNINITIALISED, &first_only, 32).unwrap_err().report.contains("block (1, 0, 0)"));
 }

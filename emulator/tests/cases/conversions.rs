@@ -47,7 +47,7 @@ fn conversions_extend_and_cut_by_type() {
     check("cvt.rn.f32.f64", R, &[D], &DOUBLE_FLOATS, |v| single(d(v[0]) as f32));
 }
 
-/// `cvt` of f32 and f64 to integers: the bounds that every mode clamps to, and what a value in between becomes.
+/// `cvt` of f32 and f64 to integers: the limits to which every mode clamps, and the result for values in between.
 #[test]
 fn every_mode_and_width_of_a_conversion_to_integers_agrees_with_rust() {
     let values = [-1e30, -300.5, -129.0, -1.5, -0.5, -0.0, 0.0, 0.49, 0.5, 1.5, 2.5, 127.5, 255.5, 70_000.25, 1e30];
@@ -89,7 +89,7 @@ fn saturating_conversions_clamp_to_the_type_or_to_one() {
     check("cvt.rn.sat.f32.f64", R, &[D], &DOUBLE_FLOATS, |v| single(clamp(d(v[0])) as f32));
 }
 
-/// A value rounded to a multiple of `2^unit`, by search among the integers.
+/// Rounds a value to a multiple of `2^unit`, by a search among the integers.
 fn to_multiple(value: f64, unit: i32, mode: &str) -> f64 {
     let scaled = value / 2f64.powi(unit);
     let whole = match mode {
@@ -101,8 +101,8 @@ fn to_multiple(value: f64, unit: i32, mode: &str) -> f64 {
     whole * 2f64.powi(unit)
 }
 
-/// A value rounded to a format of 16 bits in any mode. The values used are far enough from the ends of f64 that
-/// scaling is exact.
+/// Rounds a value to a 16-bit format in any mode. The values used are far enough from the limits of f64 that scaling is
+/// exact.
 fn to_half(value: f64, mode: &str, bits: i32, least: i32, top: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
@@ -127,7 +127,7 @@ fn bf16_bits(value: f64) -> u64 {
     if value.is_nan() { 0x7fff } else { half::bf16::from_f64(value).to_bits().into() }
 }
 
-/// f32 values around what f16 and bf16 can hold.
+/// f32 values around the limits of f16 and bf16.
 const AROUND_HALVES: [u64; 16] = [
     0,
     0x8000_0000,
@@ -238,7 +238,7 @@ fn tf32_keeps_ten_bits_of_the_fraction() {
     });
 }
 
-/// The value of a code of eight bits, from the definition of the format.
+/// Returns the value of an 8-bit code, by the definition of the format.
 fn eight(code: u64, fraction_bits: i32) -> f64 {
     let (exponent, fraction) =
         ((code >> fraction_bits) as i32 & 0x7f >> fraction_bits, code as i32 & ((1 << fraction_bits) - 1));
@@ -253,7 +253,7 @@ fn eight(code: u64, fraction_bits: i32) -> f64 {
     if code & 0x80 == 0 { magnitude } else { -magnitude }
 }
 
-/// The code whose value is nearest, by trying all; the even one of two.
+/// Returns the code with the nearest value, by trying all; of two the even one.
 fn nearest_eight(value: f64, fraction_bits: i32) -> u64 {
     if value.is_nan() {
         return 0x7f;
@@ -275,7 +275,7 @@ fn numbers_of_eight_bits_convert_both_ways() {
             part(v[0]) | part(v[0] >> 8) << 16
         });
         let mut singles = AROUND_HALVES.to_vec();
-        // Every code's value, and the middle between it and the next.
+        // Every code's value, and the midpoint between it and the next.
         for code in (0..0x7f).step_by(3).filter(|code| eight(*code, bits).is_finite()) {
             let (low, high) = (eight(code, bits), eight(code + 1, bits));
             let middle = if high.is_finite() { (low + high) / 2.0 } else { low * 1.1 };

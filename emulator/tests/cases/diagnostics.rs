@@ -1,4 +1,4 @@
-//! What a person reads who wrote a kernel that went wrong: the whole text of each report.
+//! Reports for the author of a kernel that fails: the whole text of each report.
 
 use gpufleet_emulator::checks::Checks;
 use gpufleet_emulator::fault::{Fault, FaultKind};
@@ -6,8 +6,8 @@ use gpufleet_emulator::memory::Memory;
 
 use super::harness::{Arg, Device, fault, kernel};
 
-/// A kernel and a function as the compiler writes them with line information: the kernel calls `far` and inlines
-/// `outer`, which inlines `helper`.
+/// A kernel and a function as a compiler emits them with line information: the kernel calls `far` and inlines `outer`,
+/// which inlines `helper`.
 const WITH_LINES: &str = r#".version 8.8
 .target sm_80
 .address_size 64
@@ -156,7 +156,7 @@ fn memory_that_was_freed_is_remembered() {
     let device = Device::new(&kernel("ld.global.u32 %r1, [%d0+40];"));
     let data = device.upload(&[0u32; 100]);
     device.memory.free(data).unwrap();
-    // What is allocated next lies elsewhere.
+    // The next allocation is elsewhere.
     assert_ne!(device.upload(&[0u32; 100]), data);
     let fault = device.launch("kernel", [1; 3], [1; 3], &[Arg::U64(data)]).unwrap_err();
     assert_eq!(fault.kind, FaultKind::IllegalAddress);

@@ -1,4 +1,4 @@
-//! Lanes that go different ways and come together again.
+//! Lanes that diverge and reconverge.
 
 use super::harness::{Arg, Device, words};
 

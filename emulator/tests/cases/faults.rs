@@ -1,4 +1,4 @@
-//! What stops a kernel, and what the report says.
+//! Faults that stop a kernel, and their reports.
 
 use gpufleet_emulator::fault::FaultKind;
 use gpufleet_emulator::memory::Owner;
@@ -23,7 +23,7 @@ fn an_access_past_an_allocation_names_thread_and_allocation() {
     ] {
         assert!(fault.report.contains(part), "{part} is missing in: {}", fault.report);
     }
-    // Nothing was written beyond, and what lies before was written by the blocks before.
+    // Nothing was written behind the allocation; the blocks before wrote what is before it.
     assert_eq!(device.download::<i32>(data, 96), [1; 96]);
 }
 
@@ -86,7 +86,7 @@ fn the_budget_ends_an_endless_loop() {
 
 #[test]
 fn cancelling_from_another_thread_ends_a_loop_that_has_begun() {
-    // Each thread stores 1 and then polls a flag that no thread sets. Each turn of the loop has nothing else, a sleep, or a
+    // Each thread stores 1 and then polls a flag that is never set. An iteration contains nothing else, a sleep, or a
     // barrier.
     for wait in ["", "nanosleep.u32 1000000;\n", "bar.sync 0;\n", "barrier.sync 0, 64;\n"] {
         let body = format!(

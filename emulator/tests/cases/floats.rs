@@ -20,8 +20,8 @@ fn single_arithmetic_is_that_of_ieee() {
 
 #[test]
 fn directed_rounding_encloses_the_exact_result() {
-    // Sums and products of f32 are exact in f64, but for sums of very different sizes, which are left out here and
-    // are covered by the property tests of the rounding itself.
+    // Sums and products of f32 are exact in f64, except for sums of very different magnitudes. These are left out here;
+    // the property tests of the rounding itself cover them.
     let near = [0, 0x3f80_0001, 0xbf80_0003, 0x3eaa_aaab, 0x4049_0fdb, 0x3400_0001, 0xb3ff_ffff];
     let towards = |exact: f64, mode: &str| {
         let nearest = exact as f32;
@@ -138,7 +138,7 @@ fn approximations_are_within_a_unit_in_the_last_place() {
 
 #[test]
 fn directed_f64_sums_and_products_round_as_the_mode_says() {
-    // 1 + 2^-60 lies just above 1, and so does (1 + 2^-52)^2 above 1 + 2^-51.
+    // 1 + 2^-60 is just above 1, and (1 + 2^-52)^2 is just above 1 + 2^-51.
     let (one, tiny, next) = (1f64.to_bits(), 2f64.powi(-60).to_bits(), 1f64.next_up().to_bits());
     let above = |v: f64| v.next_up().to_bits();
     for (op, a, b, want) in [

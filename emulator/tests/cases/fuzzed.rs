@@ -1,5 +1,4 @@
-//! Texts that the fuzzer found, or that someone thought of in its place: each is loaded or refused, and what was loaded
-//! runs or fails.
+//! Findings of the fuzzer, and similar texts: each is loaded or refused, and a loaded text runs or fails.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +59,7 @@ fn what_would_take_memory_or_time_without_end_is_refused() {
     }
 }
 
-/// A kernel with texture and surface instructions of all kinds.
+/// A kernel with all kinds of texture and surface instructions.
 const TEXTURES: &str = ".version 7.8
 .target sm_80
 .address_size 64
@@ -110,7 +109,7 @@ proptest! {
     }
 }
 
-/// Registers of 64 bits that all hold values before one is read.
+/// Returns a body with `count` 64-bit registers that are all live before one is read.
 fn at_once(count: usize) -> String {
     let each = |text: &dyn Fn(usize) -> String| (0..count).map(text).collect::<String>();
     let writes = each(&|i| format!("mov.b64 a{i}, %clock64;\n"));

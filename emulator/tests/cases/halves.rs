@@ -25,14 +25,14 @@ fn halves_round_once() {
     });
 }
 
-/// A value rounded once to a 16-bit format, by a search among its neighbours.
+/// Rounds a value once to a 16-bit format, by a search among its neighbours.
 fn nearest(value: f64, format: Format) -> u64 {
     if value.is_nan() {
         return 0x7fff;
     }
     let sign = u64::from(value.is_sign_negative()) << 15;
     let (magnitude, of) = (value.abs(), |bits: u64| (format.value)(bits as u16));
-    // Positive numbers are ordered as their bits are. Infinity stands for the number that would come next.
+    // Positive numbers are ordered like their bits. Infinity counts as the number that would come next.
     let next = |bits: u64| if bits == format.infinity { 2.0 * of(bits - 1) - of(bits - 2) } else { of(bits) };
     let (mut low, mut high) = (0, format.infinity);
     while high - low > 1 {
@@ -56,7 +56,7 @@ const BF16: Format = Format { value: |bits| half::bf16::from_bits(bits).to_f64()
 fn bf16_arithmetic_rounds_once() {
     let values = [0, 0x8000, 1, 0x3f80, 0xbf80, 0x3eab, 0x7f7f, 0x7f80, 0x7fc1, 0x0080, 0x3f81, 0x3380];
     let b = |bits: u64| half::bf16::from_bits(bits as u16).to_f64();
-    // Sums of these are exact in f64, or so far apart that the larger one is the answer.
+    // Sums of these are exact in f64, or so far apart in magnitude that the larger one is the result.
     check("add.bf16", H, &[H, H], &values, |v| nearest(b(v[0]) + b(v[1]), BF16));
     check("sub.bf16", H, &[H, H], &values, |v| nearest(b(v[0]) - b(v[1]), BF16));
     check("mul.bf16", H, &[H, H], &values, |v| nearest(b(v[0]) * b(v[1]), BF16));
@@ -75,7 +75,7 @@ fn bf16_arithmetic_rounds_once() {
 
 #[test]
 fn values_just_beside_the_middle_are_not_rounded_twice() {
-    // The first lies above the middle of 1 and its neighbour by less than an f32 can tell, the second below.
+    // The first is above the midpoint of 1 and its neighbour by less than an f32 can represent, the second below.
     let middle = |step: i32| 1.0 + 2f64.powi(step);
     for (name, format, step) in [("f16", F16, -11), ("bf16", BF16, -8)] {
         let middle = middle(step);
@@ -83,7 +83,7 @@ fn values_just_beside_the_middle_are_not_rounded_twice() {
         check(&format!("cvt.rn.{name}.f64"), H, &[D], &values.map(f64::to_bits), |v| nearest(d(v[0]), format));
     }
     assert_ne!(nearest(middle(-11), F16), nearest(middle(-11).next_up(), F16));
-    // 1 * (1 + 2^-10) + 2^-24 * (1 + 2^-10) and the like: above the middle only by the last bits of the product.
+    // 1 * (1 + 2^-10) + 2^-24 * (1 + 2^-10) and the like: above the midpoint only by the last bits of the product.
     check("fma.rn.f16", H, &[H, H, H], &[0x3c00, 0x3c01, 0x0001, 0x1000, 0x9001, 0x7bff], |v| {
         let [x, y, z] = [0, 1, 2].map(|i| half::f16::from_bits(v[i] as u16).to_f64());
         nearest(x * y + z, F16)
@@ -103,7 +103,7 @@ fn b(bits: u64) -> f64 {
 
 const SMALL: [u64; 12] = [0, 0x8000, 1, 0x8001, 0x3c00, 0xbc00, 0x3c01, 0x7bff, 0x7c00, 0xfc00, 0x7e01, 0xfd55];
 
-/// The extreme by the text of the ISA: zeros are ordered, NaN as the modifiers say.
+/// Returns the minimum or maximum by the definition in the PTX ISA: zeros are ordered, NaN as the modifiers require.
 fn extreme(v: &[u64], max: bool, strict: bool, signs: bool, infinity: u64) -> u64 {
     let sign = if signs { (v[0] ^ v[1]) & 0x8000 } else { 0 };
     let [x, y] = [v[0], v[1]].map(|bits| if signs { bits & 0x7fff } else { bits & 0xffff });

@@ -1,4 +1,4 @@
-//! A device with one module loaded, for a test to copy data to and launch kernels on.
+//! A device with one loaded module, to which tests copy data and on which they launch kernels.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ pub struct Device {
     pub printed: Mutex<String>,
 }
 
-/// A kernel's argument.
+/// An argument of a kernel.
 #[derive(Clone, Copy)]
 pub enum Arg {
     U32(u32),
@@ -39,7 +39,7 @@ impl Device {
         Device::checked(ptx, Checks::default())
     }
 
-    /// A device that checks more than others.
+    /// Makes a device with optional checks.
     pub fn checked(ptx: &str, checks: Checks) -> Device {
         let memory = Arc::new(Memory::checked(MEMORY_BYTES, checks).unwrap());
         // A text has only the instructions of its target.
@@ -57,7 +57,7 @@ impl Device {
         }
     }
 
-    /// Why a text is refused, if it is.
+    /// Loads a text; the error is the reason why it is refused.
     pub fn try_new(ptx: &str) -> Result<Module, LoadError> {
         let memory = Arc::new(Memory::new(MEMORY_BYTES).unwrap());
         Module::load(ptx, &memory, ComputeCapability { major: 8, minor: 6 })
@@ -67,7 +67,7 @@ impl Device {
         Device::new(PROGRAMS)
     }
 
-    /// Allocates exactly as many bytes as the values have and copies them there.
+    /// Allocates exactly the bytes of the values and copies them there.
     pub fn upload<T: Copy>(&self, values: &[T]) -> u64 {
         let bytes = size_of_val(values) as u64;
         let address = self.memory.alloc(bytes).unwrap();
@@ -131,7 +131,7 @@ impl Device {
     }
 }
 
-/// A module of one kernel `kernel` without parameters beyond `out`, with the given body.
+/// Returns a module with one kernel `kernel` of the given body, whose only parameter is `out`.
 pub fn kernel(body: &str) -> String {
     format!(
         ".version 7.8\n.target sm_80\n.address_size 64\n\
@@ -141,7 +141,7 @@ pub fn kernel(body: &str) -> String {
     )
 }
 
-/// Runs such a kernel in one block and gives what each thread wrote to its word of `out`.
+/// Runs such a kernel in one block; returns what each thread wrote to its word of `out`.
 pub fn words(body: &str, threads: u32) -> Vec<u32> {
     let device = Device::new(&kernel(body));
     let out = device.upload(&vec![0u32; threads as usize]);
@@ -149,7 +149,7 @@ pub fn words(body: &str, threads: u32) -> Vec<u32> {
     device.download(out, threads as usize)
 }
 
-/// The fault that such a kernel ends in.
+/// Returns the fault in which such a kernel ends.
 pub fn fault(body: &str, threads: u32) -> Fault {
     let device = Device::new(&kernel(body));
     let out = device.upload(&vec![0u32; threads as usize]);

@@ -121,7 +121,7 @@ fn carries_pass_from_one_instruction_to_the_next() {
     });
 }
 
-/// NVRTC's own division of 128-bit integers reads the carry of a subtraction so.
+/// NVRTC's own division of 128-bit integers reads the carry of a subtraction like this.
 #[test]
 fn the_carry_of_a_subtraction_is_set_where_nothing_is_borrowed() {
     check("sub.cc.u32 %rz, %ra, %rb; addc.u32 %rz, %rc, 0; // ", R, &[R, R, R], &WORDS, |v| {

@@ -1,4 +1,4 @@
-//! What is refused when a module is loaded, and that nothing there panics.
+//! Errors of loading a module, and that loading never panics.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn what_exceeds_a_limit_of_every_device_is_refused_with_the_limit() {
     assert!(error.message.contains("kernel `kernel` uses 60000 bytes of static shared memory"), "{error}");
     assert!(error.message.contains("48 KiB"), "{error}");
     assert_eq!(error.line, 4);
-    // Of the variables of a whole text, a kernel has those that it uses, also through functions.
+    // A kernel counts only the variables of a text that it uses, directly or through functions.
     let declared = |body: &str| {
         let text = kernel(body);
         let shared = ".shared .align 4 .b8 a[30000];\n.shared .align 4 .b8 b[30000];\n\

@@ -1,5 +1,5 @@
-//! Runs kernels in the emulator and compares with what Rust computes. One binary, since every one takes its time to
-//! link; the modules say `cfg(test)` so that clippy knows their helpers for tests.
+//! Runs kernels in the emulator and compares the results with Rust's. There is one binary, because each one takes time
+//! to link. The modules have `cfg(test)` so that clippy recognises their helpers as test code.
 
 #[cfg(test)]
 mod accesses;

@@ -1,4 +1,4 @@
-//! Instructions on matrices that a whole warp holds.
+//! Matrix instructions of a warp.
 
 mod fragments;
 mod mma;
@@ -13,7 +13,7 @@ use half::{bf16, f16};
 
 use super::harness::{Arg, Device, kernel};
 
-/// A device that has everything there is, with one module.
+/// Makes a device of the newest supported architecture, with one module.
 pub fn hopper(ptx: &str) -> Device {
     let mut device = Device::new(&kernel(""));
     device.module = load(ptx, &device).unwrap();
@@ -24,7 +24,7 @@ fn load(ptx: &str, device: &Device) -> Result<Module, LoadError> {
     Module::load(ptx, &device.memory, ComputeCapability { major: 9, minor: 0 })
 }
 
-/// A kernel that takes two addresses: what it reads and what it writes.
+/// Returns a kernel with two address parameters: its input and its output.
 pub fn text(body: &str) -> String {
     format!(
         ".version 8.4\n.target sm_90\n.address_size 64\n\
@@ -34,7 +34,7 @@ pub fn text(body: &str) -> String {
     )
 }
 
-/// Runs such a kernel in one warp, in both builds, which have to agree.
+/// Runs such a kernel in one warp, in both builds, whose results have to be equal.
 pub fn run(body: &str, input: &[u32], out: &mut [u32]) -> Result<(), Fault> {
     let mut device = hopper(&text(body));
     let from = device.upload(input);
@@ -51,19 +51,19 @@ pub fn run(body: &str, input: &[u32], out: &mut [u32]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Why a module with such a kernel is refused.
+/// Returns the reason why a module with such a kernel is refused.
 pub fn refusal(body: &str) -> String {
     let device = Device::new(&kernel(""));
     load(&text(body), &device).map(|_| ()).unwrap_err().to_string()
 }
 
-/// `{%r4, %r5}`.
+/// Formats registers in braces, such as `{%r4, %r5}`.
 pub fn registers(first: usize, count: usize) -> String {
     let names: Vec<_> = (first..first + count).map(|number| format!("%r{number}")).collect();
     format!("{{{}}}", names.join(", "))
 }
 
-/// Numbers that look random, the same in every run.
+/// Pseudorandom numbers, equal in every run.
 pub struct Numbers(pub u64);
 
 impl Numbers {
@@ -72,18 +72,18 @@ impl Numbers {
         (self.0 >> 33) as u32
     }
 
-    /// A whole number from -`most` to `most`.
+    /// Returns an integer from -`most` to `most`.
     pub fn whole(&mut self, most: u32) -> f64 {
         f64::from(self.next() % (2 * most + 1)) - f64::from(most)
     }
 
-    /// Between -1 and 1.
+    /// Returns a number between -1 and 1.
     pub fn fraction(&mut self) -> f64 {
         f64::from(self.next()) / f64::from(1u32 << 30) - 1.0
     }
 }
 
-/// What the bits of an element mean.
+/// An element format: how bits become numbers.
 #[derive(Clone, Copy)]
 pub struct Format {
     pub name: &'static str,
@@ -104,7 +104,7 @@ pub const BF16: Format = Format {
     encode: |value| bf16::from_f64(value).to_bits().into(),
     decode: |bits| bf16::from_bits(bits as u16).to_f64(),
 };
-/// Ten bits of fraction; what lies below them does not count.
+/// tf32: ten bits of fraction; lower bits do not count.
 pub const TF32: Format = Format {
     name: "tf32",
     bits: 32,
@@ -132,11 +132,11 @@ pub const S4: Format = Format {
     decode: |b| if b & 8 != 0 { (b & 7) as f64 - 8.0 } else { (b & 7) as f64 },
 };
 
-/// `a * b + c`, row after row, with the magnitudes of all that was summed.
+/// Returns `a * b + c`, row-major, with the sum of the magnitudes of all terms.
 pub fn product((m, n, k): (usize, usize, usize), a: &[f64], b: &[f64], c: &[f64]) -> Vec<(f64, f64)> {
     let sum = |row: usize, column: usize| {
         let terms = (0..k).map(|i| a[row * k + i] * b[i * n + column]).chain([c[row * n + column]]);
-        // From the least on: the sum that the emulator makes goes another way.
+        // Adds the smallest term first: the emulator adds in another order.
         let mut terms: Vec<f64> = terms.collect();
         terms.sort_by(|x, y| x.abs().total_cmp(&y.abs()));
         (terms.iter().sum(), terms.iter().map(|term| term.abs()).sum())

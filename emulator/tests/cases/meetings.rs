@@ -1,11 +1,11 @@
-//! Lanes and warps that wait for each other: whom an instruction waits for, when it goes on, and that nobody who could
-//! go on is kept waiting.
+//! Synchronisation of lanes and warps: which lanes an instruction waits for, when it continues, and that no lane waits
+//! that could continue.
 
 use super::harness::{Arg, Device, fault, kernel, words};
 
 #[test]
 fn lanes_at_one_instruction_may_belong_to_different_sets() {
-    // Lanes 0 to 9 and the others stand at the same instruction and name each their own set.
+    // Lanes 0 to 9 and the others are at one instruction, and each group names its own members.
     let sets = |op: &str| {
         let body = format!(
             "setp.lt.u32 %p1, %r0, 10;\nselp.b32 %r1, 0x3ff, 0xfffffc00, %p1;\nand.b32 %r3, %r0, 1;\n\
@@ -29,7 +29,7 @@ fn a_set_of_one_lane_each_is_a_set_too() {
 
 #[test]
 fn a_guard_takes_lanes_out_of_a_split_instruction() {
-    // Lanes 28 and above skip it; of the others, even and odd ones form a set each.
+    // Lanes 28 and above skip it; of the others, even and odd lanes form a set each.
     let body = "and.b32 %r3, %r0, 1;\nsetp.eq.u32 %p1, %r3, 0;\nselp.b32 %r1, 0x05555555, 0x0aaaaaaa, %p1;\n\
                 setp.lt.u32 %p2, %r0, 28;\nmov.u32 %r2, 99;\n@%p2 redux.sync.max.u32 %r2, %r0, %r1;\n\
                 st.global.u32 [%d1], %r2;";
@@ -54,7 +54,7 @@ fn a_lane_outside_its_own_mask_is_an_error() {
 
 #[test]
 fn masks_may_name_lanes_that_have_exited_or_never_were() {
-    // 20 threads, of which the first four leave.
+    // 20 threads, of which the first four exit.
     let body = "setp.lt.u32 %p1, %r0, 4;\n@%p1 exit;\nredux.sync.add.u32 %r1, %r0, -1;\nvote.sync.ballot.b32 %r2, 1, -1;\n\
                 match.all.sync.b32 %r3|%p2, 5, -1;\nbar.warp.sync -1;\nadd.u32 %r1, %r1, %r2;\n@%p2 add.u32 %r1, %r1, %r3;\n\
                 st.global.u32 [%d1], %r1;";
@@ -65,7 +65,7 @@ fn masks_may_name_lanes_that_have_exited_or_never_were() {
 
 #[test]
 fn lanes_that_met_go_on_though_others_spin() {
-    // Lanes 0 to 15 come to a shuffle by two ways and then set the flag for which lanes 16 to 31 spin.
+    // Lanes 0 to 15 reach a shuffle on two paths and then set the flag for which lanes 16 to 31 spin.
     let body = ".shared .u32 s;\nst.volatile.shared.u32 [s], 0;\nbar.warp.sync -1;\nsetp.ge.u32 %p1, %r0, 16;\n\
                 @%p1 bra SPIN;\nsetp.lt.u32 %p2, %r0, 8;\n@%p2 bra MEET;\nmov.u32 %r4, 3;\nmul.lo.u32 %r4, %r4, %r4;\n\
                 MEET:\nshfl.sync.bfly.b32 %r1, %r0, 15, 31, 0xffff;\nst.volatile.shared.u32 [s], 1;\nbra DONE;\n\
@@ -77,7 +77,7 @@ fn lanes_that_met_go_on_though_others_spin() {
 
 #[test]
 fn lanes_that_wait_for_others_go_on_when_those_exit() {
-    // Lanes 0 to 7 wait for 8 to 15, which exit; lanes 16 to 31 spin until the first have gone on.
+    // Lanes 0 to 7 wait for 8 to 15, which exit; lanes 16 to 31 spin until the first have continued.
     let body = ".shared .u32 s;\nst.volatile.shared.u32 [s], 0;\nbar.warp.sync -1;\nsetp.ge.u32 %p1, %r0, 16;\n\
                 @%p1 bra SPIN;\nsetp.ge.u32 %p2, %r0, 8;\n@%p2 bra LEAVE;\nredux.sync.add.u32 %r1, %r0, 0xffff;\n\
                 st.volatile.shared.u32 [s], 1;\nbra DONE;\nSPIN:\nld.volatile.shared.u32 %r1, [s];\n\
@@ -87,7 +87,7 @@ fn lanes_that_wait_for_others_go_on_when_those_exit() {
     assert_eq!(words(body, 32), expected);
 }
 
-/// Every thread takes a lock, adds one, and gives it back; `spin` jumps back to `TRY` where `%p1` is false.
+/// Every thread takes a lock, adds one and releases the lock; `spin` jumps back to `TRY` where `%p1` is false.
 fn locked(spin: &str, function: &str) {
     let body = format!(
         ".reg .pred %q<4>;\nTRY:\n{spin}\nld.volatile.global.u32 %r4, [%d0+4];\nadd.u32 %r4, %r4, 1;\n\
@@ -124,14 +124,14 @@ fn lanes_that_spin_with_a_vote_in_the_loop_let_the_holder_on() {
 
 #[test]
 fn a_barrier_for_some_warps_completes_before_the_next_phase_begins() {
-    // Four warps come to one barrier that takes two each time. Each pair writes before, and reads behind it, what its
-    // phase number says; the phases are told apart by a counter that the barrier protects.
+    // Four warps come to one barrier for two warps. Each pair writes before it, and reads after it, what its phase
+    // number determines; a counter that the barrier protects tells the phases apart.
     let body = ".shared .u32 count;\nst.volatile.shared.u32 [count], 0;\nbar.sync 0;\n\
                 setp.eq.u32 %p1, %r0, 0;\nmov.u32 %r1, %laneid;\nsetp.eq.u32 %p1, %r1, 0;\n\
                 @%p1 atom.shared.add.u32 %r2, [count], 1;\nbarrier.sync.aligned 1, 64;\n\
                 ld.volatile.shared.u32 %r3, [count];\nst.global.u32 [%d1], %r3;";
-    // The first two warps go on when two have come, whatever the others do meanwhile; so two is the least that is seen,
-    // and the last two see all four.
+    // The first two warps continue when two have arrived, whatever the others do. So two is the smallest value, and the
+    // last two warps see all four.
     let got = words(body, 128);
     for warp in 0..4 {
         assert!(got[warp * 32..][..32].iter().all(|seen| (2..=4).contains(seen)), "{got:?}");
@@ -141,8 +141,8 @@ fn a_barrier_for_some_warps_completes_before_the_next_phase_begins() {
 
 #[test]
 fn a_third_warp_is_not_let_through_by_the_two_before_it() {
-    // Warps 0 and 1 complete the barrier, warp 2 comes alone: it waits until warp 3, which first waits for the flag
-    // that warps 0 and 1 set behind the barrier, comes too.
+    // Warps 0 and 1 complete the barrier, and warp 2 arrives alone. It waits until warp 3 arrives, which first waits
+    // for the flag that warps 0 and 1 set after the barrier.
     let body = ".shared .u32 s[2];\nst.volatile.shared.u32 [s], 0;\nst.volatile.shared.u32 [s+4], 0;\nbar.sync 0;\n\
                 setp.lt.u32 %p1, %r0, 96;\n@%p1 bra COME;\nWAIT:\nld.volatile.shared.u32 %r1, [s];\n\
                 setp.eq.u32 %p2, %r1, 0;\n@%p2 bra WAIT;\nst.volatile.shared.u32 [s+4], 7;\nCOME:\nbar.sync 1, 64;\n\
@@ -154,7 +154,7 @@ fn a_third_warp_is_not_let_through_by_the_two_before_it() {
 
 #[test]
 fn a_barrier_that_counts_threads_counts_whole_warps() {
-    // 40 threads are two warps; the last lanes of the second never were.
+    // 40 threads are two warps; the last lanes of the second never existed.
     let body = "setp.eq.u32 %p2, %r0, 39;\nst.global.u32 [%d1], %r0;\nbar.sync 1, 64;\nxor.b32 %r1, %r0, 1;\n\
                 mad.wide.u32 %d2, %r1, 4, %d0;\nld.global.u32 %r2, [%d2];\nbar.red.popc.u32 %r3, 2, 64, %p2;\n\
                 setp.lt.u32 %p3, %r0, 40;\nbar.red.and.pred %p4, 3, 64, %p3;\n@%p4 add.u32 %r3, %r3, 1000;\n\
@@ -165,7 +165,7 @@ fn a_barrier_that_counts_threads_counts_whole_warps() {
 
 #[test]
 fn lanes_that_exit_count_with_their_warp() {
-    // In each warp the upper lanes exit: in the first one before, in the second one after the others have come.
+    // The upper lanes of each warp exit: in the first warp before, in the second one after the others have arrived.
     let body = "mov.u32 %r1, %laneid;\nsetp.lt.u32 %p1, %r1, 20;\n@%p1 bra COME;\nsetp.lt.u32 %p2, %r0, 32;\n@%p2 exit;\n\
                 mov.u32 %r2, 0;\nLOOP:\nadd.u32 %r2, %r2, 1;\nsetp.lt.u32 %p3, %r2, 2000;\n@%p3 bra LOOP;\nexit;\n\
                 COME:\nst.global.u32 [%d1], 5;\nbarrier.sync 4, 64;\nxor.b32 %r3, %r0, 32;\nmad.wide.u32 %d2, %r3, 4, %d0;\n\
@@ -175,7 +175,7 @@ fn lanes_that_exit_count_with_their_warp() {
 
 #[test]
 fn producers_and_consumers_pass_a_buffer_to_and_fro() {
-    // Warp 0 fills a buffer of 32 words and warp 1 adds it up, 50 times: barrier 1 says full, barrier 2 says empty.
+    // Warp 0 fills a buffer of 32 words and warp 1 adds it up, 50 times: barrier 1 means full, barrier 2 empty.
     let body = ".shared .u32 s[32];\nmov.u32 %r9, s;\nmov.u32 %r1, %laneid;\nshl.b32 %r8, %r1, 2;\nadd.u32 %r9, %r9, %r8;\n\
                 mov.u32 %r2, 0;\nmov.u32 %r3, 0;\nsetp.lt.u32 %p1, %r0, 32;\n@!%p1 bra TAKE;\n\
                 FILL:\nsetp.eq.u32 %p2, %r2, 0;\n@!%p2 bar.sync 2, 64;\nmad.lo.u32 %r4, %r2, 100, %r1;\n\

@@ -1,10 +1,10 @@
-//! Barriers in shared memory, the barrier of a cluster of one block, and the election of a lane.
+//! Barrier objects in shared memory (`mbarrier`), the barrier of a cluster of one block, and `elect.sync`.
 
 use super::harness::{fault, words};
 
 #[test]
 fn threads_wait_for_the_phase_that_all_arrive_in() {
-    // Three phases over 96 threads; in each, every thread reads what its neighbour wrote in the phase before.
+    // Three phases over 96 threads; in each, every thread reads what its neighbour wrote in the previous phase.
     for wait in ["test_wait", "try_wait"] {
         let body = format!(
             ".shared .align 8 .b64 bar;\n.shared .u32 s[192];\nmov.u32 %r9, s;\nshl.b32 %r1, %r0, 2;\nadd.u32 %r9, %r9, %r1;\n\
@@ -23,7 +23,8 @@ fn threads_wait_for_the_phase_that_all_arrive_in() {
 
 #[test]
 fn a_producer_and_its_consumers_share_two_buffers() {
-    // Warp 0 fills, warps 1 to 3 add up: a full and an empty barrier for each of two buffers, told apart by parity.
+    // Warp 0 fills, warps 1 to 3 add up: a full and an empty barrier for each of two buffers, whose phases parity
+    // distinguishes.
     let body = ".shared .align 8 .b64 full[2];\n.shared .align 8 .b64 empty[2];\n.shared .u32 s[64];\n\
                 setp.eq.u32 %p1, %r0, 0;\n@%p1 mbarrier.init.shared.b64 [full], 32;\n@%p1 mbarrier.init.shared.b64 [full+8], 32;\n\
                 @%p1 mbarrier.init.shared.b64 [empty], 96;\n@%p1 mbarrier.init.shared.b64 [empty+8], 96;\nbar.sync 0;\n\
@@ -44,7 +45,7 @@ fn a_producer_and_its_consumers_share_two_buffers() {
 
 #[test]
 fn an_object_counts_arrivals_drops_and_bytes() {
-    // One thread; the answers are collected as bits of one word.
+    // One thread; the results are collected as bits of one word.
     let body = ".shared .align 8 .b64 bar;\nmov.u32 %r1, 0;\nmbarrier.init.shared::cta.b64 [bar], 3;\n\
                 mbarrier.arrive.noComplete.shared.b64 %d2, [bar], 2;\nmbarrier.pending_count.b64 %r2, %d2;\nmov.u32 %r1, %r2;\n\
                 mbarrier.arrive_drop.shared.b64 %d3, [bar];\nmbarrier.pending_count.b64 %r2, %d3;\nshl.b32 %r2, %r2, 4;\n\
@@ -60,7 +61,7 @@ fn an_object_counts_arrivals_drops_and_bytes() {
                 mbarrier.arrive.shared::cluster.b64 _, [bar], 2;\ncp.async.mbarrier.arrive.noinc.shared.b64 [bar];\n\
                 mbarrier.inval.shared.b64 [bar];\nst.global.u32 [%d1], %r1;";
     let body = body.replace("cp.async.mbarrier.arrive.noinc", "cp.async.mbarrier.arrive");
-    // Three were pending, then one; the phase is over; two are left of the three, so two are pending then.
+    // Three were pending, then one; the phase is complete; two of the three remain, so two are pending then.
     assert_eq!(words(&body, 1), [3 | 1 << 4 | 0x100 | 2 << 12 | 0x20000]);
 }
 
@@ -126,7 +127,8 @@ fn a_phase_that_never_completes_ends_by_the_budget() {
 
 #[test]
 fn the_barrier_of_the_cluster_is_come_to_and_waited_at_apart() {
-    // Between coming and waiting each thread does something else; some exit after they have come, some before.
+    // Between arriving and waiting each thread does something else; some threads exit after they have arrived, some
+    // before.
     let body = ".shared .u32 s[128];\nmov.u32 %r9, s;\nshl.b32 %r1, %r0, 2;\nadd.u32 %r9, %r9, %r1;\n\
                 setp.ge.u32 %p1, %r0, 120;\n@%p1 exit;\nmov.u32 %r2, 0;\nst.shared.u32 [%r9], %r0;\n\
                 AGAIN:\nbarrier.cluster.arrive.release.aligned;\nadd.u32 %r2, %r2, 1;\nsetp.ge.u32 %p2, %r0, 100;\n\
@@ -135,7 +137,7 @@ fn the_barrier_of_the_cluster_is_come_to_and_waited_at_apart() {
                 barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;\nadd.u32 %r6, %r6, 1;\nst.shared.u32 [%r9], %r6;\n\
                 setp.lt.u32 %p3, %r2, 5;\n@%p3 bra AGAIN;\nst.global.u32 [%d1], %r6;";
     let got = words(body, 128);
-    // Each turn adds one and mirrors within the warp; threads from 100 on leave in the fourth.
+    // Each iteration adds one and mirrors within the warp; threads from 100 on exit in the fourth.
     for (lane, word) in got.iter().enumerate().take(96) {
         assert_eq!(*word as usize, (lane ^ 31) + 5, "{lane}");
     }

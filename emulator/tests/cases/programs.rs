@@ -1,4 +1,4 @@
-//! Whole kernels, as the compiler makes them.
+//! Whole kernels, as a compiler emits them.
 
 use super::harness::{Arg, Device};
 
@@ -42,7 +42,7 @@ fn the_math_library_is_close_to_that_of_rust() {
             v.tanh(),
         ];
         for (part, want) in expected.iter().enumerate() {
-            // CUDA promises a few units in the last place; near a zero of the function the error is absolute.
+            // CUDA guarantees a few units in the last place; near a zero of the function the error is absolute.
             let got = f64::from(answers[0][index * 8 + part]);
             assert!((got - want).abs() <= 1e-6 * want.abs().max(0.1), "part {part} of {v}: {got}, not {want}");
         }
@@ -59,7 +59,7 @@ fn a_tiled_product_is_the_product() {
     let (left, right, out) = (device.upload(&a), device.upload(&b), device.upload(&vec![0f32; N * N]));
     let args = [Arg::U64(left), Arg::U64(right), Arg::U64(out), Arg::I32(N as i32)];
     device.launch("matmul", [4, 4, 1], [16, 16, 1], &args).unwrap();
-    // Small whole numbers: every order of summation gives the same.
+    // Small integers, so every order of summation gives one result.
     let expected: Vec<f32> = (0..N * N).map(|i| (0..N).map(|k| a[i / N * N + k] * b[k * N + i % N]).sum()).collect();
     assert_eq!(device.download::<f32>(out, N * N), expected);
 }

@@ -1,12 +1,12 @@
-//! Instructions that compute, in forms that PTX does not have: modifiers of others, types of others, registers and
-//! literals of another type, an architecture that came later.
+//! Arithmetic instructions in forms that PTX does not have: modifiers or types of other instructions, registers and
+//! literals of another type, and forms of a later architecture.
 
 use std::sync::Arc;
 
 use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, LoadError, Module};
 
-/// One instruction to a line.
+/// The refused instructions, one per line.
 const REFUSED: &str = include_str!("../../cases/refused.txt");
 
 fn load(instruction: &str, target: &str) -> Result<Module, LoadError> {

@@ -1,4 +1,4 @@
-//! Registers that share slots: programs compute what they compute with a slot for every register.
+//! Register slots: programs compute equal results with shared slots and with a slot for every register.
 
 mod program;
 
@@ -16,7 +16,7 @@ use super::harness::{Arg, Device, kernel, words};
 const THREADS: u32 = 48;
 const TARGET: ComputeCapability = ComputeCapability { major: 8, minor: 0 };
 
-/// Memory for programs to run in, where addresses are the same in every run.
+/// Memory in which programs run, at equal addresses in every run.
 struct Machine {
     memory: Arc<Memory>,
     input: u64,
@@ -35,7 +35,7 @@ impl Machine {
         Machine { memory, input, output }
     }
 
-    /// What the program's threads write, in two blocks that use the same frames one after the other.
+    /// Returns what the program's threads write, in two blocks that use the frames one after the other.
     fn run(&self, program: &Program, reuse: Reuse, vector: bool) -> Vec<u32> {
         let module = Module::load_reusing(&program.text, &self.memory, TARGET, reuse).unwrap();
         let mut words = vec![0u32; (2 * THREADS * program.outputs) as usize];
@@ -73,10 +73,10 @@ proptest! {
     }
 }
 
-/// A sum over `names` registers, each of which holds a value for a few instructions.
+/// Returns a sum over `names` registers, each of which is live for a few instructions.
 fn many(names: usize) -> String {
     let step = |name: usize| match (name - 1, name % 100) {
-        // Every hundredth value comes out of a branch that some of the lanes take.
+        // Every hundredth value comes from a branch that some of the lanes take.
         (before, 50) => format!(
             "and.b32 %r1, %n{before}, 1;\nsetp.eq.u32 %p1, %r1, 0;\nadd.u32 %n{name}, %n{before}, 7;\n\
              @%p1 bra L{name};\nxor.b32 %n{name}, %n{before}, {name};\nL{name}:\n"
@@ -102,7 +102,7 @@ fn a_kernel_with_sixty_thousand_registers_runs() {
     assert_eq!(words(&many(NAMES), 64), expected);
 }
 
-/// A function that reads `names` registers at its end that it has written at its start.
+/// Returns a function with `names` registers that it writes at its start and reads at its end.
 fn at_once(names: usize) -> String {
     let writes: String = (0..names).map(|name| format!("add.u32 %n{name}, %r0, {};\n", name % 7)).collect();
     let reads: String = (0..names).map(|name| format!("xor.b32 %r1, %r1, %n{name};\n")).collect();
@@ -119,7 +119,7 @@ fn so_many_registers_can_hold_values_at_once() {
         "the function has too many registers: 17014 of 32 bits hold values or constants at once, and a warp has \
          room for 16384; split the function, or keep values in local memory"
     );
-    // The line that asks for more than there is room for.
+    // The line with the first live register that does not fit.
     assert!((16_000..17_000).contains(&error.line), "{}", error.line);
 }
 

@@ -1,11 +1,11 @@
-//! Several accesses by one register: what was found out about its addresses holds only while they stay the same, and
-//! only for the lanes that it was found out about.
+//! Several accesses by one address register: the pattern of its addresses may be reused only while they are unchanged,
+//! and only for the lanes for which it was found.
 
 use super::harness::words;
 
 const LANES: u32 = 32;
 
-/// The lanes' own words of shared memory by `%d2`, which hold 10 times the lane in the first row and more in the next.
+/// The lanes' words in shared memory, at `%d2`: 10 times the lane in the first row, and more in the next ones.
 const TABLE: &str = "\
     .shared .align 8 .b8 table[512];\n\
     mul.wide.u32 %d3, %r0, 4;\nmov.u64 %d2, table;\nadd.s64 %d2, %d2, %d3;\n\
@@ -31,7 +31,7 @@ fn an_address_that_was_changed_is_looked_at_anew() {
     let body = "ld.shared.u32 %r3, [%d2];\nadd.s64 %d2, %d2, 128;\nld.shared.u32 %r4, [%d2];\n\
                 sub.u32 %r3, %r4, %r3;\nst.global.u32 [%d1], %r3;";
     check(body, |_| 1000);
-    // From rows to a place that all lanes read, and back again.
+    // From rows to an element that all lanes read, and back.
     let body = "ld.shared.u32 %r3, [%d2];\nmov.u64 %d4, %d2;\nmov.u64 %d2, table;\nld.shared.u32 %r4, [%d2+12];\n\
                 mov.u64 %d2, %d4;\nld.shared.u32 %r5, [%d2+128];\nadd.u32 %r3, %r3, %r4;\nadd.u32 %r3, %r3, %r5;\n\
                 st.global.u32 [%d1], %r3;";
@@ -40,7 +40,7 @@ fn an_address_that_was_changed_is_looked_at_anew() {
 
 #[test]
 fn a_load_may_replace_its_own_address() {
-    // Each lane's double word leads to that of the lane opposite.
+    // Each lane's 64-bit word points to that of the opposite lane.
     let body = "mul.wide.u32 %d3, %r0, 8;\nmov.u64 %d2, table;\nadd.s64 %d2, %d2, %d3;\nmov.u64 %d7, %d2;\n\
                 sub.u32 %r1, 31, %r0;\nmul.wide.u32 %d5, %r1, 8;\nmov.u64 %d4, table;\nadd.s64 %d4, %d4, %d5;\n\
                 st.shared.u64 [%d2], %d4;\nld.shared.u64 %d2, [%d2];\nst.shared.u64 [%d2], %d3;\n\
@@ -71,7 +71,7 @@ fn jumps_into_the_middle_forget() {
                 AGAIN:\nld.shared.u32 %r5, [%d2];\nadd.u32 %r3, %r3, %r5;\nadd.s64 %d2, %d2, 128;\n\
                 add.u32 %r6, %r6, 1;\nsetp.lt.u32 %p1, %r6, 4;\n@%p1 bra AGAIN;\nst.global.u32 [%d1], %r3;";
     check(body, |lane| 6000 + 40 * lane);
-    // Half of the lanes come to the second load by another way, with another address.
+    // Half of the lanes reach the second load on another path, with another address.
     let body = "setp.lt.u32 %p1, %r0, 16;\n@%p1 bra OTHER;\nld.shared.u32 %r4, [%d2];\nbra BOTH;\n\
                 OTHER:\nadd.s64 %d2, %d2, 256;\nld.shared.u32 %r4, [%d2];\n\
                 BOTH:\nld.shared.u32 %r5, [%d2+128];\nadd.u32 %r4, %r4, %r5;\nst.global.u32 [%d1], %r4;";
@@ -80,7 +80,7 @@ fn jumps_into_the_middle_forget() {
 
 #[test]
 fn a_barrier_lets_other_warps_look_at_theirs() {
-    // Two warps, whose words lie a row apart.
+    // Two warps, whose words are a row apart.
     let body = ".shared .align 8 .b8 rows[256];\nmul.wide.u32 %d3, %r0, 4;\nmov.u64 %d2, rows;\nadd.s64 %d2, %d2, %d3;\n\
                 st.shared.u32 [%d2], %r0;\nbar.sync 0;\nld.shared.u32 %r3, [%d2];\nst.global.u32 [%d1], %r3;";
     assert_eq!(words(body, 64), (0..64).collect::<Vec<u32>>());

@@ -1,23 +1,22 @@
-//! Loads and stores whose lanes reach memory in patterns, which have ways of their own: rows, the same place, halves of
-//! a warp, what only looks like a row, lanes that are off with addresses of nothing. Each is compared with a loop over
-//! the lanes.
+//! Loads and stores with address patterns, for which there is special code: rows, one element for all lanes, halves of
+//! a warp, near-rows, and lanes that are off with invalid addresses. Each is compared with a loop over the lanes.
 
 use gpufleet_emulator::fault::FaultKind;
 
 use super::harness::{Arg, Device};
 
 const LANES: usize = 32;
-/// Bytes that may be reached: more than the widest row has, so that rows fit at both ends and in between.
+/// Bytes of the buffer: more than the widest row, so that rows fit at both ends and in between.
 const BYTES: usize = 1024;
-/// What lanes that are off find in their registers.
+/// Register value of lanes that are off.
 const UNTOUCHED: u64 = 0x5aa5_5aa5_dead_beef;
 
-/// How an instruction reaches memory.
+/// State space and address width of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Space {
     Global,
     Generic,
-    /// With an address of 32 bits, and of 64.
+    /// With a 32-bit address, and with a 64-bit one.
     Shared,
     SharedWide,
     GenericShared,
@@ -25,7 +24,7 @@ enum Space {
 
 const SPACES: [Space; 5] = [Space::Global, Space::Generic, Space::Shared, Space::SharedWide, Space::GenericShared];
 
-/// Elements of so many bytes, so many at once.
+/// Elements of `bytes` bytes, and their number.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     bytes: usize,
@@ -54,15 +53,15 @@ impl Form {
         format!("{vector}.b{}", 8 * self.bytes)
     }
 
-    /// Registers `name0`, `name1` and so on, as the operand of a load or a store.
+    /// Formats the registers `name0`, `name1` and so on as an operand of a load or a store.
     fn registers(self, name: &str) -> String {
         let names: Vec<String> = (0..self.count).map(|index| format!("%{name}{index}")).collect();
         if self.count > 1 { format!("{{{}}}", names.join(", ")) } else { names[0].clone() }
     }
 }
 
-/// A kernel of one warp. Each lane takes an offset from `offsets`; those with a flag move what is at that offset of
-/// `data`, or of shared memory filled from it, to their place of `values`, or the other way round.
+/// Returns a kernel of one warp. Each lane reads an offset from `offsets`. Lanes with a flag move what is at that
+/// offset of `data`, or of shared memory that is filled from it, to their place of `values`, or the other way round.
 fn program(space: Space, form: Form, is_store: bool) -> String {
     let shared = matches!(space, Space::Shared | Space::SharedWide | Space::GenericShared);
     let bits = 8 * form.bytes.max(2);
@@ -72,7 +71,7 @@ fn program(space: Space, form: Form, is_store: bool) -> String {
         Space::SharedWide => "mov.u64 %d9, buffer;\nadd.s64 %d9, %d9, %d8;",
         Space::GenericShared => "mov.u64 %d9, buffer;\ncvta.shared.u64 %d9, %d9;\nadd.s64 %d9, %d9, %d8;",
     };
-    // The offset of the instruction itself is taken off again before.
+    // The instruction's own offset is subtracted first.
     let operand = if space == Space::Shared { "[%r9+16]" } else { "[%d9+16]" };
     let named = match space {
         Space::Global => ".global",
@@ -101,7 +100,7 @@ fn program(space: Space, form: Form, is_store: bool) -> String {
         .collect();
     let kept: Vec<String> = (0..form.count)
         .map(|n| {
-            // Narrow elements lie extended in a register of their own width.
+            // Narrow elements are extended in a register of their own width.
             let mask = if form.bytes == 1 { format!("and.b16 %v{n}, %v{n}, 255;\n") } else { String::new() };
             format!("{mask}st.global.b{bits} [%d6+{}], %v{n};\n", 8 * n)
         })
@@ -127,7 +126,7 @@ fn program(space: Space, form: Form, is_store: bool) -> String {
     )
 }
 
-/// Offsets in bytes of all lanes, by name, for accesses of `stride` bytes.
+/// Returns the byte offsets of all lanes, by name, for accesses of `stride` bytes.
 fn patterns(stride: usize) -> Vec<(String, [i64; LANES])> {
     let (stride, end) = (stride as i64, BYTES as i64);
     let row = |lane: usize| stride * lane as i64;
@@ -173,7 +172,7 @@ const MASKS: [u32; 12] = [
     0xffff_fffe,
 ];
 
-/// One device for a program, with buffers that are filled anew for every launch.
+/// A device for one program, with buffers that are filled again for every launch.
 struct Bench {
     device: Device,
     data: u64,
@@ -219,7 +218,7 @@ fn bytes() -> Vec<u8> {
     (0..BYTES as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-/// Every lane that is off has an address of nothing.
+/// Gives every lane that is off an invalid address.
 fn with_strays(offsets: &[i64; LANES], mask: u32) -> [i64; LANES] {
     let strays = [i64::MIN, -3, 1 << 40, 7, i64::MAX];
     std::array::from_fn(|lane| if mask >> lane & 1 != 0 { offsets[lane] } else { strays[lane % strays.len()] })
@@ -250,7 +249,7 @@ fn loads_in_every_pattern_give_what_each_lane_would_find() {
                 }
             }
             if form.bytes == 1 {
-                // Lanes that are off are cut to eight bits as well.
+                // Lanes that are off are truncated to eight bits too.
                 for lane in (0..LANES).filter(|lane| mask >> lane & 1 == 0) {
                     expected[4 * lane..4 * lane + form.count].fill(UNTOUCHED & !0xff00);
                 }
@@ -287,11 +286,12 @@ fn stores_in_every_pattern_leave_what_the_lanes_in_turn_would() {
     }
 }
 
-/// A row from `first` on, `steps` elements from lane to lane, and the lane that is to be blamed for it.
+/// Checks that a row from `first` on, with `steps` elements from lane to lane, is refused, and which lane the report
+/// names.
 fn refused(space: Space, form: Form, [first, steps]: [i64; 2], lane: usize, kind: FaultKind) {
     for is_store in [false, true] {
         let mut bench = Bench::new(&program(space, form, is_store));
-        // Once as it should be, so that what was reached then is remembered.
+        // A valid access first, so that its range is cached.
         let fine: [i64; LANES] = std::array::from_fn(|lane| (lane * form.stride()) as i64);
         let offsets = fine.map(|offset| first.wrapping_add(offset * steps));
         for vector in [false, true] {
@@ -315,9 +315,9 @@ fn rows_that_leave_their_memory_are_refused_at_the_first_lane_outside() {
         refused(space, form, [end, 1], 0, FaultKind::IllegalAddress);
         refused(space, form, [-stride, 1], 0, FaultKind::IllegalAddress);
         refused(space, form, [end - 62 * stride, 2], 31, FaultKind::IllegalAddress);
-        // Back to front, which ends before the start.
+        // Descending, ending before the start.
         refused(space, form, [4 * stride, -1], 5, FaultKind::IllegalAddress);
-        // Addresses that wrap around come back to where they may reach, but not all of the row does.
+        // Addresses wrap around to valid ones, but not all of the row is valid.
         refused(space, form, [-3 * stride, 1], 0, FaultKind::IllegalAddress);
         if form.stride() > 1 {
             refused(space, form, [stride / 2, 1], 0, FaultKind::MisalignedAddress);

@@ -1,9 +1,9 @@
-//! Runs one instruction over edge values: in both builds of the interpreter, with all lanes on and with some, and all
-//! have to agree.
+//! Runs one instruction over edge values in both builds of the interpreter, with all lanes on and with some; all
+//! results have to agree.
 
 use super::harness::{Arg, Device};
 
-/// Where an operand lives: 16, 32 or 64 bits, or a predicate.
+/// Register type of an operand: 16, 32 or 64 bits, or a predicate.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Reg {
     H,
@@ -23,7 +23,8 @@ fn name(reg: Reg, letter: &str) -> String {
     }
 }
 
-/// The kernel: thread i reads row i of three 64-bit words, applies the instruction, writes the result as 64 bits.
+/// Returns a kernel: thread i reads row i of three 64-bit words, applies the instruction, and writes the result as 64
+/// bits.
 fn text(op: &str, result: Reg, operands: &[Reg]) -> String {
     let mut body = String::new();
     for (index, reg) in operands.iter().enumerate() {
@@ -76,7 +77,7 @@ pub fn run(op: &str, result: Reg, operands: &[Reg], rows: &[[u64; 3]]) -> Vec<u6
     answers.swap_remove(0)
 }
 
-/// Applies an instruction to all triples (pairs, ...) of values and compares with `expect`.
+/// Applies an instruction to all combinations of values and compares the results with `expect`.
 pub fn check(op: &str, result: Reg, operands: &[Reg], values: &[u64], expect: impl Fn(&[u64]) -> u64) {
     let n = values.len();
     let rows: Vec<[u64; 3]> =

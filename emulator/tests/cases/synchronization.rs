@@ -125,7 +125,7 @@ fn barriers_do_not_wait_for_threads_that_have_left() {
 
 #[test]
 fn members_reduce_and_compare_their_values() {
-    // Lanes 0 to 9 and the rest, each in a group of its own.
+    // Lanes 0 to 9 and the rest, in separate groups.
     let grouped = |op: &str| {
         let body = format!(
             "setp.lt.u32 %p1, %r0, 10;\nselp.b32 %r1, 0x3ff, 0xfffffc00, %p1;\n@%p1 bra A;\n{op}\nbra B;\nA:\n{op}\nB:\n\
@@ -155,7 +155,7 @@ fn asynchronous_copies_are_there_after_the_wait() {
     let device = Device::new(&kernel(body));
     let out = device.upload(&(1..=64).collect::<Vec<u32>>());
     device.launch("kernel", [1; 3], [64, 1, 1], &[Arg::U64(out)]).unwrap();
-    // Of the second copy every other lane reads no byte, and zeros are written.
+    // In the second copy every other lane reads no byte, so zeros are written.
     let expected: Vec<u32> = (1..=64).map(|i| if i % 2 == 0 { i * 1001 } else { i }).collect();
     assert_eq!(device.download::<u32>(out, 64), expected);
 }
@@ -170,7 +170,7 @@ fn the_timer_never_runs_backwards_and_sleep_takes_its_time() {
 
 #[test]
 fn threads_that_sleep_let_others_work() {
-    // The first warp waits, asleep between looks, for what the last one writes.
+    // The first warp waits for what the last one writes, and sleeps between polls.
     let body = ".shared .u32 s;\nst.volatile.shared.u32 [s], 0;\nbar.sync 0;\nsetp.ge.u32 %p1, %r0, 96;\n@%p1 bra B;\n\
                 A:\nnanosleep.u32 1000;\nld.volatile.shared.u32 %r1, [s];\nsetp.eq.u32 %p2, %r1, 0;\n@%p2 bra A;\nbra C;\n\
                 B:\nst.volatile.shared.u32 [s], 5;\nC:\nbar.sync 0;\nld.volatile.shared.u32 %r1, [s];\n\

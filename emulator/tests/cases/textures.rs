@@ -1,4 +1,4 @@
-//! Textures and surfaces as kernels in PTX use them: what is wrong with an access, and what is not there.
+//! Textures and surfaces in PTX kernels: invalid accesses, and unsupported forms.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::harness::{Arg, Device};
 
 const FORMAT: Format = Format { channel: Channel::F32, channels: 1 };
 
-/// A kernel over a handle, whose threads write one word each.
+/// Returns a kernel over a handle, whose threads write one word each.
 fn kernel(declarations: &str, body: &str) -> String {
     format!(
         ".version 7.8\n.target sm_80\n.address_size 64\n{declarations}\n\
@@ -26,7 +26,7 @@ fn kernel(declarations: &str, body: &str) -> String {
     )
 }
 
-/// An image of 4 by 2 texels, which hold 0, 1, 2 and so on.
+/// Makes an image of 4 by 2 texels with the values 0, 1, 2 and so on.
 fn plane(memory: &Memory) -> Image {
     let extent = Extent { width: 4, height: 2, depth: 0, is_layered: false, is_cube: false };
     let image = Image::array(FORMAT, extent, 1, memory.alloc(32).unwrap());
@@ -157,7 +157,7 @@ fn variables_of_a_module_stand_for_textures_and_samplers() {
     assert_eq!(floats, [0.0, 0.5, 1.5, 2.5, 1.5, 0.0]);
 }
 
-/// Two cube maps with four levels, of which each holds its own number.
+/// Makes two cube maps with four levels; the texels of each level contain its number.
 fn cubes(memory: &Memory, is_layered: bool) -> Image {
     let extent = Extent { width: 8, height: 8, depth: if is_layered { 12 } else { 6 }, is_layered, is_cube: true };
     let bytes = Image::array_bytes(FORMAT, extent, 4).unwrap();
@@ -172,14 +172,15 @@ fn cubes(memory: &Memory, is_layered: bool) -> Image {
 
 #[test]
 fn gradients_of_a_cube_map_are_steps_on_the_face() {
-    // A face has 8 texels from -1 to 1 in the direction (1, s, t): a step of one half is two texels, which is level 1.
+    // A face has 8 texels from -1 to 1 in the direction (1, s, t), so a step of one half is two texels, which is level
+    // 1.
     let half = "0f3F000000";
     let cases = [
         (["0f3F800000", "0f00000000", "0f00000000"], ["0f00000000", half, "0f00000000"], 1.0f32),
         (["0f3F800000", "0f00000000", "0f00000000"], ["0f00000000", "0f00000000", "0f3F800000"], 2.0),
         // Away from the centre of the cube: nothing changes on the face.
         (["0f00000000", "0fC0000000", "0f00000000"], ["0f00000000", half, "0f00000000"], 0.0),
-        // The direction is four times as long as that of the first case.
+        // The direction is four times as long as in the first case.
         (["0f00000000", "0f00000000", "0fC0800000"], ["0f40000000", "0f00000000", "0f00000000"], 1.0),
         // At the edge of a face, a step along the major axis moves along the face too.
         (["0f3F800000", "0f3F800000", "0f00000000"], [half, "0f00000000", "0f00000000"], 1.0),
@@ -246,7 +247,7 @@ fn a_formatted_store_keeps_integers_in_range_and_rounds_floats() {
     assert_eq!(stored(Channel::F16, 1.0f32.to_bits()), 0x3c00);
 }
 
-/// A surface of one row of so many texels, whose memory starts at the address.
+/// Makes a surface of one row; returns the address of its memory and its handle.
 fn row(device: &Device, format: Format, width: u64) -> (u64, u64) {
     let extent = Extent { width, height: 0, depth: 0, is_layered: false, is_cube: false };
     let bytes = width * u64::from(format.texel_bytes());

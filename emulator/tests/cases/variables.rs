@@ -1,10 +1,10 @@
-//! Variables: initial values of every kind, external and shared ones, names that stand for others.
+//! Variables: initial values of every kind, external and shared variables, and aliases.
 
 use gpufleet_emulator::module::LoadErrorKind;
 
 use super::harness::{Arg, Device, kernel};
 
-/// What a variable holds that is declared so at the top of a module.
+/// Returns the bytes of a variable with this declaration.
 fn bytes(declaration: &str, name: &str) -> Vec<u8> {
     let device = Device::new(&format!(".version 8.0\n.target sm_80\n.address_size 64\n{declaration}\n"));
     let (address, bytes) = device.module.global(name).unwrap();
@@ -18,7 +18,7 @@ fn words(declaration: &str) -> Vec<u32> {
 
 #[test]
 fn rows_that_are_too_short_leave_zeros_behind() {
-    // The second is PTX's own example.
+    // The second is an example of the PTX ISA.
     assert_eq!(words(".u32 v[4] = {1, 2}"), [1, 2, 0, 0]);
     assert_eq!(words(".s32 v[3][2] = {{1, 2}, {3}}"), [1, 2, 3, 0, 0, 0]);
     assert_eq!(words(".s32 v[][2] = {{1}, {2}, {3}}"), [1, 0, 2, 0, 3, 0]);

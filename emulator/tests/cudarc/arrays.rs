@@ -1,4 +1,4 @@
-//! Arrays: their descriptions, copies from and to them in all ways, and mipmapped arrays.
+//! CUDA arrays: descriptions, copies in all directions, and mipmapped arrays.
 
 use std::{ffi::c_void, mem::zeroed, ptr};
 
@@ -31,7 +31,7 @@ fn description([width, height, depth]: [usize; 3], flags: u32) -> sys::CUDA_ARRA
     }
 }
 
-/// An array of pairs of bytes.
+/// Creates an array of pairs of bytes.
 pub fn array(size: [usize; 3], flags: u32) -> sys::CUarray {
     let mut array = ptr::null_mut();
     // SAFETY: the description outlives the call.
@@ -45,7 +45,7 @@ fn create(size: [usize; 3], flags: u32) -> i32 {
     unsafe { sys::cuArray3DCreate_v2(&mut array, &description(size, flags)) as i32 }
 }
 
-/// A copy of `size` bytes, rows and planes between an array, at a place of it, and packed host memory.
+/// Copies `size` bytes, rows and planes between a place in an array and packed host memory.
 fn host_copy(array: sys::CUarray, at: [usize; 3], host: *mut c_void, size: [usize; 3], writes: bool) -> i32 {
     let mut copy = between_arrays(size);
     if writes {
@@ -57,11 +57,12 @@ fn host_copy(array: sys::CUarray, at: [usize; 3], host: *mut c_void, size: [usiz
         [copy.srcXInBytes, copy.srcY, copy.srcZ] = at;
         (copy.dstMemoryType, copy.dstHost) = (CUmemorytype::CU_MEMORYTYPE_HOST, host);
     }
-    // SAFETY: each caller's memory has the size that it tells.
+    // SAFETY: each caller's memory has the size that it passes.
     unsafe { sys::cuMemcpy3D_v2(&copy) as i32 }
 }
 
-/// A copy of so many bytes, rows and planes, from and to the start of arrays that are yet to be named.
+/// Describes a copy of this many bytes, rows and planes between the starts of two arrays, whose handles the caller
+/// sets.
 fn between_arrays([width, height, depth]: [usize; 3]) -> sys::CUDA_MEMCPY3D {
     sys::CUDA_MEMCPY3D {
         srcXInBytes: 0,
@@ -160,7 +161,7 @@ fn boxes_are_copied_to_and_from_arrays() {
     let mut patch = vec![200u8; 8];
     assert_eq!(host_copy(volume, [2, 1, 2], patch.as_mut_ptr().cast(), [4, 2, 1], true), 0);
     assert_eq!(read(volume, [0, 1, 2], [row, 1, 1]), [90, 91, 200, 200, 200, 200, 96, 97, 98, 99]);
-    // Past the end of a row, of the rows, of the planes.
+    // Past the end of a row, of the rows, and of the planes.
     for at in [[8, 0, 0], [0, 3, 0], [0, 0, 3]] {
         assert_eq!(host_copy(volume, at, patch.as_mut_ptr().cast(), [4, 2, 1], true), INVALID_VALUE, "{at:?}");
     }
@@ -181,7 +182,7 @@ fn rectangles_go_from_device_memory_to_layers_and_on_to_other_arrays() {
     let mut copy = between_arrays([8, 2, 1]);
     (copy.srcMemoryType, copy.srcDevice) = (CUmemorytype::CU_MEMORYTYPE_DEVICE, device.device_ptr(&stream).0);
     (copy.srcPitch, copy.dstArray, copy.dstZ) = (8, layers, 2);
-    // SAFETY: the rows lie inside both ends.
+    // SAFETY: the rows are inside both ends.
     unsafe {
         assert_eq!(sys::cuMemcpy3DAsync_v2(&copy, stream.cu_stream()) as i32, 0);
         stream.synchronize().unwrap();
@@ -245,7 +246,7 @@ fn levels_of_a_mipmapped_array_are_arrays_that_end_with_it() {
     // SAFETY: every result has its place.
     unsafe {
         let (mut whole, mut level, mut told) = (ptr::null_mut(), ptr::null_mut(), description([0; 3], 0));
-        // No more than there can be: 12, 6, 3 and 1 texels.
+        // At most the levels that are possible: 12, 6, 3 and 1 texels.
         assert_eq!(sys::cuMipmappedArrayCreate(&mut whole, &description([12, 5, 0], 0), 100) as i32, 0);
         assert_eq!(sys::cuMipmappedArrayGetLevel(&mut level, whole, 4) as i32, INVALID_VALUE);
         assert_eq!(sys::cuMipmappedArrayGetLevel(&mut level, whole, 1) as i32, 0);

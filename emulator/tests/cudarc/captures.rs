@@ -1,4 +1,4 @@
-//! Stream capture: what is recorded, what joins a capture, and what spoils it.
+//! Stream capture: what is recorded, what joins a capture, and what invalidates it.
 
 use std::{ptr, sync::Arc, thread};
 
@@ -24,19 +24,19 @@ const WRONG_THREAD: i32 = 908;
 
 const NO_FLAGS: CUgraphInstantiate_flags = CUgraphInstantiate_flags(0);
 
-/// Captures are told of by every thread, so each test begins its own in a mode that disturbs no other test.
+/// Captures affect calls of all threads, so each test uses a mode that disturbs no other test.
 fn begin(stream: &CudaStream) {
     stream.begin_capture(Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
 }
 
-/// A stream of a context of its own: tests that run beside this one may wait for theirs.
+/// Makes a stream of a separate context, because concurrent tests may wait for their own.
 fn stream() -> (Arc<CudaContext>, Arc<CudaStream>) {
     let context = separate_context();
     let stream = context.new_stream().unwrap();
     (context, stream)
 }
 
-/// Ends a capture, whose graph is dropped.
+/// Ends a capture and drops its graph.
 fn end(stream: &Arc<CudaStream>) -> i32 {
     code(stream.end_capture(NO_FLAGS))
 }
@@ -151,7 +151,7 @@ fn a_capture_can_be_asked_about_and_its_dependencies_be_set() {
         both[0] = ptr::null_mut();
         assert_eq!(sys::cuStreamUpdateCaptureDependencies(on, both.as_mut_ptr(), 1, 1) as i32, 1);
     }
-    // The second node is no longer what the stream has come to.
+    // The second node is no longer a dependency of the stream.
     assert_eq!(end(&stream), UNJOINED);
 }
 
@@ -177,7 +177,7 @@ fn waiting_for_a_captured_stream_or_event_spoils_the_capture() {
         result::event::record(event, stream.cu_stream()).unwrap();
         assert_eq!(code(result::event::synchronize(event)), CAPTURED_EVENT);
         assert_eq!(end(&stream), INVALIDATED);
-        // Recorded where streams run, it is an event like others again.
+        // Recorded in a running stream, it is an ordinary event again.
         result::event::record(event, stream.cu_stream()).unwrap();
         result::event::synchronize(event).unwrap();
         result::event::destroy(event).unwrap();
@@ -271,7 +271,7 @@ fn captures_depend_neither_on_work_outside_nor_on_each_other() {
         assert_eq!(code(result::stream::wait_event(second.cu_stream(), inside, flags)), MERGE);
         assert_eq!((end(&first), end(&second)), (INVALIDATED, INVALIDATED));
 
-        // What an ended capture left behind is no place in time.
+        // An event recorded in an ended capture has no time.
         assert_eq!(code(result::stream::wait_event(second.cu_stream(), inside, flags)), CAPTURED_EVENT);
         result::event::destroy(outside).unwrap();
         result::event::destroy(inside).unwrap();

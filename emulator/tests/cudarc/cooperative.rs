@@ -1,4 +1,4 @@
-//! Cooperative launches: every block of a grid is under way at once, and they wait for each other.
+//! Cooperative launches: all blocks of a grid are resident, and wait for each other.
 
 use std::{ffi::c_void, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
     platform::{assert_passed, code, context, in_child, is_child},
 };
 
-/// Barriers of the whole grid, from `grid.cu`.
+/// Kernels with grid barriers, from `grid.cu`.
 const GRID: &str = include_str!("../../cases/grid.ptx");
 const NOT_SUPPORTED: i32 = 801;
 const TOO_LARGE: i32 = 720;
@@ -23,7 +23,7 @@ fn kernel(context: &Arc<CudaContext>, name: &str) -> CudaFunction {
     context.load_module(Ptx::from_src(GRID)).unwrap().load_function(name).unwrap()
 }
 
-/// As many blocks as fit on the whole device.
+/// Returns the number of blocks that fit on the whole device.
 fn resident(context: &CudaContext, kernel: &CudaFunction, threads: u32) -> u32 {
     let on_one = kernel.occupancy_max_active_blocks_per_multiprocessor(threads, 0, None).unwrap();
     let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
@@ -34,7 +34,7 @@ fn shape(blocks: u32, threads: u32) -> LaunchConfig {
     LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes: 0 }
 }
 
-/// Runs `rounds` and compares with the same rounds on the CPU.
+/// Runs `rounds` and compares the result with the CPU's.
 fn run_rounds(blocks_of: impl Fn(&CudaContext, &CudaFunction) -> u32, threads: u32, count: u32) {
     let context = context();
     let rounds = kernel(&context, "rounds");
@@ -173,7 +173,7 @@ fn a_barrier_that_a_block_never_comes_to_ends_with_the_budget() {
     let report = fault_report();
     assert!(report.contains("exceeded its instruction limit in kernel `absent`"), "{report}");
     let line = report.split_once("PTX line ").unwrap().1.split_once(',').unwrap().0.parse::<usize>().unwrap();
-    // The loop that spins on the barrier's word.
+    // The loop that spins on the word of the barrier.
     assert!(GRID.lines().nth(line - 1).unwrap().contains("ld.acquire.gpu.u32"), "{report}");
 }
 

@@ -1,4 +1,4 @@
-//! Memory: allocation, copies in all directions, pinned memory, and running out.
+//! Memory: allocation, copies in all directions, pinned memory, and exhaustion.
 
 use std::{ffi::c_void, ptr};
 
@@ -45,7 +45,7 @@ fn fills_repeat_their_value() {
 #[test]
 fn a_rectangle_is_copied_row_by_row() {
     context();
-    // SAFETY: the descriptor's rows lie inside both allocations.
+    // SAFETY: the descriptor's rows are inside both allocations.
     unsafe {
         let (mut address, mut pitch) = (0, 0);
         assert_eq!(sys::cuMemAllocPitch_v2(&mut address, &mut pitch, 10, 4, 4) as i32, 0);
@@ -183,9 +183,9 @@ fn every_code_has_a_name_and_a_meaning() {
 #[test]
 fn a_box_is_copied_plane_by_plane() {
     context();
-    // SAFETY: the descriptor's rows lie inside both sides.
+    // SAFETY: the descriptor's rows are inside both sides.
     unsafe {
-        // Planes of 4 rows with 8 bytes each, of which the inner 2 by 3 bytes go to planes of 3 rows with 16 bytes.
+        // Planes of 4 rows with 8 bytes each, whose inner 2 by 3 bytes are copied to planes of 3 rows with 16 bytes.
         let address = result::malloc_sync(2 * 3 * 16).unwrap();
         result::memset_d8_sync(address, 0xFF, 2 * 3 * 16).unwrap();
         let sent = (0..2 * 4 * 8).collect::<Vec<u8>>();
@@ -249,7 +249,7 @@ fn managed_memory_is_for_both_sides() {
         result::memset_d8_sync(address, 1, 8).unwrap();
         result::ctx::synchronize().unwrap();
         assert_eq!((address as *const u64).read(), 0x0101_0101_0101_0101);
-        // Hints are for managed memory.
+        // Hints are only allowed for managed memory.
         let (stream, plain) = (ptr::null_mut(), result::malloc_sync(8).unwrap());
         let advice = sys::CUmem_advise::CU_MEM_ADVISE_SET_READ_MOSTLY;
         for (address, bytes, expected) in [(address, 8, 0), (address, 9, 1), (plain, 8, 1)] {

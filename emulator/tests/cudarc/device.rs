@@ -1,4 +1,4 @@
-//! What a device tells about itself, and how the environment changes it.
+//! Device properties, and how the environment changes them.
 
 use cudarc::driver::{
     CudaContext, result,
@@ -81,7 +81,7 @@ fn an_ended_context_gives_its_memory_back_and_is_known_as_ended() {
         let context = CudaContext::new_non_primary(0, 0).unwrap();
         let (free, total) = context.mem_get_info().unwrap();
         assert!(free <= total);
-        // SAFETY: the memory is not read; that nobody frees it is part of the test.
+        // SAFETY: the memory is not read. That it is never freed is part of the test.
         unsafe { result::malloc_sync(total / 2) }.unwrap();
         context.cu_ctx()
     };
@@ -91,7 +91,7 @@ fn an_ended_context_gives_its_memory_back_and_is_known_as_ended() {
         assert_eq!(code(result::malloc_sync(16)), 201);
     }
     let context = context();
-    // SAFETY: as above. Twice half of the memory fits only when the first half came back.
+    // SAFETY: as above. More than half of the memory is free only if the first half was freed.
     let address = unsafe { result::malloc_sync(context.total_mem().unwrap() / 2 + 1) }.unwrap();
     // SAFETY: the allocation is this test's own.
     unsafe { result::free_sync(address) }.unwrap();

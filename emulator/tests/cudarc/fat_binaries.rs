@@ -1,4 +1,4 @@
-//! Fat binaries: which of their programs is loaded, and what is wrong with them.
+//! Fat binaries: which of their programs is loaded, and their errors.
 
 mod writer;
 
@@ -21,9 +21,9 @@ const NO_BINARY_FOR_GPU: i32 = 209;
 const INVALID_PTX: i32 = 218;
 const WRAPPER_MAGIC: u32 = 0x4662_43B1;
 
-/// A kernel with a name that tells for what it was compiled.
+/// Returns a kernel whose name contains its target.
 fn text(target: &str) -> String {
-    // The comment is what compression finds twice.
+    // Repeated text, which compression finds.
     let comment = "// a line that is there more than once\n".repeat(40);
     format!(
         "{comment}.version 8.0\n.target sm_{target}\n.address_size 64\n.visible .entry for_{target}() {{\nret;\n}}\n"
@@ -34,7 +34,7 @@ fn ptx(architecture: u32, compression: Compression) -> Program {
     Program::ptx(architecture, &text(&architecture.to_string()), compression)
 }
 
-/// Loads a container with a log buffer: code, error log, module.
+/// Loads a container with a log buffer; returns the code, the error log and the module.
 fn load(image: *const c_void) -> (i32, String, sys::CUmodule) {
     let mut log = vec![0u8; 4096];
     let mut options =
@@ -48,7 +48,7 @@ fn load(image: *const c_void) -> (i32, String, sys::CUmodule) {
     (status, String::from_utf8(log).unwrap().trim_end_matches('\0').to_owned(), module)
 }
 
-/// The target of the program that is loaded.
+/// Returns the target of the program that is loaded.
 fn loaded(programs: &[Program]) -> String {
     let image = container(programs);
     let (status, log, module) = load(image.as_ptr().cast());
@@ -184,12 +184,12 @@ fn every_call_that_loads_takes_a_container() {
     assert_eq!(link(&container(&[Program::machine_code(80)])).0, NO_BINARY_FOR_GPU);
 }
 
-/// Links a container of so many bytes, and loads the result.
+/// Links a container of this size and loads the result.
 fn link(image: &[u8]) -> (i32, sys::CUmodule) {
     let (none, no_values) = (ptr::null_mut(), ptr::null_mut());
     let (mut state, mut linked, mut module) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     let kind = sys::CUjitInputType::CU_JIT_INPUT_FATBINARY;
-    // SAFETY: the image is not written to, and has the bytes that are told; results have places.
+    // SAFETY: the image is not written to, and has the size that is passed; results have places.
     unsafe {
         assert_eq!(sys::cuLinkCreate_v2(0, none, no_values, &mut state) as i32, 0);
         let (data, bytes) = (image.as_ptr().cast_mut().cast(), image.len());
@@ -238,7 +238,7 @@ proptest! {
         for (at, byte) in changes {
             *at.get_mut(&mut image) = byte;
         }
-        // Some changes only touch a comment: what was linked can be loaded. A panic would be the unknown error.
+        // Some mutations only affect a comment, so the image can be loaded. A panic would return the unknown error.
         assert_ne!(link(&image).0, 999);
     }
 }

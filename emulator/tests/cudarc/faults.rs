@@ -1,4 +1,4 @@
-//! Faults of kernels stick until the process ends, so each test here does its work in a process of its own.
+//! Faults of kernels stick until the process ends, so each test here runs in a process of its own.
 
 use std::ffi::{c_char, c_void};
 
@@ -32,10 +32,10 @@ fn told(symbol: &[u8]) -> String {
     type Report = unsafe extern "C" fn(*mut c_char, usize) -> usize;
     // SAFETY: the library documents this signature.
     let report: Symbol<Report> = unsafe { library().get(symbol) }.unwrap();
-    // SAFETY: no room is a question for the length.
+    // SAFETY: without a buffer, the function returns only the length.
     let length = unsafe { report(std::ptr::null_mut(), 0) };
     let mut text = vec![0u8; length + 1];
-    // SAFETY: the buffer has the room that is told.
+    // SAFETY: the buffer has the size that is passed.
     unsafe { report(text.as_mut_ptr().cast(), text.len()) };
     text.pop();
     String::from_utf8(text).unwrap()
@@ -128,7 +128,7 @@ fn kernels_only_read_protected_memory() {
     assert_eq!(fault_kernel(), kernel);
 }
 
-/// A counter that nobody has set to zero, as CUDA C with line information.
+/// A counter that is never set to zero, compiled from CUDA C with line information.
 const COUNT: &str = ".version 8.0\n.target sm_80\n.address_size 64\n\
     .visible .entry count(.param .u64 counter) {\n.reg .b64 %rd<2>;\nld.param.u64 %rd1, [counter];\n\
     .loc 1 3 5\nred.global.add.u32 [%rd1], 1;\nret;\n}\n.file 1 \"/home/someone/count.cu\"\n";
@@ -188,7 +188,7 @@ fn a_process_ends_promptly_while_a_kernel_runs() {
     const TEST: &str = "faults::a_process_ends_promptly_while_a_kernel_runs";
     const STATUS: i32 = 7;
     if !is_child() {
-        // That this returns at all is the test: an endless kernel would hold up whoever waited for it.
+        // That this returns is the test: an endless kernel would hold up every waiting thread.
         let output = in_child(TEST, &[]);
         assert_eq!(output.status.code(), Some(STATUS), "{}", String::from_utf8_lossy(&output.stderr));
         return;

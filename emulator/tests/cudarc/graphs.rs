@@ -1,4 +1,4 @@
-//! Graphs made node by node: order, parameters, updates, and what is refused.
+//! Graphs that are built node by node: order, parameters, updates, and errors.
 
 use std::{
     ffi::c_void,
@@ -20,7 +20,7 @@ const INVALID_VALUE: i32 = 1;
 const NOT_SUPPORTED: i32 = 801;
 const UPDATE_FAILURE: i32 = 910;
 
-/// A graph that goes with the test.
+/// A graph that is destroyed with the test.
 struct Graph(sys::CUgraph);
 
 impl Graph {
@@ -100,7 +100,7 @@ impl Drop for Exec {
     }
 }
 
-/// A host function that writes its name down.
+/// A host function that records its name.
 struct Saying {
     name: &'static str,
     said: Arc<Mutex<Vec<&'static str>>>,
@@ -152,7 +152,7 @@ fn copy_params(to: u64, from: u64, bytes: usize) -> sys::CUDA_MEMCPY3D {
     }
 }
 
-/// Memory that goes with the test, with its words.
+/// Memory of some words, freed with the test.
 struct Words(u64, usize);
 
 impl Words {
@@ -216,7 +216,7 @@ fn nodes_run_after_what_they_depend_on() {
     let b = graph.say(&[], &sayings[1]);
     let a = graph.say(&[], &sayings[0]);
     let (from, to) = ([a, a, b, c], [b, c, d, d]);
-    // SAFETY: the arrays are as long as told, and the places valid.
+    // SAFETY: the arrays have the lengths that are passed, and the places are valid.
     unsafe {
         assert_eq!(sys::cuGraphAddDependencies(graph.0, from.as_ptr(), to.as_ptr(), 4) as i32, 0);
         assert_eq!(sys::cuGraphAddDependencies(graph.0, from.as_ptr(), to.as_ptr(), 1) as i32, INVALID_VALUE);
@@ -253,7 +253,7 @@ fn a_graph_with_a_cycle_has_no_order() {
     context();
     let a = graph.empty(&[]);
     let b = graph.empty(&[a]);
-    // SAFETY: the arrays are as long as told.
+    // SAFETY: the arrays have the lengths that are passed.
     unsafe {
         assert_eq!(sys::cuGraphAddDependencies(graph.0, &b, &a, 1) as i32, 0);
         let mut exec = ptr::null_mut();
@@ -285,7 +285,7 @@ fn kernels_copies_and_fills_work_together() {
     exec.run(&stream);
     assert_eq!(words.get(), [9, 1, 2, 3, 0, 1, 2, 3]);
 
-    // The parameters can be asked for, and serve for another node.
+    // The parameters can be queried and used for another node.
     // SAFETY: places and parameters are valid.
     unsafe {
         let mut known = std::mem::zeroed::<sys::CUDA_KERNEL_NODE_PARAMS>();
@@ -300,7 +300,7 @@ fn kernels_copies_and_fills_work_together() {
         assert_eq!((fill.dst, fill.value, fill.elementSize, fill.width), (words.0, 9, 4, 1));
         assert_eq!(sys::cuGraphMemsetNodeGetParams(copied, &mut fill) as i32, INVALID_VALUE);
 
-        // New parameters are for the launches to come of this one.
+        // New parameters apply to later launches of this executable graph.
         arguments[0] = ptr::from_mut(&mut second).cast();
         let params = kernel_params(&kernel, 2, &mut arguments);
         assert_eq!(sys::cuGraphExecKernelNodeSetParams_v2(exec.0, stored, &params) as i32, 0);
@@ -312,7 +312,7 @@ fn kernels_copies_and_fills_work_together() {
     }
     exec.run(&stream);
     assert_eq!(words.get(), [9, 0, 1, 3, 5, 1, 2, 1]);
-    // The graph itself is as it was.
+    // The graph itself is unchanged.
     graph.instantiate().run(&stream);
     assert_eq!(words.get(), [9, 1, 2, 3, 0, 1, 2, 3]);
 }

@@ -1,4 +1,4 @@
-//! Faults on demand, as the tests of a worker use them.
+//! Fault injection, as the worker's tests use it.
 
 use cudarc::{
     driver::{CudaContext, CudaFunction, CudaStream, result},
@@ -109,7 +109,7 @@ fn a_question_for_free_memory_finds_the_device_lost() {
     assert_eq!(code(context.synchronize()), 999);
 }
 
-/// Not even a new context helps.
+/// Requests a context again, which does not help after a fault.
 fn context_again() -> Result<std::sync::Arc<CudaContext>, cudarc::driver::DriverError> {
     CudaContext::new_non_primary(0, 0)
 }

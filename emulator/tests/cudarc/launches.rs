@@ -1,4 +1,4 @@
-//! Launches: results, argument forms, limits and occupancy.
+//! Launches: results, forms of arguments, limits and occupancy.
 
 use std::ffi::{c_char, c_void};
 
@@ -51,7 +51,7 @@ fn saxpy_gives_what_the_cpu_gives() {
     assert_eq!(result, expected);
 }
 
-/// A kernel that adds up `names` registers, each of which is read once.
+/// Returns a kernel that adds up `names` registers, each of which is read once.
 fn many_registers(names: u32) -> String {
     let add = |name| format!("add.u32 %n{name}, %n{}, {};\n", name - 1, name % 64);
     let adds: String = (1..names).map(add).collect();
@@ -166,7 +166,7 @@ fn what_a_kernel_prints_can_be_taken() {
     let context = context();
     // SAFETY: the library documents this signature.
     let take = unsafe { library().get::<Take>(b"gpufleet_emulator_printf") }.unwrap();
-    // SAFETY: without room nothing is written.
+    // SAFETY: without a buffer nothing is written.
     assert_eq!(unsafe { take(std::ptr::null_mut(), 0) }, 0);
     let print = function(&context, PRINT, "print");
     let stream = context.new_stream().unwrap();
@@ -175,7 +175,7 @@ fn what_a_kernel_prints_can_be_taken() {
         .unwrap();
     stream.synchronize().unwrap();
     let mut text = [0u8; 256];
-    // SAFETY: the buffer has the room that is told.
+    // SAFETY: the buffer has the size that is passed.
     let length = unsafe { take(text.as_mut_ptr().cast(), text.len()) };
     assert_eq!(std::str::from_utf8(&text[..length]).unwrap(), "thread 0\nthread 1\nthread 2\n");
     // SAFETY: as above.
@@ -226,13 +226,13 @@ fn what_a_kernel_prints_is_written_by_the_calls_that_wait() {
     launch(1);
     stream.record_event(None).unwrap().synchronize().unwrap();
     println!("event");
-    // The copies of the default stream wait for its kernels.
+    // Copies in the default stream wait for its kernels.
     let launch = || {
         let stream = std::ptr::null_mut();
         // SAFETY: the kernel has no parameters.
         unsafe { result::launch_kernel(print.cu_function(), (1, 1, 1), (1, 1, 1), 0, stream, &mut []) }.unwrap();
     };
-    // Asking does not write what kernels printed.
+    // A query does not write the output of kernels.
     // SAFETY: the default stream is always there.
     let ends = || while unsafe { sys::cuStreamQuery(std::ptr::null_mut()) } as i32 == NOT_READY {};
     // SAFETY: the memory is this test's own.
@@ -269,7 +269,7 @@ fn a_buffer_of_the_wrong_size_is_refused() {
             std::ptr::null_mut(),
         ];
         let (none, list) = (std::ptr::null_mut(), extra.as_mut_ptr());
-        // SAFETY: the buffer holds as many bytes as told; neither launch starts.
+        // SAFETY: the buffer has the size that is passed; neither launch starts.
         let status = unsafe { sys::cuLaunchKernel(store.cu_function(), 1, 1, 1, 1, 1, 1, 0, none, none.cast(), list) };
         assert_eq!(status as i32, expected, "{bytes}");
     }

@@ -1,4 +1,4 @@
-//! Libraries, which belong to no context, and the linker.
+//! Libraries, which belong to no context, and linking.
 
 use std::{
     ffi::{CStr, CString, c_void},
@@ -36,7 +36,7 @@ fn kernel(library: sys::CUlibrary, name: &CStr) -> (i32, sys::CUkernel) {
     (status as i32, kernel)
 }
 
-/// Runs `store` with four threads and answers what it stored.
+/// Runs `store` with four threads; returns what it stored.
 fn run(function: sys::CUfunction) -> [u32; 4] {
     let mut words = [9; 4];
     // SAFETY: the argument is the kernel's, and the memory large enough.
@@ -100,7 +100,7 @@ fn kernels_are_listed_and_tell_about_themselves() {
         assert_eq!(owner, library);
         let (mut offset, mut bytes) = (0, 0);
         assert_eq!(sys::cuKernelGetParamInfo(saxpy, 3, &mut offset, &mut bytes) as i32, 0);
-        // A float, then two pointers, which are aligned to eight bytes, then a number.
+        // A float, two pointers, which are aligned to eight bytes, and a number.
         assert_eq!((offset, bytes), (24, 4));
         assert_eq!(sys::cuKernelGetParamInfo(saxpy, 4, &mut offset, &mut bytes) as i32, INVALID_VALUE);
         let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;

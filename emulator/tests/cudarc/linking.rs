@@ -1,4 +1,4 @@
-//! Linking several texts through the driver's linker.
+//! Linking of several texts through the driver's linker.
 
 use std::{
     ffi::{CStr, CString, c_void},
@@ -18,7 +18,7 @@ const NO_BINARY_FOR_GPU: i32 = 209;
 const NOT_SUPPORTED: i32 = 801;
 const LOG_BYTES: usize = 4096;
 
-/// A kernel that writes what an external function and an external variable give.
+/// A kernel that writes the results of an external function and an external variable.
 const KERNEL: &str = "
 .version 8.0
 .target sm_80
@@ -83,7 +83,7 @@ const BIAS: &str = "
 .visible .global .u32 bias = 2;
 ";
 
-/// A link under way with a log for errors.
+/// A linking in progress, with an error log.
 struct Link {
     state: sys::CUlinkState,
     log: Box<[u8; LOG_BYTES]>,
@@ -144,10 +144,10 @@ impl Drop for Link {
     }
 }
 
-/// The words that a kernel writes to where its one parameter points.
+/// Returns the words that a kernel writes to its only parameter.
 fn written<const WORDS: usize>(kernel: sys::CUfunction, blocks: u32, threads: u32) -> [u32; WORDS] {
     let (stream, mut words) = (context().default_stream(), [0; WORDS]);
-    // SAFETY: the kernel writes so many words.
+    // SAFETY: the kernel writes this many words.
     unsafe {
         let out = result::malloc_sync(4 * WORDS).unwrap();
         result::memset_d8_sync(out, 0, 4 * WORDS).unwrap();
@@ -160,7 +160,7 @@ fn written<const WORDS: usize>(kernel: sys::CUfunction, blocks: u32, threads: u3
     words
 }
 
-/// What the kernel `compute` writes.
+/// Returns what the kernel `compute` writes.
 fn computed(module: sys::CUmodule) -> u32 {
     // SAFETY: the module is valid.
     let [word] = written(unsafe { module::get_function(module, c"compute".to_owned()) }.unwrap(), 1, 1);
@@ -262,7 +262,7 @@ fn a_limit_on_registers_shows_in_the_kernel() {
     }
 }
 
-/// A kernel that says how many registers it may have.
+/// A kernel that declares its maximum registers.
 const BOUNDED: &str = "
 .version 8.0
 .target sm_80
@@ -278,7 +278,7 @@ const BOUNDED: &str = "
 }
 ";
 
-/// Each block adds one to the first word; behind the barrier the last block writes it to the second.
+/// Each block adds one to the first word; after the grid barrier the last block copies it to the second.
 const MEETING: &str = "
 .version 8.0
 .target sm_80

@@ -1,7 +1,7 @@
-//! cudarc, unchanged, on the emulator: what the worker's executor relies on.
+//! Unmodified cudarc on the emulator: the functions that the worker's executor relies on.
 //!
-//! This is the one place outside of the worker's executor that knows cudarc. The library is opened by its path, before
-//! cudarc's first call; glibc then answers cudarc's own `dlopen("libcuda.so")` by the library's SONAME.
+//! This is the only place outside the worker's executor that uses cudarc. The library is opened by its path before
+//! cudarc's first call; glibc then resolves cudarc's own `dlopen("libcuda.so")` by the library's SONAME.
 
 #[cfg(test)]
 mod arrays;

@@ -1,4 +1,4 @@
-//! Loading programs: logs, variables, and images that are refused.
+//! Loading of modules: logs, variables, and images that are refused.
 
 use std::ffi::{CString, c_void};
 
@@ -12,7 +12,7 @@ use crate::{
     programs::{SAXPY, STORE, UNKNOWN_OPCODE},
 };
 
-/// Loads an image with log buffers, as the executor does to explain a failure: code, error log.
+/// Loads an image with log buffers, as the executor does to explain a failure; returns the code and the error log.
 fn load_with_log(image: &str, room: usize) -> (i32, String) {
     let image = CString::new(image).unwrap();
     let mut log = vec![0u8; room];

@@ -1,4 +1,4 @@
-//! Names without a version, as programs look them up that were written for an earlier CUDA.
+//! Function names without a version, which programs for an earlier CUDA look up.
 
 use std::{ffi::c_void, ptr};
 
@@ -14,7 +14,7 @@ const INVALID_VALUE: i32 = 1;
 const INVALID_CONTEXT: i32 = 201;
 const NOT_SUPPORTED: i32 = 801;
 
-/// Some of the functions that had sizes and addresses of 32 bits.
+/// Some of the functions with 32-bit sizes and addresses.
 const NARROW: [&str; 17] = [
     "cuArrayCreate",
     "cuArray3DCreate",
@@ -40,7 +40,7 @@ fn old<T>(name: &str) -> Symbol<'static, T> {
     unsafe { library().get(name.as_bytes()) }.unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// `CUDA_KERNEL_NODE_PARAMS` as it was before kernels of libraries.
+/// `CUDA_KERNEL_NODE_PARAMS` before library kernels existed.
 #[repr(C)]
 struct Params {
     function: sys::CUfunction,
@@ -65,7 +65,8 @@ fn graphs_are_built_and_changed_by_their_first_functions() {
     let module = context.load_module(cudarc::nvrtc::Ptx::from_src(STORE)).unwrap();
     let kernel = module.load_function("store").unwrap();
     let stream = context.new_stream().unwrap();
-    // SAFETY: the kernel writes its threads' numbers to where its parameter points; the places of all results outlive the calls.
+    // SAFETY: the kernel writes its threads' numbers to the memory of its parameter; the places of all results outlive
+    // the calls.
     unsafe {
         let memory = result::malloc_sync(64).unwrap();
         result::memset_d8_sync(memory, 0xff, 64).unwrap();
@@ -122,7 +123,7 @@ fn unchanged_functions_do_what_their_versions_do() {
         assert_eq!(old::<OfHandle>("cuStreamDestroy")(stream.cast()), 400);
         assert_eq!(sys::cuEventCreate(&mut event, 0) as i32, 0);
         assert_eq!(old::<OfHandle>("cuEventDestroy")(event.cast()), 0);
-        // An address of 32 bits.
+        // With a 32-bit address.
         assert_eq!(old::<unsafe extern "C" fn(*mut u32, u32) -> i32>("cuMemAlloc")(&mut 0, 4), NOT_SUPPORTED);
         for name in NARROW {
             assert_eq!(old::<unsafe extern "C" fn() -> i32>(name)(), NOT_SUPPORTED, "{name}");
@@ -153,7 +154,7 @@ fn a_launch_is_put_together_call_by_call() {
     let module = context.load_module(cudarc::nvrtc::Ptx::from_src(SAXPY)).unwrap();
     let kernel = module.load_function("saxpy").unwrap();
     let (function, stream) = (kernel.cu_function(), context.new_stream().unwrap());
-    // SAFETY: the signatures are those of the headers, and the kernel's arrays have the length that it is told.
+    // SAFETY: the signatures are those of the headers, and the kernel's arrays have the length that it receives.
     unsafe {
         let (x, y) = (result::malloc_sync(16).unwrap(), result::malloc_sync(16).unwrap());
         result::memcpy_htod_sync(x, &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
@@ -179,7 +180,7 @@ fn a_launch_is_put_together_call_by_call() {
             result
         };
         assert_eq!((launch(function), result()), (0, [2.5, 4.5, 0.5, 0.5]));
-        // What was said holds for later launches.
+        // The settings apply to later launches.
         assert_eq!((old::<LaunchGrid>("cuLaunchGrid")(function, 2, 1), result()), (0, [4.5, 8.5, 6.5, 8.5]));
         assert_eq!(old::<SetFloat>("cuParamSetf")(function, 0, -1.0), 0);
         let launched = old::<LaunchAsync>("cuLaunchGridAsync")(function, 2, 1, stream.cu_stream());

@@ -1,4 +1,4 @@
-//! Opening the emulator, and child processes for what a process can't take back.
+//! Opens the emulator, and runs child processes for effects that a process can't undo.
 
 use std::{
     env,
@@ -10,21 +10,21 @@ use std::{
 use cudarc::driver::{CudaContext, DriverError, sys::cudaError_enum};
 use libloading::Library;
 
-/// Set in a process that a test started to do its work there.
+/// Environment variable of a child process in which a test does its work.
 const CHILD: &str = "GPUFLEET_TEST_CHILD_OF_EMULATOR";
 
-/// The library that Cargo built beside this test.
+/// Returns the library that Cargo built beside this test.
 pub fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let path = library_path();
         // SAFETY: the library is this package's own; loading it runs no code.
-        unsafe { Library::new(&path) }.unwrap_or_else(|error| panic!("open {}: {error}", path.display()))
+        unsafe { Library::new(&path) }.unwrap_or_else(|error| panic!("failed to open {}: {error}", path.display()))
     })
 }
 
-/// The first device's primary context, current on the calling thread. It lasts as long as the process, so that raw
-/// handles are good for a whole test.
+/// Returns the first device's primary context, current on the calling thread. It exists as long as the process, so raw
+/// handles are valid for a whole test.
 pub fn context() -> Arc<CudaContext> {
     static CONTEXT: OnceLock<Arc<CudaContext>> = OnceLock::new();
     library();
@@ -33,7 +33,7 @@ pub fn context() -> Arc<CudaContext> {
     Arc::clone(context)
 }
 
-/// A context of the first device for one test alone, current on the calling thread, without cudarc's own events.
+/// Makes a context of the first device for one test, current on the calling thread, without cudarc's own events.
 pub fn separate_context() -> Arc<CudaContext> {
     library();
     let context = CudaContext::new_non_primary(0, 0).unwrap();
@@ -43,17 +43,17 @@ pub fn separate_context() -> Arc<CudaContext> {
     context
 }
 
-/// The number of an error, which reads better in a failed assertion than cudarc's enum.
+/// Returns the number of an error, which is more readable in a failed assertion than cudarc's enum.
 pub fn code<T>(result: Result<T, DriverError>) -> i32 {
     result.map_or_else(|error| error.0, |_| cudaError_enum::CUDA_SUCCESS) as i32
 }
 
-/// Is this process a child that [`in_child`] started?
+/// Reports whether this process is a child that [`in_child`] started.
 pub fn is_child() -> bool {
     env::var_os(CHILD).is_some()
 }
 
-/// Runs one test of this binary again in a process of its own.
+/// Runs one test of this binary in a process of its own.
 pub fn in_child(test: &str, variables: &[(&str, &str)]) -> Output {
     Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
@@ -63,7 +63,7 @@ pub fn in_child(test: &str, variables: &[(&str, &str)]) -> Output {
         .unwrap()
 }
 
-/// Fails with what the child wrote if it failed.
+/// Fails with the child's output if the child failed.
 pub fn assert_passed(output: &Output) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));

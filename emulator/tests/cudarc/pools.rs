@@ -1,4 +1,4 @@
-//! Memory pools: marks, limits, access, and which pool a device draws from.
+//! Memory pools: high-water marks, limits, access, and the pool that a device uses.
 
 use std::{ffi::c_void, ptr};
 

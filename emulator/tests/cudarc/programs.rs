@@ -1,6 +1,6 @@
-//! Small PTX programs, written as NVRTC writes them.
+//! Small PTX programs, in the style of NVRTC.
 
-/// `y[i] = a * x[i] + y[i]` for `i < n`.
+/// Computes `y[i] = a * x[i] + y[i]` for `i < n`.
 pub const SAXPY: &str = r#"
 .version 8.0
 .target sm_80
@@ -44,7 +44,7 @@ $L__BB0_2:
 }
 "#;
 
-/// Writes the thread's number to where the pointer says, without a look at the length.
+/// Writes the thread's number to the memory of its pointer, without checking a length.
 pub const STORE: &str = r#"
 .version 8.0
 .target sm_80

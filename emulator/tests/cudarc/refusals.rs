@@ -1,4 +1,4 @@
-//! What the emulated devices have not, refused with the codes that programs know, and calls in the wrong order.
+//! Features that the emulated devices lack, with the error codes that programs expect, and calls in the wrong order.
 
 use std::{
     ffi::{c_char, c_void},
@@ -23,7 +23,7 @@ const INVALID_DEVICE: i32 = 101;
 const INVALID_CONTEXT: i32 = 201;
 const NOT_SUPPORTED: i32 = 801;
 
-/// Kernels that demand a block of 8 by 4 threads, and at most 64 threads.
+/// Kernels that require a block of 8 by 4 threads, and at most 64 threads.
 const BOUNDED: &str = "
 .version 8.0
 .target sm_80
@@ -79,11 +79,12 @@ fn a_forked_child_is_told_that_nothing_is_initialized() {
     let context = context();
     let print = context.load_module(Ptx::from_src(PRINT)).unwrap().load_function("print").unwrap();
     let mut room = [0u8; 64];
-    // SAFETY: the library documents this signature; the child calls the driver, which takes no locks there, and ends without running anything of its parent.
+    // SAFETY: the library documents this signature; the child calls the driver, which takes no locks there, and exits
+    // without running anything of its parent.
     unsafe {
         let texts = [&b"gpufleet_emulator_printf"[..], b"gpufleet_emulator_fault_report"];
         let texts = texts.map(|name| library().get::<Text>(name).unwrap());
-        // From the first call on, the text is kept for this function: the child would find it.
+        // After the first call the output is kept for this function, so the child would find it.
         texts[0](ptr::null_mut(), 0);
         result::launch_kernel(print.cu_function(), (1, 1, 1), (1, 1, 1), 0, ptr::null_mut(), &mut []).unwrap();
         context.synchronize().unwrap();
@@ -120,7 +121,7 @@ fn what_devices_have_not_is_zero_and_refused() {
         assert_eq!(context.attribute(attribute), Ok(0), "{attribute:?}");
     }
     let event_flags = 2 | 4;
-    // SAFETY: the refused calls look at none of their arguments.
+    // SAFETY: the refused calls ignore their arguments.
     unsafe {
         assert_eq!(sys::cuMemMapArrayAsync(ptr::null_mut(), 0, ptr::null_mut()) as i32, NOT_SUPPORTED);
         assert_eq!(sys::cuIpcGetMemHandle(ptr::null_mut(), 0) as i32, NOT_SUPPORTED);

@@ -1,5 +1,5 @@
-//! The bounds of one job: what the kernels of a stream may reach, and that they can be ended. Faults stick, so each test
-//! does its work in a process of its own.
+//! Confinement of a stream's kernels to one job's memory, and their interruption. Faults stick, so each test runs in a
+//! process of its own.
 
 use std::ffi::c_void;
 
@@ -52,7 +52,7 @@ fn a_confined_stream_reaches_its_own_memory_alone() {
             code(result::stream::synchronize(on))
         }
     };
-    // SAFETY: the lists are as long as is told.
+    // SAFETY: the lists have the lengths that are passed.
     unsafe {
         let [own, other] = [result::malloc_sync(64).unwrap(), result::malloc_sync(64).unwrap()];
         let confined = confine()(on, &own, 1);

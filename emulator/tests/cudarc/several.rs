@@ -1,4 +1,4 @@
-//! Several devices in one process: each has memory, contexts and faults of its own.
+//! Several devices in one process: each has its own memory, contexts and faults.
 
 use std::ptr;
 
@@ -60,7 +60,7 @@ fn devices_do_not_reach_each_others_memory() {
         assert_eq!(launch(on_first.cu_stream()), 0);
         assert_eq!(code(on_first.synchronize()), ILLEGAL_ADDRESS);
 
-        // The fault is the first device's alone.
+        // The fault affects only the first device.
         assert_eq!(code(first.synchronize()), ILLEGAL_ADDRESS);
         on_second.synchronize().unwrap();
         second.bind_to_thread().unwrap();
@@ -110,7 +110,7 @@ fn the_current_context_tells_the_device() {
         assert_eq!(sys::cuCtxPopCurrent_v2(&mut popped) as i32, 0);
         assert_eq!((popped, device()), (third.cu_ctx(), 0));
     }
-    // A stream of the other device is of its context, whatever is current.
+    // A stream belongs to its device's context, whatever context is current.
     let stream = third.new_stream().unwrap();
     first.bind_to_thread().unwrap();
     let mut context = ptr::null_mut();

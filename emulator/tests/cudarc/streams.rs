@@ -1,4 +1,4 @@
-//! The order between streams, events and host functions.
+//! Order between streams, events and host functions.
 
 use std::{
     ffi::c_void,
@@ -14,7 +14,7 @@ use crate::platform::{code, context, separate_context};
 
 const NOT_READY: i32 = 600;
 
-/// Holds a stream up until it is told to go on.
+/// Holds up a stream until the gate is opened.
 struct Gate {
     go: Sender<()>,
 }
@@ -34,7 +34,7 @@ impl Gate {
 }
 
 pub unsafe extern "C" fn wait_at_gate(held: *mut c_void) {
-    // SAFETY: `Gate::close` passes a receiver that nobody else has.
+    // SAFETY: `Gate::close` passes a receiver with no other owner.
     let held = unsafe { Box::from_raw(held.cast::<Receiver<()>>()) };
     held.recv().unwrap();
 }
@@ -79,7 +79,7 @@ fn a_stream_waits_for_an_event_of_another() {
 
 #[test]
 fn the_legacy_default_stream_and_blocking_streams_wait_for_each_other() {
-    // Of its own, as below: another test's legacy stream would wait for this gate.
+    // A separate context, as below, because another test's legacy stream would wait for this gate.
     let context = separate_context();
     let blocking = result::stream::create(StreamKind::Default).unwrap();
     let free = result::stream::create(StreamKind::NonBlocking).unwrap();
@@ -221,7 +221,8 @@ fn priorities_are_kept_within_their_range() {
 #[test]
 fn a_threads_own_default_stream_does_not_wait_for_blocking_streams() {
     type Record = unsafe extern "C" fn(sys::CUevent, CUstream) -> i32;
-    // Of its own: another test's legacy stream would wait for the gate, and this thread's stream for that one.
+    // A separate context, because another test's legacy stream would wait for the gate, and this thread's stream for
+    // that stream.
     let context = separate_context();
     let event = context.new_event(None).unwrap();
     let blocking = result::stream::create(StreamKind::Default).unwrap();

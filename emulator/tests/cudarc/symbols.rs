@@ -1,4 +1,4 @@
-//! Every function that cudarc may look up is there.
+//! Every function that cudarc may look up exists.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -6,7 +6,7 @@ use libloading::Symbol;
 
 use crate::platform::library;
 
-/// The functions that cudarc 0.19.10 declares with its feature `cuda-12080`, one to a line.
+/// The functions that cudarc 0.19.10 declares with its feature `cuda-12080`, one per line.
 const DECLARED: &str = include_str!("symbols.txt");
 const NOT_SUPPORTED: i32 = 801;
 
@@ -22,7 +22,7 @@ fn every_symbol_that_cudarc_declares_is_exported() {
 
 #[test]
 fn what_is_not_implemented_says_so() {
-    // SAFETY: an unsupported function looks at none of its arguments.
+    // SAFETY: an unsupported function ignores its arguments.
     let encode = unsafe { library().get::<unsafe extern "C" fn() -> i32>(b"cuTensorMapEncodeTiled") }.unwrap();
     // SAFETY: as above.
     assert_eq!(unsafe { encode() }, NOT_SUPPORTED);

@@ -1,4 +1,4 @@
-//! Texture and surface objects, and the references of modules, from their making to what kernels read.
+//! Texture and surface objects, and the references of modules, from their creation to what kernels read.
 
 use std::{
     ffi::{CString, c_char, c_void},
@@ -34,7 +34,7 @@ const SURFACE: u32 = 2;
 const READ_AS_INTEGER: u32 = 1;
 const NORMALIZED: u32 = 2;
 
-/// Kernels of one block, over a texture of two bytes to a texel.
+/// Kernels of one block, over a texture with two bytes per texel.
 const KERNELS: &str = "
 .version 7.8
 .target sm_80
@@ -185,7 +185,7 @@ fn create(resource: &sys::CUDA_RESOURCE_DESC, sampling: &sys::CUDA_TEXTURE_DESC)
     }
 }
 
-/// What eight threads read, half a texel apart.
+/// Returns what eight threads read, half a texel apart.
 fn fetched(stream: &Arc<CudaStream>, function: &CudaFunction, texture: Option<u64>) -> Vec<f32> {
     let mut out = stream.alloc_zeros::<f32>(8).unwrap();
     let mut launch = stream.launch_builder(function);
@@ -199,7 +199,7 @@ fn fetched(stream: &Arc<CudaStream>, function: &CudaFunction, texture: Option<u6
     stream.clone_dtoh(&out).unwrap()
 }
 
-/// Four texels whose first bytes are 0, 51, 102 and 255.
+/// Returns four texels whose first bytes are 0, 51, 102 and 255.
 fn bytes() -> Vec<u8> {
     vec![0, 1, 51, 2, 102, 3, 255, 4]
 }
@@ -253,7 +253,7 @@ fn textures_of_linear_memory_follow_what_is_written_there() {
         result::memcpy_htod_sync(address, &bytes()).unwrap();
         let rows = create(&of_rows(address, [4, 1, 32]), &sampling(LINEAR, 0)).unwrap();
         assert_near(&fetched(&stream, &fetch, Some(rows)), &FILTERED);
-        // What can't be a texture: outside of the allocation, at an odd address, with rows too near.
+        // Invalid textures: outside the allocation, misaligned, with overlapping rows.
         assert_eq!(create(&of_linear(address, 2000), &sampling(POINT, 0)), Err(INVALID_VALUE));
         assert_eq!(create(&of_linear(address + 4, 8), &sampling(POINT, 0)), Err(INVALID_VALUE));
         assert_eq!(create(&of_rows(address, [4, 1, 30]), &sampling(POINT, 0)), Err(INVALID_VALUE));
@@ -399,7 +399,7 @@ fn a_reference_of_a_module_reads_what_it_is_bound_to() {
             got
         };
         assert_eq!(sys::cuTexRefSetArray(picture, array, 1) as i32, 0);
-        // A call of earlier programs, which say for each kernel what it reads.
+        // An older call, which declares for each kernel what it reads.
         assert_eq!(sys::cuParamSetTexRef(kernel, -1, picture) as i32, 0);
         assert_eq!(sys::cuParamSetTexRef(kernel, 0, picture) as i32, INVALID_VALUE);
         assert_near(&sampled(), &POINTS);
@@ -422,7 +422,7 @@ fn a_reference_of_a_module_reads_what_it_is_bound_to() {
         assert_eq!(sys::cuTexRefSetAddress_v2(&mut offset, picture, memory + 512 + 4, 8) as i32, 0);
         assert_eq!(offset, 4);
         assert_eq!(sys::cuTexRefSetFormat(picture, Format::CU_AD_FORMAT_UNSIGNED_INT8, 1) as i32, 0);
-        // A binding that is refused changes nothing.
+        // A refused binding changes nothing.
         assert_eq!(sys::cuTexRefSetAddress_v2(ptr::null_mut(), picture, memory + 4, 8) as i32, INVALID_VALUE);
         assert_eq!(sys::cuTexRefGetAddress_v2(&mut bound_address, picture) as i32, 0);
         assert_eq!(bound_address, memory + 512);
@@ -473,7 +473,7 @@ fn a_kernel_that_can_not_run_is_refused_when_it_is_launched_and_told_why() {
     let asks = function("asks");
     // SAFETY: the kernel is not run.
     assert_eq!(code(unsafe { stream.launch_builder(&asks).arg(&0u64).launch(shape(1)) }), NOT_SUPPORTED);
-    // SAFETY: the library documents this signature, and the room is what is told.
+    // SAFETY: the library documents this signature, and the buffer has the size that is passed.
     let text = unsafe {
         let refusal: Symbol<Refusal> = library().get(b"gpufleet_emulator_refusal").unwrap();
         let mut text = [0u8; 200];

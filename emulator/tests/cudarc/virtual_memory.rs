@@ -1,4 +1,4 @@
-//! Virtual memory: reserved addresses, physical memory, mappings, and what may be done there.
+//! Virtual memory: reserved addresses, physical memory, mappings, and access to them.
 
 use std::{ffi::c_void, ptr};
 
@@ -26,7 +26,7 @@ const READ: Access = Access::CU_MEM_ACCESS_FLAGS_PROT_READ;
 const READ_WRITE: Access = Access::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 const FILE_DESCRIPTOR: Shared = Shared::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 const MIB: usize = 1 << 20;
-/// What the emulated devices ask for.
+/// Granularity of mappings on the emulated devices, in bytes.
 const GRANULE: usize = 2 * MIB;
 
 fn properties(device: i32) -> sys::CUmemAllocationProp {
@@ -95,7 +95,7 @@ fn free(address: u64, bytes: usize) -> i32 {
     unsafe { sys::cuMemAddressFree(address, bytes) as i32 }
 }
 
-/// Reserved addresses with memory of their own that kernels and copies may use.
+/// Returns reserved addresses with mapped memory that kernels and copies may access.
 fn mapped(bytes: usize) -> u64 {
     let (address, handle) = (reserve(bytes), create(bytes));
     assert_eq!((map(address, bytes, 0, handle), release(handle)), (0, 0));
@@ -107,7 +107,7 @@ fn unmapped(address: u64, bytes: usize) {
     assert_eq!((unmap(address, bytes), free(address, bytes)), (0, 0));
 }
 
-/// An attribute of up to eight bytes.
+/// Returns the code and the value of an attribute of up to eight bytes.
 fn attribute(address: u64, attribute: Attribute) -> (i32, u64) {
     let mut value = 0u64;
     // SAFETY: the place is as wide as the widest attribute.
@@ -134,12 +134,12 @@ fn write(address: u64, words: &[u32]) -> i32 {
     code(unsafe { result::memcpy_htod_sync(address, words) })
 }
 
-/// Lets 32 threads write their numbers from an address on.
+/// Runs a kernel in which 32 threads write their numbers from an address on.
 fn run_store(address: u64) -> i32 {
     run(STORE, "store", address)
 }
 
-/// Runs a kernel of one address in 32 threads.
+/// Runs a kernel with one address parameter in 32 threads.
 fn run(text: &str, kernel: &str, address: u64) -> i32 {
     let context = context();
     let kernel = context.load_module(cudarc::nvrtc::Ptx::from_src(text)).unwrap().load_function(kernel).unwrap();
@@ -187,7 +187,7 @@ fn unmapped_in_two(address: u64) {
     assert_eq!(free(address, 3 * GRANULE), INVALID_VALUE);
 }
 
-/// Copies 128 bytes from shared memory, to where the pointer says.
+/// A kernel that copies 128 bytes from shared memory to the memory of its pointer.
 const BULK: &str = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry bulk(.param .u64 to) {\n\
     .reg .b64 %rd<2>;\n.reg .b32 %r<4>;\n.shared .align 16 .b32 s[32];\nld.param.u64 %rd1, [to];\n\
     mov.u32 %r1, %tid.x;\nmov.u32 %r2, s;\nmad.lo.u32 %r3, %r1, 4, %r2;\nst.shared.u32 [%r3], %r1;\nbar.sync 0;\n\
@@ -286,7 +286,7 @@ fn sizes_and_addresses_are_multiples_of_the_granularity() {
 #[test]
 fn a_reservation_starts_where_it_is_wished_if_that_is_free() {
     context();
-    // High up, where no test's memory is.
+    // A high address, where no test's memory is.
     let hint = 1u64 << 45;
     let (mut first, mut second) = (0, 0);
     // SAFETY: results have places.
@@ -320,7 +320,7 @@ fn only_reserved_addresses_are_mapped_and_only_once() {
         assert_eq!(set_access(at(start), granules * GRANULE, 0, READ), INVALID_VALUE, "{start} {granules}");
     }
     assert_eq!(set_access(at(1), 2 * GRANULE, 64, READ), INVALID_DEVICE);
-    // SAFETY: an address that no allocation starts at is refused.
+    // SAFETY: an address at which no allocation starts is refused.
     assert_eq!(code(unsafe { result::free_sync(at(1)) }), INVALID_VALUE, "it is no allocation");
     assert_eq!((unmap(at(1), 2 * GRANULE), release(handle), free(address, 4 * GRANULE)), (0, 0, 0));
     // SAFETY: the memory is used no more.
@@ -393,7 +393,7 @@ fn memory_is_not_shared_with_processes() {
     context();
     let (mut wanted, mut handle) = (properties(0), 0);
     wanted.requestedHandleTypes = FILE_DESCRIPTOR;
-    // SAFETY: results have places, and the refused calls look at none of their arguments.
+    // SAFETY: results have places, and the refused calls ignore their arguments.
     unsafe {
         assert_eq!(sys::cuMemCreate(&mut handle, GRANULE, &wanted, 0) as i32, NOT_SUPPORTED);
         handle = create(GRANULE);
@@ -426,7 +426,7 @@ fn a_mapping_is_for_the_device_of_its_memory() {
     assert!(fault_report().contains("where no memory of this device is mapped"), "{}", fault_report());
 }
 
-/// Writes 1 to the address that the second two words are, and then looks at the first word until it is 0.
+/// A kernel that writes 1 to the address in its second two words, and then polls the first word until it is 0.
 const LOOK: &str = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry look(.param .u64 at) {\n\
     .reg .b64 %rd<3>;\n.reg .b32 %r<2>;\n.reg .pred %p;\nld.param.u64 %rd1, [at];\n\
     ld.global.u64 %rd2, [%rd1+8];\nst.volatile.global.u32 [%rd2], 1;\nAGAIN:\n\
@@ -453,10 +453,10 @@ fn a_kernel_survives_that_its_memory_is_unmapped() {
         std::thread::yield_now();
     }
     assert_eq!(unmap(address, GRANULE), 0);
-    // Zeros end it, unless it looks the address up again first.
+    // Zeros end the kernel, unless it looks the address up again first.
     assert!([0, ILLEGAL_ADDRESS].contains(&ended.join().unwrap()));
     assert_eq!(free(address, GRANULE), 0);
-    // The process ends here, and the word with it: after a fault the context frees nothing.
+    // The process ends here, and the word with it, because after a fault the context frees nothing.
 }
 
 #[test]
@@ -472,7 +472,7 @@ fn creating_memory_is_an_allocation_to_injected_faults() {
     assert_eq!(release(first), 0);
 }
 
-/// Runs the kernel in a process of its own, as its fault sticks; answers what is told about it.
+/// Runs the kernel in a process of its own, because its fault sticks, and checks the report for `reasons`.
 fn faulting(test: &str, address: impl FnOnce() -> u64, reasons: &[&str]) {
     if !is_child() {
         return assert_passed(&in_child(&format!("virtual_memory::{test}"), &[]));

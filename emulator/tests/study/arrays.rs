@@ -1,4 +1,4 @@
-//! Kernels that take each element on its own, or move it.
+//! Kernels that process or move single elements.
 
 use super::builds::{study, study_since};
 use super::close::assert_either;
@@ -70,7 +70,7 @@ fn stencils_see_their_neighbours() {
     study("stencil.cu", include_str!("../../cases/study/stencil.cu"), |device, _| {
         const W: usize = 37;
         const H: usize = 21;
-        // Small whole numbers and powers of two: nothing is rounded, whatever is fused.
+        // Small integers and powers of two, so that nothing is rounded, whether operations are fused or not.
         let values: Vec<f32> = (0..W * H).map(|i| (i * 31 % 64) as f32).collect();
         let at = |x: usize, y: usize| values[y * W + x];
         let heat = |i: usize| {

@@ -1,4 +1,4 @@
-//! Atomics of every width, scope and order.
+//! Atomics of every width, scope and memory order.
 
 use half::{bf16, f16};
 

@@ -1,4 +1,4 @@
-//! Barriers that are objects, and pipelines over them.
+//! Barrier objects (`cuda::barrier`), and pipelines that use them.
 
 use super::builds::{EVERY, check};
 use super::device::args;

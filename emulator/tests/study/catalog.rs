@@ -1,4 +1,4 @@
-//! Every catalog kernel from its source, with the samples that come with it.
+//! Every kernel of the catalog, compiled from its source and run on its samples.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Grid, Number, Task};
 use super::builds::{Build, EVERY, check};
 use super::device::{self, Device};
 
-/// Threads of a block where a launch leaves it open.
+/// Threads of a block if a launch leaves it open.
 const THREADS: u32 = 256;
 
-/// Fast functions are good to about 2^-21, and some kernels take the difference of two results of theirs or add up
-/// many: relative to the largest values, a few in 10^4 is what CUDA's tables of errors leave.
+/// Tolerance for fast math. Fast functions are accurate to about 2^-21, and some kernels subtract two such results or
+/// add up many. Relative to the largest values, CUDA's error tables allow a few in 10^4.
 const FAST: Tolerance = Tolerance { ulp: 64, abs: 2e-3, rel: 2e-4 };
 
 macro_rules! kernels {

@@ -1,6 +1,6 @@
-//! Comparing with what was computed in double precision.
+//! Comparison with results in double precision.
 
-/// Checks each result against `expected`, within `relative` of it or `absolute`.
+/// Checks each result against `expected`, with a relative or an absolute tolerance.
 #[track_caller]
 pub fn assert_close<T: Into<f64> + Copy>(got: &[T], expected: &[f64], relative: f64, absolute: f64) {
     assert_eq!(got.len(), expected.len());
@@ -11,7 +11,7 @@ pub fn assert_close<T: Into<f64> + Copy>(got: &[T], expected: &[f64], relative: 
     }
 }
 
-/// Checks results that one of several roundings may give: whether a product and a sum are fused is the compiler's choice.
+/// Checks results with several valid roundings: the compiler decides whether a product and a sum are fused.
 #[track_caller]
 pub fn assert_either<T: PartialEq + std::fmt::Debug>(got: &[T], expected: &[&[T]]) {
     for (index, got) in got.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Sums, scans, histograms, votes and atomics: what threads do together.
+//! Sums, scans, histograms, votes and atomics: results that threads compute together.
 
 use super::builds::{study, study_since};
 use super::device::args;
@@ -6,7 +6,7 @@ use super::device::args;
 #[test]
 fn a_block_adds_up_through_shared_memory() {
     study("reduce_shared.cu", include_str!("../../cases/study/reduce_shared.cu"), |device, _| {
-        // Whole numbers: every order of summation gives the same.
+        // Integers, so every order of summation gives one result.
         let values: Vec<f32> = (0..3000).map(|i| (i % 91) as f32 - 40.0).collect();
         let out = device.zeros::<f32>(4);
         device.run("reduce_shared", 4, 256, args![device.upload(&values), out, 3000i32]);
@@ -41,7 +41,7 @@ fn warps_shuffle_and_vote() {
     });
 }
 
-/// What the kernel `warp_votes` computes for thread `i`.
+/// Computes what the kernel `warp_votes` computes for thread `i`.
 fn votes(words: &[i32], i: usize) -> u32 {
     let warp = i / 32 * 32..i / 32 * 32 + 32;
     let seen = |i: usize| words[if i < words.len() { i } else { 0 }];
@@ -119,7 +119,7 @@ fn scans_give_the_sum_of_what_came_before() {
     });
 }
 
-/// The sum before `value`, which goes into it.
+/// Adds `value` to the sum; returns the previous sum.
 fn replace_sum(sum: &mut u32, value: u32) -> u32 {
     std::mem::replace(sum, sum.wrapping_add(value))
 }

@@ -1,4 +1,4 @@
-//! A device with one module loaded, typed buffers, and launches.
+//! A device with one loaded module, typed buffers, and launches.
 
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +12,7 @@ use gpufleet_emulator::simt::{LaunchConfig, RunLimits, RunOptions, launch, launc
 
 const MEMORY_BYTES: u64 = 256 << 20;
 
-/// Far more than any check needs: a kernel that does not end fails its test.
+/// Instruction budget of a launch: far more than any check needs, so a kernel that does not end fails its test.
 const INSTRUCTIONS_MAX: u64 = 400_000_000;
 
 pub struct Device {
@@ -29,10 +29,10 @@ pub struct Buffer<T> {
     element: PhantomData<T>,
 }
 
-/// What goes into a buffer as it is.
+/// A type that buffers contain.
 pub trait Element: Copy + Default {}
 
-/// What a kernel can be given.
+/// A value that can be a kernel's argument.
 pub trait Argument {
     fn bytes(&self) -> Vec<u8>;
 }
@@ -56,14 +56,14 @@ impl<T> Argument for Buffer<T> {
     }
 }
 
-/// A structure, laid out as C does.
+/// A structure, in the layout of C.
 impl Argument for [u8] {
     fn bytes(&self) -> Vec<u8> {
         self.to_vec()
     }
 }
 
-/// The arguments of a launch.
+/// Makes the arguments of a launch.
 macro_rules! args {
     ($($argument:expr),* $(,)?) => { &[$($crate::device::Argument::bytes(&$argument)),*] };
 }
@@ -103,7 +103,7 @@ impl Device {
         &self.memory
     }
 
-    /// Allocates exactly as many bytes as the values have and copies them there.
+    /// Allocates exactly the bytes of the values and copies them there.
     pub fn upload<T: Element>(&self, values: &[T]) -> Buffer<T> {
         let address = self.memory.alloc(size_of_val(values) as u64).unwrap();
         self.write(address, values);
@@ -138,7 +138,7 @@ impl Device {
         self.try_run(name, blocks, threads, 0, args).unwrap_or_else(|fault| panic!("{}", fault.report));
     }
 
-    /// As `run`, with blocks that may wait for each other.
+    /// Runs a kernel like `run`, with blocks that may wait for each other.
     pub fn run_cooperative(&self, name: &str, blocks: impl Shape, threads: impl Shape, args: &[Vec<u8>]) {
         self.start(name, blocks, threads, 0, args, true).unwrap_or_else(|fault| panic!("{}", fault.report));
     }

@@ -1,4 +1,4 @@
-//! Rounding in a direction, from a value and the sign of what it lacks.
+//! Directed rounding, of a value and its error term.
 
 #[derive(Clone, Copy)]
 pub enum Direction {
@@ -7,7 +7,7 @@ pub enum Direction {
     Down,
 }
 
-/// The single-precision number next to `value + error`, where `error` is less than the last bit of `value`.
+/// Returns the single-precision number next to `value + error`, where `error` is less than the last bit of `value`.
 pub fn directed(value: f64, error: f64, direction: Direction) -> f32 {
     let near = value as f32;
     let beyond = (value - f64::from(near)) + error;
@@ -21,7 +21,7 @@ pub fn directed(value: f64, error: f64, direction: Direction) -> f32 {
     }
 }
 
-/// The rounded sum and what it lacks.
+/// Returns the rounded sum and its error.
 pub fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let other = sum - a;

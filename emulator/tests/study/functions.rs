@@ -1,4 +1,4 @@
-//! The math library in both precisions.
+//! The math library in single and double precision.
 
 use super::builds::{HEAVY, check};
 use super::close::assert_close;
@@ -10,7 +10,7 @@ fn the_math_library_is_right_in_both_precisions() {
         let x: Vec<f32> = (-90..90).map(|i| i as f32 * 0.0331 + 0.0071).collect();
         let out = device.zeros::<f32>(x.len() * 44);
         device.run("functions_float", 2, 128, args![device.upload(&x), out, x.len() as i32]);
-        // CUDA promises a few units in the last place, fast math some of 2^-21 for most and 2^-11 for `tanh`.
+        // CUDA guarantees a few units in the last place, fast math some 2^-21 for most functions and 2^-11 for `tanh`.
         let tolerance = build.choose(3e-6, 2e-3);
         for (got, x) in device.download(&out).chunks(44).zip(&x) {
             assert_close(got, &expected((*x).into(), (x.abs() + 0.125).into()), tolerance, tolerance);
@@ -76,7 +76,7 @@ fn expected(x: f64, p: f64) -> [f64; 44] {
     ]
 }
 
-/// By Newton's method.
+/// Computes it by Newton's method.
 fn inverse_erf(y: f64) -> f64 {
     let slope = |x: f64| 2.0 / std::f64::consts::PI.sqrt() * (-x * x).exp();
     (0..30).fold(y, |x, _| x - (libm::erf(x) - y) / slope(x))

@@ -1,4 +1,4 @@
-//! Half-precision numbers of both kinds.
+//! Half-precision numbers: f16 and bf16.
 
 use half::{bf16, f16};
 
@@ -30,7 +30,7 @@ fn halves_are_added_scaled_and_converted() {
             if *x <= sum {
                 assert_eq!(*got, sum, "of {x}");
             } else {
-                // The root comes from an approximation that is good to more bits than a half has.
+                // The root comes from an approximation with more bits than a half.
                 let root = f16::from_f64(x.to_f64().sqrt());
                 assert!(got.to_bits().abs_diff(root.to_bits()) <= 1, "root of {x}: {got}");
             }
@@ -46,11 +46,11 @@ fn halves_are_added_scaled_and_converted() {
 
 const MATH: &str = include_str!("../../cases/study/half_math.cu");
 
-/// What both kinds of half have in common, for checks written once.
+/// Common properties of both kinds of half, for generic checks.
 trait Half: Element + PartialEq + std::fmt::Debug {
     fn from_f64(value: f64) -> Self;
     fn to_f64(self) -> f64;
-    /// Its place among all values: neighbours differ by one.
+    /// Returns the position among all values: neighbours differ by one.
     fn rank(self) -> i32;
 }
 
@@ -83,7 +83,7 @@ fn assert_half<T: Half>(got: T, want: T, steps: u32, what: &str) {
     assert!(both_nan || near, "{what} is {got:?}, not {want:?}");
 }
 
-/// Values whose products and sums a double holds exactly, and at the end what is special.
+/// Returns values whose products and sums are exact in a double, followed by special values.
 fn operands<T: Half>(seed: usize) -> Vec<T> {
     let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, -1.5];
     let plain = (0..300).map(|i| ((i * 7919 + seed * 131) % 4001) as f64 * 0.0043 - 8.0);
@@ -151,7 +151,7 @@ fn functions<T: Half>(device: &Device, name: &str) {
             v.tanh(),
         ];
         for (k, (got, want)) in got.iter().zip(expected).enumerate() {
-            // Where a function is near zero its error is that of its argument's last bit.
+            // Near a zero of a function, its error is that of the last bit of its argument.
             let near_zero = (got.to_f64() - want).abs() < 1e-4;
             if !near_zero {
                 assert_half(*got, T::from_f64(want), 2, &format!("function {k} of {v}"));

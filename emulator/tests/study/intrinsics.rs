@@ -11,7 +11,7 @@ fn noise(i: u64) -> u64 {
     (x ^ x >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// Edges first, then noise.
+/// Returns edge values first, then pseudorandom ones.
 fn words(seed: u64) -> Vec<u32> {
     let edges = [0, 1, 31, 32, 33, 0x7fff_ffff, 0x8000_0000, u32::MAX, 0x80ff_7f01];
     let rotated = (0..edges.len()).map(|i| edges[(i * (seed as usize + 1) + seed as usize) % edges.len()]);
@@ -180,7 +180,7 @@ fn conversions_round_and_saturate() {
                 x.round() as i64,
             ];
             assert_eq!(out[i * 14..][..14], expected, "of {x} and {y}");
-            // The error of the nearest double is exact: both are whole numbers of less than 65 bits.
+            // The error of the nearest double is exact, because both are integers of less than 65 bits.
             let single = |w: i128, direction| directed(w as f64, (w - w as f64 as i128) as f64, direction);
             let (signed, unsigned) = (i128::from(w), i128::from(w as u64));
             let expected = [

@@ -1,4 +1,4 @@
-//! Lanes that go their own ways: they meet in functions, and none of them is starved.
+//! Diverging lanes: they meet in functions, and none of them is starved.
 
 use gpufleet_emulator::checks::Checks;
 use gpufleet_emulator::module::ComputeCapability;
@@ -77,7 +77,7 @@ fn a_kernel_that_makes_no_progress_says_where_its_lanes_wait() {
     let ptx = compile(LANES, "lanes.cu", &["--gpu-architecture=compute_80", "-lineinfo"]).unwrap();
     let capability = ComputeCapability { major: 8, minor: 0 };
     let device = Device::new(&ptx, capability, true, Checks::default());
-    // More blocks than the device runs at a time: the first of them wait for ever.
+    // More blocks than the device runs at a time, so the first of them wait forever.
     let flags = device.zeros::<i32>(1000);
     let fault = device.try_run("later", 1000, 32, 0, args![flags, 0]).unwrap_err();
     let place = LANES.lines().position(|line| line.contains("while (!((volatile")).unwrap() + 1;

@@ -1,4 +1,4 @@
-//! What the language has beyond arithmetic: calls, recursion, pointers to functions, structures, printing.
+//! Language features other than arithmetic: calls, recursion, function pointers, structures, printing.
 
 use super::builds::study;
 use super::device::args;
@@ -34,7 +34,7 @@ fn functions_are_called_by_name_by_pointer_and_by_themselves() {
         [9f32, 0.5, 9.0].iter().for_each(|v| params.extend(v.to_le_bytes()));
         let out = device.upload(&[-1f32; 64]);
         device.run("struct_args", 2, 32, args![params[..], out]);
-        // Few bits: nothing is rounded, whatever is fused.
+        // Few bits, so nothing is rounded, whether operations are fused or not.
         let poly = |x: f32, c: f32| ((x + c) * x + 3.0) * x - c;
         let expected = |i: u32| if i < 40 { poly(1.5 * i as f32, 0.5) + 2.25 + 200.0 } else { -1.0 };
         assert_eq!(device.download(&out), (0..64).map(expected).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Kernels over the libraries that come with CUDA: the standard library for devices, and CUB.
+//! Kernels that use libraries of CUDA: libcu++ (`cuda::std`) and CUB.
 
 use super::builds::{HEAVY, check};
 use super::close::assert_close;

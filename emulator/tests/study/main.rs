@@ -1,5 +1,5 @@
-//! Compiles CUDA C by NVRTC in all the ways that people do, runs it in the emulator, and compares with what Rust
-//! computes. Needs what `cargo xtask setup` installs.
+//! Compiles CUDA C with NVRTC under common options, runs it in the emulator, and compares the results with Rust's. It
+//! needs what `cargo xtask setup` installs.
 
 #[cfg(test)]
 mod arrays;

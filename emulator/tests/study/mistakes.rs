@@ -1,4 +1,4 @@
-//! Kernels with the mistakes that people make, and whether the report leads to the line.
+//! Kernels with common mistakes, and whether the report names the line.
 
 use gpufleet_emulator::checks::Checks;
 use gpufleet_emulator::fault::Fault;
@@ -11,7 +11,7 @@ const FILE: &str = "mistake.cu";
 const CAPABILITY: ComputeCapability = ComputeCapability { major: 8, minor: 0 };
 const ALL: Checks = Checks { races: true, uninitialised: true };
 
-/// Each line that a report is to name has a mark in a comment.
+/// A kernel in which comments mark the lines that reports have to name.
 const SUM: &str = r#"extern "C" __global__ void sum(const int* values, int* result) {
     __shared__ int partial[256];
     partial[threadIdx.x] = values[threadIdx.x];  // first
@@ -25,14 +25,14 @@ const SUM: &str = r#"extern "C" __global__ void sum(const int* values, int* resu
 }
 "#;
 
-/// The line with a mark.
+/// Returns the line with a mark.
 fn line(source: &str, mark: &str) -> String {
     let mark = format!("// {mark}");
     let line = source.lines().position(|line| line.ends_with(&mark)).expect("the source has the mark");
     format!("{FILE}:{}", line + 1)
 }
 
-/// What the kernel ends in, compiled with lines and in the debugger's way.
+/// Returns the faults of a kernel, compiled with line information and for the debugger.
 fn faults(source: &str, run: impl Fn(&Device) -> Result<(), Fault>) -> Vec<String> {
     let fault = |mode: &&str| {
         let options = ["--gpu-architecture=compute_80", *mode];

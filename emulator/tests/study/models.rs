@@ -1,4 +1,4 @@
-//! Monte Carlo, option prices, the Mandelbrot set: floating-point work with its roundings.
+//! Monte Carlo, option prices, the Mandelbrot set: floating-point computations with rounding errors.
 
 use super::builds::study;
 use super::close::assert_close;
@@ -19,7 +19,7 @@ fn random_points_fall_into_the_circle() {
     });
 }
 
-/// Whether points so near to the circle that rounding decides are inside is not asked.
+/// Checks a count; points so near to the circle that rounding decides may count either way.
 #[track_caller]
 fn assert_counted(count: u64, points: impl Iterator<Item = (f64, f64)>, margin: f64) {
     let radii: Vec<f64> = points.map(|(x, y)| x * x + y * y).collect();
@@ -36,7 +36,7 @@ fn philox_points(id: u32, i: u32, seed: u32) -> [(f64, f64); 2] {
         c = [(b >> 32) as u32 ^ c[1] ^ k[0], b as u32, (a >> 32) as u32 ^ c[3] ^ k[1], a as u32];
         k = [k[0].wrapping_add(0x9E37_79B9), k[1].wrapping_add(0xBB67_AE85)];
     }
-    // As the kernel does in single precision.
+    // In single precision, as in the kernel.
     let scaled = |word: u32| f64::from(word as f32 * 2.328_306_4e-10);
     let shifted = |word: u32| f64::from(word >> 8) / 16_777_216.0;
     [(scaled(c[0]), scaled(c[1])), (shifted(c[2]), shifted(c[3]))]
@@ -67,7 +67,7 @@ fn option_prices_follow_the_closed_form() {
         let prices: Vec<[f64; 2]> = (0..N)
             .map(|i| price(spot[i].into(), strike[i].into(), years[i].into(), rate.into(), volatility.into()))
             .collect();
-        // Relative to spot and strike, of which a price is the difference.
+        // Relative to spot and strike, because a price is their difference.
         let absolute = build.choose(5e-5, 5e-4);
         assert_close(&device.download(&call), &prices.iter().map(|p| p[0]).collect::<Vec<_>>(), 1e-5, absolute);
         assert_close(&device.download(&put), &prices.iter().map(|p| p[1]).collect::<Vec<_>>(), 1e-5, absolute);
@@ -88,7 +88,7 @@ fn a_mix_of_functions_is_near_to_that_of_double_precision() {
         let out = device.zeros::<f32>(x.len());
         device.run("mathmix", 3, 128, args![device.upload(&x), out, x.len() as i32]);
         let expected: Vec<f64> = x.iter().map(|v| mix(*v)).collect();
-        // Thirty terms of up to 25; `tanh.approx` alone is 5e-4 off, and is what fast math takes.
+        // Thirty terms of up to 25. `tanh.approx`, which fast math uses, alone is off by 5e-4.
         assert_close(&device.download(&out), &expected, 2e-6, build.choose(3e-5, 2e-3));
         let odd = device.upload(&[f32::NAN]);
         device.run("mathmix", 1, 32, args![odd, out, 1i32]);
@@ -100,7 +100,7 @@ fn mix(single: f32) -> f64 {
     let x = f64::from(single);
     let saturated = x.clamp(0.0, 1.0);
     let flipped = f64::from(f32::from_bits(single.to_bits() ^ 1));
-    // Rust's `round` goes away from zero at halves, as C's does.
+    // Rust's `round` rounds halves away from zero, as C's does.
     (x.abs() + 1.0).powf(1.7)
         + x.tanh()
         + x.atan2(2.0)
@@ -153,7 +153,7 @@ fn lanes_escape_from_the_mandelbrot_set_on_their_own() {
             [16, 8],
             args![out, size.0, size.1, -2f32, -1.5f32, 0.03125f32, 0.0625f32, 60i32],
         );
-        // Near the border of the set a rounding of the 24th bit grows until it decides.
+        // Near the border of the set, a rounding error in the 24th bit grows until it decides.
         assert!(agree(device.download(&out)) >= W * H * 99 / 100);
         let out = device.zeros::<u32>(W * H);
         device.run(

@@ -1,5 +1,5 @@
-//! NVRTC, opened by path where `cargo xtask setup` puts it. The worker has a skin of its own over the same library, in
-//! a child process; here nothing hostile is compiled.
+//! NVRTC, opened by path where `cargo xtask setup` installs it. The worker has its own wrapper, which runs NVRTC in a
+//! child process; the sources here are trusted.
 
 use std::env;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
-/// The library or its folder, as for the worker.
+/// Variable with the path of the library or its folder, as for the worker.
 const LIBRARY_VARIABLE: &str = "GPUFLEET_NVRTC";
 const FILE: &str = "libnvrtc.so.12";
 
@@ -36,7 +36,7 @@ struct Nvrtc {
     _library: Library,
 }
 
-/// The PTX of a CUDA C text, or the compiler's log.
+/// Compiles CUDA C; returns the PTX, or the compiler's log.
 pub fn compile(source: &str, file: &str, options: &[&str]) -> Result<String, String> {
     static NVRTC: OnceLock<Nvrtc> = OnceLock::new();
     NVRTC.get_or_init(Nvrtc::open).compile(source, file, options)
@@ -49,7 +49,7 @@ impl Nvrtc {
         let library = unsafe { Library::new(&path) };
         let library = library.unwrap_or_else(|error| panic!("NVRTC is needed; run `cargo xtask setup` first: {error}"));
         let includes = include_folders(&path);
-        // SAFETY: the types are those of nvrtc.h, and the library outlives the pointers: it lies beside them.
+        // SAFETY: the types are those of nvrtc.h, and the library is kept beside the pointers, so it outlives them.
         unsafe {
             Nvrtc {
                 create: *library.get(b"nvrtcCreateProgram\0").unwrap(),
@@ -92,7 +92,7 @@ impl Nvrtc {
 }
 
 /// # Safety
-/// `program` is live, and the functions are the two for the same text of it.
+/// `program` is live, and the functions are the pair for one text of it.
 unsafe fn text(program: Program, length: Length, text: Text) -> String {
     let mut bytes = 0;
     // SAFETY: the first call says how many bytes the second writes.
@@ -114,7 +114,7 @@ fn locate() -> PathBuf {
     if path.is_dir() { path.join(FILE) } else { path }
 }
 
-/// The headers in the packages beside that of the library.
+/// Returns the include folders of the packages beside the library's.
 fn include_folders(library: &Path) -> Vec<PathBuf> {
     let packages = library.ancestors().nth(3).expect("the library lies in `lib` of a package");
     ["cuda_runtime", "cuda_cccl", "cuda_nvcc", "cuda_nvrtc"]

@@ -1,4 +1,4 @@
-//! C++ beyond functions: objects on the heap, virtual calls, layouts, jumps, tables, formats.
+//! C++ features other than functions: heap objects, virtual calls, layouts, jumps, tables, formats.
 
 use super::builds::study;
 use super::device::args;

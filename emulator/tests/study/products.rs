@@ -1,4 +1,4 @@
-//! Products of matrices, plain, tiled, and by the tensor cores' instructions.
+//! Matrix products: plain, tiled, and with tensor core instructions.
 
 use half::f16;
 
@@ -11,7 +11,7 @@ fn tiled_and_naive_products_are_the_product() {
         const M: usize = 35;
         const N: usize = 50;
         const K: usize = 29;
-        // Small whole numbers: every order of summation gives the same.
+        // Small integers, so every order of summation gives one result.
         let a: Vec<f32> = (0..M * K).map(|i| (i * 7 % 23) as f32 - 11.0).collect();
         let b: Vec<f32> = (0..K * N).map(|i| (i * 5 % 19) as f32 - 9.0).collect();
         let expected: Vec<f32> =
@@ -35,7 +35,7 @@ fn a_warp_multiplies_tiles() {
         device.run("wmma16", 1, 32, args![device.upload(&a), device.upload(&b), out, LD as i32]);
         let got = device.download(&out);
         for (row, column) in (0..256).map(|i| (i / 16, i % 16)) {
-            // Products of few bits: the sum is exact in every order.
+            // Products of few bits, so the sum is exact in every order.
             let products = (0..16).map(|k| a[row * LD + k].to_f32() * b[column * LD + k].to_f32());
             assert_eq!(got[row * LD + column], products.sum::<f32>(), "row {row}, column {column}");
         }

@@ -1,5 +1,5 @@
-//! Image programs over textures and surfaces. What linear filtering gives is compared with what it would give with
-//! exact weights: on a device too they have 8 bits.
+//! Image programs over textures and surfaces. Linear filtering is compared with exact weights, within the error of a
+//! device's 8-bit weights.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ const FLOAT: Format = Format { channel: Channel::F32, channels: 1 };
 const BYTES: Format = Format { channel: Channel::U8, channels: 4 };
 const FLAT: Extent = Extent { width: 0, height: 0, depth: 0, is_layered: false, is_cube: false };
 
-/// Half a step of an 8-bit weight, along two axes, of texels up to 1 apart.
+/// Maximum error of a filtered value: half a step of an 8-bit weight, along two axes, of texels up to 1 apart.
 const WEIGHT_ERROR: f64 = 2.0 / 512.0;
 
-/// An array with its first level filled.
+/// Makes an array and fills its first level.
 fn array<T: Element>(device: &Device, format: Format, extent: Extent, levels: u32, texels: &[T]) -> Image {
     let memory = device.memory();
     let bytes = Image::array_bytes(format, extent, levels).unwrap();
@@ -57,7 +57,7 @@ fn smooth(mode: AddressMode, is_normalized: bool) -> Sampler {
     Sampler { address: [mode; 3], filter: Filter::Linear, is_normalized, ..Sampler::default() }
 }
 
-/// A picture of waves, from 0 to 1.
+/// Returns a picture of waves, from 0 to 1.
 fn picture(width: usize, height: usize) -> Vec<f32> {
     let at = |index: usize| {
         let (x, y) = ((index % width) as f32, (index / width) as f32);
@@ -66,13 +66,13 @@ fn picture(width: usize, height: usize) -> Vec<f32> {
     (0..width * height).map(at).collect()
 }
 
-/// A texel of a picture whose edges repeat.
+/// Returns a texel of a picture whose edges repeat.
 fn clamped(picture: &[f32], [width, height]: [usize; 2], x: i64, y: i64) -> f64 {
     let (x, y) = (x.clamp(0, width as i64 - 1) as usize, y.clamp(0, height as i64 - 1) as usize);
     picture[y * width + x].into()
 }
 
-/// Filtered with exact weights, at a point in texels.
+/// Filters with exact weights, at a point in texels.
 fn bilinear(picture: &[f32], size: [usize; 2], u: f64, v: f64) -> f64 {
     let (x, y) = ((u - 0.5).floor(), (v - 0.5).floor());
     let (a, b) = (u - 0.5 - x, v - 0.5 - y);
@@ -128,7 +128,7 @@ fn a_box_filter_reads_bytes_as_numbers() {
 #[test]
 fn a_slice_of_a_volume_is_filtered_along_three_axes() {
     study(|device, _| {
-        // Linear along each axis: filtering gives it exactly where it is inside.
+        // Linear along each axis, so filtering inside is exact.
         let at = |x: usize, y: usize, z: usize| (x + 2 * y + 4 * z) as f32 / 16.0;
         let texels: Vec<f32> = (0..4 * 4 * 4).map(|index| at(index % 4, index / 4 % 4, index / 16)).collect();
         let extent = Extent { width: 4, height: 4, depth: 4, ..FLAT };
@@ -305,7 +305,7 @@ fn a_table_in_linear_memory_is_zero_around_its_entries() {
 fn mipmap_levels_are_chosen_by_number_and_by_gradient() {
     study(|device, _| {
         let extent = Extent { width: 16, height: 16, ..FLAT };
-        // Every texel of a level holds its number, times eight.
+        // Every texel of a level contains its number times eight.
         let texels: Vec<f32> =
             (0..4u32).flat_map(|level| vec![8.0 * level as f32; (16 >> level) * (16 >> level)]).collect();
         let image = array(device, FLOAT, extent, 4, &texels);

@@ -39,7 +39,7 @@ fn every_ptx_was_built_from_the_source_beside_it() {
     }
 }
 
-/// Drivers refuse PTX of a newer version than they know.
+/// Drivers refuse PTX of a newer version than they support.
 #[test]
 fn no_ptx_asks_for_a_newer_driver_than_it_needs() {
     for kernel in catalog().iter() {
@@ -70,7 +70,7 @@ fn every_entry_in_the_ptx_is_launched() {
     }
 }
 
-/// The PTX type of the parameter for this argument.
+/// Returns the PTX type of the parameter for this argument.
 fn parameter_type(kernel: &Kernel, arg: &ArgRule) -> &'static str {
     let dtype = match arg {
         ArgRule::Computed(dtype, _) => *dtype,
@@ -139,7 +139,7 @@ fn the_documented_kernels_exist() {
     );
 }
 
-/// The Python package knows them by their shapes.
+/// The Python package recognizes these kernels by their shapes.
 #[test]
 fn the_kernels_of_one_dimension_are_marked_as_elementwise() {
     let names: Vec<&str> =

@@ -64,8 +64,8 @@ fn symbols_are_listed_and_an_expression_of_one_symbol_is_recognized() {
     assert_eq!(expression.to_string(), "ceil_div(n, tile) * m");
 }
 
-/// A random expression as text, and its value computed without bounds. The value is `None` if a step does not fit 64
-/// bits.
+/// Returns a random expression as text, and its value computed without bounds. The value is `None` if a step does not
+/// fit into 64 bits.
 fn known() -> impl Strategy<Value = (String, Option<i128>)> {
     let leaf = prop_oneof![any::<u64>(), 0_u64..4].prop_map(|value| (value.to_string(), Some(i128::from(value))));
     leaf.prop_recursive(4, 24, 2, |inner| {

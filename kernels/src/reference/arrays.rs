@@ -1,6 +1,6 @@
 //! References for the kernels on vectors and matrices.
 
-/// `y ← a·x + y`, each element rounded once.
+/// Computes `y ← a·x + y`. Each element is rounded once.
 pub fn saxpy(a: f32, x: &[f32], y: &mut [f32]) {
     assert_eq!(x.len(), y.len(), "x and y have the same length");
     for (x, y) in x.iter().zip(y) {
@@ -8,13 +8,13 @@ pub fn saxpy(a: f32, x: &[f32], y: &mut [f32]) {
     }
 }
 
-/// `a + b`.
+/// Computes `a + b`.
 pub fn vector_add(a: &[f32], b: &[f32]) -> Vec<f32> {
     assert_eq!(a.len(), b.len(), "a and b have the same length");
     a.iter().zip(b).map(|(a, b)| a + b).collect()
 }
 
-/// The product of `a`, `m` rows of `k`, and `b`, `k` rows of `n`.
+/// Computes the product of `a`, which has `m` rows of `k`, and `b`, which has `k` rows of `n`.
 pub fn matmul_tiled(a: &[f32], b: &[f32], [m, k, n]: [usize; 3]) -> Vec<f32> {
     assert_eq!((a.len(), b.len()), (m * k, k * n), "the matrices have the sizes said");
     let element = |row: usize, column: usize| {
@@ -24,7 +24,7 @@ pub fn matmul_tiled(a: &[f32], b: &[f32], [m, k, n]: [usize; 3]) -> Vec<f32> {
     (0..m).flat_map(|row| (0..n).map(move |column| element(row, column))).collect()
 }
 
-/// The matrix of `rows` rows, with rows and columns exchanged.
+/// Transposes a matrix of `rows` rows.
 pub fn transpose(matrix: &[f32], [rows, columns]: [usize; 2]) -> Vec<f32> {
     assert_eq!(matrix.len(), rows * columns, "the matrix has the size said");
     (0..columns).flat_map(|column| (0..rows).map(move |row| matrix[row * columns + column])).collect()

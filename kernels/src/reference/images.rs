@@ -1,6 +1,7 @@
-//! References for the kernels on pictures: rows of pixels, the top row first.
+//! References for the kernels on images: rows of pixels, the top row first.
 
-/// The convolution of an image with a filter of odd extents; pixels beyond the border are those at the border.
+/// Computes the convolution of an image with a filter of odd extents. Pixels outside the image have the value of the
+/// nearest pixel inside.
 pub fn convolve_2d(
     image: &[f32],
     [height, width]: [usize; 2],
@@ -13,7 +14,7 @@ pub fn convolve_2d(
         let mut sum = 0.0;
         for row in 0..rows {
             for column in 0..columns {
-                // A convolution runs over the image in the opposite direction from the filter.
+                // In a convolution, the filter is applied in reverse order.
                 let (from_y, from_x) = (clamped(y + rows / 2, row, height), clamped(x + columns / 2, column, width));
                 sum += f64::from(filter[row * columns + column]) * f64::from(image[from_y * width + from_x]);
             }
@@ -23,13 +24,13 @@ pub fn convolve_2d(
     (0..height).flat_map(|y| (0..width).map(move |x| pixel(y, x))).collect()
 }
 
-/// `from - back`, moved into `0..extent`.
+/// Computes `from - back`, clamped to `0..extent`.
 fn clamped(from: usize, back: usize, extent: usize) -> usize {
     from.saturating_sub(back).min(extent - 1)
 }
 
-/// The magnitude of an image's gradient by Sobel's two filters, rounded to the nearest (halves to even) and at most
-/// 255.
+/// Computes the magnitude of an image's gradient by Sobel's two filters, rounded to the nearest integer (halves to
+/// even) and limited to 255.
 pub fn sobel(image: &[u8], [height, width]: [usize; 2]) -> Vec<u8> {
     assert_eq!(image.len(), height * width, "the image has the size said");
     let pixel = |y: usize, x: usize| {
@@ -46,7 +47,7 @@ pub fn sobel(image: &[u8], [height, width]: [usize; 2]) -> Vec<u8> {
     (0..height).flat_map(|y| (0..width).map(move |x| pixel(y, x))).collect()
 }
 
-/// The part of the complex plane that a picture shows.
+/// The part of the complex plane that an image shows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MandelbrotView {
     pub width: u32,
@@ -57,11 +58,12 @@ pub struct MandelbrotView {
     pub step: f32,
 }
 
-/// For each pixel, how many iterations of `z ← z² + c` stay within the circle of radius 2, at most `max_iterations`.
+/// Counts, for each pixel, how many iterations of `z ← z² + c` stay within the circle of radius 2, up to
+/// `max_iterations`.
 ///
-/// Near the border of the set every rounding counts, so the operations and their order are part of the definition.
+/// Near the border of the set every rounding matters, so the operations and their order are part of the definition.
 pub fn mandelbrot(view: MandelbrotView, max_iterations: u32) -> Vec<u32> {
-    // Twice the distance from the centre, in whole pixels: exact, and symmetric about the centre.
+    // Twice the distance from the centre, in whole pixels. This is exact, and symmetric about the centre.
     let place = |at: u32, extent: u32, centre: f32| {
         let twice = i64::from(at) * 2 + 1 - i64::from(extent);
         (twice as f32).mul_add(0.5 * view.step, centre)

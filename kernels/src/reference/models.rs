@@ -9,7 +9,7 @@ pub struct Priced {
     pub puts: Vec<f32>,
 }
 
-/// European call and put prices after Black and Scholes, for one rate and one volatility.
+/// Computes European call and put prices after Black and Scholes, for one rate and one volatility.
 pub fn black_scholes(spot: &[f32], strike: &[f32], years: &[f32], rate: f32, volatility: f32) -> Priced {
     assert!(spot.len() == strike.len() && spot.len() == years.len(), "each option has a spot, a strike and a time");
     let (rate, volatility) = (f64::from(rate), f64::from(volatility));
@@ -26,12 +26,12 @@ pub fn black_scholes(spot: &[f32], strike: &[f32], years: &[f32], rate: f32, vol
     priced
 }
 
-/// The probability that a standard normal variable is below `bound`.
+/// Returns the probability that a standard normal variable is below `bound`.
 fn normal_below(bound: f64) -> f64 {
     0.5 * libm::erfc(-bound / std::f64::consts::SQRT_2)
 }
 
-/// The number of `samples` random points of the unit square that lie within the unit circle: about π/4 of them.
+/// Counts how many of `samples` random points of the unit square are within the unit circle: about π/4 of them.
 ///
 /// Each block of Philox gives two points. Coordinates are 31-bit integers, so the test whether a point is inside is
 /// exact.
@@ -52,9 +52,9 @@ fn is_inside(x: u32, y: u32) -> bool {
     x * x + y * y < 1 << 62
 }
 
-/// One step of `dt` for bodies that attract each other, with the gravitational constant 1.
+/// Computes one step of `dt` for bodies that attract each other, with the gravitational constant 1.
 ///
-/// A position is x, y, z and the mass; a velocity is x, y, z and a fourth number that does not change. First the
+/// A position is x, y, z and the mass. A velocity is x, y, z and a fourth number that does not change. First the
 /// velocities change, then the positions by the new velocities (semi-implicit Euler, which keeps orbits from growing).
 /// `softening` bounds the acceleration of close bodies.
 pub fn nbody_step(

@@ -7,7 +7,7 @@ const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
-/// The four numbers for `counter` and `key`.
+/// Returns the four numbers for `counter` and `key`.
 pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..ROUNDS {
         let [a, b] = [0, 1].map(|lane| u64::from(MULTIPLIERS[lane]) * u64::from(counter[2 * lane]));
@@ -18,7 +18,7 @@ pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// Block `index` of the stream of `seed`.
+/// Returns block `index` of the stream of `seed`.
 pub fn block(seed: u64, index: u64) -> [u32; 4] {
     philox([index as u32, (index >> 32) as u32, 0, 0], [seed as u32, (seed >> 32) as u32])
 }

@@ -1,11 +1,11 @@
 //! References for the kernels that count or add.
 
-/// The sum of all elements.
+/// Computes the sum of all elements.
 pub fn reduce_sum(values: &[f32]) -> f32 {
     values.iter().map(|value| f64::from(*value)).sum::<f64>() as f32
 }
 
-/// The sum of each element and all elements before it, modulo 2³².
+/// Computes, for each element, the sum of it and all elements before it, modulo 2³².
 pub fn scan_inclusive(values: &[u32]) -> Vec<u32> {
     let mut sum = 0_u32;
     values
@@ -17,7 +17,7 @@ pub fn scan_inclusive(values: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// How often each byte value occurs.
+/// Counts how often each byte value occurs.
 pub fn histogram(data: &[u8]) -> [u32; 256] {
     let mut bins = [0_u32; 256];
     for value in data {

@@ -20,7 +20,7 @@ fn philox_returns_the_published_known_answers() {
 fn monte_carlo_approximates_pi_and_is_reproducible() {
     let samples = 1_000_000;
     let pi = 4.0 * monte_carlo_pi(samples, 42) as f64 / samples as f64;
-    // Four standard deviations of the mean of a million points.
+    // The error is within four standard deviations of the mean of a million points.
     assert!((pi - std::f64::consts::PI).abs() < 4.0 * 1.642e-3, "{pi}");
     assert_eq!(monte_carlo_pi(10_001, 1), monte_carlo_pi(10_001, 1));
     assert_ne!(monte_carlo_pi(10_001, 1), monte_carlo_pi(10_001, 2));
@@ -94,7 +94,7 @@ fn a_flat_image_stays_flat_up_to_its_border() {
 #[test]
 fn sobel_sees_an_edge_from_either_side_and_saturates() {
     let step: Vec<u8> = (0..4).flat_map(|_| [10, 10, 30, 30]).collect();
-    // Four times the step of 20, on both sides of it and in no other column.
+    // Four times the step of 20, on both sides of the step and in no other column.
     assert_eq!(sobel(&step, [4, 4]), [[0, 80, 80, 0]; 4].concat());
     assert_eq!(sobel(&transpose_bytes(&step, 4), [4, 4]), [[0; 4], [80; 4], [80; 4], [0; 4]].concat());
     assert_eq!(sobel(&[0, 255], [1, 2]), [255, 255]);
@@ -110,9 +110,9 @@ fn known_points_escape_after_the_right_number_of_iterations() {
         let view = MandelbrotView { width: 1, height: 1, centre_x: x, centre_y: y, step: 1.0 };
         mandelbrot(view, 1000)[0]
     };
-    // 0 and -1 are periodic, -2 ends in the fixed point 2.
+    // 0 and -1 have periodic orbits, and -2 ends in the fixed point 2.
     assert_eq!([at(0.0, 0.0), at(-1.0, 0.0), at(-2.0, 0.0)], [1000; 3]);
-    // 0, 3: the first step already leaves the circle. 0, 1, 2, 5: the third does.
+    // From 3, the first step leaves the circle. From 1, the third one does: 0, 1, 2, 5.
     assert_eq!([at(3.0, 0.0), at(1.0, 0.0)], [1, 3]);
 }
 
@@ -123,7 +123,7 @@ fn the_mandelbrot_set_is_symmetric_and_has_its_known_area() {
     let rows: Vec<&[u32]> = picture.chunks(300).collect();
     assert!(rows.iter().zip(rows.iter().rev()).all(|(above, below)| above == below));
     let area = picture.iter().filter(|count| **count == 200).count() as f64 * 1e-4;
-    // 1.5066; pixels near the border that have not escaped yet make it a little larger.
+    // The area is 1.5066. Pixels near the border that have not escaped yet make the result a little larger.
     assert!((1.50..1.55).contains(&area), "{area}");
 }
 
@@ -156,7 +156,7 @@ impl<T: AsRef<[[f32; 4]]>> MapAxis for T {
 fn a_body_falls_towards_another_by_newtons_law() {
     let positions = [[0.0, 0.0, 0.0, 0.0], [2.0, 0.0, 0.0, 8.0]];
     let (new_positions, new_velocities) = nbody_step(&positions, &[[0.0; 4]; 2], 0.5, 0.0001);
-    // Mass over distance squared is 2; in half a time unit that makes a velocity of 1 and a way of 0.5.
+    // Mass over distance squared is 2. In half a time unit that gives a velocity of 1 and a distance of 0.5.
     assert!((new_velocities[0][0] - 1.0).abs() < 1e-6 && (new_positions[0][0] - 0.5).abs() < 1e-6);
     assert_eq!((new_positions[1], new_velocities[1]), (positions[1], [0.0; 4]));
 }

@@ -1,4 +1,4 @@
-//! Checks the task's buffers, adds the missing ones, and chooses the outputs.
+//! Checks the task's buffers, adds the missing ones, and selects the outputs.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ fn check_form(spec: &BufferSpec, buffer: &Buffer<'_>) -> Result<(), ResolveError
     Ok(())
 }
 
-/// Gives the symbols in the shapes of `in` and `inout` buffers their values.
+/// Binds the symbols in the shapes of `in` and `inout` buffers.
 pub(super) fn bind(kernel: &Kernel, given: &Given<'_>, symbols: &mut Symbols) -> Result<(), ResolveError> {
     for spec in kernel.buffers.iter().filter(|spec| spec.role.is_given()) {
         let Some(buffer) = given.get(&spec.name) else { continue };
@@ -74,7 +74,7 @@ pub(super) fn bind(kernel: &Kernel, given: &Given<'_>, symbols: &mut Symbols) ->
     Ok(())
 }
 
-/// All of the kernel's buffers, in the manifest's order.
+/// Returns all of the kernel's buffers, in the manifest's order.
 pub(super) fn complete<'a>(
     kernel: &Kernel,
     mut given: Given<'a>,
@@ -104,7 +104,8 @@ pub(super) fn complete<'a>(
     kernel.buffers.iter().map(&mut complete).collect()
 }
 
-/// The manifest says which inputs the kernel only reads, so the task need not.
+/// Returns whether jobs share the buffer on the device. The manifest says which inputs the kernel only reads, so the
+/// task need not.
 fn shares(spec: &BufferSpec, buffer: &Buffer<'_>) -> bool {
     spec.role == Role::In && buffer.blob().is_some()
 }
@@ -117,7 +118,7 @@ fn shape(spec: &BufferSpec, symbols: &Symbols) -> Result<Vec<u64>, Problem> {
     Ok(shape)
 }
 
-/// The outputs that the task names, or all of them if it names none.
+/// Returns the outputs that the task names, or all of them if it names none.
 pub(super) fn outputs(kernel: &Kernel, asked: Vec<String>) -> Result<Vec<String>, ResolveError> {
     if asked.is_empty() {
         return Ok(kernel.outputs().map(|spec| spec.name.clone()).collect());

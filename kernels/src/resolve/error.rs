@@ -13,7 +13,7 @@ pub struct ResolveError {
     problem: Box<Problem>,
 }
 
-/// Why a field is invalid. The author of the task reads these texts, so each says what to change.
+/// The reason why a field is invalid. The author of the task reads these texts, so each says what to change.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Problem {
     #[error("the catalog has no kernel {kernel:?}{}", did_you_mean(.closest))]
@@ -61,7 +61,7 @@ impl ResolveError {
         Self { field: field.into(), problem: Box::new(problem.into()) }
     }
 
-    /// The invalid field of the task, such as `buffers.x.shape` or `arguments.a`.
+    /// Returns the invalid field of the task, such as `buffers.x.shape` or `arguments.a`.
     pub fn field(&self) -> &str {
         &self.field
     }

@@ -62,8 +62,8 @@ impl Plan<'_> {
         }
     }
 
-    /// The value of `expression`, if it is within a launch's bounds. Otherwise the error names the field that gave the
-    /// sizes.
+    /// Returns the value of `expression`, if it is within a launch's bounds. Otherwise the error names the field that
+    /// determined the sizes.
     fn fitting<T: TryFrom<u64>>(
         &self,
         what: &'static str,

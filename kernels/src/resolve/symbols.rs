@@ -1,4 +1,4 @@
-//! The values of a manifest's symbols, and the field of the task that gave each.
+//! The values of a manifest's symbols, and the field of the task that determined each.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) struct Symbols(BTreeMap<String, Bound>);
 
 struct Bound {
     value: u64,
-    /// The field of the task that gave the value.
+    /// The field of the task that determined the value.
     by: String,
 }
 
@@ -32,13 +32,13 @@ impl Symbols {
         expression.evaluate(&|symbol| self.0.get(symbol).map(|bound| bound.value))
     }
 
-    /// The field of the task that determines the value of `expression`.
+    /// Returns the field of the task that determines the value of `expression`.
     pub(super) fn blame(&self, expression: &Expression) -> &str {
         let bound = expression.symbols().into_iter().find_map(|symbol| self.0.get(symbol));
         bound.map_or("program.catalog", |bound| &bound.by)
     }
 
-    /// Gives `symbol` a value. If it has one already, both must be equal.
+    /// Gives `symbol` a value. If it has one already, the two must be equal.
     pub(super) fn bind(&mut self, symbol: &str, value: u64, by: &str, shape: &[u64]) -> Result<(), ResolveError> {
         match self.0.get(symbol) {
             None => {

@@ -270,7 +270,7 @@ fn every_sample_resolves_to_a_task_that_checks_out() {
     }
 }
 
-/// Extents of all magnitudes.
+/// Generates extents of all magnitudes.
 fn extents() -> impl Strategy<Value = u64> {
     prop_oneof![0_u64..40, 1_u64..5000, any::<u64>().prop_map(|bits| bits >> (bits % 64)), 1_u64 << 20..1 << 36]
 }

@@ -1,4 +1,4 @@
-//! Samples for the kernels on pictures.
+//! Samples for the kernels on images.
 
 use super::{Sample, draft::Draft, noise::Noise};
 use crate::reference::{self, MandelbrotView};
@@ -17,7 +17,7 @@ pub(super) fn convolve_2d() -> Vec<Sample> {
 
 pub(super) fn sobel() -> Vec<Sample> {
     let sample = |[height, width]: [usize; 2]| {
-        // A slope with noise on it gives small, middling and saturated magnitudes.
+        // A slope with noise gives small, medium and saturated magnitudes.
         let noise = Noise::new((height * width) as u64).bytes(height * width);
         let pixel = |(at, noise): (usize, u8)| ((at % width) / 2 + usize::from(noise) / 3).min(255) as u8;
         let image: Vec<u8> = noise.into_iter().enumerate().map(pixel).collect();

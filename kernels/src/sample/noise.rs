@@ -1,4 +1,4 @@
-//! Pseudo-random inputs, which are the same on every machine.
+//! Pseudo-random inputs, equal on every machine.
 
 use crate::reference::philox;
 
@@ -23,7 +23,7 @@ impl Noise {
         self.words(count).into_iter().map(|word| (word >> 24) as u8).collect()
     }
 
-    /// Floats from `low` up to `high`.
+    /// Returns floats from `low` up to `high`.
     pub(super) fn uniform(&mut self, count: usize, low: f32, high: f32) -> Vec<f32> {
         // The significand of a float has 24 bits.
         let unit = |word: u32| (word >> 8) as f32 / (1 << 24) as f32;

@@ -4,7 +4,8 @@ use super::{Sample, draft::Draft, noise::Noise};
 use crate::reference;
 
 pub(super) fn reduce_sum() -> Vec<Sample> {
-    // Values of one sign: the tolerance is relative, and a sum of both signs can be arbitrarily close to zero.
+    // All values have the same sign. The tolerance is relative, and a sum with both signs can be arbitrarily close to
+    // zero.
     let sample = |n: usize| {
         let values = Noise::new(n as u64).uniform(n, 0.0, 1.0);
         let sum = reference::reduce_sum(&values);
@@ -14,19 +15,19 @@ pub(super) fn reduce_sum() -> Vec<Sample> {
 }
 
 pub(super) fn scan_inclusive() -> Vec<Sample> {
-    // Words of all sizes: their sums wrap around.
+    // Words of all sizes, so that their sums wrap around.
     let sample = |n: usize| {
         let values = Noise::new(n as u64).words(n);
         let sums = reference::scan_inclusive(&values);
         Draft::new("scan_inclusive").input("values", &[n], &values).expect("sums", &[n], &sums).finish()
     };
-    // One block, some blocks, and more block sums than the middle launch takes in one go.
+    // One block, several blocks, and more block sums than the middle launch handles in one pass.
     [1, 1025, 5000, 1_100_000].map(sample).into()
 }
 
 pub(super) fn histogram() -> Vec<Sample> {
     let sample = |n: usize| {
-        // The smaller of two bytes: unequal bins show a mix-up that equal ones would hide.
+        // The smaller of two random bytes, so that the bins differ. A mix-up of equal bins would not be noticed.
         let mut noise = Noise::new(n as u64);
         let data: Vec<u8> = noise.bytes(n).into_iter().zip(noise.bytes(n)).map(|(a, b)| a.min(b)).collect();
         let bins = reference::histogram(&data);

@@ -1,4 +1,4 @@
-//! Who may ask: callers with a token, or without any tokens callers on this machine.
+//! Access control: every caller needs a token. If the server has no tokens, it admits callers on this machine only.
 
 use std::sync::Arc;
 
@@ -27,7 +27,8 @@ pub(super) async fn require_token(State(api): State<Arc<Api>>, request: Request,
     ([(header::WWW_AUTHENTICATE, "Bearer")], problem).into_response()
 }
 
-/// Without tokens the server listens on loopback only, and answers only requests for this machine.
+/// Refuses requests that name another host, if the server has no tokens. Without tokens it listens on loopback only,
+/// which does not stop a foreign web page that uses DNS rebinding.
 pub(super) async fn require_own_host(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
     if !api.tokens.is_empty() || is_loopback(request.uri(), request.headers()) {
         return next.run(request).await;

@@ -1,4 +1,4 @@
-//! What people did through programs that act for them.
+//! The audit log: what people did through the console and other programs that act for them.
 
 use axum::{Json, extract::State};
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Answers and their errors. What the database said goes to the log; the answer names neither the database nor its user.
+//! Turns errors into answers. The database's message goes to the log; the answer names neither the database nor its user.
 
 use tracing::{debug, warn};
 
@@ -10,14 +10,14 @@ use crate::{
     problem::{Problem, ProblemKind},
 };
 
-/// A value, or the problem to answer with.
+/// The answer to a request: a value or a problem.
 pub(super) type Answered<T> = Result<T, Problem>;
 
 impl From<LedgerError> for Problem {
     fn from(error: LedgerError) -> Self {
         let problem = about(&error);
         match problem.kind {
-            // The caller's own doing.
+            // The caller caused it, so it is not a warning.
             ProblemKind::BadRequest => debug!(cause = cause(&error), "request refused by the database"),
             kind => warn!(?kind, cause = cause(&error), "request failed"),
         }
@@ -48,7 +48,7 @@ fn about(error: &LedgerError) -> Problem {
         LedgerError::Database { source, .. } => match Disposition::of(source) {
             Disposition::Retry => unavailable("the connection to the database failed"),
             Disposition::Schema => unusable(),
-            // Nothing but the parameters of the request went into the query.
+            // The request's parameters are the only data in the query, so one of them is invalid.
             Disposition::BadData => Problem::new(
                 ProblemKind::BadRequest,
                 "The request has an invalid value",
@@ -64,12 +64,12 @@ fn about(error: &LedgerError) -> Problem {
         },
     }
 }
-/// 57014: the server cancelled a statement, after `statement_timeout` or because an administrator did.
+/// Returns whether the server cancelled the statement (57014), after `statement_timeout` or because an administrator did.
 fn is_timeout(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "57014")
 }
 
-/// The reason without the place of the database, for the log.
+/// Returns the cause of an error for the log, without the database's address.
 pub(crate) fn cause(error: &LedgerError) -> String {
     match error {
         LedgerError::Unreachable { problem, .. } => format!("the database does not answer: {problem}"),

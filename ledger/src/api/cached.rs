@@ -1,4 +1,4 @@
-//! A value that is asked for anew when it is too old, by one caller for all.
+//! A cached value. When it is too old, one caller computes it for all.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ impl<T: Clone> Cached<T> {
         Self { fresh_for, value: Mutex::new(None) }
     }
 
-    /// Callers that arrive while the value is asked for wait for it. If the asking one is cancelled, the next one asks.
+    /// Returns the value, and computes it with `ask` if it is too old. Callers that arrive meanwhile wait for the
+    /// result. If the computing caller is cancelled, the next one computes it.
     pub(super) async fn get(&self, ask: impl AsyncFnOnce() -> T) -> T {
         let mut value = self.value.lock().await;
         if let Some((at, value)) = &*value

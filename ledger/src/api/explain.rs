@@ -1,4 +1,4 @@
-//! Explanations of one job: why it waits, and how well it used its device.
+//! Explains one job: why it waits, and how well it used its device.
 
 use axum::{Json, extract::State};
 use chrono::Utc;

@@ -1,4 +1,4 @@
-//! Whether the server lives and can answer, and how far its database is behind.
+//! Health checks: whether the server runs, whether it can answer, and how far its database is behind.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,10 +18,11 @@ use crate::{
     problem::{Problem, ProblemKind},
 };
 
-/// How long the result of a check counts. Every request asks for it.
+/// How long the result of a check is valid. Every request needs one.
 pub(super) const CHECKED_FOR: Duration = Duration::from_secs(1);
 
-/// In every answer from the ledger: how far the database is behind its primary, in seconds, or `unknown`.
+/// The header of every answer from the ledger that says how far the database is behind its primary, in seconds, or
+/// `unknown`.
 const LAG_HEADER: HeaderName = HeaderName::from_static("gpufleet-lag-seconds");
 
 /// The result of a check.
@@ -97,9 +98,9 @@ impl Api {
     }
 }
 
-/// Adds [`LAG_HEADER`] to the answer. Without a database there is none.
+/// Adds [`LAG_HEADER`] to the answer, unless the database can't be reached.
 pub(super) async fn with_lag(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
-    // Before the query: the answer is not older than that.
+    // Checked before the query, so that the answer is at least as recent as the header says.
     let checked = api.check().await;
     let mut response = next.run(request).await;
     if let Ok(replication) = checked {

@@ -1,4 +1,4 @@
-//! Jobs: lists of them, and one with its attempts and the output of its kernels.
+//! Lists jobs, and shows one job with its attempts and the output of its kernels.
 
 use axum::{Json, extract::State};
 use gpufleet_schema::{AttemptState, JobId, JobState, PrintfOutput};

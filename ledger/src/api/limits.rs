@@ -1,4 +1,4 @@
-//! The bounds of a request: its method, the length of its URL, its time, and how many there are at once.
+//! Bounds requests: their method, the length of the URL, their duration, and how many run at once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,13 +13,15 @@ use tokio::{sync::Semaphore, time::timeout};
 use super::Api;
 use crate::problem::{Problem, ProblemKind};
 
-/// Requests in progress. Each holds at most one page in memory, and the database works on few of them at a time.
+/// The maximum number of requests in progress. Each holds at most one page in memory, and the database works on few of
+/// them at a time.
 const REQUESTS_MAX: usize = 64;
-/// A caller that asks again at once would only add to the load.
+/// How long a refused caller should wait, in seconds. An immediate retry would only add to the load.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
-/// Enough for a hundred labels.
+/// The maximum length of a URL's path and query; enough for a hundred labels.
 const URL_BYTES_MAX: usize = 8 << 10;
-/// A request has up to four queries, each of which the server ends after ten seconds; most take milliseconds.
+/// The deadline of a request. A request has up to four queries, and the database cancels each of them after ten
+/// seconds; most take milliseconds.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
 pub(super) struct Limits(Semaphore);
@@ -53,7 +55,7 @@ pub(super) fn too_slow() -> Problem {
     )
 }
 
-/// Refuses what no page serves: methods that could write, and long URLs.
+/// Refuses requests that no page serves: methods that could write, and long URLs.
 pub(super) async fn check_request(request: Request, next: Next) -> Response {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let problem = Problem::new(

@@ -1,11 +1,11 @@
 //! The read API: the ledger over HTTP, as JSON.
 //!
-//! It answers what the command asks (jobs, one job, its output, workers, pools, statistics) in the command's own JSON, so that a person or a console needs no
-//! database password. It only reads: every other method than GET and HEAD is refused, every session is read-only. It neither submits nor
-//! cancels jobs, and has no TLS of its own.
+//! It serves the data of the `gpufleet` command (jobs, one job, its output, workers, pools, statistics) in the command's JSON format, so
+//! that people and the console need no database password. It only reads: it refuses every method other than GET and HEAD, and its database
+//! sessions are read-only. It neither submits nor cancels jobs, and does not terminate TLS.
 //!
-//! [`router`] puts the parts together, `gpufleet-http` bounds connections, [`limits`] bounds requests, [`access`] decides who may ask, and each of the other
-//! modules has the answers about one subject.
+//! [`pages`] puts the parts together, `gpufleet-http` bounds connections, [`limits`] bounds requests, and [`access`] controls access. Each
+//! of the other modules answers the requests about one subject.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,11 +43,11 @@ pub use gpufleet_http::{
     tokens::{InvalidTokens, Tokens},
 };
 
-/// A standby that is further behind is not ready by default. Replication takes milliseconds; a healthy standby on which a long query holds up
-/// the replay is up to `max_standby_streaming_delay` behind, 30 s by default.
+/// The default maximum lag of a standby that is ready. Replication takes milliseconds, but a long query on a healthy standby can hold up
+/// the replay for up to `max_standby_streaming_delay`, by default 30 s.
 pub const LAG_MAX_DEFAULT: Duration = Duration::from_secs(60);
 
-/// What the answers are made from.
+/// The state that all handlers share.
 struct Api {
     ledger: Ledger,
     tokens: Tokens,
@@ -83,7 +83,7 @@ impl Modify for BearerToken {
     }
 }
 
-/// The API over this ledger. With `tokens` a request needs one of them.
+/// Returns the pages of the API over this ledger. If there are `tokens`, each request needs one of them.
 pub fn pages(ledger: Ledger, tokens: Tokens, lag_max: Duration) -> Pages {
     let (open, _) = open_routes().split_for_parts();
     let (guarded, _) = guarded_routes().split_for_parts();
@@ -110,7 +110,7 @@ pub fn pages(ledger: Ledger, tokens: Tokens, lag_max: Duration) -> Pages {
     Pages { health: bounded(open.clone()), all: bounded(guarded.merge(open).fallback(answer::no_such_page)) }
 }
 
-/// The OpenAPI document.
+/// Returns the OpenAPI document as JSON.
 pub fn document() -> String {
     text_of(open_routes().into_openapi().merge_from(guarded_routes().into_openapi()))
 }

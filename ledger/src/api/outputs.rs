@@ -1,4 +1,4 @@
-//! The bytes of kept outputs that the ledger holds itself. Large outputs are in the blob store, which this server does not read.
+//! Serves the bytes of kept outputs that are in the ledger. Large outputs are in the blob store, which this server does not read.
 
 use axum::{
     extract::{FromRequestParts, Path, State},
@@ -9,7 +9,7 @@ use axum::{
 use super::{Shared, answer::Answered, jobs, parameters::refused};
 use crate::problem::{Problem, ProblemKind};
 
-/// An id and a name in the path.
+/// The id of a job and the name of an output, from the path.
 pub(super) struct OutputName(String, String);
 
 impl<S: Send + Sync> FromRequestParts<S> for OutputName {

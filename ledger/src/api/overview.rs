@@ -1,4 +1,4 @@
-//! The state of the whole fleet.
+//! Shows the state of the whole fleet.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use axum::{Json, extract::State};
 use super::{Shared, answer::Answered};
 use crate::{Overview, problem::Problem};
 
-/// How long an overview is shown. However many callers watch, the database makes one a second.
+/// How long an overview is valid. The database computes at most one per second, however many callers watch.
 pub(super) const SHOWN_FOR: Duration = Duration::from_secs(1);
 
 /// Show throughput, waits, unfinished jobs and the recorder's progress

@@ -1,4 +1,4 @@
-//! The parameters of a request. A wrong one is refused by its name.
+//! The parameters of a request. An error names the invalid parameter.
 
 use std::str::FromStr;
 
@@ -13,7 +13,8 @@ use serde_html_form::Deserializer as FormDeserializer;
 
 use crate::problem::{Problem, ProblemKind};
 
-/// Names, kernels and label values are shorter; a task with a longer one is refused.
+/// The maximum length of a text. Names, kernels and label values are shorter, because a task with a longer one is
+/// refused.
 const TEXT_BYTES_MAX: usize = 1 << 10;
 
 /// The parameters in the query of the URL.
@@ -30,7 +31,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// A number that may be absent. The deserializer of forms takes an empty one for absent too; here it is refused.
+/// Reads a number. The deserializer of forms treats an empty value as absent; this function refuses it.
 pub(super) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map(Some).map_err(|_| serde::de::Error::custom(format!("expected a number, found `{text}`")))
@@ -50,7 +51,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     }
 }
 
-/// The problem of a wrong parameter.
+/// Returns the problem for an invalid parameter.
 pub(super) fn refused(name: &str, why: &str) -> Problem {
     let detail = match name {
         "" | "." => why.to_owned(),
@@ -109,7 +110,7 @@ impl FromStr for Time {
     }
 }
 
-/// States of jobs. A state that this release does not know is refused, because it is most likely misspelt.
+/// Reads job states. A state that this release does not know is refused, because it is most likely misspelt.
 pub(super) fn states<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<JobState>, D::Error> {
     let states = Vec::<String>::deserialize(deserializer)?;
     states.iter().map(|state| state.parse().map_err(serde::de::Error::custom)).collect()

@@ -1,4 +1,4 @@
-//! Pools with their shares of the devices.
+//! Lists pools with their shares of the devices.
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
@@ -43,7 +43,7 @@ pub(super) async fn list(State(api): Shared, Query(since): Query<Since>) -> Answ
     Ok(Json(Pools { pools: among(&api.ledger, &workers, since).await? }))
 }
 
-/// The pools of these workers, and those that used device time.
+/// Returns the pools that these workers serve, and the pools that have used device time since then.
 pub(super) async fn among(
     ledger: &Ledger,
     workers: &[WorkerRow],

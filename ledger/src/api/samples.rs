@@ -1,4 +1,4 @@
-//! How a device fared over time.
+//! Shows the use, memory, temperature and power of a device over time.
 
 use axum::{Json, extract::State};
 use chrono::{TimeDelta, Utc};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{DeviceSamples, SampleFilter, problem::Problem};
 
-/// By default, the last two days.
+/// The default time span: the last two days.
 const SPAN_DEFAULT: TimeDelta = TimeDelta::hours(48);
 
 #[derive(Debug, Deserialize, IntoParams)]

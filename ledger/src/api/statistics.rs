@@ -1,4 +1,4 @@
-//! Statistics of jobs that have ended: in all, by what they are divided by, and over time.
+//! Statistics of jobs that have ended: totals, totals by one dimension, and series over time.
 
 use axum::{Json, extract::State};
 use chrono::{TimeDelta, Utc};
@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{Dimension, STATISTICS_ROWS_MAX, Series, Statistics, StatisticsFilter, problem::Problem};
 
-/// As the command's.
+/// The default time span, which is also that of `gpufleet stats`.
 const SINCE_DEFAULT: TimeDelta = TimeDelta::days(7);
-/// A person looks at no more, and a program asks for more.
+/// The default maximum number of rows: more than a person reads. Programs can ask for more.
 const ROWS_DEFAULT: u32 = 1000;
 
 #[derive(Debug, Deserialize, IntoParams)]

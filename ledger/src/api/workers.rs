@@ -1,4 +1,4 @@
-//! Workers with their devices.
+//! Lists workers with their devices.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use super::{
 };
 use crate::{ListedWorker, WorkerFilter, problem::Problem};
 
-/// A year. Workers that were silent for longer are found without this filter.
+/// The maximum of the filter `heard_within_seconds`: a year. To list workers that were silent for longer, callers omit
+/// the filter.
 const HEARD_WITHIN_SECONDS_MAX: u32 = 365 * 24 * 3600;
 
 #[derive(Debug, Deserialize, IntoParams)]

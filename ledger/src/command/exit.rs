@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use gpufleet_ledger::{LedgerError, disposition::Disposition, recorder::RecorderError};
 
-/// Shown under `--help`.
+/// The table of exit codes, which `--help` shows.
 pub(crate) const TABLE: &str = "\
 Exit codes:
    0  success, or stopped by a signal
@@ -26,7 +26,7 @@ pub(crate) enum Exit {
     Schema = 11,
 }
 
-/// An error and the code that the process ends with. The message completes "failed to …".
+/// An error and the exit code of the process. The message completes "failed to …".
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -38,7 +38,7 @@ impl Failure {
         Self { exit, error: error.into() }
     }
 
-    /// Adds the operation that failed.
+    /// Names the operation that failed.
     pub(crate) fn doing(self, what: &'static str) -> Self {
         Self { error: self.error.context(what), ..self }
     }

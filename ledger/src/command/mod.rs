@@ -1,4 +1,5 @@
-//! The commands of the program: configuration, waiting for the database and the broker, work, clean shutdown.
+//! The commands of the program. Each reads its configuration, waits for the database and the broker, works, and shuts
+//! down cleanly.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -22,12 +23,12 @@ mod serve;
 pub(crate) use exit::{Exit, Failure};
 use options::{Command, Migrate, Options};
 
-/// The command line's definition, from which its reference page is generated.
+/// Returns the definition of the command line, from which its reference page is generated.
 pub fn command() -> clap::Command {
     Options::command()
 }
 
-/// Runs the command that the process was started with.
+/// Runs the command of this process's command line.
 pub fn main() -> ExitCode {
     let options = Options::parse();
     logging::start(options.log_format);
@@ -61,7 +62,7 @@ pub(crate) fn run(options: Options) -> Result<(), Failure> {
 async fn migrate_tables(options: Migrate) -> Result<(), Failure> {
     let url = database_url(&options.database.database_url.0).map_err(invalid)?;
     info!(version = env!("CARGO_PKG_VERSION"), database = %url, "migrating");
-    // A deadline beyond the clock's range means no deadline.
+    // A deadline that the clock can't represent means no deadline.
     let deadline = Instant::now().checked_add(options.wait);
     let may_wait = || deadline.is_none_or(|deadline| Instant::now() < deadline);
     let migrated = (|| migrate::migrate(&url))

@@ -5,12 +5,14 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use gpufleet_service::{Secret, logging::LogFormat};
 
-/// A sweep lists the whole store.
+/// The minimum time between two sweeps of the blob store. A sweep lists the whole store.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// Jobs and attempts are dropped by the month. Two days keep what has just ended, and events on their way.
+/// The minimum time to keep rows. Two days protect what has just ended, and events that have not been recorded yet. Jobs and attempts are
+/// dropped by the month.
 const KEPT_MIN: Duration = Duration::from_secs(2 * 24 * 3600);
 
-/// A query takes milliseconds, so few connections answer hundreds of requests in a second. Postgres allows 100 in all by default.
+/// The default number of database connections. A query takes milliseconds, so a few connections serve hundreds of requests per second. By
+/// default, Postgres allows 100 connections in all.
 #[cfg(feature = "serve")]
 const CONNECTIONS_DEFAULT: u32 = 8;
 

@@ -37,7 +37,7 @@ pub(super) async fn run(options: Serve) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Only what waiting can't cure ends the server at its start. `/readyz` tells about the rest.
+/// Fails only if waiting can't help. `/readyz` reports every other problem.
 async fn check(ledger: &Ledger) -> Result<(), Failure> {
     match ledger.check_tables().await {
         Ok(()) => Ok(()),
@@ -58,8 +58,8 @@ impl Config {
         let tokens = tokens(options)?;
         if tokens.is_empty() && !options.listen.ip().is_loopback() {
             return Err(anyhow!(
-                "listen on {} without a token: everyone who can reach this address could read all jobs; give --token-file or \
-                 set GPUFLEET_API_TOKEN, or listen on 127.0.0.1",
+                "failed to listen on {} without a token: everyone who can reach this address could read all jobs; give \
+                 --token-file or set GPUFLEET_API_TOKEN, or listen on 127.0.0.1",
                 options.listen
             ));
         }
@@ -75,11 +75,11 @@ impl Config {
 
 fn tokens(options: &Serve) -> anyhow::Result<Tokens> {
     if let Some(path) = &options.token_file {
-        let place = || format!("read the tokens in {}", path.display());
+        let place = || format!("failed to read the tokens in {}", path.display());
         return Tokens::of(&fs::read_to_string(path).with_context(place)?).with_context(place);
     }
     match &options.api_token {
-        Some(token) => Tokens::of(&token.0).context("use the token of --api-token or GPUFLEET_API_TOKEN"),
+        Some(token) => Tokens::of(&token.0).context("failed to use the token of --api-token or GPUFLEET_API_TOKEN"),
         None => Ok(Tokens::default()),
     }
 }

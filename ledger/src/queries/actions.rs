@@ -1,4 +1,4 @@
-//! What people did through programs that act for them.
+//! Lists what people did through the console and other programs that act for them.
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::ActionId;
@@ -35,7 +35,7 @@ pub struct ActionRow {
     pub reported_by: Option<String>,
 }
 
-/// A place in the list of actions: just after this one. As text it is `MICROSECONDS.ID`.
+/// A position in the list of actions: right after this one. As text it is `MICROSECONDS.ID`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActionKey {
     pub at: DateTime<Utc>,
@@ -48,7 +48,7 @@ pub struct ActionKey {
 pub struct InvalidActionKey;
 
 impl ActionPage {
-    /// A whole page is held in memory.
+    /// The maximum number of actions on a page, because a whole page is held in memory.
     pub const LIMIT_MAX: u32 = 1000;
 }
 
@@ -69,11 +69,11 @@ impl std::fmt::Display for ActionKey {
 }
 
 impl Ledger {
-    /// A page of the newest actions, after this key if there is one.
+    /// Returns a page of the newest actions, or of those after the key `before`.
     pub async fn actions(&self, limit: u32, before: Option<ActionKey>) -> Result<ActionPage, LedgerError> {
         let limit = limit.clamp(1, ActionPage::LIMIT_MAX) as usize;
         let mut lease = self.connection.lease().await?;
-        // One more than asked for shows whether there is a next page.
+        // One row more than the limit shows whether another page follows.
         let records = sqlx::query!(
             r#"/* queries::actions */
             select action_id, at, who, action, target, origin, reported_by from actions

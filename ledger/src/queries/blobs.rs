@@ -1,4 +1,4 @@
-//! Which blobs are in use.
+//! Finds the blobs that jobs use.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,23 +12,24 @@ use serde::Serialize;
 use super::{Ledger, ask};
 use crate::LedgerError;
 
-/// How long a blob stays usable after it was stored or used last. Pruning keeps it for twice as long, so that clocks, events on their way and
-/// a recorder that is behind for hours do no harm.
+/// How long a blob stays usable after it was last stored or used. Pruning keeps it for twice as long. This leaves time for differing
+/// clocks, unrecorded events and a recorder that is hours behind.
 pub const BLOB_GRACE: Duration = Duration::from_secs(24 * 3600);
-/// Without a recorder that has caught up within this time, the ledger may not know of a job that has used a blob within the grace period.
+/// The maximum time since a recorder last caught up. If it is exceeded, the ledger may not know a job that has used a blob within the grace
+/// period.
 const BEHIND_MAX: Duration = Duration::from_secs(12 * 3600);
 
 /// A job that uses a blob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BlobUse {
     pub job_id: JobId,
-    /// The kept output that is the blob. None if the blob is an input of the job, which has not ended.
+    /// The kept output that the blob contains. None if the blob is an input of a job that has not ended.
     pub output: Option<String>,
     /// Until when the output is kept.
     pub until: Option<DateTime<Utc>>,
 }
 
-/// Why it is unknown which blobs are in use.
+/// The reason why the blobs in use are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum MarkError {
     #[error(transparent)]
@@ -45,10 +46,10 @@ pub enum MarkError {
 }
 
 impl Ledger {
-    /// The blobs that must not be removed: inputs of jobs that have not ended or ended within twice the grace period, and kept outputs that have
-    /// not expired for as long.
+    /// Returns the blobs that must not be removed. These are inputs of jobs that have not ended, or ended less than twice the grace period
+    /// ago, and kept outputs that have not expired, or expired less than that ago.
     ///
-    /// It is an error if the recorder is so far behind that others may be in use.
+    /// Fails if the recorder is so far behind that other blobs may be in use.
     pub async fn live_blobs(&self) -> Result<HashSet<BlobDigest>, MarkError> {
         let mut lease = self.connection.lease().await?;
         let progress = sqlx::query!(
@@ -76,7 +77,7 @@ impl Ledger {
         Ok(live.iter().map(|digest| parsed(digest)).collect())
     }
 
-    /// The jobs that use blobs now, by digest: those of these blobs, or of all.
+    /// Returns the jobs that use blobs now, by digest. If `digests` is given, only those of these blobs.
     pub async fn blob_uses(
         &self,
         digests: Option<&[BlobDigest]>,

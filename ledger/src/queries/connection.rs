@@ -1,7 +1,7 @@
 //! The connections of a [`Ledger`](super::Ledger): one that all of its queries share, or a bounded pool.
 //!
-//! A command has one. Its queries run one after the other, so that it never asks a full server for a second connection while its own is idle.
-//! A server that answers several requests at once has a pool.
+//! A command has one connection. Its queries run one after the other, so it never asks a full server for a second connection while its own
+//! is idle. A server that handles several requests at once has a pool.
 
 use sqlx::{Connection, PgConnection, PgPool, Postgres, pool::PoolConnection, postgres::PgPoolOptions};
 use tokio::{
@@ -21,12 +21,13 @@ pub(super) struct Connections {
 }
 
 enum Kind {
-    /// Empty until the next query opens a connection.
+    /// None until the next query opens a connection.
     One(Mutex<Option<PgConnection>>),
     Pool(PgPool),
 }
 
-/// A connection in use. Dropping it closes it, because a cancelled or failed query leaves it in an unknown state.
+/// A connection in use. Dropping it closes the connection, because a cancelled or failed query leaves it in an unknown state.
+/// [`Lease::keep`] returns it for the next query.
 pub(super) struct Lease<'a>(Leased<'a>);
 
 enum Leased<'a> {
@@ -44,7 +45,7 @@ impl Connections {
         Self { url, kind: Kind::One(Mutex::new(Some(connection))) }
     }
 
-    /// Opens connections when queries need them, at most this many.
+    /// Returns a pool that opens connections on demand, up to `connections_max`.
     pub(super) fn pool(url: DatabaseUrl, connections_max: u32) -> Self {
         let options = PgPoolOptions::new().max_connections(connections_max).acquire_timeout(POOL_TIMEOUT);
         let pool = options.connect_lazy_with(url.options(Purpose::Serve));
@@ -55,8 +56,8 @@ impl Connections {
         &self.url
     }
 
-    /// Waits for earlier queries, and as long for the server if it has to connect: up to [`CONNECT_TIMEOUT`], or [`POOL_TIMEOUT`] in a
-    /// pool. Cancelling has no effect.
+    /// Waits for a connection: up to [`CONNECT_TIMEOUT`] for earlier queries, and as long again to connect; in a pool up to
+    /// [`POOL_TIMEOUT`] in all. Cancelling has no effect.
     pub(super) async fn lease(&self) -> Result<Lease<'_>, LedgerError> {
         match &self.kind {
             Kind::One(idle) => self.lease_one(idle).await,
@@ -80,7 +81,8 @@ impl Connections {
         Ok(Lease(Leased::One { connection, idle }))
     }
 
-    /// A pool does not say whether it waited for the server or for its own queries.
+    /// Turns a pool's error into one that says what was full. The pool itself does not say whether it waited for the server or for its own
+    /// queries.
     fn pool_error(&self, pool: &PgPool, error: sqlx::Error) -> LedgerError {
         let is_used_up = pool.size() >= pool.options().get_max_connections();
         match error {
@@ -95,9 +97,9 @@ impl Connections {
         LedgerError::Full { url: self.url.clone(), problem: format!("earlier queries of this program kept {kept}") }
     }
 
-    /// Closes the connections with a message to the server. With one connection, the next query opens another.
+    /// Closes the connections and notifies the server. If there is one connection, the next query opens another.
     pub(super) async fn close(&self) {
-        // An unreachable server needs no message, so an error is ignored.
+        // An unreachable server needs no notice, so an error is ignored.
         match &self.kind {
             Kind::One(idle) => {
                 if let Some(connection) = idle.lock().await.take() {
@@ -117,7 +119,7 @@ impl Lease<'_> {
         }
     }
 
-    /// Keeps the connection for the next query.
+    /// Returns the connection for the next query.
     pub(super) fn keep(self) {
         match self.0 {
             Leased::One { connection, mut idle } => *idle = Some(connection),

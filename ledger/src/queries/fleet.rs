@@ -1,4 +1,4 @@
-//! The workers that have reported, with their devices.
+//! Lists the workers that have reported, with their devices.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::{Ledger, ask};
 use crate::{DeviceRow, LedgerError, WorkerFilter, WorkerRow};
 
 impl Ledger {
-    /// The workers that pass the filter, with the devices of their latest heartbeat.
+    /// Returns the workers that pass the filter, with the devices of their latest heartbeat.
     pub async fn workers(&self, filter: &WorkerFilter) -> Result<Vec<WorkerRow>, LedgerError> {
         let mut lease = self.connection.lease().await?;
         let mut workers = ask("reading workers", read_workers(lease.connection(), filter)).await?;

@@ -1,4 +1,4 @@
-//! Lists of jobs, newest first, page by page.
+//! Lists jobs page by page, newest first.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -12,12 +12,13 @@ use super::{
 };
 use crate::{HistoryFilter, JobRow, LedgerError, Page, PageKey};
 
-/// How far a list goes back that asks only for labels without an index. Such a list reads every job of that time.
+/// How far back a list goes if it filters by labels that have no index and names no earliest time. Such a list reads every job in that
+/// window.
 const UNINDEXED_WINDOW: Duration = Duration::days(7);
 
 impl Ledger {
-    /// The newest jobs that pass the filter. A page continues after the key of the last job instead of at a count, so that no job is shown
-    /// twice or skipped while new ones arrive.
+    /// Returns a page of the newest jobs that pass the filter. The next page continues after the key of the last job, not at an offset, so
+    /// no job is shown twice or skipped while new ones arrive.
     pub async fn history(&self, filter: &HistoryFilter) -> Result<Page, LedgerError> {
         let limit = filter.limit.clamp(1, HistoryFilter::LIMIT_MAX) as usize;
         let Some(labels) = Labels::of(&filter.labels) else { return Ok(Page::default()) };
@@ -49,15 +50,15 @@ impl Ledger {
     }
 }
 
-/// The windows to search for a page.
+/// Returns the windows to search for a page.
 fn windows(filter: &HistoryFilter) -> Windows {
-    // Other jobs may have the time of the one that the page before ended with.
+    // One microsecond later, because other jobs may have the same time as the last job of the previous page.
     let after = filter.before.map(|key| key.id_at.checked_add_signed(Duration::microseconds(1)).unwrap_or(key.id_at));
     let until = [filter.until, after].into_iter().flatten().min();
     Windows::new(filter.since, until, Utc::now())
 }
 
-/// Some jobs of a window, each with its key.
+/// Lists up to `limit` jobs of a window, each with its key.
 async fn list(
     connection: &mut PgConnection,
     filter: &HistoryFilter,
@@ -67,7 +68,7 @@ async fn list(
     limit: usize,
 ) -> Result<Vec<(PageKey, JobRow)>, sqlx::Error> {
     let names: Vec<String> = filter.states.iter().map(|state| state.name().to_owned()).collect();
-    // A single state is an equality, so that its index also gives the order.
+    // A single state becomes an equality, so that its index also gives the order.
     let (state, states) = match names.as_slice() {
         [] => (None, None),
         [one] => (Some(one.as_str()), None),
@@ -128,11 +129,11 @@ async fn list(
     Ok(records.into_iter().map(|record| (record.key(), JobRow::from(record))).collect())
 }
 
-/// The labels of a filter, each key once.
+/// The labels of a filter, by their keys.
 struct Labels<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Labels<'a> {
-    /// None if one key has two different values, which no job can match.
+    /// Returns `None` if one key has two different values, because no job can match.
     fn of(wanted: &'a [(String, String)]) -> Option<Self> {
         let mut labels: BTreeMap<&str, &str> = BTreeMap::new();
         for (key, value) in wanted {
@@ -149,13 +150,13 @@ impl<'a> Labels<'a> {
         self.0.is_empty()
     }
 
-    /// A label whose key is one of these.
+    /// Returns a label whose key is among these.
     fn of_keys(&self, keys: &[String]) -> Option<(&'a str, &'a str)> {
         keys.iter().find_map(|key| self.0.get_key_value(key.as_str())).map(|(key, value)| (*key, *value))
     }
 
-    /// The object that a job's labels must contain besides this label. A label that is asked for twice would count twice in the planner's
-    /// estimate, and then it sorts all matches instead of following the index.
+    /// Returns the other labels that a job must have, as an object. `label` is left out: the planner would count it twice in its estimate,
+    /// and would sort all matches instead of following the index.
     fn others(&self, label: Option<(&str, &str)>) -> Option<serde_json::Value> {
         let mut others = self.0.clone();
         if let Some((key, _)) = label {

@@ -14,7 +14,7 @@ use super::{
 use crate::{AttemptRow, JobDetail, JobRow, LedgerError, job_time::id_at};
 
 impl Ledger {
-    /// A job and its attempts, or `None` if no event has named it.
+    /// Returns a job and its attempts, or `None` if no event has named it.
     pub async fn job(&self, job_id: JobId) -> Result<Option<JobDetail>, LedgerError> {
         let mut lease = self.connection.lease().await?;
         let key = ask("reading a job's key", key(lease.connection(), job_id)).await?;
@@ -29,7 +29,7 @@ impl Ledger {
         Ok(Some(JobDetail { job, attempts, outputs }))
     }
 
-    /// The states of the recorded ones of these jobs, for a caller that polls.
+    /// Returns the states of those of these jobs that are recorded, for a caller that polls.
     pub async fn job_states(&self, job_ids: &[JobId]) -> Result<HashMap<JobId, JobState>, LedgerError> {
         let mut lease = self.connection.lease().await?;
         let states = ask("reading the states of jobs", read_states(lease.connection(), job_ids)).await?;
@@ -38,7 +38,7 @@ impl Ledger {
     }
 }
 
-/// The time by which a job's rows are partitioned. `job_keys` has it for ids that don't determine it.
+/// Returns the time by which a job's rows are partitioned. `job_keys` has it for ids that do not determine it.
 pub(super) async fn key(connection: &mut PgConnection, job_id: JobId) -> Result<DateTime<Utc>, sqlx::Error> {
     let noted =
         sqlx::query_scalar!("/* queries::job_key */ select id_at from job_keys where job_id = $1", job_id.as_uuid())

@@ -1,4 +1,4 @@
-//! The declared label keys.
+//! Reads the declared label keys.
 
 use sqlx::PgConnection;
 
@@ -6,7 +6,7 @@ use super::{Ledger, ask};
 use crate::LedgerError;
 
 impl Ledger {
-    /// The label keys by which jobs are counted, in the order of their declaration.
+    /// Returns the label keys by which jobs are counted, in the order of their declaration.
     pub async fn label_keys(&self) -> Result<Vec<String>, LedgerError> {
         let mut lease = self.connection.lease().await?;
         let keys = sqlx::query_scalar!("/* queries::label_keys */ select key from label_keys order by number");
@@ -16,7 +16,7 @@ impl Ledger {
     }
 }
 
-/// The keys whose index is complete.
+/// Returns the keys whose index is complete.
 pub(super) async fn indexed(connection: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar!(
         "/* queries::indexed_labels */

@@ -1,4 +1,4 @@
-//! The kinds of events that programs of a later release have sent.
+//! Lists the kinds of events that only later releases know.
 
 use chrono::{DateTime, Utc};
 
@@ -11,12 +11,12 @@ pub struct LaterKind {
     pub kind: String,
     pub first_at: DateTime<Utc>,
     pub last_at: DateTime<Utc>,
-    /// The latest event as JSON, cut to a bound.
+    /// The latest event as JSON, cut to a maximum length.
     pub last_event: String,
 }
 
 impl Ledger {
-    /// The kinds of events that the recorder could not use, because only later releases know them.
+    /// Returns the kinds of events that the recorder could not record, because only later releases know them.
     pub async fn later_kinds(&self) -> Result<Vec<LaterKind>, LedgerError> {
         let mut lease = self.connection.lease().await?;
         let kinds = sqlx::query_as!(

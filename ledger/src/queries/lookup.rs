@@ -1,6 +1,6 @@
 //! Finds a job by the beginning or the end of its id, as people type it.
 //!
-//! The ids of jobs that are submitted together begin alike, because they begin with the time. Their ends differ.
+//! Ids begin with the time of submission, so the ids of jobs that were submitted together begin alike. Their ends differ.
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::JobId;
@@ -13,18 +13,18 @@ use super::{
 };
 use crate::{JobMatch, LedgerError};
 
-/// Digits in a UUID without its hyphens.
+/// The number of digits in a UUID without its hyphens.
 const DIGITS: usize = 32;
-/// The end of an id needs at least this many digits: in a month of a million jobs, fewer are never unique.
+/// The minimum length of a text that is searched as the end of an id. In a month of a million jobs, fewer digits are never unique.
 const END_DIGITS_MIN: usize = 4;
-/// The last digits that have an index. They are numbers of 32 bits.
+/// The number of last digits that have an index, as a number of 32 bits.
 const INDEXED_DIGITS: usize = 8;
 
 impl Ledger {
-    /// The job whose id begins or ends with this text, with or without hyphens. A text that can't be a part of an id matches none.
+    /// Finds the job whose id begins or ends with this text, with or without hyphens. A text that can't be a part of an id matches none.
     ///
-    /// Ids that begin with the text come first. Ids that end with it are searched in the newest months first; older ones do not make the text
-    /// ambiguous.
+    /// If an id begins with the text, ends are not searched. Ends are searched in the newest months first, and the search stops at the
+    /// first match, so older jobs do not make the text ambiguous.
     pub async fn find_job(&self, text: &str) -> Result<JobMatch, LedgerError> {
         let Some(digits) = digits(text) else { return Ok(JobMatch::None) };
         let mut lease = self.connection.lease().await?;
@@ -40,7 +40,7 @@ impl Ledger {
         lease.keep();
         match ids.as_slice() {
             [] => Ok(JobMatch::None),
-            // Retention may have dropped the row meanwhile.
+            // Retention may have dropped the row in the meantime.
             [one] => {
                 Ok(self.job(JobId::from_uuid(*one)).await?.map_or(JobMatch::None, |job| JobMatch::One(Box::new(job))))
             }
@@ -49,7 +49,7 @@ impl Ledger {
     }
 }
 
-/// Ids are of a month that they determine, or have a key, or were recorded before there were keys.
+/// Searches the month that the digits determine, the stored keys, and jobs that were recorded before there were keys.
 async fn beginning_with(connection: &mut PgConnection, digits: &str) -> Result<Vec<Uuid>, sqlx::Error> {
     let (first, last) = range_of(digits);
     sqlx::query_scalar!(
@@ -68,7 +68,7 @@ async fn beginning_with(connection: &mut PgConnection, digits: &str) -> Result<V
     .await
 }
 
-/// The jobs of the window are not sorted before they are found, because the planner would rather walk through all of them in order.
+/// Finds the jobs of the window first and sorts them afterwards. In one step, the planner would rather scan all jobs in order.
 async fn ending_with(connection: &mut PgConnection, digits: &str, window: Window) -> Result<Vec<Uuid>, sqlx::Error> {
     let (first, last) = ends_of(digits);
     sqlx::query_scalar!(
@@ -91,14 +91,14 @@ async fn ending_with(connection: &mut PgConnection, digits: &str, window: Window
     .await
 }
 
-/// The digits of a text that may be a part of an id, without hyphens and in lower case.
+/// Returns the digits of a text in lower case and without hyphens, if they may be a part of an id.
 fn digits(text: &str) -> Option<String> {
     let digits: String = text.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();
     let fits = (1..=DIGITS).contains(&digits.len()) && digits.chars().all(|c| c.is_ascii_hexdigit());
     fits.then_some(digits)
 }
 
-/// The lowest and the highest id that begin with these digits.
+/// Returns the lowest and the highest id that begin with these digits.
 fn range_of(digits: &str) -> (Uuid, Uuid) {
     let padded = |digit: &str| {
         let text = digits.to_owned() + &digit.repeat(DIGITS - digits.len());
@@ -107,14 +107,14 @@ fn range_of(digits: &str) -> (Uuid, Uuid) {
     (padded("0"), padded("f"))
 }
 
-/// The time with which an id begins, whatever its version: its first 48 bits are milliseconds.
+/// Returns the time at the beginning of an id, whatever its version: the first 48 bits are milliseconds.
 fn time_of(id: Uuid) -> DateTime<Utc> {
     let milliseconds = (id.as_u128() >> 80) as i64;
     let time = DateTime::from_timestamp_millis(milliseconds).expect("chrono knows the years that 48 bits can name");
     time.clamp(Window::ALL.from, Window::ALL.to)
 }
 
-/// The lowest and the highest number that `job_id_end` of the database gives for ids that end with these digits.
+/// Returns the lowest and the highest number that the database's function `job_id_end` gives for ids that end with these digits.
 fn ends_of(digits: &str) -> (i64, i64) {
     let reversed: String = digits.chars().rev().take(INDEXED_DIGITS).collect();
     let padded = |digit: &str| {

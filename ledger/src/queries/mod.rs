@@ -1,4 +1,4 @@
-//! Queries about recorded jobs and workers. Nothing here writes.
+//! Queries of recorded jobs and workers. This module only reads.
 //!
 //! Every query ends within [`QUERY_TIMEOUT`]. Cancelling any of these functions has no effect on the ledger.
 
@@ -41,7 +41,7 @@ pub use samples::{DeviceSample, DeviceSamples, SampleFilter};
 pub use series::{Series, SeriesPoint};
 pub use stats::{STATISTICS_ROWS_MAX, Statistics, StatisticsFilter, StatisticsRow, Times};
 
-/// Access to the ledger for reading. Clones share one connection, or one pool.
+/// Read access to the ledger. Clones share one connection or one pool.
 #[derive(Clone)]
 pub struct Ledger {
     connection: Arc<Connections>,
@@ -57,8 +57,8 @@ impl Ledger {
         Ok(Self { connection: Arc::new(Connections::one(connection, url)) })
     }
 
-    /// A ledger that answers several queries at once, for a server, with at most this many connections. It connects when the first query
-    /// needs it, and does not check the tables: [`Ledger::check_tables`] does.
+    /// Returns a ledger for a server, with a pool of at most this many connections. It connects when the first query needs it. It does not
+    /// check the tables: call [`Ledger::check_tables`].
     pub fn pooled(url: DatabaseUrl, connections_max: u32) -> Self {
         Self { connection: Arc::new(Connections::pool(url, connections_max)) }
     }
@@ -79,7 +79,7 @@ impl fmt::Debug for Ledger {
     }
 }
 
-/// Runs a query with the client's deadline, and puts its name into the error.
+/// Runs a query with the client's deadline, and puts its name into an error.
 async fn ask<T>(
     operation: &'static str,
     question: impl Future<Output = Result<T, sqlx::Error>>,

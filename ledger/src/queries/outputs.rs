@@ -1,4 +1,4 @@
-//! The kept outputs of a job.
+//! Reads the kept outputs of a job.
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{JobId, JobState, PoolName};
@@ -8,8 +8,8 @@ use super::{Ledger, ask, job};
 use crate::{LedgerError, OutputRow};
 
 impl Ledger {
-    /// The bytes of a kept output that the ledger holds itself, as little-endian elements. None if the output is a blob, has expired, or does
-    /// not exist.
+    /// Returns the bytes of a kept output that is in the ledger, as little-endian elements. None if the output is a blob, has expired, or
+    /// does not exist.
     pub async fn output_bytes(&self, job_id: JobId, name: &str) -> Result<Option<Vec<u8>>, LedgerError> {
         let mut lease = self.connection.lease().await?;
         let data = ask(
@@ -28,17 +28,18 @@ impl Ledger {
     }
 }
 
-/// The outputs of a job that another job may take.
+/// The outputs of a job that another job may use as inputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolOutputs {
     pub state: JobState,
-    /// Whether the job ran in the pool that asks. If not, there are no outputs.
+    /// Whether the job ran in the pool that asks. If it did not, there are no outputs.
     pub is_of_pool: bool,
     pub outputs: Vec<OutputRow>,
 }
 
 impl Ledger {
-    /// The kept outputs of a job, for another job of this pool. `None` if no event has named the job. A job of another pool shows none.
+    /// Returns the kept outputs of a job, for another job of this pool. `None` if no event has named the job. A job of another pool has no
+    /// outputs here.
     pub async fn outputs_for_pool(&self, job_id: JobId, pool: &PoolName) -> Result<Option<PoolOutputs>, LedgerError> {
         let mut lease = self.connection.lease().await?;
         let found = ask("reading a job's pool", read_pool(lease.connection(), job_id, pool)).await?;

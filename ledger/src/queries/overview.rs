@@ -1,6 +1,7 @@
-//! The state of the whole fleet: what ended lately, what has not ended, and how far the recorder is behind.
+//! The state of the whole fleet: what ended recently, what has not ended, and how far the recorder is behind.
 //!
-//! What ended comes from the roll-ups. What has not ended is counted from an index, up to a bound, so the cost does not grow with the history.
+//! Jobs that have ended come from the roll-ups. Jobs that have not ended are counted from an index, up to a bound. So the cost does not
+//! grow with the history.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use gpufleet_schema::JobState;
@@ -61,17 +62,17 @@ pub struct Progress {
     pub behind_seconds: Option<f64>,
 }
 
-/// The windows, and the grain of the roll-ups that they are read from.
+/// The names and lengths of the windows, and the grain of the roll-ups for each.
 const WINDOWS: [(&str, TimeDelta, Grain); 3] = [
     ("15m", TimeDelta::minutes(15), Grain::FiveMinutes),
     ("1h", TimeDelta::hours(1), Grain::FiveMinutes),
     ("24h", TimeDelta::hours(24), Grain::Hour),
 ];
-/// Jobs of a state that are counted. More are not worth the reading.
+/// The maximum number of jobs to count for each state. An exact larger number is not worth the reads.
 const COUNTED_MAX: i64 = 10_000;
 
 impl Ledger {
-    /// The state of the fleet.
+    /// Returns the state of the fleet.
     pub async fn overview(&self) -> Result<Overview, LedgerError> {
         let at = Utc::now();
         let mut lease = self.connection.lease().await?;

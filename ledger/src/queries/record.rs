@@ -1,4 +1,4 @@
-//! Turns the columns of a query into the rows of [`crate::model`].
+//! Turns the columns of a query into the rows in [`crate::model`].
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::{AttemptRow, FailureRow, JobRow, PageKey};
 
-/// A job with the attempt that describes it.
+/// A job with the attempt that its row describes.
 pub(super) struct JobRecord {
     pub(super) job_id: Uuid,
     pub(super) id_at: DateTime<Utc>,
@@ -64,7 +64,7 @@ pub(super) struct AttemptRecord {
     pub(super) output_bytes: Option<i64>,
     pub(super) queue_us: Option<i64>,
     pub(super) wait_us: Option<i64>,
-    /// 0 until the attempt has ended; the other timings are `None` until then.
+    /// 0 until the attempt has ended. The other timings are `None` until then.
     pub(super) fetch_us: i64,
     pub(super) compile_us: Option<i64>,
     pub(super) load_us: Option<i64>,
@@ -160,7 +160,7 @@ fn timings(record: &AttemptRecord) -> Option<Timings> {
     })
 }
 
-/// All launches together, or `None` for an attempt without launches.
+/// Returns the time of all launches together, or `None` for an attempt without launches.
 fn kernel_us(launches_us: &[i64]) -> Option<u64> {
     (!launches_us.is_empty()).then(|| launches_us.iter().map(|us| us.unsigned_abs()).sum())
 }
@@ -180,7 +180,7 @@ fn failure(
 }
 
 impl FailureRow {
-    /// Adds the longer texts, which only the attempts of one job have.
+    /// Adds the longer texts, which are read for a single job only.
     fn with_details(self, detail: Option<String>, source: Option<String>) -> Self {
         let source = self.line.zip(source).map(|(line, text)| Excerpt { first_line: Excerpt::first_line(line), text });
         Self { detail, source, ..self }

@@ -1,4 +1,4 @@
-//! The database's clock, whether it is a standby, and how far it is behind.
+//! Reads the database's clock, whether it is a standby, and how far it is behind.
 
 use std::time::Duration;
 
@@ -7,17 +7,18 @@ use chrono::{DateTime, Utc};
 use super::{Ledger, ask};
 use crate::{LedgerError, migrate};
 
-/// The database's place in a replication.
+/// The database's role in a replication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replication {
-    /// It accepts writes, or would without the role's settings.
+    /// It accepts writes. The role's settings may still forbid them.
     Primary,
-    /// `lag` is at most how far it is behind its primary. `None` if it has no connection to one and has replayed nothing since its start.
+    /// A copy of a primary. `lag` is the most that it may be behind. It is `None` if the standby has no connection to a primary and has
+    /// replayed nothing since its start.
     Standby { lag: Option<Duration> },
 }
 
 impl Replication {
-    /// Zero for a primary.
+    /// Returns how far the database is behind its primary; zero for a primary.
     pub fn lag(self) -> Option<Duration> {
         match self {
             Self::Primary => Some(Duration::ZERO),
@@ -35,7 +36,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The time by the database's clock.
+    /// Returns the time of the database's clock.
     pub async fn clock(&self) -> Result<DateTime<Utc>, LedgerError> {
         let mut lease = self.connection.lease().await?;
         let clock = sqlx::query_scalar!(r#"/* queries::clock */ select clock_timestamp() as "clock!""#);
@@ -44,9 +45,10 @@ impl Ledger {
         Ok(at)
     }
 
-    /// A standby that is connected and has replayed everything it received is not behind. Any other is behind by no more than the age of
-    /// what it replayed last, which also grows while the primary writes nothing. A primary that vanishes without closing the connection is
-    /// noticed after the standby's `wal_receiver_timeout`, by default a minute.
+    /// Returns the role of the database, and how far a standby is behind. A standby that is connected and has replayed everything it
+    /// received is not behind. Any other one is behind by at most the age of the last replayed transaction; this age also grows while the
+    /// primary writes nothing. If a primary vanishes without closing the connection, the standby notices after its `wal_receiver_timeout`,
+    /// by default a minute.
     pub async fn replication(&self) -> Result<Replication, LedgerError> {
         let mut lease = self.connection.lease().await?;
         let row = ask(

@@ -1,4 +1,4 @@
-//! How a device fared over time.
+//! Reads samples of a device over time.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Ledger, ask};
 use crate::LedgerError;
 
-/// Which samples to read.
+/// The device and the time span to read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampleFilter {
     pub worker: String,
@@ -50,12 +50,12 @@ pub struct DeviceSample {
 }
 
 impl SampleFilter {
-    /// Enough for a chart on a wide screen.
+    /// The maximum number of points; enough for a chart on a wide screen.
     pub const POINTS_MAX: u32 = 500;
-    /// A device has at most one sample in this time.
+    /// The minimum time between two points, because a device has at most one sample in this time.
     const BUCKET_MIN: Duration = Duration::from_secs(5);
 
-    /// So many seconds that the points suffice.
+    /// Returns the length of a point's time span, chosen so that there are at most `points` points.
     fn bucket_seconds(&self) -> f64 {
         let span = (self.until - self.since).as_seconds_f64();
         let points = self.points.clamp(1, Self::POINTS_MAX);
@@ -64,7 +64,7 @@ impl SampleFilter {
 }
 
 impl Ledger {
-    /// The samples of a device in a span of time, gathered into points.
+    /// Returns the samples of a device in a time span, gathered into points.
     pub async fn device_samples(&self, filter: &SampleFilter) -> Result<DeviceSamples, LedgerError> {
         let bucket_seconds = filter.bucket_seconds();
         let device = i32::try_from(filter.device).unwrap_or(-1);

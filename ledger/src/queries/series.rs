@@ -1,4 +1,4 @@
-//! Statistics over time, from the roll-ups alone.
+//! Statistics over time, read from the roll-ups alone.
 
 use std::collections::BTreeMap;
 
@@ -43,11 +43,12 @@ pub struct SeriesPoint {
 }
 
 impl Ledger {
-    /// The jobs that have ended since this time: of each five minutes if it is within a day, of each hour if it is within two months, else of
-    /// each day.
+    /// Returns counts and times of the jobs that have ended since this time, by five minutes if that is within a day, by the hour within
+    /// two months, and by the day otherwise.
     pub async fn series(&self, since: DateTime<Utc>, pool: Option<&str>) -> Result<Series, LedgerError> {
         let now = Utc::now();
-        // Before 1970 and after today nothing was counted, and chrono could not represent the beginning of some hours.
+        // Nothing was counted before 1970 or will be after today, and chrono can't represent the beginning of some hours outside this
+        // range.
         let since = since.clamp(DateTime::UNIX_EPOCH, now.max(DateTime::UNIX_EPOCH));
         let grain = grain(since, now);
         let since = grain.begin(since);
@@ -67,9 +68,9 @@ pub(super) fn decoded(record: &RollupRecord) -> Result<Measures, LedgerError> {
     record.measures().map_err(|source| LedgerError::Database { operation: "reading statistics", source })
 }
 
-/// The finest grain that is kept for that long.
+/// Returns the finest grain whose rows are kept for that long.
 fn grain(since: DateTime<Utc>, now: DateTime<Utc>) -> Grain {
-    // A little less than what is kept, because rows may go while this is read.
+    // A little less than rows are kept, because some may be deleted while this runs.
     if since >= now - FIVE_MINUTES_KEPT + TimeDelta::hours(1) {
         Grain::FiveMinutes
     } else if since >= now - TimeDelta::days(i64::from(HOURS_KEPT_DAYS) - 1) {
@@ -79,7 +80,7 @@ fn grain(since: DateTime<Utc>, now: DateTime<Utc>) -> Grain {
     }
 }
 
-/// The rows of whole pools, and what is not merged yet.
+/// Reads the rows of whole pools, including deltas that are not merged yet.
 pub(super) async fn read(
     connection: &mut PgConnection,
     grain: Grain,

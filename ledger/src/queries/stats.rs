@@ -1,4 +1,4 @@
-//! Statistics of jobs that have ended, from the roll-ups alone.
+//! Statistics of jobs that have ended, read from the roll-ups alone.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,13 @@ use crate::{
     rollups::{Dimension, Grain, HOURS_KEPT_DAYS, Measures, RollupRecord, Stage, Stages, Sum},
 };
 
-/// Which jobs to count.
+/// The jobs to count, and how to group them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatisticsFilter {
-    /// One row for each of its values; one row in all without it.
+    /// The dimension whose values get one row each. Without it there is one row of all jobs.
     pub by: Option<Dimension>,
-    /// Jobs that ended in this hour or later. What is older than two months is kept by the day, so then it is this day.
+    /// Only jobs that ended in this hour or later. Statistics that are older than two months have days instead of hours, so it is this day
+    /// then.
     pub since: DateTime<Utc>,
     /// Only jobs of this pool.
     pub pool: Option<String>,
@@ -87,7 +88,7 @@ pub struct Times {
     pub max_us: u64,
 }
 
-/// Most rows of one answer of the read API. A pool has at most a thousand values in an hour, and over time may have more.
+/// The maximum number of rows in an answer of the read API. A pool has at most a thousand values in an hour, but may have more over time.
 pub const STATISTICS_ROWS_MAX: u32 = 10_000;
 
 fn is_zero(number: &u64) -> bool {
@@ -95,7 +96,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl Ledger {
-    /// What the recorders have counted, to the last commit.
+    /// Returns what the recorders have counted, up to their last commit.
     pub async fn statistics(&self, filter: &StatisticsFilter) -> Result<Statistics, LedgerError> {
         let since = begin(filter.since, Utc::now());
         let mut lease = self.connection.lease().await?;
@@ -108,18 +109,18 @@ impl Ledger {
     }
 }
 
-/// The beginning of what is counted.
+/// Returns the beginning of the first hour or day to count.
 fn begin(since: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
-    // A day less, because an hour may go while this is read.
+    // A day less than hours are kept, because some may be deleted while this runs.
     let oldest_hour = now - TimeDelta::days(i64::from(HOURS_KEPT_DAYS) - 1);
-    // Before 1970 and after tomorrow nothing was counted, and chrono could not represent the beginning of some hours.
+    // Nothing was counted before 1970 or will be after tomorrow, and chrono can't represent the beginning of some hours outside this range.
     let tomorrow = now.max(DateTime::UNIX_EPOCH) + TimeDelta::days(1);
     let since = since.clamp(DateTime::UNIX_EPOCH, tomorrow);
     if since < oldest_hour { Grain::Day.begin(since) } else { Grain::Hour.begin(since) }
 }
 
-/// The measures of each value: whole days from the rows of days, the hours before the first of them from those of hours, and what is not merged
-/// yet. Rows are merged as they arrive, because there may be many.
+/// Reads the measures of each value. Whole days come from the rows of days, the hours before the first whole day from the rows of hours,
+/// and the rest from deltas that are not merged yet. Rows are merged as they arrive, because there may be many.
 async fn read(
     connection: &mut PgConnection,
     filter: &StatisticsFilter,

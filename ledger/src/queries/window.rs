@@ -1,38 +1,39 @@
-//! Windows of time. Every query of jobs and attempts has one, so that it opens few of the monthly partitions.
+//! Time windows. Every query of jobs and attempts has one, so that it opens few of the monthly partitions.
 
 use chrono::{DateTime, Datelike, Months, NaiveDate, NaiveTime, Utc};
 
-/// A range of `id_at`: from `from` up to and without `to`.
+/// A range of `id_at`, including `from` and excluding `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) from: DateTime<Utc>,
     pub(super) to: DateTime<Utc>,
 }
 
-/// The windows in which a list of jobs is searched, the newest first. The first one begins with a month, and each further one is four times
-/// as long, so that a list without matches is known after a few queries.
+/// The windows to search for a list of jobs, newest first. The first one begins with a month, and each further one is four times as long,
+/// so that a search without matches ends after a few queries.
 #[derive(Debug)]
 pub(super) struct Windows {
     from: DateTime<Utc>,
     /// The end of the next window.
     to: DateTime<Utc>,
-    /// The month in which the first window begins. Jobs with a later time are few: those of producers whose clocks are ahead.
+    /// The month in which the first window begins. Only jobs of producers whose clocks are ahead have later times.
     first: NaiveDate,
-    /// The length of the next window in months; 0 for the first one, which is the rest of its month.
+    /// The length of the next window in months; 0 for the first one, which covers the rest of its month.
     months: u32,
 }
 
-/// Each window is this many times as long as the one before it.
+/// The growth factor: each window is this many times as long as the previous one.
 const GROWTH: u32 = 4;
-/// Windows that would be longer have no beginning. The history is rarely kept for longer than this.
+/// The maximum length of a window in months. A longer one covers everything that is left. The history is rarely kept for longer than this.
 const MONTHS_MAX: u32 = 16;
 
 impl Window {
-    /// Every time that an id or an event can have.
+    /// Covers every time that an id or an event can have.
     pub(super) const ALL: Self = Self { from: beginning(1), to: beginning(10_000) };
 }
 
-/// Postgres and chrono can represent these years, and no job has a time before or after them.
+/// Returns the beginning of a year. Postgres and chrono can represent the years that are used here, and no job has an earlier or a later
+/// time.
 const fn beginning(year: i32) -> DateTime<Utc> {
     match NaiveDate::from_ymd_opt(year, 1, 1) {
         Some(day) => day.and_time(NaiveTime::MIN).and_utc(),
@@ -41,7 +42,7 @@ const fn beginning(year: i32) -> DateTime<Utc> {
 }
 
 impl Windows {
-    /// Covers the times from `since` until `until`, in search of jobs that are no newer than this.
+    /// Returns the windows from `since` until `until`. The search begins in the month of `newest`, because few jobs are newer.
     pub(super) fn new(since: Option<DateTime<Utc>>, until: Option<DateTime<Utc>>, newest: DateTime<Utc>) -> Self {
         let to = until.unwrap_or(Window::ALL.to).min(Window::ALL.to);
         let newest = newest.min(to).date_naive();

@@ -1,7 +1,7 @@
 //! The changes that events make to one job, attempt, worker or device, in the types of the tables' columns.
 //!
-//! Each event is checked against the columns' ranges before it is merged with others, so that a number out of range fails its own event
-//! and not a batch of a thousand.
+//! Each event is checked against the columns' ranges before it is merged with others. So a number out of range fails its own event, and not
+//! a batch of thousands.
 
 use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 
@@ -13,7 +13,7 @@ use gpufleet_schema::{
     text::{recordable, recordable_labels},
 };
 
-/// An event that no table can hold.
+/// An event with a value that no column can hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {value}, which is out of range")]
 pub struct Unrecordable {
@@ -44,11 +44,11 @@ pub(super) struct Owner {
     pub(super) by_worker: bool,
 }
 
-/// Whether a change may be merged into what is known of a job.
+/// How a change relates to what is known of a job, by their users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     SameOwner,
-    /// Only another client's submission is known, which the change replaces.
+    /// Only another client's submission is known. The change replaces it.
     TakesOver,
     /// The job belongs to another user.
     Foreign,
@@ -88,12 +88,12 @@ pub(super) struct Info {
 pub(super) struct AttemptChange {
     /// The earliest start.
     pub(super) started_at: Option<DateTime<Utc>>,
-    /// The place of that start. `None` after the end, which has a place of its own.
+    /// The place of the earliest start. `None` after the end, which has a place of its own.
     pub(super) runs_on: Option<Place>,
     pub(super) end: Option<End>,
-    /// The loss that the end has replaced. It is counted, as in a batch of its own.
+    /// The loss that the end has replaced. It is counted like a loss in a batch of its own.
     pub(super) replaced: Option<End>,
-    /// Attempts under the same number after other submissions of the job.
+    /// Attempts with the same number that belong to other submissions of the job.
     pub(super) other_runs: Vec<AttemptChange>,
 }
 
@@ -111,7 +111,7 @@ pub(super) struct End {
     pub(super) charged_us: Option<i64>,
     /// The outputs that its job keeps, in order.
     pub(super) kept: Vec<KeptRow>,
-    /// When its job was submitted. A job that is submitted again under its id has the same attempt numbers again.
+    /// When its job was submitted. If a job is submitted again under its id, the attempt numbers repeat.
     pub(super) submitted_at: Option<DateTime<Utc>>,
 }
 
@@ -143,7 +143,7 @@ pub(super) struct Place {
     pub(super) emulated: Option<bool>,
 }
 
-/// [`Timings`] in the database's integers.
+/// [`Timings`] in the database's integer type.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Spans {
     pub(super) queue_us: i64,
@@ -167,9 +167,10 @@ pub(super) struct WorkerChange {
     pub(super) seen: WorkerSeen,
 }
 
-/// A heartbeat that is older than the known one by more than this counts as newer, because the worker's clock was set back. Otherwise the
-/// worker's state would not change until the clock has caught up. Heartbeats are not overtaken by that much, because a recorder does not
-/// hold messages for longer. If an operator replays an old one by hand, the next heartbeat corrects it.
+/// The minimum step of a worker's clock. A heartbeat that is older than the known one by more than this counts as newer, because the
+/// worker's clock was set back; otherwise the worker's state would not change until the clock caught up. Heartbeats do not overtake each
+/// other by that much, because a recorder does not hold messages for longer. If an operator replays an old heartbeat, the next one corrects
+/// the state.
 pub(super) const CLOCK_STEP_MIN: Duration = Duration::from_secs(15 * 60);
 
 #[derive(Debug, Clone, PartialEq)]
@@ -202,7 +203,7 @@ pub(super) struct ActionChange {
 }
 
 impl ActionChange {
-    /// Texts are cut to their bounds, so that the action is recorded in any case.
+    /// Converts an action. Texts are cut to their maximum lengths, so that the action is always recorded.
     pub(super) fn of(action: &Action) -> Result<Self, Unrecordable> {
         Ok(Self {
             at: time("at_ms", action.at_ms)?,
@@ -226,7 +227,7 @@ impl Owner {
 }
 
 impl JobChange {
-    /// The state of a job of which only this change is known.
+    /// Returns the state of a job of which only this change is known.
     pub(super) fn state(&self) -> &JobState {
         match &self.outcome {
             Some(outcome) => &outcome.state,
@@ -237,8 +238,8 @@ impl JobChange {
 }
 
 impl Info {
-    /// The producer chose the texts and the time of submission, and a worker's event only repeats them. If they are out of bounds, they are
-    /// cut or omitted, so that the job's outcome is still recorded.
+    /// Converts a description. The producer chose the texts and the time of submission, and a worker's event only repeats them.
+    /// Out-of-bounds values are cut or omitted, so that the job's outcome is still recorded.
     pub(super) fn of(job: &JobInfo) -> Result<Self, Unrecordable> {
         Ok(Self {
             pool: job.pool.to_string(),
@@ -250,14 +251,14 @@ impl Info {
             input_bytes: big("input_bytes", job.input_bytes)?,
             client: job.client.as_deref().map(recordable),
             submitted_at: job.submitted_ms.and_then(|ms| time("submitted_ms", ms).ok()),
-            // The events of a job name the same blobs, each once.
+            // All events of a job name the same blobs, and each blob once.
             blobs: job.blobs.iter().take(BUFFERS_MAX).map(ToString::to_string).collect(),
         })
     }
 }
 
 impl AttemptChange {
-    /// Where the attempt ran or runs.
+    /// Returns where the attempt runs or ran.
     pub(super) fn place(&self) -> Option<&Place> {
         self.end.as_ref().map(|end| &end.place).or(self.runs_on.as_ref())
     }
@@ -298,32 +299,32 @@ impl End {
         })
     }
 
-    /// Whether both are the end of one run of an attempt.
+    /// Returns whether both are the end of the same run of an attempt.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
         (self.at, &self.place.worker) == (other.at, &other.place.worker)
     }
 
-    /// Whether it ends the run of a later or an earlier submission than that of this time. Without a time, all runs are one.
+    /// Compares the submission of this run with the submission at this time. If either has no time, they are equal.
     pub(super) fn run(&self, submitted_at: Option<DateTime<Utc>>) -> Ordering {
         self.submitted_at.zip(submitted_at).map_or(Ordering::Equal, |(own, known)| own.cmp(&known))
     }
 
-    /// Whether this is an outcome and not a loss. An outcome replaces a loss, because a lost attempt may be redelivered under its old
-    /// number.
+    /// Returns whether this is an outcome and not a loss. An outcome replaces a loss, because a lost attempt may be redelivered under its
+    /// old number.
     pub(super) fn is_final(&self) -> bool {
         self.state != AttemptState::Lost
     }
 }
 
 impl Printed {
-    /// Cuts the output to its bounds, because a client may have forged the event.
+    /// Converts the output, and cuts it to its bounds, because a client may have forged the event.
     fn of(output: &PrintfOutput) -> Option<Self> {
         let PrintfOutput { text, dropped_bytes } = output.recordable()?;
         Some(Self { text, dropped_bytes: i64::try_from(dropped_bytes).unwrap_or(i64::MAX) })
     }
 }
 
-/// The bytes of a job's kept outputs that would go into the ledger, if they are more than a worker may send. Such an event is forged.
+/// Returns the size of a job's kept outputs that would go into the ledger, if it is more than a worker may send. Such an event is forged.
 pub(super) fn kept_excess(kept: &KeptOutputs) -> Option<u64> {
     let inline = kept.outputs.iter().map(|output| match &output.data {
         KeptData::Inline(bytes) => bytes.len() as u64,
@@ -333,7 +334,7 @@ pub(super) fn kept_excess(kept: &KeptOutputs) -> Option<u64> {
 }
 
 impl KeptRow {
-    /// The rows of a job. Bytes beyond the bound are left out, and so are outputs and dimensions that no task may have.
+    /// Converts the kept outputs of a job. It omits bytes beyond the bound, and outputs and dimensions that no task may have.
     fn all(kept: &KeptOutputs) -> Result<Vec<Self>, Unrecordable> {
         let expires_at = time("kept.expires_ms", kept.expires_ms)?;
         let has_bytes = kept_excess(kept).is_none();
@@ -352,7 +353,7 @@ impl KeptRow {
 }
 
 impl Place {
-    /// Where an attempt runs.
+    /// Converts the place of a start.
     pub(super) fn of_start(event: &Started) -> Result<Self, Unrecordable> {
         Self::of(&event.worker, Some(event.device), event.ran_on.as_ref())
     }
@@ -372,13 +373,13 @@ impl Spans {
     fn of(timings: &Timings) -> Result<Self, Unrecordable> {
         let launches_us: Vec<i64> =
             timings.launches_us.iter().map(|us| big("timings.launches_us", *us)).collect::<Result<_, _>>()?;
-        // The history shows their sum, which must fit too.
+        // The history shows their sum, so it must fit too.
         launches_us.iter().try_fold(0_i64, |sum, us| sum.checked_add(*us)).ok_or_else(|| Unrecordable {
             field: "timings.launches_us",
             value: "more than 64 bits together".to_owned(),
         })?;
         Ok(Self {
-            // A wrong clock of the producer may make it arbitrarily long.
+            // A producer's wrong clock may make it arbitrarily long.
             queue_us: i64::try_from(timings.queue_us).unwrap_or(i64::MAX),
             wait_us: big("timings.wait_us", timings.wait_us)?,
             fetch_us: big("timings.fetch_us", timings.fetch_us)?,
@@ -432,18 +433,18 @@ impl DeviceChange {
     }
 }
 
-/// The percentage and its source. Without a source it is omitted.
+/// Returns the percentage and its source. A percentage without a source is omitted.
 fn utilization(device: &DeviceSeen) -> Result<Option<(i32, UtilizationBy)>, Unrecordable> {
     let percent = device.utilization_percent.map(|percent| int("utilization_percent", percent)).transpose()?;
     Ok(percent.zip(device.utilization_by))
 }
 
-/// Postgres texts can't contain NUL. A compile log that contains one must still be recorded.
+/// Replaces NUL characters, which Postgres texts can't contain. A compile log that contains one must still be recorded.
 fn storable(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
-/// A time in the years 1970 to 9999, which every date library can represent.
+/// Converts a time. It must be in the years 1970 to 9999, which every date library can represent.
 pub(super) fn time(field: &'static str, ms: i64) -> Result<DateTime<Utc>, Unrecordable> {
     const MS_MAX: i64 = 253_402_300_799_999;
     Some(ms)

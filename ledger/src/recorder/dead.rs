@@ -22,11 +22,11 @@ pub(super) struct DeadLetter {
     message_id: Option<String>,
     content_type: Option<String>,
     reason: String,
-    /// The length of the whole body, if only its beginning is kept.
+    /// The length of the original body, if only its beginning is kept.
     whole_bytes: Option<usize>,
 }
 
-/// How much is kept of a body that is too large to be read, so that such messages do not fill the queue of dead letters.
+/// How much of an oversized body is kept, so that such messages do not fill the dead-letter queue.
 const OVERSIZE_KEPT_BYTES: usize = 4 << 10;
 
 /// The outcome of publishing a letter.
@@ -34,7 +34,7 @@ const OVERSIZE_KEPT_BYTES: usize = 4 << 10;
 pub(super) enum Published {
     Done,
     Stopped,
-    /// The broker did not confirm it in time.
+    /// The broker did not confirm it before the deadline.
     Late(DeadLetter),
 }
 
@@ -44,14 +44,14 @@ enum Remedy {
     TryAgain,
     /// The queue does not exist.
     DeclareQueue,
-    /// The broker rejects this body or these properties whenever they are sent.
+    /// The broker would never accept this body or these properties.
     LeaveBodyOut,
     /// This process is stopping.
     GiveUp,
 }
 
 impl DeadLetter {
-    /// A message whose events are refused, and what settles it.
+    /// Makes a letter of a message whose events are refused. Returns it with the acker that settles the message.
     pub(super) fn of_delivery(delivery: Delivery, reason: String) -> (Self, Acker) {
         let whole_bytes = delivery.is_cut().then_some(delivery.body_bytes);
         let (mut body, Properties { message_id, content_type, .. }, acker) = delivery.into_parts();
@@ -62,13 +62,13 @@ impl DeadLetter {
         (Self { body, message_id, content_type, reason, whole_bytes }, acker)
     }
 
-    /// One event of a message whose other events were recorded.
+    /// Makes a letter of one event, whose message had other events that were recorded.
     pub(super) fn of_event(rejected: &Rejected) -> Self {
         let body = encode_event(&rejected.event).expect("it was decoded from this encoding");
         Self::of_body(body, rejected.reason.clone())
     }
 
-    /// One event that can't be read, of a message whose other events can.
+    /// Makes a letter of one unreadable event, whose message has readable ones.
     pub(super) fn of_unreadable(event: UnreadableEvent) -> Self {
         Self::of_body(event.body, event.problem)
     }
@@ -78,7 +78,7 @@ impl DeadLetter {
         Self { body, message_id: None, content_type, reason, whole_bytes: None }
     }
 
-    /// Publishes until the broker confirms, the recorder is stopped, or the deadline has passed.
+    /// Publishes until the broker confirms, the recorder stops, or the deadline passes.
     pub(super) async fn publish(
         mut self,
         broker: &Broker,
@@ -110,7 +110,7 @@ impl DeadLetter {
         }
     }
 
-    /// Keeps only the reason, because otherwise the letter could never be published.
+    /// Keeps only the reason, because the letter could never be published with its body.
     fn shrink(&mut self, problem: &PublishError) {
         if !self.body.is_empty() {
             self.reason.push_str(&format!(" (its body of {} bytes was left out: {problem})", self.body.len()));
@@ -152,7 +152,7 @@ fn remedy(problem: &PublishError) -> Remedy {
         PublishError::TooLarge { .. } | PublishError::HeaderTooLarge { .. } | PublishError::PropertyTooLong { .. } => {
             Remedy::LeaveBodyOut
         }
-        // Most likely a permission is missing. The body is not too large, because the broker has delivered it.
+        // The usual cause is a missing permission. The body is not too large, because the broker has delivered it.
         PublishError::Refused { .. }
         | PublishError::Order(_)
         | PublishError::Forbidden { .. }

@@ -10,11 +10,11 @@ use gpufleet_transport::{Broker, Delivery, Incoming};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-/// Enough that the broker sends one while another is counted.
+/// The prefetch: enough that the broker sends one reply while another is counted.
 const PREFETCH: u16 = 4;
-/// The least time between two lines of the log.
+/// The minimum time between two log lines.
 const LOG_EVERY: Duration = Duration::from_secs(10);
-/// The broker's reason for a message that a full queue dropped.
+/// The broker's reason for a message that it dropped because the queue was full.
 const FULL: &str = "maxlen";
 
 /// The replies dropped since this process started.
@@ -25,9 +25,10 @@ struct Dropped {
     expired: u64,
 }
 
-/// Counts until the broker is closed. If cancelled, replies that are not yet counted stay in their queue.
+/// Counts dropped replies until the broker is closed. If cancelled, replies that are not counted yet stay in their
+/// queue.
 pub async fn count_dropped_replies(broker: Broker) {
-    // Only the size of a reply counts.
+    // Only the size of a reply matters, so its body is not read.
     let mut consumer = broker.consume_bounded(DROPPED_QUEUE.to_owned(), PREFETCH, |_exchange| 0);
     let (mut dropped, mut logged) = (Dropped::default(), Dropped::default());
     let mut log_at = None;
@@ -36,7 +37,7 @@ pub async fn count_dropped_replies(broker: Broker) {
             incoming = consumer.next() => match incoming {
                 Some(Incoming::Delivery(delivery)) => {
                     dropped.add(&delivery);
-                    // If the connection has broken, the broker redelivers it, and it is counted twice.
+                    // If the connection has broken, the broker redelivers the reply, and it is counted twice.
                     drop(delivery.ack().await);
                     log_at.get_or_insert_with(Instant::now);
                 }

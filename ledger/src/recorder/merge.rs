@@ -1,15 +1,15 @@
 //! Merges the events of a batch into one change for each row, because one statement can't change a row twice.
 //!
-//! Merging follows the same rules as the upserts in [`super::write`], so the result does not depend on how events were batched:
-//! - A job keeps its first final outcome in the order of arrival. Everything else is the same in any order.
-//! - The state of a job without one is that of its highest attempt: running, or queued again if that attempt was lost.
+//! Merging follows the same rules as the upserts in [`super::write`], so the result does not depend on the batches:
+//! - A job keeps the final outcome that arrived first. Nothing else depends on the order of arrival.
+//! - A job without an outcome has the state of its highest attempt: running, or queued again if that attempt was lost.
 //! - An attempt keeps its first outcome, but an outcome replaces a loss. Its start is the earliest of its events, including its end's: an
-//!   attempt that is redelivered under its old number may report a start after its end. Its place is that of its end, and before that
-//!   of its earliest start.
-//! - A job that is submitted again under its id has the same attempt numbers again. The attempts after a later submission are kept apart:
-//!   see [`super::write::runs`].
-//! - A job belongs to the user of its first event, but a worker's event takes it over from another client's submission. Events of other users
-//!   are merged into changes of their own, which the table drops unless the job is theirs.
+//!   attempt that is redelivered under its old number may report a start after its end. Its place is that of its end, and before that of
+//!   its earliest start.
+//! - If a job is submitted again under its id, its attempt numbers repeat. The attempts after a later submission are kept apart: see
+//!   [`super::write::runs`].
+//! - A job belongs to the user of its first event, but a worker's event takes it over from another client's submission. Events of other
+//!   users are merged into separate changes, which the table drops unless the job belongs to that user.
 //! - A job's description is that of its first event that has one. Later events fill its gaps.
 //! - A worker's state is that of its latest heartbeat by the worker's clock. The order of arrival matters only after the clock was set
 //!   back: see [`CLOCK_STEP_MIN`].
@@ -29,10 +29,10 @@ use super::change::{
 use super::samples::{self, Sample};
 use crate::job_time::time_in_id;
 
-/// The longest text of an event that this release does not know.
+/// The maximum length of the text of an event that this release does not know.
 const LATER_EVENT_BYTES_MAX: usize = 2 << 10;
 
-/// The changes of a batch of events. They are sorted by key, because transactions that lock rows in the same order don't deadlock.
+/// The changes of a batch of events. They are sorted by key, because transactions that lock rows in the same order do not deadlock.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Changes {
     pub(super) jobs: BTreeMap<JobId, JobChange>,
@@ -41,13 +41,13 @@ pub(super) struct Changes {
     pub(super) devices: BTreeMap<(String, i32), DeviceChange>,
     pub(super) samples: BTreeMap<samples::Key, Sample>,
     pub(super) actions: BTreeMap<Uuid, ActionChange>,
-    /// By their kind, the latest of the events that this release does not know, as text.
+    /// The latest unknown event of each kind that this release does not know, as text.
     pub(super) later: BTreeMap<String, String>,
 }
 
 impl Changes {
-    /// Adds an event completely, or returns an error without a change. False if nothing changed because the job has changes of another user:
-    /// only the table knows whose job it is, and asks for one change at a time.
+    /// Adds an event, or returns an error and changes nothing. Returns false, and changes nothing, if the job already has changes of
+    /// another user: only the table knows whose job it is, so such changes are written one after the other.
     pub(super) fn add(&mut self, event: &Event) -> Result<bool, Unrecordable> {
         match event {
             Event::Submitted(event) => return self.submitted(event),
@@ -147,7 +147,7 @@ impl Changes {
         self.later.insert(event.kind.clone(), event.text(LATER_EVENT_BYTES_MAX));
     }
 
-    /// False if the job has changes of another user.
+    /// Adds a change of a job. Returns false if the job has changes of another user.
     fn job(&mut self, job_id: JobId, change: JobChange) -> bool {
         let Some(known) = self.jobs.get_mut(&job_id) else {
             self.jobs.insert(job_id, change);
@@ -161,7 +161,7 @@ impl Changes {
         true
     }
 
-    /// The changes of the jobs with these ids, and all that concern no job.
+    /// Returns the changes of the jobs with these ids, and all changes that concern no job.
     pub(super) fn of_jobs(&self, is_kept: impl Fn(&JobId) -> bool) -> Self {
         let mut kept = self.clone();
         kept.jobs.retain(|job_id, _| is_kept(job_id));
@@ -175,7 +175,7 @@ impl Changes {
 }
 
 impl JobChange {
-    /// A job of which only the id is known.
+    /// Returns the change of a job of which only the id is known.
     fn named(job_id: JobId, user: Option<&str>, at: DateTime<Utc>) -> Self {
         Self {
             owner: Owner { user: user.map(recordable), by_worker: false },
@@ -250,11 +250,11 @@ impl AttemptChange {
 }
 
 impl WorkerChange {
-    /// Merges another heartbeat. Returns whether it is the latest.
+    /// Merges another heartbeat. Returns whether it is the latest one.
     fn merge(&mut self, other: Self) -> bool {
         self.first_seen_at = self.first_seen_at.min(other.first_seen_at);
         let back = self.last_seen_at.signed_duration_since(other.last_seen_at).to_std().unwrap_or_default();
-        // The final heartbeat may have the same millisecond as the one before it.
+        // The final heartbeat may have the same millisecond as the previous one.
         let is_latest =
             (other.last_seen_at, other.seen.leaving) > (self.last_seen_at, self.seen.leaving) || back > CLOCK_STEP_MIN;
         if is_latest {

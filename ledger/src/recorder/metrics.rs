@@ -1,6 +1,6 @@
-//! The recorder's Prometheus metrics: every name with its meaning and unit.
+//! The recorder's Prometheus metrics: their names, meanings and units.
 //!
-//! Labels are pools, kinds, tables, dispositions and queues, never jobs. A recorder without an endpoint has no metrics, and counts nothing.
+//! Labels are pools, kinds, tables, dispositions and queues, never jobs. A recorder without a metrics endpoint counts nothing.
 
 use std::{
     sync::atomic::{AtomicI64, AtomicU64, Ordering},
@@ -24,8 +24,8 @@ use crate::{LedgerError, disposition::Disposition, error::chain};
 #[derive(Debug)]
 pub struct Metrics {
     names: Names,
-    /// When the newest recorded event happened, in milliseconds since 1970 by its sender's clock. Until the first, when the recorder
-    /// started, so that the lag of a recorder that can't record grows.
+    /// When the newest recorded event happened, in milliseconds since 1970 by its sender's clock. It begins with the start of the recorder,
+    /// so that the lag of a recorder that can't record grows.
     newest_ms: AtomicI64,
     ready: Gauge,
     broker_connected: Gauge,
@@ -68,20 +68,20 @@ struct ErrorLabels {
     disposition: &'static str,
 }
 
-/// The queues whose depth is shown, by their labels.
+/// The labels and names of the queues whose depth is shown.
 const QUEUES: [(&str, &str); 2] = [("events", topology::LEDGER_QUEUE), ("dead", topology::DEAD_QUEUE)];
-/// The time between two looks at the queues: no longer than the usual time between scrapes.
+/// The time between two reads of the queues' depth; no longer than the usual time between scrapes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// The kinds of this release, and the label of all others.
+/// The kinds of events of this release, and the label of all others.
 const KINDS: [&str; 6] = {
     let [submitted, started, attempt_finished, worker_seen, action] = Event::KINDS;
     [submitted, started, attempt_finished, worker_seen, action, "later"]
 };
 const TABLES: [&str; 7] = ["jobs", "attempts", "workers", "devices", "device_samples", "actions", "later_events"];
 const DISPOSITIONS: [&str; 4] = ["retry", "schema", "bad_data", "defect"];
-/// A batch has at most 4,000 events, or those of the message that fills it.
+/// The buckets for the number of events in a batch. A batch has at most 4,000 events, apart from those of the message that fills it.
 const EVENTS_BUCKETS: [f64; 8] = [1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 4000.0];
-/// In seconds. A commit takes milliseconds; a statement is given up after some seconds.
+/// The buckets for the duration of a batch, in seconds. A commit takes milliseconds; a statement is given up after some seconds.
 const TIME_BUCKETS: [f64; 10] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
 
 impl Default for Metrics {
@@ -127,14 +127,14 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Everything, in OpenMetrics' text form.
+    /// Returns all metrics in OpenMetrics' text format.
     pub fn text(&self) -> String {
         let lag_ms = now_ms().saturating_sub(self.newest_ms.load(Ordering::Relaxed)).max(0);
         self.lag.set(Duration::from_millis(lag_ms.unsigned_abs()).as_secs_f64());
         self.names.text()
     }
 
-    /// Shows how many spans were exported and dropped so far.
+    /// Sets how many spans were exported and dropped so far.
     pub fn set_spans(&self, traces: &Traces) {
         for (counter, total) in self.spans.iter().zip([traces.exported(), traces.dropped()]) {
             counter.inner().store(total, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Metrics {
         self.ready.set(ready.into());
     }
 
-    /// Looks at the broker and at its queues until cancelled.
+    /// Observes the broker connection and the queues until cancelled.
     pub async fn watch(&self, broker: Broker) {
         let (mut state, mut look) = (broker.state(), interval(LOOK_EVERY));
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -187,7 +187,7 @@ impl Metrics {
                 }
                 Event::WorkerSeen(event) => (3, event.at_ms),
                 Event::Action(event) => (4, event.at_ms),
-                // The time is among what this release can't read.
+                // This release can't read the time of such an event.
                 Event::Later(_) => (5, i64::MIN),
             };
             self.events.get_or_create(&KindLabels { kind: KINDS[kind] }).inc();
@@ -229,7 +229,7 @@ impl Metrics {
         }
     }
 
-    /// So that every series exists from the start, and the first error is an increase.
+    /// Creates every series at zero, so that the first error is visible as an increase.
     fn begin_at_zero(&self) {
         for (queue, _) in QUEUES {
             drop(self.queues.get_or_create(&QueueLabels { queue }));

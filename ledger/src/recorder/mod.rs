@@ -2,26 +2,25 @@
 //!
 //! Events arrive in any order and possibly twice. Their rows follow these rules, so that the order of arrival matters only if a job has two
 //! final outcomes:
-//! - A job is queued from its first event on. It is running while its highest attempt runs, and queued again if that attempt was lost.
-//!   Its first final outcome never changes.
+//! - A job is queued from its first event on. It is running while its highest attempt runs, and queued again if that attempt was lost. Its
+//!   first final outcome never changes.
 //! - An attempt keeps its first outcome, but an outcome replaces a loss. An outcome that is recorded after the final outcome of another
 //!   attempt is superseded: the attempt keeps it, and the job does not change.
-//!
-//! - An event of a kind that this release does not know is noted with its text. An event that can't be read is dead-lettered alone.
+//! - An event of a kind that this release does not know is recorded as text. An event that can't be read is dead-lettered alone.
 //!
 //! Events gather for up to 100 ms before a commit, and while an earlier commit runs.
 //!
 //! The recorder acknowledges a message when all of its events are committed or dead-lettered. It dead-letters events that no table can
-//! hold. When the process ends, the broker redelivers the unacknowledged messages, and their events change nothing a second time.
+//! hold. When the process ends, the broker redelivers the unacknowledged messages. Recording their events again changes nothing.
 //!
 //! Outages:
-//! - **Database.** The recorder retries the current batch, and later messages wait in the broker. Before the broker times the consumer out, the
-//!   recorder returns the messages once and retries the batch alone, because every return counts as a delivery of the message.
+//! - **Database.** The recorder retries the current batch, and later messages wait in the broker. Before the broker times the consumer out,
+//!   the recorder returns the messages once and retries the batch alone, because every return counts as a delivery of the message.
 //! - **Tables of another version, or without write permission.** An operator must act, so the recorder returns the messages at once and
-//!   retries the batch alone. It does not exit, because each restart would count as a delivery of every message that it holds, until good
-//!   messages look like poison.
-//! - **Dead-letter queue** (full, or without permission). The recorder retries as long as for the database. Then it returns the messages and
-//!   retries one dead letter alone. Letters that are already published are published again with their messages.
+//!   retries the batch alone. It does not exit, because each restart would count as a delivery of every message that it holds, until the
+//!   broker dead-letters valid messages.
+//! - **Dead-letter queue** (full, or without permission). The recorder retries as long as for the database. Then it returns the messages
+//!   and retries one dead letter alone. Letters that are already published are published again with their messages.
 
 use std::{
     pin::pin,
@@ -67,15 +66,15 @@ pub struct Recorder {
     store: Store,
     stop: CancellationToken,
     hold_max: Duration,
-    /// True while the recorder consumes events. Written by the recorder, read by the task that keeps the ready file.
+    /// Whether the recorder consumes events. The recorder sets it; the tasks that show readiness read it.
     ready: watch::Sender<bool>,
-    /// Only if they are served.
+    /// None if metrics are not served.
     metrics: Option<Arc<Metrics>>,
-    /// Only if the environment names a collector.
+    /// None if the environment names no collector.
     traces: Option<Traces>,
 }
 
-/// Why recording ended without a stop.
+/// The reason why recording ended without a stop.
 #[derive(Debug, thiserror::Error)]
 pub enum RecorderError {
     #[error(transparent)]
@@ -84,18 +83,20 @@ pub enum RecorderError {
     BrokerClosed,
 }
 
-/// The unacknowledged messages: enough that the next batch arrives while one is committed, and few enough to hold in memory.
+/// The maximum number of unacknowledged messages: enough that the next batch arrives while one is committed, and few enough to hold in
+/// memory.
 const PREFETCH: u16 = 64;
-/// A batch is full with this many events, so that acknowledgements do not wait for long.
+/// The number of events that makes a batch full. A larger batch would delay acknowledgements.
 const BATCH_EVENTS_MAX: usize = 4000;
-/// A batch is full with half of the prefetch. The other half arrives while it is committed.
+/// The number of messages that makes a batch full: half of the prefetch. The other half arrives while the batch is committed.
 const BATCH_MESSAGES_MAX: usize = PREFETCH as usize / 2;
-/// A batch is full with bodies of this size, because its events and their rows take many times as much memory.
+/// The size of bodies that makes a batch full. Its events and rows take many times as much memory.
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// How long a batch that is not full waits for more events. Each commit costs the database a flush, however little it writes. At high
-/// rates batches are full sooner.
+/// How long a batch that is not full waits for more events. Each commit costs the database a flush, however little it writes. At high rates
+/// batches are full sooner.
 const GATHER_MAX: Duration = Duration::from_millis(100);
-/// RabbitMQ closes the channel of a consumer that holds a message for 30 minutes. Half of that is safe.
+/// How long the recorder holds messages during an outage. RabbitMQ closes the channel of a consumer that holds a message for 30 minutes;
+/// half of that is safe.
 const HOLD_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// The contents of several messages.
@@ -104,18 +105,18 @@ struct Batch {
     events: Vec<Event>,
     dead: Vec<DeadLetter>,
     ackers: Vec<Acker>,
-    /// The bodies' size.
+    /// The size of the messages' bodies.
     bytes: usize,
-    /// The subscription was interrupted while these gathered.
+    /// Whether the subscription was interrupted while the messages gathered.
     interrupted: bool,
 }
 
-/// Why consuming paused.
+/// The reason why consuming paused.
 enum Pause {
     Stopped,
-    /// The database has rejected events for so long that the recorder returns their messages to the broker.
+    /// The database has refused these events for so long that the recorder returns their messages to the broker.
     Database(Vec<Event>),
-    /// The dead-letter queue has rejected letters for as long. The recorder returns the message of this letter with the others.
+    /// The dead-letter queue has refused this letter for as long. The recorder returns its message with the others.
     DeadLetters(DeadLetter),
 }
 
@@ -123,7 +124,7 @@ enum Pause {
 enum Recorded {
     Done(Vec<Rejected>),
     Stopped,
-    /// The messages are to be returned to the broker.
+    /// The deadline has passed: the messages must be returned to the broker.
     Late,
 }
 
@@ -137,37 +138,37 @@ enum Obstacle {
 }
 
 impl Recorder {
-    /// A recorder that runs until `stop` is cancelled.
+    /// Returns a recorder that runs until `stop` is cancelled.
     pub fn new(broker: Broker, store: Store, stop: CancellationToken) -> Self {
         Self { broker, store, stop, hold_max: HOLD_MAX, ready: watch::Sender::new(false), metrics: None, traces: None }
     }
 
-    /// Sets how long the recorder holds messages during an outage of the database or of the dead-letter queue. The default is a quarter
-    /// of an hour. It must be shorter than the broker's `consumer_timeout`.
+    /// Sets how long the recorder holds messages during an outage of the database or of the dead-letter queue. The default is 15 minutes.
+    /// It must be shorter than the broker's `consumer_timeout`.
     #[must_use]
     pub fn hold_at_most(self, hold_max: Duration) -> Self {
         Self { hold_max, ..self }
     }
 
-    /// Counts what the recorder does.
+    /// Lets the recorder count in these metrics.
     #[must_use]
     pub fn metrics(self, metrics: Arc<Metrics>) -> Self {
         Self { store: self.store.metrics(Arc::clone(&metrics)), metrics: Some(metrics), ..self }
     }
 
-    /// Exports a span for each attempt that is recorded.
+    /// Exports a span for each recorded attempt.
     #[must_use]
     pub fn traces(self, traces: Option<Traces>) -> Self {
         Self { traces, ..self }
     }
 
-    /// Whether the recorder consumes events: the broker has confirmed the subscription, and no outage has made the recorder return its
-    /// messages.
+    /// Returns whether the recorder consumes events: the broker has confirmed the subscription, and no outage has made the recorder return
+    /// its messages.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }
 
-    /// Records until stopped. Then it finishes the current batch, unless the database is unreachable, and leaves the rest to the broker. If
+    /// Records until stopped. A stop finishes the current batch, unless the database is unreachable, and leaves the rest to the broker. If
     /// cancelled, the broker redelivers the current batch.
     pub async fn run(mut self) -> Result<(), RecorderError> {
         let ended = self.consume_until_stopped().await;
@@ -207,7 +208,7 @@ impl Recorder {
     }
 
     async fn consume(&mut self, consumer: &mut Consumer) -> Result<Pause, RecorderError> {
-        // The first look comes before the recorder is ready, so that the blobs of a new fleet can be pruned at once.
+        // The first check comes before the recorder is ready, so that the blobs of a new fleet can be pruned at once.
         let mut look_at = Instant::now();
         let mut upkeep_at = look_at + upkeep::PAUSE;
         loop {
@@ -243,9 +244,9 @@ impl Recorder {
         }
     }
 
-    /// Notes that all events are recorded, if so. Returns the time until the next look.
+    /// Notes that all events are recorded, if no event waits. Returns the time until the next check.
     async fn note_caught_up(&mut self) -> Duration {
-        // The messages that the recorders hold don't count. They are recorded soon, or return to the queue.
+        // Messages that recorders hold are not counted. They are recorded soon, or return to the queue.
         match self.broker.queue_depth(LEDGER_QUEUE).await {
             Ok(Some(depth)) if depth.messages == 0 => {}
             Ok(_) => return upkeep::PAUSE,
@@ -260,7 +261,8 @@ impl Recorder {
         upkeep::LOOK_INTERVAL
     }
 
-    /// Returns whether some is left for soon. An error is only logged, because the next interval tries again.
+    /// Does the regular work on the tables. Returns whether some is left to do soon. An error is only logged, because the next interval
+    /// retries.
     async fn upkeep(&mut self) -> bool {
         self.store.upkeep().await.unwrap_or_else(|problem| {
             warn!(problem = chain(&problem), "upkeep of the tables failed");
@@ -268,7 +270,7 @@ impl Recorder {
         })
     }
 
-    /// Records a batch, then acknowledges it. Returns why consuming must pause, if it must.
+    /// Records a batch, then acknowledges it. Returns the reason if consuming must pause.
     async fn settle(&mut self, batch: Batch, received: SystemTime) -> Result<Option<Pause>, RecorderError> {
         let Batch { events, mut dead, ackers, .. } = batch;
         let held_until = Instant::now() + self.hold_max;
@@ -306,8 +308,8 @@ impl Recorder {
         }
     }
 
-    /// Retries until the events are recorded or the recorder is stopped. With a `deadline`, it gives up when the deadline has passed, or at
-    /// once if an operator must act first.
+    /// Retries until the events are recorded or the recorder is stopped. With a `deadline`, gives up when it has passed, or at once if an
+    /// operator must act first.
     async fn record(&mut self, events: &[Event], deadline: Option<Instant>) -> Result<Recorded, RecorderError> {
         let (mut backoff, begun) = (Backoff::default(), Instant::now());
         loop {
@@ -403,7 +405,7 @@ impl Batch {
     }
 }
 
-/// The events of a message, or why the recorder refuses them.
+/// Decodes the events of a message, or returns why the recorder refuses them.
 fn events_of(delivery: &Delivery) -> Result<Events, String> {
     let origin = Origin {
         exchange: &delivery.exchange,
@@ -419,7 +421,7 @@ fn events_of(delivery: &Delivery) -> Result<Events, String> {
 }
 
 impl Obstacle {
-    /// `None` if the error is a defect of this program.
+    /// Classifies an error. `None` if it is a defect of this program.
     fn of(error: &LedgerError) -> Option<Self> {
         match error.disposition() {
             Disposition::Retry => Some(Self::Outage),

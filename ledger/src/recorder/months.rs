@@ -1,4 +1,4 @@
-//! Chooses the monthly partition of a job's row, and the partitions that must exist.
+//! Chooses the monthly partition of a job's row, and determines the partitions that must exist.
 
 use std::collections::HashSet;
 
@@ -8,26 +8,27 @@ use gpufleet_schema::JobId;
 use super::merge::Changes;
 use crate::job_time::time_in_id;
 
-/// A job may be recorded long after its submission, because events waited in the broker or were replayed.
+/// How many months back partitions are created. A job may be recorded long after its submission, because events waited in the broker or
+/// were replayed.
 const MONTHS_BACK: u32 = 24;
-/// Producers' clocks are ahead by at most this much.
+/// How many days ahead partitions are created for jobs, because the clocks of producers may be ahead.
 const DAYS_AHEAD: u64 = 40;
-/// Partitions are created ahead, so that they exist when a month begins for all jobs at once.
+/// How many months ahead partitions are created in any case, so that they exist before the first job of the month.
 const MONTHS_AHEAD: u32 = 2;
 
-/// Whether the time in a job's id determines its partition. A time far from today does not, so that a client can't create partitions at
-/// will.
+/// Returns whether the time in a job's id determines its partition. A time far from today does not, so that clients can't create arbitrary
+/// partitions.
 pub(super) fn is_keyed_by_id(job_id: JobId, today: NaiveDate) -> bool {
     time_in_id(job_id).is_some_and(|at| is_near(at.date_naive(), today))
 }
 
-/// The time of a job's first event, for a job whose id determines none, or now if a clock that is far off gave that time. So the job is among
-/// the latest ones in a list.
+/// Returns the time that becomes the key of a job whose id determines none: that of its first event, or now if that time is far off. So the
+/// job is among the latest ones in a list.
 pub(super) fn time_of_first_event(created_at: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
     near(created_at, now.date_naive()).unwrap_or(now)
 }
 
-/// The first days of the months in which these jobs may have rows, and of the next months.
+/// Returns the first days of the months in which these jobs may have rows, and of the next months.
 pub(super) fn needed(changes: &Changes, today: NaiveDate) -> HashSet<NaiveDate> {
     let ahead = (0..=MONTHS_AHEAD).filter_map(|months| today.checked_add_months(Months::new(months)));
     let of_jobs = changes.jobs.iter().map(|(job_id, change)| match time_in_id(*job_id) {
@@ -41,7 +42,7 @@ pub(super) fn beginning(day: NaiveDate) -> DateTime<Utc> {
     day.and_time(NaiveTime::MIN).and_utc()
 }
 
-/// The time, if it is so near that partitions are made for it.
+/// Returns the time if it is near enough to today that partitions are created for it.
 pub(super) fn near(at: DateTime<Utc>, today: NaiveDate) -> Option<DateTime<Utc>> {
     Some(at).filter(|at| is_near(at.date_naive(), today))
 }

@@ -1,6 +1,6 @@
 //! Checks that the sender of a batch may report its events. The exchange identifies the kind of sender, because RabbitMQ's permissions
-//! decide which users may publish to it, and with which routing keys. A redelivered message keeps both. A message that an operator moves by
-//! hand comes through the default exchange.
+//! determine which users may publish to it, and with which routing keys. A redelivered message keeps both. A message that an operator moves
+//! by hand arrives through the default exchange.
 
 use gpufleet_schema::{
     Event, Submitted,
@@ -9,7 +9,8 @@ use gpufleet_schema::{
     topology::{EVENTS_ACTION_KEY, Speaker, submissions_key},
 };
 
-/// The most bytes of events in a message from this exchange. Only operators move messages by hand, such as those of workers.
+/// Returns the maximum size of a message from this exchange. Messages that arrive through the default exchange were moved by an operator,
+/// so they may be as large as those of workers.
 pub(super) fn bytes_max(exchange: &str) -> usize {
     match Speaker::of_events(exchange) {
         Some(Speaker::Worker | Speaker::Operator) => MESSAGE_BYTES_MAX,
@@ -17,7 +18,7 @@ pub(super) fn bytes_max(exchange: &str) -> usize {
     }
 }
 
-/// Where a message came from, as the broker says.
+/// The origin of a message, according to the broker.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin<'a> {
     pub(super) exchange: &'a str,
@@ -26,7 +27,7 @@ pub(super) struct Origin<'a> {
 }
 
 impl Origin<'_> {
-    /// Why a message is refused before its events are decoded.
+    /// Returns the reason for refusing an oversized message before its events are decoded.
     pub(super) fn too_large(self, bytes: usize) -> String {
         let max = bytes_max(self.exchange);
         format!(
@@ -36,8 +37,8 @@ impl Origin<'_> {
         )
     }
 
-    /// Refuses a whole batch with the reason, even if only one event is at fault. A gpufleet client publishes no such batch. A submission
-    /// gets the user whom the broker validated.
+    /// Refuses a whole batch if one of its events is not allowed, because no gpufleet client publishes such a batch. Sets the user of
+    /// submissions to the one that the broker validated.
     pub(super) fn check(self, events: &mut [Event]) -> Result<(), String> {
         match Speaker::of_events(self.exchange) {
             Some(Speaker::Worker | Speaker::Operator) => Ok(()),
@@ -50,7 +51,7 @@ impl Origin<'_> {
         match event {
             Event::Submitted(submitted) => self.check_submission(submitted),
             Event::Action(action) => self.check_action(action),
-            // The recorder only notes its kind and its text.
+            // The recorder stores only its kind and its text.
             Event::Later(_) => Ok(()),
             Event::Started(_) | Event::AttemptFinished(_) | Event::WorkerSeen(_) => {
                 Err(format!("user {} reported an event that only workers may report", self.user()))

@@ -1,4 +1,5 @@
-//! Merges what recorders have counted into five minutes, hours and days. One recorder at a time does it, in one transaction, so nothing is counted twice.
+//! Merges the counts of recorders into roll-ups of five minutes, hours and days. One recorder at a time does so, in one transaction, so
+//! nothing is counted twice.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,16 +13,17 @@ use crate::{
     tx::Transaction,
 };
 
-/// Rows that one transaction merges: many, because those of one hour and value become one row, and few enough to hold in memory.
+/// The maximum number of rows that one transaction merges. It is large, because the rows of one hour and value become one row, and small
+/// enough to hold in memory.
 const DELTAS_MAX: i64 = 5000;
 
-/// Merges some rows of `rollup_deltas`. Returns whether there may be more for this recorder.
+/// Merges some rows of `rollup_deltas`. Returns whether this recorder may have more to merge.
 pub(super) struct MergeRollups;
 
-/// Deletes statistics by five minutes and by the hour that have been kept long enough. Those of their days stay.
+/// Deletes roll-ups of five minutes and hours after their retention time. Those of days are kept.
 pub(super) struct ForgetOld;
 
-/// An hour or day of a pool, and what its rows are divided by.
+/// The rows of one hour or day, pool and dimension.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Group {
     at: DateTime<Utc>,
@@ -29,7 +31,7 @@ struct Group {
     dimension: String,
 }
 
-/// Rows of one grain, by their group and value.
+/// Rows of one grain, by group and value.
 type Rollups = BTreeMap<Group, BTreeMap<String, Measures>>;
 
 impl Transaction for MergeRollups {
@@ -115,7 +117,7 @@ async fn merge(
     write(grain, &rollups, connection).await
 }
 
-/// Takes the oldest rows that recorders have committed.
+/// Takes the oldest deltas that recorders have committed.
 async fn take(connection: &mut PgConnection) -> Result<Vec<RollupRecord>, sqlx::Error> {
     sqlx::query_as!(
         RollupRecord,
@@ -130,7 +132,7 @@ async fn take(connection: &mut PgConnection) -> Result<Vec<RollupRecord>, sqlx::
     .await
 }
 
-/// The rows that are there of these, and those of the values that had no room.
+/// Reads the existing rows of these values, and the row [`OTHER`] of each group.
 async fn read(grain: Grain, wanted: &Rollups, connection: &mut PgConnection) -> Result<Rollups, sqlx::Error> {
     let (mut groups, mut values) = (GroupColumns::default(), Vec::new());
     for (group, of_group) in wanted {
@@ -166,7 +168,7 @@ async fn read(grain: Grain, wanted: &Rollups, connection: &mut PgConnection) -> 
     Ok(known)
 }
 
-/// How many values these groups have.
+/// Returns how many values these groups have.
 async fn sizes<'a>(
     grain: Grain,
     groups: impl Iterator<Item = &'a Group>,

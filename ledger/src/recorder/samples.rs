@@ -1,18 +1,18 @@
-//! Samples of devices over time, from heartbeats, and the daily partitions that hold them.
+//! Samples of devices over time, taken from heartbeats, and the daily partitions that hold them.
 
 use chrono::{DateTime, Days, DurationRound as _, NaiveDate, TimeDelta, Utc};
 
 use super::change::DeviceChange;
 
-/// A device has at most one sample in this time, however often its worker reports. Heartbeats come every ten seconds.
+/// The minimum time between two samples of a device, however often its worker reports. Heartbeats come every ten seconds.
 const EVERY: TimeDelta = TimeDelta::seconds(5);
-/// A heartbeat that waited for longer in the broker, or whose worker's clock is wrong, leaves no sample, so that no worker can make partitions at
-/// will.
+/// How many days back samples are recorded. An older heartbeat waited for too long in the broker, or its worker's clock is wrong. The bound
+/// keeps workers from creating arbitrary partitions.
 const DAYS_BACK: u64 = 14;
-/// Partitions are made a day ahead, so that the turn of a day stops no recorder.
+/// How many days ahead partitions are created, so that a recorder needs no new one at midnight.
 const DAYS_AHEAD: u64 = 1;
 
-/// A device of a worker at a time.
+/// Identifies a sample: a device of a worker, and the time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) worker: String,
@@ -20,7 +20,7 @@ pub(super) struct Key {
     pub(super) at: DateTime<Utc>,
 }
 
-/// How a device fared.
+/// The measurements of a device at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) jobs_running: Option<i64>,
@@ -32,7 +32,7 @@ pub(super) struct Sample {
 }
 
 impl Key {
-    /// None if the time is far from today.
+    /// Returns the key of a sample; `None` if the time is far from today.
     pub(super) fn of(worker: &str, device: i32, at: DateTime<Utc>, today: NaiveDate) -> Option<Self> {
         let (first, last) =
             (today.checked_sub_days(Days::new(DAYS_BACK))?, today.checked_add_days(Days::new(DAYS_AHEAD))?);
@@ -62,7 +62,7 @@ impl Sample {
     }
 }
 
-/// The days that need a partition: those of these samples, and the next one.
+/// Returns the days that need a partition: those of these samples, today and tomorrow.
 pub(super) fn days<'a>(samples: impl Iterator<Item = &'a Key>, today: NaiveDate) -> Vec<NaiveDate> {
     let mut days: Vec<NaiveDate> = samples.map(Key::day).collect();
     if !days.is_empty() {

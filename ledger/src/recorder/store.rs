@@ -1,4 +1,4 @@
-//! Records events on one connection to the database, and opens another when it breaks.
+//! Records events over one connection to the database, and opens another one when it breaks.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -34,9 +34,9 @@ pub struct Store {
     months: HashSet<NaiveDate>,
     /// The days that have a partition for samples.
     days: HashSet<NaiveDate>,
-    /// The label keys by which jobs are counted, as of the last upkeep.
+    /// The label keys by which ends are counted, as of the last upkeep.
     label_keys: Vec<String>,
-    /// Whether ends are counted.
+    /// Whether ends are counted at all.
     statistics: bool,
     metrics: Option<Arc<Metrics>>,
 }
@@ -48,7 +48,8 @@ pub struct Rejected {
     pub reason: String,
 }
 
-/// A transaction writes a row of statistics for each value that occurs in it, so fewer transactions write fewer rows.
+/// The maximum number of events in a transaction. A transaction writes a row of statistics for each value that occurs in it, so fewer
+/// transactions write fewer rows.
 const EVENTS_PER_TRANSACTION: usize = 4000;
 
 impl Store {
@@ -67,21 +68,21 @@ impl Store {
         Ok(store)
     }
 
-    /// Counts nothing, so that a benchmark sees what counting costs.
+    /// Turns counting off, so that a benchmark can measure what it costs.
     #[doc(hidden)]
     #[must_use]
     pub fn without_statistics(self) -> Self {
         Self { statistics: false, ..self }
     }
 
-    /// Counts rows and errors.
+    /// Lets the store count rows and errors in these metrics.
     pub(super) fn metrics(self, metrics: Arc<Metrics>) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
 
-    /// Records events in their order, and returns those that no table can hold.
+    /// Records events in order, and returns those that no table can hold.
     ///
-    /// After an error or a cancellation any of them may be recorded. The caller must call again with the same events, which is harmless.
+    /// After an error or a cancellation, any of them may be recorded. The caller must call again with the same events, which is harmless.
     pub async fn record(&mut self, events: &[Event]) -> Result<Vec<Rejected>, LedgerError> {
         let mut rejected = Vec::new();
         for events in events.chunks(EVENTS_PER_TRANSACTION) {
@@ -90,15 +91,16 @@ impl Store {
         Ok(rejected)
     }
 
-    /// Notes that all events published up to this long ago are recorded.
+    /// Notes that all events that were published before this long ago are recorded.
     pub async fn note_caught_up(&mut self, ago: Duration) -> Result<(), LedgerError> {
         self.run(&NoteCaughtUp(ago)).await
     }
 
-    /// Merges statistics, frees the bytes of kept outputs that have expired and forgets inputs of jobs that ended long ago, or much of it. Returns
-    /// whether statistics are left to merge. Cancelling leaves some for the next time. An error keeps nothing else from being done.
+    /// Does a bounded amount of the regular work: merges statistics, frees the bytes of expired outputs, and deletes the inputs of jobs
+    /// that ended long ago. Returns whether statistics are left to merge. If cancelled, the next call continues. If one part fails, the
+    /// others still run.
     pub async fn upkeep(&mut self) -> Result<bool, LedgerError> {
-        // Another process may have dropped some.
+        // Another process may have dropped partitions.
         self.months.clear();
         self.days.clear();
         let merged = self.repeat(&MergeRollups).await;
@@ -116,7 +118,7 @@ impl Store {
         Ok(())
     }
 
-    /// Runs a transaction until nothing is left to do, or many times. Returns whether something is left.
+    /// Runs a transaction until it has nothing left to do, up to a maximum number of times. Returns whether something is left.
     async fn repeat(&mut self, transaction: &impl Transaction<Output = bool>) -> Result<bool, LedgerError> {
         for _ in 0..upkeep::ROUNDS_MAX {
             if !self.run(transaction).await? {
@@ -126,15 +128,15 @@ impl Store {
         Ok(true)
     }
 
-    /// Closes the connection with a message to the server.
+    /// Closes the connection and notifies the server.
     pub async fn close(mut self) {
         if let Some(connection) = self.connection.take() {
-            // An unreachable server needs no message, so an error is ignored.
+            // An unreachable server needs no notice, so an error is ignored.
             tokio::time::timeout(QUERY_TIMEOUT, sqlx::Connection::close(connection)).await.ok();
         }
     }
 
-    /// Records events in a transaction. It halves those that the database refuses, until each event at fault is alone.
+    /// Records events in a transaction. If the database refuses the data, halves the events until each faulty one is alone.
     async fn record_some(&mut self, events: &[&Event], rejected: &mut Vec<Rejected>) -> Result<(), LedgerError> {
         let mut rest = events.to_vec();
         while !rest.is_empty() {
@@ -213,7 +215,7 @@ impl Store {
         Ok(())
     }
 
-    /// Runs a transaction. The connection survives a refusal of the data; after anything else it is dropped.
+    /// Runs a transaction. The connection survives if the database refuses the data; after any other error it is dropped.
     async fn run<T: Transaction>(&mut self, transaction: &T) -> Result<T::Output, LedgerError> {
         let outcome = match self.connected().await {
             Ok(connection) => tx::run(transaction, connection).await,
@@ -245,8 +247,8 @@ impl Store {
     }
 }
 
-/// Merges events, and returns those that were merged, and those of jobs that have changes of another user. An event that columns can't hold would
-/// fail a whole transaction.
+/// Merges events. Returns the changes, the merged events, and the events of jobs that have changes of another user. An event that no column
+/// can hold is rejected here, because it would fail the whole transaction.
 fn merge<'a>(events: &[&'a Event], rejected: &mut Vec<Rejected>) -> (Changes, Vec<&'a Event>, Vec<&'a Event>) {
     let mut changes = Changes::default();
     let (mut merged, mut others) = (Vec::with_capacity(events.len()), Vec::new());
@@ -260,7 +262,7 @@ fn merge<'a>(events: &[&'a Event], rejected: &mut Vec<Rejected>) -> (Changes, Ve
     (changes, merged, others)
 }
 
-/// Only a forged event has so many bytes, and its sender gets no answer.
+/// Logs a warning if an event keeps too many bytes. Such an event is forged, and its sender gets no answer.
 fn warn_of_excess(event: &Event) {
     let Event::AttemptFinished(AttemptFinished { job_id, kept: Some(kept), .. }) = event else { return };
     if let Some(bytes) = kept_excess(kept) {
@@ -280,7 +282,7 @@ struct EnsurePartition(DateTime<Utc>);
 
 impl Transaction for EnsurePartition {
     const NAME: &'static str = "making a partition";
-    /// Whether the partition was made. `None` if another session has the table locked: all later statements would queue behind this request.
+    /// Whether the partition was created. `None` if another session has the table locked: later statements would queue behind this request.
     type Output = Option<bool>;
 
     async fn run(&self, connection: &mut PgConnection) -> Result<Option<bool>, sqlx::Error> {

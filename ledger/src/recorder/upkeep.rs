@@ -1,5 +1,5 @@
-//! Regular work on the tables: merges statistics, frees the bytes of kept outputs that have expired, forgets inputs of jobs that ended long ago, and notes that
-//! the recorder has caught up.
+//! Regular work on the tables: merges statistics, frees the bytes of expired outputs, deletes the inputs of jobs that ended long ago, and
+//! notes that the recorder has caught up.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use sqlx::PgConnection;
 use crate::{BLOB_GRACE, tx::Transaction};
 
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
-/// The pause after a look at the queue that found no event. The overview shows how long ago that was.
+/// The pause after a check of the queue that found no event. The overview shows the time of that check.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(10);
-/// The pause before the first work, after work that left some, and after a look at the queue that found events.
+/// The pause before the first upkeep, after an upkeep that left work, and after a check of the queue that found events.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
-/// Rows of one transaction, so that the recorder soon records events again.
+/// The maximum number of rows in a transaction, so that the recorder soon continues with events.
 const ROWS_MAX: i64 = 1000;
-/// Transactions of one kind in a row, between which no event is recorded.
+/// The maximum number of transactions of one kind in a row. No event is recorded between them.
 pub(super) const ROUNDS_MAX: usize = 20;
 
-/// Frees the bytes of some outputs. Their rows stay, so that a person sees when they expired. Returns whether there may be more.
+/// Frees the bytes of some expired outputs. Their rows stay, so that people see when they expired. Returns whether there may be more.
 pub(super) struct FreeExpired;
 
-/// Forgets some inputs of jobs that have ended. Returns whether there may be more.
+/// Deletes some inputs of jobs that ended long ago. Returns whether there may be more.
 pub(super) struct ForgetInputs;
 
-/// Notes that all events published up to this long ago are recorded.
+/// Notes that all events that were published before this long ago are recorded.
 pub(super) struct NoteCaughtUp(pub(super) Duration);
 
 /// Reads the label keys by which jobs are counted.

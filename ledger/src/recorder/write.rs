@@ -1,7 +1,7 @@
 //! Writes changes to the tables. A batch of attempts that have all ended takes one statement per table, over arrays of columns.
 //!
-//! Every statement is an upsert that results in the same rows when it runs again. So duplicate events, and commits with an unknown outcome,
-//! are harmless.
+//! Every statement is an upsert that gives the same rows when it runs again. So duplicate events, and commits with an unknown outcome, are
+//! harmless.
 
 use chrono::NaiveDate;
 use sqlx::PgConnection;
@@ -21,12 +21,12 @@ pub(super) mod runs;
 mod samples;
 mod workers;
 
-/// One batch. Jobs come before attempts, which record whether their job's outcome is theirs; workers before devices, which
-/// refer to them.
+/// Writes one batch. Jobs are written before attempts, which record whether their job's outcome is theirs; workers are written before
+/// devices, which refer to them.
 #[derive(Debug)]
 pub(super) struct RecordChanges<'a> {
     pub(super) changes: &'a Changes,
-    /// The day for which the months were made that these may belong in.
+    /// The day for which the partitions of these changes were created.
     pub(super) today: NaiveDate,
     /// The label keys by which ends are counted; none if they are not counted at all.
     pub(super) counted_by: Option<&'a [String]>,
@@ -34,7 +34,7 @@ pub(super) struct RecordChanges<'a> {
 
 impl Transaction for RecordChanges<'_> {
     const NAME: &'static str = "recording events";
-    /// How many jobs did not change because they belong to other users.
+    /// The number of jobs that did not change because they belong to other users.
     type Output = usize;
 
     async fn run(&self, connection: &mut PgConnection) -> Result<usize, sqlx::Error> {
@@ -83,7 +83,7 @@ impl Transaction for RecordChanges<'_> {
     }
 }
 
-/// Numbers as the text of a Postgres array, because `unnest` would flatten an array of arrays.
+/// Formats numbers as a Postgres array, because `unnest` would flatten an array of arrays.
 fn array_literal(numbers: &[i64]) -> String {
     let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
     format!("{{{}}}", numbers.join(","))

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
-/// Rows of one transaction, so that no recorder waits for long.
+/// The number of rows to delete in one transaction, so that no recorder waits for long.
 const ROWS_PER_TRANSACTION: i64 = 1000;
 
 pub(super) async fn delete(connection: &mut PgConnection, before: DateTime<Utc>) -> Result<(), sqlx::Error> {

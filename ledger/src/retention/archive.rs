@@ -26,10 +26,10 @@ use sqlx::{AssertSqlSafe, PgConnection, Row as _, postgres::PgRow};
 
 use super::retired::Retired;
 
-/// Rows that are held in memory.
+/// The number of rows in a batch, which is held in memory.
 const ROWS_PER_BATCH: usize = 4096;
 
-/// Why a month was not archived. It is not dropped then.
+/// The reason why a month was not archived. Such a month is not dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     #[error("failed to write the archive {}", path.display())]
@@ -54,14 +54,14 @@ pub enum WriteError {
     Database(#[from] sqlx::Error),
 }
 
-/// What a file has or should have: its rows, and a digest of each column's values in order.
+/// The contents of a file, expected or actual: the number of rows, and a digest of each column's values in order.
 #[derive(Debug, Default)]
 struct Content {
     rows: u64,
     columns: Vec<DefaultHasher>,
 }
 
-/// A column of the table, and what the file makes of it.
+/// A column of the table, and its type in the file.
 struct Column {
     name: String,
     kind: Kind,
@@ -77,7 +77,7 @@ enum Kind {
     Json,
 }
 
-/// Writes the file for this partition into the folder, in place of what an interrupted run left.
+/// Writes the file of this partition into the folder. Overwrites the unfinished file of an interrupted run.
 pub(super) async fn write(
     connection: &mut PgConnection,
     partition: &Retired,
@@ -121,7 +121,7 @@ async fn write_to(connection: &mut PgConnection, partition: &Retired, path: &Pat
     Ok(content)
 }
 
-/// Reads all values of a file.
+/// Reads all values of a file back.
 fn read(path: &Path) -> Result<Content, WriteError> {
     let mut content = Content::default();
     for batch in ParquetRecordBatchReaderBuilder::try_new(File::open(path)?)?.build()? {
@@ -144,7 +144,7 @@ async fn columns(connection: &mut PgConnection, partition: &Retired) -> Result<V
 }
 
 impl Content {
-    /// Adds rows. Where one batch ends and the next one begins makes no difference.
+    /// Adds rows. The boundaries between batches make no difference.
     fn add(&mut self, batch: &RecordBatch) {
         self.rows += batch.num_rows() as u64;
         self.columns.resize(batch.num_columns(), DefaultHasher::new());
@@ -194,7 +194,7 @@ impl Column {
         Field::new(&self.name, kind, true)
     }
 
-    /// What to select. The names are those of our tables, which need no escapes.
+    /// Returns the SQL expression to select. The names are those of our tables, which need no escapes.
     fn expression(&self) -> String {
         let name = &self.name;
         match self.kind {

@@ -1,12 +1,12 @@
-//! Drops the months of jobs and attempts, and the days of device samples, that are older than they are kept, and deletes old actions.
+//! Drops months of jobs and attempts, and days of device samples, after their retention time, and deletes old actions.
 //!
-//! A month goes in steps, each of which may be interrupted; the next run goes on with what it finds:
-//! 1. Its partition is detached and gets a name that begins with `retired_`. No statement reads or writes it any more. This takes a lock on the whole
-//!    table for a moment, and gives up rather than let others wait.
-//! 2. If asked, its rows are written to a Parquet file, which is read back.
-//! 3. Rows of other tables that belong to its jobs are deleted, some in a transaction, and then the partition is dropped.
+//! A month is dropped in steps. If a run is interrupted, the next run continues with the steps that are left:
+//! 1. Detach the partition and rename it to a name that begins with `retired_`. From then on no statement reads or writes it. This locks
+//!    the whole table for a moment; the request gives up rather than block other statements.
+//! 2. If an archive folder is given, write its rows to a Parquet file, and read the file back.
+//! 3. Delete the rows of other tables that belong to its jobs, some in each transaction, and then drop the partition.
 //!
-//! An event that comes later makes the month again, with that job alone, and the next run drops it again.
+//! A late event creates the month again, with that job alone, and the next run drops it again.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -26,28 +26,28 @@ mod retired;
 pub use archive::ArchiveError;
 use month::Table;
 
-/// How long rows are kept. What has no limit is kept for ever.
+/// How long rows are kept. Rows without a limit are kept forever.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Kept {
     pub jobs: Option<Duration>,
-    /// Attempts go with their jobs at the latest.
+    /// Attempts are dropped with their jobs at the latest.
     pub attempts: Option<Duration>,
-    /// Samples of devices. They are not archived.
+    /// Samples of devices, which are not archived.
     pub samples: Option<Duration>,
-    /// What people did through the console. It is not archived.
+    /// The actions of people on the console, which are not archived.
     pub actions: Option<Duration>,
 }
 
-/// What a run did.
+/// The outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// This many partitions were dropped.
     Dropped(usize),
-    /// Another process does it now.
+    /// Another process is dropping months now.
     Busy,
 }
 
-/// Why a run did not finish. The next one goes on.
+/// The reason why a run did not finish. The next run continues.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     #[error(transparent)]
@@ -56,7 +56,7 @@ pub enum KeepError {
     Archive(#[from] ArchiveError),
 }
 
-/// Drops what is older than it is kept, after it was written to the folder `archive`, if there is one. Cancelling leaves the rest for the next
+/// Drops rows after their retention time, and archives them first if `archive` names a folder. If cancelled, it leaves the rest to the next
 /// run.
 pub async fn keep(url: &DatabaseUrl, kept: Kept, archive: Option<&PathBuf>) -> Result<Outcome, KeepError> {
     let mut connection = migrate::connect(url, Purpose::Maintain).await?;
@@ -93,12 +93,12 @@ fn failed(source: sqlx::Error) -> LedgerError {
     LedgerError::Database { operation: "dropping old months", source }
 }
 
-/// A time that long ago; none if the calendar does not go back so far.
+/// Returns the time that long ago, or `None` if the calendar does not go back so far.
 fn ago(now: DateTime<Utc>, time: Duration) -> Option<DateTime<Utc>> {
     now.checked_sub_signed(chrono::Duration::from_std(time).ok()?)
 }
 
-/// Whether this session is the one that drops months, until it ends.
+/// Returns whether this session may drop months. It holds the lock until it ends.
 async fn lead(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar!(r#"/* retention::lead */ select pg_try_advisory_lock(hashtext('gpufleet keep')) as "locked!""#)
         .fetch_one(connection)
@@ -111,7 +111,7 @@ impl Kept {
     }
 }
 
-/// Drops old months on a schedule. Of several processes, one does it at a time.
+/// Drops old months on a schedule. If several processes do so, one at a time works.
 #[derive(Debug)]
 pub struct Keeper {
     url: DatabaseUrl,
@@ -125,7 +125,7 @@ impl Keeper {
         Self { url, kept, archive, every }
     }
 
-    /// Drops what is old now and at each interval until stopped. A failure is logged, and the next interval tries again.
+    /// Drops old months now and at each interval, until stopped. A failure is logged and retried at the next interval.
     pub async fn run(self, stop: CancellationToken) {
         let mut ticks = interval(self.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

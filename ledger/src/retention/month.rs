@@ -10,7 +10,7 @@ use crate::patience::patiently;
 pub(super) enum Table {
     Jobs,
     Attempts,
-    /// By the day.
+    /// This table has a partition for each day.
     Samples,
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn retire(
     let has_default = table != Table::Samples;
     let table = table.name();
     for partition in partitions.iter().filter(|partition| end_of(table, partition).is_some_and(|end| end <= before)) {
-        // The name tells the file of an archive from that of a month which was made again.
+        // The timestamp gives the archive another name than that of a month which was created again.
         let retired = format!("retired_{partition}_{}", Utc::now().timestamp());
         let detach =
             format!("alter table {table} detach partition {partition}; alter table {partition} rename to {retired}");
@@ -49,13 +49,13 @@ pub(super) async fn retire(
     if !has_default {
         return Ok(());
     }
-    // Few rows: those that recorders wrote before they saw that their month is gone.
+    // These are few rows: recorders wrote them before they noticed that their month is gone.
     let end = NaiveDate::from_ymd_opt(before.year(), before.month(), 1).expect("every month has a first day");
     let strays = format!("delete from {table}_default where id_at < '{}'", end.and_time(NaiveTime::MIN).and_utc());
     patiently(connection, &if table == Table::Jobs.name() { with_what_belongs_to(&strays) } else { strays }).await
 }
 
-/// The statement that deletes jobs, with what other tables have of them.
+/// Returns a statement that deletes jobs together with their rows in other tables.
 fn with_what_belongs_to(deletion: &str) -> String {
     let of_table =
         |table| format!(", of_{table} as (delete from {table} using gone where {table}.job_id = gone.job_id)");
@@ -63,7 +63,7 @@ fn with_what_belongs_to(deletion: &str) -> String {
     format!("with gone as ({deletion} returning job_id){others} select count(*) from gone")
 }
 
-/// When the month or day of a partition ends; none for the partitions without one.
+/// Returns the time at which the month or day of a partition ends; `None` for other partitions.
 fn end_of(table: &str, partition: &str) -> Option<DateTime<Utc>> {
     let (year, month) = partition.strip_prefix(table)?.strip_prefix('_')?.split_once('_')?;
     if let Some((month, day)) = month.split_once('_') {

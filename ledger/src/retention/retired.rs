@@ -1,11 +1,11 @@
-//! Partitions that belong to no table any more, and the rows of other tables that go with them.
+//! Retired partitions, which belong to no table any more, and the rows of other tables that go with them.
 
 use std::fmt;
 
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
 use uuid::Uuid;
 
-/// Jobs whose rows in other tables are deleted in one transaction, so that no recorder waits for long.
+/// The number of jobs whose rows in other tables are deleted in one transaction, so that no recorder waits for long.
 const JOBS_PER_TRANSACTION: i64 = 2000;
 
 /// A detached partition: `retired_jobs_2025_10_1763622000`.
@@ -15,12 +15,12 @@ pub(super) struct Retired {
 }
 
 impl Retired {
-    /// The name of the month, and when it was retired.
+    /// Returns the name of the month and the time at which it was retired.
     pub(super) fn file_stem(&self) -> &str {
         self.name.strip_prefix(PREFIX).expect("it was found by this prefix")
     }
 
-    /// Samples of devices are not archived.
+    /// Returns whether the partition is archived. Samples of devices are not.
     pub(super) fn is_archived(&self) -> bool {
         !self.file_stem().starts_with("device_samples_")
     }
@@ -38,7 +38,7 @@ impl fmt::Display for Retired {
     }
 }
 
-/// All that are left, also by runs that were interrupted.
+/// Lists all retired partitions, including those of interrupted runs.
 pub(super) async fn list(connection: &mut PgConnection) -> Result<Vec<Retired>, sqlx::Error> {
     sqlx::query_as!(
         Retired,
@@ -51,7 +51,7 @@ pub(super) async fn list(connection: &mut PgConnection) -> Result<Vec<Retired>, 
     .await
 }
 
-/// Drops a partition, and first what belongs to its jobs.
+/// Deletes the rows of other tables that belong to its jobs, then drops the partition.
 pub(super) async fn drop(connection: &mut PgConnection, partition: &Retired) -> Result<(), sqlx::Error> {
     if partition.has_jobs() {
         let jobs =
@@ -69,7 +69,7 @@ pub(super) async fn drop(connection: &mut PgConnection, partition: &Retired) -> 
     Ok(())
 }
 
-/// Deletes the rows of these jobs.
+/// Deletes the rows of other tables that belong to these jobs.
 async fn delete(connection: &mut PgConnection, job_ids: &[Uuid]) -> Result<(), sqlx::Error> {
     sqlx::query!("/* retention::outputs */ delete from job_outputs where job_id = any($1)", job_ids)
         .execute(&mut *connection)

@@ -1,4 +1,4 @@
-//! What is counted of attempts that have ended.
+//! The measures of attempts that have ended: counts, sums, and times of stages.
 
 use std::ops::Index;
 
@@ -16,7 +16,7 @@ pub(crate) struct Measures {
 /// A number for each [`Sum`].
 pub(crate) type Sums = [i64; Sum::COUNT];
 
-/// What is summed: the columns of the table, in their order.
+/// A sum. The order is that of the table's columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sum {
     Succeeded,
@@ -38,7 +38,7 @@ pub(crate) enum Sum {
     ChargedUs,
 }
 
-/// An attempt that has ended, in the numbers that count.
+/// An attempt that has ended, with the numbers to count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ended {
     pub(crate) part: Part,
@@ -54,12 +54,12 @@ pub(crate) struct Ended {
     pub(crate) output_bytes: i64,
 }
 
-/// The part of an attempt in its job.
+/// The role of an attempt in its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     /// It decided the outcome of the job.
     Outcome,
-    /// Another attempt had decided it.
+    /// Another attempt had decided the outcome already.
     Superseded,
     /// The job was tried again.
     Lost,
@@ -68,10 +68,11 @@ pub(crate) enum Part {
 impl Sum {
     pub(crate) const COUNT: usize = Self::ChargedUs as usize + 1;
 
-    /// The outcomes of jobs.
+    /// The sums that count jobs by their outcome.
     const OUTCOMES: [Self; 5] = [Self::Succeeded, Self::Failed, Self::Cancelled, Self::Expired, Self::Dead];
 
-    /// An outcome of a later release counts as failed, because the job has not succeeded.
+    /// Returns the sum for a state. An outcome that only a later release knows counts as failed, because the job has
+    /// not succeeded.
     fn of_state(state: AttemptState) -> Self {
         match state {
             AttemptState::Succeeded => Self::Succeeded,
@@ -83,7 +84,8 @@ impl Sum {
         }
     }
 
-    /// `None` for a verdict of a later release, which no column counts.
+    /// Returns the sum for a verdict. `None` for a verdict that only a later release knows, because no column counts
+    /// it.
     fn of_verdict(verdict: Verdict) -> Option<Self> {
         Some(match verdict {
             Verdict::User => Self::VerdictUser,
@@ -107,7 +109,7 @@ impl Index<Sum> for Measures {
 impl Measures {
     pub(crate) fn count(&mut self, ended: &Ended) {
         match ended.part {
-            // Its worker measured no times.
+            // A lost attempt has no timings, because its worker did not report any.
             Part::Lost => self.add(Sum::Lost, 1),
             Part::Superseded => {
                 self.add(Sum::Superseded, 1);
@@ -127,7 +129,7 @@ impl Measures {
         self.stages.merge(&other.stages);
     }
 
-    /// The jobs with an outcome.
+    /// Returns the number of jobs with an outcome.
     pub(crate) fn jobs(&self) -> i64 {
         Sum::OUTCOMES.iter().fold(0, |jobs: i64, outcome| jobs.saturating_add(self[*outcome]))
     }
@@ -146,7 +148,7 @@ impl Measures {
         self.add(Sum::InputBytes, ended.input_bytes);
         self.add(Sum::OutputBytes, ended.output_bytes);
         self.stages.add(Stage::Queue, ended.queue_us);
-        // A job that reached no device has no times there.
+        // A job that reached no device has no timings of these stages.
         if ended.total_us > 0 {
             self.stages.add(Stage::Compile, ended.compile_us);
             self.stages.add(Stage::Copy, ended.copy_us);

@@ -1,11 +1,11 @@
-//! Counts and sums as the columns of a table.
+//! Converts measures to the columns of a table and back.
 
 use chrono::{DateTime, Utc};
 
 use super::measures::{Measures, Sum};
 use super::stages::Stages;
 
-/// Columns of rows to write: what they are divided by, and their measures.
+/// Columns of rows to write: their dimensions and their measures.
 #[derive(Default)]
 pub(crate) struct RollupColumns<'a> {
     pub(crate) at: Vec<DateTime<Utc>>,

@@ -1,10 +1,10 @@
-//! The times of the stages of jobs, as sketches with a relative error of at most 1 %.
+//! Distributions of the times of jobs' stages, as sketches with a relative error of at most 1 %.
 
 use std::fmt;
 
 use sketches_ddsketch::{Config, DDSketch};
 
-/// A part of a job's life.
+/// A stage of a job's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// From submission to the start on the device, without compiling and fetching.
@@ -22,16 +22,16 @@ pub enum Stage {
 #[derive(Clone)]
 pub struct Stages([DDSketch; Stage::ALL.len()]);
 
-/// The relative error of a percentile. Two of neighbouring values that are interpolated have it too.
+/// The maximum relative error of a percentile. An interpolation between two neighbouring values keeps this bound.
 const ALPHA: f64 = 0.01;
-/// Of one sketch: enough for times from a microsecond to [`US_MAX`], so no bin is ever merged into another.
+/// The maximum number of bins of a sketch; enough for times from a microsecond to [`US_MAX`], so that no bins are ever merged.
 const BINS_MAX: u32 = 2048;
-/// A hundred years. Only a wrong clock of a producer makes a longer time, in the queue.
+/// The maximum time that is counted: a hundred years. Only a producer's wrong clock makes a longer time, in the queue.
 const US_MAX: i64 = 100 * 365 * 24 * 3600 * 1_000_000;
-/// Smaller values count as zero. The default of the crate, which its decoder assumes.
+/// The minimum of a value; smaller ones count as zero. This is the crate's default, which its decoder assumes.
 const VALUE_MIN: f64 = 1e-9;
-/// The first byte of an encoding. The rest is, for each stage, the length as a little-endian `u32` and a sketch in the format of DataDog's
-/// libraries, or nothing for an empty one.
+/// The format version, which is the first byte of an encoding. Each stage follows with its length as a little-endian `u32` and a sketch in
+/// the format of DataDog's libraries; an empty sketch has length 0.
 const VERSION: u8 = 1;
 const LENGTH_BYTES: usize = size_of::<u32>();
 
@@ -66,7 +66,7 @@ impl Stages {
         }
     }
 
-    /// The jobs that have a time of this stage.
+    /// Returns how many jobs have a time of this stage.
     pub fn count(&self, stage: Stage) -> u64 {
         self.0[stage as usize].count() as u64
     }
@@ -75,8 +75,8 @@ impl Stages {
         self.0[stage as usize].max().map(|us| us as u64)
     }
 
-    /// The time that this share of the jobs did not exceed, 0 to 1, between the two nearest ones as Postgres's `percentile_cont` takes it.
-    /// None without jobs.
+    /// Returns the time that this share of the jobs, 0 to 1, did not exceed. It is interpolated like Postgres's `percentile_cont`. `None`
+    /// without jobs.
     pub fn percentile_us(&self, stage: Stage, share: f64) -> Option<u64> {
         let sketch = &self.0[stage as usize];
         let last = sketch.count().checked_sub(1)? as f64;
@@ -96,7 +96,7 @@ impl Stages {
         bytes
     }
 
-    /// None if a newer release wrote it, or something else did.
+    /// Decodes stages. `None` if a newer release wrote the bytes, or if they are no encoded stages.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (&VERSION, mut rest) = bytes.split_first()? else { return None };
         let mut stages = Self::default();
@@ -105,7 +105,7 @@ impl Stages {
             let (encoded, others) = others.split_at_checked(u32::from_le_bytes(*length) as usize)?;
             if !encoded.is_empty() {
                 let decoded = DDSketch::from_java_bytes(encoded).ok()?;
-                // It refuses a sketch of another accuracy.
+                // The merge fails for a sketch of another accuracy.
                 sketch.merge(&decoded).ok()?;
             }
             rest = others;
@@ -114,9 +114,9 @@ impl Stages {
     }
 }
 
-/// The value of a rank from 0 to `last`. Sketches have the extremes exactly.
+/// Returns the value of a rank from 0 to `last`. A sketch knows its minimum and maximum exactly.
 fn value_at(sketch: &DDSketch, rank: f64, last: f64) -> Option<f64> {
-    // A sketch rounds the rank down; the half keeps a rounding error of the quotient from crossing a rank.
+    // A sketch rounds the rank down. The half keeps a rounding error of the quotient from changing the rank.
     let share = if rank >= last {
         1.0
     } else if rank <= 0.0 {
@@ -124,7 +124,7 @@ fn value_at(sketch: &DDSketch, rank: f64, last: f64) -> Option<f64> {
     } else {
         (rank + 0.5) / last
     };
-    // A value inside is the middle of its bin, which may be beyond the extremes.
+    // The estimate is the middle of a bin, so it may be outside the minimum and maximum.
     let value = sketch.quantile(share).expect("the share is between 0 and 1")?;
     Some(value.clamp(sketch.min()?, sketch.max()?))
 }
@@ -151,7 +151,7 @@ mod tests {
         stages
     }
 
-    /// As `percentile_cont` of Postgres.
+    /// Computes a percentile exactly as Postgres's `percentile_cont` does.
     fn exact(values: &[i64], share: f64) -> f64 {
         let mut sorted = values.to_vec();
         sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! The read API on a real Postgres: its answers are those of the queries, it only reads, and hostile requests get errors that tell
+//! The read API on a real Postgres: its answers are those of the queries, it only reads, and hostile requests get errors that reveal
 //! nothing about the database.
 
 use gpufleet_ledger::{
@@ -56,7 +56,7 @@ async fn the_pages_of_the_api_are_those_of_the_queries() {
     }
     let (mut path, mut jobs) = ("/v1/jobs?limit=50".to_owned(), Vec::new());
     loop {
-        // A client reads it into the same type.
+        // The JSON can be read into the type that the server serializes.
         let page: Page = serde_json::from_value(served.get(&path).await.json()).unwrap();
         jobs.extend(page.jobs);
         let Some(next) = page.next else { break };
@@ -130,7 +130,7 @@ async fn the_fleet_is_served_as_the_queries_answer() {
     let overview: Overview = serde_json::from_value(served.get("/v1/overview").await.json()).unwrap();
     assert_eq!(overview.windows.len(), 3);
 
-    // A queued job: without the broker, then with what a caller says about its queues.
+    // A queued job: first without the broker's counts, then with counts that the caller gives.
     assert_eq!(served.get(&format!("/v1/jobs/{}/report", ids[0])).await.problem(), "no-times");
     let reasons = async |query: &str| {
         let answer = served.get(&format!("/v1/jobs/{}/why{query}", ids[0])).await.json();
@@ -294,7 +294,7 @@ async fn hostile_requests_are_refused_by_name_and_none_is_an_error_of_the_server
     assert_eq!(served.get("/v1/jobs").await.json()["jobs"].as_array().unwrap().len(), 9);
 }
 
-/// The statements that make the role, as documented.
+/// The SQL that creates the read-only role, as in the documentation.
 const READER_SQL: &str = include_str!("../../../deploy/postgres/gpufleet_reader.sql");
 
 #[tokio::test]
@@ -321,7 +321,7 @@ async fn the_documented_role_reads_everything_and_writes_nothing() {
         let code = error.as_database_error().unwrap().code().unwrap().into_owned();
         assert!(["42501", "25006"].contains(&code.as_str()), "{write}: {error}");
     }
-    // What a later migration creates can be read as well.
+    // The role can also read the tables of later migrations.
     database.execute("create table later (x int)").await;
     sqlx::query("select * from later").fetch_all(&mut reader).await.unwrap();
 }

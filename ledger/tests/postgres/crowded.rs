@@ -1,4 +1,4 @@
-//! A server without free connections: queries of one program share a connection, and a new client waits for a free one.
+//! A server without a free connection: the queries of one program share a connection, and a new client waits for a free one.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::{
     poll::{WAIT, poll},
 };
 
-/// A new client waits at least this long: the ledger's limit, minus more than the pause between two attempts.
+/// The minimum time that a new client waits: the ledger's limit, with a margin of more than one pause between two attempts.
 const PATIENCE_MIN: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -46,7 +46,8 @@ async fn a_newcomer_to_a_full_server_waits_for_a_free_connection() {
     timeout(WAIT, newcomer).await.expect("the newcomer is let in in time").unwrap();
 }
 
-/// On a slow machine, the connection may become free only after the new client has given up. Then it must have waited long enough.
+/// Connects, and tries again if the client gave up. On a slow machine, the connection may become free too late; then the client must at
+/// least have waited long enough.
 async fn connect_in_the_end(url: DatabaseUrl) -> Ledger {
     loop {
         let begun = Instant::now();

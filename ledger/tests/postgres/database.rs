@@ -1,4 +1,4 @@
-//! A database for each test, on one private Postgres for each test program.
+//! Gives each test a database of its own. Each test program has one private Postgres server.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use gpufleet_local::{Postgres, StateDir};
 use sqlx::{AssertSqlSafe, Connection, Executor as _, PgConnection};
 use tokio::sync::OnceCell;
 
-/// A guard process ends the server together with this process.
+/// The server. A guard process ends it together with this process.
 static POSTGRES: OnceCell<(Arc<StateDir>, Postgres)> = OnceCell::const_new();
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
@@ -22,14 +22,14 @@ pub struct Database {
 }
 
 impl Database {
-    /// A database with the ledger's tables.
+    /// Creates a database with the ledger's tables.
     pub async fn fresh() -> Self {
         let database = Self::empty().await;
         migrate(&database.url()).await.unwrap();
         database
     }
 
-    /// A database with the tables of a version.
+    /// Creates a database with the tables of a version.
     pub async fn of_version(version: i64) -> Self {
         let database = Self::empty().await;
         database.advance_to(version).await;
@@ -63,17 +63,18 @@ impl Database {
         self.postgres.url(&self.name)
     }
 
-    /// A database that does not exist.
+    /// Returns the URL of a database that does not exist.
     pub fn absent(&self) -> DatabaseUrl {
         self.postgres.url("absent").parse().unwrap()
     }
 
-    /// The URL with a wrong password.
+    /// Returns the URL with a wrong password.
     pub fn locked(&self) -> DatabaseUrl {
         format!("postgres://gpufleet:canary@127.0.0.1:{}/{}", self.postgres.port(), self.name).parse().unwrap()
     }
 
-    /// The URL of a new user who may read, with a limit of connections. All databases of the server share the user.
+    /// Creates a user who may only read and has a limit of connections, and returns the URL. All databases of the
+    /// server share the user.
     pub async fn as_reader(&self, user: &str, connections_max: u32) -> DatabaseUrl {
         self.execute(&format!(
             "create role {user} login connection limit {connections_max}; grant select on all tables in schema public to {user}"
@@ -82,14 +83,14 @@ impl Database {
         self.url_of(user).parse().unwrap()
     }
 
-    /// The URL of a user, who needs no password on the Unix socket.
+    /// Returns the URL of a user, who needs no password on the Unix socket.
     pub fn url_of(&self, user: &str) -> String {
         let url = self.postgres.url(&self.name);
         let (_, place) = url.split_once('@').unwrap();
         format!("postgres://{user}@{place}")
     }
 
-    /// The server's log, for all databases.
+    /// Returns the server's log, which covers all databases.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.state.log("postgres")).unwrap()
     }
@@ -108,30 +109,30 @@ impl Database {
         connection.execute(AssertSqlSafe(sql)).await.unwrap();
     }
 
-    /// The one text that such a query gives.
+    /// Returns the single text that a query on a large table gives.
     pub async fn read_slowly(&self, sql: &str) -> String {
         let mut connection = PgConnection::connect(&self.text_url()).await.unwrap();
         sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await.unwrap()
     }
 
-    /// The database's error for a statement that it refuses.
+    /// Returns the database's error for a statement that it refuses.
     pub async fn refusal(&self, sql: &str) -> String {
         self.postgres.psql(&self.name, sql).await.expect_err("it must not be allowed").to_string()
     }
 
-    /// All rows of a table, in some fixed order.
+    /// Returns all rows of a table in a fixed order.
     pub async fn rows(&self, table: &str) -> String {
         self.execute(&format!("select row from {table} as row order by row::text")).await
     }
 
-    /// The plan of a query that is executed with these arguments, and the buffers that it reads.
+    /// Executes a query with these arguments, and returns its plan and the number of buffers that it read.
     pub async fn explain_buffers(&self, sql: &str, arguments: &str) -> Plan {
         let settings = "set plan_cache_mode = force_custom_plan";
         let explain = "explain (analyze, buffers, costs off, timing off, summary off)";
         let text = self
             .execute(&format!("{settings}; prepare question as {sql}; {explain} execute question ({arguments})"))
             .await;
-        // Those of the first node have those of the nodes below.
+        // The numbers of the first node include those of the nodes below it.
         let first = text.lines().find_map(|line| line.trim().strip_prefix("Buffers: shared ")).unwrap_or_default();
         let counts =
             first.split_whitespace().filter_map(|word| word.strip_prefix("hit=").or(word.strip_prefix("read=")));
@@ -147,7 +148,7 @@ pub struct Plan {
     pub buffers: u64,
 }
 
-/// The text of the query of this name, from its offline data.
+/// Returns the text of the query with this name, from its offline data.
 pub fn query_text(name: &str) -> String {
     let described = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.sqlx")).unwrap();
     let texts = described.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());

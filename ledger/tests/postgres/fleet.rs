@@ -1,4 +1,4 @@
-//! What a console shows of the whole fleet: the overview, statistics over time, samples of devices, and what people did.
+//! Queries of the console about the whole fleet: the overview, statistics over time, samples of devices, and the actions of people.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// A week of one device's samples, one in ten seconds, and as many of 49 others.
+/// Inserts a week of samples of one device, one every ten seconds, and as many samples of 49 other devices.
 const SAMPLES: &str = "
     select ensure_samples_partition(day::date) from generate_series(now() - interval '7 days', now(), interval '1 day') day;
     select ensure_samples_partition((now() at time zone 'UTC')::date);
@@ -30,7 +30,8 @@ const SAMPLES: &str = "
     select 'watched', 0, at, 1, 1 << 20, 1 << 30, 40, 55, 350500
     from generate_series(now() - interval '2 days', now() - interval '10 seconds', interval '10 seconds') at;
     vacuum analyze device_samples";
-/// The index has 17,280 samples of the device in two days, 180 bytes each at most.
+/// The maximum number of buffers that the query may read. The index has 17,280 samples of the device in two days, of at most 180 bytes
+/// each.
 const SAMPLES_BUFFERS_MAX: u64 = 400;
 
 async fn record(store: &mut Store, events: &[Event]) {
@@ -139,9 +140,9 @@ async fn a_device_has_one_sample_of_each_heartbeat_and_days_are_dropped() {
     let beats: Vec<Event> = (0..3).map(|number| beat(1, now - TimeDelta::seconds(10 * number))).collect();
     record(&mut store, &beats).await;
     record(&mut store, &beats).await;
-    // More often than every five seconds.
+    // These heartbeats are less than five seconds apart.
     record(&mut store, &[beat(1, now - TimeDelta::milliseconds(1)), beat(1, now - TimeDelta::days(5))]).await;
-    // A wrong clock.
+    // The worker's clock is wrong.
     record(&mut store, &[beat(2, now - TimeDelta::days(400)), beat(3, now + TimeDelta::days(40))]).await;
     let filter = SampleFilter {
         worker: worker(1).to_string(),
@@ -162,7 +163,7 @@ async fn a_device_has_one_sample_of_each_heartbeat_and_days_are_dropped() {
     let kept = Kept { samples: Some(4 * DAY), ..Kept::default() };
     assert_eq!(retention::keep(&database.url(), kept, None).await.unwrap(), Outcome::Dropped(1));
     assert_eq!(retention::keep(&database.url(), kept, None).await.unwrap(), Outcome::Dropped(0));
-    // A sample of a dropped day, before the recorder knows that it is gone, and after.
+    // A sample of a dropped day, before and after the recorder notices that the day is gone.
     record(&mut store, &[beat(1, now - TimeDelta::days(5))]).await;
     store.upkeep().await.unwrap();
     record(&mut store, &[beat(1, now - TimeDelta::days(5) + TimeDelta::minutes(1))]).await;

@@ -1,4 +1,4 @@
-//! What heartbeats say of workers and their devices, in any order and with clocks that are wrong.
+//! The state of workers and devices by their heartbeats, in any order and with wrong clocks.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn heartbeats_count_although_the_workers_clock_was_set_back_by_an_hour() {
     const HOUR: i64 = 3600;
     let beats = [(0, false), (2 * HOUR - 600, false), (2 * HOUR + 1, true), (HOUR, false), (HOUR + 2, false)];
     let events: Vec<Event> = beats.iter().map(|(at, leaving)| heartbeat(1, *at, *leaving)).collect();
-    // In one batch, one by one, and around the step.
+    // In one batch, one by one, and with a cut before or after the step.
     for cuts in [vec![], vec![1, 2, 3, 4], vec![3], vec![4]] {
         let database = Database::fresh().await;
         let (mut store, ledger) = database.open().await;

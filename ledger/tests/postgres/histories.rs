@@ -1,4 +1,4 @@
-//! Generated histories of jobs: their events, and the rows that the ledger must have.
+//! Generates histories of jobs: their events, and the rows that the ledger must have.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,21 @@ use uuid::Uuid;
 /// One job's life.
 #[derive(Debug, Clone)]
 pub struct Life {
-    /// Whether its id contains a time.
+    /// Whether the job's id contains a time.
     pub timed: bool,
     pub submitted: bool,
     /// Attempts that were lost before the last one.
     pub losses: u32,
-    /// Starts without an event, one bit for each attempt.
+    /// The attempts without a start event, one bit for each.
     pub unstarted: u32,
-    /// Starts that the end reports together with the job's description, one bit for each attempt. Of the starts without an event, only
-    /// these are known.
+    /// The attempts whose end reports the start together with the job's description, one bit for each. An attempt without a start event has
+    /// a known start only if it is among these.
     pub told_by_end: u32,
-    /// Starts with a second, later event, because a queue that does not count deliveries redelivered the job.
+    /// The attempts with a second, later start event, one bit for each. A queue that does not count deliveries redelivered the job.
     pub restarted: u32,
-    /// How the last attempt ended, if it did.
+    /// The end of the last attempt, if it has ended.
     pub ending: Option<AttemptState>,
-    /// One more attempt, which ends after the job has ended.
+    /// The end of one more attempt, which ends after the job has ended.
     pub rival: Option<AttemptState>,
 }
 
@@ -42,7 +42,7 @@ pub struct Expected {
     pub finished_at: Option<DateTime<Utc>>,
     pub started_at: Option<DateTime<Utc>>,
     pub described: bool,
-    /// By attempt: its state, and whether it is superseded.
+    /// The state of each attempt by its number, and whether it is superseded.
     pub ends: BTreeMap<u32, (AttemptState, bool)>,
 }
 
@@ -51,7 +51,7 @@ const BASE_MS: i64 = 1_763_164_800_000;
 const FINAL: [AttemptState; 5] =
     [AttemptState::Succeeded, AttemptState::Failed, AttemptState::Cancelled, AttemptState::Expired, AttemptState::Dead];
 
-/// Events of a few jobs and workers, some twice, in any order. Each call makes new ids.
+/// Generates the events of a few jobs and workers in any order, some of them twice. Each call makes new ids.
 pub fn shuffled(with_rivals: bool) -> impl Strategy<Value = Vec<Event>> {
     (
         any::<u64>(),
@@ -124,13 +124,13 @@ pub fn started(job: &JobInfo, attempt: u32, at_ms: i64) -> Event {
         attempt,
         worker: worker(attempt),
         device: attempt % 2,
-        // Some attempts are by an old worker, which does not report the device.
+        // Some attempts ran on an old worker, which does not report the device.
         ran_on: (attempt % 3 != 1).then(|| ran_on(attempt)),
         at_ms,
     })
 }
 
-/// A redelivery to another worker under the same number.
+/// Returns the start after a redelivery to another worker under the same number.
 pub fn restarted(job: &JobInfo, attempt: u32, at_ms: i64) -> Event {
     match started(job, attempt, at_ms) {
         Event::Started(event) => Event::Started(Started { worker: worker(attempt + 7), ..event }),
@@ -159,7 +159,7 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
         output_bytes: 4096,
         timings: timings(attempt),
         job: None,
-        // Old workers don't report it.
+        // Old workers do not report it.
         charged_us: attempt.is_multiple_of(2).then(|| 95 + u64::from(attempt)),
         user_id: None,
         printf_output: printed(attempt, state),
@@ -167,7 +167,7 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
     })
 }
 
-/// An end with the start and the job's description.
+/// Returns an end event that reports the start and the job's description too.
 pub fn ran(job: &JobInfo, attempt: u32, state: AttemptState, started_ms: i64, at_ms: i64) -> Event {
     match finished(job.job_id, attempt, state, at_ms) {
         Event::AttemptFinished(event) => Event::AttemptFinished(AttemptFinished {
@@ -179,13 +179,13 @@ pub fn ran(job: &JobInfo, attempt: u32, state: AttemptState, started_ms: i64, at
     }
 }
 
-/// The ends of attempts have different texts, and some have none.
+/// Returns the output of an attempt. Each attempt has another text, and some have none.
 pub fn printed(attempt: u32, state: AttemptState) -> Option<PrintfOutput> {
     let text = format!("attempt {attempt}\n{state}\n");
     (attempt % 3 != 2).then(|| PrintfOutput { text, dropped_bytes: 1000 * u64::from(attempt) })
 }
 
-/// Timings that all differ, so that no two columns can be confused.
+/// Returns timings that all differ, so that no two columns can be confused.
 pub fn timings(attempt: u32) -> Timings {
     Timings {
         queue_us: 10,
@@ -270,7 +270,7 @@ pub fn worker(number: u32) -> WorkerName {
     format!("worker-{number}").parse().unwrap()
 }
 
-/// A UUIDv7 of that time, or a UUIDv4 when there is none.
+/// Returns a UUIDv7 with this time, or a UUIDv4 if there is none.
 pub fn id(seed: u64, index: u32, at_ms: Option<i64>) -> JobId {
     let random = u128::from(seed) << 8 | u128::from(index) | 0x2 << 62;
     let uuid = match at_ms {

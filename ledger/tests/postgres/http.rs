@@ -1,4 +1,4 @@
-//! A client that sends what it is told to, also what no library would send.
+//! An HTTP client that sends arbitrary bytes, including requests that no library would send.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A served ledger. It ends with the test.
+/// A server of a ledger. It ends with the test.
 pub struct Served {
     address: SocketAddr,
     stop: CancellationToken,
@@ -43,7 +43,7 @@ impl Served {
         self.request("GET", path, "").await
     }
 
-    /// `headers` are whole lines.
+    /// Sends a request and returns the response. `headers` are whole lines.
     pub async fn request(&self, method: &str, path: &str, headers: &str) -> Response {
         let host = self.address;
         self.send(format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}\r\n").as_bytes())
@@ -84,7 +84,7 @@ impl Response {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The kind of the problem.
+    /// Returns the kind of the problem in the body.
     pub fn problem(&self) -> String {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
         let problem = self.json();

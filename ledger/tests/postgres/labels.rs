@@ -1,4 +1,5 @@
-//! Label keys with an index: declared beside writers, complete after an interruption, and safe whatever the key is.
+//! Label keys with an index: declared while others write, complete after an interruption, and safe for any text of the
+//! key.
 
 use gpufleet_ledger::{
     HistoryFilter, JobRow, Ledger,
@@ -39,7 +40,7 @@ async fn jobs_of_any_age_are_found_by_a_declared_label() {
     };
     record(1).await;
     assert_eq!(with_label(&ledger).await.len(), 0, "it is older than the window of a label without an index");
-    // A session that has written holds no lock that the index would wait for, and the other way round.
+    // An open transaction that has written to another table neither blocks the index build nor waits for it.
     let mut writer = PgConnection::connect(&database.text_url()).await.unwrap();
     let mut writing = writer.begin().await.unwrap();
     writing.execute("insert into job_keys values (gen_random_uuid(), now())").await.unwrap();

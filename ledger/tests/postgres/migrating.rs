@@ -19,14 +19,15 @@ const BEFORE_FETCH: i64 = 7;
 const BEFORE_KEYS: i64 = 8;
 /// The last version in which all attempts were in one table.
 const BEFORE_MONTHS: i64 = 12;
-/// The version that copies new attempts, and the one that has copied the others.
+/// The migration from which new attempts are copied. The next one copies the others.
 const COPYING: i64 = 13;
 const COPIED: i64 = 14;
-/// Attempts of a large table: by default as many as take a second. The copy takes ten thousand at a time.
+/// The variable for the number of attempts in a large table; by default as many as take a second to copy. The migration copies ten thousand
+/// at a time.
 const ROWS_VARIABLE: &str = "GPUFLEET_TEST_MIGRATED_ATTEMPTS";
 const ROWS_DEFAULT: u32 = 30_000;
 
-/// A job as a recorder of that version wrote it, whose id has no time.
+/// Inserts a job whose id has no time, as a recorder of the old version wrote it.
 fn old_job(job_id: JobId) -> String {
     format!("insert into jobs (job_id, id_at, created_at, state) values ('{job_id}', 'epoch', now(), 'queued')")
 }
@@ -38,7 +39,7 @@ fn old_start(job_id: JobId, attempt: u32) -> String {
     )
 }
 
-/// The same, in the tables of this release.
+/// Inserts the start of an attempt into the tables of this release.
 fn start(job_id: JobId, attempt: u32) -> String {
     format!(
         "insert into attempts (job_id, id_at, attempt, state, worker, started_at)
@@ -46,7 +47,7 @@ fn start(job_id: JobId, attempt: u32) -> String {
     )
 }
 
-/// An end with [`old_timings`].
+/// Inserts an end with [`old_timings`], as a recorder of the old version wrote it.
 fn old_end(job_id: JobId, attempt: u32) -> String {
     format!(
         "insert into attempts (job_id, attempt, state, worker, finished_at, output_bytes, queue_us, wait_us, compile_us,
@@ -99,7 +100,7 @@ async fn attempts_recorded_before_fetch_us_existed_have_zero() {
     assert_eq!(told(&ledger, job_id).await, [lost, (AttemptState::Succeeded, Some(timings(2)))]);
 }
 
-/// The attempt ends now, written by this release's recorder.
+/// Ends the attempt now, with this release's recorder.
 async fn end(store: &mut Store, job_id: JobId, attempt: u32) {
     let rejected = store.record(&[finished(job_id, attempt, AttemptState::Succeeded, AT)]).await.unwrap();
     assert_eq!(rejected, []);
@@ -136,7 +137,7 @@ async fn only_an_ended_attempt_has_a_fetch_time() {
     assert_eq!(told(&ledger, job_id).await, kept);
 }
 
-/// The number of rows of a job, of the partition of jobs without a time, and of the default partition.
+/// Counts the rows of a job: all, those in the partition of jobs without a time, and those in the default partition.
 async fn rows(database: &Database, job_id: JobId) -> String {
     let counts = format!(
         "select (select count(*) from jobs where job_id = '{job_id}'), (select count(*) from jobs_untimed), (select count(*) from jobs_default)"
@@ -181,8 +182,8 @@ async fn a_recorder_without_job_keys_and_a_current_one_make_one_row_of_a_job() {
     assert_eq!(rows(&database, new_first).await, "1|1|0");
 }
 
-/// Jobs of three months with an attempt each, as a recorder of that version wrote them: most with a time in their ids, some with a key, and
-/// some from before there were keys.
+/// Inserts jobs of three months with one attempt each, as a recorder of the old version wrote them: most have a time in their ids, some
+/// have a key, and some are older than keys.
 async fn fill(database: &Database) -> u32 {
     let rows = std::env::var(ROWS_VARIABLE).map_or(ROWS_DEFAULT, |rows| rows.parse().expect("a number of rows"));
     let statements = format!(
@@ -205,7 +206,7 @@ async fn fill(database: &Database) -> u32 {
     rows
 }
 
-/// The number of attempts, of those with the key of their job, and of those in the partition of their job's month.
+/// Counts the attempts: all, those with the key of their job, and those in the partition of their job's month.
 const PLACED: &str = "select concat_ws('|', count(*), count(j.job_id), count(*) filter (where replace(a.tableoid::regclass::text, 'attempts', 'jobs') = j.tableoid::regclass::text))
      from attempts a left join jobs j on j.job_id = a.job_id and j.id_at = a.id_at";
 
@@ -223,7 +224,7 @@ async fn attempts_move_to_the_months_of_their_jobs_while_a_recorder_writes() {
     database.advance_to(COPYING).await;
     database.execute(&old_start(during, 1)).await;
     database.execute(&old_end(before, 1)).await;
-    // A writer that waits for a lock gives up at once.
+    // A writer that fails if it waits for a lock for 300 ms.
     let writer = async {
         let mut writes = 0;
         while database.execute("select max(version) from _sqlx_migrations").await.trim() != COPIED.to_string() {
@@ -256,7 +257,7 @@ async fn a_recorder_without_months_is_refused_whole_and_the_current_one_records_
     database.execute(&old_job(job_id)).await;
     database.execute(&old_start(job_id, 1)).await;
     migrate(&database.url()).await.unwrap();
-    // It reads this as tables of another version, and returns its messages to the broker.
+    // The recorder treats this as tables of another version, and returns its messages to the broker.
     let refusal =
         database.refusal(&format!("begin; {}; {}; commit", old_job(id(35, 1, None)), old_end(job_id, 1))).await;
     assert!(refusal.contains("no unique or exclusion constraint matching"), "{refusal}");
@@ -271,7 +272,7 @@ async fn a_copy_of_attempts_that_was_interrupted_is_repeated_without_harm() {
     let database = Database::of_version(BEFORE_MONTHS).await;
     let rows = fill(&database).await;
     database.advance_to(COPIED).await;
-    // As if the session had ended before it noted that all is copied, and some rows were missing.
+    // Simulates a session that ended before it noted that everything was copied, with some rows missing.
     database.execute(&format!("delete from _sqlx_migrations where version = {COPIED}")).await;
     database.execute("delete from attempts_by_month where job_id < '40000000-0000-0000-0000-000000000000'").await;
     migrate(&database.url()).await.unwrap();

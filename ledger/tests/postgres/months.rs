@@ -1,4 +1,4 @@
-//! Partitions by month: every job has one row in the month of its id or of its first event, and making a month scans nothing.
+//! Partitions by month: every job has one row, in the month of its id or of its first event, and creating a month scans nothing.
 
 use chrono::{Datelike as _, Duration, Utc};
 use gpufleet_ledger::{Ledger, analysis::analyze_if_due, migrate::migrate, recorder::Store};
@@ -13,17 +13,17 @@ use crate::{
 /// The last version whose default partition held every job without a time.
 const BEFORE_KEYS: i64 = 8;
 
-/// The time this many days ago, in milliseconds since 1970.
+/// Returns the time this many days ago, in milliseconds since 1970.
 fn days_ago(days: i64) -> i64 {
     (Utc::now() - Duration::days(days)).timestamp_millis()
 }
 
-/// The first day of the month this many days ago.
+/// Returns the first day of the month this many days ago.
 fn month_of(days: i64) -> String {
     (Utc::now() - Duration::days(days)).date_naive().with_day(1).unwrap().to_string()
 }
 
-/// The months of a job's rows.
+/// Returns the months of a job's rows.
 async fn months(database: &Database, job_id: JobId) -> String {
     let sql = format!("select date_trunc('month', id_at at time zone 'UTC')::date from jobs where job_id = '{job_id}'");
     database.execute(&sql).await.trim().to_owned()
@@ -111,7 +111,7 @@ async fn making_a_month_scans_no_jobs() {
              select gen_random_uuid(), 'epoch', now(), 'queued' from generate_series(1, 1000)",
         )
         .await;
-    // A session reports its counts when it ends, before it leaves this view.
+    // A session reports its counts when it ends, before it disappears from this view.
     let others = "select count(*) from pg_stat_activity
                   where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()";
     let counted = async |table: &str| {

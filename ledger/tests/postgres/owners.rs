@@ -22,7 +22,7 @@ fn ended(user: Option<&str>, job_id: JobId, attempt: u32, state: AttemptState) -
     Event::AttemptFinished(AttemptFinished { job: Some(Box::new(of(user, job_id))), ..end })
 }
 
-/// The end of an unreadable message of the user.
+/// Returns the end of an unreadable message of this user.
 fn refused(user: Option<&str>, job_id: JobId) -> Event {
     let Event::AttemptFinished(end) = finished(job_id, 7, AttemptState::Dead, AT + 5) else { panic!("it is an end") };
     Event::AttemptFinished(AttemptFinished { job: None, user_id: user.map(str::to_owned), ..end })

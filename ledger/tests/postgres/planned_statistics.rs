@@ -1,5 +1,5 @@
-//! What statistics of the jobs in [`crate::plans`] read: roll-ups alone, however many jobs there are. The overview also counts jobs without
-//! an outcome.
+//! The number of buffers that statistics of the jobs in [`crate::plans`] read: of roll-ups alone, however many jobs there are. The overview
+//! also counts jobs without an outcome.
 
 use std::{
     collections::BTreeMap,
@@ -11,14 +11,14 @@ use gpufleet_ledger::StatisticsFilter;
 
 use crate::{database::Database, plans::Scene, statistics::spread_jobs};
 
-/// A row of a day, pool and value has a sketch of about 1 kB.
+/// The maximum number of buffers of one query. The row of a day, pool and value has a sketch of about 1 kB.
 const BUFFERS_MAX: u64 = 1500;
-/// A series reads a row of each span and pool, which lie apart.
+/// The maximum number of buffers for each row of a series. The rows of a span and pool are not next to each other.
 const SERIES_BUFFERS_PER_ROW_MAX: u64 = 2;
-/// In the jobs of `jobs_of_two_years.sql`.
+/// The number of pools in `jobs_of_two_years.sql`.
 const POOLS: u64 = 3;
 const REPEATED: usize = 9;
-/// What the statistics have percentiles of, as columns of an attempt.
+/// The stages of which statistics have percentiles, as columns of an attempt.
 const STAGES: [&str; 5] = [
     "queue_us",
     "compile_us",
@@ -27,7 +27,8 @@ const STAGES: [&str; 5] = [
     "total_us",
 ];
 
-/// The buffers of each question, by its name. Prints how long those of 30 days take, beside the same percentiles from the attempts.
+/// Returns the number of buffers of each query by its name. Prints how long the statistics of 30 days take, and how long the same
+/// percentiles take from the attempts.
 pub(crate) async fn measure(scene: &Scene) -> BTreeMap<String, u64> {
     scene.database.execute_slowly(&include_str!("rollups_of_jobs.sql").replace("SKETCH", &sketch().await)).await;
     scene.database.execute_slowly("vacuum analyze rollups").await;
@@ -65,7 +66,7 @@ pub(crate) async fn measure(scene: &Scene) -> BTreeMap<String, u64> {
     buffers
 }
 
-/// Asks the attempts of 30 days for the percentiles that statistics have.
+/// Returns a query of the attempts of 30 days for the percentiles of these stages.
 fn percentiles(stages: &[&str]) -> String {
     let values = stages.iter().map(|stage| {
         format!("percentile_cont(array[0.5, 0.95, 0.99]) within group (order by {stage})::text, max({stage})::text")
@@ -85,7 +86,7 @@ async fn median(mut question: impl AsyncFnMut()) -> Duration {
     took[REPEATED / 2]
 }
 
-/// The stages of a thousand jobs, as a recorder writes them.
+/// Returns the sketches of a thousand jobs, as a recorder writes them.
 async fn sketch() -> String {
     let database = Database::fresh().await;
     let (mut store, _) = database.open().await;

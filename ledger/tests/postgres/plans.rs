@@ -1,5 +1,5 @@
-//! Queries stay within their buffers, on jobs over 24 months: the plans are those that Postgres logs of the ledger's own statements, as `EXPLAIN
-//! (ANALYZE, BUFFERS, FORMAT JSON)`. A query that loses its index reads whole partitions, and fails here.
+//! Queries stay within their buffers, on jobs over 24 months. The plans are those that Postgres logs for the ledger's own statements, as
+//! `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)`. A query that loses its index reads whole partitions, and fails here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,22 +10,22 @@ use serde_json::Value;
 
 use crate::{database::Database, planned_statistics};
 
-/// Numbers of jobs, separated by commas: the same is measured with each. `cargo xtask bench-ledger` gives millions.
+/// The variable for the numbers of jobs, separated by commas. The test measures each of them. `cargo xtask bench-ledger` sets millions.
 const JOBS_VARIABLE: &str = "GPUFLEET_TEST_PLANNED_JOBS";
-/// More take longer than half a minute on two busy cores.
+/// The default number of jobs. More jobs take longer than half a minute on two busy cores.
 const JOBS_DEFAULT: &str = "240000";
-/// A page of 50 jobs with their attempts.
+/// The maximum number of buffers for a page of 50 jobs with their attempts.
 const HIT_BUFFERS_MAX: u64 = 600;
 const HIT_PARTITIONS_MAX: usize = 3;
-/// The descent into an index.
+/// The maximum number of buffers for each partition without a match: the descent into an index.
 const MISS_BUFFERS_PER_PARTITION_MAX: u64 = 4;
-/// More jobs may make indexes one level deeper.
+/// The maximum growth of the buffers with the number of jobs, because more jobs may make indexes one level deeper.
 const GROWTH_MAX: f64 = 1.3;
 const LIMIT: u32 = 50;
-/// Jobs before the 100th page.
+/// The number of jobs before the 100th page.
 const SKIPPED: u32 = 99 * LIMIT;
 
-/// One filter, with a value that many jobs have and one that none has.
+/// A filter, with a value that many jobs have or one that no job has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filter {
     State,
@@ -40,11 +40,11 @@ enum Filter {
 const FILTERS: [Filter; 7] =
     [Filter::State, Filter::Kernel, Filter::Pool, Filter::User, Filter::Worker, Filter::Name, Filter::Label];
 
-/// What some statements read.
+/// The number of buffers and partitions that some statements read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cost {
     pub(crate) buffers: u64,
-    /// Partitions of jobs that have rows.
+    /// The partitions of jobs that have rows.
     pub(crate) partitions: BTreeSet<String>,
 }
 
@@ -58,7 +58,7 @@ impl Filter {
     fn apply(self, filter: &mut HistoryFilter, matches: bool) {
         let value = |text: &str| Some(if matches { text.to_owned() } else { "absent".to_owned() });
         match self {
-            // Jobs of every kernel have failed, and of none of the kernels that are asked for has one died.
+            // Jobs of every kernel have failed, but none of the tested kernels has a dead-lettered job.
             Self::State => filter.states = vec![if matches { JobState::Failed } else { JobState::Dead }],
             Self::Kernel => filter.kernel = value("kernel-3"),
             Self::Pool => filter.pool = value("pool-1"),
@@ -69,7 +69,7 @@ impl Filter {
         }
     }
 
-    /// The same condition as SQL.
+    /// Returns the filter as an SQL condition.
     const fn sql(self) -> &'static str {
         match self {
             Self::State => "state = 'failed'",
@@ -104,7 +104,7 @@ impl Scene {
         Self { database, ledger }
     }
 
-    /// What the statements of a question read, and its answer.
+    /// Runs a question, and returns its answer and what its statements read.
     pub(crate) async fn cost<T>(&self, question: impl AsyncFnOnce(&Ledger) -> T) -> (T, Cost) {
         let logged = self.database.log().len();
         let answer = question(&self.ledger).await;
@@ -121,7 +121,7 @@ impl Scene {
         (page.jobs.len(), cost)
     }
 
-    /// The key after the given number of jobs.
+    /// Returns the key after the given number of jobs.
     async fn key(&self, condition: &str) -> PageKey {
         let sql = format!(
             "select (extract(epoch from id_at) * 1000000)::bigint || '.' || job_id from
@@ -131,7 +131,7 @@ impl Scene {
         self.database.execute(&sql).await.trim().parse().unwrap()
     }
 
-    /// The number of partitions that the planner may open.
+    /// Returns the number of partitions that the planner may open.
     async fn partitions(&self) -> u64 {
         self.database
             .execute("select count(*) from pg_inherits where inhparent = 'jobs'::regclass")
@@ -147,7 +147,7 @@ impl Scene {
     }
 }
 
-/// The plans in a part of the log. Other lines of the log don't begin with a tab.
+/// Returns the plans in a part of the log. Other lines of the log do not begin with a tab.
 fn plans(log: &str) -> Vec<Value> {
     let entries = log.split("plan:\n").skip(1);
     let text = |entry: &str| -> String { entry.lines().take_while(|line| line.starts_with('\t')).collect() };
@@ -164,7 +164,7 @@ impl Cost {
     fn visit(&mut self, node: &Value) {
         let read = node["Actual Loops"].as_f64().unwrap_or(0.0) > 0.0;
         let relation = node["Relation Name"].as_str().filter(|name| name.starts_with("jobs_2") && read);
-        // A partition of a month that has not begun has no rows.
+        // The partition of a month that has not begun has no rows.
         let this_month = Utc::now().format("jobs_%Y_%m").to_string();
         self.partitions.extend(relation.filter(|name| *name <= this_month.as_str()).map(str::to_owned));
         node["Plans"].as_array().into_iter().flatten().for_each(|child| self.visit(child));
@@ -183,7 +183,7 @@ impl Cost {
     }
 }
 
-/// Single filters and pairs, and none at all.
+/// Returns single filters, pairs of filters, and no filter at all.
 fn combinations() -> Vec<Vec<Filter>> {
     let pairs = (0..FILTERS.len())
         .flat_map(|first| (first + 1..FILTERS.len()).map(move |second| vec![FILTERS[first], FILTERS[second]]));
@@ -191,7 +191,7 @@ fn combinations() -> Vec<Vec<Filter>> {
     std::iter::once(Vec::new()).chain(singles).chain(pairs).collect()
 }
 
-/// The buffers of each question, by its name.
+/// Returns the number of buffers of each question by its name.
 async fn measure(count: u32) -> BTreeMap<String, u64> {
     let scene = Scene::with(count).await;
     let partitions = scene.partitions().await;
@@ -236,7 +236,7 @@ async fn measure(count: u32) -> BTreeMap<String, u64> {
             let (found, cost) = scene.cost(async |ledger| ledger.find_job(digits).await.unwrap()).await;
             let JobMatch::One(found) = found else { panic!("{digits}: {found:?}") };
             assert_eq!(found.job.job_id, job_id);
-            // An end does not name the month, so that of an old job is found after all newer months have been asked.
+            // The end of an id does not determine the month, so an old job is found only after all newer months have been searched.
             match (part, ago) {
                 ("end", "20 months") => assert!(cost.buffers <= HIT_BUFFERS_MAX, "{cost:?}"),
                 _ => cost.check_hit(part),
@@ -272,7 +272,7 @@ async fn pages_and_jobs_are_read_within_their_buffers() {
     assert!(grown.is_empty(), "{grown:#?}");
 }
 
-/// A label without an index is searched in a window, which the answer tells.
+/// A filter by a label without an index searches only a window, which the answer names.
 #[tokio::test]
 async fn an_undeclared_label_is_searched_in_the_last_week_unless_told_otherwise() {
     let database = Database::fresh().await;

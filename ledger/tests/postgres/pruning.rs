@@ -43,7 +43,7 @@ impl Scene {
         Self { database, recorder, ledger, folder, blobs }
     }
 
-    /// Stores a blob that was last stored this long ago.
+    /// Stores a blob, and dates it back by this age.
     async fn blob(&self, name: &str, age: Duration) -> BlobDigest {
         let digest = self.blobs.put(name.as_bytes().to_vec()).await.unwrap();
         let file = File::open(file(self.folder.path(), digest)).unwrap();
@@ -67,7 +67,7 @@ impl Scene {
         prune_blobs(&self.ledger, &self.blobs, PRUNED_AGE_DEFAULT).await.map(|pruned| pruned.removed)
     }
 
-    /// Moves the end of a job's use of its inputs back.
+    /// Dates the end of a job's use of its inputs back.
     async fn end_inputs(&self, job: &JobInfo, ago: &str) {
         let moved =
             format!("update job_inputs set ended_at = now() - interval '{ago}' where job_id = '{}'", job.job_id);
@@ -91,7 +91,7 @@ fn ended(job: &JobInfo) -> Event {
     finished(job.job_id, 1, AttemptState::Succeeded, AT + 9)
 }
 
-/// The end of a job that keeps an output until then.
+/// Returns the end of a job that keeps an output until this time.
 fn kept(index: u32, digest: BlobDigest, expires_ms: i64) -> Event {
     let Event::AttemptFinished(end) = ended(&job(index, &[])) else { unreachable!() };
     let output = KeptOutput { name: "y".into(), dtype: Dtype::U8, shape: vec![1], data: KeptData::Blob(digest) };
@@ -172,7 +172,7 @@ async fn the_inputs_of_a_job_have_ended_whichever_event_comes_first() {
     scene.record(&[submitted(&jobs[0])]).await;
     scene.record(&[ended(&jobs[0])]).await;
     scene.record(&[ended(&jobs[1])]).await;
-    // A submission that was on its way for long, with the same blob many times.
+    // A late submission that names the same blob several times.
     scene.record(&[submitted(&JobInfo { blobs: vec![digest; 3], ..jobs[1].clone() })]).await;
     assert_eq!(scene.database.execute("select count(*) from job_inputs where ended_at is null").await.trim(), "0");
     assert_eq!(scene.database.execute("select count(*) from job_inputs").await.trim(), "2");
@@ -195,7 +195,7 @@ async fn one_of_two_scheduled_pruners_prunes_a_store() {
     };
     let pruners = [pruner(), pruner()];
     poll("the blob is gone", async || !scene.has(unnamed)).await;
-    // Both go on. A blob that becomes old goes too, and there is one leader all the time.
+    // Both pruners continue. A blob that becomes old is removed too, and there is one leader all the time.
     let another = scene.blob("another", THREE_DAYS).await;
     poll("the other blob is gone", async || !scene.has(another)).await;
     let locks = "select count(*) from pg_locks where locktype = 'advisory' and granted \
@@ -205,6 +205,6 @@ async fn one_of_two_scheduled_pruners_prunes_a_store() {
     for pruner in pruners {
         pruner.await.unwrap();
     }
-    // A pruner that was stopped while it looked at the clock of the store removes the file that it wrote for that, on a thread of its own.
+    // A pruner that is stopped while it reads the store's clock removes its probe file on a thread of its own.
     poll("the folder is empty", async || fs::read_dir(scene.folder.path()).unwrap().count() == 0).await;
 }

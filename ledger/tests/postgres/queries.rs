@@ -15,7 +15,7 @@ use crate::{
 pub const AT: i64 = 1_763_164_800_000;
 const DAY_MS: i64 = 86_400_000;
 
-/// Job `index` of a set with some variety, four of them in each millisecond.
+/// Returns the events of job `index` of a varied set. Four jobs share each millisecond.
 fn job(index: u32) -> (JobId, Vec<Event>) {
     let at = AT + i64::from(index / 4) * DAY_MS / 8;
     let job_id = id(7, index, Some(at));
@@ -40,7 +40,7 @@ pub async fn fill(store: &mut Store, jobs: u32) -> Vec<JobId> {
     ids
 }
 
-/// All pages of a filter.
+/// Returns the jobs of all pages of a filter.
 async fn all(ledger: &Ledger, mut filter: HistoryFilter) -> Vec<(DateTime<Utc>, JobId)> {
     let mut seen = Vec::new();
     loop {
@@ -135,7 +135,7 @@ async fn a_job_is_found_by_the_beginning_or_the_end_of_its_id() {
         let JobMatch::One(found) = ledger.find_job(end).await.unwrap() else { panic!("{end}") };
         assert_eq!(found.job.job_id, ids[4]);
     }
-    // Without a time, with a key; its end is that of no other.
+    // This id has no time, so the job has a key. No other id ends like it.
     let untimed = info(id(77, 8, None), AT);
     store.record(&[started(&untimed, 1, AT)]).await.unwrap();
     let whole = untimed.job_id.to_string();

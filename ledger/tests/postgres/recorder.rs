@@ -33,7 +33,7 @@ pub(crate) async fn record(store: &mut Store, events: &[Event], cuts: &[usize]) 
     }
 }
 
-/// The rows without `heard_at`, because a replay of heartbeats that are a second apart may look like fresh ones.
+/// Returns the rows without `heard_at`, because replayed heartbeats that are a second apart may look like fresh ones.
 async fn jobs(ledger: &Ledger, events: &[Event]) -> BTreeMap<String, JobDetail> {
     let mut jobs = BTreeMap::new();
     for job_id in expected(events).into_keys().map(JobId::from_uuid) {
@@ -130,7 +130,7 @@ async fn without_rival_outcomes_two_orders_give_identical_tables() {
     // Only `heard_at` differs.
     let workers =
         "(select worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left from workers)";
-    // The key of a job without a time is that of whichever event came first.
+    // The key of a job without a time is the time of the event that came first.
     let jobs = "(select to_jsonb(jobs) - 'id_at' from jobs)";
     let attempts = "(select to_jsonb(attempts) - 'id_at' from attempts)";
     for table in [jobs, attempts, workers, "devices"] {
@@ -330,7 +330,7 @@ async fn the_finished_event_alone_makes_a_complete_record() {
         (&row.labels, row.kernel.as_deref(), row.user_id.as_deref()),
         (&job.labels, Some("saxpy"), Some("anna"))
     );
-    // The same start from a worker that also sent a `started` event, and the end again.
+    // A `started` event reports the same start, and the end arrives again.
     record(&mut store, &[end, started(&job, 1, AT + 3)], &[]).await;
     assert_eq!(recorded().await, detail);
 }

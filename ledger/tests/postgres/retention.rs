@@ -1,4 +1,4 @@
-//! Months that are older than they are kept: what goes with them, in what order, and who waits.
+//! Months that are past their retention time: what is deleted with them, in which order, and who has to wait.
 
 use std::{
     fs::File,
@@ -33,16 +33,16 @@ use crate::{
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const JOBS_FOR_400_DAYS: Kept =
     Kept { jobs: Some(Duration::from_secs(400 * 24 * 3600)), attempts: None, samples: None, actions: None };
-/// Each with two events.
+/// The number of jobs in a transaction. Each job has two events.
 const JOBS_OF_A_TRANSACTION: u32 = 2000;
-/// What no statement of others may wait for a lock.
+/// The options of other sessions: none of their statements may wait longer for a lock.
 const WAIT_MAX: &str = "options[lock_timeout]=300ms";
 
 fn days_ago(days: i64) -> i64 {
     (Utc::now() - chrono::Duration::days(days)).timestamp_millis()
 }
 
-/// A job that takes a blob and keeps an output. Its id has no time if it is of an odd number.
+/// Returns a job that uses a blob and keeps an output. If the number is odd, its id has no time.
 fn job(number: u32, days: i64) -> JobInfo {
     let blob: BlobDigest = format!("sha256:{}", "ab".repeat(32)).parse().unwrap();
     let at = days_ago(days);
@@ -58,7 +58,7 @@ fn ended(job: &JobInfo, days: i64) -> Event {
     Event::AttemptFinished(AttemptFinished { kept, ..end })
 }
 
-/// Jobs of 500 days, 100 days and today, two each.
+/// Records two jobs each from 500 days ago, from 100 days ago and from today.
 async fn fill(store: &mut Store) -> Vec<JobId> {
     let ages = [500, 500, 100, 100, 0, 0];
     let jobs: Vec<(JobInfo, i64)> = ages.into_iter().zip(0..).map(|(days, number)| (job(number, days), days)).collect();
@@ -67,7 +67,7 @@ async fn fill(store: &mut Store) -> Vec<JobId> {
     jobs.into_iter().map(|(job, _)| job.job_id).collect()
 }
 
-/// Rows of the tables that have some of each job. Every second job has a key.
+/// Counts the rows of each table that has rows of every job. Every second job has a key.
 async fn rows(database: &Database) -> String {
     let tables = ["jobs", "attempts", "job_outputs", "job_inputs", "job_keys"];
     let counts: Vec<String> = tables.iter().map(|table| format!("(select count(*) from {table})")).collect();
@@ -120,7 +120,7 @@ async fn what_belongs_to_late_jobs_of_a_dropped_month_goes_with_them() {
     fill(&mut store).await;
     run(&database, JOBS_FOR_400_DAYS).await;
     let kept = rows(&database).await;
-    // The recorder does not know that their month is gone.
+    // The recorder does not know yet that their month is gone.
     let late = [job(70, 500), job(71, 500)].map(|job| ended(&job, 500));
     store.record(&late).await.unwrap();
     assert_eq!(database.execute("select count(*) from jobs_default").await.trim(), "2");
@@ -134,7 +134,7 @@ async fn an_event_for_a_dropped_month_is_recorded_and_dropped_with_the_next() {
     let (mut store, ledger) = database.open().await;
     fill(&mut store).await;
     run(&database, JOBS_FOR_400_DAYS).await;
-    // The recorder does not know yet that the month is gone, and then it does.
+    // At first the recorder does not know that the month is gone; then it does.
     let late = [job(60, 500), job(61, 500), job(62, 500)];
     store.record(&[ended(&late[0], 500)]).await.unwrap();
     assert_eq!(database.execute("select count(*) from jobs_default").await.trim(), "1");
@@ -208,7 +208,7 @@ async fn nobody_waits_for_a_month_that_somebody_reads() {
     );
 }
 
-/// Records full transactions, one right after the other.
+/// Records full transactions, one right after the other, until stopped.
 async fn record_until(stop: CancellationToken, mut store: Store, recorded: &AtomicU32) {
     while !stop.is_cancelled() {
         let first = recorded.load(Ordering::Relaxed);
@@ -250,7 +250,7 @@ async fn a_month_is_dropped_beside_a_busy_recorder_and_a_reader_who_never_wait_l
     assert_eq!(database.execute("select count(*) from jobs").await.trim(), jobs.to_string());
 }
 
-/// The ids in a file.
+/// Returns the ids in an archive file.
 fn archived(file: &Path) -> Vec<String> {
     let batches = ParquetRecordBatchReaderBuilder::try_new(File::open(file).unwrap()).unwrap().build().unwrap();
     let ids = batches.flat_map(|batch| {

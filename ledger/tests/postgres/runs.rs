@@ -1,4 +1,4 @@
-//! Jobs that are submitted again under their id: each run is kept, its device time counts, and the outcome is that of the latest
+//! Jobs that are submitted again under their id: the ledger keeps each run, counts its device time, and has the outcome of the latest
 //! submission.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use crate::{
     recorder::{AT, record},
 };
 
-/// The end of the first attempt after a submission at this time, with an output that has this value if it succeeded.
+/// Returns the end of the first attempt after a submission at this time. If it succeeded, its output has this value.
 fn run(job_id: JobId, submitted_ms: i64, state: AttemptState, value: u8) -> Event {
     // A loss comes before the outcome.
     let after = if state == AttemptState::Lost { 3 } else { 5 };
@@ -28,7 +28,7 @@ fn run(job_id: JobId, submitted_ms: i64, state: AttemptState, value: u8) -> Even
     Event::AttemptFinished(AttemptFinished { kept, ..end })
 }
 
-/// The attempts, as (number, state, superseded).
+/// Returns the attempts as (number, state, superseded).
 async fn attempts(ledger: &Ledger, job_id: JobId) -> Vec<(u32, AttemptState, bool)> {
     let detail = ledger.job(job_id).await.unwrap().unwrap();
     detail.attempts.iter().map(|row| (row.attempt, row.state, row.superseded)).collect()
@@ -47,7 +47,7 @@ async fn a_job_that_failed_and_ran_again_under_its_id_has_succeeded() {
         let (mut store, ledger) = database.open().await;
         let job_id = id(1, 0, Some(AT));
         let runs = [run(job_id, AT, Failed, 0), run(job_id, AT + 100, Succeeded, 7)];
-        // Repeated events are no further runs.
+        // Repeated events add no further runs.
         for events in [runs.to_vec(), runs.to_vec(), runs.iter().rev().cloned().collect()] {
             record(&mut store, &events, cuts).await;
             let detail = ledger.job(job_id).await.unwrap().unwrap();
@@ -112,7 +112,7 @@ async fn a_job_of_several_submissions_is_counted_once_and_keeps_each_run_in_any_
     }
 }
 
-/// The first submission was described, and its message was lost, or its run ends last.
+/// The description comes from the first submission, whose message was lost or whose run ends last.
 #[tokio::test]
 async fn a_run_ends_the_attempt_that_it_began_whatever_submission_describes_the_job() {
     use AttemptState::{Failed, Succeeded};

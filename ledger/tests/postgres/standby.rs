@@ -1,4 +1,4 @@
-//! The read API on a streaming standby: its answers are those of the primary, and say how far it is behind.
+//! The read API on a streaming standby: it gives the primary's answers, and says how far it is behind.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use gpufleet_local::{Postgres, StateDir};
 use crate::{http::Served, poll::poll, queries::fill};
 
 const NAME: &str = "fleet";
-/// Far more than an idle standby is behind, and soon exceeded by one that does not replay.
+/// The maximum lag in this test: far more than that of an idle standby, and soon exceeded by a standby that does not
+/// replay.
 const LAG_MAX: Duration = Duration::from_secs(2);
 
 #[tokio::test]
@@ -40,7 +41,7 @@ async fn a_standby_answers_with_its_lag_and_is_not_ready_when_it_is_far_behind()
         response.status == 503 && response.problem() == "standby-behind"
     })
     .await;
-    // It still answers, with what it has, and says so.
+    // The standby still serves its old data, and reports its lag.
     let old = served.get("/v1/jobs").await;
     assert!(old.header("gpufleet-lag-seconds").unwrap().parse::<f64>().unwrap() > LAG_MAX.as_secs_f64());
     assert_eq!(jobs(old).await, 9);
@@ -48,7 +49,8 @@ async fn a_standby_answers_with_its_lag_and_is_not_ready_when_it_is_far_behind()
     poll("the standby has caught up", async || served.get("/readyz").await.status == 200).await;
     assert_eq!(jobs(served.get("/v1/jobs").await).await, 12);
 
-    // Without its primary the standby can't know how far it is behind: it counts from what it replayed last.
+    // Without its primary, the standby can't know how far it is behind, so it counts from the last replayed
+    // transaction.
     primary.kill9().await.unwrap();
     poll("the standby is not ready without its primary", async || served.get("/readyz").await.status == 503).await;
     assert_eq!(jobs(served.get("/v1/jobs").await).await, 12);

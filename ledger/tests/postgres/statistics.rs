@@ -15,7 +15,7 @@ use crate::{
 };
 
 const AT: i64 = 1_763_164_800_000;
-/// The raw sums that the statistics must equal. A lost attempt has no measured time.
+/// Computes the sums from the attempts; the statistics must equal them. A lost attempt has no measured time.
 const RAW: &str = "select
     (select count(*) from jobs where final_attempt is not null),
     (select count(*) from attempts where superseded),
@@ -32,7 +32,7 @@ async fn statistics(ledger: &Ledger, by: Option<&str>) -> Vec<StatisticsRow> {
     ledger.statistics(&filter).await.unwrap().rows
 }
 
-/// As [`RAW`] prints it.
+/// Returns the statistics in the format of [`RAW`].
 async fn counted(ledger: &Ledger, by: Option<&str>) -> String {
     let rows = statistics(ledger, by).await;
     let sum = |of: fn(&StatisticsRow) -> u64| rows.iter().map(of).sum::<u64>();
@@ -54,7 +54,7 @@ async fn check_sums(database: &Database, ledger: &Ledger) {
     }
 }
 
-/// An outcome with the description of its job.
+/// Returns the end of an attempt with the description of its job.
 fn outcome(job: &JobInfo, state: AttemptState, at_ms: i64, timings: Timings) -> Event {
     match ran(job, 1, state, at_ms - 1, at_ms) {
         Event::AttemptFinished(event) => Event::AttemptFinished(AttemptFinished { timings, ..event }),
@@ -62,7 +62,7 @@ fn outcome(job: &JobInfo, state: AttemptState, at_ms: i64, timings: Timings) -> 
     }
 }
 
-/// Workers of this release describe the job with its end. What others end before any event has described it counts for no pool and kernel.
+/// Adds the job's description to its end, as workers of this release do. Without any description, an end counts for no pool and kernel.
 fn described(event: &Event) -> Event {
     match event {
         Event::AttemptFinished(event) if event.job.is_none() => {
@@ -86,7 +86,7 @@ fn took(total_us: u64) -> Timings {
     }
 }
 
-/// Jobs of three kernels that succeeded after times over six decades, in no order.
+/// Returns successful jobs of three kernels in random order. Their times span six decades.
 pub(crate) fn spread_jobs(count: u64) -> Vec<Event> {
     let us = |number: u64| (10.0_f64.powf(1.0 + (number * 7919 % count) as f64 * 6.0 / count as f64)) as u64;
     let kernel = |number: u64| of_kernel(format!("k{}", number % 3));
@@ -156,7 +156,7 @@ async fn count_a_loss_and_two_outcomes(one_batch: bool) {
     assert_eq!((row.jobs, row.failed, row.succeeded, row.verdict_infrastructure), (1, 1, 0, 1));
     assert_eq!((row.attempts_lost, row.attempts_superseded, row.device_us), (1, 1, 2 * 90));
     assert_eq!(row.charged_us, 90 + 97, "the first worker told no charge");
-    // The times of one outcome: queued for 10 and 20 us, and copied for 60 and 70.
+    // The times of one outcome: queued for 10 and 20 us, and copied for 60 and 70 us.
     let times = |us| Some(Times { p50_us: us, p95_us: us, p99_us: us, max_us: us });
     assert_eq!((row.queue, row.compile, row.copy, row.total), (times(30), times(40), times(130), times(90)));
 }
@@ -183,7 +183,7 @@ async fn percentiles_are_within_two_percent_of_percentile_cont_on_the_same_rows(
     for events in spread_jobs(3000).chunks(500) {
         record(&mut store, events).await;
         let appended = database.execute("select count(*) from rollup_deltas").await;
-        // In all, of three kernels, and of one user, worker and device.
+        // One row each for all jobs, three kernels, one user, one worker and one device.
         assert_eq!(appended.trim(), "7", "a row for each value, and not for each event");
         store.upkeep().await.unwrap();
     }
@@ -250,7 +250,7 @@ async fn an_hour_has_a_thousand_values_and_the_rest_is_other() {
     };
     record(&mut store, &kernels(0..1500)).await;
     store.upkeep().await.unwrap();
-    // Those that are there still count, others still do not.
+    // The existing kernels still count, and the others still do not.
     record(&mut store, &kernels(0..10)).await;
     record(&mut store, &kernels(1490..1500)).await;
     store.upkeep().await.unwrap();
@@ -303,7 +303,7 @@ async fn statistics_have_the_hours_of_the_window_and_of_the_pool() {
             let rows = ledger.statistics(&filter).await.unwrap().rows;
             assert_eq!((rows.len(), rows[0].value.as_str(), rows[0].jobs), (1, "a", jobs.div_ceil(2)), "{hours} hours");
         }
-        // The same from the merged rows.
+        // The merged rows give the same result.
         store.upkeep().await.unwrap();
     }
 }
@@ -344,7 +344,7 @@ async fn wild_numbers_and_times_stop_no_count() {
     assert_eq!(far.trim(), "0");
 }
 
-/// Thirty days of twenty kernels by the hour and by the day, and the jobs of a year ago to now.
+/// Inserts thirty days of twenty kernels by the hour and by the day, and the jobs of the last year.
 const FILL: &str = "
     insert into rollups
     select grain, at, 'default', dimension, 'k' || value, 1000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 5, 5, 5, stages
@@ -356,7 +356,7 @@ const FILL: &str = "
 
 #[tokio::test]
 async fn thirty_days_are_read_from_the_rollups_alone() {
-    /// Thirty days and the hours of one, of twenty kernels: each row has less than a page.
+    /// The maximum number of buffers: twenty kernels, each with thirty days and the hours of one day. Each row has less than a page.
     const BUFFERS_MAX: u64 = 20 * (31 + 24) + 100;
     let database = Database::fresh().await;
     let (mut store, _) = database.open().await;

@@ -1,4 +1,4 @@
-//! Statistics count each attempt once although recorders are killed between their statements.
+//! Statistics count each attempt once, even if recorders are killed between their statements.
 
 use chrono::DateTime;
 use gpufleet_ledger::{Ledger, StatisticsFilter, recorder::Store};
@@ -10,7 +10,7 @@ use crate::{
     poll::poll,
 };
 
-/// The tables in the order in which a transaction of the recorder locks them, and those of merging.
+/// The tables that a transaction of the recorder locks, in this order, and the table of merged statistics.
 const TABLES: [&str; 5] = ["jobs", "attempts", "rollup_deltas", "job_inputs", "rollups"];
 
 async fn counted(ledger: &Ledger) -> (u64, u64) {
@@ -31,14 +31,14 @@ async fn a_recorder_killed_between_any_two_statements_counts_every_attempt_once(
     let ledger = ground.ledger().await;
     let mut other = PgConnection::connect(&ground.database_url).await.unwrap();
     let mut store = Store::connect(ground.url()).await.unwrap();
-    // The partitions are there from here on, so that a recorder waits for nothing but the table.
+    // All partitions exist from here on, so that a recorder waits only for the locked table.
     assert_eq!(store.record(&[succeeded(JobId::new())]).await.unwrap(), []);
     let mut jobs = 1;
     for table in TABLES {
         let mut blocker = PgConnection::connect(&ground.database_url).await.unwrap();
         let lock = format!("begin; lock table {table} in share row exclusive mode");
         blocker.execute(AssertSqlSafe(lock)).await.unwrap();
-        // Two of the same: a batch may come twice.
+        // Two equal batches, because a batch may arrive twice.
         let events = [(); 5].map(|()| succeeded(JobId::new()));
         ground.publish(&events).await;
         ground.publish(&events).await;
@@ -53,7 +53,7 @@ async fn a_recorder_killed_between_any_two_statements_counts_every_attempt_once(
         })
         .await;
         recorder.kill9().await;
-        // The server finds the client gone after the statement that waits, and commits nothing.
+        // When the blocked statement ends, the server notices that the client is gone, and commits nothing.
         blocker.execute("rollback").await.unwrap();
         let recorder = ground.record().await;
         ground.poll_recorded(jobs).await;

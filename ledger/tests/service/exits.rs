@@ -9,7 +9,7 @@ fn check(run: &Run, code: i32, says: &str) {
     assert!(!run.log.contains("panicked"), "{}", run.log);
 }
 
-/// The URL with another password.
+/// Returns the URL with another password.
 fn with_password(url: &str, password: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap();
     let (login, place) = rest.split_once('@').unwrap();
@@ -22,7 +22,7 @@ async fn each_error_at_the_start_has_its_exit_code() {
     check(&ground.run(&["record", "--no-such-option"]).await, 2, "--no-such-option");
     check(&ground.run(&["record"]).await, 11, "create them with `gpufleet-ledger migrate`");
     check(&ground.run(&["migrate"]).await, 0, "tables upgraded");
-    // Beyond the range of any clock.
+    // A wait that no clock can represent.
     check(&ground.run(&["migrate", "--wait", "500000000000years"]).await, 0, "tables are already up to date");
 
     let right = ground.amqp_url.clone();

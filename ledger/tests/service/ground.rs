@@ -48,7 +48,7 @@ async fn services() -> &'static Arc<Services> {
 }
 
 impl Ground {
-    /// A ground with the ledger's tables.
+    /// Creates a ground with the ledger's tables.
     pub async fn fresh() -> Self {
         let ground = Self::empty().await;
         migrate(&ground.url()).await.unwrap();
@@ -61,7 +61,7 @@ impl Ground {
         Self::on(endpoints.amqp_url, endpoints.database_url).await
     }
 
-    /// A ground with a broker that the test may break.
+    /// Creates a ground with a broker that the test may break.
     pub async fn with_own_broker() -> (Self, RabbitMq) {
         let state = StateDir::ephemeral().unwrap();
         let own = RabbitMq::start(&state);
@@ -73,7 +73,7 @@ impl Ground {
         (ground, broker)
     }
 
-    /// A ground with a database server that the test may break.
+    /// Creates a ground with a database server that the test may break.
     pub async fn with_own_database() -> (Self, Postgres) {
         let postgres = Postgres::start(&StateDir::ephemeral().unwrap()).await.unwrap();
         postgres.create_database("ledger").await.unwrap();
@@ -104,7 +104,7 @@ impl Ground {
         recorder
     }
 
-    /// A recorder that may have to wait for something.
+    /// Starts a recorder without waiting, because it may have to wait for a service.
     pub fn start_recorder(&self) -> Recorder {
         let ready_file = self.state.path().join(format!("ready-{}", PROCESSES.fetch_add(1, Ordering::Relaxed)));
         let process = self.spawn(&["record", "--ready-file", ready_file.to_str().unwrap()]);
@@ -139,7 +139,7 @@ impl Ground {
         self.publish_through(EVENTS_WORKER, EVENTS_KEY.to_owned(), body).await;
     }
 
-    /// Publishes a body as clients publish submissions to the default pool.
+    /// Publishes a body the way clients publish submissions to the default pool.
     pub async fn publish_submissions(&self, body: Vec<u8>) {
         self.publish_through(EVENTS_CLIENT, submissions_key(&PoolName::default()), body).await;
     }
@@ -160,7 +160,7 @@ impl Ground {
     }
 
     pub async fn poll_recorded(&self, jobs: usize) {
-        // The database may be away for a while.
+        // The database may be unreachable for a while.
         let count = async || -> Result<i64, sqlx::Error> {
             let mut connection = sqlx::PgConnection::connect(&self.database_url).await?;
             let sql = "select count(*) from jobs where state = 'succeeded'";
@@ -169,7 +169,7 @@ impl Ground {
         poll("all jobs are recorded", async || count().await.is_ok_and(|counted| counted == jobs as i64)).await;
     }
 
-    /// The number of transactions that wrote the attempts.
+    /// Returns the number of transactions that wrote the attempts.
     pub async fn commits(&self) -> u64 {
         let mut connection = sqlx::PgConnection::connect(&self.database_url).await.unwrap();
         let sql = "select count(distinct xmin::text) from attempts";
@@ -192,7 +192,7 @@ impl Recorder {
         std::fs::read_to_string(self.process.log()).unwrap()
     }
 
-    /// A figure of its memory, such as `VmHWM`, the peak.
+    /// Returns a field of the recorder's memory status, such as `VmHWM`, the peak.
     pub fn memory_bytes(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap();
@@ -207,7 +207,7 @@ impl Recorder {
         self.process.kill9().await.unwrap();
     }
 
-    /// Stops the recorder, and returns the exit code.
+    /// Stops the recorder and returns its exit code.
     pub async fn stop(&self) -> Option<i32> {
         self.process.signal(Signal::Terminate);
         assert!(self.process.wait(WAIT).await, "the recorder did not stop:\n{}", self.log());

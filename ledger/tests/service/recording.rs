@@ -1,4 +1,4 @@
-//! Every published event is recorded although services break; events that can't be recorded are dead-lettered with the reason.
+//! Every published event is recorded even if services break. Events that can't be recorded are dead-lettered with the reason.
 
 use std::time::{Duration, Instant};
 
@@ -162,7 +162,7 @@ async fn a_dead_queue_without_permission_costs_one_requeue_and_no_body() {
 
     write(".*").await;
     until(&mut ready, true).await;
-    // The event that the recorder retried, and the same event again with its message.
+    // The event that the recorder retried, and the same event again with its redelivered message.
     let mut dead = ground.broker.consume(DEAD_QUEUE.to_owned(), 10);
     for _ in 0..2 {
         let letter = delivery(&mut dead).await;
@@ -219,7 +219,7 @@ async fn a_recorder_is_ready_when_it_has_noted_that_an_empty_queue_is_recorded()
 }
 
 const CAUGHT_UP: &str = "select count(*) from recorder_progress";
-/// Longer than a recorder waits between two looks at a queue that was not empty, and shorter than between others.
+/// The limit for noting progress. It is longer than the pause after a queue that was not empty, and shorter than the other pause.
 const NOTED_WITHIN: Duration = Duration::from_secs(20);
 
 #[tokio::test]
@@ -228,9 +228,9 @@ async fn a_recorder_with_events_to_record_notes_soon_afterwards_that_it_has_caug
     let mut other = PgConnection::connect(&ground.database_url).await.unwrap();
     let mut lock = other.begin().await.unwrap();
     lock.execute("lock table jobs in access exclusive mode").await.unwrap();
-    // More than one recorder holds.
+    // More messages than a recorder holds.
     let jobs = ground.publish_jobs(200, 1).await.len();
-    // It is ready after its first look at the queue, which finds events.
+    // The recorder is ready after its first check of the queue, which finds events.
     let recorder = ground.record().await;
     assert_eq!(postgres.psql("ledger", CAUGHT_UP).await.unwrap().trim(), "0");
     lock.rollback().await.unwrap();
@@ -268,7 +268,7 @@ async fn in_a_long_outage_of_the_database_messages_wait_in_the_broker() {
 async fn a_recorder_without_write_permission_requeues_once_and_continues_when_it_has_it() {
     let (mut ground, postgres) = Ground::with_own_database().await;
     let execute = async |sql| postgres.psql("ledger", sql).await.unwrap();
-    // Enough permission to check the version of the tables, at the start and at each attempt.
+    // This role may check the tables' version, at the start and at each attempt, but not write.
     execute("create role reader login; grant select on all tables in schema public to reader").await;
     let (_, place) = ground.database_url.split_once('@').unwrap();
     ground.database_url = format!("postgres://reader@{place}");

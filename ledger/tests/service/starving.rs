@@ -1,4 +1,4 @@
-//! One client's messages take little of the recorder's memory, whatever they contain, and delay no other user's events for long.
+//! The messages of one client take little of the recorder's memory, whatever they contain, and do not delay other users' events for long.
 
 use gpufleet_schema::{
     Event, JobId, JobInfo, PoolName, Priority, Submitted,
@@ -13,10 +13,10 @@ use crate::{
     poll::WAIT,
 };
 
-/// What an idle recorder takes, with room for the messages that its prefetch holds and a batch.
+/// The maximum memory of a recorder. It leaves room for the messages that the prefetch holds and for a batch.
 const MEMORY_MAX: u64 = 256 << 20;
 
-/// An event with many labels, each of which takes twenty times as much memory as bytes in the message.
+/// Returns an event with many labels. Each label takes twenty times as much memory as it has bytes in the message.
 fn submitted(labels: usize) -> Event {
     Event::Submitted(Submitted {
         job: JobInfo {
@@ -38,7 +38,7 @@ fn submitted(labels: usize) -> Event {
     })
 }
 
-/// The largest body that the broker takes, with one event.
+/// Returns the largest body that the broker accepts, with one event.
 fn largest_body() -> Vec<u8> {
     // A label takes a byte for each length, and up to six for its number.
     let body = encode_events(&[submitted(MESSAGE_BYTES_MAX / 8)]).unwrap();
@@ -55,7 +55,7 @@ async fn delivery(consumer: &mut Consumer) -> Delivery {
 
 #[tokio::test]
 async fn the_largest_messages_of_a_client_are_refused_before_they_are_decoded() {
-    /// More than the recorder's prefetch would be 1 GiB of bodies.
+    /// The number of messages. To exceed the recorder's prefetch would take 1 GiB of bodies.
     const MESSAGES: usize = 12;
     let ground = Ground::fresh().await;
     let body = largest_body();
@@ -100,7 +100,7 @@ async fn messages_of_the_size_that_a_client_may_send_take_bounded_memory() {
     assert_eq!(dead.messages, 0, "no message was refused");
 }
 
-/// As many events as a client's message may have.
+/// Returns a body with as many events as a client's message may have.
 fn full_body() -> Vec<u8> {
     let one = encode_events(&[submitted(100)]).unwrap().len();
     let events: Vec<Event> = (0..CLIENT_EVENTS_BYTES_MAX / one).map(|_| submitted(100)).collect();

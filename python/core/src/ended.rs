@@ -136,7 +136,7 @@ impl Report {
         self.round_trip
     }
 
-    /// The times in microseconds, by the names of the wire format.
+    /// Returns the times in microseconds, by their names in the wire format.
     fn timings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let Timings {
             queue_us,
@@ -156,7 +156,7 @@ impl Report {
         Ok((times, launches, device_bytes_peak, module_cached).into_pyobject(py)?.into_any())
     }
 
-    /// The worker, the index and the name of the device, and whether it is the emulated one.
+    /// Returns the worker, the index and the name of the device, and whether it is the emulated one.
     fn ran_on(&self) -> Option<(&str, u32, &str, bool)> {
         self.device.as_ref().map(|on| (on.worker.as_str(), on.device, on.device_name.as_str(), on.emulated))
     }
@@ -167,7 +167,7 @@ impl Report {
         self.device.as_ref().is_some_and(|on| on.emulated)
     }
 
-    /// The text that the kernels printed.
+    /// Returns the text that the kernels printed.
     fn printed(&self) -> Option<&str> {
         self.printed.as_ref().map(|printed| printed.text.as_str())
     }

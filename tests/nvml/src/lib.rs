@@ -1,8 +1,9 @@
 //! A substitute for NVIDIA's management library that reports the devices in `NVIDIA_FAKE_NVML`.
 //!
-//! GPUs are separated by `;`. A GPU is one device, or several with commas between, which are its slices. A device is
-//! `UUID=PERCENT/CELSIUS/MILLIWATTS/BYTES`, or its uuid alone without sensors. With `NVIDIA_FAKE_NVML_HANGS` set, a
-//! query for the utilization of a device never returns, as for a GPU that has fallen off its bus.
+//! GPUs are separated by `;`. A GPU is one device, or several devices with commas between them, which are its slices. A
+//! device is `UUID=PERCENT/CELSIUS/MILLIWATTS/BYTES`, or its UUID alone if it has no sensors. If
+//! `NVIDIA_FAKE_NVML_HANGS` is set, a query for the utilization of a device never returns, as for a GPU that has fallen
+//! off the bus.
 
 #![expect(clippy::missing_safety_doc, reason = "the functions and their rules are those of nvml.h")]
 
@@ -18,7 +19,7 @@ const NOT_SUPPORTED: c_int = 3;
 const NOT_FOUND: c_int = 6;
 const INSUFFICIENT_SIZE: c_int = 7;
 
-/// A GPU or a slice. Its handle is its place in [`MACHINE`], counted from one.
+/// A GPU or a slice. Its handle is its position in [`MACHINE`], counted from one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Device {
     uuid: String,
@@ -27,7 +28,7 @@ struct Device {
     readings: Option<[u64; 4]>,
 }
 
-/// `nvmlMemory_t`.
+/// The struct `nvmlMemory_t`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct MemoryInfo {
@@ -36,7 +37,7 @@ pub struct MemoryInfo {
     used: c_ulonglong,
 }
 
-/// `nvmlUtilization_t`.
+/// The struct `nvmlUtilization_t`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Utilization {
@@ -48,7 +49,7 @@ type Handle = *mut c_void;
 
 static MACHINE: LazyLock<Vec<Device>> = LazyLock::new(|| machine(&env::var("NVIDIA_FAKE_NVML").unwrap_or_default()));
 
-/// Each GPU is followed by its slices.
+/// Parses the devices. Each GPU is followed by its slices.
 fn machine(text: &str) -> Vec<Device> {
     let mut devices = Vec::new();
     for (gpu, parts) in text.split(';').filter(|gpu| !gpu.is_empty()).enumerate() {
@@ -83,7 +84,7 @@ fn handles(wanted: impl Fn(&Device) -> bool) -> Vec<Handle> {
         .collect()
 }
 
-/// Writes a value, if it is known, to the caller's pointer.
+/// Writes a value to the caller's pointer. If the value is `None`, returns the code `otherwise`.
 unsafe fn answer<T>(place: *mut T, value: Option<T>, otherwise: c_int) -> c_int {
     match value {
         Some(value) => {
@@ -102,20 +103,20 @@ pub extern "C" fn nvmlInit_v2() -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetCount_v2(count: *mut c_uint) -> c_int {
-    // SAFETY: as the caller's.
+    // SAFETY: the caller passes a valid pointer, as NVML requires.
     unsafe { answer(count, Some(handles(|device| !device.is_slice).len() as c_uint), NOT_FOUND) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, handle: *mut Handle) -> c_int {
     let found = handles(|device| !device.is_slice).get(index as usize).copied();
-    // SAFETY: as the caller's.
+    // SAFETY: the caller passes a valid pointer, as NVML requires.
     unsafe { answer(handle, found, NOT_FOUND) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMaxMigDeviceCount(_device: Handle, count: *mut c_uint) -> c_int {
-    // SAFETY: as the caller's.
+    // SAFETY: the caller passes a valid pointer, as NVML requires.
     unsafe { answer(count, Some(7), NOT_FOUND) }
 }
 
@@ -123,7 +124,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMaxMigDeviceCount(_device: Handle, count: 
 pub unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(gpu: Handle, index: c_uint, handle: *mut Handle) -> c_int {
     let of = device(gpu).map(|device| device.gpu);
     let found = handles(|device| device.is_slice && Some(device.gpu) == of).get(index as usize).copied();
-    // SAFETY: as the caller's.
+    // SAFETY: the caller passes a valid pointer, as NVML requires.
     unsafe { answer(handle, found, NOT_FOUND) }
 }
 
@@ -133,7 +134,7 @@ pub unsafe extern "C" fn nvmlDeviceGetUUID(handle: Handle, text: *mut c_char, ro
     if device.uuid.len() >= room as usize {
         return INSUFFICIENT_SIZE;
     }
-    // SAFETY: the text and its NUL fit into the room that the caller has.
+    // SAFETY: the text and its NUL fit into the caller's buffer.
     unsafe {
         text.cast::<u8>().copy_from_nonoverlapping(device.uuid.as_ptr(), device.uuid.len());
         text.add(device.uuid.len()).write(0);
@@ -144,7 +145,7 @@ pub unsafe extern "C" fn nvmlDeviceGetUUID(handle: Handle, text: *mut c_char, ro
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(handle: Handle, memory: *mut MemoryInfo) -> c_int {
     let told = reading(handle, 3).map(|used| MemoryInfo { total: 0, free: 0, used });
-    // SAFETY: as the caller's.
+    // SAFETY: the caller passes a valid pointer, as NVML requires.
     unsafe { answer(memory, told, NOT_SUPPORTED) }
 }
 
@@ -154,19 +155,19 @@ pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(handle: Handle, rates: *m
         thread::park();
     }
     let told = reading(handle, 0).map(|percent| Utilization { gpu: percent as c_uint, memory: 0 });
-    // SAFETY: as the caller's.
+    // SAFETY: the caller passes a valid pointer, as NVML requires.
     unsafe { answer(rates, told, NOT_SUPPORTED) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetTemperature(handle: Handle, _sensor: c_uint, degrees: *mut c_uint) -> c_int {
-    // SAFETY: as the caller's.
+    // SAFETY: the caller passes a valid pointer, as NVML requires.
     unsafe { answer(degrees, reading(handle, 1).map(|degrees| degrees as c_uint), NOT_SUPPORTED) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(handle: Handle, milliwatts: *mut c_uint) -> c_int {
-    // SAFETY: as the caller's.
+    // SAFETY: the caller passes a valid pointer, as NVML requires.
     unsafe { answer(milliwatts, reading(handle, 2).map(|milliwatts| milliwatts as c_uint), NOT_SUPPORTED) }
 }
 

@@ -1,4 +1,4 @@
-//! Caches results by their inputs, and evicts the least recently used first.
+//! An in-memory cache of compile results. It evicts the least recently used first.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -9,16 +9,16 @@ use lru::LruCache;
 
 use super::{CompileError, Compiled, Origin, cell};
 
-/// The most programs in the cache. A PTX has some tens of kilobytes.
+/// Maximum number of programs in the cache. A PTX has some tens of kilobytes.
 const ENTRIES_MAX: usize = 512;
-/// The most bytes of all programs, because some are larger.
+/// Maximum size of all programs together, in bytes, because some are larger.
 const BYTES_MAX: usize = 256 << 20;
-/// How often a program in this cache is marked as used on disk, so that the disk cache does not evict it.
+/// Interval at which a program in this cache is marked as used on disk, so that the disk cache does not evict it.
 pub(super) const MARKED_EVERY: Duration = Duration::from_secs(600);
 
 pub(super) type Outcome = Result<(Arc<Compiled>, Origin), CompileError>;
 
-/// One result, shared by all requests that wait for it, even if it is a failure.
+/// One result, shared by all requests that wait for it, even if it is an error.
 pub(super) type Cell = Arc<cell::Cell<Outcome>>;
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Cache {
         cell
     }
 
-    /// Drops an outcome that another attempt may change. A concurrent attempt for the same key keeps its cell.
+    /// Removes an outcome that another attempt may change. A newer attempt for the same key keeps its own cell.
     pub(super) fn forget(&self, key: blake3::Hash, cell: &Cell) {
         let mut entries = self.entries();
         if entries.peek(&key).is_some_and(|entry| Arc::ptr_eq(&entry.cell, cell)) {
@@ -52,7 +52,7 @@ impl Cache {
         }
     }
 
-    /// Whether a program must be marked as used on disk now; counts as marked afterwards.
+    /// Returns whether a program has to be marked as used on disk now, and counts it as marked.
     pub(super) fn is_to_be_marked(&self, key: blake3::Hash, every: Duration) -> bool {
         let mut entries = self.entries();
         let due = entries.peek_mut(&key).filter(|entry| entry.marked.elapsed() >= every);
@@ -79,7 +79,7 @@ fn size(outcome: &Outcome) -> usize {
     match outcome {
         Ok((compiled, _)) => compiled.bytes(),
         Err(CompileError::Source { message, log, .. }) => message.len() + log.len(),
-        // An error has at most one sentence.
+        // An error consists of at most one sentence.
         Err(_) => 0,
     }
 }

@@ -1,11 +1,11 @@
-//! A program that is compiled once for all concurrent requests.
+//! A cell for the result of a program that is compiled once for all concurrent requests.
 //!
-//! The first request with a turn compiles it. The others wait for the outcome and hold neither a compiler nor a place in
-//! their pool's queue. If the first request is cancelled, the others wait for a turn again.
+//! The first request that gets a turn compiles it. The others wait for the outcome and hold neither a compiler nor a place in their pool's
+//! queue. If the first request is cancelled, the others wait for a turn again.
 
 use tokio::sync::watch;
 
-/// Filled once, with a success or a failure.
+/// A cell that is filled once, with a success or a failure.
 #[derive(Debug)]
 pub(super) struct Cell<T>(watch::Sender<Progress<T>>);
 
@@ -26,12 +26,12 @@ impl<T> Default for Cell<T> {
 }
 
 impl<T: Clone> Cell<T> {
-    /// The value, if the cell is filled.
+    /// Returns the value, if the cell is filled.
     pub(super) fn get(&self) -> Option<T> {
         self.0.borrow().done().cloned()
     }
 
-    /// The value, made by `make` if no other request makes it. `make` runs after a `turn` was acquired and while it is held.
+    /// Returns the value. If no other request makes it, makes it with `make`, which runs while a `turn` is held.
     pub(super) async fn get_or_make<Turn: Future>(&self, turn: impl Fn() -> Turn, make: impl Future<Output = T>) -> T {
         let mut progress = self.0.subscribe();
         loop {
@@ -60,7 +60,7 @@ impl<T: Clone> Cell<T> {
             }
             is_free
         };
-        // Created only for the first request, because dropping it would remove the marker of the request that makes the value.
+        // Created only for the request that begins, because dropping it removes the marker of the request that makes the value.
         self.0.send_if_modified(begin).then(|| Making(self))
     }
 }

@@ -1,6 +1,6 @@
-//! Tests the sandbox of compilers: a child enters it, tries forbidden operations and reports which succeed.
+//! Tests the compilers' sandbox: a child enters it, tries forbidden operations, and reports which succeed.
 //!
-//! A worker runs this at its start, to report a gap of the kernel, the container or a library before untrusted code can use it.
+//! A worker does this at its start, to report a gap in the kernel, the container or a library before untrusted code can use it.
 
 use std::{ffi::CStr, fs::File, net::UdpSocket, thread};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sandbox::Closed;
 
-/// The closed layers, and the operations that still succeed.
+/// The active layers of the sandbox, and the forbidden operations that still succeed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
     pub closed: Closed,
@@ -16,7 +16,7 @@ pub struct Checked {
     pub open: Vec<String>,
 }
 
-/// An operation and its function, which returns whether it succeeded.
+/// The name of a forbidden operation, and a function that tries it and returns whether it succeeded.
 type Try = (&'static str, fn() -> bool);
 
 const TRIES: [Try; 8] = [
@@ -30,7 +30,7 @@ const TRIES: [Try; 8] = [
     ("signal its parent", signals_parent),
 ];
 
-/// Tries every operation for real, so the process must have no other work.
+/// Tries every operation. They are real, so the process must have no other work.
 pub(super) fn try_everything(closed: Closed) -> Checked {
     let open = TRIES.iter().filter(|(_, possible)| possible()).map(|(what, _)| (*what).to_owned());
     Checked { closed, open: open.collect() }
@@ -38,7 +38,7 @@ pub(super) fn try_everything(closed: Closed) -> Checked {
 
 fn starts_process() -> bool {
     const PROGRAM: &CStr = c"/bin/true";
-    // SAFETY: the child of the fork, of which there should be none, only makes a system call or two. A vfork would share our memory.
+    // SAFETY: fork should fail. If it succeeds, its child makes only one or two system calls. A vfork would share our memory.
     unsafe {
         match libc::fork() {
             -1 => false,
@@ -56,7 +56,7 @@ fn starts_process() -> bool {
 }
 
 fn signals_parent() -> bool {
-    // The C library's wrapper, because rustix asserts that this call can't fail, and the sandbox makes it fail.
-    // SAFETY: signal 0 only asks whether a signal could be sent.
+    // This is the C library's wrapper, because rustix asserts that the call can't fail, and the sandbox makes it fail.
+    // SAFETY: signal 0 only tests whether a signal could be sent.
     unsafe { libc::kill(libc::getppid(), 0) == 0 }
 }

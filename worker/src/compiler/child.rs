@@ -21,21 +21,22 @@ use super::{
 };
 use crate::privileges;
 
-/// The limit for one compilation. Ordinary kernels take tens of milliseconds, heavy templates seconds.
+/// Time limit for one compilation. Ordinary kernels take tens of milliseconds, heavy templates take seconds.
 pub const TIME_LIMIT: Duration = Duration::from_secs(30);
-/// The most bytes of PTX and log together: many times that of any real program.
+/// Maximum size of an answer (PTX, cubin and log), in bytes: many times that of any real program.
 pub(super) const ANSWER_BYTES_MAX: usize = 48 << 20;
-/// The most bytes of a request: the bound of code in a task, plus options and name expressions.
+/// Maximum size of a request, in bytes: the limit of a task's code, plus options and name expressions.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
-/// NVRTC maps some hundred megabytes and allocates little more, but a template bomb takes everything available.
+/// Limit of the child's address space, in bytes. NVRTC maps some hundreds of megabytes and allocates little more, but a template bomb would
+/// take everything available.
 pub(super) const ADDRESS_SPACE_BYTES_MAX: u64 = 4 << 30;
-/// The libraries, a few headers at a time, and the pipes.
+/// Limit of open files: the libraries, a few headers at a time, and the pipes.
 const OPEN_FILES_MAX: u64 = 64;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
     Compile(Job),
-    /// Load the compiler and identify it, without any untrusted code.
+    /// Load and identify the compiler, without any untrusted code.
     Identify(Nvrtc),
     /// Enter the sandbox, then try forbidden operations.
     Check {
@@ -49,12 +50,12 @@ pub(super) struct Job {
     pub options: Vec<String>,
     pub expressions: Vec<String>,
     pub arch: (u32, u32),
-    /// Also make a cubin, if NVRTC knows an architecture whose cubins the device runs.
+    /// Whether to make a cubin too, if NVRTC knows an architecture whose cubins the device runs.
     pub cubin: bool,
     pub nvrtc: Nvrtc,
-    /// Compile only in a complete sandbox.
+    /// Whether to compile only in a complete sandbox.
     pub strict: bool,
-    /// The user to change to if root.
+    /// The user to run as if this process is root.
     pub user: Option<String>,
 }
 
@@ -78,7 +79,7 @@ pub(super) enum Answer {
         line: u32,
     },
     NoLibrary(String),
-    /// The kernel lacks this layer, and the sandbox is strict.
+    /// The kernel does not support this layer, and the sandbox is strict.
     Open(String),
     Checked(Checked),
     Identified(Loaded),
@@ -96,7 +97,7 @@ pub(super) fn main() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    // First the limits that are written to files of this process, because root owns them once the process is hidden.
+    // These limits come first, because some are files of this process, which root owns once the process is hidden.
     limit_resources()?;
     privileges::close_inherited().and_then(|()| privileges::refuse_new()).map_err(io::Error::other)?;
     let answer = match read_request()? {
@@ -114,7 +115,7 @@ fn serve() -> io::Result<()> {
 }
 
 fn limit_resources() -> io::Result<()> {
-    // If memory runs out, the kernel kills the compiler and not its neighbours. Some containers forbid this setting.
+    // If memory runs out, the kernel kills the compiler and not its neighbours. Some containers forbid this setting, so errors are ignored.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let cpu_seconds = TIME_LIMIT.as_secs();
     let limits = [
@@ -142,23 +143,23 @@ fn read_request() -> io::Result<Request> {
     rmp_serde::from_slice(&body).map_err(io::Error::other)
 }
 
-/// Exits when the supervisor closes standard input, which it keeps open as long as it wants the answer. When this returns the thread is running
-/// and needs no more system calls for starting threads.
+/// Starts a thread that ends this process when the supervisor closes standard input, which it keeps open as long as it wants the answer.
+/// When this returns, the thread is running and needs no more of the system calls that start threads.
 fn exit_with_parent() -> io::Result<()> {
     let (up, started) = std::sync::mpsc::channel();
     std::thread::Builder::new().name("parent-watch".into()).spawn(move || {
         drop(up);
         let mut byte = [0];
         drop(io::stdin().lock().read(&mut byte));
-        // SAFETY: _exit ends the process without running anything of it.
+        // SAFETY: _exit ends the process without running any of its code.
         unsafe { libc::_exit(1) }
     })?;
-    // An error means that the sender has been dropped.
+    // An error means that the thread has dropped the sender, so it is running.
     let _up: Result<(), _> = started.recv();
     Ok(())
 }
 
-/// Loads the library first, because the sandbox blocks its folder; reads the code last.
+/// Compiles the job. Loads the library first, because the sandbox blocks its folder, and uses the code last.
 fn compile(mut job: Job) -> Answer {
     let nvrtc = match Api::open(&job.nvrtc.library) {
         Ok(nvrtc) => nvrtc,
@@ -174,7 +175,7 @@ fn compile(mut job: Job) -> Answer {
     if let Some(missing) = closed.missing().filter(|_| job.strict) {
         return Answer::Open(missing.to_owned());
     }
-    // NVRTC puts a name expression into a line of the code.
+    // NVRTC puts a name expression into a line of the code, so expressions are checked too.
     for text in std::iter::once(&job.code).chain(&job.expressions) {
         if let Err((line, message)) = includes::check(text, closed.files) {
             return Answer::Refused { message, line };
@@ -199,5 +200,5 @@ fn close(readable: &[Opened], user: Option<&str>) -> io::Result<Closed> {
 }
 
 fn failed(error: io::Error) -> Answer {
-    Answer::Failed(format!("close the sandbox: {error}"))
+    Answer::Failed(format!("failed to close the sandbox: {error}"))
 }

@@ -41,7 +41,7 @@ pub fn compile_file(options: &CompileOptions) -> ExitCode {
     }
 }
 
-/// Compiles a file into a file.
+/// Compiles a file, and writes the PTX to a file.
 pub async fn compile_to_file(args: &CompileOptions) -> anyhow::Result<Compiled> {
     use anyhow::Context as _;
     let code = tokio::fs::read_to_string(&args.file)
@@ -59,18 +59,18 @@ pub async fn compile_to_file(args: &CompileOptions) -> anyhow::Result<Compiled> 
             CompileError::Source { log, .. } => format!("\n{log}"),
             _ => String::new(),
         };
-        anyhow::anyhow!("{}: failed to {error}{log}", args.file.display())
+        anyhow::anyhow!("{}: {error}{log}", args.file.display())
     })?;
     write_whole(&args.output, &compiled.ptx).with_context(|| format!("failed to write {}", args.output.display()))?;
     Ok(compiled)
 }
 
-/// The PTX ends in one newline, as a text file does.
+/// Writes the PTX, with exactly one newline at its end, as in a text file.
 fn write_whole(path: &Path, ptx: &str) -> std::io::Result<()> {
     std::fs::write(path, format!("{}\n", ptx.trim_end_matches(['\0', '\n'])))
 }
 
-/// `compute_80`, `sm_80` or `8.0`.
+/// Parses an architecture: `compute_80`, `sm_80` or `8.0`.
 pub fn parse_arch(text: &str) -> Result<(u32, u32), String> {
     let digits = text.strip_prefix("compute_").or_else(|| text.strip_prefix("sm_"));
     let number = match digits {

@@ -1,21 +1,21 @@
-//! What a compiler's log says first.
+//! Finds the first error in a compiler's log.
 
-/// The file name under which NVRTC knows the user's code.
+/// The file name that NVRTC reports for the user's code.
 pub(crate) const FILE_NAME: &str = "kernel.cu";
-/// A log longer than this says nothing more to a person.
+/// Maximum length of a log that is kept, in bytes; the rest would be of no use to a person.
 pub(super) const LOG_BYTES_MAX: usize = 64 << 10;
 
-/// Where NVRTC puts name expressions, each in a line of its own.
+/// Start of the file name that NVRTC reports for name expressions, each of which is on a line of its own.
 const EXPRESSIONS_FILE: &str = "__nv_name_map(";
 const EXPRESSION_LINE: &str = "#pragma nv_mangled_name ";
 
-/// The first error of an NVRTC log, as one line, and its line in the user's code.
+/// Returns the first error of an NVRTC log as one line, and its line in the user's code.
 ///
 /// ```text
 /// kernel.cu(3): error: identifier "y" is undefined
 /// ```
 ///
-/// An error in a name expression is told with the expression, which is a launch's entry, instead of NVRTC's place for it.
+/// If the error is in a name expression, the text names that expression, which is the entry of a launch, instead of NVRTC's position.
 pub(super) fn first_error(log: &str) -> Option<(String, Option<u32>)> {
     let mut lines = log.lines();
     let line = lines.find(|line| line.contains("error"))?.trim();
@@ -32,7 +32,7 @@ fn line_number(message: &str) -> Option<u32> {
     rest[..rest.find(')')?].parse().ok()
 }
 
-/// Cuts a log at a character's end.
+/// Cuts a log to its maximum length, at the end of a character.
 pub(super) fn cut(mut log: String) -> String {
     if log.len() > LOG_BYTES_MAX {
         log.truncate(log.floor_char_boundary(LOG_BYTES_MAX));

@@ -1,4 +1,4 @@
-//! Errors of compiling, and who is responsible.
+//! Errors of compiling, and whose fault each is.
 
 use std::time::Duration;
 
@@ -9,31 +9,31 @@ use super::{
     library::NVRTC_VARIABLE,
 };
 
-/// Why there is no PTX.
+/// Why there is no program.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CompileError {
     /// The code is at fault.
-    #[error("compile: {message}")]
+    #[error("failed to compile: {message}")]
     Source { message: String, log: String, line: Option<u32> },
-    /// An option or an include that is not allowed.
-    #[error("compile: {0}")]
+    /// The request has an option or an include that is not allowed.
+    #[error("failed to compile: {0}")]
     Refused(String),
-    #[error("compile: the time limit of {} s has passed", limit.as_secs())]
+    #[error("failed to compile: the time limit of {} s has passed", limit.as_secs())]
     Timeout { limit: Duration },
     /// The compiler crashed on this code, or exceeded its limits.
-    #[error("compile: the compiler died: {0}")]
+    #[error("failed to compile: the compiler died: {0}")]
     Died(String),
-    #[error("compile: NVRTC was not found: {0}")]
+    #[error("failed to compile: NVRTC was not found: {0}")]
     NotFound(String),
-    /// The Linux kernel cannot close the compiler's sandbox, and the worker runs with `--sandbox strict`.
-    #[error("compile: the Linux kernel of the worker lacks {0}")]
+    /// The Linux kernel does not support a layer of the sandbox, and the worker runs with `--sandbox strict`.
+    #[error("failed to compile: the Linux kernel of the worker lacks {0}")]
     Open(String),
-    #[error("compile: {0}")]
+    #[error("failed to compile: {0}")]
     Internal(String),
 }
 
 impl CompileError {
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::Source { .. } | Self::Refused(_) | Self::Open(_) => false,
@@ -42,7 +42,7 @@ impl CompileError {
     }
 }
 
-/// The failure that the submitter receives.
+/// Converts the error to the failure that the submitter receives.
 impl From<CompileError> for Failure {
     fn from(error: CompileError) -> Self {
         let (verdict, detail, line) = match &error {
@@ -64,11 +64,11 @@ impl From<CompileError> for Failure {
                 "this worker does not compile CUDA C: it runs with --sandbox strict, and its Linux kernel lacks {missing}; submit PTX"
             ),
             CompileError::Died(why) => format!(
-                "could not compile: the compiler died; it may use at most {} GiB of memory and {} s: {why}",
+                "failed to compile: the compiler died; it may use at most {} GiB of memory and {} s: {why}",
                 ADDRESS_SPACE_BYTES_MAX >> 30,
                 TIME_LIMIT.as_secs()
             ),
-            other => format!("could not {other}"),
+            other => format!("{other}"),
         };
         let failure = Self::new(verdict, FailureCode::CompileError, message).at_line(line);
         match detail {

@@ -1,7 +1,7 @@
-//! Standard headers that NVRTC lacks, and advice about those that no worker has.
+//! Standard headers that NVRTC lacks, and advice about headers that no worker has.
 //!
-//! NVRTC has most of C's functions without any header, so that code needs the header only for its names. Headers of C++ come from
-//! libcu++, whose names are then in `std` too.
+//! NVRTC declares most of C's functions without any header, so code needs the C headers only for their names. C++ headers come from
+//! libcu++; ours make its names available in `std` too.
 
 macro_rules! from_libcuxx {
     ($name:literal) => {
@@ -9,7 +9,7 @@ macro_rules! from_libcuxx {
     };
 }
 
-/// Headers by name, in memory: the sandbox needs no folder for them.
+/// The headers, with their names and texts. They are in memory, so the sandbox needs no folder for them.
 pub(super) const HEADERS: &[(&str, &str)] = &[
     ("stdint.h", include_str!("headers/stdint.h")),
     ("cstdint", include_str!("headers/stdint.h")),
@@ -55,8 +55,8 @@ pub(super) const HEADERS: &[(&str, &str)] = &[
 
 const MISSING: &str = "cannot open source file \"";
 
-/// Adds advice to errors about headers that the worker lacks, for every reader of the log. The system's reason is left out, because it would
-/// say which files the worker's host has.
+/// Adds advice to errors about headers that the worker lacks, for every reader of the log. Removes the system's reason, because it would
+/// reveal which files exist on the worker's host.
 pub(super) fn with_advice(log: &str) -> String {
     log.split_inclusive('\n').map(|line| line_with_advice(line).unwrap_or_else(|| line.to_owned())).collect()
 }

@@ -1,13 +1,13 @@
 //! Checks the includes of a source.
 //!
-//! If the kernel blocks the file system, this check only reports the line of an include that would fail anyway. Otherwise the text
-//! check is the only protection, and it can't parse C++: NVRTC decides where comments, strings and skipped groups begin and end, and a
-//! reader that parses them differently could miss an include. So the check keeps no state between lines. A word that can include a file must
-//! be in a complete plain line, or in a place where it can't form a directive, whatever comes before.
+//! If the kernel blocks the file system, this check only makes an include that would fail anyway fail with its line. Otherwise it is the
+//! only protection, and it can't parse C++: NVRTC decides where comments, strings and skipped groups begin and end, and a check that parses
+//! them differently could miss an include. So the check keeps no state between lines. A word that can include a file must be in a complete
+//! plain line, or in a place where it can't be part of a directive, whatever precedes it.
 
-/// The words that include a file, or may in a future compiler.
+/// Words that include a file, or may do so in a future compiler.
 const WORDS: [&str; 4] = ["include", "include_next", "import", "embed"];
-/// Other spellings of `#` and of a continued line, and ways to test whether a file exists.
+/// Other spellings of `#` and of a continued line, and operators that test whether a file exists.
 const ODD: [&str; 4] = ["??=", "??/", "__has_include", "__has_embed"];
 /// The only special characters in the names of NVIDIA's headers.
 const NAME_CHARACTERS: [char; 5] = ['_', '-', '.', '/', '+'];
@@ -16,10 +16,10 @@ const ONLY_CUDAS: &str = "only CUDA's own headers can be included, by name and w
 const ONLY_PLAIN: &str = "this worker cannot hide its file system from the compiler, so write each include on a line of its own, as \
     in #include <name>; trigraphs, __has_include and __has_embed are not accepted";
 
-/// Why a source is refused, and its line.
+/// The line of a refused source, and the reason.
 type Refused = (u32, String);
 
-/// Refuses a source that may read files of the worker.
+/// Refuses a source that may read files of the worker's host.
 pub(super) fn check(code: &str, sandboxed: bool) -> Result<(), Refused> {
     for (line, text) in (1..).zip(code.lines()) {
         let operand = text.trim_start().strip_prefix('#').and_then(|rest| rest.trim_start().strip_prefix("include"));
@@ -34,7 +34,7 @@ pub(super) fn check(code: &str, sandboxed: bool) -> Result<(), Refused> {
     if let Some(at) = ODD.iter().find_map(|odd| code.find(odd)) {
         return Err(refused(line_of(code, at), ONLY_PLAIN));
     }
-    // Checked both line by line and with continued lines joined, because a raw string does not join lines.
+    // Check both the lines as they are and with continued lines joined, because lines are not joined in a raw string.
     check_words(code)?;
     check_words(&joined(code))
 }
@@ -53,8 +53,8 @@ fn check_words(text: &str) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Whether a word between these texts may read a file, other than in a plain include. A directive begins a line, except for blanks and comments:
-/// a comment ends before the word.
+/// Returns whether a word between these texts may read a file, other than in a plain include. A directive is first in its line, apart from
+/// blanks and comments. A word right after the end of a comment counts, because the comment may have begun in an earlier line.
 fn can_include(before: &str, word: &str, after: &str) -> bool {
     let near = before.trim_end_matches(is_blank);
     let Some(to_mark) = near.strip_suffix('#').or_else(|| near.strip_suffix("%:")) else {
@@ -68,7 +68,8 @@ fn can_include(before: &str, word: &str, after: &str) -> bool {
     }
 }
 
-/// `#include <name>` with at most a comment behind it. NVRTC also searches a name in quotes in the child's folder, which is the root.
+/// Returns whether this is `#include <name>`, with at most a comment after it. A name in quotes does not count, because NVRTC also searches
+/// it in the child's folder, which is the root folder.
 fn is_plain(before: &str, word: &str, after: &str) -> bool {
     let is_directive = before.split([' ', '\t']).collect::<String>() == "#" && word == "include";
     let operand = after.lines().next().unwrap_or_default().trim();
@@ -85,17 +86,17 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('/') && !name.contains("..") && name.chars().all(plain)
 }
 
-/// Characters that a compiler may ignore.
+/// Returns whether a compiler may ignore the character.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() || c.is_control() || !c.is_ascii()
 }
 
-/// The rest of the line, if a carriage return ends a line too.
+/// Returns the text after the last line break; a carriage return counts as one too.
 fn last_line(text: &str) -> &str {
     text.rsplit(['\n', '\r']).next().unwrap_or_default()
 }
 
-/// The code with continued lines joined, followed by empty lines so that the other lines keep their numbers.
+/// Returns the code with continued lines joined. Empty lines follow each joined line, so that later lines keep their numbers.
 fn joined(code: &str) -> String {
     let mut text = String::with_capacity(code.len());
     let mut owed = 1;
@@ -133,7 +134,7 @@ mod tests {
         assert!(check("#include NAME", true).is_ok(), "the sandbox has closed whatever it is");
     }
 
-    /// Each was tried on NVRTC 12.9, which reads the file, but for the last ones, which another front end may read.
+    /// Disguised includes. NVRTC 12.9 reads the file for each of them except the last ones, which another front end may read.
     const DISGUISES: [&str; 25] = [
         "#include \"etc/passwd\"",
         "/**/#include \"/etc/shadow\"",

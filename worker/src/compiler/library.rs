@@ -9,21 +9,21 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The variable for NVRTC's library or its folder.
+/// Environment variable with the path of NVRTC's library or of its folder.
 pub const NVRTC_VARIABLE: &str = "GPUFLEET_NVRTC";
-/// The library's names, the preferred first. Version 13 is not included, because a 12.x driver refuses its PTX.
+/// File names of the library, the preferred one first. Version 13 is not included, because a 12.x driver refuses its PTX.
 const FILES: [&str; 2] = ["libnvrtc.so.12", "libnvrtc.so"];
-/// The installer's folder below the cache folder.
+/// Folder in which the installer puts NVRTC, below the cache folder.
 const INSTALLED: &str = "gpufleet/python/nvidia/cuda_nvrtc/lib";
 const CACHED: &str = "gpufleet/nvrtc";
-/// The toolkit's folder of NVIDIA's packages.
+/// Folder of the toolkit in NVIDIA's packages.
 const TOOLKIT: &str = "/usr/local/cuda";
-/// The names to try if [`Nvrtc::library`] is a bare name.
+/// File names to try if [`Nvrtc::library`] is a bare name.
 pub(super) const SYSTEM_NAMES: [&str; 2] = FILES;
-/// The depth of a library below [`CACHED`]: `VERSION/lib`.
+/// Maximum depth of a library below [`CACHED`]: `VERSION/lib`.
 const CACHED_DEPTH_MAX: usize = 3;
 
-/// A library and the headers that come with it.
+/// A library and the headers that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nvrtc {
     /// An absolute path, or a bare name for the system's loader.
@@ -32,7 +32,7 @@ pub struct Nvrtc {
 }
 
 impl Nvrtc {
-    /// Finds NVRTC at the given path, else by [`NVRTC_VARIABLE`], else in the installer's folder, else in the system.
+    /// Finds NVRTC at the given path, or else by [`NVRTC_VARIABLE`], in the installer's folder, or in the system.
     pub fn locate(told: Option<&Path>) -> Result<Self, String> {
         let by_variable = env::var_os(NVRTC_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(path) = told.map(Path::to_owned).or(by_variable) {
@@ -46,11 +46,11 @@ impl Nvrtc {
         if let Some(library) = installed.or_else(cached).or_else(toolkit) {
             return Ok(Self::with_includes(library));
         }
-        // Only the child opens libraries; it reports an error if the system's loader knows none of the names.
+        // Only the child opens libraries. It reports an error if the system's loader finds none of the names.
         Ok(Self { library: FILES[0].into(), includes: existing([Path::new(TOOLKIT).join("include")]) })
     }
 
-    /// The headers beside a library: a toolkit's `include`, or the sibling packages of a PyPI installation.
+    /// Finds the headers beside a library: a toolkit's `include`, or the sibling packages of a PyPI installation.
     fn with_includes(library: PathBuf) -> Self {
         let library = library.canonicalize().unwrap_or(library);
         let package = library.parent().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
@@ -94,14 +94,14 @@ fn search(folder: &Path, depth: usize) -> Option<PathBuf> {
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.is_dir())
         .collect();
-    // In name order the newest version is last.
+    // Sorted by name, the newest version is last.
     folders.sort();
     folders.iter().rev().find_map(|folder| search(folder, depth - 1))
 }
 
-/// The file of the library that has this function.
+/// Returns the file of the library that contains this function.
 pub(super) fn file_of(function: *const c_void) -> Option<PathBuf> {
-    // SAFETY: the information is ours to fill, and all-zero is a valid one; the name that it points to stays while the library is loaded.
+    // SAFETY: the information is a local for which all-zero is valid. The name that it points to stays while the library is loaded.
     let library = unsafe {
         let mut information: libc::Dl_info = std::mem::zeroed();
         if libc::dladdr(function, &raw mut information) == 0 || information.dli_fname.is_null() {
@@ -112,7 +112,7 @@ pub(super) fn file_of(function: *const c_void) -> Option<PathBuf> {
     library.canonicalize().ok()
 }
 
-/// The files of NVRTC's builtins, beside the library that has this function.
+/// Returns the files of NVRTC's builtins, which are beside the library that contains this function.
 pub(super) fn builtins(function: *const c_void, version: &str) -> Vec<PathBuf> {
     let folder = file_of(function).and_then(|library| library.parent().map(Path::to_owned));
     let entries = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten();

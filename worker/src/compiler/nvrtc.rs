@@ -1,4 +1,4 @@
-//! NVRTC's functions. Only the compiler child calls them.
+//! Bindings to NVRTC. Only the compiler child calls them.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
@@ -16,13 +16,14 @@ use super::{
     toolkit::Loaded,
 };
 
-/// The newest architecture that NVRTC knows and the device runs.
+/// Returns the newest architecture that NVRTC knows and the device runs.
 fn choose_arch(supported: &[c_int], device: (u32, u32)) -> Option<c_int> {
     let wanted = c_int::try_from(device.0 * 10 + device.1).ok()?;
     supported.iter().copied().filter(|arch| *arch <= wanted).max()
 }
 
-/// The architecture option for NVRTC, and whether NVRTC makes a cubin. A device runs cubins of its major version up to its minor version.
+/// Returns the architecture option for NVRTC, and whether NVRTC makes a cubin. A device runs cubins for its major version, up to its minor
+/// version.
 fn architecture(arch: c_int, device: (u32, u32), wants_cubin: bool) -> (String, bool) {
     let has_cubin = wants_cubin && c_int::try_from(device.0) == Ok(arch / 10);
     (format!("--gpu-architecture={}_{arch}", if has_cubin { "sm" } else { "compute" }), has_cubin)
@@ -35,8 +36,8 @@ const ERROR_COMPILATION: c_int = 6;
 
 macro_rules! api {
     ($($field:ident = $symbol:literal: fn($($arg:ty),*) -> $result:ty;)*) => {
-        /// The functions of NVRTC in use. Opened by path instead of through cudarc, which would ask the loader for a bare name
-        /// and might get another copy.
+        /// NVRTC's functions. The library is opened by path and not through cudarc, which would ask the loader for a bare name and might
+        /// get another copy.
         pub(super) struct Api {
             $($field: unsafe extern "C" fn($($arg),*) -> $result,)*
             _library: Library,
@@ -44,7 +45,7 @@ macro_rules! api {
 
         impl Api {
             fn resolve(library: Library) -> Result<Self, libloading::Error> {
-                // SAFETY: the types are those of nvrtc.h, and the library outlives the pointers: it lies beside them.
+                // SAFETY: the types are those of nvrtc.h, and the library, which is in the same value, outlives the pointers.
                 unsafe { Ok(Self { $($field: *library.get($symbol)?,)* _library: library }) }
             }
         }
@@ -68,7 +69,7 @@ api! {
     log = b"nvrtcGetProgramLog\0": fn(Program, *mut c_char) -> c_int;
 }
 
-/// The worker's own headers, as NVRTC takes them: pointers to strings that live as long.
+/// The worker's own headers in the form that NVRTC takes: pointers to strings, which live as long as this.
 struct Headers {
     texts: Vec<*const c_char>,
     names: Vec<*const c_char>,
@@ -78,7 +79,7 @@ struct Headers {
 impl Headers {
     fn new() -> Self {
         let string = |text: &str| CString::new(text).expect("a header of this program has no NUL");
-        // NVRTC reads a header again for each include.
+        // NVRTC reads a header again for each include, so `#pragma once` is added.
         let texts: Vec<CString> = HEADERS.iter().map(|(_, text)| string(&format!("#pragma once\n{text}"))).collect();
         let names: Vec<CString> = HEADERS.iter().map(|(name, _)| string(name)).collect();
         let pointers = |strings: &[CString]| strings.iter().map(|text| text.as_ptr()).collect();
@@ -102,7 +103,7 @@ impl Api {
         Err(problem)
     }
 
-    /// The library's files and version.
+    /// Returns the library's files and version.
     pub(super) fn identify(&self) -> Option<Loaded> {
         let function = self.create as *const c_void;
         let version = self.version().ok()?;
@@ -112,11 +113,13 @@ impl Api {
         Some(Loaded { files, version })
     }
 
-    /// Loads NVRTC's builtins, which NVRTC opens by name while it compiles. Once loaded, they are found without access to any folder.
+    /// Loads NVRTC's builtins, which NVRTC opens by name while it compiles. Once they are loaded, it finds them without access to any
+    /// folder.
     pub(super) fn load_builtins(&self) -> Vec<PathBuf> {
         let files = self.version().map(|version| builtins(self.create as *const c_void, &version)).unwrap_or_default();
         for file in &files {
-            // SAFETY: the builtins are NVRTC's own, and their initialisers only set up tables. They stay for as long as the process.
+            // SAFETY: the builtins belong to NVRTC, and their initialisers only set up tables. They stay loaded as long as the process
+            // lives.
             if let Ok(library) = unsafe { Library::new(file) } {
                 std::mem::forget(library);
             }
@@ -155,8 +158,8 @@ impl Api {
         let name = CString::new(FILE_NAME).expect("it has no NUL");
         let headers = Headers::new();
         let mut program: Program = std::ptr::null_mut();
-        // SAFETY: all pointers are to live C strings, and both lists of headers have this length. The program is not destroyed: the
-        // process ends.
+        // SAFETY: all pointers are to live C strings, and both lists of headers have this length. The program is never destroyed, because
+        // the process ends.
         let compiled = unsafe {
             check((self.create)(
                 &raw mut program,
@@ -186,10 +189,10 @@ impl Api {
         }
     }
 
-    /// A name expression of the program and its symbol.
+    /// Returns a name expression of the program, and its symbol.
     fn symbol(&self, program: Program, expression: &CStr) -> Result<(String, String), c_int> {
         let mut symbol = std::ptr::null();
-        // SAFETY: the program is live and compiled, and the expression was added to it; NVRTC keeps the answer as long as the program.
+        // SAFETY: the program is live and compiled, and the expression was added to it. NVRTC keeps the symbol as long as the program.
         let symbol = unsafe {
             check((self.lowered_name)(program, expression.as_ptr(), &raw mut symbol))?;
             CStr::from_ptr(symbol)
@@ -199,7 +202,7 @@ impl Api {
 
     fn architectures(&self) -> Result<Vec<c_int>, c_int> {
         let mut count = 0;
-        // SAFETY: the first call says how many integers the second writes.
+        // SAFETY: the first call returns how many integers the second writes.
         unsafe {
             check((self.supported_count)(&raw mut count))?;
             let mut architectures = vec![0; usize::try_from(count).unwrap_or(0)];
@@ -210,7 +213,7 @@ impl Api {
 
     fn version(&self) -> Result<String, c_int> {
         let (mut major, mut minor) = (0, 0);
-        // SAFETY: both integers are ours to write.
+        // SAFETY: both integers are valid places for the results.
         check(unsafe { (self.version)(&raw mut major, &raw mut minor) })?;
         Ok(format!("{major}.{minor}"))
     }
@@ -235,7 +238,7 @@ impl Api {
         bytes: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
     ) -> Result<Vec<u8>, c_int> {
         let mut count = 0;
-        // SAFETY: the program is live, and the first call says how many bytes the second writes.
+        // SAFETY: the program is live, and the first call returns how many bytes the second writes.
         unsafe {
             check(size(program, &raw mut count))?;
             let mut buffer = vec![0_u8; count];
@@ -245,7 +248,7 @@ impl Api {
     }
 
     fn text(&self, code: c_int) -> String {
-        // SAFETY: NVRTC answers a static string for every code, also for those that it does not know.
+        // SAFETY: NVRTC returns a static string for every code, even an unknown one.
         let text = unsafe { CStr::from_ptr((self.error_string)(code)) };
         text.to_string_lossy().into_owned()
     }

@@ -1,8 +1,8 @@
-//! Parses and checks the NVRTC options of a user, in all their spellings, by the table in [`table`].
+//! Parses and checks a user's NVRTC options in all their spellings, by the table in [`table`].
 //!
-//! An option that takes a value may be written `--name=value`, `--name value` or as two options, `-D`, `-U` and `-I` also with the value
-//! attached. All spellings come out as one, NVRTC's long name with `=`, so equal requests share a cache entry. NVRTC itself would take some of
-//! these spellings for some options only.
+//! An option with a value may be written as `--name=value`, as `--name value`, or as two options; `-D`, `-U` and `-I` may also have the
+//! value attached. All spellings are converted to NVRTC's long name with `=`, so that equal requests share a cache entry. NVRTC itself
+//! accepts some of these spellings only for some options.
 
 use gpufleet_kernels::spelling;
 use gpufleet_schema::Size;
@@ -11,12 +11,12 @@ mod table;
 
 pub use table::{CompileOption, OPTIONS, OptionVerdict, Value};
 
-/// The longest value of a macro. NVRTC accepts any length, but longer data belongs in a buffer.
+/// Maximum length of a macro's value, in bytes. NVRTC accepts any length, but longer data belongs in a buffer.
 const VALUE_BYTES_MAX: usize = 4 << 10;
-/// The canonical names of options that put the code's lines into the PTX.
+/// The canonical names of options that add the code's line numbers to the PTX.
 const LINES: [&str; 2] = ["--generate-line-info", "--device-debug"];
 
-/// The canonical options for NVRTC; an error with the reason for the first that is not allowed.
+/// Converts options to the canonical form. The error is the reason for the first option that is not allowed.
 pub(super) fn canonical(options: &[String]) -> Result<Vec<String>, String> {
     let mut given = options.iter();
     let mut canonical = Vec::with_capacity(options.len());
@@ -44,14 +44,14 @@ pub(super) fn canonical(options: &[String]) -> Result<Vec<String>, String> {
     Ok(canonical)
 }
 
-/// The option that adds the code's lines to the PTX, unless the user's canonical options do so already. It
-/// changes no instruction, and lets a fault report name the line.
+/// Returns the option that adds the code's line numbers to the PTX, unless the user's canonical options already do that. It changes no
+/// instruction, and a fault report can then name the line.
 pub(super) fn line_information(options: &[String]) -> Option<&'static str> {
     let told = options.iter().any(|option| LINES.contains(&option.as_str()));
     (!told).then_some(LINES[0])
 }
 
-/// The table's row for a text, and the value in the text.
+/// Returns the table's entry for an option, and the value if the text contains one.
 fn find(text: &str) -> Option<(&'static CompileOption, Option<&str>)> {
     let named = |name: &str| OPTIONS.iter().find(|option| option.names.contains(&name));
     if let Some(option) = named(text) {
@@ -90,7 +90,7 @@ fn unknown(text: &str) -> String {
     let plain = |name: &str| name.trim_start_matches('-').replace('-', "_").to_ascii_lowercase();
     let typed = plain(text.split(['=', ' ']).next().unwrap_or_default());
     let known = OPTIONS.iter().filter(|option| !matches!(option.verdict, OptionVerdict::Refused(_)));
-    // Names of one letter are similar to everything.
+    // One-letter names are left out, because they are similar to everything.
     let names: Vec<(String, &str)> = known
         .flat_map(|option| option.names)
         .map(|name| (plain(name), *name))

@@ -1,4 +1,4 @@
-//! The supervisor's side: starts a compiler child, sends it the request and reads its answer.
+//! The supervisor's side of a compilation: starts a compiler child, sends it the request and reads its answer.
 
 use std::{env, path::Path, process::Stdio, time::Instant};
 
@@ -22,7 +22,7 @@ use super::{
     toolkit::Loaded,
 };
 
-/// The part of a dead compiler's stderr that an error shows.
+/// Maximum size of a dead compiler's stderr that is read for the error, in bytes.
 const STDERR_BYTES_MAX: u64 = 4 << 10;
 
 pub(super) async fn compile(
@@ -68,7 +68,7 @@ pub(super) async fn check(user: Option<String>, executable: Option<&Path>) -> Re
 async fn ask(request: &Request, executable: Option<&Path>) -> Result<Answer, CompileError> {
     let child =
         start(&own_executable::or_running(executable)).map_err(|error| internal("start the compiler", &error))?;
-    // Dropping the child kills it: at the time limit, and when the last waiting job is cancelled.
+    // Dropping the child kills it. This happens at the time limit, and when the last waiting job is cancelled.
     timeout(TIME_LIMIT, converse(child, request)).await.unwrap_or(Err(CompileError::Timeout { limit: TIME_LIMIT }))
 }
 
@@ -85,7 +85,7 @@ fn start(executable: &Path) -> std::io::Result<Child> {
         .current_dir("/")
         .kill_on_drop(true)
         .process_group(0);
-    // The folders in which the system's loader finds a toolkit that was not installed by gpufleet.
+    // With these folders the system's loader finds a toolkit that was not installed by gpufleet.
     if let Some(folders) = env::var_os("LD_LIBRARY_PATH") {
         command.env("LD_LIBRARY_PATH", folders);
     }
@@ -97,12 +97,12 @@ async fn converse(mut child: Child, request: &Request) -> Result<Answer, Compile
     let mut stdin = child.stdin.take().expect("it is piped");
     let mut stdout = child.stdout.take().expect("it is piped");
     let stderr = child.stderr.take().expect("it is piped");
-    // A child that dies early breaks the pipe; its exit status explains more than the write error.
+    // If the child dies early, writing fails. Its exit status explains more than that error.
     let said = async {
         stdin.write_all(&(body.len() as u32).to_le_bytes()).await?;
         stdin.write_all(&body).await?;
         stdin.flush().await?;
-        // Standard input stays open, because the child exits at its end.
+        // Standard input stays open, because the child exits when it is closed.
         let length = stdout.read_u32_le().await? as usize;
         if length > ANSWER_BYTES_MAX {
             return Err(std::io::Error::other(format!("an answer of {length} bytes is too long")));

@@ -6,12 +6,12 @@ use std::{collections::BTreeMap, path::PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileRequest {
     pub code: String,
-    /// The user's options; see [`options`] for the allowed ones.
+    /// The user's options; see [`options`] for those that are allowed.
     pub options: Vec<String>,
     /// C++ name expressions, such as `kernel<float>`, whose instantiations are compiled and whose symbols are looked up.
     pub expressions: Vec<String>,
     pub target: Target,
-    /// NVRTC's library or its folder; searched for if not set.
+    /// NVRTC's library or its folder; if not set, it is searched for.
     pub nvrtc: Option<PathBuf>,
 }
 
@@ -20,34 +20,34 @@ pub struct CompileRequest {
 pub struct Target {
     /// The device's compute capability. The compiler uses the newest architecture that NVRTC knows and the device runs.
     pub arch: (u32, u32),
-    /// The driver version of a device that takes cubins. PTX is always made too, in case the driver refuses the cubin.
+    /// The driver version of a device that runs cubins. PTX is always made too, in case the driver refuses the cubin.
     pub cubin_for: Option<u32>,
 }
 
-/// PTX, a cubin if one was requested and possible, and the compiler's log.
+/// A compiled program: PTX, a cubin if one was requested and possible, and the compiler's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compiled {
     pub ptx: String,
     pub cubin: Option<Vec<u8>>,
-    /// Warnings and remarks, cut at a bound.
+    /// Warnings and remarks, cut to a maximum length.
     pub log: String,
-    /// The compile time, also for a cached result.
+    /// The compile time in microseconds, also for a cached result.
     pub micros: u64,
-    /// NVRTC's version, as `12.9`.
+    /// NVRTC's version, such as `12.9`.
     pub version: String,
     /// The symbol of each name expression of the request.
     pub symbols: BTreeMap<String, String>,
 }
 
 impl Target {
-    /// PTX without a cubin, for any device from this compute capability on.
+    /// Returns the target for PTX without a cubin, for any device with at least this compute capability.
     pub const fn ptx(arch: (u32, u32)) -> Self {
         Self { arch, cubin_for: None }
     }
 }
 
 impl Compiled {
-    /// Its size in the cache.
+    /// Returns the program's size in the cache, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let symbols: usize = self.symbols.iter().map(|(expression, symbol)| expression.len() + symbol.len()).sum();
         self.ptx.len() + self.cubin.as_ref().map_or(0, Vec::len) + self.log.len() + symbols
@@ -55,7 +55,8 @@ impl Compiled {
 }
 
 impl CompileRequest {
-    /// A hash of all parts, each with its length, so that different requests have different keys. Only a client with the code can compute it.
+    /// Returns a hash of all parts, each with its length, so that different requests have different keys. Only a client that has the code
+    /// can compute it.
     pub fn key(&self) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new();
         let mut part = |bytes: &[u8]| {

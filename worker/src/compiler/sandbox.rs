@@ -55,7 +55,7 @@ impl FromStr for Sandbox {
 }
 
 impl Closed {
-    /// A missing layer that `strict` requires. Without sockets the network needs no layer.
+    /// Returns the missing layers that `strict` requires. The network needs no layer of its own if there are no sockets.
     pub fn missing(self) -> Option<&'static str> {
         match (self.files, self.calls) {
             (true, true) => None,
@@ -66,19 +66,19 @@ impl Closed {
     }
 }
 
-/// A file or folder of CUDA, opened with the process's initial privileges, because it may be in root's home.
+/// A file or folder of CUDA, opened with the process's initial privileges, because it may be in root's home folder.
 pub(super) struct Opened {
     path: PathBuf,
     file: File,
 }
 
 impl Opened {
-    /// None if the path does not exist.
+    /// Opens the path. Returns `None` if it does not exist.
     pub(super) fn open(path: &Path) -> Option<Self> {
         Some(Self { path: path.to_owned(), file: File::open(path).ok()? })
     }
 
-    /// A path that works without the initial privileges.
+    /// Returns a path that is readable without the initial privileges.
     pub(super) fn path(&self) -> PathBuf {
         if self.path.exists() {
             return self.path.clone();
@@ -87,19 +87,19 @@ impl Opened {
     }
 }
 
-/// Enters the layers that require a process with one thread. Afterwards only `readable` can be read, as `user` if this process is root. An
-/// error is a supported layer that failed.
+/// Enters the layers that require a process with one thread. Afterwards only `readable` can be read, as `user` if this process is root.
+/// Fails if a supported layer can't be entered.
 pub(super) fn close_files_and_network(readable: &[Opened], user: Option<&str>) -> io::Result<Closed> {
     let network = network::close_as_root();
     privileges::become_user(user).map_err(io::Error::other)?;
     let network = network || network::close_in_a_user_namespace();
-    // The creator of a user namespace has all capabilities in it.
+    // The creator of a user namespace gets all capabilities in it.
     privileges::drop_capabilities().map_err(io::Error::other)?;
     let readable: Vec<PathBuf> = readable.iter().map(Opened::path).collect();
     Ok(Closed { files: files::close(&readable)?, calls: false, network })
 }
 
-/// Enters the last layer, for all existing threads. Afterwards this process can't start a thread.
+/// Enters the last layer, for all existing threads. Afterwards this process can't start threads.
 pub(super) fn close_calls(closed: Closed) -> io::Result<Closed> {
     Ok(Closed { calls: calls::close()?, ..closed })
 }

@@ -1,7 +1,8 @@
 //! The disk cache of compiled programs, so that a restarted worker need not compile them again.
 //!
-//! Each file contains one program and is named by a hash of everything that its code depends on, including the source. A request needs the
-//! source to find a file, so it reveals no other user's source: pools share the folder as they share the compiler.
+//! Each file contains one program. Its name is a hash of everything that the program depends on, including the source. So a request that
+//! finds a file already has the source, and no user learns another user's source. Pools therefore share the folder, as they share the
+//! compiler.
 //!
 //! | event | reaction |
 //! | --- | --- |
@@ -28,16 +29,16 @@ use rustix::process::geteuid;
 
 use super::Compiled;
 
-/// The first bytes of a file. A new layout gets a new number, and older files are compiled again.
+/// The first bytes of a file. A new layout gets a new number, and programs in older files are compiled again.
 const MAGIC: &[u8; 16] = b"gpufleet module2";
 const CHECKSUM_BYTES: usize = blake3::OUT_LEN;
-/// The most bytes of a compiler's answer, plus the file's frame.
+/// Maximum size of a file, in bytes: the largest answer of a compiler plus the file's header.
 const FILE_BYTES_MAX: u64 = super::child::ANSWER_BYTES_MAX as u64 + (1 << 10);
 const EXTENSION: &str = "module";
 const TEMPORARY: &str = "tmp";
-/// Writing takes milliseconds, so the writer of an older temporary file is dead.
+/// Age at which a temporary file is removed. Writing takes milliseconds, so its writer must be dead.
 const REMAINS_KEPT: Duration = Duration::from_secs(3600);
-/// Closed to other users, because a compiled program reveals its source.
+/// Mode of the folder: closed to other users, because a compiled program reveals its source.
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -47,7 +48,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 pub struct ProgramStore {
     folder: PathBuf,
     bytes_max: u64,
-    /// A random part of temporary names, because process ids of other containers may be equal.
+    /// A random part of the names of temporary files, because processes in other containers may have the same id.
     own: u64,
     written: AtomicU64,
 }
@@ -55,26 +56,26 @@ pub struct ProgramStore {
 /// Why a folder can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramStoreError {
-    #[error("use {folder} as a cache: {source}")]
+    #[error("failed to use {folder} as a cache: {source}")]
     Io { folder: PathBuf, source: io::Error },
-    #[error("use {folder} as a cache: it is not a folder")]
+    #[error("failed to use {folder} as a cache: it is not a folder")]
     NoFolder { folder: PathBuf },
-    #[error("use {folder} as a cache: it belongs to user {owner}, but the worker runs as user {user}")]
+    #[error("failed to use {folder} as a cache: it belongs to user {owner}, but the worker runs as user {user}")]
     NotOurs { folder: PathBuf, owner: u32, user: u32 },
     #[error(
-        "use {folder} as a cache: other users can read or write it (mode {mode:o}); run `chmod {FOLDER_MODE:o} {folder}`"
+        "failed to use {folder} as a cache: other users can read or write it (mode {mode:o}); run `chmod {FOLDER_MODE:o} {folder}`"
     )]
     Open { folder: PathBuf, mode: u32 },
 }
 
-/// A file in the folder, ordered by its last use.
+/// A file in the folder, for eviction.
 struct Kept {
     path: PathBuf,
     bytes: u64,
 }
 
 impl ProgramStore {
-    /// Opens a folder, creating it if missing, for at most `bytes_max` bytes.
+    /// Opens a folder for at most `bytes_max` bytes of programs; creates it if it is missing.
     pub fn open(folder: &Path, bytes_max: u64) -> Result<Self, ProgramStoreError> {
         let folder = folder.to_owned();
         let failed = |source| ProgramStoreError::Io { folder: folder.clone(), source };
@@ -97,7 +98,7 @@ impl ProgramStore {
         &self.folder
     }
 
-    /// The program of this key, if its file is complete. Marks it as used.
+    /// Returns the program of this key if its file is complete, and marks it as used.
     pub fn get(&self, key: blake3::Hash) -> io::Result<Option<Compiled>> {
         let path = self.path(key);
         let mut file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&path) {
@@ -123,8 +124,8 @@ impl ProgramStore {
         }
     }
 
-    /// Writes a program, and evicts the least recently used ones beyond the bound. A program larger than the bound is not
-    /// written.
+    /// Writes a program, and evicts the least recently used ones if the folder exceeds its bound. A program that alone exceeds the bound is
+    /// not written.
     pub fn put(&self, key: blake3::Hash, compiled: &Compiled) -> io::Result<()> {
         let bytes = encode(key, compiled)?;
         if bytes.len() as u64 > self.bytes_max {
@@ -142,18 +143,18 @@ impl ProgramStore {
             .and_then(|mut file| file.write_all(&bytes))
             .and_then(|()| fs::rename(&temporary, self.path(key)));
         if let Err(error) = written {
-            // A file that can't be removed now is removed later as a remnant.
+            // If the file can't be removed now, a later eviction removes it.
             drop(fs::remove_file(&temporary));
             return Err(error);
         }
         self.drop_surplus()
     }
 
-    /// Marks a program as used without reading it, because it was found in memory.
+    /// Marks a program as used without reading it. Used for programs that were found in memory.
     pub fn touch(&self, key: blake3::Hash) -> io::Result<()> {
         let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(self.path(key));
         match opened.and_then(|file| mark_used(&file)) {
-            // Another worker has evicted it.
+            // Another worker has evicted the file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done,
         }
@@ -163,8 +164,8 @@ impl ProgramStore {
         self.folder.join(key.to_hex().as_str()).with_extension(EXTENSION)
     }
 
-    /// Evicts under a lock, because otherwise two workers would each evict enough for both files. If another worker has the lock, the
-    /// surplus stays this time, because that worker may be suspended.
+    /// Evicts under a lock. Otherwise two workers could each evict enough for both of their files. If another worker has the lock, the
+    /// surplus stays for now, because that worker may be suspended.
     fn drop_surplus(&self) -> io::Result<()> {
         let folder = File::open(&self.folder)?;
         match folder.try_lock() {
@@ -173,7 +174,7 @@ impl ProgramStore {
             Err(TryLockError::Error(error)) => return Err(error),
         }
         let dropped = self.drop_oldest();
-        // Unlocked explicitly, because a child that is being started may hold a copy of the descriptor.
+        // Unlock explicitly, because a child that is being started may hold a copy of the descriptor.
         folder.unlock()?;
         dropped
     }
@@ -182,7 +183,7 @@ impl ProgramStore {
         let (mut kept, mut bytes) = (BTreeMap::new(), 0);
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
-            // A file that was renamed in the meantime is counted under its new name, now or by the next eviction.
+            // The file may have been renamed in the meantime. It is then counted under its new name, now or by the next eviction.
             let Ok(metadata) = entry.metadata() else { continue };
             let used = metadata.modified()?;
             let path = entry.path();
@@ -225,7 +226,7 @@ fn own_user() -> u32 {
     geteuid().as_raw()
 }
 
-/// The contents of a file after its checksum.
+/// The contents of a file after its checksum: PTX, cubin, log, compile time in microseconds, NVRTC's version, and symbols.
 type Body<'a> = (&'a str, Option<&'a serde_bytes::Bytes>, &'a str, u64, &'a str, BTreeMap<&'a str, &'a str>);
 
 fn encode(key: blake3::Hash, compiled: &Compiled) -> io::Result<Vec<u8>> {
@@ -253,7 +254,7 @@ fn decode(key: blake3::Hash, bytes: &[u8]) -> Option<Compiled> {
     })
 }
 
-/// The checksum, keyed with the name, so that a file under another program's name does not match.
+/// Returns the checksum. It is keyed with the name, so that a file under another program's name does not match.
 fn checksum(key: blake3::Hash, body: &[u8]) -> blake3::Hash {
     blake3::keyed_hash(key.as_bytes(), body)
 }

@@ -1,6 +1,6 @@
-//! A fingerprint of the CUDA toolkit, so that programs on disk from one toolkit are not used with another.
+//! Computes a fingerprint of the CUDA toolkit, so that programs on disk from one toolkit are not used with another.
 //!
-//! The compiler's version alone is not enough, because headers come in separate packages and a program depends on them.
+//! The compiler's version alone is not enough: headers come in separate packages, and programs depend on them.
 
 use std::{
     fs, io,
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::headers::HEADERS;
 
-/// The most files of a toolkit, which has some thousand headers.
+/// Maximum number of files in a toolkit; a toolkit has some thousands of headers.
 const FILES_MAX: usize = 100_000;
 
 /// The compiler that a child has loaded.
@@ -23,8 +23,9 @@ pub(super) struct Loaded {
     pub version: String,
 }
 
-/// The hash of a compiler, of all headers that it can include, and of the worker's own. It covers the names, sizes and
-/// times of the files: an upgrade changes those, and reading all files would take as long as compiling.
+/// Returns a hash of the compiler, of all headers that it can include, and of the worker's own headers. It covers the
+/// names, sizes and times of the files. An upgrade changes those, and reading all files would take as long as
+/// compiling.
 pub(super) fn fingerprint(loaded: &Loaded, includes: &[PathBuf], strict: bool) -> io::Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut part = |bytes: &[u8]| {
@@ -37,7 +38,7 @@ pub(super) fn fingerprint(loaded: &Loaded, includes: &[PathBuf], strict: bool) -
         part(name.as_bytes());
         part(text.as_bytes());
     }
-    // A program that was compiled without a complete sandbox must not be used by a strict worker.
+    // A strict worker must not use a program that was compiled without a complete sandbox.
     part(&[u8::from(strict)]);
     for file in &loaded.files {
         part(&described(file)?);
@@ -51,10 +52,10 @@ pub(super) fn fingerprint(loaded: &Loaded, includes: &[PathBuf], strict: bool) -
     Ok(hasher.finalize())
 }
 
-/// Every file below a folder, in order.
+/// Returns every file below a folder, in order.
 fn below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    // The folder itself may be a link; links inside it are not followed.
+    // The folder itself may be a link. Links inside it are not followed.
     let mut folders = vec![folder.canonicalize()?];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {

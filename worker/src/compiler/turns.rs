@@ -1,19 +1,19 @@
 //! Shares the compilers among pools.
 //!
-//! Each pool has a queue of its own. The first few requests of each pool wait for a compiler in a common queue. So however many
-//! slow compilations one pool has, the next one of another pool waits for only a few of them.
+//! Each pool has a queue of its own, and only the first few requests of each pool wait in the common queue for compilers. So however many
+//! slow compilations a pool has, the next one of another pool waits for only a few of them.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::scheduler::PoolId;
 
-/// Compilers at once. Each takes a core and some hundred megabytes for tens of milliseconds.
+/// Maximum number of compilers at once. Each takes a core and some hundreds of megabytes for tens of milliseconds.
 const COMPILERS_MAX: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Turns {
     compilers: Semaphore,
-    /// The semaphore of each pool.
+    /// The semaphore of each pool, which limits its requests in the common queue.
     shares: Vec<Semaphore>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turns {
-    /// With several pools, no pool may use all compilers.
+    /// Creates the queues. If there are several pools, no pool may use all compilers.
     pub(super) fn new(pools: usize) -> Self {
         let share = if pools > 1 { COMPILERS_MAX - 1 } else { COMPILERS_MAX };
         Self {

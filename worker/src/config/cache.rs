@@ -1,21 +1,21 @@
-//! The disk cache of compiled programs: `--cache-dir` and `--cache-size`.
+//! The settings of the disk cache of compiled programs: `--cache-dir` and `--cache-size`.
 
 use std::{env, ffi::OsString, path::PathBuf};
 
 use super::size::ByteSize;
 
-/// Some ten thousand programs.
+/// Default of `--cache-size`: enough for about ten thousand programs.
 pub const SIZE_DEFAULT: &str = "1GiB";
-/// The variable that systemd sets for a service with `CacheDirectory=`.
+/// Environment variable that systemd sets for a service with `CacheDirectory=`.
 const OF_SYSTEMD: &str = "CACHE_DIRECTORY";
 const OF_USER: &str = "XDG_CACHE_HOME";
 
 /// The folder and the size of the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheSpec {
-    /// None for a user without a cache folder.
+    /// The folder; `None` for a user without a cache folder.
     pub folder: Option<PathBuf>,
-    /// The folder was configured explicitly.
+    /// Whether the folder was configured explicitly.
     pub is_told: bool,
     pub bytes_max: u64,
 }
@@ -30,7 +30,7 @@ impl CacheSpec {
 
 fn usual_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    // systemd lists several folders; the first is used.
+    // systemd may list several folders; the first one is used.
     let of_systemd = variable(OF_SYSTEMD).and_then(|folders| env::split_paths(&folders).next());
     if let Some(folder) = of_systemd.filter(|folder| folder.is_absolute()) {
         return Some(folder.join("modules"));

@@ -1,10 +1,10 @@
-//! The value of `--devices`: `all`, numbers, and uuids or their prefixes.
+//! The value of `--devices`: `all`, or numbers and UUIDs (or their prefixes).
 
 use std::{fmt, str::FromStr};
 
 use crate::{executor::DeviceInfo, inventory::begins_with, scheduler::DEVICES_MAX};
 
-/// Which of the machine's devices a worker takes.
+/// Which of the machine's devices a worker uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
     #[default]
@@ -19,19 +19,19 @@ pub enum DeviceName {
     Uuid(String),
 }
 
-/// A device selection that fails.
+/// Why a selection of devices fails.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ChoiceError {
-    #[error("find a device: the driver reports none; use --cuda emulated to run on the CPU")]
+    #[error("failed to find a device: the driver reports none; use --cuda emulated to run on the CPU")]
     None,
-    #[error("find device {name}: this machine has only {there}")]
+    #[error("failed to find device {name}: this machine has only {there}")]
     Unknown { name: DeviceName, there: String },
-    #[error("find device {name}: it matches {matching}; give more characters of the UUID")]
+    #[error("failed to find device {name}: it matches {matching}; give more characters of the UUID")]
     Ambiguous { name: DeviceName, matching: String },
-    #[error("use device {device}: --devices names it twice, as {first} and as {second}")]
+    #[error("failed to use device {device}: --devices names it twice, as {first} and as {second}")]
     Twice { device: String, first: DeviceName, second: DeviceName },
     #[error(
-        "use device {0}: device numbers must be below {DEVICES_MAX}; start another worker with CUDA_VISIBLE_DEVICES set to this device"
+        "failed to use device {0}: device numbers must be below {DEVICES_MAX}; start another worker with CUDA_VISIBLE_DEVICES set to this device"
     )]
     Beyond(String),
 }

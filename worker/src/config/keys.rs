@@ -1,4 +1,4 @@
-//! The keys that `--trusted-key` names.
+//! The public keys of `--trusted-key`.
 
 use std::{
     fs, io,

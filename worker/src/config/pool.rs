@@ -1,4 +1,4 @@
-//! A pool as `--pool` names it: `team-a:weight=3,memory=50%,allow=signed,time-max=1h`.
+//! A pool as given with `--pool`: `team-a:weight=3,memory=50%,allow=signed,time-max=1h`.
 
 use std::{collections::BTreeSet, str::FromStr, time::Duration};
 
@@ -19,7 +19,7 @@ pub struct PoolSpec {
     pub times: TimeAllowances,
     /// Whether jobs with large inputs have queues of their own ([`gpufleet_schema::affinity`]).
     pub affinity: bool,
-    /// The broker users who may submit jobs; none if all may.
+    /// The broker users who may submit jobs; `None` if all may.
     pub users: Option<BTreeSet<String>>,
 }
 
@@ -55,7 +55,7 @@ pub enum PoolsError {
     Memory(u32),
 }
 
-/// With larger weights the rounding error would exceed the share of the smallest.
+/// Maximum weight. With larger weights, the rounding error would exceed the share of the smallest.
 const WEIGHT_MAX: u32 = 1000;
 const PERMILLE: u32 = 1000;
 const TIMES: &str = "time-default=TIME, time-max=TIME, queue-default=TIME or queue-max=TIME";
@@ -80,7 +80,7 @@ impl FromStr for PoolSpec {
                 Some(("queue-max", value)) => times.queue.max = Some(time(option, value)?),
                 Some(("users", value)) => _ = users.get_or_insert_default().insert(user(value)?),
                 None if option == "affinity" => affinity = true,
-                // Another name of `users=NAME,NAME`.
+                // This option is another name in `users=NAME,NAME`.
                 None if let Some(users) = &mut users => _ = users.insert(user(option)?),
                 _ => return Err(PoolSpecError::Option(option.to_owned())),
             }
@@ -94,7 +94,7 @@ impl FromStr for PoolSpec {
     }
 }
 
-/// Checks that each pool occurs once and that the guarantees do not exceed the device.
+/// Checks that each pool is given once, and that the guarantees do not exceed a device's memory.
 pub fn check(pools: &[PoolSpec]) -> Result<(), PoolsError> {
     for (index, pool) in pools.iter().enumerate() {
         if pools[..index].iter().any(|other| other.name == pool.name) {

@@ -1,4 +1,4 @@
-//! A size option such as `64MiB`.
+//! The value of an option that is a size, such as `64MiB`.
 
 use std::{fmt, str::FromStr};
 
@@ -11,7 +11,7 @@ pub struct ByteSize(pub u64);
 #[error("expected a number of bytes, or a number with KiB, MiB or GiB, as in 512MiB")]
 pub struct SizeError;
 
-/// The units with their powers of two; the first that divides a size is printed.
+/// The units and their powers of two. A size is printed in the first unit that divides it.
 const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("", 0)];
 
 impl FromStr for ByteSize {

@@ -1,26 +1,26 @@
-//! The time and queue limits of a pool: the defaults and maxima.
+//! The time and queue limits of a pool: their defaults and maxima.
 
 use std::time::Duration;
 
 use gpufleet_schema::{Limits, bounds::TIME_LIMIT_MS_MAX};
 
-/// A default and a maximum. Without a maximum the bound of the schema applies.
+/// A default and a maximum. Without a maximum, the limit of the schema applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Allowance {
     pub default: Option<Duration>,
     pub max: Option<Duration>,
 }
 
-/// The limits of a pool.
+/// The default and maximum limits of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TimeAllowances {
-    /// The time on the device.
+    /// For the time on the device.
     pub run: Allowance,
-    /// The time from submission to start.
+    /// For the time from submission to start.
     pub queue: Allowance,
 }
 
-/// A job requests more than its pool allows.
+/// The error of a job that requests more than its pool allows.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("the job asks for a {what} limit of {}, but its pool allows at most {}; lower the limit or use another pool", humantime::format_duration(*.asked), humantime::format_duration(*.max))]
 pub struct TooLong {
@@ -45,14 +45,14 @@ impl Allowance {
 }
 
 impl TimeAllowances {
-    /// The time limit of a job.
+    /// Returns the time limit of a job.
     pub fn run_limit(&self, limits: &Limits) -> Result<Duration, TooLong> {
         let usual = Duration::from_millis(Limits::TIME_LIMIT_MS_DEFAULT);
         let granted = self.run.grant("time", milliseconds(limits.time_limit_ms), Some(usual))?;
         Ok(granted.unwrap_or(usual).min(Duration::from_millis(TIME_LIMIT_MS_MAX)))
     }
 
-    /// The queue limit of a job; unlimited by default.
+    /// Returns the queue limit of a job; unlimited by default.
     pub fn queue_limit(&self, limits: &Limits) -> Result<Option<Duration>, TooLong> {
         self.queue.grant("queue", milliseconds(limits.queue_limit_ms), None)
     }

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr, ops::RangeInclusive, str::FromStr, time::Duration};
 
-/// A whole number within a range.
+/// Returns a parser for whole numbers in a range.
 pub(super) fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
 where
     T: FromStr + PartialOrd + fmt::Display + Clone + Send + Sync + 'static,
@@ -13,12 +13,12 @@ where
     }
 }
 
-/// A duration with its unit.
+/// Parses a duration with its unit.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| "expected a number with a unit, such as 30s, 10m or 2h".to_owned())
 }
 
-/// The address of a server.
+/// Parses the address of a server.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "expected an IP address and a port, as in 127.0.0.1:9464".to_owned())
 }

@@ -1,4 +1,4 @@
-//! One attempt at a job: compile its source, wait for its turn, send it to the child, and wait for its end.
+//! One attempt at a job: compiles its source, waits for its turn, sends it to the child, and waits for its end.
 
 use std::{sync::Arc, time::Instant};
 
@@ -51,12 +51,12 @@ impl Executor {
         let layout = Layout::of(job.task).map_err(Stop::failed)?;
         let ring = layout.ring(job.task);
         let waiting = Instant::now();
-        // A job that waits here holds no resource that others wait for.
+        // While it waits here, the job holds no resource that others wait for.
         let turn = match job.printout {
             Some(printout) => Some(shared.unless_over(job.cancel, shared.printer.turn(printout)).await?),
             None => None,
         };
-        // Always the inputs first, staging second and the stream last, so that jobs never wait for each other in a circle.
+        // Every job takes inputs first, staging memory second and the stream last, so that jobs never wait for each other in a circle.
         let _claims = match ring {
             Some(_) => shared.unless_over(job.cancel, shared.inputs.claim(job.task.blobs())).await?,
             None => Vec::new(),
@@ -112,7 +112,7 @@ impl Executor {
     }
 }
 
-/// What a job needs that may move arrays. The memory for it is behind that of the layout.
+/// Creates the channel and the memory for a job that may move arrays. The memory follows that of the layout in the job's slot.
 fn moves(ring: Ring, layout: &Layout, slot: &mut StagingMemory) -> (RequestSender, Moves) {
     let (sender, requests) = phase::requests();
     let lanes = ring.lanes(slot.split_off(layout.bytes));
@@ -125,10 +125,10 @@ fn internal(message: &str) -> Failure {
 
 fn no_staging(error: SlabError) -> Stop {
     let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-    Stop::failed(internal(&format!("could not {error}{source}")))
+    Stop::failed(internal(&format!("{error}{source}")))
 }
 
-/// The code for the executor. A catalog program has its own text; a source is replaced by its compiled program.
+/// Returns the code for the executor. A catalog program has a text of its own; a source is replaced by its compiled program.
 pub(crate) fn code<'a>(program: &'a Program<'_>, compiled: Option<&'a Compiled>) -> Result<Code<'a>, Failure> {
     match program {
         Program::Catalog(name) => match gpufleet_kernels::catalog().get(name) {

@@ -1,7 +1,9 @@
-//! What an executor child may take of its host, beside its privileges: it gives way first when memory runs out, and the
-//! emulated device, which runs untrusted kernels in the child itself, has bounded memory, no files and no network.
+//! Limits how much an executor child can take from its host. When memory runs out, the kernel kills it first. With the
+//! emulated device, which runs untrusted kernels in the child itself, the child also has bounded memory, no files and
+//! no network.
 //!
-//! A GPU's driver maps the device's memory and opens files and sockets of its own, so these bounds are not for it.
+//! A GPU's driver maps the device's memory and opens files and sockets of its own, so these other limits do not apply
+//! to it.
 
 use std::{fs, io};
 
@@ -13,19 +15,21 @@ use crate::{
     privileges::{self, PrivilegeError},
 };
 
-/// The kernel kills a process with a higher score sooner. The worker and the machine's services have 0 or less.
+/// The child's `oom_score_adj`. The kernel kills a process with a higher score sooner; the worker and the machine's
+/// services have 0 or less.
 const OOM_SCORE: &str = "500";
-/// Memory of the host beyond what the child has reserved once its device is open: programs, blocks under way, buffers.
+/// Maximum host memory that the child may take after its device is open (programs, running blocks, buffers), in bytes.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
-/// Lets the kernel kill this process before the worker when memory runs out. It must still own its files in `/proc`.
+/// Lets the kernel kill this process before the worker when memory runs out. The process must still own its files in
+/// `/proc`.
 pub(super) fn give_way_when_memory_runs_out() {
-    // Where `/proc` is not there or read-only, the kernel goes by size alone.
+    // If `/proc` is missing or read-only, the kernel chooses by size alone.
     drop(fs::write("/proc/self/oom_score_adj", OOM_SCORE));
 }
 
-/// Drops root and, if the device is emulated, leaves the host's network. Where the kernel forbids the latter, as many
-/// containers do, the child keeps the network of its container.
+/// Drops root and, if the device is emulated, leaves the host's network. If the kernel forbids the latter, as in many
+/// containers, the child keeps its container's network.
 pub(super) fn leave_root_and_network(cuda: &CudaSpec, user: Option<&str>) -> Result<(), PrivilegeError> {
     if *cuda != CudaSpec::Emulated {
         return privileges::leave_root(user);
@@ -34,14 +38,14 @@ pub(super) fn leave_root_and_network(cuda: &CudaSpec, user: Option<&str>) -> Res
     let closed = network::close_as_root();
     privileges::become_user(user)?;
     if !closed && network::close_in_a_user_namespace() {
-        // The creator of a user namespace has all capabilities in it.
+        // The creator of a user namespace gets all capabilities in it.
         privileges::drop_capabilities()?;
         privileges::hide()?;
     }
     privileges::die_with(parent)
 }
 
-/// Bounds the memory and the files of a child with an emulated device, whose memory has been reserved.
+/// Limits the memory and files of a child with an emulated device, whose memory has already been reserved.
 pub(super) fn bound_the_emulator() -> io::Result<()> {
     set(Resource::Fsize, 0)?;
     match data_bytes() {
@@ -50,13 +54,13 @@ pub(super) fn bound_the_emulator() -> io::Result<()> {
     }
 }
 
-/// Lowers a limit.
+/// Lowers a resource limit.
 fn set(resource: Resource, bytes: u64) -> io::Result<()> {
     let most = getrlimit(resource).maximum.map_or(bytes, |most| most.min(bytes));
     Ok(setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?)
 }
 
-/// The memory that counts against the limit: what is private and writable, touched or not.
+/// Returns the memory that counts against the limit, in bytes: private and writable, touched or not.
 fn data_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmData:"))?;

@@ -1,4 +1,4 @@
-//! Brings the inputs that a job wants from the blob store to the device.
+//! Fetches the inputs that a job requests from the blob store, and copies them to the device.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) struct WantedInput {
     pub bytes: u64,
 }
 
-/// The inputs in these buffers. The child must not ask for others, or for one twice.
+/// Returns the inputs in these buffers. It is an error if the child requests another buffer, or the same input twice.
 pub(super) fn wanted_inputs(task: &Task<'_>, buffers: &[u32]) -> Result<Vec<WantedInput>, MoveError> {
     let mut sorted = buffers.to_vec();
     sorted.sort_unstable();
@@ -33,7 +33,7 @@ pub(super) fn wanted_inputs(task: &Task<'_>, buffers: &[u32]) -> Result<Vec<Want
         .ok_or_else(|| MoveError::internal("the executor asked for a buffer that is no input".to_owned()))
 }
 
-/// Copies and checks the inputs. Returns the lanes.
+/// Fetches, checks and copies the inputs. Returns the lanes.
 pub(super) async fn bring(
     shared: &Arc<Shared>,
     store: &BlobStore,

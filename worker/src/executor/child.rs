@@ -1,13 +1,13 @@
-//! The life of an executor child: give up every privilege, open the device, report readiness, then run jobs until the supervisor stops it or
-//! ends.
+//! The life of an executor child: it drops its privileges, opens the device, reports that it is ready, then runs jobs until the supervisor
+//! stops it or ends.
 //!
-//! Untrusted code runs on the device, and with the emulator in this process. So the child runs as an unprivileged user, can't change it,
-//! and holds only its socket and its output. It loads the driver's library before it drops root, because the library may be readable only
-//! by root; the first driver call comes after.
+//! Untrusted code runs on the device and, with the emulator, in this process. So the child runs as an unprivileged user without a way back,
+//! and holds only its socket and its output. It loads the driver's library before it drops root, because only root may be able to read the
+//! file. It makes the first driver call afterwards.
 //!
-//! Each thread owns one CUDA stream. Idle threads take turns to read frames: the thread that reads a job also runs it and writes the answer,
-//! so no job waits for another thread to wake. The child has one thread more than the supervisor sends jobs at a time, so one thread always
-//! reads the socket and notices at once when the supervisor is gone.
+//! Each thread owns one CUDA stream. Idle threads take turns to read frames: the thread that reads a job also runs it and writes the
+//! answer, so no job waits for another thread to wake. The child has one thread more than the supervisor sends jobs at a time. So one
+//! thread always reads the socket and notices at once when the supervisor has ended.
 
 use std::{
     collections::HashMap,
@@ -53,7 +53,7 @@ const EXIT_PANICKED: i32 = 101;
 
 pub(super) fn main(args: &Args) -> ExitCode {
     match serve(args) {
-        // Skips the driver's exit handlers, which may wait for work that is no longer needed.
+        // Skip the driver's exit handlers, which may wait for work that is no longer needed.
         Ok(()) => fault::exit(0),
         Err(error) => give_up(&error),
     }
@@ -69,7 +69,7 @@ fn give_up(error: &ChildError) -> ! {
 enum ChildError {
     #[error("only `gpufleet-worker run` may start this subcommand: standard input is not a socket")]
     NoSocket(#[source] io::Error),
-    #[error("could not {0}")]
+    #[error("{0}")]
     Frame(#[from] FrameError),
     #[error("the supervisor sent {0}")]
     Nonsense(String),
@@ -126,13 +126,13 @@ pub(crate) fn ignore_signals() {
     }
 }
 
-/// A GPU's driver writes the output of kernels through the C library, which buffers it if the output is a pipe. An executor that
-/// skips the exit handlers would lose it.
+/// Makes the C library flush standard output after each line. A GPU's driver writes the output of kernels through the C library, which
+/// fully buffers it if the output is a pipe. An executor that skips the exit handlers would lose that text.
 fn print_by_lines() {
     unsafe extern "C" {
         static stdout: *mut libc::FILE;
     }
-    // SAFETY: the stream is the C library's own, nothing has used it yet, and it allocates its buffer itself.
+    // SAFETY: `stdout` is the C library's own stream, which nothing has used yet, and the library allocates the buffer itself.
     unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 0) };
 }
 
@@ -159,7 +159,7 @@ fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, 
     Ok((Arc::new(Common { library, device, memory, guard, waits, transfers, printing, scopes, outgoing }), report))
 }
 
-/// The devices that the driver shows to this process.
+/// Lists the devices that the driver shows to this process.
 pub(crate) fn list_devices(cuda: &CudaSpec, user: Option<&str>) -> Result<Vec<DeviceInfo>, Refusal> {
     let library = DriverLibrary::open(cuda, || privileges::leave_root(user))?;
     device::list(&library)
@@ -214,7 +214,7 @@ fn start_streams(
     (0..count).map(start).collect()
 }
 
-/// Starts the thread for requests of the supervisor between jobs. It ends with the process.
+/// Starts the thread for the supervisor's requests between jobs. It runs until the process ends.
 fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Result<mpsc::Sender<Chore>, ChildError> {
     let (chores, queue) = mpsc::channel::<Chore>();
     let outgoing = Arc::clone(outgoing);
@@ -222,7 +222,7 @@ fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Resu
         for chore in queue {
             match chore.run(&common.memory, &common.waits, &outgoing) {
                 Ok(()) => {}
-                // Without a running job no other thread calls the driver, so this thread has to report the fault.
+                // While no job runs, no other thread calls the driver, so this thread has to report the fault.
                 Err(ReportError::Cuda(error)) if error.damage() != Damage::None => {
                     let is_idle = common.memory.arena.usage().is_idle;
                     let seen = if is_idle { FaultOrigin::Idle } else { FaultOrigin::BesideJobs };
@@ -236,7 +236,7 @@ fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Resu
     Ok(chores)
 }
 
-/// Starts the thread that copies the pieces of arrays. It ends with the process.
+/// Starts the thread that copies pieces of arrays. It runs until the process ends.
 fn start_copier(common: &Arc<Common>) -> Result<mpsc::Sender<StagedPiece>, ChildError> {
     let (pieces, queue) = mpsc::channel();
     let work = move |stream, common: &Common| {
@@ -248,7 +248,7 @@ fn start_copier(common: &Arc<Common>) -> Result<mpsc::Sender<StagedPiece>, Child
     Ok(pieces)
 }
 
-/// Starts a thread in the device's context, and waits until it has opened what it needs of the device.
+/// Starts a thread in the device's context, and waits until `open` has opened what the thread needs.
 fn start_thread<T>(
     name: String,
     common: &Arc<Common>,
@@ -276,7 +276,7 @@ fn run_stream(
     outgoing: &Mutex<UnixStream>,
 ) -> Result<(), ChildError> {
     loop {
-        // A separate statement, so that the lock is released before the job runs.
+        // This is a statement of its own so that the lock is released before the job runs.
         let next = inbox.lock().expect("no thread panics while holding the inbox").next_job()?;
         let Some(work) = next else { return Ok(()) };
         let printing = work.run.prints.then(|| common.printing.begin());
@@ -286,12 +286,12 @@ fn run_stream(
         };
         let Work { run, program, segments } = work;
         let job = run.job;
-        // Released before the answer, because the supervisor may then drop the segments and the program of this job.
+        // Release these before the answer, because the supervisor may then drop the segments and the program of this job.
         drop((program, segments));
         if let Some(printing) = printing {
             printing.end();
         }
-        // Sent before the answer too, because until then the supervisor counts the job's declared memory.
+        // Report before the answer too, because until then the supervisor counts the job's declared memory.
         if let Err(error) = common.tell_memory(|| common.waits.waits(job)) {
             fault::die(outgoing, &common.library, error, FaultOrigin::ByJob(job));
         }
@@ -301,14 +301,14 @@ fn run_stream(
             StreamEnd::Released => FromExecutor::Released { job },
         };
         if say(outgoing, &answer).is_err() {
-            // The supervisor has ended, so nothing uses the results of this process.
+            // The supervisor has ended, so nothing will use the results of this process.
             fault::exit(1);
         }
     }
 }
 
-/// Reads the supervisor's frames and keeps its programs and segments by id. Nothing here calls the driver: a call may
-/// wait for a kernel, and no thread would read frames in the meantime.
+/// Reads the supervisor's frames and keeps its programs and segments by id. It never calls the driver, because such a call may wait for a
+/// kernel, and no thread would read frames in the meantime.
 struct Inbox {
     incoming: UnixStream,
     chores: mpsc::Sender<Chore>,
@@ -316,7 +316,7 @@ struct Inbox {
     common: Arc<Common>,
     programs: HashMap<u32, Arc<Program>>,
     segments: HashMap<u32, Arc<PinnedSegment>>,
-    /// Set when the supervisor has requested a stop.
+    /// Whether the supervisor has requested a stop.
     stopped: bool,
 }
 
@@ -331,7 +331,8 @@ impl Inbox {
         Self { incoming, chores, pieces, common, programs, segments, stopped: false }
     }
 
-    /// The next job; `None` once the supervisor requests a stop. If the supervisor has ended instead, ends the process with its running jobs.
+    /// Reads frames up to the next job, or `None` when the supervisor requests a stop. If the supervisor has ended, ends the process
+    /// together with its running jobs.
     fn next_job(&mut self) -> Result<Option<Work>, ChildError> {
         while !self.stopped {
             let Some((message, descriptor)) = frame::read(&self.incoming)? else { fault::exit(0) };
@@ -414,7 +415,7 @@ mod tests {
     const CHILD: &str = "GPUFLEET_TEST_PRINTING_CHILD";
     const TEST: &str = "executor::child::tests::what_the_c_library_printed_outlives_an_exit_without_handlers";
 
-    /// The test runs itself as the child.
+    /// The test runs itself as the child process.
     #[test]
     fn what_the_c_library_printed_outlives_an_exit_without_handlers() {
         if std::env::var_os(CHILD).is_some() {

@@ -1,10 +1,10 @@
 //! The time limits of the jobs in flight on one executor.
 //!
-//! A time limit covers a job's own work. If the driver makes a job wait for its neighbours' kernels (to load a module or free memory),
-//! the executor reports it, and the job is not killed before the last of those neighbours would be. During such a call the driver holds a
-//! lock that every later call needs, so jobs that call the driver in the meantime wait too. The executor reports each of them; jobs that
-//! arrive during the wait count as waiting anyway. The executor's work between jobs may wait like a job and block others. If a job exceeds
-//! its limit, jobs that certainly run are killed first, then those that may be blocked, and last those that wait.
+//! A time limit covers a job's own work. If the driver makes a job wait for its neighbours' kernels (to load a module or free memory), the
+//! executor reports it, and the job is not killed before the last of those neighbours would be. During such a call the driver holds a lock
+//! that every later call needs, so other jobs that call the driver wait too. The executor reports each of them; jobs sent during the wait
+//! count as waiting anyway. The executor's work between jobs may wait and block others in the same way. When a job exceeds its limit, jobs
+//! that are certainly running are killed first, then those that may be blocked, and last those that wait.
 
 use std::{
     collections::HashMap,
@@ -13,18 +13,18 @@ use std::{
 
 use crate::ipc::message::BETWEEN_JOBS;
 
-/// A job may wait before its first kernel, after its last, and a few times between if it has thousands. Further reports are
-/// ignored, because untrusted code runs beside the executor.
+/// Maximum number of waits that are accepted from a job. A job may wait before its first kernel, after its last, and a few times in between
+/// if it has thousands. Further reports are ignored, because the executor runs untrusted code.
 const WAITS_MAX: u8 = 8;
 
-/// The delay between killing one kind of job and the next. The other jobs are lost with the killed one but not blamed.
+/// Delay between killing one of these kinds of jobs and the next. Neighbours of the killed job are lost with it but not blamed.
 const NEIGHBOURS_FIRST: Duration = Duration::from_secs(1);
 
 /// The clocks of all jobs.
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
     running: HashMap<u64, Clock>,
-    /// The time limits of jobs that wait for their inputs.
+    /// The time limits of jobs whose clock is stopped because they wait for arrays.
     suspended: HashMap<u64, Duration>,
 }
 
@@ -39,9 +39,9 @@ struct Clock {
 
 #[derive(Debug, Clone, Copy)]
 struct Wait {
-    /// Jobs sent after this time may be blocked by it.
+    /// Jobs sent after this time may be blocked by the wait.
     since: Instant,
-    /// By this time every job that it can wait for has ended or been killed, except the jobs that it blocks.
+    /// The time by which every job that this one can wait for has ended or been killed, except those that the wait itself blocks.
     until: Instant,
 }
 
@@ -51,7 +51,7 @@ impl Clocks {
         self.running.insert(job, Clock { limit, began: now, deadline, waits: None, waits_left: WAITS_MAX });
     }
 
-    /// Records that the job waits for its neighbours. The executor's work between jobs counts as waiting throughout.
+    /// Records that the job waits for its neighbours. The executor's work between jobs counts as waiting for its whole duration.
     pub(super) fn wait(&mut self, job: u64, now: Instant) {
         if job == BETWEEN_JOBS {
             self.start(job, Duration::ZERO, now);
@@ -61,14 +61,14 @@ impl Clocks {
             neighbours.map(|(_, clock)| clock.waits.map_or(clock.deadline + NEIGHBOURS_FIRST, |wait| wait.until)).max();
         let clock = self.running.get_mut(&job).filter(|clock| clock.waits.is_none() && clock.waits_left > 0);
         if let Some(clock) = clock {
-            // Before its first kernel the job may have waited some time before the report arrived.
+            // Before its first kernel, the job may have waited for some time before the report arrived.
             let since = if clock.waits_left == WAITS_MAX { clock.began } else { now };
             clock.waits_left -= 1;
             clock.waits = Some(Wait { since, until: until.unwrap_or(now) });
         }
     }
 
-    /// Records that the job no longer waits: its time continues, or starts.
+    /// Records that the job no longer waits. Its time continues, or starts if it had not started.
     pub(super) fn go_on(&mut self, job: u64, now: Instant) {
         if job == BETWEEN_JOBS {
             return self.end(job, now);
@@ -80,14 +80,14 @@ impl Clocks {
         self.prolong_waits();
     }
 
-    /// Stops the job's clock while its inputs come. It has no kernels for which others could wait.
+    /// Stops the job's clock while its arrays move. It runs no kernels for which others could wait.
     pub(super) fn suspend(&mut self, job: u64, now: Instant) {
         let Some(limit) = self.running.get(&job).map(|clock| clock.limit) else { return };
         self.end(job, now);
         self.suspended.insert(job, limit);
     }
 
-    /// Starts the job's time limit anew.
+    /// Starts the job's clock again, with the full time limit.
     pub(super) fn resume(&mut self, job: u64, now: Instant) {
         if let Some(limit) = self.suspended.remove(&job) {
             self.start(job, limit, now);
@@ -102,9 +102,9 @@ impl Clocks {
         }
     }
 
-    /// When to check the job's time limit again. `None` if the limit has passed or the job is unknown.
+    /// Returns when to check the job's time limit again, or `None` if the limit has passed or the job is unknown.
     pub(super) fn time_left(&self, job: u64, now: Instant) -> Option<Instant> {
-        // Its deadline comes later than this, whenever its clock starts.
+        // The job's deadline will be later than this, whenever its clock starts.
         if let Some(limit) = self.suspended.get(&job) {
             return Some(now + *limit);
         }
@@ -127,8 +127,8 @@ impl Clocks {
         }
     }
 
-    /// Extends the waits of jobs that may wait for jobs with extended time. Jobs that arrived after the start of a wait do not count, because
-    /// the wait would never end.
+    /// Extends the waits of jobs that may wait for jobs with extended time. Jobs that were sent after the start of a wait do not count,
+    /// because the wait would otherwise never end.
     fn prolong_waits(&mut self) {
         let running = self.running.values().filter(|clock| clock.waits.is_none());
         let running: Vec<_> = running.map(|clock| (clock.began, clock.deadline + NEIGHBOURS_FIRST)).collect();
@@ -143,7 +143,7 @@ impl Clocks {
 mod tests {
     use super::*;
 
-    /// Seconds after the start of each test.
+    /// Times in seconds after the start of a test.
     struct Time(Instant);
 
     impl Time {
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// Jobs with their limits, sent at once.
+    /// Creates clocks for jobs with these limits, all sent at once.
     fn clocks(limits: &[(u64, u64)]) -> (Clocks, Time) {
         let (mut clocks, time) = (Clocks::default(), Time(Instant::now()));
         for (job, limit) in limits {
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(time.left(&clocks, 2, 10), Some(102));
         assert_eq!(time.left(&clocks, 2, 100), Some(102), "the first is cut now");
         assert_eq!(time.left(&clocks, 2, 102), None);
-        // A job that waits for it waits for the others too.
+        // This job waits for the waiting one, and so for the others too.
         clocks.wait(3, time.at(2));
         assert_eq!(time.left(&clocks, 3, 50), Some(102));
     }
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(time.left(&clocks, 2, 50), Some(101));
         clocks.go_on(BETWEEN_JOBS, time.at(60));
         assert_eq!(time.left(&clocks, 2, 60), Some(70));
-        // The next is a wait of its own.
+        // The next report begins another wait.
         clocks.wait(BETWEEN_JOBS, time.at(61));
         clocks.wait(2, time.at(65));
         clocks.go_on(BETWEEN_JOBS, time.at(80));

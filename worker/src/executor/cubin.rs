@@ -1,26 +1,25 @@
-//! Reads a cubin's headers: whether it is complete, whether it has variables, and its size when loaded. The driver takes a pointer without a
-//! length and trusts the header. So this module checks the header,
-//! so that a wrong one causes an error instead of a read beyond the end.
+//! Reads a cubin's headers: whether the file is complete, whether it has variables, and its size when loaded. The driver takes a pointer
+//! without a length and trusts the headers, so a wrong header must cause an error here instead of a read beyond the end of the file.
 
 const MAGIC: &[u8] = b"\x7fELF";
-/// 64-bit, little endian: the only kind that today's devices load.
+/// Class and byte order: 64-bit, little endian, the only kind that today's devices load.
 const CLASS_AND_DATA: [u8; 2] = [2, 1];
 const MACHINE_CUDA: u16 = 190;
 const HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: u64 = 56;
 const SECTION_HEADER_BYTES: u64 = 64;
-/// A section that takes no room in the file.
+/// Type of a section that takes no room in the file.
 const SHT_NOBITS: u32 = 8;
 
-/// Flags of a section: written to, and in memory.
+/// Section flag: writable. [`SHF_ALLOC`] means that the section is in memory.
 const SHF_WRITE: u64 = 1;
 const SHF_ALLOC: u64 = 2;
-/// Sections of variables that outlive a launch.
+/// Name prefixes of sections with variables that outlive a launch.
 const VARIABLE_SECTIONS: [&[u8]; 3] = [b".nv.global", b".data", b".bss"];
-/// The section of shared memory, which is writable but belongs to one block.
+/// Name prefix of sections of shared memory, which is writable but belongs to one block.
 const SHARED_SECTION: &[u8] = b".nv.shared";
 
-/// Checks that everything that the ELF header names lies inside.
+/// Checks that everything that the ELF header refers to is inside the file.
 pub(crate) fn check(bytes: &[u8]) -> Result<(), &'static str> {
     if bytes.len() < HEADER_BYTES || !bytes.starts_with(MAGIC) || bytes[4..6] != CLASS_AND_DATA {
         return Err("it does not begin with a 64-bit ELF header");
@@ -43,7 +42,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether it may have variables that outlive a launch. True in doubt.
+/// Returns whether the cubin may have variables that outlive a launch; true if unsure.
 pub(crate) fn has_variables(bytes: &[u8]) -> bool {
     let Some(sections) = table(bytes, 40, 58, 60, SECTION_HEADER_BYTES) else { return true };
     if sections.is_empty() {
@@ -60,7 +59,8 @@ pub(crate) fn has_variables(bytes: &[u8]) -> bool {
     })
 }
 
-/// The device memory that it takes when loaded: code, constants and variables. The whole file if the headers do not tell.
+/// Returns the device memory that the cubin takes when loaded, in bytes: code, constants and variables. If the headers are unreadable, that
+/// is the size of the file.
 pub(crate) fn loaded_bytes(bytes: &[u8]) -> u64 {
     let Some(sections) = table(bytes, 40, 58, 60, SECTION_HEADER_BYTES) else { return bytes.len() as u64 };
     let names = u16_at(bytes, 62).and_then(|index| u64_at(bytes, sections.get(usize::from(index))? + 24));
@@ -73,13 +73,14 @@ pub(crate) fn loaded_bytes(bytes: &[u8]) -> u64 {
     loaded.fold(0, u64::saturating_add)
 }
 
-/// The name of the section whose header is at `section`, up to the end of the file: enough to compare its start.
+/// Returns the name of the section whose header is at `section`, together with the rest of the file: enough to compare prefixes.
 fn name(bytes: &[u8], section: usize, names: u64) -> Option<&[u8]> {
     let at = names.checked_add(u64::from(u32_at(bytes, section)?))?;
     bytes.get(usize::try_from(at).ok()?..)
 }
 
-/// Offsets of the entries of a table whose offset, entry size and count stand at these places of the header.
+/// Returns the offsets of the entries of a table. `offset`, `size` and `count` are the positions in the header of the table's offset, entry
+/// size and entry count.
 fn table(bytes: &[u8], offset: usize, size: usize, count: usize, entry_bytes: u64) -> Option<Vec<usize>> {
     let (start, size, count) =
         (u64_at(bytes, offset)?, u64::from(u16_at(bytes, size)?), u64::from(u16_at(bytes, count)?));
@@ -136,7 +137,7 @@ mod tests {
         }
     }
 
-    /// A second section of this name and these flags; the third holds the names.
+    /// Returns a cubin whose second section has this name and these flags; the third section contains the names.
     fn with_section(name: &str, flags: u64) -> Vec<u8> {
         let mut elf = vec![0_u8; 64 + 3 * 64];
         elf[..whole().len()].copy_from_slice(&whole());

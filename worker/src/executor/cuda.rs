@@ -1,7 +1,8 @@
-//! CUDA in three layers: cudarc's raw bindings, its thin results, and here the safe owners, whose lifetimes enforce the driver's rules.
+//! CUDA in three layers: cudarc's raw bindings, cudarc's thin wrappers with results, and here the safe owners, whose lifetimes enforce the
+//! driver's rules.
 //!
-//! This runs only in an executor child. A context with a sticky error is never cleaned up: the process reports the
-//! fault and exits ([`fault`]).
+//! This code runs only in an executor child. A context with a sticky error is never cleaned up: the process reports the fault and exits
+//! ([`fault`]).
 
 pub(super) mod arena;
 mod checked_launch;

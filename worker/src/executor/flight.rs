@@ -41,7 +41,7 @@ pub(super) struct Shared {
     pub outgoing: Outgoing,
     pub printer: Arc<Printer>,
     pub state: Mutex<State>,
-    /// Set once, when the child has ended and every job has its answer.
+    /// The loss, set once the child has ended and every job has its answer.
     pub lost: watch::Sender<Option<Loss>>,
     pub slab: Slab,
     pub inputs: DeviceInputs,
@@ -49,7 +49,7 @@ pub(super) struct Shared {
     pub streams_max: usize,
     pub compiler: Arc<Compiler>,
     pub memory: Mutex<LatestMemory>,
-    /// Notified of every memory report.
+    /// Notified of each memory report.
     pub heard: Notify,
 }
 
@@ -73,13 +73,13 @@ pub(super) struct State {
     pub pending: HashMap<u64, Pending>,
     /// The clocks of the pending jobs.
     pub clocks: Clocks,
-    /// Where the answers to pieces go, by job and buffer.
+    /// The channels for the answers to pieces, by job and buffer.
     pub copies: HashMap<(u64, u32), mpsc::SyncSender<Result<(), Failure>>>,
     pub programs: KnownPrograms,
     pub next_job: u64,
-    /// The job because of which the supervisor killed the child.
+    /// The job that made the supervisor kill the child.
     pub killed_for: Option<(u64, Cut)>,
-    /// The supervisor has stopped the child, so its end is expected.
+    /// Whether the supervisor has stopped the child, so that its end is expected.
     pub stopping: bool,
     pub unpinned: Option<String>,
 }
@@ -89,44 +89,45 @@ pub(super) struct State {
 pub(super) struct Pending {
     pub answer: oneshot::Sender<JobEnd>,
     pub phase: Phase,
-    /// Gets the requests of the child that the phase accepts, for a job that may have any.
+    /// Receives the requests of the child that the phase accepts; only for a job that may have any.
     pub requests: Option<RequestSender>,
     pub program: ProgramKey,
     pub entries: Vec<String>,
-    /// The turn to print, for a job that may print.
+    /// The permit to print, for a job that may print.
     pub turn: Option<PrintPermit>,
-    /// Held here as well as in `run`, so that cancelling `run` does not free memory that the child may still write to.
+    /// Also held by the caller of `run`. This reference ensures that cancelling the caller does not free memory to which the child may
+    /// still write.
     pub _slot: Arc<StagingMemory>,
     pub _streams: OwnedSemaphorePermit,
 }
 
-/// Why the supervisor kills a child because of a job.
+/// Why the supervisor kills a child on account of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
     TimeLimit,
     Cancelled,
 }
 
-/// A timer fires a millisecond late, or about ten on a busy machine. A timer this late means that the whole process was stopped or its
-/// machine suspended, while its children may have continued.
+/// Lateness of a timer that shows that the whole process was stopped or its machine suspended, while its children may have continued.
+/// Normally a timer fires a millisecond late, or about ten on a busy machine.
 pub(super) const STOOD_STILL: Duration = Duration::from_millis(100);
-/// The time to read the child's messages that have accumulated in the socket.
+/// Time to read the child's messages that have accumulated in the socket.
 const CATCHES_UP_WITHIN: Duration = Duration::from_millis(200);
 
-/// The time in which the emulated device ends a kernel that it is asked to end, and the child reports it.
+/// Time in which the emulated device ends a kernel on request and the child reports the end.
 const EXPLAINS_WITHIN: Duration = Duration::from_millis(500);
 
-/// How a job ended; an error if the child has ended before it answered.
+/// The end of a job; an error if the child ended before it answered.
 type Answered = Result<JobEnd, oneshot::error::RecvError>;
 
-/// How a job ended on the child.
+/// The end of a job in the child.
 #[derive(Debug)]
 pub(super) enum JobEnd {
     Finished {
         outcome: Result<(), Failure>,
         timings: Timings,
     },
-    /// The child has released the job as it was asked to. The job has no outcome.
+    /// The child has released the job on request. The job has no outcome.
     Released,
     Cancelled,
     Lost(Loss),
@@ -146,7 +147,7 @@ impl Stop {
 }
 
 fn too_large(error: &FrameError) -> Stop {
-    let message = format!("the program or its launches are too large: could not {error}");
+    let message = format!("the program or its launches are too large: {error}");
     Stop::failed(Failure::new(Verdict::User, FailureCode::InvalidTask, message))
 }
 
@@ -156,14 +157,14 @@ impl Shared {
     }
 
     pub(super) fn say(&self, message: &ToExecutor) {
-        // Only `submit` can produce a frame that can't be encoded, and refuses it. A frame that can't be sent belongs to a child that has
-        // ended, which the listener detects.
+        // `submit` alone can produce a frame that can't be encoded, and it reports the error itself. If a frame can't be sent, the child
+        // has ended, which the listener detects.
         if let Ok(frame) = Frame::encode(message, None) {
             self.outgoing.send(frame);
         }
     }
 
-    /// Records a memory report, in the child's order and before its later answers.
+    /// Records a memory report. Reports are handled in the child's order, and before its later answers.
     pub(super) fn memory_is(&self, report: MemoryReport) {
         let mut memory = self.memory();
         memory.last = report;
@@ -208,7 +209,7 @@ impl Shared {
         code: Code<'_>,
         time_limit: Duration,
     ) -> Result<(), Stop> {
-        // One lock covers all of this, so that frames leave in the order of their ids and no loss is recorded in between.
+        // One lock covers all of this, so that frames are sent in the order of their ids and no loss is recorded in between.
         let mut state = self.state();
         if let Some(loss) = &*self.lost.borrow() {
             return Err(Stop::Lost(loss.clone(), false));
@@ -252,18 +253,18 @@ impl Shared {
         Ok(())
     }
 
-    /// The answers to the pieces of a buffer, of which at most `pieces` are on their way. There are no more once the child has ended.
+    /// Returns a channel for the answers to a buffer's pieces, of which at most `pieces` are outstanding. It closes when the child ends.
     pub(super) fn copies(&self, job: u64, buffer: u32, pieces: usize) -> mpsc::Receiver<Result<(), Failure>> {
         let (copied, answers) = mpsc::sync_channel(pieces);
         let mut state = self.state();
-        // The lock covers both, so that no answer is awaited after the loss was recorded.
+        // The lock covers both steps, so that no answer is awaited after the loss was recorded.
         if self.lost.borrow().is_none() {
             state.copies.insert((job, buffer), copied);
         }
         answers
     }
 
-    /// Lets a job go on whose inputs are complete, or whose outputs have been taken. Its time limit starts now.
+    /// Lets a job continue whose inputs are complete, or whose outputs have been read. Its time limit starts now.
     pub(super) fn go(&self, job: u64) {
         let mut state = self.state();
         state.clocks.resume(job, Instant::now());
@@ -292,7 +293,8 @@ impl Shared {
         }
     }
 
-    /// Records that the child ends because of a job. Returns false if it ends because of another, or the job has ended.
+    /// Records that the child has to end on account of a job. Returns whether it ends for this reason; if not, it already ends for another
+    /// reason, or the job has ended.
     fn blame(&self, job: u64, cut: Cut) -> bool {
         let mut state = self.state();
         let known = state.killed_for;
@@ -302,15 +304,15 @@ impl Shared {
         state.killed_for == Some((job, cut))
     }
 
-    /// Lets the emulated device end a job's kernel at the time limit, and answers how the job ended, if it did: the device
-    /// says where the threads of the kernel were, which a kill would not.
+    /// Lets the emulated device end a job's kernel at the time limit. Returns how the job ended, if it did in time. The device then reports
+    /// where the kernel's threads were, which would be lost with a kill.
     async fn interrupt(&self, job: u64, ending: &mut oneshot::Receiver<JobEnd>) -> Option<Answered> {
         if !self.device.emulated || !self.blame(job, Cut::TimeLimit) {
             return None;
         }
         self.say(&ToExecutor::Interrupt { job });
         let ended = tokio::time::timeout(EXPLAINS_WITHIN, ending).await.ok()?;
-        // If the job ended by itself after all, the child goes on.
+        // If the job has ended by itself in the meantime, the child continues.
         let mut state = self.state();
         if self.lost.borrow().is_none() && state.killed_for == Some((job, Cut::TimeLimit)) {
             state.killed_for = None;
@@ -324,7 +326,7 @@ impl Shared {
         lost.clone().expect("that is what was waited for")
     }
 
-    /// Waits for `something` unless the child is lost or the job cancelled.
+    /// Waits for `something`. Fails if the child is lost or the job cancelled.
     pub(super) async fn unless_over<T>(
         &self,
         cancel: &CancellationToken,
@@ -339,17 +341,17 @@ impl Shared {
     }
 }
 
-/// Enforces a job's time limit even if its caller stops waiting.
+/// Waits for a job's end, and enforces its time limit even if the caller stops waiting.
 struct TimeLimitGuard {
     shared: Arc<Shared>,
     job: u64,
     deadline: Instant,
     cancel: CancellationToken,
-    /// Taken once the job has ended.
+    /// Taken when the job has ended.
     ending: Option<oneshot::Receiver<JobEnd>>,
 }
 
-/// Waits for a job's end; kills the child if the time limit or a cancellation comes first.
+/// Waits for a job's end. If the time limit or a cancellation comes first, kills the child.
 async fn ended(
     shared: &Shared,
     job: u64,
@@ -383,14 +385,14 @@ async fn ended(
             }
         }
     };
-    // The listener answers every job before it ends.
+    // An error can't happen otherwise, because the listener answers every job before it ends.
     ended.unwrap_or_else(|_| {
         JobEnd::Lost(Loss { cause: LostCause::Died, reason: "the executor's listener ended".to_owned() })
     })
 }
 
-/// Kills the child because of a job, and waits for the job's end. While the device ends another job, it is not killed for this
-/// one; if that job then ended by itself, the child goes on, so the kill is tried again.
+/// Kills the child on account of a job, and waits for the job's end. While the device is ending another job, the kill has no effect. If
+/// that job then ends by itself, the child continues, so the kill is repeated.
 async fn kill(shared: &Shared, job: u64, cut: Cut, ending: &mut oneshot::Receiver<JobEnd>) -> Answered {
     loop {
         shared.kill_for(job, cut);
@@ -410,7 +412,7 @@ impl TimeLimitGuard {
 }
 
 impl Drop for TimeLimitGuard {
-    /// Moves the wait to a task without a guard. A runtime that shuts down drops that task, which ends the wait.
+    /// Moves the wait to a task without a guard. When the runtime shuts down, it drops that task, which ends the wait.
     fn drop(&mut self) {
         let (Some(mut ending), Ok(runtime)) = (self.ending.take(), tokio::runtime::Handle::try_current()) else {
             return;

@@ -41,29 +41,29 @@ pub struct Executor {
 #[derive(Debug, Clone, Copy)]
 pub struct ExecutorJob<'a> {
     pub task: &'a Task<'a>,
-    /// The pool in whose queue it waits for a compiler.
+    /// The pool that the job belongs to, by which compilers are shared.
     pub pool: PoolId,
-    /// The key of its code, if the caller has computed it, because hashing a long program takes as long as a tiny job.
+    /// The key of the code, if the caller has already computed it. Hashing a long program takes as long as a tiny job.
     pub program: Option<ProgramKey>,
-    /// Its compiled source, if the caller has compiled it. Otherwise the executor compiles it first.
+    /// The compiled source, if the caller has compiled it. Otherwise the executor compiles it first.
     pub compiled: Option<&'a Compiled>,
-    /// Counted from the moment at which the executor gets the job. Waits for its neighbours in the driver do not count, and neither does the
-    /// time in which arrays move between the blob store and the device. After it the executor is killed.
+    /// The maximum run time, from when the executor gets the job. Waits for its neighbours in the driver do not count, and neither does the
+    /// time in which arrays move between the blob store and the device. When it has passed, the executor is killed.
     pub time_limit: Duration,
-    /// Run without neighbours, so that the job must be the cause of a fault. For suspects ([`LostCause::Suspect`]).
+    /// Whether to run the job without neighbours, so that it must be the cause of a fault. For suspects ([`LostCause::Suspect`]).
     pub alone: bool,
     /// Receives the output of a program that may print. Such jobs run one at a time.
     pub printout: Option<&'a Printout>,
-    /// The most memory that the executor may cache while this job runs; see [`MemoryReport`].
+    /// Maximum memory that the executor may cache while this job runs, in bytes; see [`MemoryReport`].
     pub cache_bytes_max: u64,
-    /// The store of the blobs that the task names, and of its large outputs.
+    /// The store for the blobs that the task names, and for its large outputs.
     pub blobs: Option<&'a BlobStore>,
-    /// Cancelled when the outcome is no longer needed: a waiting job leaves the queue; a running one is killed with its executor,
-    /// because no API stops a kernel.
+    /// Cancelled when the outcome is no longer needed. A waiting job then leaves the queue; a running one is killed together with its
+    /// executor, because no API stops a kernel.
     pub cancel: &'a CancellationToken,
 }
 
-/// How many inputs from the blob store a job found on the device, and how many it brought.
+/// How many of a job's inputs from the blob store were already on the device, and how many it had to fetch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InputUse {
     pub resident: u64,
@@ -76,11 +76,11 @@ pub struct Finished {
     pub outcome: Result<Vec<FinishedOutput>, Failure>,
     /// All timings except `queue_us` and `wait_us`.
     pub timings: Timings,
-    /// The inputs from the blob store that were on the device already, and those that the job brought.
+    /// The use of inputs from the blob store.
     pub inputs: InputUse,
-    /// How long it waited inside [`Executor::run`] for staging memory and a stream, without its blobs; a part of `wait_us`.
+    /// The time for which it waited inside [`Executor::run`] for staging memory and a stream, without its blobs; a part of `wait_us`.
     pub waited: Duration,
-    /// How long its outputs took from the device to the blob store, which is no part of its timings.
+    /// The time that its outputs took from the device to the blob store, which is not part of its timings.
     pub storing: Duration,
 }
 
@@ -129,12 +129,11 @@ impl Executor {
         Ok((Self { shared }, device))
     }
 
-    /// Runs a job to its end. Many may be in flight; beyond the number of streams they wait here.
+    /// Runs a job to its end. Many may be in flight; those that exceed the number of streams wait here.
     ///
-    /// Cancelling removes a waiting job from the queue. A running job continues to its end or its time limit, and its
-    /// outcome is discarded.
+    /// Cancelling removes a waiting job from the queue. A running job continues to its end or its time limit, and its outcome is discarded.
     pub async fn run(&self, job: ExecutorJob<'_>) -> Result<Finished, RunError> {
-        // Boxed once, because each future around it would hold its size twice.
+        // Boxed once, because each enclosing future would otherwise contain it again.
         match Box::pin(self.attempt(job)).await {
             Ok(finished) => Ok(finished),
             Err(Stop::Failed(failure, timings)) => {
@@ -148,12 +147,12 @@ impl Executor {
         }
     }
 
-    /// Resolves when the child has ended and each of its jobs has its answer.
+    /// Waits until the child has ended and each of its jobs has its answer. Returns the loss.
     pub async fn lost(&self) -> Loss {
         self.shared.lost().await
     }
 
-    /// Waits for the jobs in flight up to `grace`, then kills the child. Returns when the child has ended.
+    /// Waits for the jobs in flight for up to `grace`, then kills the child. Returns when the child has ended.
     pub async fn stop(&self, grace: Duration) {
         self.shared.state().stopping = true;
         self.shared.say(&ToExecutor::Stop);
@@ -173,20 +172,20 @@ impl Executor {
         self.shared.process.pid()
     }
 
-    /// The last memory report.
+    /// Returns the last memory report.
     pub fn memory(&self) -> MemoryReport {
         self.shared.memory().last
     }
 
-    /// Passes the last memory report and every later one to `observer`, which replaces an earlier observer. It gets the report about memory
-    /// that a job left in use before the job's [`Executor::run`] returns.
+    /// Passes the last memory report and every later one to `observer`, which replaces an earlier observer. A report about memory that a
+    /// job left in use arrives before the job's [`Executor::run`] returns.
     pub fn watch_memory(&self, observer: impl Fn(MemoryReport) + Send + 'static) {
         let mut memory = self.shared.memory();
         observer(memory.last);
         memory.observer = Some(Box::new(observer));
     }
 
-    /// Whether an input is on the device, so that a job need not bring it.
+    /// Returns whether an input is on the device, so that a job need not fetch it.
     pub fn has_input(&self, input: BlobDigest, bytes: u64) -> bool {
         self.shared.inputs.has(input, bytes)
     }
@@ -206,8 +205,8 @@ impl Executor {
         self.shared.say(&ToExecutor::Measure);
     }
 
-    /// Whether the child answers a request in time, because a death or a hang may not have been detected yet. Use it only if no request was
-    /// sent lately, because an answer to an earlier request counts too.
+    /// Returns whether the child answers a request in time, because its death or hang may not have been detected yet. Use it only if no
+    /// request was sent recently, because an answer to an earlier request also counts.
     pub async fn answers(&self, within: Duration) -> bool {
         let heard = self.shared.heard.notified();
         self.measure();
@@ -223,12 +222,12 @@ impl Executor {
         &self.shared.device
     }
 
-    /// The number of jobs that it runs at once. Further jobs would only wait here.
+    /// Returns the number of jobs that it runs at once. Further jobs would only wait here.
     pub fn streams(&self) -> usize {
         self.shared.streams_max
     }
 
-    /// Why staging memory is not pinned, if so. Copies are then slower but correct.
+    /// Returns why staging memory is not pinned, if it is not. Copies are then slower but correct.
     pub fn unpinned(&self) -> Option<String> {
         self.shared.state().unpinned.clone()
     }

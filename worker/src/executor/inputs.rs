@@ -1,7 +1,7 @@
-//! The inputs that a child keeps on its device, as far as it has told, and those that a job is bringing there.
+//! The supervisor's record of the inputs on a child's device: those that the child reports as resident, and those that jobs are fetching.
 //!
-//! Only one job at a time brings an input, and others that use it wait, so that the store is read once. The child decides what stays, and
-//! asks each job for the inputs that it does not have.
+//! Only one job at a time fetches an input. Others that use it wait, so that the blob store is read once. The child decides which inputs
+//! stay, and asks each job for the inputs that it does not have.
 
 use std::{collections::BTreeSet, fmt, num::NonZero};
 
@@ -11,10 +11,10 @@ use tokio::sync::Notify;
 
 use crate::shared_state::SharedState;
 
-/// Inputs beyond these are forgotten, and brought again.
+/// Maximum number of inputs to remember. Others are forgotten, and fetched again when they are needed.
 const INPUTS_MAX: NonZero<usize> = NonZero::new(4096).expect("the constant is not zero");
 
-/// Receives each change: an input, and whether it is resident now.
+/// A callback for each change: an input, and whether it is now resident.
 pub(super) type InputObserver = Box<dyn Fn(BlobDigest, bool) + Send>;
 
 /// The inputs of one child.
@@ -31,16 +31,16 @@ struct State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Input {
-    /// A job is bringing it.
+    /// A job is fetching it.
     Coming,
     Resident {
         bytes: u64,
     },
-    /// There was no room for it, so jobs bring it without waiting for each other.
+    /// There was no room for it on the device, so jobs fetch it without waiting for each other.
     Refused,
 }
 
-/// An input that a job brings. Dropping this lets another job bring it if this job did not.
+/// The claim of a job that fetches an input. Dropping it lets another job fetch the input if this job did not.
 #[derive(Debug)]
 pub(super) struct Bringing<'a> {
     input: BlobDigest,
@@ -61,8 +61,8 @@ impl fmt::Debug for State {
 }
 
 impl DeviceInputs {
-    /// Waits until no other job brings an input of this job, and returns the inputs that this job is to bring. All jobs claim in the order
-    /// of the digests, so that they never wait for each other in a circle.
+    /// Waits until no other job fetches an input of this job, and returns the inputs that this job has to fetch. All jobs claim inputs in
+    /// the order of their digests, so that they never wait for each other in a circle.
     pub(super) async fn claim(&self, wanted: BTreeSet<BlobDigest>) -> Vec<Bringing<'_>> {
         let mut bringing = Vec::new();
         for input in wanted {
@@ -73,10 +73,10 @@ impl DeviceInputs {
         bringing
     }
 
-    /// The input's state, or `None` if the caller is to bring it.
+    /// Returns the input's state, or `None` if the caller has to fetch the input.
     async fn claim_one(&self, input: BlobDigest) -> Option<Input> {
         loop {
-            // Registered before the look, so that no change in between is missed.
+            // Registered before the look-up, so that no change in between is missed.
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
             match self.look(input) {
@@ -95,12 +95,12 @@ impl DeviceInputs {
         found
     }
 
-    /// Whether the input is resident with this length.
+    /// Returns whether the input is resident with this length.
     pub(super) fn has(&self, input: BlobDigest, bytes: u64) -> bool {
         self.state.lock().inputs.peek(&input) == Some(&Input::Resident { bytes })
     }
 
-    /// Takes the child's word that an input is resident or not.
+    /// Records the child's report that an input is resident or not.
     pub(super) fn heard(&self, input: BlobDigest, bytes: u64, is_resident: bool) {
         let mut state = self.state.lock();
         match state.inputs.peek(&input) {
@@ -113,7 +113,7 @@ impl DeviceInputs {
         self.changed.notify_waiters();
     }
 
-    /// Passes every later change to `observer`, and first the inputs that are resident now.
+    /// Passes all resident inputs and then every later change to `observer`.
     pub(super) fn watch(&self, observer: InputObserver) {
         let mut state = self.state.lock();
         let is_resident = |input: &Input| matches!(input, Input::Resident { .. });

@@ -1,4 +1,4 @@
-//! The listener task of a handle: it reads the child's frames and answers the jobs.
+//! The listener task of a handle: reads the child's frames and answers the jobs.
 
 use std::{
     collections::HashMap,
@@ -29,16 +29,16 @@ use crate::ipc::{
     message::Poison,
 };
 
-/// A child that has closed its socket must exit within this time; otherwise it is killed.
+/// Time within which a child that has closed its socket must exit; after it the child is killed.
 const EXIT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// `CUDA_ERROR_LAUNCH_TIMEOUT`, with which the emulated device ends the kernel of a job at its time limit.
+/// `CUDA_ERROR_LAUNCH_TIMEOUT`, with which the emulated device ends a kernel at its job's time limit.
 const LAUNCH_TIMEOUT: u32 = 702;
 
-/// The child's frames. They carry no descriptors, so they can be read through a buffer.
+/// The receiving half of a child's socket. The child's frames carry no descriptors, so they can be read through a buffer.
 pub(crate) type Incoming = BufReader<OwnedReadHalf>;
 
-/// The next message of a child; `None` at the end of the socket.
+/// Reads the next message of a child, or `None` at the end of the socket.
 pub(crate) async fn receive<T: DeserializeOwned>(socket: &mut Incoming) -> Result<Option<T>, FrameError> {
     let mut header = [0; FrameHeader::BYTES];
     match socket.read_exact(&mut header).await {
@@ -51,7 +51,7 @@ pub(crate) async fn receive<T: DeserializeOwned>(socket: &mut Incoming) -> Resul
     Ok(Some(frame::decode(&body)?))
 }
 
-/// Reads until the child has ended or survived a kill; then answers every remaining job.
+/// Reads until the child has ended or survived a kill, then answers every remaining job.
 pub(super) async fn listen(shared: Arc<Shared>, mut socket: Incoming) {
     let mut poison = None;
     let nonsense = tokio::select! {
@@ -73,7 +73,7 @@ pub(super) async fn listen(shared: Arc<Shared>, mut socket: Incoming) {
     shared.outgoing.close();
 }
 
-/// Handles the child's messages until the end of the socket, or until an invalid message, which is returned.
+/// Handles the child's messages until the end of the socket (`None`) or an invalid message, which is described.
 async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison>) -> Option<String> {
     loop {
         match receive(socket).await {
@@ -103,7 +103,7 @@ async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison
             Ok(None) => return None,
             // A killed child with unread frames resets the socket.
             Err(FrameError::Io(_)) => return None,
-            Err(error) => return Some(untrusted::text(&format!("could not {error}"))),
+            Err(error) => return Some(untrusted::text(&format!("{error}"))),
         }
     }
 }
@@ -120,7 +120,7 @@ fn finish(shared: &Shared, job: u64, end: JobEnd) {
     if pending.turn.is_some() {
         shared.printer.end();
     }
-    // A cancelled job needs no outcome.
+    // The receiver may be gone, because a cancelled job needs no outcome.
     drop(pending.answer.send(end));
 }
 
@@ -133,15 +133,15 @@ fn asks(shared: &Shared, job: u64, request: ChildRequest) {
     let is_heard = pending.requests.as_ref().is_some_and(|requests| requests.try_send(request).is_ok());
     drop(state);
     if !is_heard {
-        // The caller has stopped waiting, so the job would wait for ever.
+        // The caller has stopped waiting, so the job would wait forever.
         shared.say(&ToExecutor::Release { job });
     }
 }
 
-/// Passes on the answer to a piece. Returns false if there are more answers than pieces.
+/// Passes on the answer to a piece. Returns false if there are more answers than pieces, which is invalid.
 fn copied(shared: &Shared, job: u64, buffer: u32, outcome: Result<(), Failure>) -> bool {
     let sent = shared.state().copies.get(&(job, buffer)).map(|answers| answers.try_send(outcome));
-    // A reader or writer that has given up needs no answer.
+    // A reader or writer that has stopped needs no answer.
     !matches!(sent, Some(Err(TrySendError::Full(_))))
 }
 
@@ -152,18 +152,18 @@ fn unpinned(shared: &Shared, segment: u32, reason: String) {
     }
 }
 
-/// Decides the outcome of each job, under the lock that also rejects new jobs.
+/// Decides the outcome of each job after the child's end, under the lock that also makes later jobs fail.
 fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit: &Exit) {
     let mut state = shared.state();
     let pending = std::mem::take(&mut state.pending);
     state.copies.clear();
     let poison = poison.map(|poison| {
-        // Ignore a kernel name that no job in flight runs: it would make every job innocent.
+        // Ignore a kernel name that no job in flight runs, because it would exonerate every job.
         let is_run = |kernel: &String| running(&pending).any(|pending| pending.entries.contains(kernel));
         let only = || only_kernel(running(&pending).map(|pending| &*pending.entries));
         Poison { kernel: poison.kernel.filter(is_run).or_else(only), ..poison }
     });
-    // At a time limit the emulated device ends the kernel, and its report says where the threads were.
+    // At a time limit the emulated device ends the kernel, and its report shows where the threads were.
     let is_limit = matches!(state.killed_for, Some((_, Cut::TimeLimit)));
     let (poison, standing) = match poison {
         Some(poison) if is_limit && poison.code == LAUNCH_TIMEOUT => (None, poison.report),
@@ -187,15 +187,15 @@ fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit:
     }
 }
 
-/// The jobs whose kernels may run.
+/// Returns the jobs whose kernels may be running.
 fn running(pending: &HashMap<u64, Pending>) -> impl Iterator<Item = &Pending> {
     pending.values().filter(|pending| pending.phase.is_running())
 }
 
-/// Everything known about a child's end.
+/// Everything that is known about a child's end.
 struct Death<'a> {
     poison: Option<Poison>,
-    /// Where the threads of a kernel were at the time limit of its job.
+    /// Where a kernel's threads were at the time limit of its job.
     standing: Option<String>,
     nonsense: Option<String>,
     killed_for: Option<(u64, Cut)>,
@@ -204,7 +204,7 @@ struct Death<'a> {
 }
 
 impl Death<'_> {
-    /// The loss as the restarter sees it: if the process hangs, the restarter must also probe the device.
+    /// Returns the loss for the restarter. If the process hangs, the device counts as the cause, so that the restarter probes it.
     fn of_executor(&self, loss: &Loss) -> Loss {
         if !self.exit.is_stuck() || loss.cause == LostCause::Stopped {
             return loss.clone();
@@ -238,7 +238,7 @@ impl Death<'_> {
         }
     }
 
-    /// The jobs that caused the loss, each with its failure; `None` for a cancelled job.
+    /// Returns the jobs that caused the loss, each with its failure; `None` stands for a cancelled job.
     fn answers(&self, pending: &HashMap<u64, Pending>) -> HashMap<u64, Option<Failure>> {
         let time_limit = || {
             let message = "the job exceeded its time limit; the supervisor killed its executor";
@@ -262,8 +262,8 @@ impl Death<'_> {
         }
     }
 
-    /// The loss reported to jobs that are not the known cause. If the cause is known, or names a kernel that the job does not run, the
-    /// job is innocent.
+    /// Returns the loss to report to a job that is not a known cause. The job is innocent if a cause is known, or if the report names a
+    /// kernel that the job does not run.
     fn loss_of(&self, pending: &Pending, loss: &Loss, cause_is_known: bool) -> Loss {
         let named = self.poison.as_ref().and_then(|poison| poison.kernel.as_ref());
         let innocent = cause_is_known || named.is_some_and(|kernel| !pending.entries.contains(kernel));
@@ -277,14 +277,14 @@ impl Death<'_> {
     }
 }
 
-/// The kernel of a single job with a single kernel: the driver need not name it.
+/// Returns the only kernel of the only running job. In that case the driver need not name the kernel.
 fn only_kernel<'a>(mut jobs: impl Iterator<Item = &'a [String]>) -> Option<String> {
     let (Some(entries), None) = (jobs.next(), jobs.next()) else { return None };
     let first = entries.first()?;
     entries.iter().all(|entry| entry == first).then(|| first.clone())
 }
 
-/// The one job that can have caused a fault: the only one in flight, or the only one that runs the kernel that the emulator names.
+/// Returns the one job that can have caused a fault: the only one in flight, or the only one that runs the kernel that the emulator names.
 fn culprit(pending: &HashMap<u64, Pending>, poison: &Poison) -> Option<u64> {
     let runs_it = |pending: &Pending| {
         pending.phase.is_running() && poison.kernel.as_ref().is_none_or(|kernel| pending.entries.contains(kernel))

@@ -1,4 +1,4 @@
-//! How executors fail to start and how they are lost.
+//! Errors of executors: how they fail to start, and how they are lost.
 
 use std::{io, time::Duration};
 
@@ -7,13 +7,13 @@ use crate::ipc::message::Refusal;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: u32 = 2;
 
-/// Why a job has no outcome although it is not proven to be the cause.
+/// Why a job has no outcome although it is not proven to have caused that.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RunError {
-    /// It was cancelled; if it ran, its executor was killed.
-    #[error("run the job: it was cancelled")]
+    /// The job was cancelled; if it was running, its executor was killed.
+    #[error("failed to run the job: it was cancelled")]
     Cancelled,
-    #[error("run the job: {reason}")]
+    #[error("failed to run the job: {reason}")]
     Lost {
         cause: LostCause,
         reason: String,
@@ -27,13 +27,13 @@ pub enum RunError {
 pub enum LostCause {
     /// The child died for an unknown reason.
     Died,
-    /// One of the jobs in flight, perhaps this one, broke the context: run it again alone.
+    /// One of the jobs in flight, perhaps this one, broke the context. This job should run again alone.
     Suspect,
     /// Another job caused the loss. This one is not to blame and should not lose an attempt.
     Neighbour,
     /// The device failed: no job is to blame, and the next executor on it will probably fail too.
     Device,
-    /// The supervisor stopped or killed it.
+    /// The supervisor stopped or killed the executor.
     Stopped,
 }
 
@@ -44,30 +44,30 @@ pub struct Loss {
     pub reason: String,
 }
 
-/// An executor that did not start.
+/// Why an executor did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("start an executor: {hint}")]
+    #[error("failed to start an executor: {hint}")]
     NoDriver { hint: String },
-    #[error("start an executor: device {device} does not exist; the driver reports {devices}")]
+    #[error("failed to start an executor: device {device} does not exist; the driver reports {devices}")]
     NoDevice { device: u32, devices: u32 },
-    /// The driver ignores `CUDA_VISIBLE_DEVICES`, or the MIG slice was created again.
-    #[error("start an executor: the driver opened device {found} instead of {wanted}")]
+    /// The driver ignores `CUDA_VISIBLE_DEVICES`, or the MIG slice was recreated.
+    #[error("failed to start an executor: the driver opened device {found} instead of {wanted}")]
     WrongDevice { wanted: String, found: String },
-    #[error("start an executor: {call} failed with {name} ({code})")]
+    #[error("failed to start an executor: {call} failed with {name} ({code})")]
     DriverError { call: String, code: u32, name: String },
-    #[error("drop the executor's privileges: {problem}")]
+    #[error("failed to drop the executor's privileges: {problem}")]
     Privileges { problem: String },
-    #[error("start an executor: the process died: {status}{}", tail_of(.stderr_tail))]
+    #[error("failed to start an executor: the process died: {status}{}", tail_of(.stderr_tail))]
     Died { status: String, stderr_tail: String },
-    #[error("start an executor: it was not ready within {} s", .deadline.as_secs())]
+    #[error("failed to start an executor: it was not ready within {} s", .deadline.as_secs())]
     Timeout { deadline: Duration },
-    #[error("start an executor process")]
+    #[error("failed to start an executor process")]
     Spawn(#[source] io::Error),
 }
 
 impl StartError {
-    /// Whether the device had too little memory for another context.
+    /// Returns whether the device had too little memory for another context.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::DriverError { code: OUT_OF_MEMORY, .. })
     }

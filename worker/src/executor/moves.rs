@@ -1,5 +1,5 @@
-//! The time of a job in the child. Between the request to run it and its end, the child asks for inputs before the kernels and offers outputs
-//! after them; the job waits meanwhile.
+//! Runs the supervisor's part of a job in the child. Before the kernels the child may request inputs, and after them it may offer outputs;
+//! the job waits while these arrays move.
 
 use std::{
     pin::{Pin, pin},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{blobs, ipc::ToExecutor};
 
-/// What a job needs that may bring inputs or store outputs.
+/// The channel and memory of a job that may fetch inputs or store outputs.
 pub(super) struct Moves {
     pub requests: RequestReceiver,
     pub lanes: Vec<Lane>,
@@ -32,22 +32,23 @@ pub(super) struct Moves {
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     pub inputs: InputUse,
-    /// How long the inputs came.
+    /// The time in which inputs were fetched.
     pub fetching: Duration,
-    /// The outputs that left, by the index of their buffer.
+    /// The outputs that were stored, by the index of their buffer.
     pub stored: Vec<(u32, BlobDigest)>,
-    /// How long they left.
+    /// The time in which outputs were stored.
     pub storing: Duration,
 }
 
-/// Releases a job that waits for arrays that do not move.
+/// Releases the waiting job in the child if its arrays do not move.
 struct ReleaseOnDrop<'a> {
     shared: &'a Shared,
     job: u64,
 }
 
 impl Executor {
-    /// Waits for the end of a job in the child. The time in which its arrays move does not count towards its time limit.
+    /// Waits for the end of a job in the child, and moves its arrays on request. The time in which arrays move does not count towards the
+    /// job's time limit.
     pub(super) async fn ended(
         &self,
         job: &ExecutorJob<'_>,
@@ -60,7 +61,7 @@ impl Executor {
             let ended = shared.wait(id, ending, job.time_limit, job.cancel).await;
             return Ok((ended, Moved::default()));
         };
-        // While its arrays move, a cancelled job is released. Otherwise it is killed with its executor.
+        // A cancelled job is released while its arrays move, and otherwise killed with its executor.
         let kill = CancellationToken::new();
         let mut ended = pin!(shared.wait(id, ending, job.time_limit, &kill));
         let blobs = job.task.buffers.iter().filter_map(Buffer::blob).count() as u64;
@@ -96,7 +97,7 @@ impl Executor {
         }
     }
 
-    /// Moves arrays while the job waits, and then lets it go on. Returns the end of the job if that comes first.
+    /// Moves arrays while the job waits, then lets it continue. Returns the end of the job if that comes first.
     async fn while_it_waits<T>(
         &self,
         job: &ExecutorJob<'_>,
@@ -157,7 +158,7 @@ impl ReleaseOnDrop<'_> {
 impl Drop for ReleaseOnDrop<'_> {
     fn drop(&mut self) {
         self.shared.say(&ToExecutor::Release { job: self.job });
-        // A child that does not release the job is killed at its time limit.
+        // A child that does not release the job is killed at the job's time limit.
         self.shared.state().clocks.resume(self.job, Instant::now());
     }
 }

@@ -1,5 +1,5 @@
-//! Sends frames to a child directly from the caller, because waking a task takes longer than sending a frame. A task sends what the
-//! socket does not accept at once, and later frames wait behind it.
+//! Sends frames to a child directly from the caller, because waking a task takes longer than sending a frame. If the socket does not accept
+//! a frame at once, a task sends it and the frames after it.
 
 use std::{
     collections::VecDeque,
@@ -22,13 +22,13 @@ pub(super) struct Outgoing(Arc<Line>);
 struct Line {
     socket: OwnedWriteHalf,
     runtime: Handle,
-    /// Frames that a task sends when the socket is writable.
+    /// The frames that a task sends once the socket is writable.
     waiting: Mutex<VecDeque<Unsent>>,
     /// Cancelled when the child accepts no more frames.
     closed: CancellationToken,
 }
 
-/// A frame, or the rest of it. Its descriptor is closed once it is sent.
+/// A frame or the rest of one. Its descriptor is closed once it has been sent.
 #[derive(Debug)]
 struct Unsent {
     frame: Frame,
@@ -36,14 +36,14 @@ struct Unsent {
 }
 
 impl Outgoing {
-    /// Must be called in the runtime that will send the frames.
+    /// Creates the sending half. Call it in the runtime that will send the frames.
     pub(super) fn over(socket: OwnedWriteHalf) -> Self {
         let (runtime, waiting, closed) = (Handle::current(), Mutex::default(), CancellationToken::new());
         Self(Arc::new(Line { socket, runtime, waiting, closed }))
     }
 
-    /// Sends a frame; frames keep the order of the calls. Frames to a child that has ended are dropped: the listener detects the end of the
-    /// socket and answers its jobs.
+    /// Sends a frame; frames are sent in the order of the calls. Frames to a child that has ended are dropped: the listener detects the end
+    /// of the socket and answers the child's jobs.
     pub(super) fn send(&self, frame: Frame) {
         if self.0.closed.is_cancelled() {
             return;
@@ -84,10 +84,10 @@ impl Line {
         self.waiting().clear();
     }
 
-    /// Closes the socket after an error. Usually the child has ended; a running child must not wait for frames that never come.
+    /// Closes the socket after an error. Usually the child has ended. If it still runs, it must not wait for frames that never arrive.
     fn give_up(&self) {
         self.closed.cancel();
-        // A socket that is no longer connected needs no shutdown.
+        // The socket may already be disconnected, so errors are ignored.
         let socket = self.socket.as_ref().as_fd().try_clone_to_owned().map(UnixStream::from);
         drop(socket.and_then(|socket| socket.shutdown(Shutdown::Both)));
     }

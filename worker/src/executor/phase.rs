@@ -1,4 +1,5 @@
-//! The phases of a job in the child, as far as the child has told: its inputs come, its kernels run, its outputs leave.
+//! The phases of a job in the child, according to the child's messages: its inputs are fetched, its kernels run, its
+//! outputs are stored.
 
 use tokio::sync::mpsc;
 
@@ -6,9 +7,9 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub(super) struct Phase {
     now: Now,
-    /// It may still ask for inputs.
+    /// Whether the child may still request inputs.
     may_want: bool,
-    /// It may still offer outputs.
+    /// Whether the child may still offer outputs.
     may_offer: bool,
 }
 
@@ -19,35 +20,36 @@ enum Now {
     OutputsLeave,
 }
 
-/// What the child asks of the supervisor for a job that waits.
+/// A request of the child for a job that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ChildRequest {
-    /// Bring the inputs in these buffers.
+    /// Fetch the inputs in these buffers.
     Inputs(Vec<u32>),
-    /// Take the outputs.
+    /// Store the outputs.
     Outputs,
 }
 
 pub(super) type RequestSender = mpsc::Sender<ChildRequest>;
 pub(super) type RequestReceiver = mpsc::Receiver<ChildRequest>;
 
-/// A channel for the requests of one job, of which its phase accepts two.
+/// Creates a channel for the requests of one job, of which its phase accepts at most two.
 pub(super) fn requests() -> (RequestSender, RequestReceiver) {
     mpsc::channel(2)
 }
 
 impl Phase {
-    /// The kernels may run, unless the child asks for inputs first.
+    /// Creates the phase of a job that was just sent: its kernels may be running, unless the child requests inputs
+    /// first.
     pub(super) const fn new(has_inputs: bool, has_outputs: bool) -> Self {
         Self { now: Now::KernelsRun, may_want: has_inputs, may_offer: has_outputs }
     }
 
-    /// Whether the kernels may run. A job whose kernels do not is the cause of no fault.
+    /// Returns whether the kernels may be running. Otherwise the job can't be the cause of a fault.
     pub(super) fn is_running(&self) -> bool {
         self.now == Now::KernelsRun
     }
 
-    /// Takes a request. Returns false if it makes no sense now, because untrusted code runs beside the child.
+    /// Takes a request. Returns false if the request makes no sense now, because the child runs untrusted code.
     pub(super) fn accepts(&mut self, request: &ChildRequest) -> bool {
         let (asked, next) = match request {
             ChildRequest::Inputs(_) => (&mut self.may_want, Now::InputsCome),
@@ -56,13 +58,13 @@ impl Phase {
         let accepts = self.now == Now::KernelsRun && std::mem::take(asked);
         if accepts {
             self.now = next;
-            // No input comes after the kernels.
+            // Inputs can't be requested after the kernels.
             self.may_want = false;
         }
         accepts
     }
 
-    /// The child has the word to go on. After its kernels a job only ends.
+    /// Records that the child was told to let the job continue. After the outputs, a job can only end.
     pub(super) fn go_on(&mut self) {
         if self.now == Now::InputsCome {
             self.now = Now::KernelsRun;

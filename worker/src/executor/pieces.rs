@@ -1,5 +1,5 @@
-//! Moves arrays between the blob store and the device in pieces, through shared memory that is used again and again. The arrays of a job
-//! thus take little host memory, whatever their size.
+//! Moves arrays between the blob store and the device in pieces, through shared memory that is used again and again. So a job's arrays take
+//! little host memory, whatever their size.
 
 mod input;
 mod output;
@@ -25,13 +25,13 @@ use crate::{
     },
 };
 
-/// Large enough that the round trip to the child costs little beside the copy.
+/// Maximum size of a piece, in bytes: so large that the round trip to the child costs little compared with the copy.
 const PIECE_BYTES: u64 = 4 << 20;
-/// While the device copies one piece, the store uses the other.
+/// Number of pieces for each array: while the device copies one, the store uses the other.
 const PIECES: u64 = 2;
-/// The arrays of one job that move at once.
+/// Maximum number of arrays of one job that move at once.
 const LANES_MAX: u64 = 4;
-/// The alignment of pieces.
+/// Alignment of pieces, in bytes.
 const ALIGNMENT: u64 = 256;
 
 /// The shared memory for the arrays of one job.
@@ -41,21 +41,21 @@ pub(super) struct Ring {
     piece_bytes: u64,
 }
 
-/// The memory for one array at a time.
+/// The shared memory for one array at a time: its free pieces.
 pub(super) type Lane = VecDeque<StagingMemory>;
 
-/// The pieces of one buffer on their way to the device or back. The child copies them in the order in which they are sent.
+/// The exchange of one buffer's pieces with the child, which copies them in the order in which they are sent.
 struct Exchange {
     shared: Arc<Shared>,
     job: u64,
     buffer: u32,
     free: Lane,
-    /// Pieces that the child copies now, in their order.
+    /// The pieces that the child is copying, in order.
     sent: Lane,
     copied: mpsc::Receiver<Result<(), Failure>>,
 }
 
-/// Why an array did not reach the device or the store.
+/// Why an array could not be moved.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MoveError {
     #[error("{}", .0.message)]
@@ -67,13 +67,13 @@ pub(super) enum MoveError {
 impl Ring {
     pub(super) const BYTES_MAX: u64 = LANES_MAX * PIECES * PIECE_BYTES;
 
-    /// The ring for as many arrays, of which the largest has this size.
+    /// Returns the ring for this number of arrays, the largest of which has `largest` bytes.
     fn new(arrays: usize, largest: u64) -> Self {
         let piece_bytes = largest.clamp(1, PIECE_BYTES).next_multiple_of(ALIGNMENT);
         Self { lanes: (arrays as u64).min(LANES_MAX), piece_bytes }
     }
 
-    /// The ring for the inputs and outputs of a job with these sizes, which move one after the other; none without any.
+    /// Returns the ring for a job whose inputs, and later outputs, have these sizes in bytes, or `None` if it moves no arrays.
     pub(super) fn of(inputs: &[u64], outputs: &[u64]) -> Option<Self> {
         let largest = inputs.iter().chain(outputs).max()?;
         Some(Self::new(inputs.len().max(outputs.len()), *largest))
@@ -83,7 +83,7 @@ impl Ring {
         self.lanes * PIECES * self.piece_bytes
     }
 
-    /// Divides the memory, which has at least [`Ring::bytes`].
+    /// Divides the memory, which has at least [`Ring::bytes`], into lanes.
     pub(super) fn lanes(self, mut memory: StagingMemory) -> Vec<Lane> {
         let mut next = || {
             let rest = memory.split_off(self.piece_bytes);
@@ -99,7 +99,7 @@ impl Exchange {
         Self { shared: Arc::clone(shared), job, buffer, free: lane, sent: Lane::new(), copied }
     }
 
-    /// Lets the child copy the first free piece, as the message says.
+    /// Tells the child with `message` to copy the first free piece.
     fn send(&mut self, message: fn(Piece) -> ToExecutor, offset: u64, bytes: u64) {
         let Some(part) = self.free.pop_front() else { return };
         let piece = Piece { job: self.job, buffer: self.buffer, offset, bytes, place: part.place(0) };
@@ -107,7 +107,7 @@ impl Exchange {
         self.sent.push_back(part);
     }
 
-    /// Waits until the child has copied the oldest piece, and returns its memory; none if no piece is on its way.
+    /// Waits until the child has copied the oldest piece, and returns its memory, or `None` if the child is copying no piece.
     fn receive(&mut self) -> io::Result<Option<StagingMemory>> {
         if !self.sent.is_empty() {
             let copied = self.copied.recv().map_err(|_| MoveError::Lost);
@@ -132,7 +132,7 @@ impl Drop for Exchange {
 }
 
 impl From<BlobError> for MoveError {
-    /// The error of a writer or reader of pieces, which the store passes on, or that of the store.
+    /// Converts a store error. If it wraps an error from reading or writing pieces, returns that.
     fn from(error: BlobError) -> Self {
         let is_of_pieces = |source: &io::Error| source.get_ref().is_some_and(|inner| inner.is::<Self>());
         match error {
@@ -151,7 +151,7 @@ impl MoveError {
     }
 }
 
-/// Moves arrays, as many at a time as there are lanes. Returns what `move_one` returns for each, and the lanes.
+/// Moves arrays, at most as many at a time as there are lanes. Returns the results of `move_one`, and the lanes.
 pub(super) async fn move_all<T, R, F>(
     arrays: Vec<T>,
     lanes: Vec<Lane>,
@@ -161,7 +161,7 @@ where
     F: Future<Output = Result<(R, Lane), MoveError>>,
 {
     let at_once = lanes.len();
-    // After a timeout or a cancellation, the memory is free once the store has responded; no job waits for that.
+    // After a timeout or a cancellation, the memory stays lent until the store has responded. No job waits for that.
     let lending = lanes.iter().flatten().next().map(StagingMemory::lending);
     let lanes = Mutex::new(lanes);
     let free = || lanes.lock().expect("no thread panics while holding the lanes");

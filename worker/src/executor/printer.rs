@@ -1,8 +1,8 @@
-//! Reads the output of kernels from the child's standard output, and assigns it to the one job that may print.
+//! Reads the output of kernels from the child's standard output, and attributes it to the one job that may print.
 //!
-//! A GPU's driver does not identify the kernel that printed a text. So an executor runs one job at a time whose program can print, and all
-//! output in that time belongs to the job. Programs that can't print run beside it. The child writes a job's text before its answer, so the
-//! text is in the pipe when the answer arrives.
+//! A GPU's driver does not say which kernel printed a text. So an executor runs only one job at a time whose program can print, and all
+//! output in that time belongs to that job. Programs that can't print run beside it. The child writes a job's text before its answer, so
+//! the text is in the pipe when the answer arrives.
 
 use std::{
     io::{self, ErrorKind, PipeReader, PipeWriter, Read as _},
@@ -17,7 +17,7 @@ use tokio::{
 };
 
 const CHUNK_BYTES: usize = 16 << 10;
-/// The most bytes read at once. A pipe holds 64 KiB; the bound protects the supervisor from a child that prints endlessly.
+/// Maximum number of bytes read at once. A pipe holds 64 KiB; the limit protects the supervisor from a child that prints endlessly.
 const READ_BYTES_MAX: usize = 1 << 20;
 
 /// The output of a job. It grows while the job runs and is complete when the job has ended, even if the executor was lost.
@@ -50,34 +50,34 @@ impl Printer {
     /// Creates a printer and the end of the pipe for the child's standard output. Must be called in the runtime that reads it.
     pub(super) fn new() -> io::Result<(Self, PipeWriter)> {
         let (reader, writer) = io::pipe()?;
-        // The writer's end is another file and stays as it is.
+        // The writer's end is another open file, so it stays blocking.
         fcntl_setfl(&reader, OFlags::NONBLOCK)?;
-        // SAFETY: the reader has one descriptor from here to its drop, and nothing else closes that.
+        // SAFETY: the reader keeps the same descriptor until its drop, and nothing else closes it.
         let pipe = unsafe { AsyncFd::register_with_interest(reader, Interest::READABLE) }?;
         Ok((Self { pipe, current: Mutex::default(), turns: Arc::new(Semaphore::new(1)) }, writer))
     }
 
-    /// Waits for earlier jobs that may print.
+    /// Waits until no earlier job may print.
     pub(super) async fn turn(&self, printout: &Printout) -> PrintPermit {
         let turn = Arc::clone(&self.turns).acquire_owned().await.expect("the semaphore is never closed");
         PrintPermit { printout: printout.clone(), _turn: turn }
     }
 
-    /// Begins a job's text. Called before the job is sent; text that is already in the pipe belongs to no job and is discarded.
+    /// Begins a job's text. Call it before the job is sent; text that is already in the pipe belongs to no job and is discarded.
     pub(super) fn begin(&self, turn: &PrintPermit) {
         let mut current = self.current();
         self.drain(None);
         *current = Some(turn.printout.clone());
     }
 
-    /// Completes the job's text. Called when the child has answered or ended.
+    /// Completes the job's text. Call it when the child has answered or ended.
     pub(super) fn end(&self) {
         let mut current = self.current();
         self.drain(current.as_ref());
         *current = None;
     }
 
-    /// Empties the pipe until the child has ended.
+    /// Reads the pipe until the child has ended.
     pub(super) async fn read(self: Arc<Self>) {
         while let Ok(mut ready) = self.pipe.readable().await {
             let drained = self.drain(self.current().as_ref());
@@ -89,7 +89,7 @@ impl Printer {
         }
     }
 
-    /// The caller holds the lock on the current job.
+    /// Reads what is in the pipe, for the job `current` if there is one. The caller holds the lock on the current job.
     fn drain(&self, current: Option<&Printout>) -> Drained {
         let mut chunk = [0; CHUNK_BYTES];
         let mut read = 0;
@@ -114,7 +114,7 @@ impl Printer {
 }
 
 impl Printout {
-    /// None if nothing was printed.
+    /// Returns the text, or `None` if nothing was printed.
     pub fn text(&self) -> Option<PrintfOutput> {
         let captured = self.captured();
         PrintfOutput::of(&captured.bytes, captured.dropped)
@@ -125,11 +125,11 @@ impl Printout {
     }
 }
 
-/// What is left in the pipe.
+/// The state of the pipe after reading.
 enum Drained {
     Empty,
     Partly,
-    /// Nothing, because the child has ended.
+    /// The pipe is empty and closed, because the child has ended.
     Ended,
 }
 

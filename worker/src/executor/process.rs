@@ -31,19 +31,19 @@ use tracing::debug;
 
 use super::link::Incoming;
 
-/// The end of the child's output that is kept for the report of its death.
+/// Maximum size of the end of a child's output that is kept to describe its death, in bytes.
 const TAIL_BYTES_MAX: usize = 16 << 10;
-/// Longer lines are cut in the log; a failed `assert` may print text of any length.
+/// Maximum length of an output line in the log, in bytes; longer lines are cut, because a failed `assert` may print text of any length.
 const LINE_BYTES_MAX: u64 = 4 << 10;
-/// A killed process exits once the kernel has freed its memory, which takes a while for a large GPU. A process that hangs
-/// in the driver of a failed GPU may never exit.
+/// Time to wait for the exit of a killed process. It exits once the kernel has freed its memory, which takes a while for a large GPU. A
+/// process that hangs in the driver of a failed GPU may never exit.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A child process. Dropping this handle does not end the child; [`ChildProcess::kill`] does.
 #[derive(Debug, Clone)]
 pub(crate) struct ChildProcess {
     pid: u32,
-    /// True until the child has been reaped: then its id may name another process.
+    /// False once the child has been reaped: its id may then name another process.
     alive: Arc<Mutex<bool>>,
     exit: watch::Receiver<Option<Exit>>,
     /// The time of the first kill.
@@ -58,7 +58,7 @@ pub(crate) struct KillOnDrop(Option<ChildProcess>);
 /// How a child ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Exit {
-    /// `None` if the child was killed and did not exit.
+    /// The exit status; `None` if the child was killed and did not exit.
     pub status: Option<ExitStatus>,
     /// The end of its output.
     pub tail: String,
@@ -79,12 +79,12 @@ impl ChildProcess {
         let alive = self.alive.lock().expect("no thread panics while holding it");
         if *alive {
             let pid = Pid::from_raw(self.pid.cast_signed()).expect("a child's id is positive");
-            // A child that is not yet reaped still has its id.
+            // The id still belongs to the child, because it is not reaped yet.
             kill_process(pid, Signal::KILL).ok();
         }
     }
 
-    /// Waits for the child's exit; after a kill only until the kill deadline. Cancelling is harmless.
+    /// Waits for the child's exit; after a kill, only until the kill deadline. Cancelling is harmless.
     pub(crate) async fn exit(&self) -> Exit {
         let mut exit = self.exit.clone();
         let ended = tokio::select! {
@@ -99,7 +99,7 @@ impl ChildProcess {
         }
     }
 
-    /// Resolves when the deadline after a kill has passed. Without a kill it never resolves.
+    /// Returns when the deadline after a kill has passed. Without a kill it never returns.
     pub(crate) async fn overdue(&self) {
         let mut killed = self.killed.subscribe();
         let at = *killed.wait_for(Option::is_some).await.expect("the sender is here");
@@ -108,8 +108,8 @@ impl ChildProcess {
 }
 
 impl KillOnDrop {
-    /// Starts a child with a socket to it as its standard input. Its standard error goes to the log, and so does its standard output unless
-    /// that has a reader of its own. The kernel kills it when this process ends. Cancelling kills it.
+    /// Starts a child whose standard input is a socket to this process. Its standard error goes to the log, and so does its standard output
+    /// unless `stdout` is given. The kernel kills the child when this process ends. Cancelling kills it too.
     pub(crate) async fn spawn(
         mut command: Command,
         stdout: Option<io::PipeWriter>,
@@ -127,12 +127,12 @@ impl KillOnDrop {
         Ok((child, Incoming::new(incoming), outgoing))
     }
 
-    /// Keeps the child running after this guard is gone; only [`ChildProcess::kill`] ends it from now on.
+    /// Ends the guard but keeps the child running; from now on only [`ChildProcess::kill`] ends it.
     pub(crate) fn release(mut self) -> ChildProcess {
         self.0.take().expect("only a release takes it")
     }
 
-    /// Kills the child and waits for its exit. If cancelled, the child is killed all the same.
+    /// Kills the child and waits for its exit. Cancelling does not prevent the kill.
     pub(crate) async fn end(self) -> Exit {
         let process = self.release();
         process.kill();
@@ -147,12 +147,12 @@ impl Drop for KillOnDrop {
 }
 
 impl Exit {
-    /// Whether the child survived a kill: a process that hangs in the driver receives no signal.
+    /// Returns whether the child survived a kill: a process that hangs in the driver receives no signal.
     pub(crate) fn is_stuck(&self) -> bool {
         self.status.is_none()
     }
 
-    /// One line for a person.
+    /// Describes the exit in one line for a person, with the last line of the output.
     pub(crate) fn describe(&self) -> String {
         let status = self.how();
         match self.tail.lines().rev().find(|line| !line.trim().is_empty()) {
@@ -164,7 +164,7 @@ impl Exit {
         }
     }
 
-    /// The same without the last line of the output.
+    /// Describes the exit without the last line of the output.
     pub(crate) fn how(&self) -> String {
         match &self.status {
             Some(status) => status.to_string(),
@@ -173,22 +173,22 @@ impl Exit {
     }
 }
 
-/// Asks the kernel to kill the child when the reaper thread ends, which is no sooner than this process.
+/// Makes the kernel kill the child when the reaper thread ends, which is not before the end of this process.
 fn die_with_parent(command: &mut Command) {
     let parent = getpid();
     let prepare = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // A parent that died before the call above sends no signal.
+        // If the parent died before the call above, it sends no signal.
         if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
     // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
     unsafe { command.pre_exec(prepare) };
 }
 
-/// The body of the reaper thread. If the caller has been cancelled, sending the guard fails and drops it, which kills the child.
+/// Runs the reaper thread. If the caller was cancelled, the guard can't be sent and is dropped, which kills the child.
 fn keep(mut command: Command, output: io::PipeReader, started: oneshot::Sender<io::Result<KillOnDrop>>) {
     let child = command.spawn();
-    // The command holds copies of the child's ends, which would keep the pipe and the socket open.
+    // The command holds copies of the child's ends of pipe and socket, which would keep them open.
     drop(command);
     let child = match child {
         Ok(child) => child,
@@ -211,7 +211,7 @@ fn watch_over(mut child: Child, output: io::PipeReader, alive: &Mutex<bool>) -> 
     Exit { status: Some(status), tail }
 }
 
-/// Reads the output until the child closes it by exiting, and keeps its end.
+/// Reads the output until the child closes it by exiting. Returns its end.
 fn read_output(output: io::PipeReader, pid: u32) -> String {
     let mut output = BufReader::new(output);
     let mut tail: VecDeque<u8> = VecDeque::new();
@@ -222,7 +222,7 @@ fn read_output(output: io::PipeReader, pid: u32) -> String {
             Ok(0) | Err(_) => break,
             Ok(_) => {}
         }
-        // Quoted and escaped, because a kernel's `assert` must not write to a terminal or forge a line of the log.
+        // Quoted and escaped, because a kernel's `assert` must not control a terminal or forge a log line.
         debug!(pid, line = ?String::from_utf8_lossy(&line).trim_end(), "executor printed");
         tail.extend(&line);
         let surplus = tail.len().saturating_sub(TAIL_BYTES_MAX);
@@ -233,13 +233,13 @@ fn read_output(output: io::PipeReader, pid: u32) -> String {
 
 fn wait_without_reaping(child: &Child) {
     let child = WaitId::Pid(Pid::from_child(child));
-    // A wait that fails is repeated by the one that reaps.
+    // If this wait fails, the one that reaps the child repeats it.
     retry_on_intr(|| waitid(child.clone(), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)).ok();
 }
 
 #[cfg(test)]
 impl ChildProcess {
-    /// A child on which a kill has no effect until the sender reports its exit.
+    /// Creates a child that a kill does not affect, until the sender reports its exit.
     pub(crate) fn of_a_stuck_child() -> (Self, watch::Sender<Option<Exit>>) {
         let (end, exit) = watch::channel(None);
         (Self { kill_deadline: Duration::ZERO, ..Self::new(0, Arc::default(), exit) }, end)

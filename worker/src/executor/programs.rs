@@ -1,19 +1,19 @@
-//! Which programs an executor holds. Only the supervisor decides this, so both sides always agree.
+//! Tracks which programs an executor holds. Only the supervisor decides this, so both sides always agree.
 
 use lru::LruCache;
 
 use super::{cubin, ptx};
 use crate::{compiler::Compiled, ipc::message::Image};
 
-/// The most programs on one device. Each module takes device memory, and the kernels of a fleet are usually fewer.
+/// Maximum number of programs on one device. Each module takes device memory, and a fleet usually has fewer kernels.
 const PROGRAMS_MAX: usize = 128;
-/// The most code of all programs, which the executor keeps in host memory. A usual program has some tens of kilobytes.
+/// Maximum size of the code of all programs, in bytes. The executor keeps it in host memory; a typical program has some tens of kilobytes.
 const CODE_BYTES_MAX: usize = 256 << 20;
 
-/// The driver function that `printf` in CUDA C calls, by its name in PTX and in the symbols of a cubin.
+/// The driver function that `printf` in CUDA C calls, as named in PTX and in the symbols of a cubin.
 const PRINT_FUNCTION: &str = "vprintf";
 
-/// Identifies a program by a hash of its kind and code. An executor has one device, so the architecture is not part of it.
+/// Identifies a program by a hash of its kind and code. The architecture is not part of it, because an executor has only one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProgramKey(blake3::Hash);
 
@@ -37,11 +37,11 @@ pub(crate) struct KnownPrograms {
 struct Known {
     id: u32,
     bytes: usize,
-    /// Jobs in flight that use it. A program in use is not evicted.
+    /// Number of jobs in flight that use it. A program in use is not evicted.
     jobs: u32,
 }
 
-/// A program in use by a job, and what the executor must be sent before the job can name it.
+/// A program in use by a job, and the messages that the executor must get before the job.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ProgramLease {
     pub id: u32,
@@ -50,7 +50,7 @@ pub(crate) struct ProgramLease {
 }
 
 impl<'a> Code<'a> {
-    /// The compiled cubin with its PTX, or the PTX alone if there is no cubin.
+    /// Returns the compiled cubin with its PTX, or the PTX alone if there is no cubin.
     pub(crate) fn of(compiled: &'a Compiled) -> Self {
         match &compiled.cubin {
             Some(cubin) => Self::Both { cubin, ptx: &compiled.ptx },
@@ -77,8 +77,8 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// The device memory of its module. PTX declares the size of its variables; its instructions are estimated to be as long as
-    /// the text. If there is a cubin, the cubin is loaded, so its size counts.
+    /// Returns the device memory of the program's module, in bytes. PTX declares the size of its variables; its instructions are estimated
+    /// to be as long as the text. If there is a cubin, its size counts, because the cubin is loaded.
     pub(crate) fn device_bytes(self) -> u64 {
         match self {
             Self::Ptx(text) => ptx::declarations(text).variable_bytes.saturating_add(text.len() as u64),
@@ -86,8 +86,8 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Whether its kernels can print. Every `printf` calls the device's `vprintf`, which a program has to name; one that names it elsewhere counts
-    /// as well. The PTX decides for a compiled source, because the cubin has the same calls.
+    /// Returns whether the program's kernels can print. Every `printf` calls the device function `vprintf`, which the program has to name;
+    /// one that names it for another reason counts too. For a compiled source the PTX decides, because the cubin makes the same calls.
     pub(crate) fn prints(self) -> bool {
         match self {
             Self::Ptx(text) | Self::Both { ptx: text, .. } => text.contains(PRINT_FUNCTION),
@@ -121,8 +121,8 @@ impl Default for KnownPrograms {
 }
 
 impl KnownPrograms {
-    /// Marks the program as in use until [`KnownPrograms::release`]. Evictions come before the new program, so programs in use may exceed
-    /// the bounds, but never by much.
+    /// Marks the program as in use until [`KnownPrograms::release`]. Evictions precede the new program. Programs in use are not evicted, so
+    /// they may exceed the bounds, but never by much.
     pub(crate) fn acquire(&mut self, key: ProgramKey, code: Code<'_>) -> ProgramLease {
         if let Some(known) = self.known.get_mut(&key) {
             known.jobs += 1;

@@ -1,6 +1,6 @@
 //! Reads a PTX text without a driver: its kernels, the sizes of their parameters, and whether it has variables.
 //!
-//! This is a scan, not a parser. It knows comments, strings, and the most important declaration:
+//! This is a scan, not a parser. It recognises comments, strings, and the most important declaration:
 //!
 //! ```text
 //! .visible .entry saxpy(
@@ -19,7 +19,7 @@ pub(crate) struct Declarations {
     pub entries: Vec<Entry>,
     /// Whether it may have variables that outlive a launch.
     pub has_variables: bool,
-    /// The bytes of its variables and constants.
+    /// The size of its variables and constants, in bytes.
     pub variable_bytes: u64,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Declarations {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub name: String,
-    /// The bytes of each parameter; `None` if the scan does not understand the list.
+    /// The size of each parameter in bytes; `None` if the scan does not understand the list.
     pub params: Option<Vec<usize>>,
 }
 
-/// Reads a module. For an unclear text it makes the safe assumptions: no known parameters, and variables.
+/// Reads a module. An unclear text counts as having variables and unknown parameters, which is safe.
 pub(crate) fn declarations(ptx: &str) -> Declarations {
     match plain::plain(ptx) {
         Some(plain) => Declarations {
@@ -43,7 +43,7 @@ pub(crate) fn declarations(ptx: &str) -> Declarations {
     }
 }
 
-/// The parameters of a kernel, if they are unambiguous: repeated declarations must be equal.
+/// Returns the sizes of a kernel's parameters, if they are unambiguous: repeated declarations must be equal.
 pub(crate) fn params_of<'a>(entries: &'a [Entry], name: &str) -> Option<&'a [usize]> {
     let mut known = entries.iter().filter(|entry| entry.name == name).map(|entry| entry.params.as_deref());
     let first = known.next()?;
@@ -55,7 +55,7 @@ fn entries(plain: &str) -> Vec<Entry> {
 }
 
 fn entry(rest: &str) -> Option<Entry> {
-    // A name such as `.entry_point` would be another word.
+    // Otherwise it is another word, such as `.entry_point`.
     if !rest.starts_with(char::is_whitespace) {
         return None;
     }
@@ -81,7 +81,8 @@ fn params(list: &str) -> Option<Vec<usize>> {
     list.split(',').map(param).collect()
 }
 
-/// `.param .align 8 .b8 name[24]` has 24 bytes. `None` for any other form, such as a vector.
+/// Returns the size of a parameter in bytes: `.param .align 8 .b8 name[24]` has 24. `None` for any other form, such as
+/// a vector.
 fn param(text: &str) -> Option<usize> {
     let (head, extent) = match text.split_once('[') {
         None => (text, None),
@@ -112,7 +113,7 @@ fn type_bytes(word: &str) -> Option<usize> {
     }
 }
 
-/// The first line number that a JIT log blames: `ptxas application ptx input, line 12; error : …`.
+/// Returns the first line number that a JIT log blames, as in `ptxas application ptx input, line 12; error : …`.
 pub(crate) fn blamed_line(log: &str) -> Option<u32> {
     log.match_indices("line ").find_map(|(at, word)| {
         let digits = &log[at + word.len()..];

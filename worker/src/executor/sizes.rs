@@ -1,16 +1,17 @@
-//! Rounds the sizes of buffers in device memory, for the accounts of both the supervisor and the executor.
+//! Rounds the sizes of buffers in device memory. The supervisor and the executor account for memory by the same rule.
 
-/// Below this, sizes are rounded to powers of two; above, to multiples of it. A GPU's page is 2 MiB.
+/// Size up to which a GPU's buffers are rounded to powers of two, in bytes; larger ones are rounded to multiples of it.
+/// A GPU's page is 2 MiB.
 const CLASS_BYTES: u64 = 2 << 20;
-/// The driver's alignment of every allocation.
+/// The driver's alignment of allocations, in bytes.
 const SIZE_BYTES_MIN: u64 = 256;
 
-/// How sizes are rounded.
+/// How sizes are rounded on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sizes {
-    /// Exact sizes, on the emulator, so that it detects an access one element beyond the end.
+    /// Exact sizes for the emulator, so that it detects an access one element past the end.
     Exact,
-    /// Few different sizes, on a GPU, so that cached blocks fit later jobs.
+    /// Few different sizes for a GPU, so that cached blocks fit later jobs.
     Classes,
 }
 
@@ -19,7 +20,7 @@ impl Sizes {
         if emulated { Self::Exact } else { Self::Classes }
     }
 
-    /// The device memory that a buffer of this size takes.
+    /// Returns the device memory that a buffer of this size takes, in bytes.
     pub(crate) fn taken(self, bytes: u64) -> u64 {
         let bytes = bytes.max(1);
         match self {

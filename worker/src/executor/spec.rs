@@ -1,4 +1,4 @@
-//! Which CUDA driver a worker uses.
+//! The value of `--cuda`, which selects the CUDA driver of a worker.
 
 use std::{
     env, fmt,
@@ -6,24 +6,24 @@ use std::{
     str::FromStr,
 };
 
-/// The value of `--cuda`.
+/// A CUDA driver.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum CudaSpec {
-    /// NVIDIA's driver, as the system's loader finds it.
+    /// NVIDIA's driver, as found by the system's loader.
     #[default]
     System,
-    /// The emulator that comes with the worker.
+    /// The emulator that is installed with the worker.
     Emulated,
-    /// The system's driver if it has a device, else the emulator.
+    /// The system's driver if it has a device, or else the emulator.
     Auto,
-    /// A library by its path.
+    /// A library, by its path.
     Path(PathBuf),
 }
 
-/// Overrides where the emulator is looked for.
+/// Environment variable with the path of the emulator's library.
 pub const EMULATOR_LIBRARY_VARIABLE: &str = "GPUFLEET_EMULATOR_LIB";
 pub const EMULATOR_FILE: &str = "libgpufleet_emulator.so";
-/// The names under which NVIDIA's driver is installed, the one without the development package first.
+/// File names of NVIDIA's driver; the first one exists without the development package.
 pub const SYSTEM_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
 impl fmt::Display for CudaSpec {
@@ -37,12 +37,12 @@ impl fmt::Display for CudaSpec {
     }
 }
 
-/// A misspelt word is no library.
+/// A word that is neither a driver's name nor a path, such as a misspelt name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("give system, emulated, auto, or the path of a library, which has a slash or .so")]
 pub struct InvalidCudaSpec;
 
-/// A missing library is an error when it is opened.
+/// A missing library is not an error here, but when it is opened.
 impl FromStr for CudaSpec {
     type Err = InvalidCudaSpec;
 
@@ -57,7 +57,7 @@ impl FromStr for CudaSpec {
     }
 }
 
-/// The emulator's library, installed or built by cargo, relative to this executable.
+/// Returns the path of the emulator's library, as installed or as built by cargo, relative to this executable.
 pub fn emulator_library() -> Option<PathBuf> {
     if let Some(path) = env::var_os(EMULATOR_LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
         return Some(path.into());
@@ -67,7 +67,8 @@ pub fn emulator_library() -> Option<PathBuf> {
     emulator_places(folder).into_iter().find(|path| path.is_file())
 }
 
-/// The folder of the executable, cargo's `deps` below it, and the `lib` of an installation.
+/// Returns the places to search for the emulator: the executable's folder, cargo's `deps` below it, and the `lib` of an
+/// installation.
 pub fn emulator_places(folder: &Path) -> [PathBuf; 3] {
     [folder.join(EMULATOR_FILE), folder.join("deps").join(EMULATOR_FILE), folder.join("../lib").join(EMULATOR_FILE)]
 }

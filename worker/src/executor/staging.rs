@@ -17,15 +17,15 @@ use crate::{
     },
 };
 
-/// The alignment of buffers, so that vector copies are aligned on both sides.
+/// Alignment of buffers in bytes, so that vector copies are aligned on both sides.
 const ALIGNMENT: u64 = 256;
 
-/// The large outputs of a job that are staged. Those of a job with more go from the device to the blob store. Staging frees the device
-/// earlier, and this is little enough for the default number of jobs at once.
+/// Maximum total size of a job's large outputs that are staged, in bytes. If there are more, they go from the device to the blob store in
+/// pieces. Staging frees the device earlier, and this size is small enough for the default number of jobs at once.
 const STAGED_OUTPUT_BYTES_MAX: u64 = 64 << 20;
 
-// Every job fits into a slot: its inline inputs, the outputs that its reply carries, its large outputs, and the ring. A number in a message
-// has at least one byte, and at most eight here.
+// Every job fits into a slot: its inline inputs, the outputs that its reply carries, its staged large outputs, and the ring. A number in a
+// message takes at least one byte, and at most eight here.
 const _: () = assert!(
     (8 + 1) * MESSAGE_BYTES_MAX as u64 + STAGED_OUTPUT_BYTES_MAX + BUFFERS_MAX as u64 * ALIGNMENT + Ring::BYTES_MAX
         <= SLOT_BYTES_MAX
@@ -35,7 +35,7 @@ const _: () = assert!(
 #[derive(Debug, Clone)]
 pub enum FinishedOutput {
     Staged(OutputBytes),
-    /// In the blob store, with its length in bytes.
+    /// Stored in the blob store, with its length in bytes.
     Stored(Output<'static>, u64),
 }
 
@@ -61,9 +61,9 @@ type Buffers<'a> = HashMap<&'a str, (u32, Dtype)>;
 /// The layout of a task's buffers in its slot.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    /// Size of the slot.
+    /// The size of the slot, in bytes.
     pub bytes: u64,
-    /// The offset of each buffer; none for a buffer that is neither input nor output.
+    /// The offset of each buffer in bytes; `None` for a buffer that is not staged.
     offsets: Vec<Option<u64>>,
     /// The indices of the output buffers.
     outputs: Vec<usize>,
@@ -72,7 +72,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Plans the slot of a checked task, without its blobs. An output that can't be sent is refused before the job runs.
+    /// Plans the slot of a checked task, without its blobs. If an output can't be sent, that is an error before the job runs.
     pub(super) fn of(task: &Task<'_>) -> Result<Self, Failure> {
         let index: HashMap<&str, usize> =
             task.buffers.iter().enumerate().map(|(index, buffer)| (buffer.name.as_str(), index)).collect();
@@ -105,7 +105,7 @@ impl Layout {
         Ok(Self { bytes, offsets, outputs, leaving })
     }
 
-    /// The shared memory for the arrays that move between the blob store and the device.
+    /// Returns the shared memory for the arrays that move between the blob store and the device.
     pub(super) fn ring(&self, task: &Task<'_>) -> Option<Ring> {
         let inputs: Vec<u64> = task.buffers.iter().filter_map(Buffer::blob).map(|(_, bytes)| bytes).collect();
         let outputs: Vec<u64> = self.leaving.iter().map(|output| output.bytes).collect();
@@ -116,7 +116,7 @@ impl Layout {
         self.leaving.iter().any(|output| output.buffer as usize == buffer)
     }
 
-    /// Copies the task's bytes into its slot and returns the layout. `compiled` has the symbols of its name expressions.
+    /// Copies the task's bytes into its slot, and returns the run to send to the child. `compiled` has the symbols of its name expressions.
     pub(super) fn stage(
         &self,
         task: &Task<'_>,
@@ -149,7 +149,7 @@ impl Layout {
         Ok(Run { job, program: 0, buffers, launches, outputs, leaving, cache_bytes_max: u64::MAX, prints: false })
     }
 
-    /// The outputs of a successful job, of which these were stored.
+    /// Returns the outputs of a successful job. Those in `stored` are in the blob store.
     pub(super) fn outputs(
         &self,
         buffers: &[BufferHeader],
@@ -202,7 +202,7 @@ impl BufferHeader {
     }
 }
 
-/// A child that finishes a job without having offered its outputs.
+/// Returns the failure of a job whose child did not offer all of its outputs.
 fn not_offered(name: &str) -> Failure {
     let message = format!("the executor did not offer output {name:?}");
     Failure::new(Verdict::Infrastructure, FailureCode::Internal, message)
@@ -216,7 +216,7 @@ fn size(buffer: &Buffer<'_>) -> Result<u64, Failure> {
     buffer.bytes().ok_or_else(|| invalid(format!("buffers.{}.shape: the size overflows", buffer.name)))
 }
 
-/// Checks the outputs that the reply carries.
+/// Checks that the outputs that the reply carries fit into it.
 fn check_outputs(task: &Task<'_>, outputs: &[usize]) -> Result<(), Failure> {
     let carried = total(task, outputs, |bytes| !may_be_blob(task, bytes))?;
     let max = MESSAGE_BYTES_MAX as u64;
@@ -230,7 +230,7 @@ fn check_outputs(task: &Task<'_>, outputs: &[usize]) -> Result<(), Failure> {
     Err(Failure::new(Verdict::User, FailureCode::OutputTooLarge, message))
 }
 
-/// The outputs that go from the device to the blob store, because all that may are too large to be staged.
+/// Returns the outputs that go from the device to the blob store: all that may, if together they are too large to be staged.
 fn leaving(task: &Task<'_>, outputs: &[usize]) -> Result<Vec<LeavingOutput>, Failure> {
     if total(task, outputs, |bytes| may_be_blob(task, bytes))? <= STAGED_OUTPUT_BYTES_MAX {
         return Ok(Vec::new());
@@ -245,7 +245,7 @@ fn leaving(task: &Task<'_>, outputs: &[usize]) -> Result<Vec<LeavingOutput>, Fai
     Ok(leaving)
 }
 
-/// The bytes of those outputs whose size is counted.
+/// Returns the total size in bytes of the outputs for whose size `is_counted` is true.
 fn total(task: &Task<'_>, outputs: &[usize], is_counted: impl Fn(u64) -> bool) -> Result<u64, Failure> {
     outputs.iter().try_fold(0, |sum: u64, output| {
         let bytes = size(&task.buffers[*output])?;
@@ -280,7 +280,7 @@ fn contents(buffer: &Buffer<'_>, offset: Option<u64>, slot: &mut StagingMemory) 
             Ok(Contents::Staged(slot.place(offset)))
         }
         Data::Blob(digest) => Ok(Contents::Input { digest: *digest, share: buffer.share }),
-        // The check of the task has refused it already.
+        // The check of the task has already refused this.
         Data::Output(_) => Err(invalid(format!("buffers.{}.data: the output of another job", buffer.name))),
     }
 }
@@ -340,7 +340,7 @@ fn arg_plan(arg: &Arg, entry: &str, buffers: &Buffers<'_>) -> Result<ArgPlan, Fa
 }
 
 impl FinishedOutput {
-    /// The output, unless it is in the blob store.
+    /// Returns the output unless it is in the blob store.
     pub fn staged(self) -> Option<OutputBytes> {
         match self {
             Self::Staged(output) => Some(output),
@@ -350,7 +350,7 @@ impl FinishedOutput {
 }
 
 impl OutputBytes {
-    /// The output for a reply, with borrowed bytes.
+    /// Returns the output for a reply, with borrowed bytes.
     pub fn as_output(&self) -> Output<'_> {
         Output {
             name: self.name.clone(),

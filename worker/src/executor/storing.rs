@@ -1,4 +1,4 @@
-//! Stores the outputs that a job offers from the device in the blob store.
+//! Stores the outputs that a job offers, from the device to the blob store.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use super::{
     pieces::{Lane, MoveError, OutputReader, move_all},
 };
 
-/// An output that leaves from the device, and the index of its buffer.
+/// An output that goes from the device to the blob store, and the index of its buffer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LeavingOutput {
     pub buffer: u32,
     pub bytes: u64,
 }
 
-/// Stores the outputs. Returns the digest of each by the index of its buffer.
+/// Stores the outputs. Returns the digest of each, by the index of its buffer.
 pub(super) async fn store(
     shared: &Arc<Shared>,
     store: &BlobStore,

@@ -1,5 +1,5 @@
-//! Bounds what an executor reports. User code runs on its device, and on the emulator even in its process, while the supervisor
-//! calculates with the reported values and passes them on.
+//! Bounds the values that an executor reports, because user code runs on its device and, with the emulator, even in its process. The
+//! supervisor calculates with these values and passes them on.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use gpufleet_schema::{Failure, Timings};
 
 use crate::ipc::message::Poison;
 
-/// Longer than any error text of a driver, and short enough for a line of a log.
+/// Maximum length of a text, in bytes: longer than any error text of a driver, and short enough for a log line.
 const TEXT_BYTES_MAX: usize = 1 << 10;
 
-/// The timings of a job that the executor held for `held`, limited to that time.
+/// Limits the reported timings of a job to `held`, the time for which the executor held it.
 pub(super) fn timings(said: Timings, held: Duration, launches: usize, device_bytes: u64) -> Timings {
     let held_us = held.as_micros() as u64;
     Timings {
@@ -21,7 +21,7 @@ pub(super) fn timings(said: Timings, held: Duration, launches: usize, device_byt
         total_us: said.total_us.min(held_us),
         device_bytes_peak: said.device_bytes_peak.min(device_bytes),
         module_cached: said.module_cached,
-        // The supervisor measures the other times.
+        // The supervisor measures the remaining times.
         queue_us: 0,
         wait_us: 0,
         fetch_us: 0,
@@ -29,7 +29,7 @@ pub(super) fn timings(said: Timings, held: Duration, launches: usize, device_byt
     }
 }
 
-/// Rebuilds the failure, which cuts its texts at their bounds. The supervisor adds lines of the program.
+/// Rebuilds the failure, which cuts its texts at their bounds. The supervisor adds the lines of the program.
 pub(super) fn failure(said: Failure) -> Failure {
     let Failure { verdict, code, message, detail, line, source: _ } = said;
     Failure::new(verdict, code, message).with_detail(detail.unwrap_or_default()).at_line(line)
@@ -40,7 +40,7 @@ pub(super) fn poison(said: Poison) -> Poison {
     Poison { name: text(&said.name), text: text(&said.text), ..said }
 }
 
-/// A short text without control characters, for a line of a log.
+/// Returns a short text without control characters, for a log line.
 pub(super) fn text(said: &str) -> String {
     said[..said.floor_char_boundary(TEXT_BYTES_MAX)].replace(char::is_control, "\u{fffd}")
 }

@@ -11,34 +11,36 @@ use super::ForwardingHistory;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
     pub class: ClassKey,
-    /// Jobs waiting in the queue.
+    /// Number of jobs waiting in the queue.
     pub messages: u32,
-    /// Workers of the class, without this one.
+    /// Number of workers of the class, without this one.
     pub consumers: u32,
-    /// This worker has such a device too. The job did not fit on it, but the free memory of another one may differ slightly.
+    /// Whether this worker has such a device too. The job did not fit on it, but another one may have slightly more free memory.
     pub is_own: bool,
 }
 
 /// Whether a job without a fitting worker should keep waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlook {
-    /// A fitting class was announced and its workers may return, or some worker has announced nothing.
+    /// A fitting class was announced and its workers may return, or some worker has not announced its classes.
     Open,
     /// All devices of the pool's workers are known, and none fits.
     Closed,
 }
 
-/// A job needs one or two forwards: one to a class, and one more each time the class loses its last worker. This many mean that workers
-/// disagree about which class can run it, as mixed versions may. From then on the job only waits.
+/// Maximum number of forwards of a job; after that it only waits. A job needs one forward, and one more each time its class loses its last
+/// worker. This many mean that workers disagree about which class can run it, which mixed versions may cause.
 const FORWARDS_MAX: u32 = 16;
-/// The first waits take one second, because a worker that has just started may not be known yet. The others take five.
+/// Number of waits of one second, because a worker that has just started may not be known yet. Later waits take five seconds.
 const SHORT_WAITS: u32 = 3;
-/// Two minutes in total, for a pool whose only fitting workers are starting.
+/// Maximum number of waits while the outlook is open: two minutes in total, for a pool whose only fitting workers are starting.
 const WAITS_MAX: u32 = 27;
-/// One wait, because a worker whose prefetch changes subscribes again and for a moment does not count as a consumer.
+/// Maximum number of waits while the outlook is closed. One, because a worker that changes its prefetch subscribes again and for a moment
+/// does not count as a consumer.
 const WAITS_MAX_CLOSED: u32 = 1;
 
-/// The class with the fewest waiting jobs per worker. `dice` choose among equals.
+/// Chooses the class with the fewest waiting jobs per worker; `dice` chooses among equals. Returns `None` if no class has a worker, or the
+/// job was forwarded too often.
 pub fn choose(candidates: &[Candidate], history: ForwardingHistory, dice: u64) -> Option<ClassKey> {
     if history.forwards >= FORWARDS_MAX {
         return None;
@@ -53,7 +55,7 @@ pub fn choose(candidates: &[Candidate], history: ForwardingHistory, dice: u64) -
     Some(best[(dice % best.len() as u64) as usize].class)
 }
 
-/// The delay before the next decision; none once the job has waited long enough.
+/// Returns the delay before the next decision, or `None` if the job has waited long enough.
 pub fn wait(history: ForwardingHistory, outlook: Outlook) -> Option<Rung> {
     let waits_max = match outlook {
         Outlook::Open => WAITS_MAX,

@@ -1,27 +1,28 @@
-//! The forwarding history in a job's headers.
+//! The forwarding history of a job, which its message carries in headers.
 
 use std::collections::BTreeMap;
 
 use gpufleet_schema::topology::{HEADER_FORWARDING_WAITS, HEADER_FORWARDS};
 use gpufleet_transport::{HeaderValue, Properties};
 
+/// How often a job was forwarded and delayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ForwardingHistory {
-    /// How often a worker forwarded it to a device class.
+    /// How often a worker forwarded the job to a device class.
     pub forwards: u32,
-    /// How often it waited because no fitting class had a worker. Forwarding does not reset this count, so that a job sent to and fro between
-    /// workers that can't run it ends eventually.
+    /// How often the job waited because no fitting class had a worker. Forwarding does not reset this count, so that a job that is sent
+    /// back and forth between workers that can't run it ends eventually.
     pub waits: u32,
 }
 
 impl ForwardingHistory {
-    /// Reads the headers. Invalid values count as zero.
+    /// Reads the history from the headers. Invalid values count as zero.
     pub fn read(properties: &Properties) -> Self {
         let count = |name| properties.header_int(name).and_then(|value| u32::try_from(value).ok()).unwrap_or(0);
         Self { forwards: count(HEADER_FORWARDS), waits: count(HEADER_FORWARDING_WAITS) }
     }
 
-    /// Writes the values that are not zero.
+    /// Writes the history to the headers, without values that are zero.
     pub fn write(self, headers: &mut BTreeMap<String, HeaderValue>) {
         for (name, count) in [(HEADER_FORWARDS, self.forwards), (HEADER_FORWARDING_WAITS, self.waits)] {
             if count > 0 {

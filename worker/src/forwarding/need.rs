@@ -4,12 +4,13 @@ use std::fmt;
 
 use gpufleet_schema::{DeviceClass, Requires};
 
+/// The requirements of a job that a device class must meet.
 #[derive(Debug, Clone, Copy)]
 pub struct Need<'a> {
     pub requires: &'a Requires,
-    /// Its inputs or outputs use the blob store.
+    /// Whether the job's inputs or outputs use the blob store.
     pub blob_store: bool,
-    /// The least device memory with which it may run.
+    /// The minimum device memory with which the job may run.
     pub memory_bytes_min: u64,
 }
 

@@ -6,14 +6,16 @@ use gpufleet_schema::{Announcement, ClassKey, DeviceClass, PoolName, bounds::TEX
 
 use super::Need;
 
-/// The most pairs of pool and class. A class is a kind of GPU, so a fleet has few. Beyond this bound the oldest announcement is dropped.
+/// Maximum number of entries (pairs of pool and class). A class is a kind of GPU, so a fleet has few. At the limit, the oldest announcement
+/// is dropped.
 const ENTRIES_MAX: usize = 4096;
-/// The age at which an announcement is repeated. The log keeps entries for 7 days, and a log that was deleted is filled
-/// again within this time.
+/// Age at which an announcement is repeated, in milliseconds. The control stream keeps messages for 7 days, and after a deletion of the
+/// stream all announcements are back within this time.
 const REPEATED_AFTER_MS: i64 = 6 * 3600 * 1000;
-/// The length of the description of the fleet in a failure message.
+/// Maximum length of the fleet's description in a failure message, in bytes.
 const TEXT_MAX: usize = 1024;
 
+/// The announced device classes of all pools.
 #[derive(Debug, Default)]
 pub struct Roster {
     entries: HashMap<(PoolName, ClassKey), Entry>,
@@ -25,16 +27,16 @@ pub struct Roster {
 struct Entry {
     class: DeviceClass,
     at_ms: i64,
-    /// The number of the last announcement that named it.
+    /// The number of the last announcement with this class.
     heard: u64,
 }
 
 impl Roster {
-    /// Records an announcement, in the order of the log, with its time by the sender's clock.
+    /// Records an announcement. Announcements come in the order of the stream; `at_ms` is the time by the sender's clock.
     pub fn hear(&mut self, announcement: Announcement, at_ms: i64) {
         self.heard += 1;
         let Announcement { pools, classes } = announcement;
-        // Device names are short; a longer name was not written by a worker.
+        // Device names are short, so a longer name was not written by a worker.
         for class in classes.into_iter().filter(|class| class.name.len() <= TEXT_BYTES_MAX) {
             for pool in &pools {
                 let entry = Entry { class: class.clone(), at_ms, heard: self.heard };
@@ -44,7 +46,7 @@ impl Roster {
         }
     }
 
-    /// The classes of a pool, in a stable order.
+    /// Returns the classes of a pool, in a stable order.
     pub fn classes(&self, pool: &PoolName) -> Vec<DeviceClass> {
         let of_pool = self.entries.iter().filter(|((of, _), _)| of == pool);
         let mut classes: Vec<_> = of_pool.map(|(_, entry)| entry.class.clone()).collect();
@@ -52,18 +54,18 @@ impl Roster {
         classes
     }
 
-    /// The classes of a pool that can run a job.
+    /// Returns the classes of a pool that can run a job.
     pub fn fitting(&self, pool: &PoolName, need: Need<'_>) -> Vec<DeviceClass> {
         let mut classes = self.classes(pool);
         classes.retain(|class| need.is_met_by(class));
         classes
     }
 
-    /// Whether a worker with these pools and classes has to announce them (again).
+    /// Returns whether a worker with these pools and classes has to announce them, for the first time or again.
     pub fn is_due(&self, announcement: &Announcement, now_ms: i64) -> bool {
         let is_fresh = |pool: &PoolName, class: ClassKey| {
             let entry = self.entries.get(&(pool.clone(), class));
-            // The absolute difference, because a sender's clock that is far ahead must not suppress announcements for ever.
+            // Compare the absolute difference, because a sender's clock that is far ahead must not suppress announcements forever.
             entry.is_some_and(|entry| now_ms.abs_diff(entry.at_ms) < REPEATED_AFTER_MS.unsigned_abs())
         };
         let Announcement { pools, classes } = announcement;
@@ -78,7 +80,7 @@ impl Roster {
     }
 }
 
-/// The classes that have workers, with their number of workers, for a failure message.
+/// Describes the classes that have workers, with their number of workers, for a failure message.
 pub fn describe(classes: &[(DeviceClass, u32)]) -> String {
     let live = classes.iter().filter(|(_, workers)| *workers > 0);
     let mut told = Vec::new();

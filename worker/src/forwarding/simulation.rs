@@ -1,4 +1,4 @@
-//! Simulates a fleet of a thousand workers: queues, retry ladder and clock are plain data; the decisions are the real code.
+//! Simulates a fleet of a thousand workers. Queues, retry ladder and clock are plain data; the decisions are the real code.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -7,13 +7,13 @@ use gpufleet_schema::{Announcement, ClassKey, DeviceClass, PoolName, Requires};
 use super::{Candidate, Destination, ForwardingHistory, Need, Outlook, Roster, choose, describe, wait};
 
 const TICK_MS: u64 = 100;
-/// Jobs that a worker runs in a tick.
+/// Number of jobs that a worker runs in a tick.
 const RUNS: usize = 20;
-/// Jobs that a worker receives in a tick and can't run.
+/// Number of jobs that a worker receives in a tick and can't run.
 const LOOKS: usize = 4;
-/// The lifetime of an answer, as in the census.
+/// Lifetime of a broker's answer in milliseconds, as in the census.
 const ANSWER_GOOD_FOR_MS: u64 = 1000;
-/// About as often as all workers together check a class queue.
+/// Interval of checks of a class queue in milliseconds: about as often as all workers together check one.
 const STRANDED_EVERY_MS: u64 = 5000;
 const STRANDED_BATCH: usize = 8;
 
@@ -27,9 +27,9 @@ struct Job {
 struct Worker {
     class: DeviceClass,
     is_up: bool,
-    /// The delay between an announcement and its reading.
+    /// The delay between an announcement and its reading, in milliseconds.
     reads_after_ms: u64,
-    /// The number of log entries read.
+    /// The number of announcements read.
     read: usize,
     roster: Roster,
 }
@@ -42,7 +42,7 @@ struct World {
     tasks: VecDeque<Job>,
     classes: HashMap<ClassKey, VecDeque<Job>>,
     ladder: BTreeMap<u64, Vec<Job>>,
-    /// The census's current answers.
+    /// The current answers of the census: messages and consumers of each class queue.
     answers: HashMap<ClassKey, (u32, u32)>,
     done: Vec<(Job, DeviceClass)>,
     failed: Vec<(u64, String)>,
@@ -68,7 +68,7 @@ impl World {
         world
     }
 
-    /// 999 workers whose devices are too old, and one other.
+    /// Creates 999 workers whose devices are too old, and one that fits.
     fn where_one_fits() -> Self {
         Self::of((0..999).map(|_| class("L4", 8)).chain([class("H200", 9)]))
     }
@@ -79,7 +79,7 @@ impl World {
         self.workers.push(Worker { class, is_up: true, reads_after_ms: 0, read: 0, roster });
     }
 
-    /// Only what is not in the log yet is announced.
+    /// Announces a class unless the stream already has the announcement.
     fn announce(&mut self, class: &DeviceClass) {
         let announcement = Announcement { pools: vec![pool()], classes: vec![class.clone()] };
         if self.log.iter().all(|(_, known)| *known != announcement) {
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// A tick of one worker: it takes from its class queue and from the task queue.
+    /// Simulates a tick of one worker, which takes jobs from its class queue and from the task queue.
     fn work(&mut self, at: usize) {
         if !self.workers[at].is_up {
             return;
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// Whether the worker could run it.
+    /// Runs, forwards or delays a job. Returns whether the worker ran it.
     fn handle(&mut self, at: usize, job: Job) -> bool {
         let need = Need { requires: &job.requires, blob_store: false, memory_bytes_min: 0 };
         if need.is_met_by(&self.workers[at].class) {
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// Numbers without a pattern (xorshift), the same in every run.
+    /// Returns the next pseudorandom number (xorshift); the sequence is the same in every run.
     fn roll(&mut self) -> u64 {
         self.dice = if self.dice == 0 { 0x9e37_79b9_7f4a_7c15 } else { self.dice };
         self.dice ^= self.dice << 13;
@@ -232,7 +232,7 @@ impl World {
         self.dice
     }
 
-    /// The most forwards of a job, and all together.
+    /// Returns the maximum and the mean number of forwards of a job.
     fn forwards(&self) -> (u32, f64) {
         let forwards = || self.done.iter().map(|(job, _)| job.history.forwards);
         let mean = f64::from(forwards().sum::<u32>()) / self.done.len() as f64;

@@ -11,16 +11,16 @@ use crate::{
     own_executable, privileges,
 };
 
-/// The command line of the child. Its socket is its standard input.
+/// The command line of the child. The child's socket is its standard input.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Which CUDA driver to open.
+    /// CUDA driver to open
     #[arg(long)]
     cuda: CudaSpec,
-    /// NVIDIA's management library.
+    /// NVIDIA's management library
     #[arg(long)]
     nvml: Option<String>,
-    /// Whom to become when started by root.
+    /// User to run as when started by root
     #[arg(long)]
     user: Option<String>,
 }
@@ -32,14 +32,14 @@ pub(super) enum Answer {
     Refused(Refusal),
 }
 
-/// The devices that CUDA shows, and the uuids of all devices that NVML knows: whole GPUs, and slices instead of partitioned GPUs.
+/// The devices that CUDA shows, and the UUIDs of all devices that NVML knows: whole GPUs, and slices in place of partitioned GPUs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Listing {
     pub(super) devices: Vec<DeviceInfo>,
     pub(super) uuids: Vec<String>,
 }
 
-/// The life of the child. Only [`super::list`] starts one.
+/// Runs the child. Only [`super::list`] starts one.
 pub fn main(args: &Args) -> ExitCode {
     own_executable::show_as("gpufleet-list");
     ignore_signals();
@@ -58,13 +58,13 @@ pub fn main(args: &Args) -> ExitCode {
     }
 }
 
-/// The uuids that NVML knows; none without the library or if it does not work.
+/// Returns the UUIDs that NVML knows; none if the library is missing or does not work.
 fn known_to_nvml(library: Option<&str>) -> Vec<String> {
     let Some(library) = library else { return Vec::new() };
     match Nvml::open(library) {
         Ok(nvml) => nvml.devices().into_iter().map(|device| device.uuid).collect(),
         Err(error) => {
-            eprintln!("MIG slices not listed: could not {error}");
+            eprintln!("MIG slices not listed: {error}");
             Vec::new()
         }
     }

@@ -1,7 +1,7 @@
 //! Creates NVIDIA's device nodes after a boot.
 //!
-//! If no boot service has created them, the first driver call does, through a helper with set-user-id root. A
-//! child that can't gain privileges can't use the helper. So the supervisor, which can, runs it before it starts a child.
+//! If no boot service has created them, the driver creates them at its first call, through a helper with set-user-id root. A child that
+//! can't gain privileges can't use that helper, but the supervisor can. So the supervisor runs the helper before it starts a child.
 
 use std::{
     ffi::OsString,
@@ -16,18 +16,18 @@ use tracing::{info, warn};
 
 use super::UNIFIED_MEMORY_NODE;
 
-/// The path at which the driver looks for the helper.
+/// Path at which the driver looks for the helper.
 const HELPER: &str = "/usr/bin/nvidia-modprobe";
 const DRIVER: &str = "/proc/driver/nvidia";
 const DEVICES: &str = "/dev";
-/// Loading the kernel module takes seconds on a machine with many GPUs.
+/// Time limit for a run of the helper. Loading the kernel module takes seconds on a machine with many GPUs.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The paths of NVIDIA's driver on a machine.
 #[derive(Debug)]
 pub(super) struct Nodes {
     helper: PathBuf,
-    /// The kernel module's files in `/proc`, once it is loaded.
+    /// The files of the kernel module in `/proc`, which exist once it is loaded.
     driver: PathBuf,
     devices: PathBuf,
 }
@@ -39,13 +39,13 @@ impl Default for Nodes {
 }
 
 impl Nodes {
-    /// Creates missing nodes if possible. If that fails, the driver reports what it lacks.
+    /// Creates missing nodes if possible. If that fails, the driver will report what is missing.
     pub(super) async fn make(&self) {
         if !self.helper.exists() {
             return;
         }
         let unified_memory = Path::new(UNIFIED_MEMORY_NODE).file_name().expect("it is a file");
-        // Only then the module lists the GPUs.
+        // The module lists the GPUs only once it is loaded, which this call does.
         if !self.devices.join(unified_memory).exists() && !self.run(&["-u".into(), "-c".into(), "0".into()]).await {
             return;
         }
@@ -61,14 +61,14 @@ impl Nodes {
         }
     }
 
-    /// GPUs by their minor numbers.
+    /// Returns the minor numbers of the GPUs.
     fn gpus(&self) -> Vec<u32> {
         let folders = entries(&self.driver.join("gpus"), "");
         folders.iter().filter_map(|folder| number_in(&folder.join("information"), "Device Minor:")).collect()
     }
 
-    /// The capability nodes that let a process open a MIG slice, one for its memory and one for its processors: the minor number of
-    /// each node, and the file that names the number.
+    /// Returns the capability nodes that a process needs to open a MIG slice: one for its memory and one for its processors. Each has the
+    /// minor number of the node and the file that contains the number.
     fn slices(&self) -> Vec<(u32, PathBuf)> {
         let gpus = entries(&self.driver.join("capabilities"), "gpu");
         let memories: Vec<PathBuf> = gpus.iter().flat_map(|gpu| entries(&gpu.join("mig"), "gi")).collect();
@@ -98,14 +98,14 @@ impl Nodes {
     }
 }
 
-/// Cancelling kills the helper.
+/// Runs the helper and waits for its exit. Cancelling kills the helper.
 async fn call(helper: &Path, arguments: &[OsString]) -> io::Result<std::process::ExitStatus> {
     let mut command = Command::new(helper);
     command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     command.args(arguments).status().await
 }
 
-/// The entries of a folder with this prefix, in order; none if the folder does not exist.
+/// Returns the entries of a folder with this prefix, in order; none if the folder does not exist.
 fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let found = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_wanted =
@@ -115,7 +115,7 @@ fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The number behind a label, on a line of its own.
+/// Returns the number after a label, on a line of its own.
 fn number_in(file: &Path, label: &str) -> Option<u32> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| line.strip_prefix(label))?.trim().parse().ok()
@@ -125,7 +125,8 @@ fn number_in(file: &Path, label: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Records its arguments and creates the requested nodes. After its first run the machine lists its GPUs, the first with slices.
+    /// A helper that records its arguments and creates the requested nodes. After its first run, the machine lists its GPUs, the first with
+    /// slices.
     const HELPER: &str = r#"#!/bin/sh
 PATH=/bin:/usr/bin
 cd "$(dirname "$0")"
@@ -149,7 +150,8 @@ done
 
     fn machine(folder: &Path) -> Nodes {
         let helper = folder.join("helper");
-        // By another process: a child that another test starts meanwhile would hold the file open, and what is open can't be run.
+        // Another process writes the file. If this one did, a child that another test starts at the same time would hold the file open, and
+        // an open file can't be executed.
         let write = "printf %s \"$1\" >\"$2\" && chmod +x \"$2\"";
         let written = std::process::Command::new("sh").args(["-c", write, "sh", HELPER]).arg(&helper).status();
         assert!(written.unwrap().success());

@@ -1,7 +1,7 @@
-//! Frames on a Unix stream socket: four bytes of length, four of flags, then the body in MessagePack.
+//! Frames on a Unix stream socket: four bytes with the length, four with flags, then the body in MessagePack.
 //!
-//! The descriptor of a memory file is sent with the header of the frame that names it. The kernel keeps descriptors with the byte that they
-//! were sent with, so a reader that reads exactly one header at a time always gets the matching descriptor.
+//! The descriptor of a memory file is sent with the header of the frame that names it. The kernel attaches descriptors to the bytes that
+//! they were sent with, so a reader that reads exactly one header at a time always gets the matching descriptor.
 
 use std::{
     io::{self, IoSlice, IoSliceMut, Read, Write},
@@ -22,11 +22,11 @@ use rustix::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// More than the largest program together with the longest list of launches in a message.
+/// Maximum size of a frame's body, in bytes: more than the largest program together with the longest list of launches in a message.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 const HEADER_BYTES: usize = 8;
 const FLAG_DESCRIPTOR: u32 = 1;
-/// The control data of a message with one descriptor.
+/// Size of the control data of a message with one descriptor, in bytes.
 const CONTROL_BYTES: usize = cmsg_space!(ScmRights(1));
 
 /// An encoded frame.
@@ -36,18 +36,18 @@ pub struct Frame {
     pub descriptor: Option<OwnedFd>,
 }
 
-/// Why a message can't be sent or received bytes are not a message.
+/// Why a message can't be sent, or received bytes are not a message.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    #[error("use the executor's socket")]
+    #[error("failed to use the executor's socket")]
     Io(#[from] io::Error),
-    #[error("encode a frame")]
+    #[error("failed to encode a frame")]
     Encode(#[from] rmp_serde::encode::Error),
-    #[error("decode a frame")]
+    #[error("failed to decode a frame")]
     Decode(#[from] rmp_serde::decode::Error),
-    #[error("accept a frame of {0} bytes; the maximum is {FRAME_BYTES_MAX}")]
+    #[error("failed to accept a frame of {0} bytes; the maximum is {FRAME_BYTES_MAX}")]
     TooLarge(usize),
-    #[error("accept a frame: its file descriptor is missing or unexpected")]
+    #[error("failed to accept a frame: its file descriptor is missing or unexpected")]
     Descriptor,
 }
 
@@ -76,7 +76,7 @@ pub struct FrameHeader {
 impl FrameHeader {
     pub const BYTES: usize = HEADER_BYTES;
 
-    /// Checks the length before any allocation.
+    /// Parses a header, and checks the length before any allocation.
     pub fn parse(bytes: [u8; HEADER_BYTES]) -> Result<Self, FrameError> {
         let [a, b, c, d, e, f, g, h] = bytes;
         let body_bytes = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -91,12 +91,12 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     Ok(rmp_serde::from_slice(body)?)
 }
 
-/// Writes a message without a descriptor, blocking until the socket has accepted it.
+/// Writes a message without a descriptor. Blocks until the socket has accepted it.
 pub fn write(mut socket: &UnixStream, message: &impl Serialize) -> Result<(), FrameError> {
     Ok(socket.write_all(&Frame::encode(message, None)?.bytes)?)
 }
 
-/// Reads the next message and its descriptor, blocking. `None` when the other side has closed the socket.
+/// Reads the next message and its descriptor. Blocks; returns `None` when the other side has closed the socket.
 pub fn read<T: DeserializeOwned>(socket: &UnixStream) -> Result<Option<(T, Option<OwnedFd>)>, FrameError> {
     let mut header = [0; HEADER_BYTES];
     let (taken, descriptor) = receive(socket, &mut header)?;
@@ -114,7 +114,7 @@ pub fn read<T: DeserializeOwned>(socket: &UnixStream) -> Result<Option<(T, Optio
     Ok(Some((decode(&body)?, descriptor)))
 }
 
-/// Sends some of `bytes`, and the descriptor with the first of them. Returns how many were sent.
+/// Sends some of `bytes`, and the descriptor with the first of them. Returns how many bytes were sent.
 pub fn send(socket: impl AsFd, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); CONTROL_BYTES];
     let mut control = SendAncillaryBuffer::new(&mut space);

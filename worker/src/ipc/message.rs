@@ -8,7 +8,7 @@ use crate::compiler::Target;
 /// A message from the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToExecutor {
-    /// A memory file comes with this frame: map it, and pin it for its first job.
+    /// A memory file is attached to this frame: map it, and pin it at its first job.
     Segment {
         segment: u32,
         bytes: u64,
@@ -25,19 +25,19 @@ pub enum ToExecutor {
         program: u32,
     },
     Run(Run),
-    /// Copy a piece of an input that the job wants from shared memory.
+    /// Copy a piece of an input from shared memory to the job's memory.
     Bring(Piece),
-    /// Copy a piece of an output that the job offers to shared memory.
+    /// Copy a piece of an output from the job's memory to shared memory.
     Take(Piece),
-    /// All inputs that the job wants are complete, or all outputs that it offers have been taken.
+    /// Let the job continue: all inputs that it requested are complete, or all outputs that it offered have been read.
     Go {
         job: u64,
     },
-    /// End the job, because it is not needed any more, an input can't be had, or an output can't be stored.
+    /// End the job, because it is no longer needed, an input can't be fetched, or an output can't be stored.
     Release {
         job: u64,
     },
-    /// End the kernel of a job that exceeds its time limit, on the emulated device. Its report says where the threads were.
+    /// End the kernel of a job that exceeds its time limit, on the emulated device. Its report shows where the threads were.
     Interrupt {
         job: u64,
     },
@@ -49,7 +49,7 @@ pub enum ToExecutor {
     Stop,
 }
 
-/// The number for work of an executor outside jobs.
+/// The job number that stands for an executor's work between jobs.
 pub const BETWEEN_JOBS: u64 = 0;
 
 /// A message from the executor.
@@ -59,7 +59,8 @@ pub enum FromExecutor {
     Ready(DeviceInfo, MemoryReport),
     /// The only frame of an executor that can't work.
     Refused(Refusal),
-    /// The executor's memory has grown, or the supervisor asked for a report. It comes before the answer of the job that caused the growth.
+    /// A memory report, sent because the executor's memory has grown or the supervisor requested it. It precedes the answer of the job that
+    /// caused the growth.
     Memory(MemoryReport),
     Finished {
         job: u64,
@@ -71,7 +72,7 @@ pub enum FromExecutor {
         job: u64,
         buffers: Vec<u32>,
     },
-    /// The kernels of the job have ended, and it waits until its outputs that leave in pieces have been taken.
+    /// The kernels of the job have ended. It waits until the supervisor has read those outputs that leave in pieces.
     Offers {
         job: u64,
     },
@@ -85,14 +86,14 @@ pub enum FromExecutor {
     Released {
         job: u64,
     },
-    /// An input has become resident, or it is not: there was no room for it, or it was evicted.
+    /// Reports whether an input is resident. It is not if there was no room for it or it was evicted.
     Input {
         input: BlobDigest,
         bytes: u64,
         is_resident: bool,
     },
-    /// In a driver call the job may have to wait for its neighbours' kernels, or for another call that waits for them, while no kernel of
-    /// its own runs. Most jobs never wait. [`BETWEEN_JOBS`] stands for work outside jobs.
+    /// The job may be waiting in a driver call for its neighbours' kernels, or for another call that waits for them, while none of its own
+    /// kernels run. Most jobs never wait. [`BETWEEN_JOBS`] stands for work between jobs.
     Waits {
         job: u64,
     },
@@ -100,7 +101,7 @@ pub enum FromExecutor {
     GoesOn {
         job: u64,
     },
-    /// A segment could not be pinned: copies from it are slower but correct.
+    /// A segment could not be pinned. Copies from it are slower but correct.
     Unpinned {
         segment: u32,
         reason: String,
@@ -114,21 +115,21 @@ pub enum FromExecutor {
 pub struct DeviceInfo {
     pub ordinal: u32,
     pub name: String,
-    /// In the form of `nvidia-smi -L`: `GPU-…`.
+    /// The UUID as `nvidia-smi -L` writes it: `GPU-…`.
     pub uuid: String,
     pub compute_capability: (u32, u32),
     pub memory_bytes: u64,
-    /// The heap that a context takes once a kernel allocates memory. Zero if there is no context yet.
+    /// The heap that a context takes once a kernel allocates memory, in bytes. Zero if there is no context yet.
     pub heap_bytes: u64,
     pub multiprocessors: u32,
-    /// 12080 for CUDA 12.8.
+    /// The driver's CUDA version; 12080 means CUDA 12.8.
     pub driver_version: u32,
-    /// The driver is the emulator, not a GPU's.
+    /// Whether the driver is the emulator.
     pub emulated: bool,
-    /// It runs cubins of its architecture. The emulator runs PTX alone.
+    /// Whether the device runs cubins of its architecture. The emulator runs only PTX.
     pub takes_cubins: bool,
     pub compute_mode: ComputeMode,
-    /// The opened library.
+    /// The driver library that was opened.
     pub library: String,
 }
 
@@ -136,17 +137,17 @@ pub struct DeviceInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ComputeMode {
     Shared,
-    /// One at a time.
+    /// One process at a time.
     Exclusive,
     Prohibited,
 }
 
-/// A device's memory from the view of one executor.
+/// The memory of a device as one executor sees it, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryReport {
-    /// The executor's memory for buffers and modules, of jobs and cached.
+    /// The executor's memory for buffers and modules, in use by jobs or cached.
     pub held: u64,
-    /// The part that no job uses.
+    /// The part of `held` that no job uses.
     pub cached: u64,
     /// The device's free memory according to the driver.
     pub free: u64,
@@ -167,18 +168,18 @@ pub enum Refusal {
         code: u32,
         name: String,
     },
-    /// Dropping its privileges failed.
+    /// The executor could not drop its privileges.
     Privileges {
         problem: String,
     },
 }
 
-/// Code in a form that the driver accepts.
+/// A program in a form that the driver accepts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Image {
     Ptx(String),
     Cubin(#[serde(with = "serde_bytes")] Vec<u8>),
-    /// Compiled from one source: the executor tries the cubin first, and the PTX if the driver refuses the cubin.
+    /// Both forms, compiled from one source. The executor tries the cubin first, and the PTX if the driver refuses the cubin.
     Both {
         #[serde(with = "serde_bytes")]
         cubin: Vec<u8>,
@@ -187,12 +188,12 @@ pub enum Image {
 }
 
 impl DeviceInfo {
-    /// The compile target for this device.
+    /// Returns the compile target for this device.
     pub fn target(&self) -> Target {
         Target { arch: self.compute_capability, cubin_for: self.takes_cubins.then_some(self.driver_version) }
     }
 
-    /// Some GPU for tests of names.
+    /// Creates a GPU for tests of device names.
     #[cfg(test)]
     pub(crate) fn named(ordinal: u32, uuid: &str) -> Self {
         Self {
@@ -212,7 +213,7 @@ impl DeviceInfo {
     }
 }
 
-/// One job, with known sizes and its bytes in shared memory.
+/// One job, with known sizes and with its bytes in shared memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     pub job: u64,
@@ -223,14 +224,14 @@ pub struct Run {
     pub outputs: Vec<OutputPlan>,
     /// The outputs that leave in pieces, by the index of their buffer. The job offers them with [`FromExecutor::Offers`].
     pub leaving: Vec<u32>,
-    /// The most memory that the executor may cache while this job runs.
+    /// Maximum memory that the executor may cache while this job runs, in bytes.
     pub cache_bytes_max: u64,
-    /// Its kernels may print. No other such job runs at the same time.
+    /// Whether its kernels may print. No other such job runs at the same time.
     pub prints: bool,
 }
 
 impl Run {
-    /// Whether it has inputs from the blob store.
+    /// Returns whether the job has inputs from the blob store.
     pub fn has_inputs(&self) -> bool {
         self.buffers.iter().any(|buffer| matches!(buffer.contents, Contents::Input { .. }))
     }
@@ -247,10 +248,10 @@ pub enum Contents {
     Zeros,
     /// One repeated element, little endian.
     Pattern(#[serde(with = "serde_bytes")] Vec<u8>),
-    /// As many bytes as the buffer has.
+    /// Bytes in shared memory, as many as the buffer has.
     Staged(Place),
-    /// An input from the blob store. If it is resident, it is copied from device memory, or used there if the kernels only read it.
-    /// Otherwise the executor asks for it with [`FromExecutor::Wants`].
+    /// An input from the blob store. If it is resident, it is copied on the device, or used in place if the kernels only read it. Otherwise
+    /// the executor requests it with [`FromExecutor::Wants`].
     Input {
         digest: BlobDigest,
         share: bool,
@@ -262,13 +263,13 @@ pub enum Contents {
 pub struct Piece {
     pub job: u64,
     pub buffer: u32,
-    /// Its position in the buffer.
+    /// The piece's position in the buffer, in bytes.
     pub offset: u64,
     pub bytes: u64,
     pub place: Place,
 }
 
-/// The position of a buffer's bytes in shared memory.
+/// A position in shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub segment: u32,
@@ -277,9 +278,9 @@ pub struct Place {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LaunchPlan {
-    /// The name in the task.
+    /// The kernel's name in the task.
     pub entry: String,
-    /// The name in the module, which differs if the entry is a C++ name expression.
+    /// The kernel's name in the module, which differs if the entry is a C++ name expression.
     pub symbol: String,
     pub grid: Grid,
     pub block: Block,
@@ -287,7 +288,7 @@ pub struct LaunchPlan {
     pub args: Vec<ArgPlan>,
     pub repeat: u32,
     pub cooperative: bool,
-    /// Blocks of a cluster, x first; missing dimensions are one.
+    /// The size of a cluster in blocks, x first; missing dimensions are one.
     pub cluster: Vec<u32>,
 }
 
@@ -295,9 +296,9 @@ pub struct LaunchPlan {
 pub enum ArgPlan {
     /// The device address of the buffer with this index, plus `offset` bytes.
     Buffer { buffer: u32, offset: u64 },
-    /// The low `size` bytes of `bits`, little endian.
+    /// The low `size` bytes of `bits`, in little-endian order.
     Scalar { bits: u64, size: u8 },
-    /// A structure as the device lays it out.
+    /// The bytes of a structure, laid out as on the device.
     Bytes {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
@@ -305,7 +306,7 @@ pub enum ArgPlan {
     },
 }
 
-/// A buffer to copy back, by its index.
+/// An output buffer to copy to shared memory, by its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputPlan {
     pub buffer: u32,
@@ -322,8 +323,8 @@ pub struct Poison {
     pub seen_by: Option<u64>,
     /// The kernel that caused the fault, if the emulator reports it. A GPU's driver does not.
     pub kernel: Option<String>,
-    /// The emulator's report.
+    /// The emulator's report of the fault.
     pub report: Option<String>,
-    /// Whether the device caused the fault instead of a kernel.
+    /// Whether the device, and not a kernel, caused the fault.
     pub device: bool,
 }

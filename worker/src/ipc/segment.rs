@@ -9,7 +9,7 @@ use std::{
 use memmap2::MmapRaw;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 
-/// A mapped memory file. Its size is sealed, so that neither side can truncate it while the other uses it.
+/// A mapped memory file. Its size is sealed, so that neither process can truncate it while the other uses it.
 #[derive(Debug)]
 pub struct Segment {
     file: File,
@@ -19,7 +19,7 @@ pub struct Segment {
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 impl Segment {
-    /// Makes a segment of zeros.
+    /// Creates a segment of zeros.
     pub fn new(bytes: u64) -> io::Result<Self> {
         let file = File::from(memfd_create(c"gpufleet-staging", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         file.set_len(bytes)?;
@@ -41,7 +41,7 @@ impl Segment {
         Ok(Self { file, map })
     }
 
-    /// The start of the mapping. A caller that dereferences it must ensure that the other process does not write there at the same time.
+    /// Returns the start of the mapping. When the caller dereferences it, the other process must not write to the same place.
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.map.as_mut_ptr()
     }
@@ -54,7 +54,7 @@ impl Segment {
         self.map.len() == 0
     }
 
-    /// A descriptor to pass to the other process.
+    /// Returns a descriptor to send to the other process.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         self.file.as_fd().try_clone_to_owned()
     }

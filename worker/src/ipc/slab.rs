@@ -1,12 +1,12 @@
 //! The supervisor's staging memory for one executor: segments are divided into slots, one for each job in flight.
 //!
 //! Slots come in classes, powers of two from [`SLOT_BYTES_MIN`]. Slots of the smallest class share segments; each larger slot is a segment
-//! of its own. Freed slots are cached for the next job of their class, because pinning is expensive. Slots in use never exceed the capacity:
-//! a job that would exceed it waits, first come first served. Mapped memory never exceeds twice the capacity.
+//! of its own. Freed slots are cached for later jobs of the same class, because pinning is expensive. The slots in use never exceed the
+//! capacity: a job that would exceed it waits, first come, first served. Mapped memory never exceeds twice the capacity.
 //!
-//! A slot may be lent to an operation that can hang, such as a read from a network file system. If the wait for it is dropped, the slot's
-//! share of the capacity is released ([`Lending`]), so that other jobs need not wait. The memory itself is free again when the operation
-//! ends.
+//! A slot may be lent to an operation that can hang, such as a read from a network file system. If the caller stops waiting for the
+//! operation, the slot's share of the capacity is released ([`Lending`]), so that other jobs need not wait. The memory itself becomes free
+//! when the operation ends.
 
 use std::{
     collections::BTreeMap,
@@ -19,14 +19,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{message::Place, segment::Segment};
 
-/// The smallest slot, for the inputs and outputs of a small job; thousands of such jobs share a few segments.
+/// Size of the smallest slot, in bytes, for the inputs and outputs of a small job. Thousands of such jobs share a few segments.
 const SLOT_BYTES_MIN: u64 = 64 << 10;
-/// Smallest slots of one shared segment: pinning 4 MiB at a time keeps the number of pinned ranges low.
+/// Number of smallest slots in a shared segment. Pinning 4 MiB at a time keeps the number of pinned ranges low.
 const SLOTS_PER_SHARED_SEGMENT: u64 = 64;
-/// Staging memory for the jobs in flight on one executor. Inputs and outputs in messages have at most 16 MiB each, so this is room for
-/// eight of the largest; the executor's streams limit smaller jobs earlier.
+/// Staging memory for the jobs in flight on one executor, in bytes. The inputs and outputs in messages have at most 16 MiB each, so this is
+/// enough for eight of the largest jobs. The number of smaller jobs is limited earlier, by the executor's streams.
 pub const CAPACITY_BYTES: u64 = 256 << 20;
-/// The largest slot: the inline inputs of a job, its staged outputs, and the ring through which larger arrays pass.
+/// Size of the largest slot, in bytes: the inline inputs of a job, its staged outputs, and the ring through which larger arrays pass.
 pub const SLOT_BYTES_MAX: u64 = CAPACITY_BYTES;
 
 /// Announces new and dropped segments to the executor.
@@ -35,17 +35,17 @@ pub trait Announce: Send + Sync {
     fn dropped(&self, id: u32);
 }
 
-/// The staging memory. Clones share it.
+/// The staging memory of an executor. Clones share it.
 #[derive(Clone)]
 pub struct Slab {
     shared: Arc<Shared>,
 }
 
-/// The memory of one job, or a part of it. The slot is free again when all its parts have been dropped.
+/// The memory of one job, or a part of it. The slot becomes free when all its parts have been dropped.
 #[derive(Debug)]
 pub struct StagingMemory {
     slot: Arc<Slot>,
-    /// Its position in the slot. No other part has these bytes.
+    /// The part's position in the slot. Parts never overlap.
     start: u64,
     bytes: u64,
 }
@@ -57,20 +57,20 @@ struct Slot {
     offset: u64,
     bytes: u64,
     shared: Arc<Shared>,
-    /// The slot's share of the capacity.
+    /// The slot's share of the capacity; `None` if it was released while the slot was lent.
     share: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-/// A wait for an operation that uses a lent slot. Dropping it before its end releases the slot's share.
+/// The wait for an operation that uses a lent slot. Dropping it early releases the slot's share of the capacity.
 #[derive(Debug)]
 pub struct Lending(Option<Arc<Slot>>);
 
 /// Why a job gets no staging memory.
 #[derive(Debug, thiserror::Error)]
 pub enum SlabError {
-    #[error("stage {bytes} bytes; the maximum for a job is {SLOT_BYTES_MAX}")]
+    #[error("failed to stage {bytes} bytes; the maximum for a job is {SLOT_BYTES_MAX}")]
     TooLarge { bytes: u64 },
-    #[error("create a segment of shared memory")]
+    #[error("failed to create a segment of shared memory")]
     Segment(#[from] io::Error),
 }
 
@@ -82,7 +82,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Free slots by class, which is their size.
+    /// The free slots by class, which is their size in bytes.
     free: BTreeMap<u64, Vec<Free>>,
     mapped_bytes: u64,
     next_id: u32,
@@ -111,7 +111,7 @@ impl Slab {
     }
 }
 
-/// The class for `bytes`, unless no slot is that large.
+/// Returns the class for `bytes`, or `None` if no slot is that large.
 fn class(bytes: u64) -> Option<u64> {
     (bytes <= SLOT_BYTES_MAX).then(|| bytes.next_power_of_two().max(SLOT_BYTES_MIN))
 }
@@ -130,7 +130,7 @@ impl Shared {
         self.make_room(&mut state, bytes);
         let segment = Arc::new(Segment::new(bytes)?);
         let id = state.next_id;
-        // Announced under the lock, so that no job can use the segment before the executor knows it.
+        // Announce it under the lock, so that no job can use the segment before the executor knows it.
         self.announce.made(id, &segment)?;
         state.next_id += 1;
         state.mapped_bytes += bytes;
@@ -141,7 +141,7 @@ impl Shared {
         Ok(first)
     }
 
-    /// Drops free segments of one slot, largest first, until `bytes` more stay within the capacity.
+    /// Drops free segments that are a single slot, largest first, until `bytes` more fit into the capacity.
     fn make_room(&self, state: &mut State, bytes: u64) {
         while state.mapped_bytes + bytes > CAPACITY_BYTES {
             let largest =
@@ -154,7 +154,7 @@ impl Shared {
 }
 
 impl StagingMemory {
-    /// The position of byte `at` of this memory, for the executor.
+    /// Returns the position of byte `at` of this memory, for the executor.
     pub fn place(&self, at: u64) -> Place {
         Place { segment: self.slot.id, offset: self.slot.offset + self.start + at }
     }
@@ -162,7 +162,7 @@ impl StagingMemory {
     /// Splits off the memory from byte `at` on.
     ///
     /// # Panics
-    /// If `at` is beyond the end.
+    /// If `at` is past the end.
     #[must_use]
     pub fn split_off(&mut self, at: u64) -> Self {
         assert!(at <= self.bytes, "{at} is beyond {} bytes", self.bytes);
@@ -184,22 +184,23 @@ impl StagingMemory {
         self.bytes == 0
     }
 
-    /// Bytes of this memory.
+    /// Returns a range of this memory.
     ///
     /// # Panics
-    /// If the range goes beyond its end.
+    /// If the range exceeds the memory.
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         assert!(
             range.start <= range.end && range.end <= self.len(),
             "{range:?} is outside a slot of {} bytes",
             self.bytes
         );
-        // SAFETY: neither slots nor their parts overlap, this one is inside its segment, and the executor writes to it only between the request that names
-        // it and its answer; the owner reads before the one or after the other, and keeps the slot until the answer is there.
+        // SAFETY: slots do not overlap and neither do their parts, and this one is inside its segment. The executor writes to it only
+        // between the request that names it and the answer. The owner reads it before the request or after the answer, and keeps the slot
+        // until the answer has arrived.
         unsafe { std::slice::from_raw_parts(self.start().add(range.start), range.len()) }
     }
 
-    /// As [`StagingMemory::bytes`], to write.
+    /// Returns a range of this memory for writing; panics like [`StagingMemory::bytes`].
     pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         assert!(
             range.start <= range.end && range.end <= self.len(),
@@ -211,7 +212,7 @@ impl StagingMemory {
     }
 
     fn start(&self) -> *mut u8 {
-        // SAFETY: a part lies inside its slot, and a slot inside its segment.
+        // SAFETY: a part is inside its slot, and a slot is inside its segment.
         unsafe { self.slot.segment.as_mut_ptr().add((self.slot.offset + self.start) as usize) }
     }
 }
@@ -336,7 +337,7 @@ mod tests {
         drop(all);
         small.await.unwrap();
         let beyond = slab.take(SLOT_BYTES_MAX + 1).await.unwrap_err();
-        assert_eq!(beyond.to_string(), "stage 268435457 bytes; the maximum for a job is 268435456");
+        assert_eq!(beyond.to_string(), "failed to stage 268435457 bytes; the maximum for a job is 268435456");
     }
 
     #[tokio::test]

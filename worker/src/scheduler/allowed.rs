@@ -2,11 +2,12 @@
 
 use super::DeviceId;
 
-/// A set of devices, one bit each, so that a demand is cheap to copy. No machine has more than [`DEVICES_MAX`].
+/// A set of devices with one bit each, so that a demand is cheap to copy. It has room for [`DEVICES_MAX`] devices, more
+/// than any machine has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowed(u64);
 
-/// Devices of one worker are numbered below this.
+/// Maximum number of devices of one worker; their numbers are below it.
 pub const DEVICES_MAX: u32 = u64::BITS;
 
 impl Allowed {

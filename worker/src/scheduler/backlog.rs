@@ -6,14 +6,14 @@ use gpufleet_schema::Priority;
 
 use super::{Demand, Ticket};
 
-/// Starts per round: high, normal, low.
+/// Number of starts in a round for high, normal and low priority.
 const SHARES: [u32; 3] = [16, 4, 1];
 
-/// Jobs per priority that a search looks at, so that a search stays cheap.
+/// Number of jobs per priority that a search looks at, so that a search stays cheap.
 const LOOKAHEAD: usize = 32;
 
-/// Jobs that start one after the other before an older job whose input they have and it lacks. More would gain little: one job in nine then brings
-/// its input.
+/// Maximum number of jobs in a row that may start before an older job that lacks its input on the free devices. More would gain little:
+/// with eight, at most one job in nine has to fetch its input.
 const OVERTAKEN_MAX: u32 = 8;
 
 /// A waiting job, and how often a later job was started before it.
@@ -24,16 +24,17 @@ pub(super) struct BacklogEntry {
     pub(super) passed: u32,
 }
 
+/// The waiting jobs of a pool, by priority.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     queues: [VecDeque<BacklogEntry>; 3],
-    /// Starts that each priority has left in this round.
+    /// The number of starts that each priority has left in this round.
     credit: [u32; 3],
-    /// How many jobs of each priority have started since its oldest one did.
+    /// The number of jobs of each priority that have started since its oldest one last did.
     overtaken: [u32; 3],
 }
 
-/// Where a waiting job stands. Valid until the backlog changes.
+/// The position of a waiting job. Valid until the backlog changes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Position {
     queue: usize,
@@ -57,13 +58,14 @@ impl Backlog {
         self.queues[index_of(priority)].len()
     }
 
-    /// The smallest memory demand among the jobs that could start next.
+    /// Returns the smallest memory demand among the jobs that could start next, in bytes.
     pub(super) fn bytes_min(&self) -> Option<u64> {
         self.queues.iter().flat_map(|queue| queue.iter().take(LOOKAHEAD)).map(|waiting| waiting.demand.bytes).min()
     }
 
-    /// The next job for which `place` finds a device: first from a priority with credit, then from any other, so that no device idles
-    /// for the sake of a share. Within a priority, jobs of which `lacks_input` is true let younger ones pass, but not for ever.
+    /// Finds the next job for which `place` finds a device: first in a priority with credit, then in any other, so that no device idles for
+    /// the sake of the shares. Within a priority, jobs for which `lacks_input` is true let younger ones pass, at most [`OVERTAKEN_MAX`] in
+    /// a row.
     pub(super) fn find<Place>(
         &self,
         lacks_input: impl Fn(&BacklogEntry) -> bool,
@@ -81,8 +83,8 @@ impl Backlog {
 
     /// Removes the job that [`Self::find`] found, charges its priority, and counts the jobs that it passed.
     ///
-    /// The first jobs of the earlier priorities count as passed too; otherwise a large job of a low priority would wait for ever behind
-    /// small jobs of a high one.
+    /// The oldest job of each priority that was searched before counts as passed too. Otherwise a large job of low priority would wait
+    /// forever behind small jobs of high priority.
     pub(super) fn take(&mut self, Position { queue, index }: Position) -> BacklogEntry {
         let earlier = self.order().into_iter().take_while(|earlier| *earlier != queue);
         earlier.for_each(|earlier| self.pass_first(earlier));
@@ -110,20 +112,21 @@ impl Backlog {
         extracted
     }
 
-    /// The priorities in the order of a search: those with credit first.
+    /// Returns the priorities in search order: those with credit first.
     fn order(&self) -> [usize; 3] {
         let (credit, mut order) = (self.credit(), [0, 1, 2]);
         order.sort_by_key(|queue| credit[*queue] == 0);
         order
     }
 
-    /// A new round begins once no priority with waiting jobs has credit.
+    /// Returns the credits. A new round begins once no priority with waiting jobs has credit.
     fn credit(&self) -> [u32; 3] {
         let is_over = (0..3).all(|queue| self.credit[queue] == 0 || self.queues[queue].is_empty());
         if is_over { SHARES } else { self.credit }
     }
 
-    /// A start without credit begins a new round for the priorities without credit. A priority whose jobs do not fit keeps its credit.
+    /// Returns the credits after a start. A start without credit begins a new round for the priorities without credit. A priority whose
+    /// jobs do not fit keeps its credit.
     fn credit_after_start(&self, queue: usize) -> [u32; 3] {
         let mut credit = self.credit();
         if credit[queue] == 0 {
@@ -155,7 +158,8 @@ mod tests {
         *,
     };
 
-    /// Starts by priority while the jobs of `stuck` never fit and every priority has endless work, and how often the head of `stuck` was passed.
+    /// Returns the number of starts by priority when every priority has endless work but the jobs of `stuck` never fit, and how often the
+    /// oldest job of `stuck` was passed.
     fn starts_beside(stuck: Priority, starts: usize) -> ([usize; 3], u32) {
         let mut backlog = Backlog::default();
         let push = |backlog: &mut Backlog, ticket, priority| {

@@ -8,7 +8,7 @@ use super::{Demand, DeviceId, PoolId, Ticket};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     Arrived(Ticket, Demand),
-    /// A started job ended after this much device time, or its caller cancelled a waiting one.
+    /// A started job ended after `used_us` of device time, or a waiting job was cancelled.
     Left {
         ticket: Ticket,
         used_us: u64,
@@ -19,9 +19,9 @@ pub enum Change {
         slots: u32,
         bytes: u64,
     },
-    /// A pool's executor on the device takes jobs.
+    /// A pool's executor on the device now takes jobs.
     ExecutorUp(DeviceId, PoolId),
-    /// An executor reports how much device memory it caches beyond the memory that its jobs declared.
+    /// An executor reports how much device memory it caches in addition to the memory that its jobs declared.
     Cached {
         device: DeviceId,
         pool: PoolId,
@@ -34,20 +34,21 @@ pub enum Change {
         input: BlobDigest,
         is_resident: bool,
     },
-    /// The device memory available for jobs, including running ones. Other processes may use the rest.
+    /// The device memory that is available for jobs, including the running ones, has changed. Other processes may use
+    /// the rest.
     Available {
         device: DeviceId,
         bytes: u64,
     },
-    /// A pool's executor on the device has ended. Its jobs still leave one by one.
+    /// A pool's executor on the device has ended. Its jobs will still leave one by one.
     ExecutorDown(DeviceId, PoolId),
-    /// The device is out of service for good.
+    /// The device has gone out of service for good.
     DeviceGone(DeviceId),
-    /// Too many jobs of a queue wait here: requeue those that can be requeued.
+    /// The worker holds too many jobs of a queue: requeue those that can be requeued.
     Shed(PoolId, Priority),
-    /// A fixed interval has passed. A pool without work since the previous tick lends its memory.
+    /// A fixed interval has passed. A pool that has had no work for long enough lends its memory.
     Tick,
-    /// The worker drains: no more job may start.
+    /// The worker drains: no more jobs may start.
     Draining,
 }
 
@@ -65,7 +66,7 @@ pub enum Action {
     Requeue(Ticket),
 }
 
-/// A demand beyond the largest device.
+/// A demand that exceeds the memory of the largest device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DemandTooLarge {
     pub bytes: u64,
@@ -77,6 +78,6 @@ pub struct DemandTooLarge {
 pub struct Room {
     /// Slots that the pool could use now.
     pub open: u32,
-    /// Waiting jobs of the priority that do not fit in spite of open slots.
+    /// Waiting jobs of the priority that do not fit although there are open slots.
     pub stuck: u32,
 }

@@ -1,10 +1,10 @@
-//! What a job requires, and the ids of jobs, pools and devices.
+//! The demand of a job, and the ids of jobs, pools and devices.
 
 use gpufleet_schema::{BlobDigest, Priority};
 
 use super::Allowed;
 
-/// Identifies a job in one worker while the worker has it.
+/// Identifies a job within one worker while the worker has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -21,16 +21,17 @@ pub struct PoolId(pub u32);
 pub struct Demand {
     pub pool: PoolId,
     pub priority: Priority,
-    /// Declared device memory.
+    /// The declared device memory.
     pub bytes: u64,
-    /// The job must run alone in its pool's executor.
+    /// Whether the job must run alone in its pool's executor.
     pub alone: bool,
-    /// The job may print. Its pool's executor runs one such job at a time, because its output does not identify the job.
+    /// Whether the job may print. Its pool's executor runs one such job at a time, because printed text does not
+    /// identify its job.
     pub prints: bool,
-    /// Devices that meet its requirements.
+    /// The devices that meet the job's requirements.
     pub allowed: Allowed,
-    /// Its largest input from the blob store. It starts on a device that has the input, if one has room.
+    /// The job's largest input from the blob store. Devices that already have the input are preferred.
     pub input: Option<BlobDigest>,
-    /// The job is the only one of its message, so the message can be requeued while the job waits.
+    /// Whether the job is the only one of its message, so that the message can be requeued while the job waits.
     pub returnable: bool,
 }

@@ -1,8 +1,8 @@
 //! The scheduler's view of one device: slots and memory by pool, and the running executors.
 //!
-//! A device's memory has three parts: the memory of running jobs, the memory that executors cache, and free memory.
-//! Only its own pool uses an executor's cached memory. Other pools get it after a release, which takes a moment and is requested only when
-//! a job waits for it.
+//! A device's memory has three parts: the memory of running jobs, the memory that executors cache, and free memory. An executor's cached
+//! memory is only for jobs of its own pool. Other pools get it after a release, which takes a moment and is requested only when a job waits
+//! for it.
 
 use std::collections::HashSet;
 
@@ -10,6 +10,7 @@ use gpufleet_schema::BlobDigest;
 
 use super::{Demand, DeviceId, PoolId};
 
+/// A device with its slots, memory and executors.
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) id: DeviceId,
@@ -29,15 +30,15 @@ pub(super) struct PoolExecutor {
     pub(super) up: bool,
     pub(super) slots_taken: u32,
     pub(super) bytes_taken: u64,
-    /// The most memory that the executor caches beyond its jobs' declared memory.
+    /// Upper bound of the memory that the executor caches in addition to its jobs' declared memory.
     cached: u64,
-    /// The inputs that stay here for later jobs.
+    /// The inputs that are resident in the executor for later jobs.
     residents: HashSet<BlobDigest>,
-    /// The executor was asked to release its cache, and has cached nothing new since.
+    /// Whether the executor was asked to release its cache, and has cached nothing new since.
     release_requested: bool,
-    /// A job that must run alone runs here.
+    /// Whether a job that must run alone runs here.
     pub(super) exclusive: bool,
-    /// A job that may print runs here.
+    /// Whether a job that may print runs here.
     pub(super) printing: bool,
 }
 
@@ -67,7 +68,7 @@ impl Device {
         self.gone
     }
 
-    /// Marks an executor as up. A device out of service stays so even if an executor has just started.
+    /// Marks an executor as up, unless the device is out of service: an executor may have started just before that.
     pub(super) fn executor_up(&mut self, pool: PoolId) {
         if self.gone {
             return;
@@ -85,7 +86,7 @@ impl Device {
         }
     }
 
-    /// The pool's executor, if it is up.
+    /// Returns the pool's executor if it is up.
     pub(super) fn executor(&self, pool: PoolId) -> Option<&PoolExecutor> {
         self.find(pool).filter(|executor| executor.up)
     }
@@ -94,7 +95,7 @@ impl Device {
         self.slots.saturating_sub(self.slots_taken)
     }
 
-    /// The slots and memory that the pool uses here. They count even if its executor is down, until each job has left.
+    /// Returns the slots and memory that the pool uses here. Jobs count until they have left, even if their executor is down.
     pub(super) fn taken(&self, pool: PoolId) -> (u32, u64) {
         self.find(pool).map_or((0, 0), |executor| (executor.slots_taken, executor.bytes_taken))
     }
@@ -114,12 +115,12 @@ impl Device {
         executor.slots_taken -= 1;
         executor.bytes_taken -= demand.bytes;
         executor.release_requested = false;
-        // A job that leaves an exclusive executor was the only one there.
+        // In an exclusive executor, the job that leaves was the only one.
         executor.exclusive = false;
         executor.printing &= !demand.prints;
     }
 
-    /// The additional memory that the pool's jobs can have now.
+    /// Returns the additional memory that the pool's jobs can have now.
     pub(super) fn bytes_free(&self, pool: PoolId) -> u64 {
         match self.cached_by_others(pool) {
             0 => self.bytes_unused(),
@@ -127,14 +128,14 @@ impl Device {
         }
     }
 
-    /// The additional memory that a pool's jobs can have after all other executors release their caches. If no job runs, this is the most that
-    /// the device can offer. Then the job starts even if other processes use the device: the driver decides, so that no job waits for them
-    /// for ever.
+    /// Returns the additional memory that a pool's jobs can have after all other executors have released their caches. If no job runs, this
+    /// is all of the device's memory even if other processes use some of it: a job then starts and the driver decides, because no job
+    /// should wait for other processes forever.
     pub(super) fn bytes_unused(&self) -> u64 {
         if self.slots_taken == 0 { self.bytes } else { self.available_unused() }
     }
 
-    /// The memory that running jobs and other executors leave for the cache of the pool's executor.
+    /// Returns the memory that running jobs and other executors leave for the cache of the pool's executor.
     pub(super) fn cache_bytes_max(&self, pool: PoolId) -> u64 {
         self.available_unused().saturating_sub(self.cached_by_others(pool))
     }
@@ -155,13 +156,13 @@ impl Device {
         }
     }
 
-    /// Whether the pool's executor has the input.
+    /// Returns whether the input is resident in the pool's executor.
     pub(super) fn has_input(&self, pool: PoolId, input: BlobDigest) -> bool {
         self.executor(pool).is_some_and(|executor| executor.residents.contains(&input))
     }
 
-    /// Pools whose executors must release memory so that a job of `pool` gets `bytes`: those with the largest caches, as few as needed,
-    /// without executors that were already asked.
+    /// Returns the pools whose executors must release memory so that a job of `pool` gets `bytes`: as few as possible, those with the
+    /// largest caches first. Executors that were already asked are left out.
     pub(super) fn caches_to_release(&self, pool: PoolId, bytes: u64) -> Vec<PoolId> {
         let mut missing = bytes.saturating_sub(self.bytes_free(pool));
         let mut others: Vec<&PoolExecutor> =
@@ -184,7 +185,7 @@ impl Device {
     }
 
     fn cached_by_others(&self, pool: PoolId) -> u64 {
-        // Executors report what they cache, and the report may be wrong.
+        // Saturate, because an executor's report of its cache may be wrong.
         let others = self.executors.iter().filter(|executor| executor.pool != pool);
         others.fold(0, |sum, executor| sum.saturating_add(executor.cached))
     }

@@ -1,10 +1,10 @@
-//! Decides which waiting job starts next, and on which device.
+//! The scheduler decides which waiting job starts next, and on which device.
 //!
-//! Plain data: a change goes in, actions come out. There is no clock, no tokio and no I/O here, so that tests can check every
+//! It is plain data: a change goes in, actions come out. There is no clock, no tokio and no I/O here, so that tests can check every
 //! decision. The dispatcher passes changes in and performs the actions.
 //!
-//! Each change goes into the state ([`Scheduler::step`]). Then a search looks for a job that can start ([`mod@search`]), changes nothing, and
-//! returns a plan. The scheduler carries the plan out without a further decision, and searches again until no job can start.
+//! Each change first updates the state ([`Scheduler::step`]). Then a search looks for a job that can start ([`mod@search`]); it changes
+//! nothing and returns a plan. The scheduler carries the plan out without further decisions, and searches again until no job can start.
 //!
 //! - **Between pools:** pools with work share the time of the devices by their weights. The pool with the least weighted device time
 //!   is next ([`pool`]).
@@ -15,7 +15,7 @@
 //! - **Large jobs and suspects:** a job that was passed often reserves a device ([`reservations`]). So does a job that lost an executor: it
 //!   runs alone in its pool's executor, so that a second loss identifies the cause.
 //!
-//! How many messages to prefetch from each queue is decided in [`prefetch`].
+//! [`prefetch`] decides how many messages to prefetch from each queue.
 
 mod allowed;
 mod backlog;
@@ -53,16 +53,17 @@ use self::{
 /// The state of all devices and all waiting jobs.
 #[derive(Debug)]
 pub struct Scheduler {
-    /// By [`PoolId`].
+    /// The pools, indexed by [`PoolId`].
     pools: Vec<Pool>,
     devices: Vec<Device>,
     reservations: Reservations,
     running: HashMap<Ticket, StartedJob>,
-    /// The virtual time of the pool that had the last turn. A pool that was idle starts at this time.
+    /// The virtual time of the pool that had the last turn. A pool that was idle continues from this time.
     now: u128,
     draining: bool,
 }
 
+/// A job that occupies a slot.
 #[derive(Debug)]
 struct StartedJob {
     device: DeviceId,
@@ -78,7 +79,7 @@ impl Scheduler {
         Self { pools, devices, reservations, running, now: 0, draining: false }
     }
 
-    /// Takes a change in, and starts all jobs that can start now.
+    /// Applies a change, and starts all jobs that can start now.
     pub fn step(&mut self, change: Change) -> Vec<Action> {
         let mut actions = self.take_in(change);
         if !self.draining {
@@ -103,7 +104,7 @@ impl Scheduler {
             Change::ExecutorUp(device, pool) => self.device_mut(device).executor_up(pool),
             Change::ExecutorDown(device, pool) => {
                 self.device_mut(device).executor_down(pool);
-                // Another device may have room sooner.
+                // Another device may have room for the job sooner.
                 self.reservations.drop_pool(device, pool);
             }
             Change::Cached { device, pool, bytes } => self.device_mut(device).set_cached(pool, bytes),
@@ -145,8 +146,8 @@ impl Scheduler {
         Action::Start(ticket, device)
     }
 
-    /// Records that these pools had their turn before `started` but no fitting job. If the slot is `started`'s own, they could not have
-    /// used it anyway.
+    /// Records that the pools in `passed` had their turn before `started` but no fitting job. If the slot belongs to `started` alone, they
+    /// could not have used it anyway, so they are owed nothing.
     fn pass(&mut self, passed: &[PoolId], started: PoolId, is_shared: bool) {
         let time = self.pool(started).time();
         for pool in passed {
@@ -160,7 +161,7 @@ impl Scheduler {
         self.now = self.now.max(self.pool(first).time());
     }
 
-    /// Adds a job to its pool's backlog, or says why it can't wait here.
+    /// Adds a job to its pool's backlog, or returns why it can't wait here.
     fn arrive(&mut self, ticket: Ticket, demand: Demand) -> Option<Action> {
         if self.draining {
             return Some(Action::Requeue(ticket));
@@ -193,7 +194,7 @@ impl Scheduler {
         }
     }
 
-    /// Refuses the waiting jobs that no longer fit after a device has shrunk or gone.
+    /// Refuses the waiting jobs that no longer fit after a device has shrunk or gone out of service.
     fn refuse_waiting(&mut self) -> Vec<Action> {
         let Self { pools, devices, reservations, .. } = self;
         let refusal = |waiting: &BacklogEntry| refusal(devices, waiting.ticket, waiting.demand);
@@ -205,7 +206,7 @@ impl Scheduler {
         refusals.collect()
     }
 
-    /// Requeues the waiting jobs of a queue. A suspect and a job with a reserved device stay, because they would lose their turn.
+    /// Requeues the waiting jobs of a queue. Suspects and jobs with a reserved device stay, because they would lose their turn.
     fn shed(&mut self, pool: PoolId, priority: Priority) -> Vec<Action> {
         let Self { pools, reservations, .. } = self;
         let shed = pools[pool.0 as usize].backlog.extract(|BacklogEntry { ticket, demand, .. }| {
@@ -234,8 +235,8 @@ impl Scheduler {
     }
 }
 
-/// Why the job can't wait here. A device whose executor is restarting still counts, because the job can wait for it. Without any device
-/// in service the worker is about to leave, and requeues its jobs.
+/// Returns why a job can't wait here, if it can't. A device whose executor is restarting still counts, because the job can wait for it.
+/// Without any device in service, no job is refused: the worker is about to stop and requeues its jobs.
 fn refusal(devices: &[Device], ticket: Ticket, demand: Demand) -> Option<Action> {
     let mut in_service = devices.iter().filter(|device| !device.is_gone()).peekable();
     in_service.peek()?;

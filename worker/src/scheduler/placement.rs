@@ -12,11 +12,11 @@ use super::{
 pub(super) struct Claim {
     pub(super) pool: PoolId,
     pub(super) guarantee: PoolGuarantee,
-    /// The pool has running jobs on this worker.
+    /// Whether the pool has running jobs on this worker.
     pub(super) running: bool,
-    /// The smallest demand among the jobs that it could start next, if it has guaranteed memory.
+    /// The smallest demand among the jobs that the pool could start next, in bytes, if it has guaranteed memory.
     pub(super) wanted: Option<u64>,
-    /// The demand of its last job, while the next one may follow soon.
+    /// The demand of the pool's last job, in bytes, as long as the next one may follow soon.
     pub(super) recent: Option<u64>,
 }
 
@@ -24,16 +24,16 @@ pub(super) struct Claim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
     Now,
-    /// Once executors of other pools have released cached memory.
+    /// It fits once executors of other pools have released cached memory.
     AfterRelease,
     Not,
 }
 
-/// A device with all that decides who may use it.
+/// A device with everything that decides who may use it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Offer<'a> {
     pub(super) device: &'a Device,
-    /// The claims of all pools, by pool.
+    /// The claims of all pools, indexed by pool.
     pub(super) claims: &'a [Claim],
     pub(super) reservation: Option<&'a Reservation>,
 }
@@ -45,8 +45,8 @@ struct Reserve {
 }
 
 impl Claim {
-    /// The memory of a device that other pools may not use now. A pool that has been idle for a while lends it, and so does a pool whose
-    /// jobs need more than its guarantee: otherwise two such pools would block each other.
+    /// Returns the memory of a device that other pools may not use now. A pool that has been idle for a while lends its guaranteed memory.
+    /// So does a pool whose jobs all need more than its guarantee, because two such pools would block each other.
     fn bytes(&self, device: &Device) -> u64 {
         let own = self.guarantee.bytes(device.bytes);
         let jobs = [self.wanted, self.recent];
@@ -55,7 +55,7 @@ impl Claim {
 }
 
 impl Offer<'_> {
-    /// How the job fits on the device beside its running jobs and the guarantees of other pools.
+    /// Returns how the job fits on the device beside its running jobs and the guarantees of other pools.
     pub(super) fn fit(self, ticket: Ticket, demand: Demand) -> Fit {
         if !self.can_run(demand) {
             return Fit::Not;
@@ -70,7 +70,7 @@ impl Offer<'_> {
         }
     }
 
-    /// Whether the device has a slot for the job, and its pool's executor could run it.
+    /// Returns whether the device has a slot for the job, and the pool's executor could run the job.
     fn can_run(self, demand: Demand) -> bool {
         let is_blocked = |executor: &PoolExecutor| {
             executor.exclusive || demand.alone && executor.slots_taken > 0 || demand.prints && executor.printing
@@ -80,10 +80,10 @@ impl Offer<'_> {
             && self.device.executor(demand.pool).is_some_and(|executor| !is_blocked(executor))
     }
 
-    /// Whether the job may start if this many bytes are free.
+    /// Returns whether the job may start if `bytes` are free.
     ///
-    /// A pool may always use its own slot and memory. Beyond that it borrows what is free and reserved neither for other pools nor for a
-    /// job that has reserved this device.
+    /// A pool may always use its own slot and memory. Above that it may borrow what is free, unless it is reserved for another pool or for
+    /// a job that has reserved this device.
     fn fits_in(self, ticket: Ticket, demand: Demand, bytes: u64) -> bool {
         if demand.bytes > bytes {
             return false;
@@ -96,7 +96,7 @@ impl Offer<'_> {
         !takes_slot && !takes_bytes && !self.takes_reserved(ticket, demand, bytes, is_own)
     }
 
-    /// Slots that a pool could use now if its jobs needed no memory.
+    /// Returns the number of slots that a pool could use now if its jobs needed no memory.
     pub(super) fn open_slots(self, pool: PoolId) -> u32 {
         let is_open =
             self.reservation.is_none() && self.device.executor(pool).is_some_and(|executor| !executor.exclusive);
@@ -107,8 +107,8 @@ impl Offer<'_> {
         free.saturating_sub(self.reserve_against(pool).slots).max(own.min(free))
     }
 
-    /// Whether a reservation of the device helps the job: no guarantee of another pool blocks it for ever, and no other job that prints
-    /// occupies its pool's executor.
+    /// Returns whether a reservation of the device would help the job: no guarantee of another pool blocks it forever, and no other job
+    /// that prints occupies its pool's executor.
     pub(super) fn can_reserve(self, demand: Demand) -> bool {
         let has_turn = |executor: &PoolExecutor| !(demand.prints && executor.printing);
         self.reservation.is_none()
@@ -117,9 +117,9 @@ impl Offer<'_> {
             && self.may_come_to_fit(demand)
     }
 
-    /// Whether the job fits once enough jobs have ended, while the pools with work keep their guarantees. If none of them has a
-    /// guarantee, the device drains, and the driver decides whether other processes leave enough. Beside pools with guarantees the device
-    /// never drains, because they keep starting jobs.
+    /// Returns whether the job will fit once enough jobs have ended, while the pools with work keep their guarantees. If none of them has a
+    /// guarantee, the device can drain completely, and then the driver decides whether other processes leave enough memory. Beside pools
+    /// with guarantees the device never drains, because they keep starting jobs.
     pub(super) fn may_come_to_fit(self, demand: Demand) -> bool {
         let others = self.claims.iter().filter(|claim| claim.pool != demand.pool);
         let theirs: u64 = others.map(|claim| claim.bytes(self.device)).sum();
@@ -127,7 +127,7 @@ impl Offer<'_> {
         demand.bytes <= self.guaranteed_bytes(demand.pool).max(there.saturating_sub(theirs))
     }
 
-    /// Whether the pool's next job uses the pool's own slot, which no other pool could use.
+    /// Returns whether the pool's next job uses the pool's own slot, which no other pool may use.
     pub(super) fn has_own_slot(self, pool: PoolId) -> bool {
         self.guaranteed_bytes(pool) > 0 && self.device.taken(pool).0 == 0
     }
@@ -137,7 +137,7 @@ impl Offer<'_> {
         bytes_taken.saturating_add(demand.bytes) <= self.guaranteed_bytes(demand.pool)
     }
 
-    /// Whether the start would take room that another job has reserved. A reservation does not hold back a pool's own slot and memory.
+    /// Returns whether the start would take room that another job has reserved. A reservation does not affect a pool's own slot and memory.
     fn takes_reserved(self, ticket: Ticket, demand: Demand, bytes: u64, is_own: bool) -> bool {
         let Some(Reservation { ticket: reserved_for, demand: reserved, .. }) = self.reservation else { return false };
         if *reserved_for == ticket {
@@ -151,8 +151,8 @@ impl Offer<'_> {
         !leaves_room && !is_anothers
     }
 
-    /// What other pools have reserved against `borrower`. A slot is never lent, because its owner's next job would wait for the borrower.
-    /// An idle pool lends its memory.
+    /// Returns the slots and memory that other pools keep from `borrower`. A pool's own slot is never lent, because the owner's next job
+    /// would have to wait for the borrower. An idle pool lends its memory.
     fn reserve_against(self, borrower: PoolId) -> Reserve {
         let mut reserve = Reserve { slots: 0, bytes: 0 };
         let others = self.claims.iter().filter(|claim| claim.pool != borrower);

@@ -5,9 +5,10 @@ use super::{Demand, PoolId, Ticket, backlog::Backlog, placement::Claim};
 /// The guarantees of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolGuarantee {
-    /// Its weight in sharing device time with other pools that have work.
+    /// The weight with which the pool shares device time with other pools that have work.
     pub weight: u32,
-    /// Its guaranteed part of every device's memory, in thousandths. A pool with guaranteed memory also has a slot of its own on every device.
+    /// The guaranteed part of every device's memory, in thousandths. A pool with guaranteed memory also has a slot of its own on every
+    /// device.
     pub memory_permille: u32,
 }
 
@@ -18,7 +19,7 @@ impl Default for PoolGuarantee {
 }
 
 impl PoolGuarantee {
-    /// Its guaranteed memory on a device of this size.
+    /// Returns the guaranteed memory on a device of this size, in bytes.
     pub fn bytes(self, device_bytes: u64) -> u64 {
         (u128::from(device_bytes) * u128::from(self.memory_permille.min(PERMILLE)) / u128::from(PERMILLE)) as u64
     }
@@ -26,35 +27,37 @@ impl PoolGuarantee {
 
 const PERMILLE: u32 = 1000;
 
-/// The expected time of a pool's first job, until one has been measured.
+/// Expected device time of a pool's jobs before the first one was measured, in microseconds.
 const FIRST_GUESS_US: u64 = 1_000;
 
-/// The inverse weight of a new measurement in the expected time.
+/// Inverse weight of a new measurement in the expected device time.
 const SMOOTHING: u64 = 8;
 
-/// At least one whole tick without a job's end, wherever in a tick the last job ended.
+/// Number of ticks without work after which a pool lends its memory. Two, so that at least one whole interval passes wherever in a tick the
+/// last job ended.
 const QUIET_TICKS: u32 = 2;
 
-/// The most device time that a pool can be owed. Otherwise the time in which its jobs did not fit would add up for hours, and the others
-/// could start nothing until the pool had caught up.
+/// Maximum device time that a pool can be owed, in microseconds. Otherwise the debt from the time in which its jobs did not fit would grow
+/// to hours, and the other pools could start nothing until the pool had caught up.
 const OWED_US_MAX: u64 = 5_000_000;
 
-/// Virtual time per microsecond at weight 1: fine enough for integers at every weight.
+/// Units of virtual time per microsecond at weight 1, so that integers are precise enough at every weight.
 const SCALE: u128 = 1 << 20;
 
+/// A pool with its waiting jobs.
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) id: PoolId,
     pub(super) guarantee: PoolGuarantee,
     pub(super) backlog: Backlog,
     pub(super) running: u32,
-    /// Device time used, divided by weight: the pool with the least is next (stride scheduling over measured time).
+    /// Device time used, divided by weight. The pool with the least is next (stride scheduling over measured time).
     time: u128,
-    /// The expected time of a job, from measurements.
+    /// The expected device time of a job, in microseconds, from measurements.
     expected_us: u64,
-    /// The memory of its last job, while the next one may follow soon.
+    /// The memory of the last job, in bytes, as long as the next one may follow soon.
     recent: Option<u64>,
-    /// Ticks since the last job.
+    /// Number of ticks since the last job ended.
     quiet: u32,
 }
 
@@ -77,13 +80,13 @@ impl Pool {
     }
 
     pub(super) fn claim(&self) -> Claim {
-        // Only guaranteed memory is claimed, so the search for the smallest demand is spared otherwise.
+        // Only guaranteed memory is claimed, so other pools need no search for the smallest demand.
         let wanted = if self.guarantee.memory_permille > 0 { self.backlog.bytes_min() } else { None };
         let (running, recent) = (self.running > 0, self.recent);
         Claim { pool: self.id, guarantee: self.guarantee, running, wanted, recent }
     }
 
-    /// Adds a waiting job. An idle pool starts at the virtual time of the others, so that it does not save up unused time.
+    /// Adds a waiting job. A pool that was idle continues from the virtual time of the others, so that it does not save up unused time.
     pub(super) fn arrive(&mut self, ticket: Ticket, demand: Demand, now: u128) {
         if self.running == 0 && self.backlog.is_empty() {
             self.time = self.time.max(now);
@@ -91,19 +94,19 @@ impl Pool {
         self.backlog.push(ticket, demand);
     }
 
-    /// Another pool at `time` got this pool's turn, because no job of this pool fitted.
+    /// Records that another pool, at virtual time `time`, got this pool's turn because no job of this pool fitted.
     pub(super) fn pass(&mut self, time: u128) {
         self.time = self.time.max(time.saturating_sub(self.virtual_time(OWED_US_MAX)));
     }
 
-    /// Charges the expected time of a job at its start, so that the next choice takes it into account. Returns the charge.
+    /// Charges the expected time of a job at its start, so that the next choice takes it into account. Returns the charge in microseconds.
     pub(super) fn start(&mut self) -> u64 {
         self.running += 1;
         self.charge(self.expected_us);
         self.expected_us
     }
 
-    /// Counts a tick. Running and waiting jobs claim their memory themselves.
+    /// Counts a tick. It only affects the claim of the last job, because running and waiting jobs claim memory themselves.
     pub(super) fn tick(&mut self) {
         self.quiet += 1;
         if self.quiet >= QUIET_TICKS {

@@ -1,12 +1,12 @@
-//! How many messages a worker prefetches from each queue.
+//! Decides how many messages a worker prefetches from each queue.
 //!
-//! Prefetched jobs are unavailable to other workers; too few leave slots idle. So the prefetch of a queue covers its running jobs,
-//! its open slots, and some tens of milliseconds of work more: hundreds of tiny jobs, or one or two long ones. Run times
-//! are measured as the time for which a queue's jobs occupy their slots. A new queue is assumed to have long and large jobs.
+//! Prefetched jobs are unavailable to other workers; too few leave slots idle. So the prefetch of a queue covers its running jobs, its open
+//! slots, and some tens of milliseconds of further work: hundreds of tiny jobs, or one or two long ones. A job's run time is measured as
+//! the time for which it occupies its slot. A new queue is assumed to have long and large jobs.
 //!
-//! Every change costs a new subscription. The prefetch grows when a queue has used all of it. It shrinks when less has been enough
-//! for a while, or at once if its messages turn out too large. The broker counts messages, not bytes: if messages suddenly
-//! grow, those already requested still arrive, and the worker requeues the ones that have not started.
+//! Every change of the prefetch costs a new subscription. The prefetch grows when a queue has used all of it. It shrinks when less has been
+//! enough for a while, or at once if the messages turn out too large. The broker counts messages, not bytes: if messages suddenly grow,
+//! those already requested still arrive, and the worker requeues the ones that have not started.
 
 mod share;
 
@@ -15,32 +15,32 @@ mod tests;
 
 use self::share::share_out;
 
-/// The unsettled messages of one queue, and its open slots.
+/// The load of one queue: its unsettled messages and its open slots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueLoad {
-    /// Unsettled messages.
+    /// Number of unsettled messages.
     pub messages: u32,
-    /// The most unsettled messages since the last decision.
+    /// Maximum number of unsettled messages since the last decision.
     pub messages_peak: u32,
-    /// Unsettled messages whose jobs have ended and that wait only for confirms.
+    /// Number of unsettled messages whose jobs have ended and that wait only for confirms.
     pub settling: u32,
-    /// Running jobs, and the sum of their run times so far.
+    /// Number of running jobs, and the sum of their run times so far in microseconds.
     pub running: u32,
     pub running_us: u64,
-    /// Slots that its pool could use now.
+    /// Number of slots that the queue's pool could use now.
     pub open: u32,
-    /// Jobs that wait in spite of open slots, because they do not fit; later jobs may fit.
+    /// Number of jobs that wait although slots are open, because they do not fit. Later jobs may fit.
     pub stuck: u32,
 }
 
-/// The bounds of a worker's prefetch.
+/// The limits of a worker's prefetch.
 #[derive(Debug, Clone, Copy)]
 pub struct PrefetchLimits {
-    /// Messages of one queue.
+    /// Maximum number of messages of one queue.
     pub messages_max: u16,
-    /// The sum over all queues. Each queue may always prefetch one message.
+    /// Maximum size of the messages of all queues together. Each queue may always prefetch one message.
     pub bytes_max: u64,
-    /// The assumed size of a message of a new queue.
+    /// Assumed size of a message of a new queue.
     pub message_bytes_max: u64,
 }
 
@@ -54,13 +54,13 @@ pub struct Prefetch {
 #[derive(Debug)]
 struct Queue {
     prefetch: u16,
-    /// Jobs of a message.
+    /// Number of jobs in a message.
     jobs: Mean,
-    /// The time for which a job occupies its slot.
+    /// Time for which a job occupies its slot, in microseconds.
     job_us: Mean,
-    /// The size of a recent large message; it decays slowly.
+    /// Size of a recent large message, in bytes; it decays slowly.
     bytes: f64,
-    /// Since when a smaller prefetch would be enough.
+    /// Time since which a smaller prefetch would be enough.
     less_since_us: Option<u64>,
 }
 
@@ -71,21 +71,22 @@ struct Mean {
     value: f64,
 }
 
-/// Work to prefetch beyond the running jobs: a worker and its broker need a few milliseconds to replace a job, and about ten under load.
+/// Work to prefetch in addition to the running jobs, in microseconds. A worker and its broker need a few milliseconds to replace a job, and
+/// about ten under load.
 const AHEAD_US: f64 = 50_000.0;
-/// Jobs waiting for memory that a search looks past, as in the backlog.
+/// Maximum number of extra messages for jobs that wait for memory: as many as the backlog's search looks at.
 const STUCK_MAX: f64 = 32.0;
-/// The number of values in a mean: enough that one long job among tiny ones has little effect.
+/// Number of values in a mean: enough that one long job among tiny ones has little effect.
 const MEMORY: u32 = 32;
-/// Messages after which a large one has decayed to a third of its size.
+/// Number of messages after which a large one has decayed to about a third of its size.
 const LARGE_MEMORY: f64 = 256.0;
-/// The largest growth in one step, so that a few short jobs do not raise the prefetch to its maximum.
+/// Maximum factor by which the prefetch grows in one step, so that a few short jobs do not raise it to its maximum.
 const GROWTH_MAX: u16 = 8;
-/// How long a smaller prefetch must have been enough before it shrinks.
+/// Time for which a smaller prefetch must have been enough before the prefetch shrinks, in microseconds.
 const PATIENCE_US: u64 = 1_000_000;
 
 impl Prefetch {
-    /// The prefetch of this many queues on a worker with this many slots.
+    /// Creates the prefetch of this many queues on a worker with this many slots.
     pub fn new(limits: PrefetchLimits, queues: usize, slots: u32) -> Self {
         let bytes = limits.message_bytes_max as f64;
         let unknown =
@@ -97,12 +98,12 @@ impl Prefetch {
         prefetch
     }
 
-    /// The current prefetch of a queue.
+    /// Returns the current prefetch of a queue.
     pub fn of(&self, queue: usize) -> u16 {
         self.queues[queue].prefetch
     }
 
-    /// Records the jobs and bytes of a message.
+    /// Records the number of jobs and bytes of a message.
     pub fn message(&mut self, queue: usize, jobs: usize, bytes: u64) {
         let queue = &mut self.queues[queue];
         queue.bytes = match queue.jobs.count {
@@ -112,13 +113,13 @@ impl Prefetch {
         queue.jobs.add(jobs.max(1) as f64);
     }
 
-    /// Records for how long a job occupied its slot.
+    /// Records how long a job occupied its slot, in microseconds.
     pub fn job(&mut self, queue: usize, held_us: u64) {
         self.queues[queue].job_us.add(held_us.max(1) as f64);
     }
 
-    /// The queues with a new prefetch at the monotonic time `now_us`. `slots` is the number of
-    /// jobs that can run at once on this worker.
+    /// Returns the queues whose prefetch changes, with the new prefetch. `now_us` is a monotonic time, and `slots` is the number of jobs
+    /// that can run at once on this worker.
     pub fn decide(&mut self, now_us: u64, slots: u32, loads: &[QueueLoad]) -> Vec<(usize, u16)> {
         let targets = self.targets(slots, loads);
         let queues = self.queues.iter_mut().zip(loads).zip(targets).enumerate();
@@ -130,7 +131,7 @@ impl Prefetch {
         let max = f64::from(self.limits.messages_max.max(1));
         let wanted = self.queues.iter().zip(loads).map(|(queue, load)| queue.wanted(slots, active, load).min(max));
         let wanted: Vec<f64> = wanted.collect();
-        // A queue may send its whole prefetch, whether it still needs that much or not.
+        // A queue may send its whole prefetch, even if it no longer needs that much.
         let held = self.queues.iter().zip(&wanted).map(|(queue, wanted)| wanted.max(f64::from(queue.prefetch)));
         let sizes: Vec<f64> = self.queues.iter().map(|queue| queue.bytes.max(1.0)).collect();
         let idle: Vec<bool> = loads.iter().map(|load| load.messages == 0).collect();
@@ -144,7 +145,7 @@ impl Prefetch {
     }
 }
 
-/// Whether a queue has so many more messages here than its prefetch that jobs that have not started should be requeued.
+/// Returns whether the worker holds so many more messages of a queue than its prefetch that unstarted jobs should be requeued.
 pub fn is_hoard(messages: u32, prefetch: u16) -> bool {
     messages > 2 * u32::from(prefetch)
 }
@@ -153,24 +154,24 @@ pub fn is_hoard(messages: u32, prefetch: u16) -> bool {
 #[derive(Debug, Clone, Copy)]
 struct Target {
     messages: u16,
-    /// The limit by the size of its messages.
+    /// The maximum, given the size of its messages.
     most: u16,
-    /// Whether that limit is the reason for the target.
+    /// Whether that maximum determines the target.
     is_cut: bool,
 }
 
 impl Queue {
-    /// The number of messages needed, regardless of their size.
+    /// Returns the number of messages needed, regardless of their size.
     fn wanted(&self, slots: u32, active: f64, load: &QueueLoad) -> f64 {
         let jobs = self.jobs.value.max(1.0);
         let busy = f64::from(load.running + load.open) / jobs;
-        // As many again may fit.
+        // Twice the number, so that as many others can arrive, which may fit.
         let stuck = (2.0 * f64::from(load.stuck) / jobs).min(STUCK_MAX);
         let ahead = self.job_us(load).map_or(1.0, |us| f64::from(slots) * AHEAD_US / (us * jobs) / active);
         busy.ceil() + ahead.ceil() + stuck.ceil() + f64::from(load.settling)
     }
 
-    /// The time of a job. Running jobs count as if they ended now, if that raises the mean.
+    /// Returns the run time of a job in microseconds. Running jobs count as if they ended now, if that raises the mean.
     fn job_us(&self, load: &QueueLoad) -> Option<f64> {
         let mean = self.job_us;
         if load.running == 0 {
@@ -200,8 +201,8 @@ impl Queue {
         (now_us.saturating_sub(since) >= PATIENCE_US).then(|| self.shrink(target, load))
     }
 
-    /// The next step up. Messages of the last subscription add to those of the next one, so for a moment the worker has a few jobs more
-    /// than intended. The limit on bytes takes them into account.
+    /// Returns the next step up. Messages of the old subscription add to those of the new one, so for a moment the worker has a few jobs
+    /// more than intended. Only the limit on bytes takes them into account.
     fn more(&self, target: Target, load: &QueueLoad) -> u16 {
         let lies_here = u16::try_from(load.messages).unwrap_or(u16::MAX);
         let missing = target.messages.saturating_sub(lies_here);
@@ -210,7 +211,7 @@ impl Queue {
         target.messages.min(self.prefetch.saturating_mul(GROWTH_MAX)).min(room).min(within_bytes)
     }
 
-    /// Running jobs stay, and the messages of the new subscription add to them.
+    /// Shrinks the prefetch by the number of running jobs below the target, because the messages of the new subscription add to them.
     fn shrink(&mut self, target: Target, load: &QueueLoad) -> u16 {
         self.set(target.messages.saturating_sub(load.running.try_into().unwrap_or(u16::MAX)).max(1))
     }

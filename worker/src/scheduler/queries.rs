@@ -1,4 +1,4 @@
-//! What the dispatcher asks the scheduler. No query changes its state.
+//! Queries of the dispatcher to the scheduler. No query changes the scheduler's state.
 
 use gpufleet_schema::Priority;
 
@@ -10,7 +10,8 @@ use super::{
 };
 
 impl Scheduler {
-    /// The memory that the pool's executor may cache on the device without exceeding the device's memory together with all running jobs.
+    /// Returns how many bytes the pool's executor may cache on the device so that all caches and running jobs together fit into the
+    /// device's memory.
     pub fn cache_bytes_max(&self, device: DeviceId, pool: PoolId) -> u64 {
         self.devices.iter().find(|known| known.id == device).map_or(0, |device| device.cache_bytes_max(pool))
     }
@@ -19,17 +20,17 @@ impl Scheduler {
         self.running.len()
     }
 
-    /// The number of waiting jobs, by pool.
+    /// Returns the number of waiting jobs, by pool.
     pub fn waiting_by_pool(&self) -> Vec<usize> {
         self.pools.iter().map(|pool| pool.backlog.len()).collect()
     }
 
-    /// The number of jobs that can run at once on the worker's devices.
+    /// Returns the number of jobs that can run at once on the worker's devices.
     pub fn slots(&self) -> u32 {
         self.in_service().map(|device| device.slots).sum()
     }
 
-    /// The room for more jobs of each queue, by pool and then by priority.
+    /// Returns the room for more jobs of each queue, ordered by pool and then by priority.
     pub fn rooms(&self) -> Vec<Room> {
         let claims: Vec<Claim> = self.pools.iter().map(Pool::claim).collect();
         let rooms = self.pools.iter().flat_map(|pool| {

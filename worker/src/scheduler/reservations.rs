@@ -1,10 +1,11 @@
-//! Devices reserved for waiting jobs.
+//! Reservations of devices for waiting jobs.
 //!
-//! A job that must run alone, or that others have passed too often, reserves a device. Until it has started, no other job takes the
-//! room that it needs there.
+//! A job that must run alone, or that others have passed too often, reserves a device. Until it has started, no other job takes the room
+//! that it needs there.
 
 use super::{Demand, DeviceId, PoolId, Ticket};
 
+/// The reservation of a device for a waiting job.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reservation {
     pub(super) device: DeviceId,
@@ -12,7 +13,7 @@ pub(super) struct Reservation {
     pub(super) demand: Demand,
 }
 
-/// At most one reservation for each device and for each job. Usually there is none, so a copy costs nothing.
+/// All reservations: at most one for each device and for each job. Usually there are none, so a copy costs nothing.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reservations(Vec<Reservation>);
 

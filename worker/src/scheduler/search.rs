@@ -11,14 +11,14 @@ use super::{
     reservations::{Reservation, Reservations},
 };
 
-/// After later jobs have started before a job this often, it reserves a device.
+/// Number of later jobs that may start before a job; then the job reserves a device.
 const PASSED_MAX: u32 = 64;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) start: Option<Start>,
-    /// The reservations from now on.
+    /// The new reservations.
     pub(super) reservations: Reservations,
     /// The executors to ask for cached memory, because jobs of other pools wait for it.
     pub(super) releases: Vec<(DeviceId, PoolId)>,
@@ -30,9 +30,9 @@ pub(super) struct Start {
     pub(super) pool: PoolId,
     pub(super) position: Position,
     pub(super) device: DeviceId,
-    /// The slot is not the pool's own, so another pool could have used it.
+    /// Whether another pool could have used the slot, because it is not the pool's own.
     pub(super) is_shared: bool,
-    /// The pools that had their turn before, but no fitting job.
+    /// The pools that had their turn before but no fitting job.
     pub(super) passed: Vec<PoolId>,
 }
 
@@ -44,7 +44,7 @@ struct Search<'a> {
     releases: Vec<(DeviceId, PoolId)>,
 }
 
-/// Finds the next job: from the pool with the least device time among those with a fitting job.
+/// Finds the next job: from the pool with the least weighted device time among those with a fitting job.
 pub(super) fn search(pools: &[Pool], devices: &[Device], reservations: &Reservations) -> Plan {
     let turns = turns(pools);
     if turns.is_empty() {
@@ -58,14 +58,14 @@ pub(super) fn search(pools: &[Pool], devices: &[Device], reservations: &Reservat
     Plan { start, reservations: search.reservations, releases: search.releases }
 }
 
-/// Whether the job would have to bring its largest input to a device, because none with a free slot has it.
+/// Returns whether the job's largest input would have to be fetched, because it is on no device with a free slot.
 fn lacks_input(devices: &[Device], waiting: &BacklogEntry) -> bool {
     let Some(input) = waiting.demand.input else { return false };
     let mut with_slot = devices.iter().filter(|device| device.slots_free() > 0);
     !with_slot.any(|device| device.has_input(waiting.demand.pool, input))
 }
 
-/// The pools with work, in the order of their turns.
+/// Returns the pools with work, in the order of their turns.
 fn turns(pools: &[Pool]) -> Vec<PoolId> {
     let mut waiting: Vec<&Pool> = pools.iter().filter(|pool| !pool.backlog.is_empty()).collect();
     waiting.sort_by_key(|pool| pool.time());
@@ -84,7 +84,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The best device among those that can run the job now. Without one, plans what lets the job start later.
+    /// Returns the best device that can run the job now. If there is none, plans the releases and reservations that let the job start
+    /// later.
     fn device_for(&mut self, waiting: &BacklogEntry) -> Option<&'a Device> {
         let device = self.best(waiting, Fit::Now);
         if device.is_none() {
@@ -94,8 +95,8 @@ impl<'a> Search<'a> {
         device
     }
 
-    /// A device that has the job's input, else the one with the most free slots. A job does not wait for a device that has its input,
-    /// because another can start now and bring it.
+    /// Returns a device that has the job's input, or else the one with the most free slots. A job does not wait for a device that has its
+    /// input, because another device can start the job now and fetch the input.
     fn best(&self, waiting: &BacklogEntry, wanted: Fit) -> Option<&'a Device> {
         let with_slot = self.devices.iter().filter(|device| device.slots_free() > 0);
         let fitting = with_slot.filter(|device| self.offer(device).fit(waiting.ticket, waiting.demand) == wanted);
@@ -104,7 +105,7 @@ impl<'a> Search<'a> {
         fitting.max_by_key(|device| (has_input(device), device.slots_free()))
     }
 
-    /// Asks other pools' executors for the memory that they cache, if the job fits with it.
+    /// Plans to ask other pools' executors for cached memory, if the job would fit with it.
     fn request_memory(&mut self, waiting: &BacklogEntry) {
         let Some(device) = self.best(waiting, Fit::AfterRelease) else { return };
         for pool in device.caches_to_release(waiting.demand.pool, waiting.demand.bytes) {
@@ -127,7 +128,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Drops the reservations of jobs that can no longer come to fit.
+    /// Drops the reservations of jobs that would not fit even if enough jobs ended.
     fn drop_vain_reservations(&mut self) {
         let (devices, claims) = (self.devices, self.claims);
         self.reservations.retain(|reservation| {

@@ -31,7 +31,7 @@ fn with_device(slots: u32, bytes: u64) -> Scheduler {
     with_pools(&[PoolGuarantee::default()], slots, bytes)
 }
 
-/// One device, on which every pool's executor is up.
+/// Creates a scheduler with one device on which every pool's executor is up.
 fn with_pools(guarantees: &[PoolGuarantee], slots: u32, bytes: u64) -> Scheduler {
     let mut scheduler = Scheduler::new(guarantees);
     scheduler.step(Change::Device { device: DeviceId(0), slots, bytes });
@@ -85,7 +85,7 @@ fn a_suspect_runs_alone_even_under_a_steady_stream_of_others() {
     scheduler.step(Change::Arrived(Ticket(2), demand(1)));
     let suspect = Demand { alone: true, ..demand(1) };
     assert_eq!(starts(&scheduler.step(Change::Arrived(Ticket(3), suspect))), NONE);
-    // The device is reserved: a newcomer does not take the freed slot.
+    // The device is reserved, so a new job does not take the slot that becomes free.
     scheduler.step(Change::Arrived(Ticket(4), demand(1)));
     assert_eq!(starts(&scheduler.step(left(1))), NONE);
     assert_eq!(starts(&scheduler.step(left(2))), [3]);
@@ -112,7 +112,7 @@ fn a_job_that_waits_for_its_turn_to_print_keeps_no_slot_free() {
     let prints = Demand { prints: true, ..demand(1) };
     scheduler.step(Change::Arrived(Ticket(1), prints));
     scheduler.step(Change::Arrived(Ticket(2), prints));
-    // More of them pass it than a job is passed that waits for memory.
+    // It is passed more often than a job that waits for memory would be.
     for ticket in 10..200 {
         assert_eq!(starts(&scheduler.step(Change::Arrived(Ticket(ticket), demand(1)))), [ticket]);
         assert_eq!(starts(&scheduler.step(left(ticket))), NONE);

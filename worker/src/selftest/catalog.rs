@@ -1,4 +1,5 @@
-//! Runs every kernel of the catalog on its samples, and compares it with the CPU reference and the emulator.
+//! Runs every kernel of the catalog on its samples, and compares the outputs with those of the CPU reference and the
+//! emulator.
 
 use gpufleet_kernels::{
     Tolerance, catalog,
@@ -56,7 +57,7 @@ pub(super) async fn check(
     Ok(())
 }
 
-/// The largest difference of all outputs from the expected values.
+/// Returns the largest difference of all outputs from the expected values.
 fn differences(sample: &Sample, outputs: &[OutputBytes]) -> Result<Difference, Mismatch> {
     let mut all = Difference::default();
     for expected in &sample.expected {
@@ -66,7 +67,7 @@ fn differences(sample: &Sample, outputs: &[OutputBytes]) -> Result<Difference, M
     Ok(all)
 }
 
-/// The difference between two devices, without a tolerance.
+/// Returns the largest difference between two devices' outputs, without a tolerance.
 fn distance(ours: &[OutputBytes], theirs: &[OutputBytes]) -> Difference {
     let anything = Tolerance { ulp: u64::MAX, rel: 0.0, abs: 0.0 };
     ours.iter().zip(theirs).fold(Difference::default(), |all, (ours, theirs)| {

@@ -1,4 +1,4 @@
-//! Runs faulty kernels, and checks that the device works again right after.
+//! Runs faulty kernels, and checks that the device works again right afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::{
     short, tasks,
 };
 
-/// Long enough for every start of a kernel, short enough to wait for.
+/// Time limit of the kernel that never ends: long enough for the start of a kernel, short enough to wait for.
 const SHORT_LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) async fn check(runner: &mut Runner, checks: &mut Checks) -> Result<(), SelfTestError> {
@@ -32,7 +32,7 @@ fn report(what: &str, wanted: FailureCode, outcome: Outcome, checks: &mut Checks
     println!("  {:>6}  {what}: {told}", checks.record(passed));
 }
 
-/// Replaces the lost executor, and measures how long other jobs on the device would wait.
+/// Replaces the lost executor, and measures how long other jobs on the device would have waited.
 async fn recover(runner: &mut Runner, checks: &mut Checks) -> Result<(), SelfTestError> {
     let started = Instant::now();
     runner.replace().await?;

@@ -10,10 +10,10 @@ use super::{
     short, tasks,
 };
 
-/// The most bytes in a message, without its frame.
+/// Size of the copied buffer, in bytes: about the maximum that fits into a message.
 const COPY_BYTES: usize = 15 << 20;
 const COPIES: usize = 20;
-/// Launches of one task: enough to make the clock's resolution negligible.
+/// Number of launches of one task: enough to make the clock's resolution negligible.
 const LAUNCHES: u32 = 1000;
 const TINY_JOBS: usize = 2000;
 
@@ -65,7 +65,7 @@ async fn whole_jobs(runner: &mut Runner, task: &Task<'_>, count: usize) -> Resul
     Ok(all)
 }
 
-/// Prints a failed run, and leaves it out of the measurement.
+/// Runs a task. Prints a failure, so that the caller leaves it out of the measurement.
 async fn outcome(runner: &mut Runner, task: &Task<'_>) -> Result<Outcome, SelfTestError> {
     let outcome = runner.run(task).await;
     match &outcome {

@@ -14,19 +14,19 @@ use crate::{
 
 const CODE: &str = "extern \"C\" __global__ void selftest(float* x, unsigned n) {\n    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n    \
      if (i < n) x[i] = sqrtf(x[i]) + 1.0f;\n}\n";
-/// Enough for a median.
+/// Number of repetitions; enough for a stable median.
 const WARM: usize = 1000;
-/// Many times the size of this program.
+/// Maximum size of the disk cache, in bytes: many times the size of this program.
 const STORE_BYTES: u64 = 16 << 20;
 
-/// Prints the measurement, or the reason for its absence: without NVRTC a worker still runs all other jobs.
+/// Prints the measurement, or the reason why there is none: without NVRTC, a worker still runs all jobs without CUDA C.
 pub(super) async fn print(device: &DeviceInfo) {
     let folder = env::temp_dir().join(format!("gpufleet-selftest-{}", std::process::id()));
     match measure(device, &folder).await {
         Ok(line) => println!("  {line}"),
-        Err(reason) => println!("  CUDA C: not measured, failed to {reason}"),
+        Err(reason) => println!("  CUDA C: not measured, {reason}"),
     }
-    // The folder does not exist if it could not be created.
+    // If the folder could not be created, there is nothing to remove.
     drop(fs::remove_dir_all(folder));
 }
 
@@ -64,7 +64,7 @@ async fn timed(compiler: &Compiler, device: &DeviceInfo, wanted: Origin) -> Resu
     let took = started.elapsed();
     match found {
         Ok(found) if found.origin == wanted => Ok(took),
-        Ok(found) => Err(format!("find the program in {wanted:?}: it came from {:?}", found.origin)),
+        Ok(found) => Err(format!("failed to find the program in {wanted:?}: it came from {:?}", found.origin)),
         Err(error) => Err(error.to_string()),
     }
 }

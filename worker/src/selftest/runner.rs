@@ -10,7 +10,7 @@ use crate::{
     scheduler::PoolId,
 };
 
-/// Longer than any check takes on any device.
+/// Time limit of a task: longer than any check takes on any device.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Runner {
@@ -63,7 +63,7 @@ impl Runner {
         {
             Ok(finished) => match finished.outcome {
                 Ok(outputs) => {
-                    // Without a blob store, all are.
+                    // Without a blob store, all outputs are staged.
                     let outputs = outputs.into_iter().filter_map(FinishedOutput::staged).collect();
                     Outcome::Done { outputs, timings: finished.timings }
                 }
@@ -74,7 +74,7 @@ impl Runner {
         }
     }
 
-    /// Starts another executor once the one before has ended.
+    /// Starts another executor after the end of the previous one.
     pub(super) async fn replace(&mut self) -> Result<(), StartError> {
         self.executor.lost().await;
         self.executor = Executor::start(self.options.clone()).await?.0;

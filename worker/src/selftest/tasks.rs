@@ -2,7 +2,7 @@
 
 use gpufleet_schema::{Block, Buffer, Data, Dtype, Grid, Inline, Launch, Program, Task};
 
-/// Kernels that do nothing, write to an unmapped address, or never end, in the oldest PTX version that every driver reads.
+/// Kernels that do nothing, write to an unmapped address, or never end. The PTX version is so old that every driver reads it.
 const PTX: &str = include_str!("selftest.ptx");
 
 fn task(entry: &str, repeat: u32, buffers: Vec<Buffer<'static>>, outputs: Vec<String>) -> Task<'static> {
@@ -10,7 +10,7 @@ fn task(entry: &str, repeat: u32, buffers: Vec<Buffer<'static>>, outputs: Vec<St
     Task { buffers, launches: vec![launch], outputs, ..Task::new(Program::Ptx(PTX.into())) }
 }
 
-/// Launches an empty kernel `repeat` times.
+/// Returns a task that launches an empty kernel `repeat` times.
 pub(super) fn nothing(repeat: u32) -> Task<'static> {
     task("nothing", repeat, Vec::new(), Vec::new())
 }
@@ -23,7 +23,7 @@ pub(super) fn never_ends() -> Task<'static> {
     task("never_end", 1, Vec::new(), Vec::new())
 }
 
-/// Copies this many bytes in and out, around an empty kernel.
+/// Returns a task that copies this many bytes in and out, around an empty kernel.
 pub(super) fn copies(bytes: usize) -> Task<'static> {
     let data = Data::Inline(Inline::from(vec![0xa5; bytes]));
     let buffer = Buffer::new("bytes", Dtype::U8, vec![bytes as u64], data);

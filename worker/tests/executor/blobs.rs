@@ -26,7 +26,7 @@ pub(crate) fn words(count: u32) -> Vec<u8> {
     (0..count).flat_map(u32::to_le_bytes).collect()
 }
 
-/// Adds one to each of ten words that wait in a store.
+/// Returns a task that adds one to each of ten words in a blob store.
 fn add_one_to(digest: BlobDigest) -> Task<'static> {
     let mut task = add_one(10, 1);
     task.buffers[0].data = Data::Blob(digest);
@@ -121,7 +121,7 @@ async fn a_job_finds_its_input_again_however_often_memory_is_given_back() {
         let finished = run_with(&executor, &store, &task).await;
         assert_eq!(u32s(&finished.outcome.unwrap()[0]), (1..=10).collect::<Vec<_>>());
         brought += finished.inputs.brought;
-        // The next job may be on its way before the executor has reported the eviction.
+        // The next job may be sent before the executor has reported the eviction.
         executor.give_back();
     }
     assert!(brought > 1, "memory was given back");
@@ -129,7 +129,7 @@ async fn a_job_finds_its_input_again_however_often_memory_is_given_back() {
 
 #[tokio::test]
 async fn the_memory_of_a_job_comes_before_that_of_its_resident_input() {
-    // Room for the job with its input in a buffer, but not for the input twice.
+    // There is room for the job with its input in a buffer, but not for the input twice.
     let limited = ExecutorOptions { memory_bytes_max: Some(3 * 40), ..options() };
     let executor = Executor::start(limited).await.unwrap().0;
     let (_folder, store) = store().await;
@@ -160,7 +160,7 @@ async fn an_input_passes_through_little_host_memory_whatever_its_length() {
     assert_eq!(u32s(&finished.outcome.unwrap()[0]), (0..10).collect::<Vec<_>>());
 }
 
-/// A blob of zeros that ends in `end`. It takes no space on the disk.
+/// Creates a blob of zeros that ends in `end`. It takes no space on the disk.
 fn sparse_blob(folder: &Path, zeros: u64, end: &[u8]) -> BlobDigest {
     let path = folder.join("blob");
     File::create(&path).and_then(|file| file.write_all_at(end, zeros)).expect("the folder takes a file");

@@ -1,4 +1,4 @@
-//! CUDA C in compiler children.
+//! Tests of compiling CUDA C in child processes.
 
 use std::{
     path::{Path, PathBuf},
@@ -148,13 +148,13 @@ async fn a_forbidden_option_is_refused_by_name() {
     assert!(Failure::from(error).message.contains("\"-I/etc\""));
 }
 
-/// Code that has something for most options: a macro, a loop, a division, a square root.
+/// Code that is affected by most options: a macro, a loop, a division, a square root.
 const OPTIONAL: &str = "extern \"C\" __global__ void f(float *x) {\n#ifdef F\n  x[1] = F(2);\n#endif\n\
     for (int i = 0; i < 4; i++) x[i] = sqrtf(x[i]) / 3.0f;\n}\n";
 
 #[tokio::test]
 async fn nvrtc_takes_every_option_that_is_allowed_in_the_sandboxed_compiler() {
-    // The newest architecture that this NVRTC knows: some options are for such only.
+    // The newest architecture that this NVRTC knows, because some options need one.
     let target = Target { arch: (10, 0), cubin_for: Some(12_090) };
     let compiler = Compiler::new(None).with_executable(executable()).with_sandbox(Sandbox::Strict);
     let mut compiled = 0;
@@ -206,7 +206,7 @@ async fn a_cubin_comes_with_the_ptx_where_the_device_takes_one() {
     assert!(cubin.starts_with(b"\x7fELF"), "{:?}", &cubin[..4]);
     assert!(compiled.ptx.contains(".target sm_90") && compiled.ptx.contains(".visible .entry f("), "{}", compiled.ptx);
     assert_eq!(compile(request(GOOD)).await.unwrap().cubin, None);
-    // Of an architecture that NVRTC does not know, PTX of an older one is what can be had.
+    // NVRTC does not know this architecture, so the only result is PTX for an older one.
     let newer = Target { arch: (99, 0), ..target };
     assert_eq!(compile(CompileRequest { target: newer, ..request(GOOD) }).await.unwrap().cubin, None);
 }
@@ -255,8 +255,8 @@ async fn what_is_refused_is_refused_also_where_programs_are_kept() {
     assert_eq!(compiler.counts(), Counts::default());
 }
 
-/// A compiler that notes each start in a file and then goes on as `command`. A shell writes it: were we to hold it open for writing while
-/// another test starts a process, it could not be run.
+/// Creates a compiler that appends a line to a file at each start and then runs `command`. A shell writes the compiler's file. If this
+/// process did, another test could start a process while the file is open for writing, and the file could not be executed.
 fn noting(folder: &Path, command: &str) -> (PathBuf, impl Fn() -> usize + use<>) {
     let (program, notes) = (folder.join("compiler"), folder.join("notes"));
     let text = format!("#!/bin/sh\necho started >> '{}'\n{command}\n", notes.display());
@@ -345,7 +345,7 @@ async fn a_compiler_can_do_nothing_but_compile() {
     assert!(leaks.is_empty(), "{leaks:?}");
 }
 
-/// For what this thread starts, as on a kernel that has no Landlock.
+/// Makes Landlock unavailable to what this thread starts, as on a kernel without it.
 fn have_no_landlock() {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
     let rules = [(libc::SYS_landlock_create_ruleset, vec![])].into();
@@ -399,7 +399,7 @@ async fn a_strict_worker_compiles_where_the_kernel_closes_everything_and_nowhere
     }
 }
 
-/// Code that asks for more than any compiler can give: instantiations without end, and text that doubles with every line.
+/// Returns code that needs more than any compiler has: endless instantiations, and text that doubles with every line.
 fn bombs() -> [(&'static str, String); 3] {
     let doubling = (0..40).map(|n| format!("#define M{} M{n} M{n}\n", n + 1)).collect::<String>();
     [

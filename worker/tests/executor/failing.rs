@@ -1,4 +1,4 @@
-//! Failing jobs and their failures.
+//! Tests of failing jobs and their failures.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::harness::{
     PTX, add_one, buffer, fail, job, lose, misbehaving, options, ptx_task, start, succeed, u32_arg, u32s, zeros,
 };
 
-/// The executor goes on after this failure.
+/// Checks that the executor still runs jobs.
 async fn still_works(executor: &Executor) {
     assert_eq!(u32s(&succeed(executor, &add_one(10, 1)).await[0]), [1; 10]);
 }
@@ -96,7 +96,7 @@ async fn out_of_memory_is_answered_with_what_was_wanted_and_what_is_free() {
     assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
     assert!(failure.message.contains("needs 104857640 bytes of device memory"), "{}", failure.message);
     still_works(&executor).await;
-    // Twice forty does not fit at once: one waits for the other.
+    // There is no room for forty megabytes twice, so one job waits for the other.
     let mut task = add_one(10, 1);
     task.buffers.push(zeros("large", Dtype::U8, 40 << 20));
     let (first, second) = tokio::join!(succeed(&executor, &task), succeed(&executor, &task));
@@ -189,7 +189,7 @@ async fn among_neighbours_the_emulator_names_the_one_to_blame() {
     assert_eq!(cause, LostCause::Neighbour);
 }
 
-/// Kernel `guilty`, whose assert fails with these words.
+/// Returns the PTX of a kernel `guilty` whose assert fails with these words.
 fn asserting(words: &str) -> String {
     let bytes = words.bytes().chain([0]).map(|byte| byte.to_string()).collect::<Vec<_>>();
     format!(
@@ -234,7 +234,7 @@ async fn an_assert_that_names_a_neighbour_does_not_get_it_blamed() {
 #[tokio::test]
 async fn two_that_run_the_faulting_kernel_are_both_suspects_until_one_runs_alone() {
     let executor = start().await;
-    // The second can't end before the first faults: it has more to do than a fault takes to be seen.
+    // The second job can't end before the first one's fault is detected, because it runs longer than that takes.
     let faulting = misbehaving("write_beyond");
     let mut innocent = add_one(10, 1);
     innocent.launches.push(misbehaving("spin").launches.remove(0));
@@ -286,7 +286,7 @@ async fn a_cancelled_job_ends_with_its_executor_and_spares_the_neighbours_the_bl
     let cancelled = executor.run(ExecutorJob { cancel: &cancel, ..job(&spinning) });
     let neighbour = async {
         let neighbour = lose(&executor, &waiting);
-        // Both have been sent by the time that the other was polled once.
+        // Once the neighbour is polled, both jobs have been sent.
         cancel.cancel();
         neighbour.await
     };
@@ -308,7 +308,7 @@ async fn a_small_job_comes_and_goes_while_others_run() {
         }
         cancel.cancel();
     };
-    // One stream is left for the small ones.
+    // One stream is left for the small jobs.
     let (first, second, third, ()) = tokio::join!(run_long(), run_long(), run_long(), small);
     for long in [first, second, third] {
         assert!(matches!(long, Err(RunError::Cancelled | RunError::Lost { .. })), "{long:?}");

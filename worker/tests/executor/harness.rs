@@ -1,4 +1,4 @@
-//! Starts executors and builds tasks.
+//! Helpers that start executors and build tasks.
 
 use std::{
     path::PathBuf,
@@ -13,13 +13,13 @@ use gpufleet_worker::{
     scheduler::PoolId,
 };
 
-/// Longer than any job here takes on a loaded machine.
+/// Default time limit of a job: longer than any job here takes on a loaded machine.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Small kernels with all kinds of behaviour.
+/// PTX of small kernels with all kinds of behaviour.
 pub(crate) const PTX: &str = include_str!("kernels.ptx");
 
-/// A kernel that counts in a variable of its module.
+/// PTX of a kernel that counts in a variable of its module.
 pub(crate) const COUNTER: &str = include_str!("counter.ptx");
 
 pub(crate) fn executable() -> PathBuf {
@@ -30,7 +30,7 @@ pub(crate) fn options() -> ExecutorOptions {
     ExecutorOptions {
         executable: Some(executable()),
         compiler: Arc::new(Compiler::new(None).with_executable(executable())),
-        // Tests run beside each other: one core for each device.
+        // Tests run in parallel, so each device gets one core.
         environment: vec![("GPUFLEET_EMULATOR_THREADS".to_owned(), "1".to_owned())],
         ..ExecutorOptions::new(0, CudaSpec::Emulated)
     }
@@ -42,7 +42,7 @@ pub(crate) async fn start() -> Executor {
 
 pub(crate) fn job<'a>(task: &'a Task<'a>) -> ExecutorJob<'a> {
     task.check().expect("tests send tasks that pass the check");
-    // Leaked, for it must outlive the test's borrow; a token is a few bytes.
+    // The token is leaked, because it must outlive the test's borrow. It has only a few bytes.
     ExecutorJob {
         task,
         pool: PoolId(0),
@@ -99,7 +99,7 @@ pub(crate) fn u32_arg(value: u32) -> Arg {
     Arg::Scalar(Dtype::U32, value.into())
 }
 
-/// Adds one to each of `count` integers, `repeat` times.
+/// Returns a task that adds one to each of `count` integers, `repeat` times.
 pub(crate) fn add_one(count: u32, repeat: u32) -> Task<'static> {
     let mut task = ptx_task(PTX);
     task.buffers = vec![zeros("data", Dtype::U32, u64::from(count))];
@@ -109,7 +109,8 @@ pub(crate) fn add_one(count: u32, repeat: u32) -> Task<'static> {
     task
 }
 
-/// Counts `threads` in the module's variable, and writes the highest count that any thread saw.
+/// Returns a task that counts `threads` threads in the module's variable, and writes the highest count that any thread
+/// saw.
 pub(crate) fn count(threads: u32) -> Task<'static> {
     let mut task = ptx_task(COUNTER);
     task.buffers = vec![zeros("seen", Dtype::U32, 1)];
@@ -118,7 +119,7 @@ pub(crate) fn count(threads: u32) -> Task<'static> {
     task
 }
 
-/// A kernel that takes one buffer of four bytes.
+/// Returns a task that runs a kernel with one buffer of four bytes.
 pub(crate) fn misbehaving(entry: &str) -> Task<'static> {
     let mut task = ptx_task(PTX);
     task.buffers = vec![zeros("data", Dtype::U32, 1)];
@@ -126,7 +127,7 @@ pub(crate) fn misbehaving(entry: &str) -> Task<'static> {
     task
 }
 
-/// An output that was not stored.
+/// Returns an output that must not be in the blob store.
 pub(crate) fn staged(output: &FinishedOutput) -> &OutputBytes {
     match output {
         FinishedOutput::Staged(output) => output,
@@ -155,7 +156,7 @@ pub(crate) async fn poll_until(what: &str, mut condition: impl FnMut() -> bool) 
 }
 
 pub(crate) fn process_exists(pid: u32) -> bool {
-    // A zombie is gone for all that matters: its parent has not looked yet.
+    // A zombie counts as gone: only its parent has not reaped it yet.
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z')))
 }

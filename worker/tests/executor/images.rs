@@ -1,4 +1,4 @@
-//! Programs as an executor receives them, on a socket without a supervisor.
+//! Tests of programs as an executor receives them, on a socket without a supervisor.
 
 use std::{
     os::{fd::OwnedFd, unix::net::UnixStream},
@@ -13,11 +13,11 @@ use gpufleet_worker::ipc::{
 
 use crate::harness::{PTX, executable};
 
-/// An executor child and our end of its socket.
+/// An executor child and the test's end of its socket.
 struct Bare {
     socket: UnixStream,
     child: Child,
-    /// What it said of the last job's waiting.
+    /// The executor's messages about waits of the last job.
     waits: Vec<FromExecutor>,
 }
 
@@ -44,13 +44,13 @@ impl Bare {
         frame::write(&self.socket, message).expect("it lives");
     }
 
-    /// Loads the program and runs it.
+    /// Sends a program and runs it.
     fn load_and_run(&mut self, program: u32, image: Image) -> Result<(), FailureCode> {
         self.say(&ToExecutor::Program { program, image });
         self.run(program)
     }
 
-    /// Runs a program's `add_one` on four zeros.
+    /// Runs `add_one` of a program on four zeros.
     fn run(&mut self, program: u32) -> Result<(), FailureCode> {
         let launch = LaunchPlan {
             entry: "add_one".to_owned(),
@@ -97,7 +97,7 @@ impl Drop for Bare {
 fn a_driver_that_refuses_the_cubin_gets_the_ptx() {
     let mut executor = Bare::start();
     let mut cubin = vec![0_u8; 64];
-    // A whole header of a file for a GPU, and nothing behind it. The emulator takes no cubin at all.
+    // The complete header of a file for a GPU without any contents. The emulator accepts no cubin at all.
     cubin[..6].copy_from_slice(b"\x7fELF\x02\x01");
     cubin[18..20].copy_from_slice(&190_u16.to_le_bytes());
     assert_eq!(executor.load_and_run(1, Image::Cubin(cubin.clone())), Err(FailureCode::LoadError));

@@ -1,4 +1,4 @@
-//! Lazy loading: kernels whose code the driver loads at the first use, and failures of that.
+//! Tests of lazy loading: the driver loads a kernel's code at its first use, which may fail.
 
 use gpufleet_schema::{FailureCode, Program, Task, Verdict};
 use gpufleet_worker::executor::{Executor, LostCause, RunError};
@@ -45,7 +45,7 @@ async fn code_of_the_catalog_that_is_refused_at_its_first_use_is_not_its_users_f
 #[tokio::test]
 async fn room_for_a_kernels_code_is_made_of_all_that_is_kept() {
     for fault in ["out-of-memory", "init-failed"] {
-        // The first one is of the job whose memory and module are kept.
+        // The first look-up is for the job whose memory and module stay cached.
         let executor = with_faults(&format!("function:2={fault},function:3={fault}")).await;
         works(&executor, &add_one(10, 1)).await;
         let other = format!("{PTX}// another program");

@@ -1,4 +1,4 @@
-//! Launches with instances of templates, structures by value, parts of buffers, cooperative grids and clusters.
+//! Tests of launches: instances of templates, structures by value, parts of buffers, cooperative grids and clusters.
 
 use gpufleet_schema::{Arg, Dtype, FailureCode, Grid, Launch, Program, Task, Verdict};
 
@@ -8,7 +8,7 @@ fn source(code: &str) -> Task<'static> {
     Task::new(Program::Source { code: code.to_owned().into(), options: vec![] })
 }
 
-/// A launch of eight threads.
+/// Returns a launch of eight threads.
 fn eight(entry: &str, args: Vec<Arg>) -> Launch {
     Launch { block: gpufleet_schema::Block::Threads(vec![8]), args, ..Launch::new(entry, Grid::Blocks(vec![1])) }
 }
@@ -63,7 +63,8 @@ async fn a_launch_is_refused_by_the_name_that_its_task_gave_it() {
     assert_eq!((failure.code, failure.message.as_str()), (FailureCode::LaunchError, wanted));
 }
 
-/// A structure with padding in the middle and at its end, behind a parameter of four bytes.
+/// A kernel that takes a structure after a parameter of four bytes. The structure has padding in the middle and at its
+/// end.
 const STRUCTURE: &str = "struct Line { float slope; double start; char scale; };\n\
     extern \"C\" __global__ void line(unsigned n, Line line, float *out) {\n\
     if (threadIdx.x < n) out[threadIdx.x] = (line.slope * threadIdx.x + float(line.start)) * line.scale;\n}\n";
@@ -119,7 +120,7 @@ async fn an_argument_may_point_into_a_buffer() {
     assert_eq!(u32s(&succeed(&executor, &task).await[0]), wanted);
 }
 
-/// Each block reads what another wrote before the barrier of the grid.
+/// A kernel in which each block reads what another block wrote before the barrier of the grid.
 const GRID: &str = "#include <cooperative_groups.h>\n\
     extern \"C\" __global__ void turn(unsigned *x, unsigned *y) {\n\
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x, n = gridDim.x * blockDim.x;\n\

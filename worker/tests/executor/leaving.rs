@@ -1,4 +1,4 @@
-//! Jobs with outputs that go from the device to a blob store, because they are too large to be staged.
+//! Tests of jobs whose outputs go from the device to a blob store, because they are too large to be staged.
 
 use std::{fs, os::unix::fs::FileExt as _, path::Path, time::Duration};
 
@@ -18,10 +18,10 @@ use crate::{
     harness::{add_one, buffer, fail, job, launch, poll_until, ptx_task, start, succeed, u32_arg, u32s, zeros},
 };
 
-/// Enough that the store needs some time for it.
+/// Size of a large output, in bytes: so large that the store takes some time to write it.
 const LARGE_BYTES: u64 = 384 << 20;
 
-/// Returns `bytes` bytes of zeros that end in ten words, and the words themselves.
+/// Returns a task with two outputs: `bytes` bytes, which are zeros and end in ten words, and the words themselves.
 fn ends_in_words(bytes: u64) -> Task<'static> {
     let mut task = ptx_task(include_str!("memory.ptx"));
     let given = Buffer { data: Data::Inline(words(10).into()), ..zeros("words", Dtype::U32, 10) };
@@ -33,7 +33,7 @@ fn ends_in_words(bytes: u64) -> Task<'static> {
     task
 }
 
-/// The blob of an output that was stored, and its length.
+/// Returns the blob of a stored output, and its length in bytes.
 fn stored(output: &FinishedOutput) -> (BlobDigest, u64) {
     match output {
         FinishedOutput::Stored(output, bytes) => match output.data {
@@ -44,7 +44,7 @@ fn stored(output: &FinishedOutput) -> (BlobDigest, u64) {
     }
 }
 
-/// Runs a job, and does something once the store has begun to write its output.
+/// Runs a job, and calls `disturb` once the store has begun to write its output.
 async fn disturbed(
     executor: &Executor,
     store: &BlobStore,
@@ -106,7 +106,7 @@ async fn outputs_leave_side_by_side_and_keep_their_order() {
         task.buffers.push(Buffer { data, ..zeros(&name, Dtype::U32, BYTES / 4) });
         task.outputs.insert(0, name);
     }
-    // Objects are read in larger pieces than files are.
+    // Objects are read in larger pieces than files.
     for store in [folder, BlobStore::open(BlobLocation::memory()).await.unwrap()] {
         let outputs = run_with(&executor, &store, &task).await.outcome.unwrap();
         for (output, number) in outputs.iter().zip((0..6_u32).rev()) {

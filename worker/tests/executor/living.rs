@@ -1,4 +1,4 @@
-//! How executors start and end, and that their end affects nothing else.
+//! Tests of the start and end of executors, and that their end affects nothing else.
 
 use std::{
     fs::{self, Permissions},
@@ -14,7 +14,7 @@ use crate::harness::{
     add_one, executable, lose, misbehaving, options, poll_until, process_exists, start, succeed, u32s,
 };
 
-/// Longer than an answer takes on a loaded machine.
+/// Time limit for an executor's answer: longer than one takes on a loaded machine.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn a_library_that_is_no_driver_is_refused() {
     assert!(matches!(refused, Err(StartError::NoDriver { .. })), "{refused:?}");
 }
 
-/// Where the worker is root, its executors may not enter a folder of root's.
+/// If the worker is root, its executors may not enter a folder that only root may enter.
 #[tokio::test]
 async fn the_emulator_is_found_also_where_only_the_worker_may_look() {
     let folder = tempfile::tempdir().unwrap();
@@ -76,7 +76,7 @@ async fn a_child_that_can_not_start_is_an_error_with_its_last_words() {
 async fn a_child_that_says_nothing_is_given_up() {
     let options =
         ExecutorOptions { executable: Some("/bin/cat".into()), ready_deadline: Duration::from_secs(30), ..options() };
-    // `cat executor …` prints that there is no such file and ends: also an end without a word.
+    // `cat executor …` prints that there is no such file and exits, so it also ends without sending a message.
     assert!(matches!(Executor::start(options).await.unwrap_err(), StartError::Died { .. }));
 }
 
@@ -100,7 +100,7 @@ async fn a_killed_child_loses_its_jobs_and_says_so() {
     let killing = async {
         let busy = || std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 4);
         poll_until("the child has its streams", busy).await;
-        // SAFETY: the process is our own child, and not yet reaped: the executor is still held.
+        // SAFETY: the process is our own child. It has not been reaped, because the executor is still held.
         unsafe { libc::kill(pid as i32, libc::SIGKILL) };
     };
     let (lost, ()) = tokio::join!(lose(&executor, &task), killing);
@@ -110,7 +110,7 @@ async fn a_killed_child_loses_its_jobs_and_says_so() {
     assert_eq!(executor.lost().await.cause, LostCause::Died);
 }
 
-/// The signal comes to one of its threads, which has the others stop.
+/// Returns whether every thread of the process is stopped. The signal goes to one thread, which makes the others stop.
 fn is_stopped(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it is not yet reaped");
     let mut stats =
@@ -119,7 +119,7 @@ fn is_stopped(pid: u32) -> bool {
 }
 
 fn signal(executor: &Executor, signal: libc::c_int) {
-    // SAFETY: the process is our own child, and not yet reaped: the executor is still held.
+    // SAFETY: the process is our own child. It has not been reaped, because the executor is still held.
     unsafe { libc::kill(executor.pid() as i32, signal) };
 }
 
@@ -133,7 +133,7 @@ async fn who_hangs_does_not_answer_until_it_goes_on() {
     assert!(executor.answers(ANSWER_DEADLINE).await);
 }
 
-/// Nothing runs on the runtime's one thread between the signal and the question.
+/// The runtime has one thread, and nothing else runs on it between the signal and the request.
 #[tokio::test]
 async fn an_executor_that_just_died_does_not_answer_before_its_loss_is_known() {
     let executor = start().await;
@@ -156,7 +156,7 @@ async fn a_stopped_executor_finishes_what_runs_and_takes_no_more() {
     assert_eq!((cause, was_running), (LostCause::Stopped, false));
 }
 
-/// `join!` polls in order, so the job is sent before the executor is told to stop.
+/// Runs a job. `join!` polls its futures in order, so the job is sent before the executor is told to stop.
 async fn biased(
     executor: &Executor,
     task: &gpufleet_schema::Task<'_>,
@@ -187,13 +187,13 @@ async fn a_cancelled_job_leaves_the_executor_to_the_others() {
     let executor = start().await;
     let task = add_one(100_000, 50);
     for _ in 0..8 {
-        // Dropped when the short wait is over, wherever it is by then.
+        // The job is dropped after a short wait, in whatever state it is then.
         drop(tokio::time::timeout(Duration::from_millis(2), succeed(&executor, &task)).await);
     }
     assert_eq!(u32s(&succeed(&executor, &add_one(10, 1)).await[0]), [1; 10]);
 }
 
-/// The inside of an executor as root sees it. Other users, even the one that started it, see nothing to compare.
+/// Returns what root sees inside an executor. Other users, even the one that started the executor, must be denied access.
 fn seen_by_root<T>(inside: std::io::Result<T>) -> Option<T> {
     if !is_root() {
         assert_eq!(inside.err().map(|error| error.kind()), Some(std::io::ErrorKind::PermissionDenied));
@@ -230,12 +230,13 @@ async fn a_worker_that_is_not_root_is_closed_to_its_own_user() {
     };
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    // A list of keys that never comes: the worker waits for it, with its address and password at hand.
+    // A file of keys that never arrives. The worker waits for it, with its address and password in memory.
     let keys = folder.path().join("keys");
     assert!(Command::new("mkfifo").args(["-m", "666"]).arg(&keys).status().unwrap().success());
-    // By its descriptor, the worker's later user also finds it in a folder of root's.
+    // The child opens the program through this descriptor, so its user can do that even if the file is in a folder that only root can
+    // enter.
     let program = std::fs::File::open(crate::harness::executable()).unwrap();
-    // SAFETY: the descriptor is this test's own; it stays open in the child, which is started by it.
+    // SAFETY: the descriptor is this test's own. It stays open in the child, which is started through it.
     assert_eq!(unsafe { libc::fcntl(program.as_raw_fd(), libc::F_SETFD, 0) }, 0);
     let mut worker = as_nobody(&format!("/proc/self/fd/{}", program.as_raw_fd()))
         .args(["run", "--pool", "default:allow=signed", "--trusted-key"])
@@ -246,14 +247,14 @@ async fn a_worker_that_is_not_root_is_closed_to_its_own_user() {
         .unwrap();
     let mut open = std::fs::OpenOptions::new();
     let open = open.write(true).custom_flags(libc::O_NONBLOCK);
-    // This fails until the worker has opened the other end.
+    // Opening fails until the worker has opened the other end.
     let mut writer = None;
     poll_until("the worker reads its keys", || {
         writer = open.open(&keys).ok();
         writer.is_some()
     })
     .await;
-    // `ps` still tells who runs.
+    // `ps` must still show the command line.
     for (program, inside, is_open) in [("cat", "cmdline", true), ("cat", "environ", false), ("ls", "fd", false)] {
         let path = format!("/proc/{}/{inside}", worker.id());
         let looked = as_nobody(program).arg(path).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
@@ -283,7 +284,7 @@ async fn every_stream_of_an_executor_has_a_queue_of_the_hardware() {
     }
 }
 
-/// A line of `/proc/PID/status`, by its name.
+/// Returns the value of a line in `/proc/PID/status`.
 fn status(pid: u32, name: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -329,7 +330,7 @@ async fn an_executor_has_bounds_on_its_host_and_no_network() {
     let limit = |name: &str| limits.lines().find(|line| line.starts_with(name)).unwrap()[name.len()..].trim();
     assert!(limit("Max file size").starts_with("0 "), "{limits}");
     assert!(!limit("Max data size").starts_with("unlimited"), "{limits}");
-    // Only root sees the namespaces of a hidden process, and not every kernel lets a process have its own.
+    // Only root can see the namespaces of a hidden process, and not every kernel lets a process create its own.
     let Ok(network) = fs::read_link(format!("/proc/{pid}/ns/net")) else { return };
     let is_allowed =
         |flag: &str| Command::new("unshare").args([flag, "true"]).status().is_ok_and(|ended| ended.success());
@@ -348,7 +349,7 @@ async fn an_executor_whose_user_does_not_exist_is_refused_with_the_way_out() {
 async fn a_descriptor_that_was_left_open_does_not_reach_the_executor() {
     use std::os::fd::AsRawFd;
     let file = tempfile::tempfile().unwrap();
-    // SAFETY: a copy without the mark that closes it in children, which is what is tried here. Other children of this test get it too.
+    // SAFETY: the call has no memory arguments. The copy is not closed in children, which this test is about; other children get it too.
     let leaked = unsafe { libc::dup(file.as_raw_fd()) };
     assert!(leaked > 2);
     let inode = |path: String| std::fs::metadata(path).map(|found| std::os::unix::fs::MetadataExt::ino(&found)).ok();
@@ -364,7 +365,7 @@ async fn a_descriptor_that_was_left_open_does_not_reach_the_executor() {
 
 const PARENT_ROLE: &str = "GPUFLEET_TEST_PARENT_ROLE";
 
-/// The test runs itself as the parent, and kills that.
+/// The test runs itself as the parent process, and kills it.
 #[tokio::test]
 async fn a_killed_parent_leaves_no_child() {
     if std::env::var_os(PARENT_ROLE).is_some() {

@@ -1,4 +1,5 @@
-//! Executor children on the emulator, from the supervisor's side: results, failures, and the effects of a death.
+//! Tests of executor children on the emulator, from the supervisor's side: results, failures, and the effects of a
+//! death.
 //!
 //! These tests start the worker's own binary. Those that compile CUDA C need NVRTC, which `cargo xtask test` installs.
 

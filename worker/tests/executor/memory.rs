@@ -1,4 +1,4 @@
-//! The device memory of an executor, and its contents for jobs.
+//! Tests of the device memory of an executor, and of the memory's contents for jobs.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -23,7 +23,7 @@ fn copies(to: &str, from: &str) -> Task<'static> {
     task
 }
 
-/// Leaves the pattern in two buffers.
+/// Returns a task that leaves a pattern in two buffers.
 fn leaves_a_pattern() -> Task<'static> {
     let mut task = copies("copy", "pattern");
     let mut pattern = zeros("pattern", Dtype::U32, WORDS.into());
@@ -33,7 +33,7 @@ fn leaves_a_pattern() -> Task<'static> {
     task
 }
 
-/// Reads scratch memory that it never wrote, and returns a buffer that it never touched.
+/// Returns a task that reads memory which it never wrote, and returns a buffer that it never touched.
 fn reads_what_it_did_not_write() -> Task<'static> {
     let mut task = copies("seen", "scratch");
     let buffers = ["scratch", "seen", "untouched"];
@@ -56,7 +56,8 @@ async fn a_job_finds_zeros_where_another_left_its_data() {
     }
 }
 
-/// Its kernel wants 64 KiB for each thread, of which the context has 1 KiB. The device, of one core here, runs 2048 at once.
+/// Returns a task whose kernel needs 64 KiB of local memory per thread, of which the context already has 1 KiB. The device has one core
+/// here and can run 2048 threads at once.
 fn large_frame() -> Task<'static> {
     let mut task = ptx_task(PTX);
     task.launches = vec![launch("large_frame", 1, vec![])];
@@ -141,7 +142,7 @@ async fn a_job_leaves_no_more_kept_than_it_is_allowed() {
     }
 }
 
-/// The emulator, too, waits with a free for the kernels that run.
+/// Like a GPU's driver, the emulator delays a free until running kernels have ended.
 #[tokio::test]
 async fn a_job_that_has_others_memory_given_back_first_does_not_hold_up_who_needs_none() {
     let executor = start().await;
@@ -151,7 +152,7 @@ async fn a_job_that_has_others_memory_given_back_first_does_not_hold_up_who_need
     let spinning = misbehaving("spin");
     let cancel = CancellationToken::new();
     let long = executor.run(ExecutorJob { cancel: &cancel, ..job(&spinning) });
-    // Of the two kept blocks the larger one has to go before this job gets a new one.
+    // Before this job gets a new block, the larger one of the two cached blocks must be freed.
     let giving_back = async {
         poll_until("the long job has its memory", || executor.memory().held > executor.memory().cached).await;
         executor.run(ExecutorJob { cache_bytes_max: 4000, ..job(&other) }).await
@@ -166,13 +167,14 @@ async fn a_job_that_has_others_memory_given_back_first_does_not_hold_up_who_need
     assert!(matches!(long, Err(RunError::Cancelled)), "{long:?}");
 }
 
-/// Beside a job that never ends, runs jobs whose own limit is shorter until one has to wait for it: that one is lost with it, and not cut.
+/// Runs a job that never ends. Beside it, runs jobs with a shorter time limit until one of them has to wait for the first job. Checks that
+/// this one is lost with the first job at its end, and is not killed at its own limit.
 async fn assert_not_cut(executor: &Executor, cache_bytes_max: u64, task: impl Fn(u32) -> Task<'static>) {
     let spinning = misbehaving("spin");
     let long = executor.run(ExecutorJob { time_limit: Duration::from_secs(7), ..job(&spinning) });
     let waiting = async {
         poll_until("the long job has its memory", || executor.memory().held > executor.memory().cached).await;
-        // The first may be quicker than the long job's kernel.
+        // The first jobs may end before the long job's kernel starts.
         for number in 0.. {
             let task = task(number);
             let waiting = ExecutorJob { time_limit: Duration::from_secs(3), cache_bytes_max, ..job(&task) };
@@ -189,12 +191,12 @@ async fn assert_not_cut(executor: &Executor, cache_bytes_max: u64, task: impl Fn
     assert!(matches!(waiting, RunError::Lost { cause: LostCause::Neighbour, .. }), "{waiting}");
 }
 
-/// The emulator, too, waits with a free for the kernels that run.
+/// Like a GPU's driver, the emulator delays a free until running kernels have ended.
 #[tokio::test]
 async fn a_job_that_waits_for_a_neighbours_kernel_is_not_cut_for_it() {
     let executor = start().await;
     succeed(&executor, &add_one(1000, 1)).await;
-    // Each needs memory of its own, for which the other's has to go.
+    // Each job needs memory of its own, so the cached block of the previous one must be freed.
     assert_not_cut(&executor, 0, |number| add_one(2000 + number, 1)).await;
 }
 
@@ -207,7 +209,8 @@ async fn a_job_whose_module_waits_for_a_neighbours_kernel_is_not_cut_for_it() {
     assert_not_cut(&executor, u64::MAX, |number| Task { program: program(number), ..leaves_a_pattern() }).await;
 }
 
-/// As a driver may that holds a lock: what is given back between jobs waits for the first, and any job that comes for both.
+/// The emulator behaves like a driver that holds a lock: memory given back between jobs waits for the first job, and every later job waits
+/// for both.
 #[tokio::test]
 async fn a_job_that_comes_while_memory_given_back_waits_for_a_neighbours_kernel_is_not_cut_for_it() {
     let mut options = options();
@@ -217,7 +220,7 @@ async fn a_job_that_comes_while_memory_given_back_waits_for_a_neighbours_kernel_
     needs_nothing.launches = vec![launch("nothing", 1, vec![])];
     succeed(&executor, &needs_nothing).await;
     succeed(&executor, &add_one(1000, 1)).await;
-    // The first is what holds up the others, unless it comes before the long job's kernel.
+    // Giving memory back blocks the jobs, unless it comes before the long job's kernel.
     assert_not_cut(&executor, u64::MAX, |_| {
         executor.give_back();
         needs_nothing.clone()
@@ -225,11 +228,11 @@ async fn a_job_that_comes_while_memory_given_back_waits_for_a_neighbours_kernel_
     .await;
 }
 
-/// The emulator, too, waits with unloading for the kernels that run.
+/// Like a GPU's driver, the emulator delays unloading until running kernels have ended.
 #[tokio::test]
 async fn a_program_that_is_evicted_while_another_runs_delays_no_job() {
     let executor = start().await;
-    // More than an executor is told of at once.
+    // More programs than an executor may hold.
     let texts: Vec<String> = (0..140).map(|number| format!("{PTX}\n// {number}\n")).collect();
     let task = |text| Task { program: Program::Ptx(Cow::Borrowed(text)), ..leaves_a_pattern() };
     for text in &texts[..120] {
@@ -271,14 +274,14 @@ async fn what_a_job_leaves_while_the_executor_reports_is_told_too() {
     let executor = start().await;
     let (task, kept) = (add_one(1000, 1), 4000 + crate::harness::PTX.len() as u64);
     for _ in 0..2000 {
-        // The report may be of the time when the job has it all, and leave when that has ended.
+        // The report may be made while the job has all its memory, and be sent after the job's end.
         executor.measure();
         succeed(&executor, &task).await;
         poll_until("all that is kept", || executor.memory().cached == kept).await;
     }
 }
 
-/// Kernels that tell the address of a buffer, and that read and write at any address.
+/// PTX of kernels that return the address of a buffer, and that read and write at any address.
 const POINTERS: &str = ".version 8.0\n.target sm_80\n.address_size 64\n\
     .visible .entry tell(.param .u64 out, .param .u64 other) {\n.reg .b64 %d<3>;\n\
     ld.param.u64 %d0, [out];\nld.param.u64 %d1, [other];\nst.global.u64 [%d0], %d1;\nret;\n}\n\
@@ -295,7 +298,7 @@ fn pointers(entry: &str, other: Arg, buffers: Vec<Buffer<'static>>) -> Task<'sta
 
 #[tokio::test]
 async fn a_kernel_reaches_the_memory_of_its_own_job_alone() {
-    // The address is another job's, whose memory stays with the executor for later jobs.
+    // The address belongs to another job, whose memory stays cached in the executor.
     for entry in ["peek", "poke"] {
         let executor = start().await;
         let told = vec![zeros("out", Dtype::U64, 1), zeros("secret", Dtype::U32, 5000)];
@@ -307,7 +310,7 @@ async fn a_kernel_reaches_the_memory_of_its_own_job_alone() {
         let report = failure.detail.expect("the emulated device reports faults");
         assert!(report.contains("the address is in memory of another job, or of none"), "{report}");
     }
-    // Its own memory is reached by addresses too.
+    // A kernel can access its own job's memory by address.
     let executor = start().await;
     let own = vec![zeros("out", Dtype::U32, 1), zeros("secret", Dtype::U32, 5000)];
     succeed(&executor, &pointers("poke", buffer("secret"), own)).await;

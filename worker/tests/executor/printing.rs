@@ -1,4 +1,4 @@
-//! The output of kernels is returned with its own job, whatever runs beside the job and however it ends.
+//! Tests that the output of kernels is returned with its own job, whatever runs beside the job and however it ends.
 
 use std::{pin::pin, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::harness::{add_one, job, launch, misbehaving, poll_until, ptx_task, st
 
 const SAY: &str = include_str!("say.ptx");
 
-/// What a kernel does once it has printed.
+/// What the kernel does after it has printed.
 #[derive(Clone, Copy)]
 enum Then {
     Return = 0,
@@ -60,7 +60,7 @@ async fn each_job_gets_what_it_printed_and_a_neighbour_that_prints_nothing_gets_
     for finished in beside {
         assert_eq!(u32s(&finished.unwrap().outcome.unwrap()[0]), [20; 1000]);
     }
-    // One that prints nothing right after one that did.
+    // A job that prints nothing, right after one that printed.
     let (result, printed) = run(&executor, &silent).await;
     result.unwrap().outcome.unwrap();
     assert_eq!(printed, None);
@@ -74,7 +74,7 @@ async fn a_job_that_prints_nothing_runs_beside_one_that_prints() {
     let beside = async {
         let finished = executor.run(job(&add_one(10, 1))).await.unwrap();
         assert_eq!(u32s(&finished.outcome.unwrap()[0]), [1; 10]);
-        // Another that may print waits for its turn.
+        // Another job that may print waits for its turn.
         let second = say(8, 1, Then::Return);
         let mut waiting = pin!(run(&executor, &second));
         assert!(poll!(waiting.as_mut()).is_pending());
@@ -98,7 +98,7 @@ async fn the_first_64_kib_are_kept_and_the_rest_is_counted() {
     assert!(whole.len() > 4 * PRINTF_OUTPUT_BYTES_MAX);
     assert_eq!(printed.text, whole[..PRINTF_OUTPUT_BYTES_MAX]);
     assert_eq!(printed.dropped_bytes as usize, whole.len() - PRINTF_OUTPUT_BYTES_MAX);
-    // The next one begins anew.
+    // The text of the next job starts empty.
     assert_eq!(run(&executor, &say(2, 3, Then::Return)).await.1, self::whole(said(2, 3)));
 }
 
@@ -143,7 +143,7 @@ async fn a_job_that_is_cancelled_or_loses_its_executor_shows_what_it_printed() {
         let (cancel, printout, spinning) = (CancellationToken::new(), Printout::default(), say(6, 4, Then::Spin));
         let spin = ExecutorJob { printout: Some(&printout), cancel: &cancel, ..job(&spinning) };
         let ending = async {
-            // The text is on its way while the kernel runs.
+            // The text arrives while the kernel is still running.
             poll_until("all is printed", || printout.text() == whole(said(6, 4))).await;
             match cancels {
                 true => cancel.cancel(),

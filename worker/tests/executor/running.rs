@@ -1,4 +1,4 @@
-//! Jobs that succeed.
+//! Tests of jobs that succeed.
 
 use std::{collections::BTreeMap, os::unix::fs::PermissionsExt as _, pin::pin, sync::Arc};
 
@@ -89,7 +89,7 @@ async fn every_dtype_can_be_filled_with_one_value() {
     let pi = Data::Fill(Number::Float(std::f64::consts::PI));
     task.buffers.push(Buffer::new("pi", Dtype::F64, vec![5], pi));
     task.outputs = vec!["pi".to_owned()];
-    // The beginning of a long one is copied on.
+    // In a long buffer, copies of the beginning fill the rest.
     for count in [5, 4096, 4097, 30_001] {
         task.buffers[1].shape = vec![count as u64];
         assert_eq!(
@@ -121,7 +121,7 @@ async fn a_job_never_sees_what_another_left_behind() {
 #[tokio::test]
 async fn a_jobs_module_variables_are_its_own_and_new() {
     let mut options = options();
-    // Some of the modules fit at once, all of them never would.
+    // Some of the modules fit at the same time, but not all of them.
     options.environment.push(("GPUFLEET_EMULATOR_MEMORY".to_owned(), "64MiB".to_owned()));
     let (executor, _) = Executor::start(options).await.unwrap();
     let task = count(64);
@@ -156,7 +156,7 @@ async fn a_kernels_own_shared_memory_counts_towards_what_a_block_has_without_ask
     let text = crate::harness::PTX.replacen(".visible .entry add_one(", own, 1);
     let text = text.replacen(".reg .b64 %rd<5>;", ".reg .b64 %rd<5>;\n\tst.shared.u32 [own], 0;", 1);
     let mut task = Task { program: Program::Ptx(text.into()), ..add_one(10, 1) };
-    // Neither part is more than a block has without asking, both together are.
+    // Each part alone is within the default maximum of a block, but not both together.
     for shared_bytes in [40 << 10, 33 << 10, 48 << 10] {
         task.launches[0].shared_bytes = shared_bytes;
         assert_eq!(u32s(&succeed(&executor, &task).await[0]), [1; 10]);
@@ -195,7 +195,7 @@ async fn a_two_dimensional_cover_reaches_every_element() {
     assert_eq!(values, expected);
 }
 
-/// Halves three numbers.
+/// Returns a task that halves three numbers.
 fn half() -> Task<'static> {
     let code = "extern \"C\" __global__ void half_of(float *x, unsigned n) {\n\
                 unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i < n) x[i] = x[i] / DIVISOR;\n}\n";

@@ -1,4 +1,4 @@
-//! The command that tests a device.
+//! Test of the command that tests a device.
 
 use std::process::Command;
 

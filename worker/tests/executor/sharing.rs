@@ -1,4 +1,4 @@
-//! Jobs whose kernels use an input where it stays on the device.
+//! Tests of jobs whose kernels use a resident input in place.
 
 use gpufleet_schema::{Arg, BlobDigest, Block, Buffer, Data, Dtype, Failure, FailureCode, Launch, Task, Verdict};
 use gpufleet_transport::BlobStore;
@@ -11,7 +11,7 @@ use crate::{
 
 const PTX: &str = include_str!("sharing.ptx");
 
-/// An executor whose device can't protect memory, like a GPU.
+/// Starts an executor whose device can't protect memory, like a GPU.
 async fn start_unprotected() -> Executor {
     let mut options = options();
     options.environment.push(("GPUFLEET_EMULATOR_PROTECTION".to_owned(), "off".to_owned()));
@@ -26,7 +26,7 @@ fn one_thread(entry: &str, args: Vec<Arg>) -> Launch {
     Launch { block: Block::Threads(vec![1]), ..launch(entry, 1, args) }
 }
 
-/// Tells the address and the first word of an input of ten words.
+/// Returns a task that reports the address and the first word of an input of ten words.
 fn tells(digest: BlobDigest, share: bool) -> Task<'static> {
     let mut task = ptx_task(PTX);
     task.buffers = vec![zeros("told", Dtype::U64, 2), Buffer { share, ..input("input", digest, 40) }];
@@ -35,7 +35,7 @@ fn tells(digest: BlobDigest, share: bool) -> Task<'static> {
     task
 }
 
-/// Changes a byte of an input that it says to read only.
+/// Returns a task that changes a byte of an input which it declares to only read.
 fn flips(digest: BlobDigest, bytes: u64, at: u32) -> Task<'static> {
     let mut task = ptx_task(PTX);
     task.buffers = vec![input("input", digest, bytes)];
@@ -43,7 +43,7 @@ fn flips(digest: BlobDigest, bytes: u64, at: u32) -> Task<'static> {
     task
 }
 
-/// The address and the first word of the input.
+/// Runs such a task, and returns the address and the first word of the input.
 async fn told(executor: &Executor, store: &BlobStore, task: &Task<'_>) -> (u64, u64) {
     let outputs = run_with(executor, store, task).await.outcome.expect("the job only reads");
     let bytes = &staged(&outputs[0]).bytes;
@@ -99,7 +99,7 @@ async fn an_input_without_room_to_stay_goes_to_a_buffer_of_the_job() {
         assert_eq!(finished.inputs, InputUse { resident: 0, brought: 1 });
         finished.outcome.unwrap();
     }
-    // It changes only its own copy, so nothing is wrong.
+    // The job changes only its own copy, so no fault is detected.
     run_with(&executor, &store, &flips(digest, 40, 0)).await.outcome.unwrap();
     assert_eq!(told(&executor, &store, &tells(digest, true)).await.1, 0);
 }

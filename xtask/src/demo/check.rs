@@ -1,4 +1,4 @@
-//! Each result again, on this machine's CPU.
+//! Computes each result again on this machine's CPU.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use super::{
     picture::{self, Picture},
 };
 
-/// Seahorse Valley and what surrounds it, as far as single precision shows it.
+/// The view of the Mandelbrot picture: Seahorse Valley and its surroundings, at the limit of single precision.
 pub const VIEW: MandelbrotView =
     MandelbrotView { width: 768, height: 512, centre_x: -0.748, centre_y: 0.11, step: 0.00004 };
 pub const ITERATIONS_MAX: u32 = 512;
 
-/// `y = 2 x + y`, each element rounded once: equal to the last bit.
+/// Checks `y = 2 x + y`. Each element is rounded once, so the results must be equal bit for bit.
 pub fn saxpy(folder: &Path, x: &[f32], y: Vec<f32>) -> anyhow::Result<()> {
     let mut expected = y;
     reference::saxpy(2.0, x, &mut expected);
@@ -23,7 +23,8 @@ pub fn saxpy(folder: &Path, x: &[f32], y: Vec<f32>) -> anyhow::Result<()> {
     compare("result.npy", &result, &expected)
 }
 
-/// The filter of `edge.cu`, written again without tiles. All of it is exact but the square root, which both round correctly.
+/// Checks the picture of `edge.cu` with a version of the filter that uses no tiles. All operations are exact but the square root, which
+/// both round correctly.
 pub fn edges(folder: &Path, photo: &Picture) -> anyhow::Result<()> {
     let (width, height) = (i64::from(photo.width), i64::from(photo.height));
     let brightness = |x: i64, y: i64| {
@@ -43,7 +44,7 @@ pub fn edges(folder: &Path, photo: &Picture) -> anyhow::Result<()> {
     compare("edges.png", &result, &expected)
 }
 
-/// Iterations before the escape, for every pixel; then in colours.
+/// Compares the iterations before the escape of every pixel, and writes them as a colour picture.
 pub fn mandelbrot(folder: &Path) -> anyhow::Result<()> {
     let expected = reference::mandelbrot(VIEW, ITERATIONS_MAX);
     let result = read_npy(&folder.join("mandelbrot.npy"), "<u4", u32::from_le_bytes)?;
@@ -66,7 +67,7 @@ fn compare<T: PartialEq + std::fmt::Debug>(name: &str, result: &[T], expected: &
     }
 }
 
-/// Black inside; outside colours that turn slowly with the logarithm of the iterations.
+/// Returns the colour of a pixel: black inside the set; outside, a colour that changes slowly with the logarithm of the iterations.
 fn colour(iterations: u32) -> [u8; 3] {
     if iterations == ITERATIONS_MAX {
         return [0, 0, 0];

@@ -1,4 +1,4 @@
-//! The `gpufleet` command, run and shown as a user would type it.
+//! Runs the `gpufleet` command, and shows it as a user would type it.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ use tokio::process::Command;
 
 use crate::workspace;
 
-/// The command in the demo's folder, connected to the demo's fleet.
+/// The command, run in the demo's folder and connected to the demo's fleet.
 pub struct Gpufleet {
     program: PathBuf,
     folder: PathBuf,
     endpoints: Endpoints,
-    /// Lets the fleet's guard find it.
+    /// An environment variable by which the fleet's guard finds the process.
     marker: (&'static str, PathBuf),
 }
 
@@ -31,16 +31,16 @@ impl Gpufleet {
     /// Prints the command line, runs it, and lets it print.
     pub async fn show(&self, arguments: &[&str]) -> anyhow::Result<()> {
         eprintln!("$ {}", line(arguments));
-        let status = self.command(arguments).status().await.context("start gpufleet")?;
+        let status = self.command(arguments).status().await.context("failed to start gpufleet")?;
         if !status.success() {
             bail!("`{}` ended with {status}", line(arguments));
         }
         Ok(())
     }
 
-    /// Runs it unseen and gives what it prints.
+    /// Runs the command without showing it, and returns its output.
     pub async fn output(&self, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
-        let output = self.command(arguments).output().await.context("start gpufleet")?;
+        let output = self.command(arguments).output().await.context("failed to start gpufleet")?;
         if !output.status.success() {
             bail!(
                 "`{}` ended with {}: {}",
@@ -62,7 +62,7 @@ impl Gpufleet {
     }
 }
 
-/// As it can be pasted into a shell.
+/// Formats the command line so that it can be pasted into a shell.
 fn line(arguments: &[&str]) -> String {
     let quoted = |argument: &&str| {
         let plain = argument.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_=.,:/".contains(&byte));

@@ -7,20 +7,20 @@ use anyhow::{Context as _, bail, ensure};
 pub fn fresh_folder(folder: &Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("remove {}", folder.display()));
+            return Err(error).with_context(|| format!("failed to remove {}", folder.display()));
         }
         _ => {}
     }
-    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))
+    fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))
 }
 
-/// The elements of a one- or many-dimensional array of four-byte elements in C order.
+/// Reads the elements of an array with four-byte elements in C order.
 pub fn read_npy<const SIZE: usize, T>(
     path: &Path,
     descr: &str,
     element: impl Fn([u8; SIZE]) -> T,
 ) -> anyhow::Result<Vec<T>> {
-    let bytes = fs::read(path).with_context(|| format!("read {}", path.display()))?;
+    let bytes = fs::read(path).with_context(|| format!("failed to read {}", path.display()))?;
     let Some((lead, rest)) = bytes.split_first_chunk::<10>() else {
         bail!("{} is too short for a .npy file", path.display())
     };

@@ -1,4 +1,4 @@
-//! Waiting for the ledger: it learns of a job's end a moment after the submitter.
+//! Waits for the ledger, which records the end of a job a moment after the submitter receives the result.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,16 @@ use anyhow::{Context as _, bail};
 
 use super::command::Gpufleet;
 
-/// Events travel in batches of a fraction of a second.
+/// The limit of the wait. Events are published and recorded in batches within a fraction of a second.
 const COMPLETE_WITHIN: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Returns when the history shows so many jobs that succeeded.
+/// Waits until the history shows this many jobs that succeeded.
 pub async fn complete(gpufleet: &Gpufleet, jobs: usize) -> anyhow::Result<()> {
     let deadline = Instant::now() + COMPLETE_WITHIN;
     loop {
         let text = gpufleet.output(&["history", "--state", "succeeded", "-o", "json"]).await?;
-        let rows: Vec<serde_json::Value> = serde_json::from_slice(&text).context("read the history")?;
+        let rows: Vec<serde_json::Value> = serde_json::from_slice(&text).context("failed to read the history")?;
         if rows.len() >= jobs {
             return Ok(());
         }

@@ -12,7 +12,7 @@ const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICEN
 
 pub async fn build(programs: &Programs, packages: &Path) -> anyhow::Result<()> {
     let name = format!("gpufleet-{}-{}-linux-musl", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
-    let stage = tempfile::tempdir().context("create a folder for the archive")?;
+    let stage = tempfile::tempdir().context("failed to create a folder for the archive")?;
     let root = stage.path().join(&name);
     install(&programs.path(COMMAND), &root.join("bin").join(COMMAND), 0o755)?;
     programs.describe_command(&root.join("share")).await?;
@@ -20,7 +20,7 @@ pub async fn build(programs: &Programs, packages: &Path) -> anyhow::Result<()> {
         install(&of_project(document), &root.join(document), 0o644)?;
     }
     let mut tar = Command::new("tar");
-    // The archive says nothing of the user who made it.
+    // The archive does not contain the name of the user who made it.
     tar.args(["--create", "--gzip", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
     tar.arg("--file").arg(packages.join(format!("{name}.tar.gz"))).arg("--directory").arg(stage.path()).arg(&name);
     workspace::run(tar).await

@@ -1,4 +1,4 @@
-//! The Debian package: all programs, and systemd units for those that serve.
+//! The Debian package: all programs, and systemd units for the services.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
@@ -9,29 +9,29 @@ use super::files::{COMMAND, Programs, install, of_project, write};
 use crate::workspace::{self, output_of};
 
 const PROGRAMS: [&str; 5] = [COMMAND, "gpufleet-worker", "gpufleet-ledger", "gpufleet-console", "gpufleet-local-s3"];
-/// A worker looks for it beside its own program.
+/// The emulator's library. A worker looks for it in the folder of its own program.
 const EMULATOR: &str = "libgpufleet_emulator.so";
-/// The folder of the programs and of their library, which no other program shall be linked with. `/usr/bin` has links to the programs.
+/// The folder of the programs and the library. `/usr/bin` has links to the programs. Other programs can't link with the library there.
 const FOLDER: &str = "usr/lib/gpufleet";
-/// The services, each with a unit.
+/// The services. Each has a systemd unit.
 const SERVICES: [&str; 4] = ["worker", "recorder", "api", "console"];
-/// The files of settings. They will contain passwords.
+/// The settings files, which contain passwords.
 const SETTINGS: [&str; 4] = ["worker", "ledger", "api", "console"];
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
 pub async fn build(programs: &Programs, packages: &Path) -> anyhow::Result<()> {
-    let stage = tempfile::tempdir().context("create a folder for the package")?;
+    let stage = tempfile::tempdir().context("failed to create a folder for the package")?;
     let root = stage.path();
     let bin = root.join("usr/bin");
-    fs::create_dir_all(&bin).context("create usr/bin")?;
+    fs::create_dir_all(&bin).context("failed to create usr/bin")?;
     for program in PROGRAMS {
         install(&programs.path(program), &root.join(FOLDER).join(program), 0o755)?;
         symlink(Path::new("../lib/gpufleet").join(program), bin.join(program))
-            .with_context(|| format!("link {program}"))?;
+            .with_context(|| format!("failed to link {program}"))?;
     }
     let emulator = root.join(FOLDER).join(EMULATOR);
     install(&programs.path(EMULATOR), &emulator, 0o644)?;
-    // cargo leaves a library the names of its functions.
+    // Removes the names of functions, which cargo leaves in a library.
     let mut strip = tool("strip", &["--strip-unneeded"]);
     strip.arg(emulator);
     workspace::run(strip).await?;
@@ -65,9 +65,9 @@ fn install_services(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The license, and the changelog and the man pages, which Debian wants compressed.
+/// Installs the licence, the changelog and the man pages. Debian wants the last two compressed.
 async fn install_documents(root: &Path) -> anyhow::Result<()> {
-    let read = |path: &str| fs::read_to_string(of_project(path)).with_context(|| format!("read {path}"));
+    let read = |path: &str| fs::read_to_string(of_project(path)).with_context(|| format!("failed to read {path}"));
     let license = read("LICENSE-MIT")?;
     let license: Vec<String> =
         license.lines().map(|line| format!(" {}", if line.is_empty() { "." } else { line })).collect();
@@ -80,10 +80,10 @@ async fn install_documents(root: &Path) -> anyhow::Result<()> {
     workspace::run(compress).await
 }
 
-/// The packages of the libraries that the programs are linked with, with their oldest versions.
+/// Returns the packages with the libraries that the programs are linked with, and their minimum versions.
 async fn dependencies(root: &Path) -> anyhow::Result<String> {
-    // dpkg-shlibdeps asks for the control file of a source package.
-    let source = tempfile::tempdir().context("create a folder for dpkg-shlibdeps")?;
+    // dpkg-shlibdeps needs the control file of a source package.
+    let source = tempfile::tempdir().context("failed to create a folder for dpkg-shlibdeps")?;
     write(&source.path().join("debian/control"), "Source: gpufleet\n\nPackage: gpufleet\nArchitecture: any\n", 0o644)?;
     let mut find = tool("dpkg-shlibdeps", &["-O"]);
     find.args(PROGRAMS.iter().map(|program| root.join(FOLDER).join(program)));
@@ -94,7 +94,8 @@ async fn dependencies(root: &Path) -> anyhow::Result<String> {
 }
 
 fn control(architecture: &str, dependencies: &str) -> anyhow::Result<String> {
-    let template = fs::read_to_string(of_project("deploy/debian/control")).context("read deploy/debian/control")?;
+    let template =
+        fs::read_to_string(of_project("deploy/debian/control")).context("failed to read deploy/debian/control")?;
     Ok(template
         .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
         .replace("@ARCHITECTURE@", architecture)

@@ -1,4 +1,4 @@
-//! The programs, and the files that they write about themselves.
+//! The built programs, and the man pages and completions that they generate.
 
 use std::{
     fs,
@@ -28,10 +28,10 @@ impl Programs {
         self.folder.join(name)
     }
 
-    /// Writes the man pages and the completions of the command below `share`, where systems look for them.
+    /// Writes the man pages and the completions of the command into `share`, where systems look for them.
     pub async fn describe_command(&self, share: &Path) -> anyhow::Result<()> {
         let pages = share.join("man/man1");
-        fs::create_dir_all(&pages).with_context(|| format!("create {}", pages.display()))?;
+        fs::create_dir_all(&pages).with_context(|| format!("failed to create {}", pages.display()))?;
         output_of(self.command(["man".as_ref(), pages.as_os_str()])).await?;
         for (shell, file) in [
             ("bash", "bash-completion/completions/gpufleet"),
@@ -51,22 +51,22 @@ impl Programs {
     }
 }
 
-/// A file of the repository.
+/// Returns the path of a file in the repository.
 pub fn of_project(path: &str) -> PathBuf {
     workspace::root().join(path)
 }
 
-/// Copies a file, and makes the folders above it.
+/// Copies a file, and creates its parent folders.
 pub fn install(from: &Path, to: &Path, mode: u32) -> anyhow::Result<()> {
-    let contents = fs::read(from).with_context(|| format!("read {}", from.display()))?;
+    let contents = fs::read(from).with_context(|| format!("failed to read {}", from.display()))?;
     write(to, contents, mode)
 }
 
-/// Writes a file, and makes the folders above it.
+/// Writes a file, and creates its parent folders.
 pub fn write(to: &Path, contents: impl AsRef<[u8]>, mode: u32) -> anyhow::Result<()> {
     let folder = to.parent().context("a file is in a folder")?;
-    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
-    fs::write(to, contents).with_context(|| format!("write {}", to.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
+    fs::write(to, contents).with_context(|| format!("failed to write {}", to.display()))?;
     fs::set_permissions(to, fs::Permissions::from_mode(mode))
-        .with_context(|| format!("set the mode of {}", to.display()))
+        .with_context(|| format!("failed to set the mode of {}", to.display()))
 }

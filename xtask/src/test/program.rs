@@ -1,4 +1,4 @@
-//! A program that contains tests, as cargo builds it.
+//! A test program that cargo has built.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,20 +10,20 @@ use tokio::process::Command;
 
 use crate::workspace::{self, cargo};
 
-/// A program that contains tests.
+/// A test program.
 #[derive(Debug)]
 pub struct TestProgram {
     pub target: String,
-    /// Where cargo runs it.
+    /// The folder of its package, in which cargo runs it.
     pub package: PathBuf,
     pub executable: PathBuf,
 }
 
 impl TestProgram {
-    /// Builds those of the workspace, in cargo's order.
+    /// Builds the test programs of the workspace, and returns them in cargo's order.
     pub fn build_all() -> anyhow::Result<Vec<Self>> {
         let mut command = cargo(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
-        let output = command.as_std_mut().stderr(Stdio::inherit()).output().context("start cargo")?;
+        let output = command.as_std_mut().stderr(Stdio::inherit()).output().context("failed to start cargo")?;
         ensure!(output.status.success(), "the tests could not be built: cargo ended with {}", output.status);
         let mut programs: Vec<Self> = String::from_utf8(output.stdout)?
             .lines()
@@ -33,9 +33,9 @@ impl TestProgram {
         Ok(programs)
     }
 
-    /// The test program that a line of cargo's messages announces, if it does.
+    /// Returns the test program that a line of cargo's messages announces, if there is one.
     fn of_message(line: &str) -> anyhow::Result<Option<Self>> {
-        let message: serde_json::Value = serde_json::from_str(line).context("read cargo's messages")?;
+        let message: serde_json::Value = serde_json::from_str(line).context("failed to read cargo's messages")?;
         let (Some(executable), Some(true)) = (message["executable"].as_str(), message["profile"]["test"].as_bool())
         else {
             return Ok(None);
@@ -46,13 +46,13 @@ impl TestProgram {
         Ok(Some(Self { target, package, executable: executable.into() }))
     }
 
-    /// The folder of its package and its target, such as `ledger/postgres`.
+    /// Returns the folder of its package and its target, such as `ledger/postgres`.
     pub fn name(&self) -> String {
         let folder = self.package.strip_prefix(workspace::root()).unwrap_or(&self.package);
         format!("{}/{}", folder.display(), self.target)
     }
 
-    /// Its command, in the environment that cargo gives a test.
+    /// Returns its command with the environment that cargo gives a test.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
         workspace::remove_package(&mut command);

@@ -1,4 +1,4 @@
-//! Runs one program beside others.
+//! Runs one program of the suite while others run.
 
 use std::{
     fs::File,
@@ -18,19 +18,19 @@ use super::{
 };
 use crate::{interrupt::Interrupted, workspace};
 
-/// Neither the examples in Rust documentation nor one check of the Python package takes more than a few minutes.
+/// The deadline of a check. The examples in Rust documentation, and each check of the Python package, take a few minutes at most.
 const CHECK_DEADLINE: Duration = Duration::from_secs(900);
-/// A program's last lines are in the pipe when it has ended.
+/// How long to wait for a program's last lines. They are in the pipe when the program has ended.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
-/// Runs a test program to its end, or until one of its tests misses its deadline. Failed tests are in the tally; the error is for an
+/// Runs a test program to its end, or until one of its tests misses its deadline. Failed tests are added to the tally; an error means an
 /// interruption or a program that can't run.
 pub async fn tests(mut command: Command, program: &str, tally: &Tally) -> anyhow::Result<()> {
-    let (reader, writer) = io::pipe().context("make a pipe")?;
-    let output = pipe::Receiver::from_owned_fd(reader.into()).context("read from the pipe")?;
-    let mut errors = tempfile::tempfile().context("create a file for the output")?;
+    let (reader, writer) = io::pipe().context("failed to make a pipe")?;
+    let output = pipe::Receiver::from_owned_fd(reader.into()).context("failed to read from the pipe")?;
+    let mut errors = tempfile::tempfile().context("failed to create a file for the output")?;
     command.args(watch::ARGUMENTS).env(watch::ALLOW_UNSTABLE.0, watch::ALLOW_UNSTABLE.1);
-    command.stdout(writer).stderr(errors.try_clone().context("share the file for the output")?);
+    command.stdout(writer).stderr(errors.try_clone().context("failed to share the file for the output")?);
     let (begun, failed_before) = (Instant::now(), tally.counts().failed.len());
     let mut printed = String::new();
     let mut passed = 0;
@@ -46,7 +46,7 @@ pub async fn tests(mut command: Command, program: &str, tally: &Tally) -> anyhow
     let (mut running, mut watched) = (Box::pin(workspace::run(command)), Box::pin(watched));
     let ended = tokio::select! {
         ended = &mut running => {
-            // What the program has started may hold the pipe open.
+            // Processes that the program has started may keep the pipe open.
             tokio::time::timeout(LAST_LINES, &mut watched).await.ok();
             ended
         }
@@ -61,7 +61,7 @@ pub async fn tests(mut command: Command, program: &str, tally: &Tally) -> anyhow
             Ok(())
         }
     };
-    // They share what is counted below.
+    // Ends their borrow of the counts that are read below.
     drop((running, watched));
     if let Err(error) = ended {
         if error.is::<Interrupted>() {
@@ -76,12 +76,13 @@ pub async fn tests(mut command: Command, program: &str, tally: &Tally) -> anyhow
     Ok(())
 }
 
-/// Runs a command that tests or checks something, and shows its output as a whole when it has ended: two that print at once can't be read.
+/// Runs a command that tests or checks something. Its output is shown as a whole at the end, because the outputs of concurrent commands
+/// would be mixed.
 pub async fn check(mut command: Command, tally: &Tally) -> anyhow::Result<()> {
     let program = Path::new(command.as_std().get_program()).file_name().unwrap_or_default().to_string_lossy();
     let what = format!("{program} {}", workspace::arguments(&command));
-    let mut output = tempfile::tempfile().context("create a file for the output")?;
-    let handle = || output.try_clone().map(Stdio::from).context("share the file for the output");
+    let mut output = tempfile::tempfile().context("failed to create a file for the output")?;
+    let handle = || output.try_clone().map(Stdio::from).context("failed to share the file for the output");
     command.stdout(handle()?).stderr(handle()?);
     let begun = Instant::now();
     let ended = tokio::time::timeout(CHECK_DEADLINE, workspace::run(command)).await;
@@ -96,7 +97,7 @@ pub async fn check(mut command: Command, tally: &Tally) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The number of passed tests by the closing lines of libtest and pytest.
+/// Returns the number of passed tests, from the closing lines of libtest and pytest.
 fn passed(text: &str) -> usize {
     let closing = text.lines().filter(|line| line.starts_with("test result:") || line.starts_with("==="));
     let counted = |line: &str| line.split_once(" passed")?.0.rsplit(' ').next()?.parse::<usize>().ok();
@@ -104,9 +105,9 @@ fn passed(text: &str) -> usize {
 }
 
 fn read(file: &mut File) -> anyhow::Result<String> {
-    file.rewind().context("read the output")?;
+    file.rewind().context("failed to read the output")?;
     let mut text = Vec::new();
-    file.read_to_end(&mut text).context("read the output")?;
+    file.read_to_end(&mut text).context("failed to read the output")?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 

@@ -1,4 +1,4 @@
-//! What the tests of all programs came to: the lines on the terminal, the slowest tests, and their times for the next run.
+//! Collects the results of all test programs: lines on the terminal, the slowest tests, and their times for the next run.
 
 use std::{
     collections::BTreeMap,
@@ -12,12 +12,12 @@ use anyhow::Context as _;
 
 use super::watch::{Ended, Outcome};
 
-/// Tests at least this long get a line of their own.
+/// The time from which a test gets a line of its own.
 const SHOWN_FROM: Duration = Duration::from_secs(5);
-/// How many of the slowest tests are listed at the end.
+/// The number of slowest tests in the list at the end.
 const SLOWEST: usize = 10;
 
-/// The results so far. Several programs add to it at once.
+/// The results so far. Several programs add to them concurrently.
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<Counts>);
 
@@ -25,12 +25,12 @@ pub struct Tally(Mutex<Counts>);
 pub struct Counts {
     pub passed: usize,
     pub skipped: usize,
-    /// With the reason.
+    /// The failed tests, each with the reason.
     pub failed: Vec<String>,
     took: BTreeMap<String, Duration>,
 }
 
-/// The times of the tests in the last run that has ended, by their programs.
+/// The total times of the test programs in the last completed run.
 #[derive(Debug, Default)]
 pub struct Recorded(BTreeMap<String, f64>);
 
@@ -54,12 +54,12 @@ impl Tally {
         }
     }
 
-    /// Counts tests that another program has counted.
+    /// Adds tests that another program has counted.
     pub fn add_passed(&self, passed: usize) {
         self.change(|counts| counts.passed += passed);
     }
 
-    /// Adds the failure of something that is no single test.
+    /// Adds a failure that is not that of a single test.
     pub fn fail(&self, what: String) {
         eprintln!("      FAILED             {what}");
         self.change(|counts| counts.failed.push(what));
@@ -75,7 +75,7 @@ impl Tally {
 }
 
 impl Counts {
-    /// Shows the slowest tests, the failed ones, and last the numbers.
+    /// Shows the slowest tests, the failed ones, and then the totals.
     pub fn show(&self) {
         let mut slowest: Vec<_> = self.took.iter().collect();
         slowest.sort_by_key(|(_, took)| std::cmp::Reverse(**took));
@@ -90,11 +90,12 @@ impl Counts {
         eprintln!("{} passed, {} failed, {} skipped", self.passed, self.failed.len(), self.skipped);
     }
 
-    /// Keeps the times of all tests for the next run.
+    /// Writes the times of all tests for the next run.
     pub fn record(&self, target: &Path) -> anyhow::Result<()> {
         let seconds: BTreeMap<_, _> = self.took.iter().map(|(name, took)| (name, took.as_secs_f64())).collect();
         let path = Recorded::path(target);
-        fs::write(&path, serde_json::to_vec_pretty(&seconds)?).with_context(|| format!("write {}", path.display()))
+        fs::write(&path, serde_json::to_vec_pretty(&seconds)?)
+            .with_context(|| format!("failed to write {}", path.display()))
     }
 }
 
@@ -103,13 +104,13 @@ impl Recorded {
         target.join("test-times.json")
     }
 
-    /// None where no run has ended yet.
+    /// Reads the times of the last run; empty if no run has completed yet.
     pub fn read(target: &Path) -> Self {
         let text = fs::read(Self::path(target)).unwrap_or_default();
         Self(serde_json::from_slice(&text).unwrap_or_default())
     }
 
-    /// The time of all tests of a program, if there is one.
+    /// Returns the total time of a program's tests, if it is known.
     pub fn of(&self, program: &str) -> Option<f64> {
         let is_of = |name: &str| name.strip_prefix(program).is_some_and(|rest| rest.starts_with(' '));
         self.0.iter().filter(|(name, _)| is_of(name)).map(|(_, seconds)| *seconds).reduce(|sum, more| sum + more)

@@ -1,4 +1,4 @@
-//! Follows the tests of one running program by the lines that it prints, and finds the first that misses its deadline.
+//! Follows the tests of a running program by its output, and finds the first one that misses its deadline.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -8,14 +8,15 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Has libtest print a line of JSON when a test begins and when it ends. It allows that only where unstable features are allowed.
+/// Arguments with which libtest prints a line of JSON when a test begins and when it ends. libtest accepts them only if unstable features
+/// are allowed.
 pub const ARGUMENTS: [&str; 5] = ["-Z", "unstable-options", "--format", "json", "--report-time"];
 pub const ALLOW_UNSTABLE: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
-/// A program may take so long before its first test, between two, and after its last.
+/// The maximum time without a running test: before the first test, between two tests, and after the last one.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// One ended test.
+/// A test that has ended.
 #[derive(Debug, PartialEq)]
 pub struct Ended {
     pub name: String,
@@ -27,29 +28,29 @@ pub struct Ended {
 pub enum Outcome {
     Passed,
     Skipped,
-    /// With what the test printed.
+    /// Has the test's output.
     Failed(String),
 }
 
-/// Why the program has to be stopped.
+/// The reason why the program must be stopped.
 #[derive(Debug, PartialEq)]
 pub enum Overdue {
     Test {
         name: String,
         deadline: Duration,
     },
-    /// No test ran for so long.
+    /// No test has run for this long.
     Program {
         idle: Duration,
     },
 }
 
-/// What a line says.
+/// The meaning of an output line.
 #[derive(Debug, PartialEq)]
 enum Line {
     Started(String),
     Ended(Ended),
-    /// libtest's, about all tests, or that one has run for a minute.
+    /// A line of libtest about all tests, or about a test that has run for a minute.
     Remark,
     Other,
 }
@@ -72,7 +73,7 @@ impl Line {
     }
 }
 
-/// Reads to the end of the output. Passes each ended test on, and each line that is not libtest's.
+/// Reads to the end of the output. Passes on each ended test and each line that is not libtest's.
 pub async fn watch(
     output: impl AsyncBufRead + Unpin,
     deadline_of: impl Fn(&str) -> Duration,
@@ -87,7 +88,7 @@ pub async fn watch(
         let (at, name) = running.iter().map(due).min().unwrap_or((idle_since + IDLE_MAX, None));
         let line = match timeout_at(at, lines.next_line()).await {
             Ok(Ok(Some(line))) => line,
-            // The program has ended, or prints what is no text.
+            // The program has ended, or printed a line that is not text.
             Ok(Ok(None) | Err(_)) => return Ok(()),
             Err(_) => {
                 return Err(match name {
@@ -140,7 +141,7 @@ mod tests {
         }
     }
 
-    /// What becomes of a program that prints these lines and then nothing more, without ending.
+    /// Returns what [`watch`] makes of a program that prints these lines and then hangs, and how long that takes.
     async fn watched(lines: &str) -> (Result<(), Overdue>, Duration) {
         let (mut program, output) = duplex(4096);
         program.write_all(lines.as_bytes()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Kernels over arrays.
+//! Kernels on arrays.
 
 pub const SAXPY_FACTOR: f32 = 1.5;
 
@@ -12,7 +12,7 @@ pub fn reduce(values: &[f32]) -> f32 {
     values.iter().sum()
 }
 
-/// Replaces each value by the sum of all up to it.
+/// Replaces each value by the sum of all values up to it (inclusive scan).
 pub fn scan(values: &mut [u32]) {
     let mut sum = 0u32;
     for value in values {

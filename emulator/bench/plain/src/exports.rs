@@ -1,8 +1,8 @@
-//! The kernels under C names, for the two builds that the benchmark opens.
+//! C exports of the kernels, which the benchmark opens in two builds.
 
 use crate::{array, matrix, simulation};
 
-/// A buffer as it crosses the border between two builds.
+/// A buffer, as it is passed between two builds.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
@@ -10,10 +10,10 @@ pub struct Span {
     pub bytes: usize,
 }
 
-/// A kernel: its buffers and two whole numbers, which most have no use for.
+/// A kernel: its buffers, and two numbers that most kernels ignore.
 ///
 /// # Safety
-/// The spans are as many as the kernel takes, distinct, live, and aligned for its elements.
+/// There are as many spans as the kernel takes; they are distinct, live, and aligned for its elements.
 pub type Kernel = unsafe extern "C" fn(spans: *const Span, first: u32, second: u32);
 
 /// # Safety
@@ -39,7 +39,7 @@ macro_rules! exports {
         }
     )*
 
-        /// The kernel of a name in this very build.
+        /// Returns the kernel of this name in this build.
         pub fn kernel(name: &str) -> Option<Kernel> {
             match name {
                 $(stringify!($name) => Some($name),)*

@@ -1,6 +1,6 @@
-//! What the benchmark's kernels compute, as one would write it in Rust for one thread: no blocks, no intrinsics.
+//! The benchmark's kernels in plain, single-threaded Rust, without blocks or intrinsics.
 //!
-//! `cargo xtask bench-emulator` builds this twice as a C library, once with the compiler's vectorisers switched off, and the
+//! `cargo xtask bench-emulator` builds this twice as a C library, once with the compiler's vectorisers off, and the
 //! benchmark opens both. Each kernel takes its buffers in the order of the CUDA kernel's parameters.
 
 mod exports;

@@ -1,11 +1,11 @@
-//! Kernels over square matrices.
+//! Kernels on square matrices.
 
-/// Multiplies matrices in one of two orders. `float` is the value of an element.
+/// Multiplies matrices in one of two loop orders. `float` returns the value of an element.
 pub fn multiply<T: Copy>(a: &[T], b: &[T], c: &mut [f32], n: usize, by_row: bool, float: impl Fn(T) -> f32) {
     if by_row { multiply_by_row(a, b, c, n, float) } else { multiply_by_element(a, b, c, n, float) }
 }
 
-/// A sum for each element, as a thread of the CUDA kernel does it.
+/// Computes one sum per element, as a thread of the CUDA kernel does.
 fn multiply_by_element<T: Copy>(a: &[T], b: &[T], c: &mut [f32], n: usize, float: impl Fn(T) -> f32) {
     for (a_row, c_row) in a.chunks_exact(n).zip(c.chunks_exact_mut(n)) {
         for (column, c) in c_row.iter_mut().enumerate() {
@@ -15,7 +15,7 @@ fn multiply_by_element<T: Copy>(a: &[T], b: &[T], c: &mut [f32], n: usize, float
     }
 }
 
-/// The same sums, in the order of loops that reads and writes rows from left to right, which the compiler can vectorise.
+/// Computes these sums with loops that read and write rows from left to right, which the compiler can vectorise.
 fn multiply_by_row<T: Copy>(a: &[T], b: &[T], c: &mut [f32], n: usize, float: impl Fn(T) -> f32) {
     for (a_row, c_row) in a.chunks_exact(n).zip(c.chunks_exact_mut(n)) {
         c_row.fill(0.0);
@@ -28,14 +28,15 @@ fn multiply_by_row<T: Copy>(a: &[T], b: &[T], c: &mut [f32], n: usize, float: im
     }
 }
 
-/// The value of a finite half: a float with the same bits, times what its exponent is too small by.
+/// Returns the value of a finite half: a float with its bits shifted into place, times a factor that corrects the
+/// exponent.
 pub fn float_of_half(half: u16) -> f32 {
     const SCALE: f32 = f32::from_bits((127 + 112) << 23);
     let half = u32::from(half);
     f32::from_bits((half & 0x8000) << 16 | (half & 0x7fff) << 13) * SCALE
 }
 
-/// Elements on the side of a tile that stays in the first-level cache while it is turned.
+/// Side of a tile in elements; a tile stays in the first-level cache while it is transposed.
 const TILE: usize = 16;
 
 pub fn transpose(from: &[f32], to: &mut [f32], n: usize) {

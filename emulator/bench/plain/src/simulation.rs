@@ -1,4 +1,4 @@
-//! Kernels that compute much from little.
+//! Compute-bound kernels.
 
 pub const SOFTENING: f32 = 0.01;
 pub const RATE: f32 = 0.02;
@@ -7,7 +7,7 @@ pub const SEED: u32 = 7;
 
 pub const STEPS_MAX: u32 = 256;
 
-/// The pull of all bodies on each. A position is x, y, z and the mass.
+/// Computes the pull of all bodies on each body. A position is x, y, z and the mass.
 pub fn nbody(positions: &[[f32; 4]], pulls: &mut [[f32; 4]]) {
     for (own, pull_on) in positions.iter().zip(pulls) {
         let mut sum = [0f32; 3];
@@ -35,7 +35,7 @@ pub fn mandelbrot(out: &mut [u32], side: usize) {
     }
 }
 
-/// How many random points lie in the circle, two for each of `threads` times `rounds` counters.
+/// Counts the random points in the circle: two points for each of `threads` times `rounds` counters.
 pub fn philox_pi(threads: u32, rounds: u32) -> u64 {
     let mut hits = 0;
     for thread in 0..threads {
@@ -64,7 +64,7 @@ fn is_inside(x: u32, y: u32) -> bool {
     x.mul_add(x, y * y) < 1.0
 }
 
-/// Prices of European calls and puts after Black and Scholes.
+/// Computes prices of European calls and puts by the Black-Scholes formula.
 pub fn black_scholes(spot: &[f32], strike: &[f32], years: &[f32], calls: &mut [f32], puts: &mut [f32]) {
     let market = spot.iter().zip(strike).zip(years);
     for (((spot, strike), years), (call, put)) in market.zip(calls.iter_mut().zip(puts)) {
@@ -77,7 +77,7 @@ pub fn black_scholes(spot: &[f32], strike: &[f32], years: &[f32], calls: &mut [f
     }
 }
 
-/// How likely a standard normal variable is below the bound.
+/// Returns the probability that a standard normal variable is below the bound.
 fn normal_below(bound: f32) -> f32 {
     0.5 * libm::erfcf(-std::f32::consts::FRAC_1_SQRT_2 * bound)
 }

@@ -22,10 +22,10 @@ const SURFACE: u32 = 2;
 const CUBE: u32 = 4;
 const GATHER: u32 = 8;
 
-/// What the pitch of a texture over rows is a multiple of, on every device.
+/// Alignment in bytes of the pitch of a texture over pitched memory, sufficient on every device.
 const PITCH_ALIGN: usize = 512;
 
-/// An object with the memory below it.
+/// An object and its memory.
 #[derive(Debug)]
 pub struct Bound {
     handle: u64,
@@ -41,7 +41,7 @@ enum Memory {
 }
 
 impl Bound {
-    /// Makes the object and fills its memory.
+    /// Creates the object and fills its memory.
     pub fn new(texture: &Texture) -> Result<Bound, DriverError> {
         // SAFETY: the descriptions live during the calls, and what is copied is as large as they say.
         unsafe {
@@ -70,7 +70,7 @@ impl Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        // A failure shows in what comes next.
+        // Errors are ignored here; they show in later calls.
         // SAFETY: all was made by `new`, and no kernel uses it any more.
         unsafe {
             let _ = match self.is_surface {
@@ -99,7 +99,7 @@ fn format(channel: Channel) -> CUarray_format {
     }
 }
 
-/// The description of an array: axes that it has not are 0.
+/// Describes an array; axes that it does not have are 0.
 fn solid(texture: &Texture) -> sys::CUDA_ARRAY3D_DESCRIPTOR {
     let [width, height, depth] = texture.size.map(|size| size as usize);
     let has_height = !matches!(texture.shape, Shape::Line | Shape::Lines);
@@ -111,7 +111,7 @@ fn solid(texture: &Texture) -> sys::CUDA_ARRAY3D_DESCRIPTOR {
     if texture.shape.is_cube() {
         flags |= CUBE;
     }
-    // Four texels are gathered of these; the flag changes nothing else.
+    // These shapes support gather; the flag has no other effect.
     if texture.shape == Shape::Plane && texture.levels == 1 && !texture.is_surface {
         flags |= GATHER;
     }

@@ -1,6 +1,6 @@
-//! What the emulator refuses by name: rare forms of texture and surface instructions, tensor copies, the instructions of
-//! one architecture, and the video instructions that no compiler emits any more. One legal form of each mnemonic stands
-//! for all of them.
+//! Instructions that the emulator refuses by name: rare forms of texture and surface instructions, tensor copies,
+//! instructions of single architectures, and video instructions that compilers no longer emit. One legal form of each
+//! mnemonic represents all of them.
 
 use super::Grammar;
 use crate::{kind::Kind::*, recipe::form};

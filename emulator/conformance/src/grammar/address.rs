@@ -1,4 +1,4 @@
-//! Moves: between registers, into and out of vectors, from special registers; and addresses of one space or another.
+//! Moves between registers, vectors and special registers; conversions of addresses between state spaces.
 
 use super::Grammar;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     recipe::{form, forms},
 };
 
-/// Threads of the cases that ask where they are.
+/// Number of threads in cases on thread indices.
 const THREADS: usize = 40;
 
 pub fn add(g: &mut Grammar) {
@@ -39,7 +39,7 @@ fn vectors(g: &mut Grammar) {
             split.code(format!("{text} {{{}}}, %a;", outputs.join(", "))).file(format!("{name}.to.{count}")).count(8),
         );
     }
-    // One part alone is wanted.
+    // Only one part is used.
     g.add(
         form("mov.b64", B32, &[B64], |x| x[0] >> 32)
             .code("mov.b64 {_, %d}, %a;")
@@ -55,10 +55,10 @@ fn vectors(g: &mut Grammar) {
     );
 }
 
-/// The value that thread `i` reads.
+/// Returns the value that thread `i` reads.
 type Value = fn(u64) -> u64;
 
-/// What a block of one row of threads, alone in its grid, reads from special registers.
+/// Special registers in a block of one row of threads, alone in its grid.
 fn specials(g: &mut Grammar) {
     let words: [(&str, Value); 24] = [
         ("%tid.x", |i| i),
@@ -92,7 +92,7 @@ fn specials(g: &mut Grammar) {
         let file = name.trim_start_matches('%').replace("WARP_SZ", "warp_size");
         g.add(made.file(format!("u32.{file}")).given(rows.clone()));
     }
-    // Counters: a later reading is not less.
+    // Clock registers: a later reading is not smaller.
     for (name, k) in [("%clock64", "u64"), ("%globaltimer", "u64")] {
         let code = format!(".reg .b64 %y, %z;\nmov.{k} %y, {name};\nmov.{k} %z, {name};\nsetp.le.u64 %d, %y, %z;");
         g.add(form("mov.u64", Pred, &[U32], |_| 1).code(code).file(format!("u64.{}", &name[1..])).given(vec![vec![0]]));
@@ -122,7 +122,7 @@ const SHARED: &str = ".shared .align 16 .b8 shared_bytes[2048];\n";
 const CONSTANT: &str = ".const .align 8 .b64 constant = 0x0123456789abcdef;\n";
 const GLOBAL: &str = ".global .align 8 .b64 variable = 0xfedcba9876543210;\n";
 
-/// A generic address reaches what it was made from, and goes back to what it was.
+/// Generic addresses: an access by one reaches its origin, and converting it back returns the original address.
 fn generic(g: &mut Grammar) {
     let both = |name: &str, file: &str, setup: &str, globals: &str, ptx: u32, sm: u32| {
         let to = format!("cvta.{name}.u64");
@@ -156,7 +156,7 @@ fn generic(g: &mut Grammar) {
         let made = form(text, B64, &[B64], |_| 0x0123_4567_89ab_cdef).code(format!(".reg .b64 %y, %z;\n{code}"));
         g.add(made.file("const.u64").globals(CONSTANT).count(2));
     }
-    // A kernel's parameter: that of the address of the results.
+    // A kernel parameter: the address of the results.
     for space in ["param", "param::entry"] {
         let ptx = if space == "param" { 77 } else { 83 };
         for (text, code) in [
@@ -172,7 +172,7 @@ fn generic(g: &mut Grammar) {
     let made = form("ld.param::entry.u64", Pred, &[U32], |_| 1);
     let code = ".reg .b64 %y, %z;\nld.param.u64 %y, [in];\nld.param::entry.u64 %z, [in];\nsetp.eq.u64 %d, %y, %z;";
     g.add(made.code(code).needs(70, 83).given(vec![vec![0]]));
-    // In a cluster of one block every address of shared memory is that of block 0.
+    // In a cluster of one block every address in shared memory belongs to block 0.
     for (space, setup) in [("", "cvta.shared.u64 %z, %z;\n"), (".shared::cluster", "")] {
         for (k, register) in [(U32, "b32"), (U64, "b64")] {
             if k == U32 && space.is_empty() {
@@ -194,7 +194,7 @@ fn generic(g: &mut Grammar) {
     g.add(made.file("u64.variable").globals(GLOBAL).given(vec![vec![0]]));
 }
 
-/// Every space's question of addresses in every space.
+/// Tests addresses of every state space with `isspacep` of every state space.
 fn spaces(g: &mut Grammar) {
     let addresses = [
         ("global", "mov.b64 %z, %m;\n"),
@@ -213,7 +213,7 @@ fn spaces(g: &mut Grammar) {
         ("param::entry", 83, 70),
     ] {
         for (space, setup) in addresses {
-            // Constants lie in global memory too.
+            // Constants are in global memory too.
             if (asked, space) == ("global", "const") {
                 continue;
             }

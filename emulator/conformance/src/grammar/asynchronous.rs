@@ -1,4 +1,4 @@
-//! Copies that another engine makes, and hints to caches.
+//! Asynchronous copies (`cp.async`), and cache hints.
 
 use super::Grammar;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 
 const SHARED: &str = ".shared .align 128 .b8 shared_bytes[1024];\n";
-/// The thread's own 16 bytes of shared memory, of ones, and 16 bytes of global memory with its inputs.
+/// PTX that prepares 16 bytes of ones in shared memory, and 16 bytes with the inputs in global memory, for each thread.
 const SETUP: &str = ".reg .b64 %p;\n.reg .b32 %n;\n.reg .pred %ignored;\nmov.u64 %p, shared_bytes;\nmad.wide.u32 %p, %thread, 16, %p;\n\
                      st.shared.v2.b64 [%p], {-1, -1};\nst.global.v2.b64 [%m], {%a, %b};\n";
 
@@ -17,7 +17,7 @@ pub fn add(g: &mut Grammar) {
     hints(g);
 }
 
-/// Bytes that a copy of `size` bytes leaves, of which only the first `taken` come from the source.
+/// Returns the words after a copy of `size` bytes, of which only the first `taken` come from the source.
 fn copied(x: &[u64], size: u32, taken: u32) -> Vec<u64> {
     let source = u128::from(x[0]) | u128::from(x[1]) << 64;
     let byte = |i: u32| match i {
@@ -29,7 +29,7 @@ fn copied(x: &[u64], size: u32, taken: u32) -> Vec<u64> {
     vec![bytes as u64, (bytes >> 64) as u64]
 }
 
-/// A copy of which `taken` tells how many bytes come from the source.
+/// A copy for which `taken` returns how many bytes come from the source.
 fn case(text: &str, operands: &str, size: u32, taken: impl Fn(&[u64]) -> u32 + 'static, waits: &str) -> Form {
     let made = forms(text, &[B64, B64], &[B64, B64], move |x| copied(x, size, taken(x)));
     let code = format!("{SETUP}{text} [%p], [%m], {size}{operands};\n{waits}\nld.shared.v2.b64 {{%d, %q}}, [%p];");
@@ -68,7 +68,7 @@ fn copies(g: &mut Grammar) {
                         let some = case(&text, &format!(", %n{end}"), size, move |x| size.min(x[0] as u32 & 31), ALL);
                         let number = format!("cvt.u32.u64 %n, %a;\nand.b32 %n, %n, 31;\nmin.u32 %n, %n, {size};");
                         add(g, before_copy(some, &number), "");
-                        // Older assemblers do not know this operand.
+                        // Older assemblers do not accept this operand.
                         let none = case(
                             &text,
                             &format!(", %ignored{end}"),
@@ -113,7 +113,7 @@ fn groups(g: &mut Grammar) {
     }
 }
 
-/// A barrier for the thread itself and, where it is counted in from the start, for its copies.
+/// An mbarrier for the thread itself and for its copies, if these are counted from the start.
 fn arrivals_of_copies(g: &mut Grammar, space: &str, counted: &str, arrivals: u32, ptx: u32) {
     let text = format!("cp.async.mbarrier.arrive{counted}{space}.b64");
     let waits = format!(
@@ -132,7 +132,7 @@ fn arrivals_of_copies(g: &mut Grammar, space: &str, counted: &str, arrivals: u32
     g.add(made.file(&text[3..]).needs(80, ptx));
 }
 
-/// Hints leave memory as it is.
+/// Hints do not change memory.
 fn hints(g: &mut Grammar) {
     let line = ".reg .b64 %y;\nmov.u64 %y, line;\n";
     const LINE: &str = ".global .align 128 .b64 line[16] = {0x1122334455667788};\n";
@@ -151,7 +151,7 @@ fn hints(g: &mut Grammar) {
         let code = format!("{line}{text} {operands};\nld.global.b64 %d, [%y];");
         g.add(made.code(code).globals(LINE).given(vec![vec![0]; 2]).needs(sm, ptx));
     }
-    // What was discarded may be anything until it is written again.
+    // Discarded memory has arbitrary contents until it is written again.
     const DISCARDED: &str = ".global .align 128 .b64 discarded[16];\n";
     for text in ["discard.global.L2", "discard.L2"] {
         let made = form(text, B64, &[B64], |x| x[0]);

@@ -1,5 +1,5 @@
-//! Atomic operations. Each thread has a place of its own: what they are without others in the way, in every form.
-//! That no update is lost among many threads is a case for itself.
+//! Atomic operations, in every form, with a location per thread. Separate cases check that no update is lost among many
+//! threads.
 
 use super::{
     Grammar,
@@ -16,13 +16,13 @@ use crate::{
     },
 };
 
-/// What an operation makes of the old value and its operands.
+/// Returns the new value for the old value and the operands.
 type Update = fn(Kind, u64, &[u64]) -> u64;
 
 struct Operation {
     name: &'static str,
     kinds: &'static [Kind],
-    /// Operands beside the address.
+    /// Number of operands in addition to the address.
     operands: usize,
     update: Update,
     is_reduction: bool,
@@ -70,7 +70,7 @@ const OPERATIONS: [Operation; 9] = [
     },
 ];
 
-/// Orders and scopes. Those of `red` lack what acquires.
+/// Memory orders; `red` does not have those with acquire.
 const ORDERS: [&str; 5] = ["", ".relaxed", ".acquire", ".release", ".acq_rel"];
 const SCOPES: [(&str, u32); 5] = [("", 70), (".cta", 70), (".gpu", 70), (".sys", 70), (".cluster", 90)];
 
@@ -162,10 +162,10 @@ fn floats(g: &mut Grammar) {
     }
 }
 
-/// Kinds, how many at once, operations, and what follows their names.
+/// Kinds, vector lengths, operations, and the suffix of their names.
 type Vectors = (&'static [Kind], &'static [usize], &'static [&'static str], &'static str);
 
-/// Several at once, each for itself.
+/// Vector operations, which are atomic per element.
 fn vectors(g: &mut Grammar) {
     let tables: [Vectors; 3] = [
         (&[F32], &[2, 4], &["add"], ""),
@@ -176,7 +176,7 @@ fn vectors(g: &mut Grammar) {
         for (k, count, name) in product(kinds, counts, names) {
             let columns = vec![k; 2 * count];
             let mut random = Random::named(name);
-            // What is no ordinary number may come out one way or another.
+            // Results for values other than normal numbers are not defined.
             let ordinary = |x: u64| {
                 let e = k.element().unwrap_or(k);
                 let f = Format::of(e);
@@ -202,7 +202,7 @@ fn vectors(g: &mut Grammar) {
             };
             let list = |names: &[&str]| format!("{{{}}}", names.join(", "));
             let halfway = |text: &str, names: &[&str]| {
-                // A vector of eight goes as two of four.
+                // A vector of eight is passed as two of four.
                 let bits = k.bits();
                 let chunks: Vec<String> = names
                     .chunks(4)
@@ -254,7 +254,7 @@ fn product(
         .flat_map(move |k| counts.iter().flat_map(move |count| names.iter().map(move |name| (*k, *count, *name))))
 }
 
-/// 128 bits, which only exchange.
+/// 128-bit operations, which only exchange.
 fn whole(g: &mut Grammar) {
     for space in atomic_spaces() {
         for order in ORDERS {
@@ -270,7 +270,7 @@ fn whole(g: &mut Grammar) {
                 let made = made.code(format!("{before}{text} %z, [%p], %x;\n{after}")).file("exch.b128").count(8);
                 let hint = !order.is_empty() || !scope.is_empty() || own.contains("::");
                 g.add(made.globals(space.globals).scratch(2).needs(scope_sm.max(90), ptx).hint(hint));
-                // The first two rows' memory is what is compared with, the others' is not.
+                // The memory of the first two rows equals the comparand, that of the others does not.
                 let text = format!("atom{order}{scope}{own}.cas.b128");
                 let made = forms(text.clone(), &[B64; 4], &[B64, B64, B64, B64, Pred], |x| {
                     if x[4] != 0 { vec![x[0], x[1], x[2], x[3]] } else { vec![x[0], x[1], x[0], x[1]] }
@@ -285,12 +285,12 @@ fn whole(g: &mut Grammar) {
     }
 }
 
-/// All threads at once on one place: every update counts, and every old value is another.
+/// All threads on one location: every update counts, and every old value is distinct.
 fn contended(g: &mut Grammar) {
     const COUNTER: &str = ".shared .align 4 .b32 counter;\n";
     let rows: Vec<Vec<u64>> = (0..96).map(|i| vec![i]).collect();
     let made = block("atom.shared.add.u32", &[U32, U32], &[U32], |rows| {
-        // Old values come in any order: they are counted by the sum of their squares, and the total is told to all.
+        // Old values come in any order, so the sum of their squares is checked, and every thread receives the total.
         let count = rows.len() as u64;
         rows.iter().map(|_| vec![count, (0..count).map(|i| i * i).sum()]).collect()
     });
@@ -298,7 +298,7 @@ fn contended(g: &mut Grammar) {
                 st.shared.u32 [squares], %y;\nbar.sync 0;\natom.shared.add.u32 %z, [counter], 1;\nmul.lo.u32 %z, %z, %z;\n\
                 red.shared.add.u32 [squares], %z;\nbar.sync 0;\nld.shared.u32 %d, [counter];\nld.shared.u32 %q, [squares];";
     g.add(made.code(code).file("contended.u32").globals(COUNTER).given(rows.clone()));
-    // A lock that each thread takes in turn: what it guards is not atomic.
+    // A lock that each thread takes in turn; the data that it guards is not atomic.
     let made = block("atom.shared.cas.b32", &[U32], &[U32], |rows| {
         let total: u64 = rows.iter().map(|row| row[0]).sum();
         rows.iter().map(|_| vec![total]).collect()

@@ -1,4 +1,4 @@
-//! Copies in bulk, and what waits for them: a barrier in shared memory that counts bytes, or a group.
+//! Bulk copies (`cp.async.bulk`), and the two ways to wait for them: an mbarrier that counts bytes, or a bulk group.
 
 use super::Grammar;
 use crate::{
@@ -8,26 +8,26 @@ use crate::{
 
 const SHARED: &str = ".shared .align 128 .b8 to_bytes[256];\n.shared .align 128 .b8 from_bytes[256];\n\
                       .shared .align 8 .b64 barriers[8];\n";
-/// The thread's own 32 bytes of each array and its barrier. What copies read and write, other instructions have written
-/// before; the fence tells the copies so.
+/// PTX that prepares 32 bytes in each array and an mbarrier, for each thread. Ordinary instructions have written what
+/// the copies read and overwrite, so a proxy fence orders them.
 const SETUP: &str = ".reg .b64 %to, %from, %bar, %state;\n.reg .b32 %n;\n.reg .pred %over;\n\
                      mov.u64 %to, to_bytes;\nmad.wide.u32 %to, %thread, 32, %to;\n\
                      mov.u64 %from, from_bytes;\nmad.wide.u32 %from, %thread, 32, %from;\n\
                      mov.u64 %bar, barriers;\nmad.wide.u32 %bar, %thread, 8, %bar;\n\
                      st.shared.v2.b64 [%to], {-1, -1};\nst.shared.v2.b64 [%to+16], {-1, -1};\n\
                      st.shared.v2.b64 [%from], {%a, %b};\nst.shared.v2.b64 [%from+16], {%b, %a};\n";
-/// The same bytes in global memory.
+/// PTX that prepares these bytes in global memory.
 const GLOBAL_SOURCE: &str = "st.global.v2.b64 [%m], {%a, %b};\nst.global.v2.b64 [%m+16], {%b, %a};\n";
 const GLOBAL_TARGET: &str = "st.global.v2.b64 [%m], {-1, -1};\nst.global.v2.b64 [%m+16], {-1, -1};\n";
 const POLICY: &str = ".reg .b64 %policy;\ncreatepolicy.fractional.L2::evict_first.b64 %policy, 1.0;\n";
-/// A size that the inputs tell.
+/// PTX that computes a size from the inputs.
 const SIZE: &str = "cvt.u32.u64 %n, %a;\nand.b32 %n, %n, 1;\nadd.u32 %n, %n, 1;\nshl.b32 %n, %n, 4;\n";
 
-/// How many bytes are copied.
+/// Size of a copy in bytes.
 #[derive(Clone, Copy)]
 enum Size {
     Fixed(u32),
-    /// 16, or 32 where the first input is odd.
+    /// 16, or 32 if the first input is odd.
     Register,
 }
 
@@ -66,7 +66,7 @@ pub fn add(g: &mut Grammar) {
     prefetches(g);
 }
 
-/// Four words, of which a copy brought the first.
+/// Reads four words after a copy, which wrote the first ones.
 fn copied(text: &str, size: Size, code: String) -> Form {
     let made = forms(text, &[B64; 4], &[B64, B64], move |x| match size.bytes(x) {
         16 => vec![x[0], x[1], u64::MAX, u64::MAX],
@@ -75,7 +75,7 @@ fn copied(text: &str, size: Size, code: String) -> Form {
     made.code(code).globals(SHARED).scratch(4).count(8)
 }
 
-/// A copy whose bytes the thread's barrier waits for.
+/// A copy that completes on the thread's mbarrier.
 fn to_barrier(text: &str, size: Size, end: &str) -> Form {
     let policy = if end.is_empty() { "" } else { POLICY };
     let from = if text.contains("global") { "%m" } else { "%from" };
@@ -89,7 +89,7 @@ fn to_barrier(text: &str, size: Size, end: &str) -> Form {
     copied(text, size, code)
 }
 
-/// Copies to global memory, and the groups that wait for them.
+/// Copies to global memory, and bulk groups.
 fn groups(g: &mut Grammar) {
     const COPY: &str = "cp.async.bulk.global.shared::cta.bulk_group";
     const COMMIT: &str = "cp.async.bulk.commit_group";
@@ -103,7 +103,7 @@ fn groups(g: &mut Grammar) {
     let size = Size::Fixed(32);
     g.add(to_group(COMMIT, COPY, "", size, &format!("{COMMIT};\n{WAIT} 0;")));
     g.add(to_group(WAIT, COPY, "", size, &format!("{COMMIT};\n{COMMIT};\n{WAIT} 1;")));
-    // What was copied has been read, and may be written to again.
+    // After `wait_group.read` the source may be overwritten.
     let reused = format!("{COMMIT};\n{WAIT_READ} 0;\nst.shared.v2.b64 [%from], {{-1, -1}};\n{WAIT} 0;");
     g.add(to_group(WAIT_READ, COPY, "", size, &reused));
 }
@@ -118,7 +118,7 @@ fn to_group(text: &str, copy: &str, end: &str, size: Size, waits: &str) -> Form 
     copied(text, size, code).needs(90, 80)
 }
 
-/// They leave memory as it is.
+/// Prefetches do not change memory.
 fn prefetches(g: &mut Grammar) {
     for (text, end, policy) in [
         ("cp.async.bulk.prefetch.L2.global", "", ""),

@@ -1,4 +1,4 @@
-//! Comparison and selection.
+//! Comparison and selection (`setp`, `set`, `selp`, `slct`, `min`, `max`).
 
 use super::{Grammar, float::switch};
 use crate::{
@@ -18,7 +18,7 @@ pub fn add(g: &mut Grammar) {
     selections(g);
 }
 
-/// Names of relations and whether each holds of an order; `None` is an order that is not there, for NaN.
+/// Names of relations, and whether each holds for an ordering; `None` is unordered, for NaN.
 type Relation = (&'static str, fn(Option<std::cmp::Ordering>) -> bool);
 
 const ORDERED: [Relation; 6] = [
@@ -68,7 +68,7 @@ fn order(k: Kind, ftz: bool, a: u64, b: u64) -> Option<std::cmp::Ordering> {
     Some(int(k, a).cmp(&int(k, b)))
 }
 
-/// How the result joins another predicate.
+/// Boolean operation that combines the result with another predicate.
 type Join = (&'static str, fn(bool, bool) -> bool);
 const JOINS: [Join; 4] = [("", |t, _| t), (".and", |t, c| t && c), (".or", |t, c| t || c), (".xor", |t, c| t != c)];
 
@@ -92,7 +92,7 @@ fn comparisons(g: &mut Grammar, k: Kind) {
                     let made = form(text.clone(), Pred, &[k, k, Pred], move |x| joined(first(x), x[2] != 0).into());
                     g.add(made.file(&file).code(format!("{text} %d, %a, %b{third};")).plain().needs(sm, ptx));
                 } else {
-                    // With both results: the second joins the opposite of the comparison.
+                    // With both results: the second combines the negated comparison.
                     let both = forms(text.clone(), &[Pred, Pred], &[k, k, Pred], move |x| {
                         vec![joined(first(x), x[2] != 0).into(), joined(!first(x), x[2] != 0).into()]
                     });
@@ -120,7 +120,7 @@ fn comparisons(g: &mut Grammar, k: Kind) {
                         );
                     let made = made.code(format!("{text} %d, %a, %b{third};")).plain().needs(sm, ptx);
                     g.add(match result {
-                        // In a file of its own, so that older devices run the others.
+                        // In a file of its own, so that older devices can run the others.
                         Bf16 => made.file(format!("{file}.bf16")).needs(90, 78),
                         _ => made.file(&file),
                     });
@@ -130,7 +130,7 @@ fn comparisons(g: &mut Grammar, k: Kind) {
     }
 }
 
-/// Pairs are compared each for itself: `setp` has a predicate for each, `set` a half of its result.
+/// Pairs are compared separately: `setp` has one predicate for each, `set` one half of its result.
 fn pairs(g: &mut Grammar) {
     for (k, e, one) in [(F16x2, F16, HALF.one()), (Bf16x2, Bf16, BRAIN.one())] {
         for (relation, holds) in relations(e) {
@@ -171,7 +171,7 @@ fn selections(g: &mut Grammar) {
         g.add(form(format!("selp.{k}"), k, &[k, k, Pred], |x| if x[2] != 0 { x[0] } else { x[1] }));
         g.add(form(format!("slct.{k}.s32"), k, &[k, k, S32], |x| if x[2] as i32 >= 0 { x[0] } else { x[1] }));
         for (ftz, _) in switch(".ftz") {
-            // −0 counts as 0 and so does a subnormal where it is flushed; a NaN chooses the second.
+            // −0 counts as 0, and so does a flushed subnormal; a NaN selects the second.
             let flushes = !ftz.is_empty();
             g.add(form(format!("slct{ftz}.{k}.f32"), k, &[k, k, F32], move |x| {
                 let f = SINGLE;

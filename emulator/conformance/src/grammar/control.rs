@@ -1,4 +1,4 @@
-//! Where control goes: branches, tables, calls, ends.
+//! Control flow: branches, branch tables, calls, ends.
 
 use super::Grammar;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     recipe::{form, forms},
 };
 
-/// What a trapped kernel's launch ends with.
+/// Status of a launch whose kernel traps.
 const LAUNCH_FAILED: u32 = 719;
 
 pub fn add(g: &mut Grammar) {
@@ -17,7 +17,7 @@ pub fn add(g: &mut Grammar) {
 }
 
 fn branches(g: &mut Grammar) {
-    // A guard that is itself a result: both results go by what it was.
+    // A guard that is a result too: both results use its old value.
     let made = forms("setp.gt.u32", &[Pred, Pred], &[U32, U32, Pred], |x| {
         let is_greater = u64::from(x[0] > x[1]);
         if x[2] != 0 { vec![is_greater, 1 - is_greater] } else { vec![0, 1] }
@@ -31,7 +31,7 @@ fn branches(g: &mut Grammar) {
     }
     let made = form("bra.uni", U32, &[U32], |x| x[0]).code("mov.u32 %d, %a;\nbra.uni over;\nmov.u32 %d, 5;\nover:");
     g.add(made.count(4));
-    // A loop that each lane leaves by itself.
+    // A loop that each lane leaves at its own time.
     let made = form("bra", U32, &[U32], |x| (0..=x[0] & 15).sum());
     let code = ".reg .b32 %y;\n.reg .pred %more;\nand.b32 %y, %a, 15;\nmov.u32 %d, 0;\nagain:\nadd.u32 %d, %d, %y;\n\
                 sub.u32 %y, %y, 1;\nsetp.ge.s32 %more, %y, 0;\n@%more bra again;";
@@ -43,17 +43,17 @@ fn branches(g: &mut Grammar) {
              one:\nmov.u32 %d, 1;\nbra end;\ntwo:\nmov.u32 %d, 2;\nbra end;\nthree:\nmov.u32 %d, 3;\nend:"
         );
         let made = form(text, U32, &[U32], |x| [1, 2, 3, 2][(x[0] & 3) as usize]).code(code);
-        // The uniform one needs the same way for all.
+        // `.uni` needs one direction for all lanes.
         g.add(if uni.is_empty() { made.count(40) } else { made.given(vec![vec![2]; 32]) });
     }
-    // Anything may be guarded.
+    // Any instruction may have a guard.
     let made = form("add.u32", U32, &[U32, Pred], |x| if x[1] != 0 { (x[0] + 1) & 0xffff_ffff } else { x[0] });
     g.add(made.code("mov.u32 %d, %a;\n@%b add.u32 %d, %d, 1;").file("guarded.u32"));
 }
 
 const TWICE: &str = ".visible .func (.param .b32 r) twice(.param .b32 x)\n{\n.reg .b32 %v;\nld.param.b32 %v, [x];\nadd.u32 %v, %v, %v;\n\
                      st.param.b32 [r], %v;\nret;\n}\n";
-/// The factorial, by itself.
+/// The factorial, as a recursive function.
 const FACTORIAL: &str = ".visible .func (.param .b32 r) factorial(.param .b32 x)\n{\n.reg .b32 %v, %w;\n.reg .pred %stop;\n\
                          ld.param.b32 %v, [x];\nmov.u32 %w, 1;\nsetp.le.u32 %stop, %v, 1;\n@%stop bra done;\nsub.u32 %w, %v, 1;\n{\n\
                          .param .b32 p;\n.param .b32 q;\nst.param.b32 [p], %w;\ncall (q), factorial, (p);\nld.param.b32 %w, [q];\n}\n\
@@ -85,13 +85,13 @@ fn calls(g: &mut Grammar) {
     for text in ["ret", "ret.uni"] {
         let made = form(text, U32, &[U32], |x| (1..=x[0]).product()).code(call("call (q), factorial, (p)"));
         let globals = FACTORIAL.replace("ret.uni", text);
-        // Every lane returns from another depth, so that the plain form alone is right for all.
+        // Each lane returns from another depth, so only the plain form is correct for all.
         let rows = if text == "ret" { (0..12).map(|n| vec![n]).collect() } else { vec![vec![9]; 8] };
         g.add(made.globals(globals).given(rows));
     }
 }
 
-/// Parameters of functions, in every type.
+/// Parameters of functions, of every type.
 fn parameters(g: &mut Grammar) {
     for k in [B8, U8, S8, B16, U16, S16, B32, U32, S32, F32, B64, U64, S64, F64] {
         let (bits, register) = (k.bits(), k.register());
@@ -119,7 +119,7 @@ fn parameters(g: &mut Grammar) {
             }
         }
     }
-    // Kernels' parameters are all `ld.param` of addresses in every case.
+    // Kernel parameters need no case, because every case loads addresses by `ld.param`.
     for (v, k, count) in
         [("v2", B32, 2), ("v4", B32, 4), ("v2", B64, 2), ("v2", B16, 2), ("v4", B16, 4), ("v4", B8, 4), ("v2", B8, 2)]
     {
@@ -147,7 +147,7 @@ fn parameters(g: &mut Grammar) {
 }
 
 fn ends(g: &mut Grammar) {
-    // What a thread stored before it went is there; what comes after is not done.
+    // What a thread stored before it ended remains; what comes after does not run.
     for text in ["exit", "ret"] {
         let made = form(text, U32, &[U32, Pred], |x| if x[1] != 0 { 1 } else { x[0] });
         let code = format!("mov.u32 %d, %a;\nst.global.u32 [%out], 1;\n@%b {text};");
@@ -155,6 +155,6 @@ fn ends(g: &mut Grammar) {
     }
     let made = form("trap", U32, &[U32], |_| 0).code("mov.u32 %d, %a;\ntrap;");
     g.add(made.given(vec![vec![1]]).ends(LAUNCH_FAILED));
-    // A breakpoint without a debugger is left open by the ISA.
+    // The ISA does not define a breakpoint without a debugger.
     g.add(form("brkpt", U32, &[U32], |_| 0).code("brkpt;").open());
 }

@@ -1,4 +1,4 @@
-//! Conversions. Which forms there are is not a product of their parts: these lists are what the ISA's text and
+//! Conversions (`cvt`). The forms are not a product of their parts, so these lists contain what the ISA's text and
 //! NVIDIA's assembler agree on.
 
 use super::{Grammar, float::switch};
@@ -14,7 +14,7 @@ use crate::{
 
 const INTEGERS: [Kind; 8] = [U8, U16, U32, U64, S8, S16, S32, S64];
 const FLOATS: [Kind; 4] = [F16, Bf16, F32, F64];
-/// Rounding to whole numbers.
+/// Modes of rounding to an integral value.
 const INTEGRAL: [(&str, Mode); 4] =
     [("rni", Mode::Nearest), ("rzi", Mode::Zero), ("rmi", Mode::Down), ("rpi", Mode::Up)];
 
@@ -29,12 +29,12 @@ pub fn add(g: &mut Grammar) {
     packs(g);
 }
 
-/// The column that stands for a kind in files: eight bits come in sixteen, of which the upper ones are garbage.
+/// Returns the column of a kind in files: 8-bit values are in 16-bit columns, whose upper bits are arbitrary.
 fn source(k: Kind) -> Kind {
     if k.bits() == 8 { B16 } else { k }
 }
 
-/// The column of a result: eight bits are extended to the register.
+/// Returns the column of a result: 8-bit results are extended to the register.
 fn target(k: Kind) -> Kind {
     match k {
         U8 => U16,
@@ -64,7 +64,7 @@ fn between_integers(g: &mut Grammar) {
         for to in INTEGERS {
             g.add(convert(format!("cvt.{to}.{from}"), to, from, move |x| wrap(to, int(from, x))));
             let fits = |value| wrap(to, value) == clamp(to, value);
-            // Where nothing can be out of range there is no such form.
+            // If no value is out of range, there is no such form.
             if !fits(crate::scalar::integer::least(from)) || !fits(crate::scalar::integer::most(from)) {
                 g.add(convert(format!("cvt.sat.{to}.{from}"), to, from, move |x| clamp(to, int(from, x))));
             }
@@ -84,11 +84,11 @@ fn to_integers(g: &mut Grammar) {
                         if flushes && from != F32 || saturates && from == Bf16 {
                             continue;
                         }
-                        // Every such conversion saturates, with the modifier or without it.
+                        // Every such conversion saturates, with or without the modifier.
                         g.add(convert(format!("cvt.{rounding}{ftz}{sat}.{to}.{from}"), to, from, move |x| {
                             let f = Format::of(from);
                             let number = decode(f, if flushes { f.flush(x) } else { x });
-                            // NaN is 0, or the top bit alone where either side has 64 bits.
+                            // A NaN becomes 0, or only the top bit if either side has 64 bits.
                             let top = if from == F64 || to.bits() == 64 { 1 << (to.bits() - 1) } else { 0 };
                             to_integer(integral(number, mode)).map_or(top, |value| clamp(to, value))
                         }));
@@ -123,7 +123,7 @@ fn from_integers(g: &mut Grammar) {
     }
 }
 
-/// Roundings that a conversion between two floats may have; the empty one is none.
+/// Returns the rounding modes of a conversion between two floats; the empty one is none.
 fn roundings(to: Kind, from: Kind) -> Vec<(&'static str, Mode, bool)> {
     let plain = MODES.map(|(name, mode)| (name, mode, false));
     let whole = INTEGRAL.map(|(name, mode)| (name, mode, true));
@@ -150,7 +150,7 @@ fn between_floats(g: &mut Grammar) {
                         g.add(convert(format!("cvt{dot}{rounding}{ftz}{sat}.{to}.{from}"), to, from, move |x| {
                             let (f, t) = (Format::of(from), Format::of(to));
                             if f == t && !is_whole && !saturates {
-                                // No more than a move.
+                                // The conversion is just a move.
                                 return if flushes { f.flush(x) } else { x };
                             }
                             let number = decode(f, if flushes && from == F32 { f.flush(x) } else { x });
@@ -166,12 +166,12 @@ fn between_floats(g: &mut Grammar) {
     }
 }
 
-/// The largest finite number in place of a larger one.
+/// Replaces an infinite result by the largest finite number.
 fn finite(f: Format, value: u64) -> u64 {
     if f.is_infinite(value) { value - 1 } else { value }
 }
 
-/// f32 to one or two 16-bit floats, with what neural networks want.
+/// Conversions from f32 to one or two 16-bit floats, with `.relu` and `.satfinite`.
 fn to_halves(g: &mut Grammar) {
     for (one, pair) in [(F16, F16x2), (Bf16, Bf16x2)] {
         for (rounding, mode) in [("rn", Mode::Nearest), ("rz", Mode::Zero)] {
@@ -198,7 +198,7 @@ fn to_halves(g: &mut Grammar) {
     }
 }
 
-/// f32 to what tensor cores take for it: its low bits do not count.
+/// Conversions from f32 to tf32, whose low bits do not count.
 fn to_tensor(g: &mut Grammar) {
     let modes = [("rna", Mode::Away, 80), ("rn", Mode::Nearest, 90), ("rz", Mode::Zero, 90)];
     for (rounding, mode, sm) in modes {
@@ -217,7 +217,7 @@ fn to_tensor(g: &mut Grammar) {
                 });
                 let code = format!("{text} %d, %a;\nand.b32 %d, %d, 0xffffe000;");
                 let made = made.code(code).needs(sm, ptx).file(format!("tf32.f32.{rounding}"));
-                // A NaN whose payload lies in the bits that do not count is left out.
+                // NaNs whose payload is only in bits that do not count are left out.
                 let rows = crate::inputs::rows(&[F32], &made.rows, "tensor");
                 g.add(made.given(rows.into_iter().filter(|row| row[0] != 0xff80_0001).collect()));
             }
@@ -225,7 +225,7 @@ fn to_tensor(g: &mut Grammar) {
     }
 }
 
-/// Floats of eight bits, two at a time.
+/// Conversions of 8-bit floats, which come in pairs.
 fn eights(g: &mut Grammar) {
     for k in [E4m3x2, E5m2x2] {
         for (relu, positive) in switch(".relu") {
@@ -256,7 +256,7 @@ fn eights(g: &mut Grammar) {
     }
 }
 
-/// Two integers, saturated, into the low bits; further ones shift up.
+/// `cvt.pack`: two saturated integers in the low bits; earlier ones are shifted up.
 fn packs(g: &mut Grammar) {
     let saturated = |signed: bool, bits: u32, x: u64| {
         let (least, most) =

@@ -19,18 +19,18 @@ pub fn add(g: &mut Grammar) {
     approximations(g);
 }
 
-/// `.rn` may be left out of what has it for a default, and so may every mode.
+/// Returns the rounding modes with their spellings; no modifier means `.rn`.
 fn spelled_modes() -> Vec<(String, Mode)> {
     let named = MODES.iter().map(|(name, mode)| (format!(".{name}"), *mode));
     std::iter::once((String::new(), Mode::Nearest)).chain(named).collect()
 }
 
-/// Both settings of a switch, spelled.
+/// Returns both settings of a modifier, with its spelling.
 pub fn switch(text: &'static str) -> [(&'static str, bool); 2] {
     [("", false), (text, true)]
 }
 
-/// Inputs as `.ftz` sees them, the operation, and its result as `.ftz` and `.sat` leave it.
+/// Wraps an operation: applies `.ftz` to the inputs, and `.ftz` and `.sat` to the result.
 pub fn wrapped(
     f: Format,
     ftz: bool,
@@ -130,7 +130,7 @@ fn signs(g: &mut Grammar) {
                 continue;
             }
             let flushed = move |x: u64| if flushes { f.flush(x) } else { x };
-            // The ISA leaves open which NaN comes out of one.
+            // The ISA does not define which NaN results from a NaN.
             g.add(form(format!("abs{ftz}.{k}"), k, &[k], move |x| flushed(x[0]) & !f.sign()).composed());
             g.add(form(format!("neg{ftz}.{k}"), k, &[k], move |x| flushed(x[0]) ^ f.sign()).composed());
         }
@@ -138,7 +138,7 @@ fn signs(g: &mut Grammar) {
     }
 }
 
-/// The lesser or greater of two, where −0 is less than +0.
+/// Returns the lesser or greater of two, where −0 is less than +0.
 pub fn extreme(f: Format, greater: bool, nan: bool, x: &[u64]) -> u64 {
     let (a, b) = (x[0], x[1]);
     match (f.is_nan(a), f.is_nan(b)) {
@@ -180,7 +180,7 @@ fn extremes(g: &mut Grammar) {
     }
 }
 
-/// Whether bits are of a class.
+/// Reports whether bits are of a class (`testp`).
 type Test = Box<dyn Fn(u64) -> bool>;
 
 fn classes(g: &mut Grammar) {
@@ -201,18 +201,18 @@ fn classes(g: &mut Grammar) {
     }
 }
 
-/// A function that no device rounds correctly, and how far off the ISA lets it be.
+/// A function that no device rounds correctly, with the error that the ISA allows.
 struct Approximation {
     text: &'static str,
     function: fn(f64) -> f64,
     tolerance: Tolerance,
-    /// The inputs that this holds for, beside zeros, infinities and NaN.
+    /// The inputs for which the tolerance holds, in addition to zeros, infinities and NaN.
     holds: fn(f64) -> bool,
-    /// What tells its file from that of other inputs.
+    /// Distinguishes the file from those for other inputs.
     inputs: &'static str,
 }
 
-/// The tolerances are those of the ISA's text on each instruction.
+/// Approximate functions with their tolerances, from the ISA's text on each instruction.
 const APPROXIMATIONS: [Approximation; 9] = [
     Approximation { text: "rcp.approx", function: |x| 1.0 / x, tolerance: Ulp(1), holds: |_| true, inputs: "" },
     Approximation { text: "sqrt.approx", function: f64::sqrt, tolerance: Relative(-23.0), holds: |_| true, inputs: "" },
@@ -296,7 +296,8 @@ fn approximations(g: &mut Grammar) {
     );
 }
 
-/// A coarse approximation: the top 32 bits of an f64 in, 20 bits of fraction out, the lower word zero.
+/// A coarse approximation: it reads the upper 32 bits of an f64 and returns 20 bits of fraction; the lower word is
+/// zero.
 fn high_word(text: &str, function: fn(f64) -> f64) -> Form {
     form(text, F64, &[F64], move |x| {
         let top = DOUBLE.flush(x[0]) & 0xffff_ffff_0000_0000;
@@ -316,7 +317,7 @@ fn arguments(holds: fn(f64) -> bool) -> Vec<Vec<u64>> {
     all.filter(|x| special(*x) || holds(approximate(SINGLE, *x))).map(|x| vec![x]).collect()
 }
 
-/// Divisors between the powers that the ISA promises its two units for.
+/// Returns rows with divisors in the range for which the ISA guarantees two units.
 fn quotient_rows(power: i32) -> Vec<Vec<u64>> {
     let rows =
         crate::inputs::rows(&[F32, F32], &crate::recipe::Rows::Edges { count: 48, and: Vec::new() }, "quotients");

@@ -16,7 +16,7 @@ use crate::{
 
 pub const SMALL: [Kind; 4] = [F16, F16x2, Bf16, Bf16x2];
 
-/// A form over one float or over both of a pair.
+/// A form on one float, or on both floats of a pair.
 fn small(text: String, k: Kind, count: usize, eval: impl Fn(&[u64]) -> u64 + 'static) -> Form {
     let inputs = vec![k; count];
     if k.lanes() == 2 { form(text, k, &inputs, move |x| halves(x, &eval)) } else { form(text, k, &inputs, eval) }
@@ -77,7 +77,7 @@ fn fused(g: &mut Grammar, k: Kind, f: Format, brain: bool) {
             g.add(if brain || positive { made.needs(80, 70) } else { made });
         }
     }
-    // `.oob` is about the NaN that tensor copies fill in beyond an edge, whose bits the ISA does not tell.
+    // `.oob` concerns the NaN with which tensor copies fill elements out of bounds; the ISA does not define its bits.
     for relu in ["", ".relu"] {
         let made = small(format!("fma.rn.oob{relu}.{k}"), k, 3, |_| 0);
         g.add(made.needs(90, 81).open());
@@ -121,14 +121,14 @@ fn signs(g: &mut Grammar, k: Kind, f: Format, brain: bool) {
     }
 }
 
-/// The tolerances are those of the ISA's text on each instruction.
+/// Approximate functions with their tolerances, from the ISA's text on each instruction.
 fn approximations(g: &mut Grammar, k: Kind, f: Format, brain: bool) {
     let tanh = move |x: &[u64]| nearest(f, approximate(f, x[0]).tanh());
     let tolerance = Absolute(if brain { -8.0 } else { -10.987 });
     let made = small(format!("tanh.approx.{k}"), k, 1, tanh).within(tolerance);
     g.add(if brain { made.needs(90, 78) } else { made.needs(75, 70) });
     if brain {
-        // The one form of bf16 always flushes, and says so.
+        // The only form for bf16 always flushes and has to say so.
         let power = move |x: &[u64]| f.flush(nearest(f, approximate(f, f.flush(x[0])).exp2()));
         g.add(small(format!("ex2.approx.ftz.{k}"), k, 1, power).within(Relative(-7.0)).needs(90, 78));
     } else {

@@ -1,4 +1,4 @@
-//! Integer arithmetic, with and without carries.
+//! Integer arithmetic, with and without carry.
 
 use super::Grammar;
 use crate::{
@@ -21,7 +21,7 @@ pub fn add(g: &mut Grammar) {
     carries(g);
 }
 
-/// The kind of twice as many bits.
+/// Returns the kind with twice the bits.
 fn wide(k: Kind) -> Kind {
     match k {
         U16 => U32,
@@ -72,7 +72,7 @@ fn products(g: &mut Grammar) {
         clamp(S32, ((int(S32, x[0]) * int(S32, x[1])) >> 32) + int(S32, x[2]))
     }));
     for k in [U32, S32] {
-        // The low 24 bits of each, as numbers of that many bits.
+        // The low 24 bits of each, as 24-bit integers.
         let cut = move |x: u64| if k == S32 { i128::from((x as i32) << 8 >> 8) } else { i128::from(x & 0xff_ffff) };
         let product = move |x: &[u64]| cut(x[0]) * cut(x[1]);
         g.add(form(format!("mul24.lo.{k}"), k, &[k, k], move |x| wrap(k, product(x))));
@@ -86,7 +86,7 @@ fn products(g: &mut Grammar) {
     }));
 }
 
-/// The low half of a product and a sum: the product of two unsigned 64-bit numbers still fits.
+/// Returns the low half of a product and a sum; the product of two unsigned 64-bit integers still fits.
 fn low_product(k: Kind, a: u64, b: u64, c: u64) -> u64 {
     let product = u128::from(a & k.mask()) * u128::from(b & k.mask());
     (product as u64).wrapping_add(c) & k.mask()
@@ -96,7 +96,7 @@ fn high_product(k: Kind, a: u64, b: u64, c: u64) -> u64 {
     let high = if k.is_signed() {
         (int(k, a) * int(k, b)) >> k.bits()
     } else {
-        // Two numbers of 64 bits without a sign fill all 128.
+        // The product of two unsigned 64-bit integers needs all 128 bits.
         ((u128::from(a & k.mask()) * u128::from(b & k.mask())) >> k.bits()) as i128
     };
     wrap(k, high + int(k, c))
@@ -104,7 +104,7 @@ fn high_product(k: Kind, a: u64, b: u64, c: u64) -> u64 {
 
 fn divisions(g: &mut Grammar) {
     for k in ALL {
-        // Division by zero, and the quotient that does not fit, are left open by the ISA: no case has them.
+        // The ISA does not define division by zero or a quotient that does not fit, so no case has them.
         let rows = |count: usize| {
             let all = crate::inputs::rows(&[k, k], &crate::recipe::Rows::Edges { count, and: Vec::new() }, "divisions");
             all.into_iter()
@@ -158,7 +158,7 @@ fn counts(g: &mut Grammar) {
         }));
     }
     for k in [U32, U64, S32, S64] {
-        // The highest bit that differs from the sign; all ones where there is none.
+        // The highest bit that differs from the sign; all ones if there is none.
         let highest = move |x: u64| {
             let value = int(k, x);
             (0..k.bits()).rev().find(|bit| (if value < 0 { !value } else { value }) >> bit & 1 != 0)
@@ -168,7 +168,7 @@ fn counts(g: &mut Grammar) {
             highest(x[0]).map_or(0xffff_ffff, |bit| u64::from(k.bits() - 1 - bit))
         }));
     }
-    // The n-th set bit of a mask from a base on, upwards or downwards; all ones where there is none.
+    // The n-th set bit of a mask from a base on, upwards or downwards; all ones if there is none.
     let nth = |x: &[u64]| {
         let (mask, base, offset) = (x[0] as u32, x[1] as i64, x[2] as u32 as i32);
         let bits: Vec<i64> = match offset {
@@ -189,7 +189,7 @@ fn counts(g: &mut Grammar) {
 }
 
 fn fields(g: &mut Grammar) {
-    // Start and length count in eight bits; past the end of the value comes the sign.
+    // Start and length have eight bits; bits past the end of the value are copies of the sign.
     let starts: Vec<Vec<u64>> = [0, 1, 31, 32, 63, 64, 255, 256, 0xffff_ff04].iter().map(|n| vec![*n]).collect();
     let fields = |prefix: &[u64]| {
         let mut rows = Vec::new();
@@ -276,7 +276,8 @@ fn dots(g: &mut Grammar) {
     }
 }
 
-/// Carries: `%a` and `%b` make a carry or none, which the form takes in; what it leaves is read by another.
+/// Carries: `%a` and `%b` produce a carry or none, which the form reads; another instruction reads the carry that it
+/// leaves.
 fn carries(g: &mut Grammar) {
     for k in [U32, S32, U64, S64] {
         let u = if k.bits() == 32 { U32 } else { U64 };
@@ -284,14 +285,14 @@ fn carries(g: &mut Grammar) {
         let out = move |sum: i128| u64::from(sum < least || sum > most);
         for cc in [false, true] {
             let end = if cc { ".cc" } else { "" };
-            // Without `.cc` the flag of before stays.
+            // Without `.cc` the flag is unchanged.
             let kept = move |sum: i128, before: u64| if cc { out(sum) } else { before };
             let set = format!("add.cc.{k} %d, %c, %c;\n");
             let (take, take_borrow) = (format!("addc.{u} %q, 0, 0;"), format!("subc.{u} %q, 0, 0;"));
             let before = move |x: &[u64]| out(2 * int(u, x[2]));
             let borrowed = move |x: &[u64]| out(int(u, x[2]) - int(u, x[0]));
             let borrow = format!("sub.cc.{k} %d, %c, %a;\n");
-            // The borrow makes 0 - 0 - 1.
+            // 0 - 0 - borrow.
             let all = move |flag: u64| if flag == 1 { u.mask() } else { 0 };
             g.add(
                 forms(format!("addc{end}.{k}"), &[k, u], &[k; 3], move |x| {

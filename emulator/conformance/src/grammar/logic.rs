@@ -1,4 +1,4 @@
-//! Logic, shifts and permutations of bytes.
+//! Logic, shifts and byte permutations.
 
 use super::Grammar;
 use crate::{
@@ -29,7 +29,7 @@ fn shifts(g: &mut Grammar) {
         }));
     }
     for k in [B16, B32, B64, U16, U32, U64, S16, S32, S64] {
-        // Past the width comes the sign, or zero.
+        // Amounts past the width yield the sign, or zero.
         g.add(form(format!("shr.{k}"), k, &[k, U32], move |x| wrap(k, int(k, x[0]) >> x[1].min(u64::from(k.bits())))));
     }
     for (mode, limit) in [("clamp", 0), ("wrap", 31)] {
@@ -70,7 +70,7 @@ fn tables(g: &mut Grammar) {
     }
 }
 
-/// Which byte of the eight goes to the i-th place, by the selector.
+/// Returns which of the eight bytes goes to the i-th position, by the selector.
 type Index = fn(u64, u64) -> u64;
 
 fn permutations(g: &mut Grammar) {

@@ -1,5 +1,5 @@
-//! Products of matrices by a warp. All numbers are small and whole, so that every sum is exact in whatever order it is
-//! made; which lane has which element is as the ISA's tables of fragments say.
+//! Matrix products of a warp (`mma`). All numbers are small integers, so that every sum is exact in any order; the
+//! lanes of elements are those of the ISA's fragment tables.
 
 use super::Grammar;
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 
 const LANES: usize = 32;
 
-/// What a matrix is made of.
+/// Element type of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     Half,
@@ -22,7 +22,7 @@ pub enum Element {
     Tensor,
     Single,
     Double,
-    /// Integers of so many bits, with a sign or without.
+    /// Integers of this many bits, signed or unsigned.
     Integer(u32, bool),
     Word,
     Bit,
@@ -61,7 +61,7 @@ impl Element {
         }
     }
 
-    /// The register that holds one or several.
+    /// Returns the register kind for one or several elements.
     pub fn register(self) -> Kind {
         if self == Double { B64 } else { B32 }
     }
@@ -96,7 +96,7 @@ impl Element {
         }
     }
 
-    /// A number whose products with others of its kind all results can hold.
+    /// Returns a number whose products are exact in all results.
     pub fn small(self, random: &mut Random) -> i64 {
         match self {
             Bit => (random.draw() & 1) as i64,
@@ -108,10 +108,10 @@ impl Element {
     }
 }
 
-/// A place in a matrix: row and column.
+/// A position in a matrix: row and column.
 type Place = (usize, usize);
 
-/// The product of fragments: `m` by `k` times `k` by `n`.
+/// Shape of a product: `m` by `k` times `k` by `n`.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     m: usize,
@@ -119,12 +119,12 @@ struct Shape {
     k: usize,
 }
 
-/// Where the first factor's element lies: the `i`-th of register `r` of a lane.
+/// Returns the position of an element of A: the `i`-th in register `r` of a lane.
 fn place_a(e: usize, lane: usize, r: usize, i: usize) -> Place {
     (lane / 4 + 8 * (r % 2), lane % 4 * e + i + r / 2 * 4 * e)
 }
 
-/// With eight rows, one register after the other goes on to the right.
+/// Returns the position of an element of A with eight rows, for which further registers continue to the right.
 fn place_a_short(e: usize, lane: usize, r: usize, i: usize) -> Place {
     (lane / 4, lane % 4 * e + i + r * 4 * e)
 }
@@ -133,7 +133,7 @@ fn place_b(e: usize, lane: usize, r: usize, i: usize) -> Place {
     (lane % 4 * e + i + r * 4 * e, lane / 4)
 }
 
-/// The `i`-th element of a lane in the third matrix and in the result.
+/// Returns the position of the `i`-th element of a lane in C and D.
 fn place_c(lane: usize, i: usize) -> Place {
     (lane / 4 + 8 * (i / 2), lane % 4 * 2 + i % 2)
 }
@@ -147,7 +147,7 @@ struct Product {
     c: Element,
     d: Element,
     needs: (u32, u32),
-    /// How bits are multiplied.
+    /// Boolean operation on single bits.
     bits: &'static str,
     saturates: bool,
 }
@@ -214,7 +214,7 @@ fn product(
     Product { text, shape, a, b, c, d, needs, bits, saturates }
 }
 
-/// Registers of a fragment with so many elements in all.
+/// Returns the number of registers of a fragment with this many elements in all.
 fn registers(element: Element, elements: usize) -> usize {
     elements * element.bits() as usize / LANES / element.register().bits() as usize
 }
@@ -232,7 +232,7 @@ fn pack(element: Element, values: &[i64]) -> u64 {
     values.iter().rev().fold(0, |register, value| (register << (element.bits() % 64)) | element.encode(*value))
 }
 
-/// One product of whole matrices.
+/// Multiplies two elements.
 pub fn multiplied(bits: &str, a: i64, b: i64) -> i64 {
     match bits {
         "xor" => a ^ b,
@@ -255,7 +255,7 @@ fn case(product: Product) -> Form {
     let mut random = Random::named(&text);
     let mut register = |element: Element| {
         let values: Vec<i64> = (0..packed(element)).map(|_| element.small(&mut random)).collect();
-        // Sums that do not fit, for what saturates and for what wraps.
+        // Sums that do not fit, for the saturating and the wrapping form.
         if element == Word && random.below(4) == 0 {
             let edge = if random.below(2) == 0 { i32::MAX } else { i32::MIN };
             return u64::from(edge as u32);
@@ -315,7 +315,7 @@ fn case(product: Product) -> Form {
     block(text, &outputs, &inputs, eval).code(code).given(rows).needs(sm, ptx)
 }
 
-/// Eight by eight by four on f16: four products at once, each by four lanes of either half of the warp.
+/// `mma.m8n8k4` on f16: four products at once, each by four lanes of either half of the warp.
 fn quads(g: &mut Grammar) {
     let below = |lane: usize| if lane < 16 { 0 } else { 4 };
     let place_result = move |e: Element, lane: usize, i: usize| match e {
@@ -340,7 +340,7 @@ fn quads(g: &mut Grammar) {
                             b[quad][y][x] = part(Half, row[2 + i / 2], i % 2);
                         }
                     }
-                    // What is added is gathered first: its fragment may be another than the result's.
+                    // C is collected first, because its fragment may differ from the result's.
                     let mut sums = [[[0i64; 8]; 8]; 4];
                     for (lane, row) in rows.iter().enumerate() {
                         for i in 0..8 {

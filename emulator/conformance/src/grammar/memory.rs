@@ -1,4 +1,4 @@
-//! Loads and stores in every space, width and vector, with what orders them and what only hints.
+//! Loads and stores in every state space, width and vector length, with memory orders and hints.
 
 use super::Grammar;
 use crate::{
@@ -7,19 +7,19 @@ use crate::{
     scalar::integer::{int, wrap},
 };
 
-/// Memory as an instruction names it.
+/// A state space, as an instruction names it.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Space {
-    /// With its dot; empty for generic addresses.
+    /// Name with its dot; empty for generic addresses.
     pub name: &'static str,
-    /// Declarations in the scope, and code that leaves the address of 16 bytes of the thread's own in `%p`.
+    /// Declarations, and code that puts the address of 16 bytes of the thread's own into `%p`.
     pub setup: &'static str,
     pub globals: &'static str,
     pub sm: u32,
     pub ptx: u32,
 }
 
-/// Sixteen bytes for each thread of the largest case.
+/// Declaration of 16 bytes for each thread of the largest case.
 const SHARED: &str = ".shared .align 16 .b8 shared_bytes[2048];\n";
 const SHARED_SETUP: &str = ".reg .b64 %p;\nmov.u64 %p, shared_bytes;\nmad.wide.u32 %p, %thread, 16, %p;\n";
 const TABLE: &str = ".const .align 16 .b64 table[8] = {0x0123456789abcdef, 0xfedcba9876543210, 0x8000000180000001, \
@@ -50,14 +50,14 @@ pub const SPACES: [Space; 6] = [
     },
 ];
 
-/// A way to spell an access: what stands before the space, and what after it.
+/// A spelling of an access: the modifiers before and after the state space.
 #[derive(Clone, Copy)]
 struct Way {
     before: &'static str,
     after: &'static str,
     sm: u32,
     ptx: u32,
-    /// It orders or hints, and changes no value.
+    /// True if it only orders or hints and changes no value.
     is_hint: bool,
 }
 
@@ -67,7 +67,7 @@ const fn way(before: &'static str, after: &'static str, sm: u32, ptx: u32) -> Wa
 
 const PLAIN: Way = Way { before: "", after: "", sm: 70, ptx: 70, is_hint: false };
 
-/// Scopes of `.relaxed`, `.acquire` and `.release`.
+/// Orders and scopes of `.relaxed`, `.acquire` and `.release`, with what they need.
 const ORDERS: [(&str, &str, u32, u32); 8] = [
     (".relaxed.cta", "", 70, 70),
     (".relaxed.gpu", "", 70, 70),
@@ -120,7 +120,7 @@ fn ways(space: &str, is_load: bool, vector: usize) -> Vec<Way> {
     ways
 }
 
-/// Types of a width.
+/// Returns the types of a width.
 fn types(bits: u32) -> &'static [Kind] {
     match bits {
         8 => &[B8, U8, S8],
@@ -153,7 +153,7 @@ pub fn add(g: &mut Grammar) {
     uniform(g);
 }
 
-/// `{a, b}`, or one alone.
+/// Formats `{a, b}`, or a single operand.
 fn list(names: &[&str]) -> String {
     if names.len() == 1 { names[0].to_owned() } else { format!("{{{}}}", names.join(", ")) }
 }
@@ -162,7 +162,7 @@ fn spelled(vector: usize) -> String {
     if vector == 1 { String::new() } else { format!(".v{vector}") }
 }
 
-/// Bits alone: the same columns for all types of a width.
+/// Returns the untyped kind of a width, so that all types of the width share columns.
 fn column(bits: u32) -> Kind {
     match bits {
         8 => B8,
@@ -202,7 +202,7 @@ fn place(form: Form, space: Space, bits: u32, v: &str) -> Form {
     form.file(format!("{name}{v}.b{bits}")).scratch(2).count(6)
 }
 
-/// With a policy for the second cache.
+/// Accesses with an L2 cache policy.
 fn policies(g: &mut Grammar, k: Kind, vector: usize) {
     const POLICY: &str = ".reg .b64 %policy;\ncreatepolicy.fractional.L2::evict_first.b64 %policy, 1.0;\n";
     let (v, bits, space) = (spelled(vector), k.bits(), SPACES[1]);
@@ -220,7 +220,7 @@ fn policies(g: &mut Grammar, k: Kind, vector: usize) {
     }
 }
 
-/// Constants are read from a table, by an index.
+/// Constants, which are read from a table by an index.
 fn constants(g: &mut Grammar, k: Kind, vector: usize) {
     let (v, bits) = (spelled(vector), k.bits());
     let columns = vec![column(bits); vector];
@@ -239,7 +239,7 @@ fn constants(g: &mut Grammar, k: Kind, vector: usize) {
     }
 }
 
-/// Into registers wider than the type: extended as the type's sign says. And out of them: the low bits.
+/// Accesses with registers wider than the type: loads extend by the type's sign, stores write the low bits.
 fn widened(g: &mut Grammar, space: Space) {
     let Space { name, setup, globals, sm, ptx } = space;
     for k in [B8, U8, S8, B16, U16, S16, B32, U32, S32] {
@@ -268,7 +268,7 @@ fn widened(g: &mut Grammar, space: Space) {
     }
 }
 
-/// 128 bits at once.
+/// 128-bit accesses.
 fn whole(g: &mut Grammar, space: Space) {
     let Space { name, setup, globals, sm, ptx } = space;
     for is_load in [true, false] {
@@ -296,7 +296,7 @@ fn whole(g: &mut Grammar, space: Space) {
     }
 }
 
-/// `ldu`: what is the same for a whole warp.
+/// `ldu`: loads of values that are equal in the whole warp.
 fn uniform(g: &mut Grammar) {
     for bits in [8, 16, 32, 64] {
         for vector in [1usize, 2, 4] {

@@ -1,5 +1,5 @@
-//! The grammar of the instruction set, as far as PTX ISA 8.8 goes for architectures up to sm_90: for every mnemonic
-//! its types and modifiers, and beside each what it computes. One module for each chapter of the ISA.
+//! The grammar of the instruction set: PTX ISA 8.8 for architectures up to sm_90. For every mnemonic it has the types
+//! and modifiers, and a function that computes the result. There is one module per chapter of the ISA.
 
 mod absent;
 mod address;
@@ -31,7 +31,7 @@ use crate::{
     recipe::{Form, Recipe},
 };
 
-/// All forms, by case.
+/// All forms, grouped by case.
 #[derive(Debug, Default)]
 pub struct Grammar {
     recipes: Vec<Recipe>,
@@ -56,7 +56,7 @@ impl Grammar {
     }
 }
 
-/// Everything, in the order of the ISA's chapters.
+/// Returns everything, in the order of the ISA's chapters.
 pub fn recipes() -> Vec<Recipe> {
     let mut grammar = Grammar::default();
     integer::add(&mut grammar);
@@ -84,7 +84,7 @@ pub fn recipes() -> Vec<Recipe> {
     grammar.recipes
 }
 
-/// The cases of all recipes, the same every time.
+/// Returns the cases of all recipes; they are equal in every run.
 pub fn cases() -> Vec<Case> {
     recipes().iter().flat_map(Recipe::cases).collect()
 }

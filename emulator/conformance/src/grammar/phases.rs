@@ -1,4 +1,5 @@
-//! Barriers in shared memory that count arrivals and the bytes that copies bring: each thread has one of its own.
+//! Barrier objects in shared memory (`mbarrier`), which count arrivals and the bytes of copies: each thread has its
+//! own.
 
 use super::Grammar;
 use crate::{
@@ -8,15 +9,15 @@ use crate::{
 
 const SHARED: &str = ".shared .align 8 .b64 barriers[8];\n";
 
-/// Orders and scopes of an arrival, with the architecture and the version that know them.
+/// Orders and scopes of an arrival, with the architecture and the PTX version that they need.
 const ORDERS: [(&str, &str, u32, u32); 4] =
     [("", "", 80, 70), (".release", ".cta", 80, 80), (".release", ".cluster", 90, 80), (".relaxed", ".cta", 90, 86)];
 
-/// The parts of a life, each spelled as the form under test wants it.
+/// The steps in the life of an object, spelled as the form under test requires.
 #[derive(Clone)]
 struct Life {
     space: &'static str,
-    /// Arrivals that the first one stands for.
+    /// Number of arrivals that the first one counts for.
     count: u32,
     arrive: String,
     wait: String,
@@ -89,13 +90,13 @@ pub fn add(g: &mut Grammar) {
     transactions(g);
 }
 
-/// A form with a count, which only newer devices know, in a file of its own.
+/// Puts a form with a count, which only newer devices have, into a file of its own.
 fn apart(form: Form) -> Form {
     let file = format!("{}.counted", form.file);
     form.file(file)
 }
 
-/// An arrival that leaves the phases to come: of two, the next one needs one alone.
+/// `arrive_drop`: an arrival that leaves later phases. Of two expected arrivals, the next phase needs only one.
 fn dropped(text: &str, space: &str, count: u32, operand: &str) -> Form {
     let made = forms(text, &[Pred, Pred, Pred], &[U32], |_| vec![0, 1, 1]);
     let (arrive, wait) = (format!("mbarrier.arrive{space}.b64"), format!("mbarrier.test_wait{space}.b64"));
@@ -107,7 +108,7 @@ fn dropped(text: &str, space: &str, count: u32, operand: &str) -> Form {
     alone(made, space, &code)
 }
 
-/// Bytes that are expected and come, and bytes that come before they are expected.
+/// Bytes that are expected and then arrive, and bytes that arrive before they are expected.
 fn transactions(g: &mut Grammar) {
     for space in ["", ".shared", ".shared::cta", ".shared::cluster"] {
         let own = if space == ".shared::cluster" { ".shared" } else { space };
@@ -146,16 +147,16 @@ fn transactions(g: &mut Grammar) {
     }
 }
 
-/// An object that one of two arrivals has come to; the phase goes on at first, and is over at last.
+/// An object that has received one of two arrivals; the phase is incomplete at first and complete in the end.
 fn counted(text: &str, space: &str, code: &str) -> Form {
     let code = format!("mbarrier.init{space}.b64 [%p], 2;\nmbarrier.arrive{space}.b64 %state, [%p];\n{code}");
     alone(forms(text, &[Pred, Pred], &[U32], |_| vec![0, 1]), space, &code).needs(90, 80)
 }
 
-/// Two arrivals: after the first the phase goes on, after the second it is over.
+/// Two arrivals: after the first the phase is incomplete, after the second it is complete.
 fn lived(text: String, life: &Life) -> Form {
     let Life { space, count, arrive, wait } = life;
-    // By parity, the phase that goes on is even.
+    // By parity, the incomplete phase is even.
     let phase = if wait.contains(".parity") { "0" } else { "%state" };
     let code = format!(
         "mbarrier.init{space}.b64 [%p], {};\n{arrive}\n{wait} %d, [%p], {phase};\n\
@@ -165,7 +166,7 @@ fn lived(text: String, life: &Life) -> Form {
     alone(forms(text, &[Pred, Pred], &[U32], |_| vec![0, 1]), space, &code)
 }
 
-/// Code for an object at `%p` in `space`, which is gone after it.
+/// Adds code for an object at `%p` in `space`, which is invalidated at the end.
 fn alone(made: Form, space: &str, code: &str) -> Form {
     let generic = if space.is_empty() { "cvta.shared.u64 %p, %p;\n" } else { "" };
     let code = format!(

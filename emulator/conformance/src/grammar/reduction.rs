@@ -1,4 +1,4 @@
-//! Reductions in surfaces: `sured`.
+//! Surface reductions (`sured`).
 
 use super::{
     Grammar,
@@ -12,7 +12,7 @@ use crate::{
     texture::{Channel, Shape, Texture},
 };
 
-/// Operations, and the types that they are made on.
+/// Operations and their types.
 const OPERATIONS: [(&str, &[Kind]); 5] = [
     ("add", &[U32, S32, U64]),
     ("min", &[U32, S32, U64, S64]),
@@ -27,7 +27,7 @@ pub fn add(g: &mut Grammar) {
         for (operation, kinds) in OPERATIONS {
             for kind in kinds {
                 for mode in MODES {
-                    // Minima and maxima of 64 bits came later.
+                    // 64-bit minima and maxima came later.
                     let is_late = kind.bits() == 64 && operation != "add";
                     g.add(
                         of_bytes(geometry, &surface, operation, *kind, mode).needs(70, if is_late { 81 } else { 70 }),
@@ -50,7 +50,7 @@ pub fn add(g: &mut Grammar) {
     }
 }
 
-/// What an operation leaves.
+/// Returns the value that an operation writes.
 fn combined(operation: &str, kind: Kind, old: u64, value: u64) -> u64 {
     let signed = |bits: u64| if kind.bits() == 64 { bits as i64 } else { i64::from(bits as u32 as i32) };
     let is_less = if kind.is_signed() { signed(old) < signed(value) } else { old < value };
@@ -64,7 +64,7 @@ fn combined(operation: &str, kind: Kind, old: u64, value: u64) -> u64 {
     new & kind.mask()
 }
 
-/// A reduction of the bytes at a place, and a look at them. No two rows are of one place.
+/// A reduction of bytes, which are then read. No two rows use one place.
 fn reduced(text: &str, surface: &Texture, operation: &'static str, kind: Kind, mode: &str) -> Form {
     let (bytes, clamps) = (i64::from(kind.bits() / 8), mode == "clamp");
     let (evaluated, held) = (surface.clone(), surface.level_bytes(0));
@@ -94,7 +94,8 @@ fn of_bytes(geometry: &str, surface: &Texture, operation: &'static str, kind: Ki
     reduced(&text, surface, operation, kind, mode).code(code)
 }
 
-/// The first coordinate counts texels, so that it is a fourth of that in bytes; places outside stay outside.
+/// A reduction on texels. The first coordinate counts texels, so it is a fourth of the bytes; places outside stay
+/// outside.
 fn of_texels(geometry: &str, surface: &Texture, operation: &'static str, kind: Kind, mode: &str) -> Form {
     let text = format!("sured.p.{operation}.{geometry}.b32.{mode}");
     let read = format!("suld.b.{geometry}.b32.{mode}");

@@ -1,4 +1,4 @@
-//! Surface loads and stores, and questions about surfaces: `suld`, `sust`, `suq`.
+//! Surface loads, stores and queries (`suld`, `sust`, `suq`).
 
 use super::{Grammar, texture::texture};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     texture::{Channel, Shape, Texture},
 };
 
-/// A surface of each shape, with rows of 64 bytes at least.
+/// Returns a surface of each shape, with rows of at least 64 bytes.
 pub(super) fn surfaces() -> [(&'static str, Texture); 5] {
     let made = |shape, size, channel, channels| {
         let plain = texture(shape, size, channel, channels);
@@ -44,13 +44,13 @@ impl Access {
     }
 }
 
-/// Bytes of a row, rows, and planes or layers.
+/// Returns the bytes of a row, the rows, and the planes or layers.
 fn extent(surface: &Texture) -> [i64; 3] {
     let [width, height, depth] = surface.size.map(i64::from);
     [width * surface.texel_bytes() as i64, height, depth]
 }
 
-/// The coordinate operand, over inputs from the first on. They are x, y and z, in this order.
+/// Returns the coordinate operand, which starts at the first input: x, y and z in this order.
 pub(super) fn operand(shape: Shape) -> &'static str {
     match shape {
         Shape::Line => "{%a}",
@@ -61,7 +61,7 @@ pub(super) fn operand(shape: Shape) -> &'static str {
     }
 }
 
-/// What is at a place: its first byte, if it is inside or `clamps`.
+/// Returns the first byte of a place, if it is inside or the access clamps.
 pub(super) fn place(surface: &Texture, row: &[u64], bytes: i64, clamps: bool) -> Option<usize> {
     let extent = extent(surface);
     let last = [extent[0] - bytes, extent[1] - 1, extent[2] - 1];
@@ -71,7 +71,7 @@ pub(super) fn place(surface: &Texture, row: &[u64], bytes: i64, clamps: bool) ->
     (inside || clamps).then_some(((z * extent[1] + y) * extent[0] + x) as usize)
 }
 
-/// Places all over a surface, and outside of it where that is allowed. Axes that it has not stay 0.
+/// Returns places all over a surface, and outside it if that is allowed. Axes that it does not have stay 0.
 pub(super) fn rows(surface: &Texture, bytes: i64, outside: bool) -> Vec<Vec<u64>> {
     let extent = extent(surface);
     let used = [true, matches!(surface.shape, Shape::Plane | Shape::Volume | Shape::Planes), extent[2] > 1];
@@ -140,7 +140,7 @@ fn load(geometry: &str, surface: &Texture, access: &Access, mode: &str) -> Form 
     form.code(code).given(rows(surface, bytes, mode != "trap")).texture(surface.clone())
 }
 
-/// Writes, and reads what is there then. Places of different rows do not overlap.
+/// Writes, then reads what is there. Places of different rows do not overlap.
 fn store(geometry: &str, surface: &Texture, access: &Access, mode: &str) -> Form {
     let text = format!("sust.b.{geometry}{}.{mode}", access.type_name());
     let read = format!("suld.b.{geometry}{}.{mode}", access.type_name());
@@ -173,7 +173,7 @@ fn store(geometry: &str, surface: &Texture, access: &Access, mode: &str) -> Form
     form.code(code).given(given).texture(surface.clone())
 }
 
-/// Stores of texels, which are converted to the surface's format.
+/// Formatted stores, which convert to the surface's format.
 fn formatted(g: &mut Grammar) {
     for (channel, values) in [
         (Channel::F32, [0x3fc0_0000u64, 0xc048_0000, 0x0000_0001, 0x7f80_0000]),

@@ -6,7 +6,7 @@ use crate::{
     recipe::{Form, block, form},
 };
 
-/// Three warps: more than one, and not a power of two.
+/// Number of threads: three warps, so more than one and not a power of two.
 const THREADS: usize = 96;
 const WORDS: &str = ".shared .align 4 .b32 words[96];\n";
 
@@ -21,7 +21,7 @@ fn rows() -> Vec<Vec<u64>> {
     (0..THREADS as u64).map(|i| vec![i * 0x0101_0101 + 7]).collect()
 }
 
-/// Each thread writes a word, and after the barrier reads that of another, far away.
+/// Each thread writes a word, and after the barrier reads that of a distant thread.
 fn exchange(text: &str, barrier: &str, apart: usize) -> Form {
     let made = block(text, &[U32], &[U32], move |rows| {
         (0..rows.len()).map(|i| vec![rows[(i + apart) % rows.len()][0]]).collect()
@@ -41,7 +41,7 @@ fn barriers(g: &mut Grammar) {
                 let made = exchange(&text, &format!("{text} {operands};"), 45);
                 g.add(made.needs(70, ptx).file(format!("{}.{count}", &text[name.len() + 1..])));
             }
-            // The last warp waits for what the others have announced.
+            // The last warp waits until the others have arrived.
             let text = format!("{name}{cta}.arrive{aligned}");
             let wait = format!("{name}{cta}.sync{aligned} 3, {THREADS};");
             let made = block(text.clone(), &[U32], &[U32], |rows| {
@@ -105,7 +105,7 @@ fn reductions(g: &mut Grammar) {
     }
 }
 
-/// A thread's own writes, in order, through a fence.
+/// A thread's own writes, in order, across a fence.
 fn fences(g: &mut Grammar) {
     let mut all: Vec<(String, u32, u32)> = Vec::new();
     for (scope, sm, ptx) in [("cta", 70, 70), ("gpu", 70, 70), ("sys", 70, 70), ("cluster", 90, 78)] {

@@ -1,7 +1,7 @@
-//! Texture fetches: `tex`, `tld4` and `txq`, over textures of every shape, format and address mode.
+//! Texture fetches (`tex`, `tld4`) and queries (`txq`), on textures of every shape, format and address mode.
 //!
-//! Of a texture with fewer than four channels, the components that it has not are left open, and so are layers that are
-//! not there.
+//! Two things are not defined and have no case: the missing components of a texture with fewer than four channels, and
+//! layers that do not exist.
 
 use super::Grammar;
 use crate::{
@@ -28,10 +28,10 @@ const PLAIN: Sampling = Sampling {
     levels: [0.0, 0.0],
 };
 const BORDER: [f32; 4] = [0.5, -2.0, 8.0, 0.25];
-/// One mode for each axis.
+/// A different address mode for each axis.
 const MIXED: [Mode; 3] = [Mirror, Wrap, Border];
 
-/// Coordinates from 0 to 1 and around, at the edges of texels and between.
+/// Coordinates from 0 to 1 and slightly outside, at the edges of texels and between them.
 const NORMALIZED: [f32; 30] = [
     -2.25,
     -1.0,
@@ -81,7 +81,7 @@ fn geometry(shape: Shape) -> &'static str {
     }
 }
 
-/// Coordinates in texels at the edges of an axis, between texels, and outside.
+/// Returns coordinates in texels at the edges of an axis, between texels, and outside.
 fn texels(size: u32) -> Vec<f32> {
     let size = size as f32;
     let low = [-1000.5, -3.0, -1.5, -1.0, -0.75, -0.5, -0.25, -1.0 / 1024.0, 0.0, 1.0 / 1024.0, 1.0 / 512.0, 0.25];
@@ -90,7 +90,7 @@ fn texels(size: u32) -> Vec<f32> {
     low.into_iter().chain(middle).chain(high).collect()
 }
 
-/// Directions whose largest component is a power of two, so that places on faces are exact.
+/// Directions whose largest component is a power of two, so that coordinates on faces are exact.
 const DIRECTIONS: [[f32; 3]; 24] = [
     [1.0, 0.0, 0.0],
     [-1.0, 0.0, 0.0],
@@ -118,7 +118,7 @@ const DIRECTIONS: [[f32; 3]; 24] = [
     [0.9, -1.0, -0.4],
 ];
 
-/// The kinds of the coordinate operand, without padding, and the operand.
+/// Returns the kinds of the coordinate operand, without padding, and the operand.
 fn operand(shape: Shape, kind: Kind, first: usize) -> (Vec<Kind>, String) {
     let axes = if shape.is_cube() { 3 } else { shape.axes() };
     let layered = matches!(shape, Shape::Lines | Shape::Planes | Shape::Cubes);
@@ -128,13 +128,13 @@ fn operand(shape: Shape, kind: Kind, first: usize) -> (Vec<Kind>, String) {
     }
     let mut names: Vec<&str> = INPUTS[first..first + kinds.len()].to_vec();
     if names.len() == 3 {
-        // It is ignored.
+        // The padding is ignored.
         names.push(names[2]);
     }
     (kinds, format!("{{{}}}", names.join(", ")))
 }
 
-/// Rows of coordinates for a texture.
+/// Returns rows of coordinates for a texture.
 fn coordinates(texture: &Texture) -> Vec<Vec<u64>> {
     let shape = texture.shape;
     if shape.is_cube() {
@@ -144,7 +144,7 @@ fn coordinates(texture: &Texture) -> Vec<Vec<u64>> {
     let list = |axis: usize| {
         if texture.sampling.normalized { NORMALIZED.to_vec() } else { texels(texture.size[axis]) }
     };
-    // Every coordinate of each axis, beside others of the next.
+    // Every coordinate of each axis, combined with several of the next axis.
     let steps = [(1, 0), (7, 3), (11, 5)];
     let row = |index: usize| {
         let at = |axis: usize| {
@@ -185,7 +185,7 @@ fn result(texture: &Texture) -> (Kind, &'static str) {
     }
 }
 
-/// Registers for all four components; only those that the texture has are results.
+/// Formats registers for all four components; only components that the texture has are results.
 fn values(channels: u32) -> String {
     let names: Vec<String> = (0..4)
         .map(|index| if index < channels as usize { OUTPUTS[index].to_owned() } else { format!("%rest{index}") })
@@ -196,13 +196,13 @@ fn values(channels: u32) -> String {
 fn tolerance(texture: &Texture) -> Tolerance {
     match texture.channel {
         _ if texture.sampling.srgb => Tolerance::Ulp(1),
-        // A texel is rounded to an f32 before it is weighed.
+        // A texel is rounded to f32 before it is weighted.
         _ if texture.sampling.linear && !texture.channel.is_float() => Tolerance::Absolute(-22.0),
         _ => Tolerance::Exact,
     }
 }
 
-/// A name for a texture among those of one form.
+/// Returns a name that distinguishes the texture from others of the form.
 fn name(texture: &Texture) -> String {
     let sampling = &texture.sampling;
     let modes = sampling.modes.map(|mode| mode.to_string());
@@ -292,7 +292,7 @@ fn modes(g: &mut Grammar) {
     }
 }
 
-/// All formats, as they are and as floats.
+/// All formats, read as they are and as floats.
 fn formats(g: &mut Grammar) {
     for channel in Channel::ALL {
         for channels in [1, 2, 4] {
@@ -315,7 +315,7 @@ fn formats(g: &mut Grammar) {
     }
 }
 
-/// Fetches by the numbers of texels.
+/// Fetches by texel numbers.
 fn texel_numbers(g: &mut Grammar) {
     let integers = Sampling { integers: true, ..PLAIN };
     for (made, sampling) in [
@@ -354,7 +354,7 @@ fn texel_numbers(g: &mut Grammar) {
     }
 }
 
-/// Textures with several levels.
+/// Returns a texture with several levels.
 fn mipmapped(shape: Shape, size: [u32; 3], levels: u32) -> Texture {
     let sampling = Sampling { normalized: true, linear: true, levels: [0.0, 100.0], ..PLAIN };
     Texture { levels, sampling, ..texture(shape, size, Channel::F32, 1) }
@@ -394,7 +394,7 @@ fn levels(g: &mut Grammar) {
     }
 }
 
-/// The level by how far neighbouring coordinates are apart.
+/// Levels by gradients.
 fn steps(g: &mut Grammar) {
     const STEPS: [f32; 6] = [0.0, 0.125, 0.25, 0.375, 0.75, 0.5];
     for made in [
@@ -431,7 +431,7 @@ fn steps(g: &mut Grammar) {
     }
 }
 
-/// Four texels around a point.
+/// Gathers: four texels around a point.
 fn gathers(g: &mut Grammar) {
     for (shape, size) in
         [(Shape::Plane, [5, 3, 1]), (Shape::Planes, [5, 3, 3]), (Shape::Cube, [4, 4, 6]), (Shape::Cubes, [4, 4, 12])]
@@ -460,7 +460,7 @@ fn gathers(g: &mut Grammar) {
     }
 }
 
-/// Offsets, residence, and another sampler.
+/// Offsets, residency, and separate samplers.
 fn others(g: &mut Grammar) {
     for (shape, size, operand_offset, offset) in [
         (Shape::Line, [7, 1, 1], "{2}", [2, 0, 0]),
@@ -493,7 +493,7 @@ fn others(g: &mut Grammar) {
     g.add(form.code(code).file(file).needs(70, 71));
 }
 
-/// Questions about a texture.
+/// Queries of a texture.
 fn queries(g: &mut Grammar) {
     for (made, answers) in [
         (texture(Shape::Line, [7, 1, 1], Channel::F32, 1), &[("width", 7)][..]),

@@ -1,4 +1,4 @@
-//! `wmma`: products of matrices whose fragments only the device knows. They are loaded from shared memory, multiplied
+//! `wmma`: products of matrices with fragments of unspecified layout. They are loaded from shared memory, multiplied,
 //! and stored there again.
 
 use super::{
@@ -15,7 +15,7 @@ const LANES: usize = 32;
 const SHARED: &str = ".shared .align 128 .b8 left[1024];\n.shared .align 128 .b8 right[1024];\n\
                       .shared .align 128 .b8 third[2048];\n.shared .align 128 .b8 result[2048];\n";
 
-/// A shape with its types: result, factors, what is added.
+/// A shape with its element types: result, factors, addend.
 #[derive(Clone, Copy)]
 struct Tile {
     m: usize,
@@ -27,7 +27,7 @@ struct Tile {
     c: Element,
     sm: u32,
     ptx: u32,
-    /// Registers of each fragment: of the factors, of what is added, of the result.
+    /// Registers of each fragment: both factors, addend, result.
     registers: [usize; 4],
     bits: &'static str,
     saturates: bool,
@@ -149,19 +149,19 @@ fn tiles() -> Vec<Tile> {
     all
 }
 
-/// Words of 64 bits that a lane brings of a matrix.
+/// Returns the 64-bit words of a matrix that each lane contributes.
 fn words(element: Element, elements: usize) -> usize {
     (elements * element.bits() as usize).div_ceil(LANES * 64)
 }
 
-/// The `i`-th element of a matrix that lies in the lanes' words, one after the other.
+/// Returns the `i`-th element of a matrix in the words of consecutive lanes.
 fn element(rows: &[Vec<u64>], first: usize, count: usize, e: Element, i: usize) -> i64 {
     let bits = e.bits() as usize;
     let word = i * bits / 64;
     e.decode(rows[word / count][first + word % count] >> (i * bits % 64) & u64::MAX >> (64 - bits))
 }
 
-/// The forms that one product takes: both loads, that of what is added, the product and the store.
+/// Returns the forms of one product: the loads of both factors and the addend, the product, and the store.
 fn forms(tile: Tile, left: &'static str, right: &'static str) -> Vec<(&'static str, Form)> {
     let Tile { m, n, k, d, a, b, c, sm, ptx, registers, bits, saturates } = tile;
     let (wa, wb, wc, wd) = (words(a, m * k), words(b, k * n), words(c, m * n), words(d, m * n));

@@ -1,4 +1,4 @@
-//! Tiles of matrices on their way: from shared memory to registers, back, and turned over their diagonal.
+//! Loads, stores and transposition of matrix tiles (`ldmatrix`, `stmatrix`, `movmatrix`).
 
 use super::Grammar;
 use crate::{
@@ -16,8 +16,8 @@ pub fn add(g: &mut Grammar) {
 
 const SHARED: &str = ".shared .align 128 .b8 tiles[1024];\n";
 
-/// Tiles of eight by eight, from shared memory and back: each lane's inputs are one row of 16 bytes, of which it gives
-/// the address.
+/// Tiles of eight by eight, loaded from and stored to shared memory: each lane's inputs are one row of 16 bytes, whose
+/// address it provides.
 fn transposed(g: &mut Grammar) {
     for (count, v) in [(1usize, "x1"), (2, "x2"), (4, "x4")] {
         for (trans, turned) in [("", false), (".trans", true)] {
@@ -26,7 +26,7 @@ fn transposed(g: &mut Grammar) {
                 let generic = if space.is_empty() { "cvta.shared.u64 %p, %p;\n" } else { "" };
                 let ptx = if space.is_empty() || space == ".shared" { 70 } else { 78 };
                 let names = |all: &[&str]| format!("{{{}}}", all.join(", "));
-                // Element `x` of row `y` of tile `t`, where the rows lie in lanes' inputs.
+                // Element `x` of row `y` of tile `t`; the rows are in the lanes' inputs.
                 let element =
                     |rows: &[Vec<u64>], t: usize, y: usize, x: usize| rows[8 * t + y][x / 4] >> (16 * (x % 4)) & 0xffff;
                 let text = format!("ldmatrix.sync.aligned.m8n8.{v}{trans}{space}.b16");
@@ -89,7 +89,7 @@ fn transposed(g: &mut Grammar) {
     }
 }
 
-/// A tile in registers, turned over its diagonal.
+/// A transposed tile in registers.
 fn moved(g: &mut Grammar) {
     let made = block("movmatrix.sync.aligned.m8n8.trans.b16", &[B32], &[B32], |rows| {
         let at = |y: usize, x: usize| rows[y * 4 + x / 2][0] >> (16 * (x % 2)) & 0xffff;

@@ -1,4 +1,4 @@
-//! What the lanes of a warp tell one another.
+//! Warp-level operations: shuffles, votes, matches, reductions, elections.
 
 use super::Grammar;
 use crate::{
@@ -8,9 +8,9 @@ use crate::{
     scalar::integer::{int, wrap},
 };
 
-/// Lanes of a warp, and rows of these cases.
+/// Lanes of a warp, which is also the number of rows in these cases.
 const LANES: usize = 32;
-/// Lanes that take part in the second half of the cases: a pattern without symmetry.
+/// Mask of the participating lanes in the second half of the cases: a pattern without symmetry.
 const SOME: u32 = 0x7ac3_91d6;
 
 pub fn add(g: &mut Grammar) {
@@ -21,7 +21,7 @@ pub fn add(g: &mut Grammar) {
     who(g);
 }
 
-/// A row for each lane.
+/// Returns one row per lane.
 fn rows(columns: &[Kind], name: &str, few: bool) -> Vec<Vec<u64>> {
     let mut random = Random::named(name);
     (0..LANES)
@@ -31,7 +31,7 @@ fn rows(columns: &[Kind], name: &str, few: bool) -> Vec<Vec<u64>> {
         .collect()
 }
 
-/// The instruction for all lanes, and for some while the others go around it.
+/// Makes the case for all lanes, and the one for some lanes while the others skip the instruction.
 fn both(
     text: &str,
     outputs: &[Kind],
@@ -48,7 +48,7 @@ fn both(
         }
         results
     });
-    // Lanes that are left out keep a value of their own.
+    // Lanes that are left out have a value of their own.
     let mut set = String::new();
     for (kind, name) in outputs.iter().zip(crate::recipe::OUTPUTS) {
         set += &match kind {
@@ -68,7 +68,7 @@ fn both(
 
 fn shuffles(g: &mut Grammar) {
     type Source = fn(i64, i64, i64, i64) -> (i64, bool);
-    // The lane that is read, from this lane, the operand, and the ends of the segment.
+    // The source lane, given this lane, the operand, and the ends of the segment.
     let modes: [(&str, u64, Source); 4] = [
         ("up", 0, |lane, b, least, _| (lane - b, lane - b >= least)),
         ("down", 31, |lane, b, _, most| (lane + b, lane + b <= most)),
@@ -76,7 +76,7 @@ fn shuffles(g: &mut Grammar) {
         ("idx", 31, |_, b, _, most| (b, b <= most)),
     ];
     for (mode, clamp, source) in modes {
-        // Segments of all lanes, of eight, and of sixteen.
+        // Segments of 32, 8 and 16 lanes.
         for segment in [0u64, 0x18, 0x10] {
             let c = segment << 8 | clamp;
             let eval = move |rows: &[Vec<u64>], mask: u32| {
@@ -86,7 +86,7 @@ fn shuffles(g: &mut Grammar) {
                         let most = (lane & segment) | (clamp & !segment);
                         let least = lane & segment;
                         let b = (rows[lane as usize][1] & 31) as i64;
-                        // `up` counts from the clamp, which is then the least.
+                        // For `up`, the clamp is the lower limit.
                         let (mut from, inside) = match mode {
                             "up" => source(lane, b, most, most),
                             "idx" => {
@@ -98,7 +98,7 @@ fn shuffles(g: &mut Grammar) {
                         if !inside {
                             from = lane;
                         }
-                        // A lane that takes no part has nothing defined to read.
+                        // Reading a lane that does not participate is undefined.
                         let value = if mask >> from & 1 != 0 { rows[from as usize][0] } else { rows[lane as usize][0] };
                         vec![value, inside.into()]
                     })
@@ -110,7 +110,7 @@ fn shuffles(g: &mut Grammar) {
             let rows = rows(&[B32, U32], &format!("{mode}{c}"), false);
             let file = format!("{}.{segment:02x}", whole.file);
             g.add(whole.file(&file).given(rows.clone()));
-            // The same amount for all, without the predicate.
+            // One amount for all lanes, without the predicate.
             let alone = block(text.clone(), &[B32], &[B32, U32], move |rows| {
                 let same: Vec<Vec<u64>> = rows.iter().map(|row| vec![row[0], 3]).collect();
                 eval(&same, u32::MAX).into_iter().map(|row| vec![row[0]]).collect()
@@ -210,7 +210,8 @@ fn reductions(g: &mut Grammar) {
 fn who(g: &mut Grammar) {
     let made = block("activemask.b32", &[B32], &[U32], |rows| vec![vec![0xffff_ffff]; rows.len()]);
     g.add(made.code("activemask.b32 %d;").given(vec![vec![0]; LANES]));
-    // Which lane it is, the ISA leaves open: one that takes part, the same for all, and that one knows.
+    // The ISA does not define which lane is elected: a participating one, equal for all lanes, and only that one has
+    // the predicate.
     let elected = |_: &[Vec<u64>], _: u32| vec![vec![1, 1]; LANES];
     let code = ".reg .b32 %leader, %member;\n.reg .pred %chosen, %me;\nelect.sync %leader|%chosen, MASK;\n\
                 setp.eq.u32 %me, %leader, %thread;\nxor.pred %d, %chosen, %me;\nnot.pred %d, %d;\nmov.b32 %member, MASK;\n\

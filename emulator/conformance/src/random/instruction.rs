@@ -1,4 +1,4 @@
-//! The instructions of random programs.
+//! Instructions of random programs.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::{
     scalar::{float::Format, integer::int},
 };
 
-/// What the emulated device has unless told otherwise.
+/// Architecture of random programs: the emulated device's default.
 const ARCHITECTURE: u32 = 80;
 
-/// Operations that take constants, as compiled code often has them.
+/// Operations that take constants, as they often do in compiled code.
 const WITH_CONSTANTS: [&str; 18] = [
     "add", "sub", "mul", "mad", "and", "or", "xor", "shl", "shr", "min", "max", "selp", "prmt", "shf", "bfe", "bfi",
     "div", "rem",
@@ -24,7 +24,7 @@ const WITH_CONSTANTS: [&str; 18] = [
 #[derive(Clone, Debug)]
 pub struct Template {
     form: Form,
-    /// More than one instruction: results must not lie where operands are still to be read.
+    /// True if it is more than one instruction, so that a result must not overwrite operands that are still to be read.
     is_sequence: bool,
 }
 
@@ -37,13 +37,13 @@ enum Source {
 /// A form with its registers.
 #[derive(Clone, Debug)]
 pub struct Instruction {
-    /// Of the pool: its mnemonic and its form.
+    /// Indices of its mnemonic and its form in the pool.
     template: (usize, usize),
     sources: Vec<Source>,
     results: Vec<Register>,
 }
 
-/// All forms that random programs are made of, by mnemonic.
+/// All forms that random programs use, by mnemonic.
 #[derive(Debug)]
 pub struct Pool {
     mnemonics: Vec<Vec<Template>>,
@@ -72,7 +72,8 @@ impl Default for Pool {
 
 fn is_usable(form: &Form) -> bool {
     let divides = matches!(form.mnemonic(), "div" | "rem") && !form.inputs[0].is_float();
-    // Which NaN comes out of a pair or a short float cannot be made one by what every device has.
+    // The ISA does not define which NaN a pair or a short float becomes, and programs can't unify it with instructions
+    // that every device has.
     let open = form.mnemonic() == "cvt"
         && form.outputs.iter().any(|(kind, _)| matches!(kind, Bf16 | F16x2 | Bf16x2 | Tf32 | E4m3x2 | E5m2x2));
     (form.is_plain || divides) && !open && form.needs.sm <= ARCHITECTURE && matches!(form.eval, Eval::Row(_))
@@ -80,7 +81,7 @@ fn is_usable(form: &Form) -> bool {
 
 impl Instruction {
     pub(super) fn new(random: &mut Random, pool: &Pool) -> Instruction {
-        // Every mnemonic as often as any other, however many forms it has.
+        // Every mnemonic has equal probability, regardless of the number of its forms.
         let mnemonic = random.below(pool.mnemonics.len());
         let template = (mnemonic, random.below(pool.mnemonics[mnemonic].len()));
         let Template { form, is_sequence } = pool.at(template);
@@ -93,7 +94,7 @@ impl Instruction {
             .enumerate()
             .map(|(index, kind)| {
                 if divides && index == 1 {
-                    // Never zero, nor the one divisor whose quotient may not fit.
+                    // Never zero, nor the only divisor whose quotient may not fit.
                     return Source::Constant(*kind, 1 + random.draw() % 1000);
                 }
                 let constant =
@@ -119,7 +120,7 @@ impl Instruction {
         Instruction { template, sources, results }
     }
 
-    /// Computes the results out of a thread's registers, and puts them there.
+    /// Computes the results from a thread's registers and stores them there.
     pub(super) fn run(&self, pool: &Pool, registers: &mut [u64]) {
         let form = &pool.at(self.template).form;
         let inputs: Vec<u64> = self
@@ -139,7 +140,7 @@ impl Instruction {
         }
     }
 
-    /// The lines of the instruction, each ending its statement, for a guard to stand before.
+    /// Returns the statements of the instruction, one per line, so that a guard can precede each.
     pub(super) fn lines(&self, pool: &Pool) -> Vec<String> {
         let form = &pool.at(self.template).form;
         let mut code = form.code.clone();
@@ -165,13 +166,13 @@ impl Instruction {
     }
 }
 
-/// The format of a result whose NaN the ISA leaves open: programs make it one.
+/// Returns the format of a result whose NaN the ISA does not define; programs replace it by one NaN.
 fn unified(form: &Form, kind: Kind) -> Option<Format> {
     let open = kind == F64 || form.mnemonic() == "cvt" && matches!(kind, F32 | F16);
     (open && kind.is_float()).then(|| Format::of(kind))
 }
 
-/// Puts a text in place of a register's name, wherever that is not the beginning of a longer one.
+/// Replaces a register's name by a text, except where it is the prefix of a longer name.
 fn substituted(code: &str, name: &str, by: &str) -> String {
     let mut parts = code.split(name);
     let mut text = parts.next().unwrap_or_default().to_owned();

@@ -1,5 +1,5 @@
-//! Random straight-line programs: instructions of the grammar over a few registers, under guards and with branches
-//! forward, run by the grammar's own evaluators one thread at a time.
+//! Random straight-line programs: instructions of the grammar on a few registers, with guards and forward branches. The
+//! grammar's own evaluators compute the expected results, one thread at a time.
 
 mod instruction;
 mod text;
@@ -15,13 +15,13 @@ use crate::{
     random::instruction::Instruction,
 };
 
-/// Registers of each class.
+/// Number of registers of each class.
 const REGISTERS: usize = 6;
-/// The classes, as the widest kind that each holds.
+/// Register classes, as the widest kind of each.
 const CLASSES: [Kind; 4] = [Pred, B16, B32, B64];
-/// A warp and a half: one whole and one in part.
+/// Number of threads: one whole warp and one partial one.
 const THREADS: usize = 48;
-/// Steps of a program: enough for values to travel, and few enough for a person to read.
+/// Number of steps of a program: enough for values to propagate, and few enough to read.
 const STEPS: usize = 60;
 
 /// One of the registers of a class.
@@ -31,7 +31,7 @@ pub struct Register {
     number: usize,
 }
 
-/// A predicate, and whether its opposite counts.
+/// A predicate, and whether it is negated.
 #[derive(Clone, Copy, Debug)]
 struct Guard {
     number: usize,
@@ -41,19 +41,19 @@ struct Guard {
 #[derive(Clone, Debug)]
 enum Step {
     Compute(Option<Guard>, Instruction),
-    /// Goes on at the label of the step with this number.
+    /// Continues at the step with this number.
     Branch(Guard, usize),
-    /// A step that was taken away.
+    /// A removed step.
     Nothing,
 }
 
-/// A program with the values that its registers start with.
+/// A program with the initial values of its registers.
 #[derive(Clone, Debug)]
 pub struct Program<'a> {
     seed: u64,
     pool: &'a Pool,
     steps: Vec<Step>,
-    /// For each thread, its registers in order of class and number.
+    /// For each thread, its registers, ordered by class and number.
     start: Vec<Vec<u64>>,
 }
 
@@ -66,7 +66,7 @@ fn class(kind: Kind) -> usize {
     }
 }
 
-/// The kinds of all registers, in order.
+/// Returns the kinds of all registers, in order.
 fn columns() -> Vec<Kind> {
     CLASSES.iter().flat_map(|kind| [*kind; REGISTERS]).collect()
 }
@@ -78,7 +78,7 @@ impl Register {
 }
 
 impl<'a> Program<'a> {
-    /// The program of a seed, out of the instructions of a pool.
+    /// Makes the program of a seed, from the instructions of a pool.
     pub fn new(seed: u64, pool: &'a Pool) -> Program<'a> {
         let mut random = Random::new(seed);
         let start = (0..THREADS)
@@ -86,7 +86,7 @@ impl<'a> Program<'a> {
                 columns()
                     .into_iter()
                     .map(|column| match column {
-                        // Registers have no type: what lies in them is of any kind of their width.
+                        // Registers are untyped: they contain values of any kind of their width.
                         B16 => {
                             let kind = *random.pick(&[B16, F16, Bf16]);
                             random.value(kind)
@@ -117,7 +117,7 @@ impl<'a> Program<'a> {
         Program { seed, pool, steps, start }
     }
 
-    /// As a case, with what the evaluators say for expected values.
+    /// Returns the program as a case, with the evaluators' results as expected values.
     pub fn case(&self) -> Case {
         let name = format!("{REGRESSIONS}/seed-{}", self.seed);
         let rows =
@@ -135,7 +135,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// One thread's registers at the end.
+    /// Returns one thread's registers at the end.
     fn run(&self, mut registers: Vec<u64>) -> Vec<u64> {
         let holds = |guard: &Guard, registers: &[u64]| (registers[guard.number] != 0) != guard.negated;
         let mut next = 0;
@@ -152,7 +152,7 @@ impl<'a> Program<'a> {
         registers
     }
 
-    /// The smallest program that still fails, as far as leaving out steps goes.
+    /// Returns the smallest program that still fails, found by leaving out steps.
     pub fn shrunk(mut self, mut fails: impl FnMut(&Case) -> bool) -> Program<'a> {
         for index in (0..self.steps.len()).rev() {
             let kept = std::mem::replace(&mut self.steps[index], Step::Nothing);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Guard, Program, REGISTERS, Register, Step, columns};
 
-/// Names of the registers of each class, apart from those that forms are written with.
+/// Names of the registers of each class, distinct from those in the forms.
 const NAMES: [&str; 4] = ["pp", "hh", "rr", "dd"];
 
 impl fmt::Display for Register {
@@ -60,7 +60,7 @@ impl Program<'_> {
     }
 }
 
-/// All registers, and where they lie in a row.
+/// Returns all registers with their position in a row.
 fn registers() -> impl Iterator<Item = (usize, Register)> {
     (0..columns().len()).map(|index| (index * 8, Register { class: index / REGISTERS, number: index % REGISTERS }))
 }

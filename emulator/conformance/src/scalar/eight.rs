@@ -1,11 +1,11 @@
-//! Floats of eight bits: so few that their values are a table.
+//! 8-bit floats, which are few enough for a table of their values.
 
 use crate::kind::Kind;
 
-/// Not a number, in both formats.
+/// NaN in both formats.
 const NAN: u64 = 0x7f;
 
-/// The value of a code.
+/// Returns the value of a code.
 pub fn decode(kind: Kind, code: u64) -> f64 {
     let sign = if code & 0x80 != 0 { -1.0 } else { 1.0 };
     let (fraction_bits, bias) = if kind == Kind::E4m3x2 { (3, 7) } else { (2, 15) };
@@ -21,7 +21,7 @@ pub fn decode(kind: Kind, code: u64) -> f64 {
     sign * (hidden + fraction) * unit
 }
 
-/// The code nearest to a value, that of an even fraction where two are; what is too large becomes the largest number.
+/// Returns the code nearest to a value, ties to even; values that are too large become the largest number.
 pub fn encode(kind: Kind, value: f64) -> u64 {
     if value.is_nan() {
         return NAN;

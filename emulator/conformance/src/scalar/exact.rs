@@ -1,16 +1,16 @@
-//! Sums of binary numbers of any size, without rounding.
+//! Exact sums of binary numbers of any magnitude.
 
-/// Bits below the point: twice what the smallest f64 needs, since products of two are summed.
+/// Bits below the binary point: twice what the smallest f64 needs, because products of two are added.
 const POINT: i32 = 2200;
-/// Room for the square of the largest f64 above the point.
+/// 64-bit limbs of a number: enough for the square of the largest f64 above the point.
 const LIMBS: usize = 70;
 
-/// A magnitude with `POINT` bits below the point.
+/// A magnitude with `POINT` bits below the binary point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wide([u64; LIMBS]);
 
 impl Wide {
-    /// `mantissa * 2^exponent`.
+    /// Returns `mantissa * 2^exponent`.
     pub fn new(mantissa: u128, exponent: i32) -> Wide {
         let place = usize::try_from(exponent + POINT).expect("no operand lies below the smallest product");
         let mut limbs = [0; LIMBS];
@@ -29,7 +29,7 @@ impl Wide {
         Wide(limbs)
     }
 
-    /// The difference to a magnitude that is no larger.
+    /// Returns the difference to a magnitude that is not larger.
     pub fn minus(&self, other: &Wide) -> Wide {
         let (mut limbs, mut borrow) = ([0; LIMBS], false);
         for (limb, (a, b)) in limbs.iter_mut().zip(self.0.iter().zip(&other.0)) {
@@ -48,7 +48,7 @@ impl Wide {
         self.0.iter().all(|limb| *limb == 0)
     }
 
-    /// The top 120 bits, their exponent, and whether there was more below.
+    /// Returns the top 120 bits, their exponent, and whether lower bits were set.
     pub fn cut(&self) -> (u128, i32, bool) {
         const KEPT: usize = 120;
         let bit = |at: usize| self.0[at / 64] >> (at % 64) & 1;

@@ -1,27 +1,27 @@
-//! IEEE arithmetic in every binary format and rounding mode: exact first, rounded once.
+//! IEEE 754 arithmetic in every binary format and rounding mode: computes the exact result, then rounds once.
 
 use super::exact::Wide;
 use crate::kind::Kind;
 
-/// How a result that lies between two numbers of the format is rounded.
+/// Rounding mode of a result between two numbers of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Nearest,
     Zero,
     Down,
     Up,
-    /// To the nearest, and halfway cases away from zero.
+    /// To nearest, ties away from zero.
     Away,
 }
 
 pub const MODES: [(&str, Mode); 4] = [("rn", Mode::Nearest), ("rz", Mode::Zero), ("rm", Mode::Down), ("rp", Mode::Up)];
 
-/// A binary format as in IEEE 754.
+/// A binary format of IEEE 754.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     pub exponent_bits: u32,
     pub fraction_bits: u32,
-    /// The NaN that operations make.
+    /// The NaN that operations return.
     pub nan: u64,
 }
 
@@ -77,17 +77,17 @@ impl Format {
         bits & self.infinity() == 0 && !self.is_zero(bits)
     }
 
-    /// Zero of the same sign in place of a subnormal, as `.ftz` wants.
+    /// Applies `.ftz`: replaces a subnormal by a zero of its sign.
     pub fn flush(self, bits: u64) -> u64 {
         if self.is_subnormal(bits) { bits & self.sign() } else { bits }
     }
 
-    /// Clamped to 0..=1, as `.sat` wants; a NaN is +0.
+    /// Applies `.sat`: clamps to 0..=1; a NaN becomes +0.
     pub fn saturate(self, bits: u64) -> u64 {
         if self.is_nan(bits) || self.is_negative(bits) { 0 } else { bits.min(self.one()) }
     }
 
-    /// Negative numbers are 0, as `.relu` wants; a NaN stays the format's.
+    /// Applies `.relu`: negative numbers become 0; a NaN becomes the format's.
     pub fn relu(self, bits: u64) -> u64 {
         if self.is_nan(bits) {
             self.nan
@@ -98,15 +98,15 @@ impl Format {
         }
     }
 
-    /// A place on the line of all numbers, one apart for neighbours; both zeros share one.
+    /// Returns the position on the line of all numbers: neighbours differ by one, and both zeros share a position.
     pub fn place(self, bits: u64) -> i64 {
         let magnitude = (bits & (self.sign() - 1)) as i64;
         if self.is_negative(bits) { -magnitude } else { magnitude }
     }
 }
 
-/// What bits stand for. A finite number is `mantissa * 2^exponent`, and where `more` is set a little above that in
-/// magnitude: less than one unit of the mantissa, which then has more bits than any format.
+/// The value of bits. A finite number is `mantissa * 2^exponent`. With `more` its magnitude is slightly larger, by less
+/// than one unit of the mantissa, which then has more bits than any format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
     Nan,
@@ -141,10 +141,10 @@ pub fn encode(format: Format, number: Number, mode: Mode) -> u64 {
     }
     let top = exponent + 127 - mantissa.leading_zeros() as i32;
     let smallest = 1 - format.bias();
-    // The value of the last place, below which is rounded.
+    // The exponent of the last place; lower bits are rounded.
     let last = top.max(smallest) - format.fraction_bits as i32;
     let rounded = split(mantissa, last - exponent, more).rounded(negative, mode);
-    // The hidden bit adds one to the exponent's field, and so does a carry out of the fraction.
+    // The hidden bit adds one to the exponent field, and so does a carry out of the fraction.
     let bits = rounded + (((top.max(smallest) - smallest) as u64) << format.fraction_bits);
     if bits >= format.infinity() {
         let stays = mode == Mode::Zero || mode == Mode::Down && !negative || mode == Mode::Up && negative;
@@ -153,17 +153,17 @@ pub fn encode(format: Format, number: Number, mode: Mode) -> u64 {
     sign(negative) | bits
 }
 
-/// A mantissa without its low bits.
+/// A mantissa that was cut off, and what was lost.
 struct Cut {
     kept: u64,
     is_inexact: bool,
-    /// What is lost is more than half a unit, or exactly half.
+    /// Whether the lost part is more than half a unit, or exactly half.
     is_beyond_half: bool,
     is_half: bool,
 }
 
 impl Cut {
-    /// Of a number that is far below one unit.
+    /// The cut of a number far below one unit.
     const TINY: Self = Self { kept: 0, is_inexact: true, is_beyond_half: false, is_half: false };
 
     fn rounded(&self, negative: bool, mode: Mode) -> u64 {
@@ -178,7 +178,7 @@ impl Cut {
     }
 }
 
-/// Cuts off the `shift` low bits of a mantissa; `more` says that non-zero bits below it were lost before.
+/// Cuts off the `shift` low bits of a mantissa; `more` means that nonzero bits below it were lost before.
 fn split(mantissa: u128, shift: i32, more: bool) -> Cut {
     if shift <= 0 {
         assert!(!more || shift == 0 && mantissa == 0, "an inexact mantissa has more bits than any format");
@@ -187,7 +187,7 @@ fn split(mantissa: u128, shift: i32, more: bool) -> Cut {
     let (kept, lost, half) = match shift {
         1..128 => (mantissa >> shift, mantissa & ((1 << shift) - 1), 1 << (shift - 1)),
         128 => (0, mantissa, 1 << 127),
-        // Less than half, whatever it is.
+        // Always less than half.
         _ => (0, 1, 2),
     };
     Cut {
@@ -224,7 +224,7 @@ pub fn multiply(a: Number, b: Number) -> Number {
     }
 }
 
-/// The sum. Of opposite numbers it is +0, and −0 where rounding goes down.
+/// Returns the sum. For opposite numbers it is +0, or −0 when rounding down.
 pub fn sum(a: Number, b: Number, mode: Mode) -> Number {
     match (a, b) {
         (Nan, _) | (_, Nan) => Nan,
@@ -273,7 +273,7 @@ pub fn divide(a: Number, b: Number) -> Number {
             if m == 0 {
                 return Finite { negative: x != y, mantissa: 0, exponent: 0, more: false };
             }
-            // As far left as it goes, so that the quotient has at least 70 bits.
+            // Shifted left as far as possible, so that the quotient has at least 70 bits.
             let shift = m.leading_zeros() as i32;
             let m = m << shift;
             Finite { negative: x != y, mantissa: m / n, exponent: e - f - shift, more: !m.is_multiple_of(n) }
@@ -298,7 +298,7 @@ pub fn root(a: Number) -> Number {
     }
 }
 
-/// Rounded to a whole number, still as a number; zero keeps the sign.
+/// Rounds to an integral value, which is still a `Number`; zero keeps its sign.
 pub fn integral(a: Number, mode: Mode) -> Number {
     let Finite { negative, mantissa, exponent, more } = a else { return a };
     if exponent >= 0 || mantissa == 0 {
@@ -308,12 +308,12 @@ pub fn integral(a: Number, mode: Mode) -> Number {
     Finite { negative, mantissa: u128::from(cut.rounded(negative, mode)), exponent: 0, more: false }
 }
 
-/// A whole number.
+/// Returns an integer as a number.
 pub fn whole(value: i128) -> Number {
     Finite { negative: value < 0, mantissa: value.unsigned_abs(), exponent: 0, more: false }
 }
 
-/// A whole number out of a finite one that is, kept within 2^100.
+/// Returns the integer of a finite integral number, clamped to 2^100.
 pub fn to_integer(a: Number) -> Option<i128> {
     const LIMIT: i128 = 1 << 100;
     match a {
@@ -332,12 +332,12 @@ pub fn to_integer(a: Number) -> Option<i128> {
     }
 }
 
-/// The value as an f64, for functions that no format rounds exactly.
+/// Returns the value as f64, for functions that no format rounds exactly.
 pub fn approximate(format: Format, bits: u64) -> f64 {
     f64::from_bits(encode(DOUBLE, decode(format, bits), Mode::Nearest))
 }
 
-/// The nearest number of a format to an f64.
+/// Rounds an f64 to the nearest number of a format.
 pub fn nearest(format: Format, value: f64) -> u64 {
     encode(format, decode(DOUBLE, value.to_bits()), Mode::Nearest)
 }

@@ -1,5 +1,5 @@
-//! The evaluator that expected results come from: one value at a time, by exact arithmetic, and in the words of the
-//! PTX ISA. It shares nothing with the emulator, and is written to be checked by reading.
+//! The evaluator of expected results: one value at a time, in exact arithmetic, worded like the PTX ISA. It shares no
+//! code with the emulator, and is written to be checked by reading.
 
 pub mod eight;
 pub mod exact;

@@ -1,14 +1,14 @@
-//! Coordinates in exact arithmetic: whole multiples of a small power of two.
+//! Coordinates in exact arithmetic: integer multiples of a small power of two.
 
-/// Fractional bits.
+/// Number of fractional bits.
 const BITS: u32 = 60;
 
-/// A number as a multiple of 2 to the power of -60.
+/// A number, as a multiple of 2^-60.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Exact(i128);
 
 impl Exact {
-    /// The number of an f32, which is neither too small nor too large to be exact here.
+    /// Converts an f32 that is neither too small nor too large to be exact here.
     pub fn of(value: f32) -> Exact {
         let scaled = f64::from(value) * (1u64 << BITS) as f64;
         assert!(scaled == scaled.trunc() && scaled.abs() < 1e30, "{value} is exact");
@@ -27,12 +27,12 @@ impl Exact {
         (self.0 >> BITS) as i64
     }
 
-    /// What is above the floor.
+    /// Returns the part above the floor.
     pub fn fraction(self) -> Exact {
         Exact(self.0 - (self.0 >> BITS << BITS))
     }
 
-    /// In units of 1/256, to the nearest; halves up.
+    /// Returns the number in units of 1/256, rounded to nearest, halves up.
     pub fn in_256ths(self) -> i128 {
         (self.0 + (1 << (BITS - 9))) >> (BITS - 8)
     }
@@ -49,7 +49,7 @@ impl Exact {
         Exact(self.0 * i128::from(whole))
     }
 
-    /// The quotient of two small numbers, if it is exact.
+    /// Returns the quotient of two small numbers, if it is exact.
     pub fn over(self, divisor: Exact) -> Exact {
         let scaled = self.0.checked_mul(1 << BITS).expect("the number is small");
         assert!(scaled % divisor.0 == 0, "the quotient is exact");

@@ -1,7 +1,7 @@
-//! Textures of cases: what they are made of, what they hold, and how they are read.
+//! Textures of cases: their type, contents and sampling.
 //!
-//! The values that reads give come from [`sample`], which is written for this purpose alone, from the formulas of the
-//! CUDA programming guide ("Texture Fetching") in exact arithmetic.
+//! The results of reads come from [`sample`], which implements the formulas of the CUDA C++ Programming Guide ("Texture
+//! Fetching") independently and in exact arithmetic.
 
 mod exact;
 pub mod sample;
@@ -11,7 +11,7 @@ use std::fmt;
 
 use crate::inputs::Random;
 
-/// The type of a channel.
+/// Type of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     U8,
@@ -24,7 +24,7 @@ pub enum Channel {
     F32,
 }
 
-/// What a texture is made of.
+/// Shape of a texture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Linear,
@@ -60,13 +60,13 @@ pub struct Sampling {
     pub levels: [f32; 2],
 }
 
-/// A texture, or a surface, with what a case needs to make it.
+/// A texture or a surface, with all that a case needs to create it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Texture {
     pub shape: Shape,
     pub channel: Channel,
     pub channels: u32,
-    /// Width, height, and depth, layers or faces; 1 where there is no such axis.
+    /// Width, height, and depth, layers or faces; 1 for a missing axis.
     pub size: [u32; 3],
     pub levels: u32,
     pub is_surface: bool,
@@ -93,7 +93,7 @@ impl Channel {
         matches!(self, Channel::S8 | Channel::S16 | Channel::S32)
     }
 
-    /// A value for a texel: any integer, or a float of few bits, so that sums of a few are exact.
+    /// Draws a texel value: any integer, or a float of few bits, so that sums of a few are exact.
     fn draw(self, random: &mut Random) -> u32 {
         let bits = random.draw();
         let steps = (bits % 2001) as i32 - 1000;
@@ -105,7 +105,7 @@ impl Channel {
     }
 }
 
-/// The half-precision number of so many eighths; there are fewer than 2048.
+/// Returns the half that is this many eighths; there are fewer than 2048.
 fn half_bits(eighths: i32) -> u32 {
     let magnitude = eighths.unsigned_abs();
     let sign = u32::from(eighths < 0) << 15;
@@ -125,7 +125,7 @@ impl Shape {
         matches!(self, Shape::Cube | Shape::Cubes)
     }
 
-    /// Axes that are filtered along, on a face where it is a cube.
+    /// Returns the number of filtered axes; those on a face for a cube map.
     pub fn axes(self) -> usize {
         match self {
             Shape::Linear | Shape::Line | Shape::Lines => 1,
@@ -140,14 +140,14 @@ impl Texture {
         self.channel.bytes() * self.channels as usize
     }
 
-    /// Width, height and depth of a level.
+    /// Returns width, height and depth of a level.
     pub fn level_size(&self, level: u32) -> [u32; 3] {
         let halved = self.size.map(|size| (size >> level).max(1));
         let depth = if self.shape.has_layers() { self.size[2] } else { halved[2] };
         [halved[0], halved[1], depth]
     }
 
-    /// The bytes of a level, texel after texel.
+    /// Returns the bytes of a level, texel by texel.
     pub fn level_bytes(&self, level: u32) -> Vec<u8> {
         let mut random = Random::named(&format!("{:?} {} {level}", self.channel, self.channels));
         let texels: u32 = self.level_size(level).iter().product();
@@ -155,7 +155,7 @@ impl Texture {
         values.flat_map(|value| value.to_le_bytes().into_iter().take(self.channel.bytes())).collect()
     }
 
-    /// Whether reads give floats.
+    /// Reports whether reads return floats.
     pub fn gives_floats(&self) -> bool {
         let small = self.channel.bytes() < 4;
         self.channel.is_float() || small && !self.sampling.integers

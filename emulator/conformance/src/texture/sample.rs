@@ -1,8 +1,8 @@
-//! What reads of a texture give.
+//! Results of texture reads.
 //!
-//! The formulas are those of the CUDA programming guide, "Texture Fetching": nearest-point sampling, linear filtering
-//! with weights of 8 fractional bits, and the address modes under "Texture Memory". For mipmaps they are OpenGL's, and
-//! the face of a cube map is found as the guide's table says.
+//! The formulas are those of the CUDA C++ Programming Guide: "Texture Fetching" for nearest-point sampling and linear
+//! filtering with weights of 8 fractional bits, and "Texture Memory" for address modes. Mipmapping follows OpenGL, and
+//! the face of a cube map the guide's table.
 
 use std::ops::Deref;
 
@@ -10,10 +10,10 @@ use super::{Channel, Mode, Shape, Texture, exact::Exact};
 use crate::kind::Kind;
 use crate::scalar::float::{Format, approximate};
 
-/// A texel of an axis, none where it is outside of a border, and its weight in 256ths.
+/// A texel of an axis, `None` for the border, and its weight in 256ths.
 type Tap = (Option<u32>, u32);
 
-/// Where a read is.
+/// The place of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
     /// Coordinates, or a direction in a cube map.
@@ -22,7 +22,7 @@ pub struct At {
     pub offset: [i32; 3],
 }
 
-/// A texture with what its levels hold.
+/// A texture with the contents of its levels.
 #[derive(Clone, Debug)]
 pub struct Filled {
     texture: Texture,
@@ -43,18 +43,18 @@ impl Filled {
         Filled { texture: texture.clone(), held }
     }
 
-    /// The components of a read by coordinates from the first level.
+    /// Returns the components of a read from the first level, by coordinates.
     pub fn sample(&self, at: At) -> Vec<u64> {
         self.bits(&self.filtered(0, at))
     }
 
-    /// The components of a read from the level of this number.
+    /// Returns the components of a read from the level with this number.
     pub fn sample_level(&self, at: At, wanted: f64) -> Vec<u64> {
         let sampling = &self.sampling;
         let bounded = (wanted + f64::from(sampling.bias)).max(sampling.levels[0].into()).min(sampling.levels[1].into());
         let bounded = bounded.clamp(0.0, f64::from(self.levels - 1));
         if !sampling.linear_levels {
-            // Halfway, the finer level.
+            // At the midpoint, the finer level.
             return self.bits(&self.filtered((bounded - 0.5).ceil().max(0.0) as u32, at));
         }
         let in_256ths = (bounded * 256.0 + 0.5).floor() as u32;
@@ -68,7 +68,7 @@ impl Filled {
         self.bits(&fine.iter().zip(&coarse).map(|(fine, coarse)| mixed(fine, coarse)).collect::<Vec<_>>())
     }
 
-    /// The level for steps of this size, in coordinates, from one pixel to the next.
+    /// Returns the level for steps from one pixel to the next, given in coordinates.
     pub fn level_of_steps(&self, steps: [[f32; 3]; 2]) -> f64 {
         let length = |step: [f32; 3]| {
             let along = |axis: usize| {
@@ -80,7 +80,7 @@ impl Filled {
         length(steps[0]).max(length(steps[1])).log2()
     }
 
-    /// The components of the texel of these numbers, without filtering.
+    /// Returns the components of a texel by its numbers, without filtering.
     pub fn texel_at(&self, index: [i32; 3], layer: u32) -> Vec<u64> {
         let size = self.level_size(0);
         let along = |axis: usize| {
@@ -98,8 +98,8 @@ impl Filled {
         self.bits(&self.components(0, texel))
     }
 
-    /// One component of the four texels around a point: lower left, lower right, upper right, upper left, where the
-    /// second coordinate grows downwards.
+    /// Returns one component of the four texels around a point: lower left, lower right, upper right, upper left, where
+    /// the second coordinate grows downwards.
     pub fn gather(&self, at: At, component: usize) -> Vec<u64> {
         let (axes, z) = self.axes(0, at, true);
         let [x, y] = [axes[0], axes[1]];
@@ -108,7 +108,7 @@ impl Filled {
         around.map(|place| self.bits(&self.components(0, texel(place)))[component]).to_vec()
     }
 
-    /// The weighted mean of the texels that a point lies between.
+    /// Returns the weighted mean of the texels around a point.
     fn filtered(&self, level: u32, at: At) -> Vec<f64> {
         let linear = self.sampling.linear && self.gives_floats() && self.shape != Shape::Linear;
         let ([x, y], z) = self.axes(level, at, linear);
@@ -130,7 +130,7 @@ impl Filled {
         sums
     }
 
-    /// The texels of each axis; the third is the layer where there are layers.
+    /// Returns the texels of each axis; the third is the layer, if there are layers.
     fn axes(&self, level: u32, at: At, linear: bool) -> ([[Tap; 2]; 2], [Tap; 2]) {
         const ONLY: [Tap; 2] = [(Some(0), 256), (None, 0)];
         let size = self.level_size(level);
@@ -155,17 +155,17 @@ impl Filled {
         ([point(0), point(1)], z)
     }
 
-    /// Linear memory has no address modes: outside is 0.
+    /// Returns the address mode: linear memory has none, and outside it reads as 0.
     fn mode(&self, axis: usize) -> Mode {
         if self.shape == Shape::Linear { Mode::Border } else { self.sampling.modes[axis] }
     }
 
-    /// The components of a texel as numbers, or of the border.
+    /// Returns the components of a texel, or of the border, as numbers.
     fn components(&self, level: u32, texel: Option<[u32; 3]>) -> Vec<f64> {
         let channels = 0..self.channels as usize;
         let Some([x, y, z]) = texel else {
             let border = if self.shape == Shape::Linear { [0.0; 4] } else { self.sampling.border };
-            // Integers are the bits that the border's floats have.
+            // Integers have the bits of the border colour's floats.
             let part = |channel: usize| match self.gives_floats() {
                 true => f64::from(border[channel]),
                 false => f64::from(border[channel].to_bits()),
@@ -210,17 +210,17 @@ impl Filled {
     }
 }
 
-/// The curve of IEC 61966-2-1.
+/// Converts an sRGB value to a linear one (IEC 61966-2-1).
 fn linear_of_srgb(encoded: f64) -> f64 {
     if encoded <= 0.04045 { encoded / 12.92 } else { ((encoded + 0.055) / 1.055).powf(2.4) }
 }
 
-/// The texels of one axis for a coordinate.
+/// Returns the texels of one axis for a coordinate.
 fn taps(coordinate: Exact, offset: Exact, size: u32, mode: Mode, normalized: bool, linear: bool) -> [Tap; 2] {
-    // Other coordinates can neither be wrapped nor mirrored.
+    // Other coordinates can't be wrapped or mirrored.
     let mode = if normalized || mode == Mode::Border { mode } else { Mode::Clamp };
     let scaled = if normalized { coordinate.times(size) } else { coordinate }.plus(offset);
-    // Repetitions of the image that lie before the coordinate.
+    // Number of repetitions of the image before the coordinate.
     let (mut repetition, whole) = (0, Exact::whole(size.into()));
     let mut within = scaled;
     while within.is_negative() {
@@ -250,7 +250,7 @@ fn taps(coordinate: Exact, offset: Exact, size: u32, mode: Mode, normalized: boo
     [(index(first), 256 - weight), (index(first + 1), weight)]
 }
 
-/// The face that a direction meets, and the coordinates on it from 0 to 1, by the guide's table.
+/// Returns the face that a direction meets, and coordinates on it from 0 to 1, by the guide's table.
 fn face([x, y, z]: [Exact; 3]) -> (u32, Exact, Exact) {
     let [ax, ay, az] = [x, y, z].map(Exact::magnitude);
     let (face, m, s, t) = if ax >= ay && ax >= az {

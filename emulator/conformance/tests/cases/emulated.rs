@@ -1,4 +1,4 @@
-//! Every case on the emulator, in both builds of its interpreter.
+//! Runs every case on the emulator, in both builds of its interpreter.
 
 use std::{
     fs,
@@ -21,13 +21,13 @@ use gpufleet_emulator::{
 
 use crate::image::Bound;
 
-/// The newest architecture that the grammar knows.
+/// The newest architecture of the grammar.
 const TARGET: ComputeCapability = ComputeCapability { major: 9, minor: 0 };
 pub const MEMORY_BYTES: u64 = 64 << 20;
-/// The longest case takes a few thousand instructions; this ends one that would run for ever.
+/// Instruction budget of a case. The longest case takes a few thousand instructions; this ends an endless one.
 const INSTRUCTIONS_MAX: u64 = 10_000_000;
 
-/// What the grammar makes, once for all tests.
+/// The cases of the grammar, made once for all tests.
 static CASES: LazyLock<Vec<Case>> = LazyLock::new(grammar::cases);
 
 fn words_as_bytes(words: &[u64]) -> Vec<u8> {
@@ -82,7 +82,7 @@ fn verdicts(vector: bool, reuse: Reuse) -> Vec<CaseVerdict> {
 fn every_case_passes(vector: bool, reuse: Reuse) {
     let verdicts = verdicts(vector, reuse);
     assert!(verdicts.iter().all(CaseVerdict::passed), "\n{}", report::failures(&verdicts));
-    // Arithmetic answers one NaN, as devices do; which one a conversion makes of another, the ISA leaves open.
+    // Arithmetic returns one NaN, as on devices; the ISA does not define which NaN a conversion returns.
     let payloads: Vec<_> = verdicts
         .iter()
         .flat_map(|case| &case.forms)
@@ -119,7 +119,7 @@ fn the_grammar_makes_the_cases_of_the_committed_checksums() {
     );
 }
 
-/// The architectures that instructions were new in.
+/// The architectures that introduced instructions.
 const TARGETS: [u32; 7] = [70, 72, 75, 80, 86, 89, 90];
 
 #[test]

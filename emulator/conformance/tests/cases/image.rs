@@ -1,4 +1,4 @@
-//! Textures and surfaces of cases, in the emulator's memory.
+//! Textures and surfaces of cases in the emulator's memory.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use gpufleet_emulator::{
     },
 };
 
-/// Bytes between rows, behind their texels.
+/// Bytes of padding between rows.
 const ROOM: u64 = 64;
 
-/// An object with the memory below it.
+/// An object and its memory.
 pub struct Bound<'a> {
     pub handle: u64,
     address: u64,

@@ -1,4 +1,4 @@
-//! The cases, on the emulator and for themselves.
+//! Tests of the cases, on the emulator and by themselves.
 
 #[cfg(test)]
 mod emulated;

@@ -1,5 +1,6 @@
-//! Random programs on the emulator, in both builds of its interpreter, and with registers that share slots. `GPUFLEET_RANDOM_SEED` and
-//! `GPUFLEET_RANDOM_COUNT` choose others than the fixed ones; a failure says the seed.
+//! Random programs on the emulator, in both builds of its interpreter, and with shared register slots.
+//! `GPUFLEET_RANDOM_SEED` and `GPUFLEET_RANDOM_COUNT` select other programs than the fixed ones; a failure prints the
+//! seed.
 
 use std::{env, sync::Arc};
 
@@ -13,7 +14,7 @@ use gpufleet_emulator::{memory::Memory, module::Reuse};
 
 use crate::emulated::{MEMORY_BYTES, run};
 
-/// A few seconds' worth; `cargo xtask ptx-cases --random SECONDS` runs on.
+/// Number of random programs, which take a few seconds; `cargo xtask ptx-cases --random SECONDS` runs more.
 const COUNT: u64 = 60;
 const SEED: u64 = 1;
 
@@ -45,7 +46,7 @@ fn a_program_is_the_same_each_time_and_smaller_when_shrunk() {
     let program = Program::new(7, &pool);
     let case = program.case();
     assert_eq!(case, Program::new(7, &pool).case());
-    // What fails as long as there is a multiplication ends with nothing much besides one.
+    // If any program with a multiplication counts as failing, the shrunk program contains little else.
     let wanted = |case: &Case| case.ptx.contains("mul.");
     if wanted(&case) {
         let small = program.shrunk(wanted).case();

@@ -1,4 +1,4 @@
-//! Random programs over streams and events: whatever has to come first, ends first.
+//! Random programs over streams and events, checked against CUDA's rules for stream order.
 
 use std::sync::{
     Arc, Mutex,
@@ -10,7 +10,7 @@ use proptest::prelude::{Strategy, any, prop_oneof, proptest};
 use super::{Context, Job};
 use crate::driver::{driver, event, handle::Handle, start, stream};
 
-/// The legacy default stream, two blocking streams and two that are not.
+/// Number of streams: the legacy default stream, two blocking and two non-blocking ones.
 const STREAMS: usize = 5;
 const LEGACY: usize = 0;
 const BLOCKING: std::ops::RangeInclusive<usize> = 1..=2;
@@ -24,7 +24,7 @@ enum Step {
     Synchronize { stream: usize },
 }
 
-/// When a piece of work began and ended, on one count for all.
+/// Begin and end of a piece of work, on one counter for all.
 #[derive(Debug, Clone, Copy, Default)]
 struct Span {
     began: usize,
@@ -41,15 +41,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Two streams of which each waits for what came before in the other.
+/// Reports whether two streams wait for each other's earlier work.
 fn are_ordered(first: usize, second: usize) -> bool {
     let legacy_and_blocking = |one, other| one == LEGACY && BLOCKING.contains(&other);
     first == second || legacy_and_blocking(first, second) || legacy_and_blocking(second, first)
 }
 
-/// For each piece of work the earlier ones that have to end before it begins, by the rules of CUDA.
+/// Returns, for each piece of work, the earlier ones that have to end before it begins, by the rules of CUDA.
 fn predecessors(steps: &[Step]) -> Vec<Vec<usize>> {
-    // What has to end before the next work of a stream, and before the mark of an event.
+    // The work that has to end before the next work of each stream, and before the mark of each event.
     let mut stream_needs = vec![Vec::<usize>::new(); STREAMS];
     let mut event_needs = vec![Vec::<usize>::new(); EVENTS];
     let mut result = Vec::new();

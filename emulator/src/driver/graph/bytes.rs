@@ -1,19 +1,20 @@
-//! How much memory graphs have allocated on a device.
+//! Accounts of the memory that graphs have allocated on a device (`cuDeviceGetGraphMemAttribute`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::driver::status::{Answer, Status};
 
-/// Bytes of all graphs of a device: the current number, and the maximum since the last reset.
+/// Bytes allocated by all graphs of a device: the current number, and the maximum since the last reset.
 #[derive(Debug, Default)]
 pub struct GraphBytes {
     current: AtomicU64,
-    /// Of what is used, and of what is reserved, which is the same but for the marks.
+    /// Maxima of the used and of the reserved bytes. Used and reserved bytes are equal, but each maximum can be reset
+    /// separately.
     high: [AtomicU64; 2],
 }
 
 impl GraphBytes {
-    /// The attribute by its number in the C headers: used now, used at most, reserved now, reserved at most.
+    /// Returns an attribute by its number in the C headers: used, maximum used, reserved, maximum reserved.
     pub fn attribute(&self, number: u32) -> Answer<u64> {
         match number {
             0 | 2 => Ok(self.current.load(Ordering::Relaxed)),
@@ -22,7 +23,7 @@ impl GraphBytes {
         }
     }
 
-    /// Starts a mark anew, which takes only 0.
+    /// Resets a maximum; the value has to be 0.
     pub fn reset(&self, number: u32, value: u64) -> Answer {
         if !matches!(number, 1 | 3) || value != 0 {
             return Err(Status::InvalidValue);

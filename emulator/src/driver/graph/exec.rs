@@ -1,5 +1,5 @@
-//! Graphs that can be launched. A launch is one task of its stream: the nodes run one after the other, in an order that
-//! keeps to the edges.
+//! Executable graphs (`CUgraphExec`). A launch is one task of its stream: the nodes run one after the other, in an
+//! order that respects the edges.
 
 use std::{
     sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -21,25 +21,26 @@ use crate::driver::{
     stream,
 };
 
-/// Automatic free on launch, upload, use node priority; a launch from a device, the fourth, there is not.
+/// Supported flags of `cuGraphInstantiate`: free on launch, upload, node priorities. Launch from a device, the fourth,
+/// is not supported.
 const FLAGS: u64 = 0b1011;
 const DEVICE_LAUNCH: u64 = 0b0100;
 
-/// A graph that can be launched.
+/// An executable graph.
 #[derive(Debug)]
 pub struct Exec {
     pub flags: u64,
-    /// Kept as a template; a launch holds what it was at its time.
+    /// The plan for later launches; a launch keeps the plan of its time.
     plan: Mutex<Arc<Plan>>,
 }
 
-/// The executable graphs under their handles.
+/// Returns the registry of executable graphs.
 pub fn execs() -> Answer<&'static Registry<Exec>> {
     static EXECS: LazyLock<Registry<Exec>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*EXECS)
 }
 
-/// Makes a graph ready to launch.
+/// Makes a graph executable.
 pub fn instantiate(graph: &Arc<Graph>, flags: u64) -> Answer<Handle> {
     if flags & !(FLAGS | DEVICE_LAUNCH) != 0 || flags & DEVICE_LAUNCH != 0 && flags & !DEVICE_LAUNCH != 0 {
         return Err(Status::InvalidValue);
@@ -54,17 +55,17 @@ pub fn instantiate(graph: &Arc<Graph>, flags: u64) -> Answer<Handle> {
     Ok(handle)
 }
 
-/// The graph behind a handle.
+/// Returns the executable graph behind a handle.
 pub fn find(exec: Handle) -> Answer<Arc<Exec>> {
     execs()?.get(exec).map_err(|_| Status::InvalidValue)
 }
 
-/// Ends the handle; launches in flight end as they would have.
+/// Removes the handle; launches in flight continue.
 pub fn destroy(exec: Handle) -> Answer {
     execs()?.remove(exec).map(drop).map_err(|_| Status::InvalidValue)
 }
 
-/// Puts a graph into a stream as one piece of work, or as a node where the stream is captured.
+/// Submits a graph to a stream as one piece of work, or adds it as a node if the stream is capturing.
 pub fn launch(exec: Handle, stream: Handle) -> Answer {
     let exec = find(exec)?;
     let (context, stream) = stream::find(stream)?;
@@ -100,7 +101,7 @@ fn run(plan: &Plan, context: &Context, times: &[Arc<OnceLock<Instant>>]) {
 }
 
 impl Exec {
-    /// Gives a node other work for the launches to come.
+    /// Replaces a node's work for later launches.
     pub fn set_work(&self, node: Handle, work: Operation) -> Answer {
         let replacement = match work {
             Operation::Graph(child) => Work::Child(Plan::of(&child)?),
@@ -116,7 +117,7 @@ impl Exec {
         Ok(())
     }
 
-    /// The same for a kernel, which stays cooperative or not.
+    /// Replaces a kernel node's work for later launches; the kernel stays cooperative or not.
     pub fn set_kernel(&self, node: Handle, work: Operation) -> Answer {
         let cooperative = {
             let mut plan = Plan::clone(&self.plan());
@@ -132,14 +133,14 @@ impl Exec {
         self.set_work(node, work)
     }
 
-    /// Takes over the work of a graph with the same shape.
+    /// Takes over the work of a graph of equal topology.
     pub fn update(&self, graph: &Arc<Graph>) -> Answer<Result<(), Mismatch>> {
         let new = Plan::of(graph)?;
         let mut plan = self.plan();
         Ok(Arc::make_mut(&mut plan).update(&new))
     }
 
-    /// Only kernels, copies and fills can be switched off.
+    /// Enables or disables a node; only kernels, copies and fills can be disabled.
     pub fn set_enabled(&self, node: Handle, enabled: bool) -> Answer {
         let mut plan = self.plan();
         let step = Arc::make_mut(&mut plan).step_mut(node).ok_or(Status::InvalidValue)?;

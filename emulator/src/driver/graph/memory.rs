@@ -1,5 +1,5 @@
-//! Memory that a graph allocates. Its address is part of the graph, so the memory is taken when the node is made and
-//! given back when the last graph with the node is gone.
+//! Memory that a graph allocates. Its address is part of the graph, so it is allocated when the node is created and
+//! freed when the last graph with the node is gone.
 
 use crate::driver::{device::Device, handle::Handle};
 
@@ -8,7 +8,7 @@ use crate::driver::{device::Device, handle::Handle};
 pub struct GraphMemory {
     pub address: u64,
     pub bytes: u64,
-    /// Tells it from later allocations at the same address.
+    /// Distinguishes it from later allocations at this address.
     pub(in crate::driver) mark: Handle,
     pub(in crate::driver) device: &'static Device,
 }
@@ -16,7 +16,7 @@ pub struct GraphMemory {
 impl Drop for GraphMemory {
     fn drop(&mut self) {
         self.device.graph_bytes.subtract(self.bytes);
-        // The context may have ended before, and taken the memory along.
+        // The context may have ended before and freed the memory.
         if self.device.allocations.get(self.address).is_some_and(|known| known.graph == Some(self.mark)) {
             self.device
                 .allocations

@@ -1,4 +1,4 @@
-//! A graph in the order in which it runs, with its children's plans in place.
+//! Plans: the nodes of a graph in the order in which they run, with the plans of child graphs inlined.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,9 +15,9 @@ use crate::driver::{
 /// A graph as it was when it was instantiated.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    /// Each comes after all that it depends on.
+    /// Each step comes after all that it depends on.
     pub steps: Vec<Step>,
-    /// What the graph kept, kept as long as this.
+    /// User objects of the graph, kept alive by the plan.
     objects: Vec<Arc<UserObject>>,
 }
 
@@ -25,7 +25,7 @@ pub struct Plan {
 #[derive(Debug, Clone)]
 pub struct Step {
     pub node: Handle,
-    /// Places of the steps that it depends on, in order.
+    /// Indices of the steps that it depends on, sorted.
     after: Vec<usize>,
     pub enabled: bool,
     pub work: Work,
@@ -37,7 +37,7 @@ pub enum Work {
     Child(Plan),
 }
 
-/// Why a plan can't take the place of another, by the numbers of `CUgraphExecUpdateResult`, with the step's node.
+/// The reason why a plan can't replace another (a number of `CUgraphExecUpdateResult`), with the step's node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mismatch {
     pub result: u32,
@@ -49,8 +49,8 @@ const KIND_CHANGED: u32 = 3;
 const PARAMETERS_CHANGED: u32 = 5;
 
 impl Plan {
-    /// Puts a graph in order: of those that are ready, the node that was added first comes first. A graph with a cycle
-    /// has no order.
+    /// Orders a graph: among the nodes that are ready, the one that was added first comes first. A graph with a cycle
+    /// is an error.
     pub fn of(graph: &Arc<Graph>) -> Answer<Self> {
         let nodes = graph.handles().into_iter().map(|handle| Ok((handle, graph.node(handle)?)));
         let mut left = nodes.collect::<Answer<BTreeMap<_, _>>>()?;
@@ -72,7 +72,7 @@ impl Plan {
         Ok(Self { steps, objects: graph.held_objects() })
     }
 
-    /// A graph of the same work, without what is disabled. It is a part where a node has it.
+    /// Makes a graph of this work, without disabled nodes. With `is_part` it is a node's own copy.
     pub fn to_graph(&self, is_part: bool) -> Arc<Graph> {
         let handles = self.steps.iter().map(|_| fresh()).collect::<Vec<_>>();
         let node = |step: &Step| {
@@ -88,7 +88,7 @@ impl Plan {
         Graph::register(handles.iter().copied().zip(self.steps.iter().map(node)).collect(), held, is_part)
     }
 
-    /// Every piece of work, in order, those of children in their places. What is disabled is left out.
+    /// Visits every piece of work in order, those of child graphs at their places, without disabled nodes.
     pub fn for_each(&self, visit: &mut impl FnMut(&Operation)) {
         for step in self.steps.iter().filter(|step| step.enabled) {
             match &step.work {
@@ -98,7 +98,7 @@ impl Plan {
         }
     }
 
-    /// The step of a node, here or in a child.
+    /// Returns the step of a node, here or in a child graph.
     pub fn step_mut(&mut self, node: Handle) -> Option<&mut Step> {
         self.steps.iter_mut().find_map(|step| {
             if step.node == node {
@@ -111,7 +111,7 @@ impl Plan {
         })
     }
 
-    /// Takes the work of a plan with the same shape over. Nodes keep the handles that they have here.
+    /// Takes over the work of a plan of equal topology. Nodes keep their handles.
     pub fn update(&mut self, from: &Plan) -> Result<(), Mismatch> {
         self.check_update(from)?;
         self.objects.clone_from(&from.objects);
@@ -147,8 +147,8 @@ impl Plan {
     }
 }
 
-/// Work that may take the place of other work in a graph that was instantiated: of the same kind and context, and a copy
-/// between the same kinds of memory.
+/// Reports whether work may replace other work in an executable graph: it needs the same kind and context, and a copy
+/// needs the same kinds of memory.
 pub fn may_replace(old: &Operation, new: &Operation) -> bool {
     match (old, new) {
         (Operation::Kernel(old), Operation::Kernel(new)) => old.context.handle == new.context.handle,

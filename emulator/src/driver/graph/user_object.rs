@@ -1,5 +1,5 @@
-//! Objects of the caller's that live as long as graphs need them: the caller gives references to graphs, and is called
-//! when the last one is gone.
+//! User objects: the caller gives references to graphs, and a function of the caller runs when the last reference is
+//! gone.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -10,22 +10,22 @@ use crate::driver::{
     status::{Answer, Status},
 };
 
-/// An object under its handle. Whoever holds it, the caller under the handle or a graph, keeps it alive.
+/// A user object. Its handle and the graphs that refer to it keep it alive.
 #[derive(Debug)]
 pub struct UserObject {
     handle: Handle,
     destroy: HostCall,
-    /// References of the caller's own.
+    /// Number of references that the caller owns.
     references: Mutex<u32>,
 }
 
-/// The objects under their handles.
+/// Returns the registry of user objects.
 pub fn user_objects() -> Answer<&'static Registry<UserObject>> {
     static USER_OBJECTS: LazyLock<Registry<UserObject>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*USER_OBJECTS)
 }
 
-/// Makes an object with so many references of the caller's.
+/// Creates an object with this number of references owned by the caller.
 pub fn create(destroy: HostCall, references: u32) -> Answer<Handle> {
     if references == 0 {
         return Err(Status::InvalidValue);
@@ -35,12 +35,12 @@ pub fn create(destroy: HostCall, references: u32) -> Answer<Handle> {
     Ok(handle)
 }
 
-/// Adds references of the caller's.
+/// Adds references owned by the caller.
 pub fn retain(object: Handle, count: u32) -> Answer {
     find(object)?.change(|references| references.checked_add(count).filter(|_| count > 0))
 }
 
-/// Takes references of the caller's away.
+/// Releases references owned by the caller.
 pub fn release(object: Handle, count: u32) -> Answer {
     let found = find(object)?;
     found.change(|references| references.checked_sub(count).filter(|_| count > 0))?;
@@ -50,7 +50,7 @@ pub fn release(object: Handle, count: u32) -> Answer {
     Ok(())
 }
 
-/// The object behind a handle of the caller's.
+/// Returns the object behind a handle, while the caller owns a reference.
 pub fn find(object: Handle) -> Answer<Arc<UserObject>> {
     user_objects()?.get(object).map_err(|_| Status::InvalidValue)
 }

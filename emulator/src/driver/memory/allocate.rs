@@ -1,4 +1,4 @@
-//! Takes device memory for a call or a graph.
+//! Allocation of device memory for calls and graphs.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::driver::{
 };
 use crate::memory::Owner;
 
-/// What an allocation is for.
+/// The purpose of an allocation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Purpose {
     pub pool: Option<Handle>,
@@ -43,12 +43,12 @@ pub fn allocate(context: &Arc<Context>, bytes: usize, purpose: Purpose) -> Answe
     Ok(address)
 }
 
-/// Takes device memory for an owner.
+/// Allocates device memory for an owner.
 pub fn draw(context: &Context, owner: Owner, bytes: u64) -> Answer<u64> {
     let device = context.device;
     match device.memory.alloc_for(owner, bytes) {
         Ok(address) => Ok(address),
-        // What streams have yet to free may be enough.
+        // Memory that streams have yet to free may suffice.
         Err(_) => {
             context.synchronize()?;
             device.memory.alloc_for(owner, bytes).map_err(|_| Status::OutOfMemory)
@@ -56,7 +56,7 @@ pub fn draw(context: &Context, owner: Owner, bytes: u64) -> Answer<u64> {
     }
 }
 
-/// Memory for a graph, which is in no pool and under the graph's mark.
+/// Allocates memory for a graph. It belongs to no pool and has the graph's mark.
 pub fn allocate_for_graph(context: &Arc<Context>, bytes: usize) -> Answer<Arc<GraphMemory>> {
     let mark = fresh();
     let address = allocate(context, bytes, Purpose { graph: Some(mark), ..Purpose::default() })?;

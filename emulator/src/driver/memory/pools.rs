@@ -1,4 +1,4 @@
-//! Calls that make and end memory pools.
+//! Calls that create and destroy memory pools.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::driver::{
     status::{Answer, Status},
 };
 
-/// Makes a pool on a device.
+/// Creates a pool on a device.
 pub fn create(ordinal: i32, bytes_max: u64) -> Answer<Handle> {
     let driver = driver()?;
     let pool = Pool::new(driver.device(ordinal)?.ordinal, bytes_max);
@@ -18,7 +18,7 @@ pub fn create(ordinal: i32, bytes_max: u64) -> Answer<Handle> {
     Ok(handle)
 }
 
-/// Ends a pool that was created; a device's default pool stays.
+/// Destroys a pool; a device's default pool can't be destroyed.
 pub fn destroy(pool: Handle) -> Answer {
     let driver = driver()?;
     let device = driver.device(pools()?.get(pool)?.device)?;

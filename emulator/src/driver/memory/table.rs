@@ -1,4 +1,4 @@
-//! The allocations of a device: who made them, and what for.
+//! The allocations of a device, with their context and purpose.
 
 use std::{
     collections::HashMap,
@@ -12,27 +12,27 @@ use crate::driver::{
 };
 use crate::memory::Memory;
 
-/// The allocations of one device that callers made. A module's variables are its own and not among them.
+/// The allocations of one device that callers made. Variables of modules are not included.
 #[derive(Debug, Default)]
 pub struct Allocations {
     live: Mutex<HashMap<u64, Allocation>>,
 }
 
-/// Where an allocation came from.
+/// Origin of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allocation {
     pub context: Handle,
     pub bytes: u64,
-    /// The pool that it was drawn from, for stream-ordered allocations.
+    /// The pool, for stream-ordered allocations.
     pub pool: Option<Handle>,
-    /// Made for host and device alike.
+    /// True for managed memory.
     pub managed: bool,
-    /// Owned by graphs, under this mark of theirs.
+    /// Mark of the graphs that own it.
     pub graph: Option<Handle>,
 }
 
 impl Allocations {
-    /// The allocation that starts at an address.
+    /// Returns the allocation that starts at an address.
     pub fn get(&self, address: u64) -> Option<Allocation> {
         self.live().get(&address).copied()
     }
@@ -66,7 +66,8 @@ impl Allocations {
     }
 }
 
-/// A pool may be destroyed while memory from it is still in use. That memory is then no longer counted.
+/// Returns the bytes to their pool. A pool may be destroyed while its memory is in use; the memory then no longer
+/// counts.
 fn give_to_pool(allocation: Allocation) {
     let pool = allocation.pool.and_then(|pool| pools().ok()?.get(pool).ok());
     if let Some(pool) = pool {

@@ -1,4 +1,4 @@
-//! Streams as objects: a queue with a kind and a priority. The priority is kept and told, but threads of the host do not follow it.
+//! Stream objects: a queue with a kind and a priority. The priority is stored and reported, but host threads ignore it.
 
 use std::sync::{
     Arc, LazyLock, Mutex, MutexGuard, PoisonError,
@@ -14,10 +14,10 @@ use crate::driver::{
     status::{Answer, Status},
 };
 
-/// The range that a device tells: least and greatest.
+/// Least and greatest priority that a device reports.
 pub const PRIORITIES: (i32, i32) = (0, -5);
 
-/// How a stream orders itself against the legacy default stream.
+/// How a stream is ordered relative to the legacy default stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamKind {
     Legacy,
@@ -37,7 +37,7 @@ pub struct Stream {
     part: Mutex<Option<Part>>,
 }
 
-/// The streams that callers made, under their handles.
+/// Returns the registry of streams that callers created.
 pub fn streams() -> Answer<&'static Registry<Stream>> {
     static STREAMS: LazyLock<Registry<Stream>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*STREAMS)
@@ -60,18 +60,18 @@ impl Stream {
         self.priority.load(Ordering::Relaxed)
     }
 
-    /// Sets the priority, cut to the range of the device.
+    /// Sets the priority, clamped to the device's range.
     pub fn set_priority(&self, priority: i32) {
         let (least, greatest) = PRIORITIES;
         self.priority.store(priority.clamp(greatest, least), Ordering::Relaxed);
     }
 
-    /// Its part in a capture, while it is captured.
+    /// Locks the stream's part in a capture, which is set while it is capturing.
     pub fn part(&self) -> MutexGuard<'_, Option<Part>> {
         self.part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The flags that `cuStreamCreate` takes.
+    /// Returns the flags of `cuStreamCreate`.
     pub fn flags(&self) -> u32 {
         u32::from(self.kind == StreamKind::NonBlocking)
     }

@@ -1,5 +1,5 @@
-//! What a program says about the kernels of one stream, each of which belongs to one job at a time: the memory that they
-//! may reach, and that they are to end. Only the emulator has such calls.
+//! Calls that only the emulator has, for the kernels of one stream, which belong to one job at a time: limiting the
+//! memory that they reach, and ending them.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Scope {
     confinement: Mutex<Option<Arc<Confinement>>>,
-    /// Its kernels are to end.
+    /// Set when the stream's kernel has to end.
     pub interrupted: AtomicBool,
 }
 
@@ -42,8 +42,8 @@ impl Scope {
     }
 }
 
-/// From now on the kernels of a stream reach the allocations that start at these addresses, the variables of their modules
-/// and what they take from the heap, which is freed with the next such call; without addresses, everything.
+/// Confines the later kernels of a stream to the allocations that start at these addresses, the variables of their
+/// modules, and what they take from the heap; the next such call frees the latter. `None` lifts the confinement.
 pub fn confine(stream: Handle, allocations: Option<Vec<u64>>) -> Answer {
     let driver = driver()?;
     if !driver.settings.protects {
@@ -55,8 +55,8 @@ pub fn confine(stream: Handle, allocations: Option<Vec<u64>>) -> Answer {
     Ok(())
 }
 
-/// Ends the kernel that runs in a stream as one that ran too long, with a report that says where its threads were. What it
-/// waits for is not waited for, so that any thread can do this at any time.
+/// Ends the running kernel of a stream as one that ran too long, with a report of where its threads were. It returns
+/// immediately, so any thread can call it at any time.
 pub fn interrupt(stream: Handle) -> Answer {
     streams()?.get(stream)?.scope.interrupted.store(true, Ordering::Relaxed);
     Ok(())

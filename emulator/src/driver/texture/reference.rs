@@ -1,5 +1,5 @@
-//! Texture and surface references: variables of a module that the host binds to memory, as programs did before there
-//! were objects. Every change makes a new texture behind the variable's handle.
+//! Texture and surface references: module variables that the host binds to memory, as programs did before texture
+//! objects existed. Every change creates a new texture behind the variable's handle.
 
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -17,10 +17,10 @@ use crate::texture::{
     registry::Object,
 };
 
-/// Stands for the format of linear memory until the program sets one.
+/// Format of linear memory until the program sets one.
 const BYTES: Format = Format { channel: Channel::U8, channels: 1 };
 
-/// A variable of a module with what it is bound to.
+/// A module variable and its binding.
 #[derive(Debug)]
 pub struct Reference {
     pub context: Handle,
@@ -30,23 +30,23 @@ pub struct Reference {
     binding: Mutex<Binding>,
 }
 
-/// What a reference reads, and how.
+/// The binding of a reference: what it reads, and how.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Binding {
-    /// Linear memory is read in the binding's format, which may be set after it.
+    /// Linear memory is read in the binding's format, which may be set later.
     pub resource: Option<Resource>,
-    /// The format of memory that has none of its own.
+    /// Format of memory that has none of its own.
     pub format: Option<Format>,
     pub sampling: Sampling,
 }
 
-/// The references under their handles.
+/// Returns the registry of references.
 pub fn references() -> Answer<&'static Registry<Reference>> {
     static REFERENCES: LazyLock<Registry<Reference>> = LazyLock::new(Registry::default);
     started::check().map(|()| &*REFERENCES)
 }
 
-/// `cuModuleGetTexRef` and `cuModuleGetSurfRef`: the same handle every time.
+/// `cuModuleGetTexRef` and `cuModuleGetSurfRef`: returns one handle for each variable.
 pub fn of_module(module: Handle, name: &str, kind: ReferenceKind) -> Answer<Handle> {
     let found = module::find(module)?;
     let variable = found.reference(name).filter(|variable| variable.kind == kind).ok_or(Status::NotFound)?;
@@ -59,7 +59,7 @@ pub fn of_module(module: Handle, name: &str, kind: ReferenceKind) -> Answer<Hand
     Ok(handle)
 }
 
-/// The reference behind a handle.
+/// Returns the reference behind a handle.
 pub fn find(handle: Handle) -> Answer<Arc<Reference>> {
     references()?.get(handle).map_err(|_| Status::InvalidValue)
 }
@@ -69,7 +69,7 @@ pub fn forget_all_of(context: Handle) -> Answer {
     Ok(())
 }
 
-/// The references of a module end with it.
+/// Removes the references of a module that ends.
 pub fn forget_module(module: Handle) {
     if let Ok(references) = references() {
         references.retain(|reference| reference.module != module);
@@ -81,7 +81,7 @@ impl Reference {
         *self.lock()
     }
 
-    /// Changes the binding. Kernels in flight go by what was bound when they were launched, so they end first.
+    /// Changes the binding. Waits for kernels in flight, which use the binding of their launch.
     pub fn change(&self, change: impl FnOnce(&mut Binding) -> Answer) -> Answer {
         let context = contexts()?.get(self.context)?;
         injection::wait(&context)?;
@@ -100,7 +100,7 @@ impl Reference {
             return Ok(Object::Surface(Arc::new(resource.surface()?)));
         }
         let image = resource.image(context)?;
-        // Parts are set one after the other: until they fit together, there is nothing to read.
+        // Parts are set one after the other; until they fit together, the reference stays unbound.
         Ok(texture(image, &binding.sampling).map_or(Object::Unbound, |texture| Object::Texture(Arc::new(texture))))
     }
 
@@ -110,7 +110,7 @@ impl Reference {
 }
 
 impl Binding {
-    /// Binds linear memory; answers how far behind the bound start the address lies.
+    /// Binds linear memory; returns the offset of the address from the start of the bound range.
     pub fn bind_linear(&mut self, address: u64, bytes: u64) -> usize {
         let (offset, format) = (address % ALLOCATION_ALIGN, self.format.unwrap_or(BYTES));
         let bytes = bytes.saturating_add(offset);
@@ -118,7 +118,7 @@ impl Binding {
         offset as usize
     }
 
-    /// The resource in the format that counts; nothing as long as that is not known.
+    /// Returns the resource in its final format; `None` while that is unknown.
     fn formatted(&self) -> Option<Resource> {
         match (self.resource?, self.format) {
             (Resource::Linear { address, bytes, .. }, Some(format)) => {

@@ -1,4 +1,4 @@
-//! What a texture or a surface is made of.
+//! Resources: the memory behind a texture or a surface.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::texture::{
     image::{Extent, Image},
 };
 
-/// `CUDA_RESOURCE_DESC` without its layout.
+/// The fields of `CUDA_RESOURCE_DESC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     Array(Handle),
@@ -24,7 +24,7 @@ pub enum Resource {
     Pitched { address: u64, format: Format, width: u64, height: u64, pitch: u64 },
 }
 
-/// `CUDA_RESOURCE_VIEW_DESC` without its layout: a part of an array, maybe in another format of the same size.
+/// The fields of `CUDA_RESOURCE_VIEW_DESC`: a part of an array, perhaps in another format of equal size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct View {
     pub format: u32,
@@ -34,7 +34,7 @@ pub struct View {
 }
 
 impl Resource {
-    /// Where its texels lie, for a texture.
+    /// Returns the image of the resource, for a texture.
     pub fn image(&self, context: &Arc<Context>) -> Answer<Image> {
         match *self {
             Self::Array(array) => Ok(arrays()?.get(array)?.image.clone()),
@@ -60,7 +60,7 @@ impl Resource {
         }
     }
 
-    /// The part of it that a texture shows: only arrays have views.
+    /// Returns the part of the resource that a texture shows; only arrays have views.
     pub fn shown(&self, context: &Arc<Context>, view: Option<View>) -> Answer<Image> {
         let image = self.image(context)?;
         match (self, view) {
@@ -70,7 +70,7 @@ impl Resource {
         }
     }
 
-    /// Where its texels lie, for a surface.
+    /// Returns the image of the resource, for a surface.
     pub fn surface(&self) -> Answer<Image> {
         let Self::Array(array) = *self else { return Err(Status::InvalidValue) };
         let array = arrays()?.get(array)?;
@@ -81,7 +81,7 @@ impl Resource {
     }
 }
 
-/// The image, if its memory is there and begins where textures may.
+/// Checks that the image's memory exists and is aligned for textures; returns the image.
 fn checked(context: &Context, address: u64, image: Image) -> Answer<Image> {
     let (start, bytes) = image.range();
     let is_live = context.device.memory.check(start, bytes).is_ok();
@@ -89,7 +89,7 @@ fn checked(context: &Context, address: u64, image: Image) -> Answer<Image> {
 }
 
 impl View {
-    /// The part of the image that the view shows.
+    /// Returns the part of the image that the view shows.
     pub fn apply(&self, image: &Image) -> Answer<Image> {
         let [first, last] = self.levels;
         let levels = image.levels.get(first as usize..=last as usize).filter(|levels| !levels.is_empty());
@@ -97,7 +97,7 @@ impl View {
         let Extent { width, height, depth, is_layered, is_cube } = image.extent;
         let has_layers = is_layered || is_cube;
         let format = self.format(image.format)?;
-        // The size that is described is that of the resource, whichever level the view begins with.
+        // The view describes the size of the whole resource, even if it begins at another level.
         if self.size[..2] != [width, height] || !has_layers && self.size[2] != depth {
             return Err(Status::InvalidValue);
         }
@@ -116,7 +116,7 @@ impl View {
         Ok(view)
     }
 
-    /// The format as which the view reads texels: `CUresourceViewFormat`, or 0 for the array's own.
+    /// Returns the format in which the view reads texels, from `CUresourceViewFormat`; 0 is the array's own.
     fn format(&self, own: Format) -> Answer<Format> {
         const CHANNELS: [Channel; 8] = [
             Channel::U8,
@@ -129,14 +129,14 @@ impl View {
             Channel::F32,
         ];
         let Some(index) = self.format.checked_sub(1) else { return Ok(own) };
-        // Behind them are compressed blocks.
+        // Higher numbers are block-compressed formats.
         let channel = *CHANNELS.get(index as usize / 3).ok_or(Status::NotSupported)?;
         let format = Format { channel, channels: [1, 2, 4][index as usize % 3] };
         if format.texel_bytes() == own.texel_bytes() { Ok(format) } else { Err(Status::InvalidValue) }
     }
 }
 
-/// Texels of a texture over linear memory at most, in a format by its number.
+/// Returns the maximum texels of a texture over linear memory, in a format by its number.
 pub fn linear_texels_max(number: u32, channels: u32) -> Answer<u64> {
     format(number, channels).map(|_| LINEAR_TEXELS)
 }

@@ -1,16 +1,16 @@
-//! How a caller wants a texture to be read: `CUDA_TEXTURE_DESC`.
+//! Sampling parameters of a texture (`CUDA_TEXTURE_DESC`).
 
 use crate::driver::status::{Answer, Status};
 use crate::texture::sampler::{AddressMode, Filter, Sampler};
 
-/// `CU_TRSF_…` flags.
+/// Flags of a texture (`CU_TRSF_…`).
 pub const READ_AS_INTEGER: u32 = 0x01;
 pub const NORMALIZED: u32 = 0x02;
 const SRGB: u32 = 0x10;
-/// A hint.
+/// A hint without effect (`CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION`).
 const EXACT_TRILINEAR: u32 = 0x20;
 
-/// The headers' own layout.
+/// The fields of `CUDA_TEXTURE_DESC`, in the headers' own layout.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
@@ -68,7 +68,7 @@ impl Sampling {
     }
 }
 
-/// `CUaddress_mode`.
+/// Parses a `CUaddress_mode`.
 pub fn address_mode(number: u32) -> Answer<AddressMode> {
     match number {
         0 => Ok(AddressMode::Wrap),
@@ -79,7 +79,7 @@ pub fn address_mode(number: u32) -> Answer<AddressMode> {
     }
 }
 
-/// `CUfilter_mode`.
+/// Parses a `CUfilter_mode`.
 pub fn filter(number: u32) -> Answer<Filter> {
     match number {
         0 => Ok(Filter::Point),

@@ -1,4 +1,4 @@
-//! Which physical memory there is, and where it is mapped.
+//! The physical memory of all devices, and where it is mapped.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,16 +14,16 @@ use super::{
 #[derive(Debug, Default)]
 pub struct Table {
     allocations: HashMap<Handle, Allocation>,
-    /// By their addresses.
+    /// Mappings by address.
     mappings: BTreeMap<u64, Mapping>,
 }
 
-/// Physical memory, while anything refers to it.
+/// Physical memory, while a handle or a mapping refers to it.
 #[derive(Debug)]
 struct Allocation {
     device: &'static Device,
     physical: Physical,
-    /// How many times the program has yet to release the handle.
+    /// Number of references that the program has yet to release.
     references: usize,
     mappings: usize,
 }
@@ -36,21 +36,21 @@ struct Mapping {
 }
 
 impl Table {
-    /// Gives memory a handle.
+    /// Adds memory and returns its handle.
     pub fn add(&mut self, device: &'static Device, physical: Physical) -> Handle {
         let handle = fresh();
         self.allocations.insert(handle, Allocation { device, physical, references: 1, mappings: 0 });
         handle
     }
 
-    /// Takes one reference back.
+    /// Releases one reference.
     pub fn release(&mut self, handle: Handle) -> Answer {
         self.held(handle)?.references -= 1;
         self.drop_unused(handle);
         Ok(())
     }
 
-    /// Gives out another reference to the memory that is mapped at an address.
+    /// Adds a reference to the memory that is mapped at an address.
     pub fn retain(&mut self, address: u64) -> Answer<Handle> {
         let handle = self.at(address).ok_or(Status::InvalidValue)?;
         let allocation = self.allocations.get_mut(&handle).ok_or(Status::InvalidValue)?;
@@ -62,13 +62,13 @@ impl Table {
         self.held(handle).map(|allocation| allocation.device)
     }
 
-    /// The memory that is mapped at an address.
+    /// Returns the memory that is mapped at an address.
     pub fn at(&self, address: u64) -> Option<Handle> {
         let (&base, mapping) = self.mappings.range(..=address).next_back()?;
         (address - base < mapping.bytes).then_some(mapping.handle)
     }
 
-    /// Is any of these addresses mapped?
+    /// Reports whether any of these addresses is mapped.
     pub fn is_mapped(&self, address: u64, bytes: u64) -> bool {
         let before = self.mappings.range(..address.saturating_add(bytes)).next_back();
         before.is_some_and(|(&base, mapping)| base + mapping.bytes > address)
@@ -85,8 +85,8 @@ impl Table {
             return Err(Status::InvalidValue);
         }
         let device = allocation.device;
-        // SAFETY: the caller has checked that the addresses are reserved, and nothing is mapped there; the memory is the
-        // device's, and stays while it has a mapping.
+        // SAFETY: the caller has checked that the addresses are reserved, and nothing is mapped there; the memory is
+        // the device's and stays as long as it has a mapping.
         unsafe { device.memory.map(address, &allocation.physical, offset, bytes) }
             .map_err(|_| Status::OperatingSystem)?;
         allocation.mappings += 1;
@@ -94,7 +94,7 @@ impl Table {
         Ok(())
     }
 
-    /// Ends all mappings of a range.
+    /// Removes all mappings of a range.
     pub fn unmap(&mut self, address: u64, bytes: u64) -> Answer {
         for (base, mapping) in self.whole(address, bytes)? {
             mapping.device.memory.unmap(base).map_err(|_| Status::OperatingSystem)?;
@@ -107,7 +107,7 @@ impl Table {
         Ok(())
     }
 
-    /// Says what a device may do with all mappings of a range.
+    /// Sets a device's access to all mappings of a range.
     pub fn set_access(&mut self, address: u64, bytes: u64, device: &Device, protection: Protection) -> Answer {
         let mappings = self.whole(address, bytes)?;
         let is_own = |mapping: &Mapping| mapping.device.ordinal == device.ordinal;
@@ -121,7 +121,7 @@ impl Table {
         Ok(())
     }
 
-    /// The mappings that a range consists of, if it has neither gaps nor parts of mappings.
+    /// Returns the mappings that make up a range; an error if it has gaps or contains only a part of a mapping.
     fn whole(&self, address: u64, bytes: u64) -> Answer<Vec<(u64, Mapping)>> {
         let end = address.checked_add(bytes).ok_or(Status::InvalidValue)?;
         let found: Vec<_> = self.mappings.range(address..end).map(|(base, mapping)| (*base, *mapping)).collect();
@@ -135,7 +135,7 @@ impl Table {
         if found.is_empty() || reached != end { Err(Status::InvalidValue) } else { Ok(found) }
     }
 
-    /// The memory behind a handle that the program has not released.
+    /// Returns the memory behind a handle that the program has not released.
     fn held(&mut self, handle: Handle) -> Answer<&mut Allocation> {
         let allocation = self.allocations.get_mut(&handle).filter(|allocation| allocation.references > 0);
         allocation.ok_or(Status::InvalidValue)

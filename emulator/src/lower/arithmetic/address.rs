@@ -1,4 +1,4 @@
-//! Addresses: from one space to another, and which space they are of.
+//! Conversion of addresses between state spaces (`cvta`), and tests for their space (`isspacep`).
 
 use super::super::emitter::{Emitter, Lowered};
 use super::super::layout::Width;
@@ -9,7 +9,7 @@ use crate::program::memory::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_B
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 
-/// Spaces that generic addresses are told apart by. A cluster has one block here.
+/// State spaces of these instructions. Clusters have one block here.
 const SPACES: [&str; 8] =
     ["global", "const", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry"];
 

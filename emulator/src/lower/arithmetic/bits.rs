@@ -1,4 +1,4 @@
-//! Logic, shifts, fields and permutations of bits.
+//! Bit operations: logic, shifts, bit fields and permutations.
 
 use super::super::emitter::{Emitter, Lowered};
 use super::super::modifiers::Modifiers;
@@ -58,7 +58,7 @@ impl<'a> Emitter<'a, '_> {
         self.emit(lanes, operands, Type::B32, &[Type::B32, Type::B32, Type::U32])
     }
 
-    /// `lop3`, which may also compare its result with zero and join that with a predicate.
+    /// Lowers `lop3`, which may also compare its result with zero and combine that with a predicate.
     fn table(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let function = match m.one_of(&["and", "or"]) {
             Some("and") => Some(Logic::And),

@@ -1,4 +1,4 @@
-//! Comparison, and what follows from a predicate.
+//! Comparisons (`setp`, `set`), and selection by a predicate (`selp`, `slct`).
 
 use super::super::emitter::{Emitter, Lowered};
 use super::super::layout::{Width, width};
@@ -13,7 +13,7 @@ const RELATIONS: [&str; 18] = [
     "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan",
 ];
 
-/// The predicate that a comparison is joined with: its slot, and whether it is negated.
+/// The Boolean operation and predicate that a comparison is combined with: operation, slot, and whether it is negated.
 type Joined = Option<(Logic, u32, bool)>;
 
 impl<'a> Emitter<'a, '_> {
@@ -47,7 +47,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// `setp` and `set`, with a second predicate joined in where there is one.
+    /// Lowers `setp` and `set`, with the predicate that the result is combined with, if any.
     pub fn compare(&mut self, name: &'a str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let relation = m.one_of(&RELATIONS).ok_or_else(|| self.unsupported())?;
         let function = m.one_of(&["and", "or", "xor"]);
@@ -82,7 +82,7 @@ impl<'a> Emitter<'a, '_> {
         }
         let first = self.relation(lanes, ty, operands)?;
         match (&operands[0], result) {
-            // Two results of one comparison are not for 16-bit floats, whose pairs have them.
+            // `setp` on single 16-bit floats has one result, because the second is for the other half of a pair.
             (Operand::Both(..), None) if matches!(ty, Type::F16 | Type::Bf16) => Err(self.unsupported()),
             (Operand::Both(p, q), None) => {
                 let second = self.layout.mask();
@@ -105,7 +105,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    /// The predicate that the first two sources compare to.
+    /// Compares the first two sources; returns the slot of the resulting predicate.
     fn relation(&mut self, lanes: Lanes, ty: Type, operands: &[Operand<'a>]) -> Lowered<u32> {
         let (a, b) = (self.typed_source(&operands[1], ty)?, self.typed_source(&operands[2], ty)?);
         let d = self.layout.mask();
@@ -113,7 +113,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(d)
     }
 
-    /// Both halves of two pairs, each for itself.
+    /// Compares both halves of two pairs separately.
     fn compare_pairs(
         &mut self,
         [low, high]: [Lanes; 2],
@@ -151,7 +151,8 @@ impl<'a> Emitter<'a, '_> {
 
     fn write_both(&mut self, p: &'a str, q: &'a str, results: [u32; 2], joined: Joined) -> Lowered<()> {
         let targets = [self.target(&Operand::Name(p), Type::Pred)?, self.target(&Operand::Name(q), Type::Pred)?];
-        // Both may be joined with a predicate that one of them replaces.
+        // Both results may be combined with a predicate that one of them overwrites, so they are computed before either
+        // is written.
         let between = [self.layout.mask(), self.layout.mask()];
         for (d, a) in between.into_iter().zip(results) {
             self.join(d, a, joined);
@@ -186,7 +187,7 @@ fn logic(name: &str) -> Logic {
     }
 }
 
-/// What `set` writes for a true comparison of two values of type `ty`.
+/// Returns the value that `set` writes for a true comparison of values of type `ty`.
 fn truth(result: Type, ty: Type) -> Option<u32> {
     debug_assert_eq!(width(result), Width::Word);
     Some(match result {

@@ -1,4 +1,4 @@
-//! `cvt`: which conversions PTX has, and how their operands lie.
+//! Conversions (`cvt`): which ones PTX has, and where their operands are.
 
 use super::super::emitter::{Emitter, Lowered};
 use super::super::layout::{Width, width};
@@ -11,7 +11,7 @@ use crate::ops::lanes::{Slots, unary};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 
-/// A type of one side of a conversion, beyond those that registers have.
+/// A type of one side of a conversion, including types that registers do not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
     Plain(Type),
@@ -42,7 +42,7 @@ struct Spelled {
 }
 
 impl Spelled {
-    /// Whether nothing is said but a rounding mode to f32 and what is done with a value out of range.
+    /// Reports whether there are no modifiers but a rounding mode to float, `.relu` and `.satfinite`.
     fn only_limits(&self) -> bool {
         self.integral.is_none() && !self.away && !self.flush && !self.saturate
     }
@@ -91,7 +91,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    /// From and to numbers of eight bits. Those to them always say what becomes of a value beyond the largest.
+    /// Lowers conversions from and to 8-bit floats. Those to 8-bit floats have to name `.satfinite`.
     fn convert_eight(&mut self, to: Number, from: Number, s: &Spelled, operands: &[Operand<'a>]) -> Lowered<()> {
         if !s.only_limits() || s.plain != Some(Rounding::Nearest) || s.finite != matches!(to, Number::Eight(_)) {
             return Err(self.unsupported());
@@ -159,14 +159,15 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// A word as a 64-bit value.
+    /// Extends a word to 64 bits.
     pub fn widen(&mut self, d: u32, a: u32, signed: bool) {
         let lanes = if signed { unary(|a: i32| i64::from(a)) } else { unary(|a: u32| u64::from(a)) };
         self.push_lanes(lanes, Slots { d, a, ..Slots::default() });
     }
 }
 
-/// Whether PTX has the conversion. A rounding mode is there exactly where something is rounded, so that none is guessed.
+/// Reports whether PTX has the conversion. It requires a rounding mode exactly if the conversion rounds, so that none
+/// is guessed.
 fn is_known(to: Type, from: Type, s: &Spelled) -> bool {
     let (rounds, integral) = (s.plain.is_some(), s.integral.is_some());
     let limits = s.relu || s.finite;
@@ -194,7 +195,7 @@ fn is_known(to: Type, from: Type, s: &Spelled) -> bool {
     }
 }
 
-/// Whether the first type has values that the second does not.
+/// Reports whether the first type has values that the second can't represent.
 fn can_exceed(from: Type, to: Type) -> bool {
     let fits = match (from.is_signed(), to.is_signed()) {
         (true, false) => false,

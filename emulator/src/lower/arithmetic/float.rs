@@ -1,4 +1,4 @@
-//! Arithmetic on floats.
+//! Floating-point arithmetic.
 
 use super::super::emitter::{Emitter, Lowered};
 use super::super::modifiers::Modifiers;
@@ -8,11 +8,11 @@ use crate::ops::{float, half, math};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 
-/// The modifiers of one instruction.
+/// The modifiers of an instruction.
 #[derive(Clone, Copy, Debug)]
 struct Spelled {
     rounding: Option<Rounding>,
-    /// `approx` or `full`.
+    /// `.approx` or `.full`.
     approximation: Option<&'static str>,
     flush: bool,
     saturate: bool,
@@ -21,27 +21,27 @@ struct Spelled {
     signs: bool,
 }
 
-/// How an instruction may say that its result is not exact.
+/// What an instruction has to say about its precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Precision {
-    /// The result is exact: nothing is said.
+    /// Nothing, because the result is exact.
     Exact,
-    /// A rounding mode, where none stands for the nearest.
+    /// Optionally a rounding mode; the default is to nearest.
     MayRound,
-    /// A rounding mode has to be given.
+    /// A rounding mode.
     Rounds,
-    /// A rounding mode or an approximation has to be given.
+    /// A rounding mode or an approximation.
     RoundsOrApproximates,
     Approximates,
 }
 
-/// What an instruction allows.
+/// The modifiers that an instruction allows.
 struct Allowed {
     precision: Precision,
     flush: bool,
     saturate: bool,
     relu: bool,
-    /// Modifiers of the minimum and the maximum.
+    /// Modifiers of minimum and maximum: `.NaN` and `.xorsign.abs`.
     choice: bool,
 }
 
@@ -98,7 +98,7 @@ impl Spelled {
             && self.approximation_exists(name, ty)
     }
 
-    /// The approximations that not every type has, and those that only flush.
+    /// Reports whether the approximation exists for the type; some exist only with `.ftz`.
     fn approximation_exists(&self, name: &str, ty: Type) -> bool {
         match (name, ty, self.approximation) {
             ("div", _, Some(_)) => ty == Type::F32,
@@ -132,7 +132,7 @@ impl<'a> Emitter<'a, '_> {
             signs,
         };
         m.finish()?;
-        // The sign of a product goes only with magnitudes.
+        // `.xorsign` and `.abs` are only allowed together.
         if absolute != signs || !spelled.is_allowed(name, ty) {
             return Err(self.unsupported());
         }

@@ -1,4 +1,4 @@
-//! Arithmetic on integers.
+//! Integer arithmetic.
 
 use super::super::emitter::{Emitter, Lowered};
 use super::super::modifiers::Modifiers;
@@ -21,7 +21,7 @@ impl<'a> Emitter<'a, '_> {
         let writes_carry = m.take("cc");
         let suffix = m.one_of(&["sat", "relu"]);
         m.finish()?;
-        // Products say which part of them is meant, and nothing else does.
+        // Products have to name the part that they return (`.lo`, `.hi`, `.wide`); other instructions can't.
         if half.is_some() != matches!(name, "mul" | "mad" | "madc" | "mul24" | "mad24") {
             return Err(self.unsupported());
         }
@@ -54,7 +54,7 @@ impl<'a> Emitter<'a, '_> {
         let c = if multiplies { self.typed_source(&operands[3], ty)? } else { b };
         let d = self.typed_target(&operands[0], ty)?;
         let e = self.carry_slot();
-        // Only `.cc` writes the carry; without it the flag of before stays.
+        // Only `.cc` writes the carry flag; without it the flag keeps its value.
         let flag = if writes { e } else { self.copied_mask(e) };
         self.push_lanes(lanes, Slots { d, a, b, c, e: flag });
         Ok(())
@@ -66,7 +66,7 @@ impl<'a> Emitter<'a, '_> {
         copy
     }
 
-    /// Two integers of 16 bits in one register.
+    /// Lowers arithmetic on two 16-bit integers in one register.
     pub(super) fn paired_integers(
         &mut self,
         name: &'a str,
@@ -80,7 +80,8 @@ impl<'a> Emitter<'a, '_> {
         self.emit(integer::paired(&spelled, signed), operands, Type::B32, &[Type::B32; 2])
     }
 
-    /// The only video instructions that the compiler still makes, for `__vabsdiffu4`, `__vsadu2` and the like.
+    /// Lowers `vabsdiff2` and `vabsdiff4`, the only video instructions that compilers still emit, for `__vabsdiffu4`,
+    /// `__vsadu2` and the like.
     pub(super) fn differences(
         &mut self,
         name: &'a str,

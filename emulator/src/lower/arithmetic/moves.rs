@@ -1,4 +1,4 @@
-//! Moves: copies, packing, unpacking, and the counters.
+//! Moves (`mov`): copies, packing, unpacking, and clock registers.
 
 use super::super::emitter::{Emitter, Lowered};
 use super::super::layout::{Width, width};
@@ -10,7 +10,7 @@ use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 
 impl<'a> Emitter<'a, '_> {
-    /// `mov.b128`, between registers of 128 bits and pairs of 64.
+    /// Lowers `mov.b128`, between 128-bit registers and pairs of 64 bits.
     pub fn move_quad(&mut self, operands: &[Operand<'a>]) -> Lowered<()> {
         let [d, a] = operands else { return Err(self.syntax("wrong number of operands")) };
         let a = match a {
@@ -19,7 +19,7 @@ impl<'a> Emitter<'a, '_> {
             }
             single => self.quad(single)?,
         };
-        // All is read before anything is written: the halves may change places.
+        // Everything is read before anything is written, because the halves may be swapped.
         let held = [self.scratch(Width::Double), self.scratch(Width::Double)];
         for (d, a) in held.into_iter().zip(a) {
             self.push_lanes(unary(|a: u64| a), Slots { d, a, ..Slots::default() });
@@ -68,7 +68,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// The counters, which every read sees advance.
+    /// Lowers reads of clock registers, which advance with every read.
     fn clock(&mut self, name: &str, ty: Type, target: &Operand<'a>) -> Lowered<bool> {
         let (wide, shift) = match name {
             "%clock64" | "%globaltimer" => (true, 0),
@@ -138,7 +138,7 @@ impl<'a> Emitter<'a, '_> {
             ),
             _ => return Err(self.unsupported()),
         };
-        // A part may be the whole's own register, so that all are taken out before any is written.
+        // A part may be the register of the whole, so all parts are extracted before any is written.
         let mut taken = Vec::new();
         for (operand, run) in parts.iter().zip(lanes) {
             if matches!(operand, Operand::Sink) {

@@ -1,17 +1,17 @@
-//! Which forms of instructions came with which architecture. A text for an older one that has them would not assemble; on
-//! an older device it could not have been loaded.
+//! The architecture that each form of an instruction needs (PTX ISA, "Target ISA Notes"). A text for an older target
+//! that uses such a form would not assemble, so it is refused.
 
 use super::super::emitter::{Emitter, Lowered};
 use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::tree::Instruction;
 
 impl Emitter<'_, '_> {
-    /// Checks that the text's own `.target` has the instruction.
+    /// Checks that the text's `.target` has the instruction.
     pub fn check_target(&self, instruction: &Instruction) -> Lowered<()> {
         self.check_least(least_target(instruction), instruction.text)
     }
 
-    /// The same for a register that the machine provides.
+    /// Checks that the text's `.target` has the special register.
     pub fn check_special(&self, name: &str) -> Lowered<()> {
         let least = match name {
             "%clusterid"
@@ -37,7 +37,7 @@ impl Emitter<'_, '_> {
     }
 }
 
-/// The least architecture that has the form, as the number in `sm_80`; 0 where all have it that still assemble.
+/// Returns the oldest architecture that has the form, as the number in `sm_80`; 0 if all supported ones have it.
 fn least_target(instruction: &Instruction) -> u32 {
     let modifiers = instruction.modifiers.as_slice();
     let has = |wanted: &[&str]| modifiers.iter().any(|modifier| wanted.contains(modifier));
@@ -71,7 +71,7 @@ fn least_target(instruction: &Instruction) -> u32 {
     least.max(least_of_any(modifiers))
 }
 
-/// What modifiers need, whichever instruction has them: clusters, and hints for the second cache.
+/// Returns the architecture that modifiers need on any instruction: those for clusters and L2 cache hints.
 fn least_of_any(modifiers: &[&str]) -> u32 {
     let of = |modifier: &&str| match *modifier {
         "cluster" | "shared::cluster" | "sync_restrict::shared::cta" | "sync_restrict::shared::cluster" => 90,
@@ -97,7 +97,8 @@ fn least_conversion(modifiers: &[&str], single: bool) -> u32 {
     }
 }
 
-/// Barriers in shared memory came with asynchronous copies; transactions, and arrivals that count for several, later.
+/// Returns the architecture that an `mbarrier` operation needs: sm_80, or a later one for transactions and arrivals
+/// with a count.
 fn least_barrier(modifiers: &[&str], operands: usize) -> u32 {
     let has = |wanted: &[&str]| modifiers.iter().any(|modifier| wanted.contains(modifier));
     let counts = has(&["arrive", "arrive_drop"]) && !has(&["noComplete"]) && operands > 2;

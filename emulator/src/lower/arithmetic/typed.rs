@@ -1,4 +1,4 @@
-//! Operands whose registers have to be declared with a type that goes with the instruction's.
+//! Operands whose registers have to be declared with a type that matches the instruction's.
 
 use std::ops::RangeInclusive;
 
@@ -28,7 +28,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// A source that is of the type, or a register declared as something that goes with it.
+    /// Returns the slot of a source: a value of the type, or a register declared with a matching type.
     pub(super) fn typed_source(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<u32> {
         let slot = self.source(operand, ty)?;
         self.check_type(slot, ty, ty.bits()..=ty.bits())?;
@@ -41,7 +41,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(slot)
     }
 
-    /// Checks what a register was declared as; what is no register has no declaration.
+    /// Checks the declared type of a register; other slots have none.
     pub(super) fn check_type(&self, slot: u32, ty: Type, bits: RangeInclusive<u32>) -> Lowered<()> {
         match self.layout.declared.get(&slot) {
             Some(declared) if !ty.accepts(*declared) || !bits.contains(&declared.bits()) => {

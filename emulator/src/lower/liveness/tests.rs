@@ -1,9 +1,10 @@
-//! Small functions, as lists of what their instructions do.
+//! Tests on small functions, which are lists of what their instructions do.
 
 use super::{Effect, Mention, Span, spans};
 use crate::lower::flow::{Flow, Turn};
 
-/// Instructions by what they do to registers, for instance `"r0 r1 w2"`: they read, write, or with `s` write in some lanes.
+/// Returns the spans of the registers. An instruction is a text such as `"r0 r1 w2"`: it reads, writes, or with `s`
+/// writes in some lanes.
 fn live(code: &[&str], turns: &[Turn], registers: usize) -> Vec<(u32, u32)> {
     let mut mentions = Vec::new();
     for (at, words) in code.iter().enumerate() {
@@ -43,21 +44,21 @@ fn a_result_that_nothing_reads_still_takes_its_own_instruction() {
 
 #[test]
 fn what_a_loop_reads_again_is_live_to_its_end() {
-    // 1 is set before the loop and read at its start; 2 is made anew in each turn, 3 is handed from turn to turn.
+    // 1 is set before the loop and read at its start, 2 is new in each iteration, 3 carries a value between iterations.
     let code = ["w1 w3", "r1 w2", "r2", "r3 w3", "", "r3"];
     assert_eq!(live(&code, &[branch(4, &[1])], 4), [NOWHERE, (0, 4), (1, 2), (0, 5)]);
 }
 
 #[test]
 fn a_value_of_the_turn_before_is_live_around_the_loop() {
-    // In a turn, 0 is read before it is written: the write at 3 is for the next turn.
+    // In an iteration, 0 is read before it is written: the write at 3 is for the next iteration.
     let code = ["w0", "", "r0", "w0", "", ""];
     assert_eq!(live(&code, &[branch(4, &[1])], 1), [(0, 4)]);
 }
 
 #[test]
 fn what_one_way_reads_is_live_up_to_the_branch_and_where_lanes_of_the_other_way_pass() {
-    // 0 is read behind the jump alone, 1 only where lanes do not jump.
+    // 0 is read only behind the jump, 1 only by lanes that do not jump.
     let code = ["w0 w1", "", "r1", "", "r0", ""];
     assert_eq!(live(&code, &[branch(1, &[4]), jump(3, &[5])], 2), [(0, 4), (0, 2)]);
 }
@@ -70,7 +71,7 @@ fn both_ways_of_a_branch_may_write_what_is_read_behind() {
 
 #[test]
 fn a_write_under_a_guard_keeps_the_value_before() {
-    // For the lanes that do not write at 2, the value of 0 is that of the turn before.
+    // For the lanes that do not write at 2, the value of 0 is that of the previous iteration.
     let code = ["w0", "", "s0", "r0", "", ""];
     assert_eq!(live(&code, &[branch(4, &[1])], 1), [(0, 4)]);
     let code = ["w0", "", "w0", "r0", "", ""];
@@ -79,9 +80,9 @@ fn a_write_under_a_guard_keeps_the_value_before() {
 
 #[test]
 fn what_no_write_comes_before_holds_nothing() {
-    // Where the function begins, 0 can't have a value yet that a lane would read at 3.
+    // At the start of the function 0 has no value that a lane would read at 3.
     assert_eq!(live(&["w1", "r1", "s0", "r0", "r1"], &[], 2), [(2, 3), (0, 4)]);
-    // In a loop, it can from the write on, and back to it.
+    // In a loop it has one from the write on, and back to it.
     let code = ["", "", "s0", "r0", "", "", ""];
     assert_eq!(live(&code, &[branch(5, &[1])], 1), [(1, 5)]);
 }
@@ -94,7 +95,7 @@ fn a_write_on_one_way_alone_does_not_end_the_other_ways() {
 
 #[test]
 fn a_function_of_many_branches_keeps_what_it_can_not_look_at() {
-    // Every register is live in every block: more steps than are taken.
+    // Every register is live in every block, which takes more steps than are allowed.
     let (blocks, registers) = (400, 400);
     let all = |letter: &str| (0..registers).map(|one| format!("{letter}{one} ")).collect::<String>();
     let mut code = vec![String::new(); blocks];

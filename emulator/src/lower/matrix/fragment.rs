@@ -1,4 +1,4 @@
-//! Fragments: the registers of an operand that hold a lane's part of a matrix.
+//! Fragments: operands whose registers contain a lane's part of a matrix.
 
 use super::super::emitter::{Emitter, Lowered};
 use super::super::modifiers::Modifiers;
@@ -8,7 +8,7 @@ use crate::program::matrix::Fragment;
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 
-/// Elements of an f16 factor of `wmma` in a lane.
+/// Elements per lane of an f16 factor of `wmma`.
 const FACTOR_HALVES: usize = 16;
 
 impl<'a> Emitter<'a, '_> {
@@ -16,7 +16,7 @@ impl<'a> Emitter<'a, '_> {
         m.parsed(Shape::parse).ok_or_else(|| self.unsupported())
     }
 
-    /// The registers of an operand in braces.
+    /// Parses the registers of an operand in braces.
     pub(super) fn fragment(
         &mut self,
         operand: &Operand<'a>,
@@ -48,19 +48,20 @@ impl<'a> Emitter<'a, '_> {
         parts.iter().map(|part| if is_target { self.target(part, ty) } else { self.source(part, ty) }).collect()
     }
 
-    /// The fragments of `wmma` as the ISA counts their registers: those of f16 factors have eight, whatever the shape.
+    /// Returns the layout of a `wmma` fragment, with the number of registers in the ISA: f16 factors have eight for
+    /// every shape.
     pub(super) fn wmma_layout(role: Role, shape: Shape, element: Element) -> Layout {
         let layout = Layout::tiled(role, units(shape, element), element.per_register() / element.per_unit());
         if element == Element::F16 && role != Role::C { layout.repeated(FACTOR_HALVES) } else { layout }
     }
 }
 
-/// The shape in what the elements of a product are taken by.
+/// Returns the shape, counted in the units in which a product takes its elements.
 pub(super) fn units(shape: Shape, element: Element) -> Shape {
     Shape { k: shape.k / element.per_unit(), ..shape }
 }
 
-/// Whether `wmma` has the shape for factors of this type.
+/// Reports whether `wmma` has the shape for factors of this type.
 pub(super) fn is_wmma(shape: Shape, element: Element) -> bool {
     match element {
         Element::F16 | Element::Bf16 | Element::U8 | Element::S8 => {

@@ -1,4 +1,4 @@
-//! Products of matrices in registers.
+//! Products of matrices in registers (`wmma.mma`, `mma`).
 
 use super::fragment::{is_wmma, units};
 use crate::lower::emitter::{Emitter, Lowered};
@@ -11,10 +11,10 @@ use crate::program::Op;
 use crate::program::matrix::{Arithmetic, Matrix, Multiply};
 use crate::ptx::tree::Operand;
 
-/// The products of a warp's `mma.m8n8k4` on f16.
+/// Number of independent products in `mma.m8n8k4` on f16.
 const QUADS: usize = 4;
 
-/// What the modifiers of a product say.
+/// The modifiers of a product.
 struct Product {
     shape: Shape,
     a_major: Major,
@@ -67,7 +67,7 @@ impl<'a> Emitter<'a, '_> {
         self.multiply(product, 1, layouts, operands)
     }
 
-    /// The modifiers of a product. The types stand in the order D, A, B, C; `wmma` on f16 names D and C alone.
+    /// Parses the modifiers. The types are in the order D, A, B, C; `wmma` on f16 names only D and C.
     fn product(&mut self, factors_may_miss: bool, m: &mut Modifiers<'a>) -> Lowered<Product> {
         let shape = self.shape(m)?;
         let (Some(a_major), Some(b_major)) = (m.parsed(Major::parse), m.parsed(Major::parse)) else {
@@ -103,7 +103,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(Product { shape, a_major, b_major, d, a, b, c, arithmetic })
     }
 
-    /// `layouts` are those of D, A, B and C, as the operands stand.
+    /// Emits a product; `layouts` are those of D, A, B and C, in the order of the operands.
     fn multiply(
         &mut self,
         product: Product,
@@ -115,7 +115,7 @@ impl<'a> Emitter<'a, '_> {
         let [d, a, b, c] = layouts;
         let mut a = self.fragment(&operands[1], false, product.a, a)?;
         let mut b = self.fragment(&operands[2], false, product.b, b)?;
-        // Of elements that a lane has more than once, one is enough.
+        // One copy is enough of elements that a lane has several times.
         a.layout.distinct(Role::A, units(product.shape, product.a), count);
         b.layout.distinct(Role::B, units(product.shape, product.b), count);
         let c = self.fragment(&operands[3], false, product.c, c)?;
@@ -126,7 +126,7 @@ impl<'a> Emitter<'a, '_> {
     }
 }
 
-/// Whether `mma` has the shape for factors of this type.
+/// Reports whether `mma` has the shape for factors of this type.
 fn is_mma(shape: Shape, element: Element) -> bool {
     let shapes: &[(u32, u32, u32)] = match element {
         Element::F16 | Element::Bf16 => &[(16, 8, 8), (16, 8, 16)],
@@ -141,14 +141,14 @@ fn is_mma(shape: Shape, element: Element) -> bool {
     shapes.iter().any(|(m, n, k)| shape.is(*m, *n, *k))
 }
 
-/// Whether two types of factors can stand in one `mma`.
+/// Reports whether one `mma` can have these two types of factors.
 fn go_together(a: Element, b: Element) -> bool {
     use Element as E;
     let pairs = [[E::U8, E::S8], [E::U4, E::S4], [E::E4m3, E::E5m2]];
     a == b || pairs.iter().any(|pair| pair.contains(&a) && pair.contains(&b))
 }
 
-/// Whether products of factors `a` can be added to `c` to make `d`.
+/// Reports whether products of factors `a` can be added to `c` with the result `d`.
 fn accumulates(a: Element, c: Element, d: Element) -> bool {
     let fits = |element| match a {
         Element::F16 | Element::E4m3 | Element::E5m2 => matches!(element, Element::F16 | Element::F32),

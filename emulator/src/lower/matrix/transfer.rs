@@ -1,4 +1,4 @@
-//! Matrices between memory and registers.
+//! Transfers of matrices between memory and registers.
 
 use super::fragment::{is_wmma, units};
 use crate::lower::emitter::{Emitter, Lowered};
@@ -12,7 +12,7 @@ use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 
 impl<'a> Emitter<'a, '_> {
-    /// `wmma.load` and `wmma.store`.
+    /// Lowers `wmma.load` and `wmma.store`.
     pub(super) fn transfer(&mut self, loads: bool, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let role = match (loads, m.one_of(&["a", "b", "c", "d"])) {
             (true, Some("a")) => Role::A,
@@ -49,7 +49,7 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// `ldmatrix` and `stmatrix`.
+    /// Lowers `ldmatrix` and `stmatrix`.
     pub(super) fn matrix_rows(&mut self, loads: bool, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let is_square = m.take("m8n8");
         let count = match m.one_of(&["x1", "x2", "x4"]) {
@@ -89,7 +89,7 @@ impl<'a> Emitter<'a, '_> {
     }
 }
 
-/// Whether there is such a matrix in memory: factors of less than eight bits lie along the sum only.
+/// Reports whether such a matrix can be in memory: factors of less than eight bits need row-major A and column-major B.
 fn exists(role: Role, major: Major, shape: Shape, element: Element) -> bool {
     match role {
         Role::A => is_wmma(shape, element) && (element.bits() >= 8 || major == Major::Row),

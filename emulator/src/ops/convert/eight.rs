@@ -1,4 +1,4 @@
-//! The two formats of eight bits: e4m3, which has no infinity, and e5m2. They come in pairs.
+//! The two 8-bit floating-point formats, which come in pairs: e4m3, without infinity, and e5m2.
 
 use ::half::f16;
 
@@ -11,13 +11,13 @@ pub enum Eight {
     E5m2,
 }
 
-/// A format as type parameter.
+/// An 8-bit format as a type parameter.
 trait Format: Copy {
-    /// Bits of a significand that are stored.
+    /// Bits of the significand that are stored.
     const STORED: i32;
-    /// Exponent of the least subnormal number.
+    /// Exponent of the smallest subnormal number.
     const LEAST: i32;
-    /// The code of the largest number.
+    /// Code of the largest finite number.
     const LARGEST: u8;
 }
 
@@ -40,7 +40,7 @@ impl Format for E5m2 {
 
 const NAN: u8 = 0x7f;
 
-/// The nearest number of the format, ties to even; beyond the largest one, that.
+/// Returns the nearest number of the format, ties to even; numbers above the largest become the largest.
 #[inline(always)]
 fn encoded<F: Format>(value: f64) -> u8 {
     let magnitude = value.abs();
@@ -49,7 +49,7 @@ fn encoded<F: Format>(value: f64) -> u8 {
     }
     let sign = u8::from(value.is_sign_negative()) << 7;
     let exponent = (magnitude.to_bits() >> 52) as i32 - 1023;
-    // Codes run on from one binade to the next, so that a significand that rounds up to the next is right too.
+    // Codes are contiguous from one binade to the next, so rounding up into the next binade is right too.
     let unit = (exponent - F::STORED).max(F::LEAST);
     if unit > 16 {
         return sign | F::LARGEST;
@@ -70,7 +70,7 @@ fn decoded<F: Format>(code: u8) -> f16 {
     let past = magnitude - i32::from(F::LARGEST);
     match past {
         ..=0 => f16::from_raw(f16::rounded(number).raw() | sign),
-        // One above the largest number of e5m2 is infinity; the code that is all ones is never one.
+        // The code after e5m2's largest number is infinity; the code with all ones is a NaN in both formats.
         1 if magnitude < NAN.into() => f16::from_raw(<f16 as Small>::INFINITY | sign),
         _ => f16::from_raw(half::NAN),
     }
@@ -86,7 +86,7 @@ fn not_below_zero(value: f32) -> f32 {
     if value <= 0.0 { 0.0 } else { value }
 }
 
-/// Two f32 into two bytes: the first operand goes to the upper one.
+/// Converts two f32 to a pair; the first operand becomes the upper byte.
 pub fn of_singles(to: Eight, relu: bool) -> Lanes {
     fn by<F: Format>(relu: bool) -> Lanes {
         if relu {
@@ -103,7 +103,7 @@ pub fn of_singles(to: Eight, relu: bool) -> Lanes {
     }
 }
 
-/// A pair of f16 into two bytes.
+/// Converts a pair of f16 to a pair of bytes.
 pub fn of_pair(to: Eight, relu: bool) -> Lanes {
     fn by<F: Format>(relu: bool) -> Lanes {
         if relu {
@@ -118,7 +118,7 @@ pub fn of_pair(to: Eight, relu: bool) -> Lanes {
     }
 }
 
-/// Two bytes into a pair of f16, which holds them exactly.
+/// Converts a pair of bytes to a pair of f16, which can represent them exactly.
 pub fn to_pair(from: Eight, relu: bool) -> Lanes {
     fn by<F: Format>(relu: bool) -> Lanes {
         if relu {

@@ -12,7 +12,7 @@ use super::narrow::to_small;
 use super::{Conversion, integral32, integral64};
 use crate::ptx::types::Type;
 
-/// Evaluates an expression with a name bound to the Rust type of any integer type.
+/// Evaluates an expression with a name for the Rust type of an integer type.
 macro_rules! by_any_integer {
     ($type:expr, $t:ident => $body:expr) => {
         match $type {
@@ -76,10 +76,10 @@ fn float_from<S: Integer>(c: Conversion) -> Option<Lanes> {
         _ => {}
     }
     by_mode!(c.rounding, M => Some(match (c.to, c.saturate) {
-        // No integer is subnormal: there is nothing to flush.
+        // Integers are never subnormal, so there is nothing to flush.
         (Type::F32, false) => rare(|a: S| single_from::<M>(a.to_i128())),
         (Type::F64, false) => rare(|a: S| double_from::<M>(a.to_i128())),
-        // Between 0 and 1 no integer is rounded.
+        // Saturation leaves 0 or 1, which need no rounding.
         (Type::F32, true) => rare(|a: S| a.to_i128().clamp(0, 1) as f32),
         (Type::F64, true) => rare(|a: S| a.to_i128().clamp(0, 1) as f64),
         (Type::F16, true) => rare(|a: S| f16::rounded(a.to_i128().clamp(0, 1) as f64)),
@@ -89,7 +89,8 @@ fn float_from<S: Integer>(c: Conversion) -> Option<Lanes> {
     }))
 }
 
-/// An integer as a 16-bit float: cut to an f64 whose last bit tells whether something fell off, then rounded.
+/// Converts an integer to a 16-bit float: truncates it to an f64, sets the last bit if that lost anything, then rounds
+/// once.
 #[inline(always)]
 fn small_from<T: Small, M: Mode>(value: i128) -> T {
     let cut = double_from::<Zero>(value);
@@ -98,7 +99,7 @@ fn small_from<T: Small, M: Mode>(value: i128) -> T {
 
 #[inline(always)]
 fn single_from<M: Mode>(value: i128) -> f32 {
-    // Values of 64 bits: the nearest is a native conversion, the rest corrects it by comparing back.
+    // 64-bit values: the native conversion rounds to nearest; converting back shows whether to correct it.
     let nearest = if value >= 0 { value as u64 as f32 } else { value as i64 as f32 };
     let back = nearest as i128;
     match M::ROUNDING {
@@ -121,7 +122,7 @@ fn double_from<M: Mode>(value: i128) -> f64 {
     }
 }
 
-/// Float to integer, which always saturates. A NaN is 0, or the top bit alone where either side has 64 bits.
+/// Converts a float to an integer; always saturates. A NaN becomes 0, or only the top bit if either side has 64 bits.
 pub fn of_float(c: Conversion) -> Option<Lanes> {
     macro_rules! to {
         ($make:ident, $source:ty, $m:ident, $integral:ident, |$v:ident| $prepare:expr) => {

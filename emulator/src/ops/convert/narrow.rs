@@ -1,4 +1,4 @@
-//! Conversions to floats of 16 bits, and to tf32, which is an f32 with fewer bits.
+//! Conversions to 16-bit floats and to tf32, an f32 with a shorter significand.
 
 use half::{bf16, f16};
 
@@ -10,7 +10,7 @@ use super::super::rare::rare;
 use super::{Conversion, integral32, saturate64};
 use crate::ptx::types::Type;
 
-/// A number rounded once: the nearest is corrected by comparing it with the exact value.
+/// Rounds a number once: rounds to nearest, then corrects that by comparing it with the exact value.
 #[inline(always)]
 pub fn to_small<T: Small, M: Mode>(value: f64) -> T {
     let nearest = T::rounded(value);
@@ -18,7 +18,8 @@ pub fn to_small<T: Small, M: Mode>(value: f64) -> T {
     let negative = bits & 0x8000 != 0;
     let down = if negative { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
     let up = if negative { bits.wrapping_sub(1) } else { bits.wrapping_add(1) };
-    // A comparison with a NaN is false. A zero has the sign of the value, so that stepping towards it never meets one.
+    // Comparisons with a NaN are false. A zero has the sign of the value, so stepping towards zero never starts from a
+    // zero.
     T::from_raw(match M::ROUNDING {
         Rounding::Zero if back.abs() > value.abs() => bits.wrapping_sub(1),
         Rounding::Down if back > value => down,
@@ -27,7 +28,7 @@ pub fn to_small<T: Small, M: Mode>(value: f64) -> T {
     })
 }
 
-/// The largest number in place of infinity.
+/// Replaces infinity by the largest number.
 #[inline(always)]
 fn finite<T: Small>(value: T) -> T {
     if value.raw() & 0x7fff == T::INFINITY { T::from_raw(value.raw() - 1) } else { value }
@@ -40,7 +41,7 @@ fn shortened<T: Small, M: Mode, const RELU: bool, const FINITE: bool>(value: f32
     if FINITE { finite(short) } else { short }
 }
 
-/// Evaluates an expression with names bound to whether results are positive and finite.
+/// Evaluates an expression with constants for `.relu` and `.satfinite`.
 macro_rules! by_limits {
     ($relu:expr, $finite:expr, $r:ident, $f:ident => $body:expr) => {
         match ($relu, $finite) {
@@ -92,7 +93,7 @@ fn of_single<T: Small>(c: Conversion) -> Lanes {
     })
 }
 
-/// Rounding to an integral value, clamping, or a plain copy.
+/// Rounds to an integral value, clamps, or copies a number of this format.
 fn itself<T: Small>(c: Conversion) -> Lanes {
     #[inline(always)]
     fn clamped<T: Small>(value: T) -> T {
@@ -110,7 +111,7 @@ fn itself<T: Small>(c: Conversion) -> Lanes {
     }
 }
 
-/// Two f32 into a pair: the first operand goes to the upper half.
+/// Converts two f32 to a pair; the first operand becomes the upper half.
 pub fn pack(to: Type, rounding: Rounding, relu: bool, finite: bool) -> Option<Lanes> {
     fn both<T: Small, M: Mode>(relu: bool, finite: bool) -> Lanes
     where
@@ -129,11 +130,11 @@ pub fn pack(to: Type, rounding: Rounding, relu: bool, finite: bool) -> Option<La
     })
 }
 
-/// The bits of an f32 that tf32 does not have.
+/// Low significand bits of an f32 that tf32 does not have.
 const TF32_CUT: u32 = 0x1fff;
 
-/// An f32 with the precision of tf32. No rounding mode stands for rounding to nearest with ties away from zero: that
-/// one is an addition and a mask on a device, which also cut the payload of a NaN.
+/// Rounds an f32 to tf32. Without a rounding mode it rounds to nearest with ties away from zero (`.rna`). A device does
+/// that with an addition and a mask, which also truncate the payload of a NaN.
 pub fn tf32(rounding: Option<Rounding>, relu: bool, finite: bool) -> Option<Lanes> {
     #[inline(always)]
     fn away(bits: u32) -> u32 {

@@ -2,7 +2,7 @@ use proptest::prelude::{any, proptest};
 
 use super::{DOUBLE, Down, Rounding, SINGLE, Up, Zero, add, div, fma, fma_single, mul, sqrt};
 
-/// Bit for bit, with any NaN equal to any other.
+/// Compares bits; all NaNs are equal.
 fn same(a: f64, b: f64) -> bool {
     a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
 }

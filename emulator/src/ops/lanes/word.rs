@@ -1,5 +1,5 @@
-//! Masks against planes. Written with the vectors' own operations where the machine has them: what compilers make of
-//! a choice by single bits of a mask is several times slower.
+//! Conversions between masks and planes. They use vector intrinsics where available, because the code that compilers
+//! make for a choice by single bits of a mask is several times slower.
 
 use super::LANES;
 
@@ -46,7 +46,7 @@ fn merge<T: Copy>(target: &mut [T; LANES], values: &[T; LANES], mask: u32) {
     }
 }
 
-/// The lanes whose flag is all ones; the others' is zero.
+/// Returns the mask of the lanes whose flag is all ones; the other flags are zero.
 #[inline(always)]
 pub fn mask_of(flags: &[u32; LANES]) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -69,14 +69,15 @@ pub fn mask_of(flags: &[u32; LANES]) -> u32 {
     }
 }
 
-/// Sets all lanes to one value, as whole vectors: processors are slow to read a vector that was written in pieces.
+/// Sets all lanes to one value. It writes whole vectors, because processors are slow to read a vector that was written
+/// in pieces.
 pub fn fill(plane: &mut [u32; LANES], value: u32) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{__m128i, _mm_set1_epi32, _mm_storeu_si128};
         let at = plane.as_mut_ptr().cast::<__m128i>();
         for part in 0..LANES / 4 {
-            // SAFETY: the plane holds so many vectors; every x86-64 has these operations.
+            // SAFETY: the plane has space for all these vectors; every x86-64 has these operations.
             unsafe { _mm_storeu_si128(at.add(part), _mm_set1_epi32(value as i32)) };
         }
     }
@@ -84,7 +85,7 @@ pub fn fill(plane: &mut [u32; LANES], value: u32) {
     plane.fill(value);
 }
 
-/// A mask as flags: all ones in its lanes, zero in the others.
+/// Returns a mask as flags: all ones in its lanes, zero in the others.
 #[inline(always)]
 pub fn flags_of(mask: u32) -> [u32; LANES] {
     #[cfg(target_arch = "x86_64")]
@@ -103,7 +104,7 @@ pub fn flags_of(mask: u32) -> [u32; LANES] {
     }
 }
 
-/// Each lane's bit in a mask.
+/// Bit of each lane in a mask.
 const BITS: [u32; LANES] = {
     let mut bits = [0; LANES];
     let mut lane = 0;

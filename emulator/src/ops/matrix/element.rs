@@ -1,4 +1,4 @@
-//! The elements of matrices, some of them in formats that no other instruction computes with.
+//! Element types of matrices, some of which no other instruction computes with.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
@@ -18,7 +18,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// The element that a modifier names.
+    /// Parses a type modifier.
     pub fn parse(name: &str) -> Option<Element> {
         Some(match name {
             "f16" => Element::F16,
@@ -38,7 +38,7 @@ impl Element {
         })
     }
 
-    /// Bits in memory and in registers.
+    /// Returns the bits of an element, in memory and in registers.
     pub fn bits(self) -> u32 {
         match self {
             Element::B1 => 1,
@@ -50,24 +50,24 @@ impl Element {
         }
     }
 
-    /// Elements that share a register.
+    /// Returns the number of elements in a register.
     pub fn per_register(self) -> u32 {
         (32 / self.bits()).max(1)
     }
 
-    /// The elements that take part in a product as one: single bits go by the word.
+    /// Returns the number of elements that a product handles as one: single bits are combined a word at a time.
     pub fn per_unit(self) -> u32 {
         if self == Element::B1 { 32 } else { 1 }
     }
 }
 
-/// An f16, by a product that moves the exponent into place: simple enough to be done for many at once.
+/// Converts an f16, by a multiplication that moves the exponent into place, because that vectorises well.
 #[inline(always)]
 pub fn half(bits: u32) -> f64 {
     const MOVE: f32 = f32::from_bits((127 + 112) << 23);
     let magnitude = (bits & 0x7fff) << 13;
     let number = f32::from_bits(magnitude) * MOVE;
-    // What has all bits of the exponent set is no number in either format.
+    // If all bits of the exponent are set, it is an infinity or a NaN in both formats.
     let magnitude = if bits & 0x7c00 == 0x7c00 { magnitude | 0x7f80_0000 } else { number.to_bits() };
     f32::from_bits(magnitude | (bits & 0x8000) << 16).into()
 }
@@ -77,13 +77,13 @@ pub fn brain(bits: u32) -> f64 {
     f32::from_bits(bits << 16).into()
 }
 
-/// The upper 19 bits of an f32 count.
+/// Converts a tf32: only the upper 19 bits count.
 #[inline(always)]
 pub fn tensor(bits: u32) -> f64 {
     f32::from_bits(bits & 0xffff_e000).into()
 }
 
-/// Four bits of exponent and three of fraction, without infinities.
+/// Converts an e4m3: four bits of exponent, three of fraction, no infinities.
 #[inline(always)]
 pub fn e4m3(bits: u32) -> f64 {
     let (exponent, fraction) = (bits >> 3 & 15, f64::from(bits & 7));
@@ -95,7 +95,7 @@ pub fn e4m3(bits: u32) -> f64 {
     if bits & 0x80 != 0 { -magnitude } else { magnitude }
 }
 
-/// Five bits of exponent and two of fraction: the upper half of an f16.
+/// Converts an e5m2, which is the upper half of an f16.
 #[inline(always)]
 pub fn e5m2(bits: u32) -> f64 {
     half((bits & 0xff) << 8)
@@ -111,7 +111,7 @@ mod tests {
             let same = |got: f64, want: f64| got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
             assert!(same(half(bits.into()), ::half::f16::from_bits(bits).to_f64()), "{bits:#x}");
             assert!(same(brain(bits.into()), ::half::bf16::from_bits(bits).to_f64()), "{bits:#x}");
-            // What lies above in the register does not count.
+            // The upper bits of the register do not count.
             assert!(same(half(u32::from(bits) | 0xabcd_0000), half(bits.into())), "{bits:#x}");
         }
     }

@@ -1,18 +1,19 @@
-//! Where the elements of a matrix lie in the registers of a warp.
+//! Layouts of matrices: which lane and register of a warp holds which element.
 //!
-//! `mma` has its layouts in the PTX ISA: lanes in groups of four, a group to a row of A and a column of B, and blocks
-//! of eight rows, or of the columns that four lanes hold, one register after the other. For `wmma` the ISA leaves the
-//! layout open; here it is that of `mma` too, with tile after tile where the shape has several.
+//! The PTX ISA defines the layouts of `mma` (sections "Matrix Fragments for mma"). Each group of four lanes has a row
+//! of A and a column of B. One register after the other covers blocks of eight rows, or of the columns that four lanes
+//! hold. For `wmma` the ISA leaves the layout open; here it is that of `mma`, one tile after the other if the shape has
+//! several.
 //!
-//! Every layout is a sum: an element's place in the matrix is what its lane adds plus what its number in the lane
-//! adds.
+//! Every layout is a sum: the index of an element in the matrix is an offset of its lane plus an offset of its number
+//! in the lane.
 
 use crate::ops::lanes::LANES;
 
-/// Rows of a block, which the eight groups of four lanes hold.
+/// Rows of a block, one for each of the eight groups of four lanes.
 const BAND: u32 = 8;
 
-/// Rows and columns: A is m by k, B is k by n, C and D are m by n.
+/// Shape of a product: A is m by k, B is k by n, C and D are m by n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub m: u32,
@@ -21,7 +22,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape of a modifier such as `m16n8k16`.
+    /// Parses a modifier such as `m16n8k16`.
     pub fn parse(name: &str) -> Option<Shape> {
         let (m, rest) = name.strip_prefix('m')?.split_once('n')?;
         let (n, k) = rest.split_once('k')?;
@@ -32,7 +33,7 @@ impl Shape {
         self == Shape { m, n, k }
     }
 
-    /// Rows and columns of a matrix.
+    /// Returns rows and columns of a matrix.
     pub fn extent(self, role: Role) -> (u32, u32) {
         match role {
             Role::A => (self.m, self.k),
@@ -42,7 +43,7 @@ impl Shape {
     }
 }
 
-/// What a matrix is for: a factor, or the sum and the result.
+/// Role of a matrix in a product; the result D has the role of C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     A,
@@ -50,7 +51,7 @@ pub enum Role {
     C,
 }
 
-/// Which elements of a matrix are neighbours in memory.
+/// Storage order in memory: row-major or column-major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Major {
     Row,
@@ -67,28 +68,28 @@ impl Major {
     }
 }
 
-/// Whether a matrix lies in tiles of 8 by 8 elements, of which each lane holds two neighbours: the first and the second
-/// of its elements, and so on.
+/// Describes layouts of tiles of 8 by 8 elements in which each lane holds pairs of neighbours: its first and second
+/// element, and so on. Faster code exists for these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Four lanes hold a row of a tile, in a matrix of so many columns.
+    /// Four lanes hold a row of a tile; the matrix has this many columns.
     Rows(usize),
-    /// Four lanes hold a column.
+    /// Four lanes hold a column of a tile; the matrix has this many columns.
     Columns(usize),
     None,
 }
 
-/// Indices into a matrix that is stored row after row.
+/// Maps lanes and their elements to indices into a row-major matrix; the index is the sum of both offsets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub lanes: [u16; LANES],
-    /// For the elements of a lane, from the low bits of its first register on.
+    /// Offsets of the elements of a lane, from the low bits of its first register on.
     pub elements: Box<[u16]>,
     pub pattern: Pattern,
 }
 
 impl Layout {
-    /// The layout of `mma`, with `per` elements in a register.
+    /// Returns the layout of `mma`, with `per` elements in a register.
     pub fn tiled(role: Role, shape: Shape, per: u32) -> Layout {
         let (rows, columns) = shape.extent(role);
         let index = |row: u32, column: u32| (row * columns + column) as u16;
@@ -97,7 +98,7 @@ impl Layout {
             Role::B => index(lane % 4 * per, lane / 4),
             Role::C => index(lane / 4, lane % 4 * 2),
         };
-        // Two bands of rows take turns; with them, the elements of four lanes across make a tile.
+        // Two bands of rows alternate; with them, the elements of four lanes across make a tile.
         let bands = if rows == BAND { 1 } else { 2 };
         let across = shape.k / (4 * per).min(shape.k);
         let element = |number: u32| match role {
@@ -128,21 +129,21 @@ impl Layout {
         Layout { lanes, elements: (0..count).map(element).collect(), pattern }
     }
 
-    /// The same elements again until there are `count`: the ISA gives some fragments of `wmma` more registers than
+    /// Repeats the elements until there are `count`, because the ISA gives some `wmma` fragments more registers than
     /// they need.
     pub fn repeated(mut self, count: usize) -> Layout {
         self.elements = self.elements.iter().copied().cycle().take(count).collect();
         self
     }
 
-    /// Takes the repetitions away again, where `count` matrices follow each other.
+    /// Removes the repetitions again, for `count` matrices that follow each other.
     pub fn distinct(&mut self, role: Role, shape: Shape, count: usize) {
         let (rows, columns) = shape.extent(role);
         self.elements = self.elements[..(rows * columns) as usize * count / LANES].into();
     }
 
-    /// The layout of `mma.m8n8k4` on f16: four products, each in a group of four lanes below 16 and one above.
-    /// Their matrices follow each other.
+    /// Returns the layout of `mma.m8n8k4` on f16: four products, each held by a group of four lanes below 16 and one
+    /// above. Their matrices follow each other.
     pub fn quads(role: Role, major: Major, accumulates_halves: bool) -> Layout {
         let (rows, columns) = Shape { m: 8, n: 8, k: 4 }.extent(role);
         let index = |row: u32, column: u32| (row * columns + column) as u16;
@@ -170,7 +171,7 @@ impl Layout {
     }
 }
 
-/// The second half of the warp holds the second four rows or columns.
+/// Returns the offset of the lane's half of the warp: the second half holds the second four rows or columns.
 fn upper(lane: u32) -> u32 {
     if lane < 16 { 0 } else { 4 }
 }

@@ -1,9 +1,9 @@
-//! Products of matrices that are stored row after row: `c` becomes `a * b + c`.
+//! Products of row-major matrices: `c` becomes `a * b + c`.
 //!
-//! The PTX ISA leaves the order and the rounding of floating-point sums open, except for f64. Here the products are
-//! exact and each sum is made in f64, from `c` on along the row, and rounded to the accumulator's type once at the end.
-//! A device rounds or cuts off more often, and sooner. For f64, every step is a fused multiply-add along the row in
-//! the given mode. Integers are exact.
+//! The PTX ISA leaves the order and the rounding of floating-point sums open, except for f64. Here products are exact.
+//! Each sum starts with `c`, is computed in f64 along the row, and is rounded to the accumulator's type once at the
+//! end; a device rounds or truncates more often and earlier. For f64, every step along the row is a fused multiply-add
+//! in the given mode. Integers are exact.
 
 #[cfg(target_arch = "x86_64")]
 mod vector;
@@ -11,23 +11,23 @@ mod vector;
 use super::layout::Shape;
 use crate::ops::exact::{self, DOUBLE, Rounding};
 
-/// What single bits are combined by.
+/// Operation that combines single bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitOp {
     Xor,
     And,
 }
 
-/// Sums that are made side by side: every shape has a multiple of these in a row.
+/// Sums that are computed side by side; the rows of every shape have a multiple of these.
 const ABREAST: usize = 8;
 
-/// `step` for each element of the sum with each pair of factors.
+/// Calls `step` for each sum with each pair of its factors.
 #[inline(always)]
 fn along<T: Copy, S: Copy>(shape: Shape, a: &[T], b: &[T], c: &mut [S], step: impl Fn(T, T, S) -> S) {
     let (n, k) = (shape.n as usize, shape.k as usize);
     for (row, sums) in a.chunks_exact(k).zip(c.chunks_exact_mut(n)) {
         for (number, sums) in sums.as_chunks_mut::<ABREAST>().0.iter_mut().enumerate() {
-            // A copy of their own, which the compiler keeps in vector registers for the whole row.
+            // A local copy, which the compiler keeps in vector registers for the whole row.
             let mut kept = *sums;
             for (factor, others) in row.iter().zip(b.chunks_exact(n)) {
                 let others = &others.as_chunks::<ABREAST>().0[number];
@@ -40,7 +40,7 @@ fn along<T: Copy, S: Copy>(shape: Shape, a: &[T], b: &[T], c: &mut [S], step: im
     }
 }
 
-/// Sums of exact products.
+/// Adds exact products.
 ///
 /// # Safety
 /// With `VECTOR`, the machine has what the vector build needs.
@@ -54,7 +54,7 @@ pub unsafe fn floats<const VECTOR: bool>(shape: Shape, a: &[f64], b: &[f64], c: 
     along(shape, a, b, c, |a, b, sum| sum + a * b);
 }
 
-/// Fused multiply-adds in a rounding mode.
+/// Adds products by fused multiply-adds in a rounding mode.
 #[inline(always)]
 pub fn doubles(shape: Shape, a: &[f64], b: &[f64], c: &mut [f64], rounding: Rounding) {
     match rounding {
@@ -63,13 +63,13 @@ pub fn doubles(shape: Shape, a: &[f64], b: &[f64], c: &mut [f64], rounding: Roun
     }
 }
 
-/// Products of at most eight bits each way: no sum of a row comes near the limits of an i32.
+/// Adds integer products. Factors have at most eight bits, so no sum of a row overflows an i32.
 #[inline(always)]
 pub fn integers(shape: Shape, a: &[i32], b: &[i32], c: &mut [i32]) {
     along(shape, a, b, c, |a, b, sum| sum + a * b);
 }
 
-/// Counts the bits set in combined words; `k` counts words here.
+/// Counts the set bits of combined words; `k` counts words here.
 #[inline(always)]
 pub fn bits(shape: Shape, op: BitOp, a: &[u32], b: &[u32], c: &mut [i32]) {
     match op {

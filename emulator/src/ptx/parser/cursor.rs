@@ -1,4 +1,4 @@
-//! A place in a list of tokens, and the steps that every part of the parser takes.
+//! The position in a list of tokens, and the basic steps that all parts of the parser share.
 
 use crate::ptx::error::LoadError;
 use crate::ptx::lexer::{Kind, Token};
@@ -9,7 +9,7 @@ pub(super) struct Parser<'a, 't> {
     pub(super) text: &'a str,
     pub(super) tokens: &'t [Token<'a>],
     pub(super) at: usize,
-    /// Statements of all functions so far.
+    /// Number of statements in all functions so far.
     pub(super) statements: usize,
 }
 
@@ -87,7 +87,7 @@ impl<'a, 't> Parser<'a, 't> {
         u32::try_from(self.integer()?).map_err(|_| LoadError::syntax(line, "number too large"))
     }
 
-    /// Passes over the rest of a line: the directives of debug information end there.
+    /// Skips the rest of a line, where the directives of debug information end.
     pub(super) fn skip_line(&mut self) {
         let line = self.line();
         while self.tokens.get(self.at).is_some_and(|token| token.line == line) {

@@ -1,4 +1,4 @@
-//! Functions: signatures, performance directives, the statements of a body.
+//! Parses functions: signatures, performance directives, and the statements of a body.
 
 use super::cursor::{Parsed, Parser};
 use super::unsupported;
@@ -7,15 +7,15 @@ use crate::ptx::lexer::Kind;
 use crate::ptx::tree::{Function, Linkage, Registers, Shape, Space, Statement, Variable};
 use crate::ptx::types::Type;
 
-/// Registers in one `%r<N>` declaration. The compiler numbers them one by one, so that more would be a text of
+/// Maximum registers of one `%r<N>` declaration. The compiler numbers them one by one, so that more would be a text of
 /// hundreds of megabytes.
 const REGISTERS_MAX: u64 = 1 << 20;
 
-/// Statements of a text at most: those of sixteen megabytes of code. One takes some 300 bytes, and as much when it is
-/// lowered, however short it is.
+/// Maximum statements of a text: those of 16 MB of code. A statement takes about 300 bytes, and as much again when it
+/// is lowered, however short it is.
 const STATEMENTS_MAX: usize = 1 << 19;
 
-/// Braces inside one another in a body: the compiler opens one for each call, and inline assembly a few.
+/// Maximum nesting of braces in a body. The compiler opens one for each call, and inline assembly a few.
 const NESTING_MAX: u32 = 256;
 
 impl<'a> Parser<'a, '_> {
@@ -227,7 +227,7 @@ impl<'a> Parser<'a, '_> {
     }
 }
 
-/// Threads of a block of this shape; as many as a number holds where there are more.
+/// Returns the threads of a block of this shape, saturated to `u64`.
 pub fn threads(shape: [u32; 3]) -> u64 {
     shape.iter().fold(1, |product: u64, n| product.saturating_mul(u64::from(*n)))
 }

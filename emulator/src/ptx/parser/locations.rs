@@ -1,12 +1,12 @@
-//! `.file` and `.loc`: which line of the source an instruction comes from. It serves reports alone, so that a form
-//! that is not known is passed over.
+//! Parses `.file` and `.loc`, which say where in the source an instruction comes from. Only reports use them, so
+//! unknown forms are skipped.
 
 use super::cursor::Parser;
 use crate::ptx::lexer::Kind;
 use crate::ptx::tree::{Location, Position};
 
 impl<'a> Parser<'a, '_> {
-    /// `.file 1 "kernel.cu"`.
+    /// Parses `.file 1 "kernel.cu"`.
     pub(super) fn file(&mut self) -> Option<(u32, &'a str)> {
         let file = match (self.peek_at(1), self.peek_at(2)) {
             (Some(Kind::Integer(number)), Some(Kind::Text(name))) => u32::try_from(number).ok().map(|n| (n, name)),
@@ -16,7 +16,7 @@ impl<'a> Parser<'a, '_> {
         file
     }
 
-    /// `.loc 1 16 9` or `.loc 1 2 5, function_name NAME, inlined_at 1 5 5`.
+    /// Parses `.loc 1 16 9` or `.loc 1 2 5, function_name NAME, inlined_at 1 5 5`.
     pub(super) fn location(&mut self) -> Option<Location> {
         let start = self.at;
         self.skip_line();
@@ -25,7 +25,7 @@ impl<'a> Parser<'a, '_> {
         Some(Location { at, inlined_at: inlined.and_then(|index| self.position(index + 1)) })
     }
 
-    /// Three numbers of the line that ends where the parser is.
+    /// Parses the three numbers between `start` and the current end of the line.
     fn position(&self, start: usize) -> Option<Position> {
         let numbers = self.tokens.get(start..start + 3).filter(|_| start + 3 <= self.at)?;
         let number = |index: usize| match numbers[index].kind {

@@ -1,10 +1,10 @@
-//! Instructions and their operands.
+//! Parses instructions and their operands.
 
 use super::cursor::{Parsed, Parser};
 use crate::ptx::lexer::Kind;
 use crate::ptx::tree::{Base, Instruction, Operand};
 
-/// Braces and parentheses inside one another in an operand; PTX has no use for more than a few.
+/// Maximum nesting of braces and parentheses in an operand; PTX needs only a few.
 const NESTING_MAX: u32 = 16;
 
 impl<'a> Parser<'a, '_> {
@@ -99,7 +99,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// `+ 4`, `- 4`, `+-4` or nothing.
+    /// Parses `+ 4`, `- 4`, `+-4` or nothing.
     pub(super) fn offset(&mut self) -> Parsed<i64> {
         let mut negative = false;
         if !self.is('+') && !self.is('-') {
@@ -137,7 +137,7 @@ impl<'a> Parser<'a, '_> {
         };
         let offset = self.offset()?;
         if self.eat(']') {
-            // The address is the same in all lanes, or so it says: a hint.
+            // `.unified` promises that the address is equal in all lanes; it is only a hint.
             self.at += usize::from(self.peek() == Some(Kind::Dot("unified")));
             return Ok(Operand::Address(base, offset));
         }

@@ -1,4 +1,4 @@
-//! Variables: state spaces, types, dimensions, initial values.
+//! Parses variables: state spaces, types, dimensions, and initial values.
 
 use super::cursor::{Parsed, Parser};
 use super::unsupported;
@@ -7,10 +7,10 @@ use crate::ptx::lexer::Kind;
 use crate::ptx::tree::{Initial, Linkage, Opaque, Operand, Space, Variable};
 use crate::ptx::types::Type;
 
-/// Braces inside one another in an initial value; PTX has no use for more than a few.
+/// Maximum nesting of braces in an initial value; PTX needs only a few.
 const NESTING_MAX: u32 = 16;
 
-/// Zeros that short rows of an initial value leave before the next: more would be an array of many megabytes.
+/// Maximum zeros that pad the short rows of an initial value; more would be an array of many megabytes.
 const PADDING_MAX: u64 = 1 << 20;
 
 const TOO_LARGE: &str = "array too large";
@@ -32,7 +32,8 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// Type, alignment and attributes between the state space and the name.
+    /// Parses type, alignment and attributes between the state space and the name; returns type, alignment
+    /// and vector length.
     pub(super) fn declared_type(&mut self) -> Parsed<(Type, u32, u64)> {
         let (mut ty, mut align, mut vector, mut pointer) = (None, None, 1, false);
         while let Some(Kind::Dot(name)) = self.peek() {
@@ -44,7 +45,7 @@ impl<'a> Parser<'a, '_> {
                     if !value.is_power_of_two() {
                         return Err(LoadError::syntax(line, "alignment is not a power of two"));
                     }
-                    // The alignment behind `.ptr` is that of what the pointer points to.
+                    // The alignment behind `.ptr` is that of the data that the pointer points to.
                     if !pointer {
                         align = Some(value);
                     }
@@ -75,7 +76,7 @@ impl<'a> Parser<'a, '_> {
         Ok(())
     }
 
-    /// The dimensions behind a name: elements, 0 where one is left open.
+    /// Parses the dimensions behind a name; returns the number of elements, 0 if one dimension is open.
     pub(super) fn dimensions(&mut self) -> Parsed<u64> {
         let lengths = self.lengths()?;
         lengths.iter().try_fold(1u64, |count, length| count.checked_mul(*length)).ok_or_else(|| self.error(TOO_LARGE))
@@ -93,7 +94,7 @@ impl<'a> Parser<'a, '_> {
         Ok(lengths)
     }
 
-    /// One or more variables of one type, up to and with the semicolon.
+    /// Parses one or more variables of one type, up to and including the semicolon.
     pub(super) fn variables(&mut self, linkage: Linkage) -> Parsed<Vec<Variable<'a>>> {
         let space = self.space()?;
         if let Some(Kind::Dot(name @ ("texref" | "samplerref" | "surfref"))) = self.peek() {
@@ -113,7 +114,7 @@ impl<'a> Parser<'a, '_> {
             if vector > 1 {
                 lengths.push(vector);
             }
-            // Elements below each place of every dimension.
+            // Number of elements in each place of every dimension.
             let mut sizes = vec![1u64];
             for length in lengths.iter().rev() {
                 let below = *sizes.last().expect("there is one from the start");
@@ -140,7 +141,8 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// Variables for textures, samplers and surfaces, behind their type. Only samplers have initial values that matter here.
+    /// Parses variables for textures, samplers and surfaces, from behind their type. Only the initial values of
+    /// samplers matter.
     fn opaque_variables(&mut self, space: Space, type_name: &'a str, linkage: Linkage) -> Parsed<Vec<Variable<'a>>> {
         let mut variables = Vec::new();
         loop {
@@ -164,7 +166,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// `{ name = value, … }`, where values are names or numbers, as written.
+    /// Parses `{ name = value, … }`; values are names or numbers and stay as written.
     fn properties(&mut self) -> Parsed<Vec<(&'a str, &'a str)>> {
         let mut properties = Vec::new();
         self.expect('{')?;
@@ -185,8 +187,8 @@ impl<'a> Parser<'a, '_> {
         Ok(properties)
     }
 
-    /// A value, or values in braces. `sizes` has the elements of this and of each dimension below; a list that is
-    /// too short leaves the rest of its dimension zero.
+    /// Parses a value, or values in braces. `sizes` contains the elements of this and of each dimension below; a list
+    /// that is too short leaves the rest of its dimension zero.
     fn initial(&mut self, values: &mut Vec<Initial<'a>>, sizes: &[u64], depth: u32) -> Parsed<()> {
         if depth > NESTING_MAX {
             return Err(self.error("initial value nested too deeply"));
@@ -203,7 +205,7 @@ impl<'a> Parser<'a, '_> {
                 return Ok(());
             }
             if self.is('{') {
-                // A row begins at a multiple of its size, however many values the one before had.
+                // A row begins at a multiple of its size, even if the row before is shorter.
                 let row = below.first().copied().unwrap_or(1).max(1);
                 let place = start + (values.len() as u64 - start).next_multiple_of(row);
                 if place - values.len() as u64 > PADDING_MAX {
@@ -223,7 +225,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// A number, an address with an offset, or one byte of either: `5`, `generic(a)+4`, `0xFF00(generic(a))`.
+    /// Parses a number, an address with an offset, or one byte of either: `5`, `generic(a)+4`, `0xFF00(generic(a))`.
     fn initial_value(&mut self, depth: u32) -> Parsed<Initial<'a>> {
         if depth > NESTING_MAX {
             return Err(self.error("initial value nested too deeply"));

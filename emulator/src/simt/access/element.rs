@@ -1,23 +1,23 @@
-//! Elements in memory, and the planes of registers that they go to or come from.
+//! Conversion of elements in memory to and from planes of registers.
 
 use std::sync::atomic::{AtomicI8, AtomicI16, AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::ops::lanes::Lane;
 
-/// An element in memory. The trait is over its bytes; what the register makes of it is the plane's business.
+/// An element in memory, as plain bytes; the plane decides how it is extended.
 pub trait Element: Copy {
-    /// Whether registers that are wider repeat the sign.
+    /// True if wider registers repeat the sign.
     const SIGNED: bool;
     fn word(self) -> u32;
     fn double(self) -> u64;
     fn of_word(plane: u32) -> Self;
     fn of_double(plane: u64) -> Self;
-    /// Reads an element that other threads may write meanwhile. Its order among other accesses is up to fences.
+    /// Reads an element that other threads may write concurrently. Fences order it among other accesses.
     ///
     /// # Safety
     /// The place can be read and is aligned.
     unsafe fn load_atomic(place: *const Self) -> Self;
-    /// Writes an element that other threads may look at meanwhile.
+    /// Writes an element that other threads may read concurrently.
     ///
     /// # Safety
     /// The place can be written and is aligned.
@@ -48,7 +48,7 @@ macro_rules! element {
 
 element! { u8: AtomicU8; i8: AtomicI8; u16: AtomicU16; i16: AtomicI16; u32: AtomicU32; i32: AtomicI32; u64: AtomicU64; }
 
-/// A plane of registers that elements go to or come from.
+/// A plane of registers, which elements are loaded to or stored from.
 pub trait Plane: Lane<Plane = Self> {
     fn from_element<E: Element>(element: E) -> Self;
     fn to_element<E: Element>(self) -> E;

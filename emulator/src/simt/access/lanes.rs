@@ -1,5 +1,5 @@
-//! Accesses lane by lane: for addresses without a pattern, for local memory and parameters, for those that other
-//! threads are told to see in order, and for finding out what is wrong.
+//! Accesses lane by lane: for addresses without a pattern, for local memory and parameters, for accesses with a memory
+//! order, and for finding out which access is invalid.
 
 use super::element::{Element, Plane};
 use super::reach::{self, Local, Refused, View};
@@ -19,14 +19,14 @@ pub unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>
     local: Local,
 ) -> Result<(), Refused> {
     let bytes = size_of::<[E; COUNT]>() as u64;
-    // SAFETY: every pointer was checked for the bytes of the access and is aligned to them; the slots are planes of
-    // the frame. Other threads may write the same memory: the kernel's race, of whole elements on every processor
-    // that this runs on, and atomic where the kernel asks for an order.
+    // SAFETY: every pointer was checked for the bytes of the access and is aligned to them; the slots are planes of the
+    // frame. If other threads write this memory, it is the kernel's race. Every processor that this runs on moves whole
+    // elements, and accesses with a memory order are atomic.
     unsafe {
         let mut pointers = [0; LANES];
         let resolve = if VECTOR { reach::vector } else { reach::portable };
         resolve(&mut pointers, &access.address, bytes, frame, mask, view, local)?;
-        // All components are read before any register is written: the address may be one of them.
+        // All components are read before any register is written, because the address may be in one of them.
         let mut values = [[P::zero(); LANES]; COUNT];
         for (index, plane) in values.iter_mut().enumerate() {
             if access.ordered {

@@ -1,4 +1,4 @@
-//! Elements of rows, to the planes of a frame and back.
+//! Moves the elements of rows to the planes of a frame and back.
 
 use super::element::{Element, Plane};
 use super::reach::Cache;
@@ -9,11 +9,11 @@ use super::turn;
 use crate::ops::lanes::LANES;
 use crate::program::memory::Access;
 
-/// Bytes that come from memory together.
+/// Bytes of a cache line, the unit of prefetching.
 const CACHE_LINE: usize = 64;
 
-/// Asks for the row after this one, where rows come at even distances as they did so far. The processor sees for itself
-/// only what lies side by side: threads of a grid that go through memory together leap.
+/// Prefetches the next row, if rows keep the distance that they had so far. The processor's own prefetcher recognises
+/// only adjacent lines, while the threads of a grid that walk through memory together take large steps.
 #[inline(always)]
 pub fn fetch_next<E>(pair: &Pair, cache: Option<&mut Cache>) {
     let first = pair.first[0];
@@ -28,7 +28,7 @@ pub fn fetch_next<E>(pair: &Pair, cache: Option<&mut Cache>) {
     }
 }
 
-/// Asks for what is at an address soon, if anything is.
+/// Prefetches an address, which need not be valid.
 #[inline(always)]
 fn fetch(address: u64) {
     #[cfg(target_arch = "x86_64")]
@@ -41,7 +41,7 @@ fn fetch(address: u64) {
     let _ = address;
 }
 
-/// The planes of the elements of an access.
+/// Returns the planes of the elements of an access.
 ///
 /// # Safety
 /// The slots are planes of the frame.
@@ -51,7 +51,7 @@ pub unsafe fn planes<P, const COUNT: usize>(access: &Access, frame: *mut u8) -> 
     std::array::from_fn(|component| unsafe { frame.add(access.slots[component] as usize).cast::<P>() })
 }
 
-/// Loads `COUNT` elements for each of all lanes.
+/// Loads `COUNT` elements for each lane of the warp.
 ///
 /// # Safety
 /// The rows come from [`pair`](super::rows::pair) for this access and frame, whose planes these are; with `VECTOR`, the
@@ -118,7 +118,7 @@ unsafe fn load_half<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool
     }
 }
 
-/// Loads the same elements for half a warp.
+/// Loads one set of elements for all lanes of half a warp.
 ///
 /// # Safety
 /// As for [`load`].
@@ -149,7 +149,7 @@ unsafe fn load_row<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>
         #[cfg(target_arch = "x86_64")]
         if VECTOR && COUNT == 4 && size_of::<E>() == 4 && size_of::<P>() == 4 {
             let targets = std::array::from_fn(|component| targets[component].cast());
-            // Of rows side by side, all places are known when this is compiled.
+            // For contiguous rows all offsets are known at compile time.
             match step {
                 16 => turn::split(first.cast(), 16, targets),
                 _ => turn::split(first.cast(), step, targets),
@@ -175,7 +175,7 @@ unsafe fn load_row<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>
     }
 }
 
-/// Stores `COUNT` elements of each of all lanes. Where lanes reach the same place, the last one's are there in the end.
+/// Stores `COUNT` elements of each lane of the warp. If lanes access one element, the last lane's value remains.
 ///
 /// # Safety
 /// As for [`load`].
@@ -239,7 +239,7 @@ unsafe fn store_half<E: Element, P: Plane, const COUNT: usize, const VECTOR: boo
     }
 }
 
-/// What a lane stores.
+/// Returns what a lane stores.
 ///
 /// # Safety
 /// The sources hold the lane.

@@ -1,18 +1,18 @@
-//! Accesses of which a lane makes a part, or nothing at all.
+//! Accesses of which a lane makes only a part, or nothing.
 
 use super::reach::{Local, Refused, View, addresses, host_address, portable, space_of};
 use crate::fault::FaultKind;
 use crate::ops::lanes::{FULL, LANES, load_mask};
 use crate::program::memory::{Address, BULK_ALIGN, Part};
 
-/// The bytes that each lane accesses.
+/// The number of bytes that each lane accesses.
 pub type Lengths = [u32; LANES];
 
 impl Part {
-    /// What the lanes of `mask` access of `bytes` bytes.
+    /// Returns how many of `bytes` bytes the lanes of `mask` access.
     ///
     /// # Safety
-    /// The slot lies inside the frame.
+    /// The slot is inside the frame.
     pub unsafe fn lengths(self, bytes: u32, frame: *mut u8, mask: u32) -> Lengths {
         // SAFETY: the caller vouches for the slot, which is a plane of words or a predicate.
         unsafe {
@@ -34,18 +34,18 @@ impl Part {
     }
 }
 
-/// Lengths in the lanes of `mask`; the others access nothing.
+/// Returns the lengths for the lanes of `mask`; the other lanes access nothing.
 pub fn lengths_in(mask: u32, length: impl Fn(usize) -> u32) -> Lengths {
     std::array::from_fn(|lane| if mask >> lane & 1 != 0 { length(lane) } else { 0 })
 }
 
-/// The lanes whose lengths fit.
+/// Returns the lanes whose lengths fit.
 fn lanes(lengths: &Lengths, fits: impl Fn(u32) -> bool) -> u32 {
     lengths.iter().enumerate().fold(0, |found, (lane, length)| found | u32::from(fits(*length)) << lane)
 }
 
-/// Finds the host addresses of the lanes that access something, after all checks. Each is checked for its own length,
-/// but aligned to all `bytes`.
+/// Resolves the host addresses of the lanes that access something, after all checks. Each lane is checked for its own
+/// length, but for the alignment of all `bytes`.
 ///
 /// # Safety
 /// As for [`portable`].
@@ -73,7 +73,7 @@ pub unsafe fn resolve_parts(
     one_by_one(found, address, bytes, lengths, view, local)
 }
 
-/// Finds the host addresses of what lanes copy in bulk, after all checks.
+/// Resolves the host addresses of a bulk copy, after all checks.
 ///
 /// # Safety
 /// As for [`portable`].
@@ -94,7 +94,7 @@ pub unsafe fn resolve_bulk(
     one_by_one(found, address, BULK_ALIGN, lengths, view, local)
 }
 
-/// Each lane for itself, from its address to where that lies on the host.
+/// Resolves each lane's address separately.
 #[cold]
 fn one_by_one(
     found: &mut [u64; LANES],

@@ -1,4 +1,4 @@
-//! From the addresses of a warp to host addresses, after all checks.
+//! Resolves the addresses of a warp to host addresses, after all checks.
 
 use super::rows::Pattern;
 use crate::fault::FaultKind;
@@ -10,28 +10,29 @@ use crate::program::memory::{
 };
 use crate::simt::texture::Bound;
 
-/// Addresses in a vector register. Loops over addresses go in such steps: those over all lanes at once are unrolled
-/// before they are vectorised, and some of them then are not.
+/// Addresses in a vector register. Loops handle this many at a time: the compiler unrolls loops over all lanes before
+/// it vectorises, and then fails to vectorise some of them.
 pub const WIDTH: usize = 4;
 
-/// What a warp can reach.
+/// The memory that a warp can access.
 #[derive(Debug)]
 pub struct View<'a> {
     pub memory: &'a Memory,
     pub shared: *mut u8,
     pub shared_bytes: u64,
     pub params: &'a [u8],
-    /// What is known to each memory instruction of the program.
+    /// Cache of each memory instruction of the program.
     pub caches: Vec<Cache>,
-    /// What addresses of the stretch of code that runs look like, by the numbers of `Repeat`.
+    /// Patterns of address registers in the current stretch of code, by the numbers of
+    /// [`crate::program::memory::Repeat`].
     pub patterns: [Pattern; REMEMBERED_MAX],
     pub textures: Bound,
-    /// The memory that may be reached, where not all of the device's may.
+    /// The memory that the kernel may access, if it is confined.
     pub confined: Option<Confined<'a>>,
 }
 
-/// The memory that a launch may reach: its job's, its module's variables, and where the blocks of a cooperative launch
-/// meet.
+/// The memory that a confined launch may access: its job's, its module's variables, and the workspace of a cooperative
+/// launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Confined<'a> {
     pub confinement: &'a Confinement,
@@ -40,7 +41,7 @@ pub struct Confined<'a> {
 }
 
 impl View<'_> {
-    /// Whether the allocation that starts at `base` may be reached.
+    /// Reports whether the allocation that starts at `base` may be accessed.
     pub fn allows(&self, base: u64) -> bool {
         self.confined.is_none_or(|confined| {
             confined.confinement.allows(base) || confined.variables.contains(&base) || confined.workspace == base
@@ -48,16 +49,16 @@ impl View<'_> {
     }
 }
 
-/// What a memory instruction reached last.
+/// What a memory instruction accessed last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cache {
-    /// The range that its last address lay in.
+    /// The range that contained its last address.
     pub range: Range,
-    /// Where on the host its last row began.
+    /// Host address of the start of its last row.
     pub reached: u64,
 }
 
-/// Addresses that may be used, and where they lie on the host.
+/// Addresses that may be accessed, and their host address.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Range {
     start: u64,
@@ -65,14 +66,14 @@ pub struct Range {
     host: u64,
 }
 
-/// Local memory of one warp: each lane's bytes in a row.
+/// Local memory of one warp: the bytes of each lane are contiguous.
 #[derive(Clone, Copy, Debug)]
 pub struct Local {
     pub start: *mut u8,
     pub lane_bytes: u64,
 }
 
-/// An access that may not be made: by which lane, where, and why.
+/// An access that is not allowed: the lane, the address and the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused {
     pub lane: usize,
@@ -80,18 +81,18 @@ pub struct Refused {
     pub bytes: u64,
     pub space: &'static str,
     pub kind: FaultKind,
-    /// The lanes that others may be among whose access may not be made either.
+    /// Lanes that may have failed too.
     pub among: u32,
 }
 
-/// The lanes' addresses. Lanes that are off repeat the address of the first that is on, so that every address can be
-/// used.
+/// Computes the lanes' addresses. Lanes that are off get the address of the first lane that is on, so that every
+/// address can be used.
 ///
 /// # Safety
-/// The slot lies inside the frame.
+/// The slot is inside the frame.
 #[inline(always)]
 pub unsafe fn addresses<const VECTOR: bool>(found: &mut [u64; LANES], address: &Address, frame: *mut u8, mask: u32) {
-    // Addresses in shared and local memory have 32 bits: what is above is dropped, as devices do.
+    // Addresses in shared and local memory have 32 bits; upper bits are dropped, as on devices.
     let kept = if matches!(address.reach, Reach::Shared | Reach::Local) { 0xffff_ffff } else { u64::MAX };
     // SAFETY: the caller vouches for the slot.
     unsafe {
@@ -121,10 +122,10 @@ pub unsafe fn addresses<const VECTOR: bool>(found: &mut [u64; LANES], address: &
     }
 }
 
-/// The addresses that the lanes' indices stand for.
+/// Computes the addresses for the lanes' indices.
 ///
 /// # Safety
-/// The slots lie inside the frame.
+/// The slots are inside the frame.
 #[inline(always)]
 unsafe fn indexed(found: &mut [u64; LANES], address: &Address, index: &Index, frame: *mut u8) {
     // SAFETY: the caller vouches for the slots.
@@ -148,19 +149,19 @@ unsafe fn indexed(found: &mut [u64; LANES], address: &Address, index: &Index, fr
 }
 
 impl Index {
-    /// Where index 0 is.
+    /// Returns the address of index 0.
     ///
     /// # Safety
-    /// The base lies inside the frame.
+    /// The base is inside the frame.
     #[inline(always)]
     pub unsafe fn start(&self, frame: *mut u8) -> u64 {
-        // SAFETY: the caller vouches for the slot; all lanes hold the same there.
+        // SAFETY: the caller vouches for the slot; all lanes have equal values there.
         unsafe { *frame.add(self.base as usize).cast::<u64>() }
     }
 
-    /// What an index adds to that.
+    /// Returns the distance of an index from that address.
     pub fn distance(&self, index: u32) -> i64 {
-        // A factor has the bits of its own type: neither product leaves 64 bits.
+        // A factor has the bits of its own type, so neither product exceeds 64 bits.
         if self.signed {
             i64::from(index as i32) * i64::from(self.factor as i32)
         } else {
@@ -169,16 +170,16 @@ impl Index {
     }
 }
 
-/// All bits of a vector's parts.
+/// Combines the parts of a vector by OR.
 #[inline(always)]
 pub fn any_bit(parts: [u64; WIDTH]) -> u64 {
     parts[0] | parts[1] | parts[2] | parts[3]
 }
 
-/// Finds the host addresses that the lanes reach, after all checks. Those of lanes that are off can be read.
+/// Resolves the host addresses of the lanes, after all checks. Those of lanes that are off are readable.
 ///
 /// # Safety
-/// The slot lies inside the frame; the view's and the local memory's pointers are live for their sizes.
+/// The slot is inside the frame; the view's and the local memory's pointers are live for their sizes.
 #[inline(always)]
 unsafe fn body<const VECTOR: bool>(
     found: &mut [u64; LANES],
@@ -196,8 +197,8 @@ unsafe fn body<const VECTOR: bool>(
         Reach::Local => Range { start: 0, bytes: local.lane_bytes, host: local.start as u64 },
         Reach::Global | Reach::Generic | Reach::Param => view.caches[address.cache as usize].range,
     };
-    // An offset beyond the last that fits sets the top bit of one of the two: no range is so large that it would by
-    // itself. Adding up bits takes a fraction of what comparing 64-bit numbers does.
+    // An offset above the last valid one sets the top bit of one of the two values, because no range is so large that
+    // it would otherwise. Combining bits is much faster than comparing 64-bit numbers.
     let last = range.bytes.wrapping_sub(bytes);
     let (mut outside, mut bits) = ([last; WIDTH], [0; WIDTH]);
     for part in found.chunks_exact(WIDTH) {
@@ -226,11 +227,11 @@ unsafe fn body<const VECTOR: bool>(
     Ok(())
 }
 
-/// Finds the host addresses that the lanes reach, after all checks, in the build for any machine. Those of lanes that
-/// are off can be read.
+/// Resolves the host addresses of the lanes, after all checks, in the portable build. Those of lanes that are off are
+/// readable.
 ///
 /// # Safety
-/// The slot lies inside the frame; the view's and the local memory's pointers are live for their sizes.
+/// The slot is inside the frame; the view's and the local memory's pointers are live for their sizes.
 pub unsafe fn portable(
     found: &mut [u64; LANES],
     address: &Address,
@@ -244,7 +245,7 @@ pub unsafe fn portable(
     unsafe { body::<false>(found, address, bytes, frame, mask, view, local) }
 }
 
-/// As [`portable`], in the build for the machine's vectors.
+/// Resolves host addresses like [`portable`], in the build for the machine's vectors.
 ///
 /// # Safety
 /// As for [`portable`], on a machine that has these vectors.
@@ -262,7 +263,7 @@ pub unsafe fn vector(
     unsafe { body::<{ cfg!(target_arch = "x86_64") }>(found, address, bytes, frame, mask, view, local) }
 }
 
-/// Each address for itself. The range that the last one lies in is remembered for the next time.
+/// Resolves each address separately. The range that contains the last one is cached for the next time.
 #[cold]
 #[inline(never)]
 fn slow(found: &mut [u64; LANES], address: &Address, bytes: u64, view: &mut View, local: Local) -> Result<(), Refused> {
@@ -273,7 +274,7 @@ fn slow(found: &mut [u64; LANES], address: &Address, bytes: u64, view: &mut View
     }
     let mut range = view.caches[address.cache as usize].range;
     for (lane, one) in found.iter_mut().enumerate() {
-        // The lanes of a warp mostly reach the same allocation: it is looked up once.
+        // The lanes of a warp mostly access one allocation, so it is looked up once.
         if !range.holds(*one, bytes) {
             let host = host_address(*one, reach, address.writes, bytes, lane, view, local)?;
             range = match space_of(reach, *one) {
@@ -281,7 +282,7 @@ fn slow(found: &mut [u64; LANES], address: &Address, bytes: u64, view: &mut View
                 "shared" if reach == Reach::Generic => {
                     Range { start: SHARED_WINDOW, bytes: view.shared_bytes, host: view.shared as u64 }
                 }
-                // Local memory is another one for every lane.
+                // Local memory differs between lanes.
                 _ => Range::default(),
             };
             *one = host;
@@ -293,11 +294,11 @@ fn slow(found: &mut [u64; LANES], address: &Address, bytes: u64, view: &mut View
     Ok(())
 }
 
-/// The offsets of the lanes' elements in shared memory, where the access names it and all may be used. Those of lanes
-/// that are off are zero.
+/// Computes the lanes' offsets in shared memory. Returns false unless the access names shared memory and all offsets
+/// are valid. Lanes that are off get 0.
 ///
 /// # Safety
-/// The slot lies inside the frame.
+/// The slot is inside the frame.
 #[inline(always)]
 pub unsafe fn shared_offsets(
     found: &mut [u32; LANES],
@@ -315,14 +316,14 @@ pub unsafe fn shared_offsets(
     unsafe {
         let plane = frame.add(address.slot as usize);
         if let Some(index) = &address.index {
-            // The same, modulo 2 to the power of 32.
+            // Offsets are computed modulo 2^32.
             start = index.start(frame) as u32;
             let indices = &*plane.cast::<[u32; LANES]>();
             for lane in 0..LANES {
                 found[lane] = indices[lane].wrapping_mul(index.factor);
             }
         } else if address.wide {
-            // Addresses in shared memory have 32 bits: what is above is dropped.
+            // Addresses in shared memory have 32 bits; upper bits are dropped.
             let addresses = &*plane.cast::<[u64; LANES]>();
             for lane in 0..LANES {
                 found[lane] = addresses[lane] as u32;
@@ -347,7 +348,7 @@ impl Range {
         Range { start: 0, bytes: view.shared_bytes, host: view.shared as u64 }
     }
 
-    /// Where `bytes` at `address` lie on the host, if all of them may be used.
+    /// Returns the host address of `bytes` at `address`, if all of them may be accessed.
     #[inline(always)]
     pub fn host(&self, address: u64, bytes: u64) -> Option<u64> {
         let offset = address.wrapping_sub(self.start);
@@ -379,7 +380,7 @@ fn global_range(address: u64, writes: bool, bytes: u64, view: &View) -> Option<R
     (address.checked_add(bytes)? <= base + size).then_some(Range { start: base, bytes: size, host: base })
 }
 
-/// The host address of `bytes` at one lane's address.
+/// Resolves the host address of `bytes` at one lane's address.
 pub fn host_address(
     address: u64,
     reach: Reach,

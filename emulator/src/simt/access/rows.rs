@@ -1,6 +1,6 @@
-//! Accesses to rows: lanes reach elements one behind the other, or so many bytes apart, or all the same element. Most
-//! often the whole warp does, or each half of it, since blocks are often 16 threads wide ([`pair`]). Or else some lanes of
-//! a half are off, and those that are on are next to each other ([`halves`]).
+//! Accesses to rows: lanes access contiguous elements, elements at a constant distance, or one element. Most often this
+//! applies to the whole warp, or to each half of it, since blocks are often 16 threads wide ([`pair`]). Otherwise some
+//! lanes of a half are off, and those that are on are adjacent ([`halves`]).
 
 use super::reach::{Range, View};
 #[cfg(target_arch = "x86_64")]
@@ -8,32 +8,32 @@ use super::steps;
 use crate::ops::lanes::{FULL, LANES};
 use crate::program::memory::{Access, Address, Index, REMEMBERED_MAX, Reach, Repeat};
 
-/// Lanes that are looked at together.
+/// Lanes of half a warp, which are examined together.
 pub const HALF: usize = LANES / 2;
 
-/// What all lanes reach, checked.
+/// The rows that all lanes access, checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
-    /// Where on the host the elements of each half's first lane are.
+    /// Host address of the first lane's elements in each half.
     pub first: [u64; 2],
     /// Bytes from lane to lane.
     pub step: u64,
 }
 
-/// What the lanes of half a warp reach, checked.
+/// The row that the lanes of half a warp access, checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     /// The first lane that is on.
     pub start: usize,
-    /// Lanes that are on: they are next to each other.
+    /// Number of lanes that are on; they are adjacent.
     pub lanes: usize,
-    /// Where on the host the first lane's elements are.
+    /// Host address of the first lane's elements.
     pub first: u64,
-    /// Bytes from lane to lane: none, those of the access, or more.
+    /// Bytes from lane to lane: 0, the bytes of the access, or more.
     pub step: u64,
 }
 
-/// How the addresses of lanes lie to each other, before anything is added to them or checked.
+/// A row of addresses, before offsets are added and checks are made.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     first: u64,
@@ -47,7 +47,7 @@ struct Rows {
     step: u64,
 }
 
-/// The row of the lanes of half a warp that are on: so many from one of them on.
+/// The row of the lanes of half a warp that are on: `lanes` adjacent lanes from `start` on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Half {
     start: usize,
@@ -56,7 +56,7 @@ struct Half {
 }
 
 impl Row {
-    /// The addresses that a row of indices stands for, where they are a row too.
+    /// Returns the row of addresses for a row of indices, if the addresses are evenly spaced too.
     #[inline(always)]
     fn indexed(self, lanes: usize, index: &Index, start: u64) -> Option<Row> {
         let (first, step) = (self.first as u32, self.step as u32);
@@ -73,21 +73,21 @@ impl Row {
     }
 }
 
-/// What is in an address's register, where that has a pattern.
+/// The pattern in an address register, if it has one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pattern {
-    /// The rows of all lanes, where all are on and both have the same step.
+    /// The rows of all lanes, if all are on and both halves have one step.
     pair: Option<Rows>,
-    /// The lanes whose halves were looked at; none where there is no pattern, and no access is by none.
+    /// The lanes for which `halves` is valid; 0 if there is no pattern.
     mask: u32,
     halves: [Half; 2],
 }
 
-/// The rows that all lanes reach, where all are on, both halves have the same step, and all may be reached. It never says
-/// what is wrong.
+/// Finds the rows that all lanes access, if all lanes are on, both halves have one step, and everything is accessible.
+/// It does not report what is invalid.
 ///
 /// # Safety
-/// The slot lies inside the frame; with `VECTOR`, the machine has its vectors.
+/// The slot is inside the frame; with `VECTOR`, the machine has its vectors.
 #[inline(always)]
 pub unsafe fn pair<const VECTOR: bool>(
     access: &Access,
@@ -124,10 +124,10 @@ pub unsafe fn pair<const VECTOR: bool>(
     Some(Pair { first: [low.first, high.first], step: low.step })
 }
 
-/// The rows that the halves of a warp reach, where they do and may and [`pair`] found none.
+/// Finds the rows that the halves of a warp access, if they are accessible. Used when [`pair`] found none.
 ///
 /// # Safety
-/// The slot lies inside the frame.
+/// The slot is inside the frame.
 #[inline(always)]
 pub unsafe fn halves(access: &Access, stride: u64, frame: *mut u8, mask: u32, view: &mut View) -> Option<[Span; 2]> {
     let address = &access.address;
@@ -155,7 +155,7 @@ pub unsafe fn halves(access: &Access, stride: u64, frame: *mut u8, mask: u32, vi
 }
 
 /// # Safety
-/// The slot lies inside the frame; with `VECTOR`, the machine has its vectors.
+/// The slot is inside the frame; with `VECTOR`, the machine has its vectors.
 #[inline(always)]
 unsafe fn rows_of_all<const VECTOR: bool>(address: &Address, frame: *mut u8) -> Option<Rows> {
     #[cfg(target_arch = "x86_64")]
@@ -172,7 +172,7 @@ unsafe fn rows_of_all<const VECTOR: bool>(address: &Address, frame: *mut u8) -> 
 }
 
 /// # Safety
-/// The slot lies inside the frame.
+/// The slot is inside the frame.
 #[inline(always)]
 unsafe fn rows(address: &Address, frame: *mut u8, mask: u32) -> Option<[Half; 2]> {
     let masks = [mask & 0xffff, mask >> HALF];
@@ -189,16 +189,16 @@ unsafe fn rows(address: &Address, frame: *mut u8, mask: u32) -> Option<[Half; 2]
     }
 }
 
-/// What a row has to keep to.
+/// The limits of a row.
 struct Allowed {
     range: Range,
     stride: u64,
-    /// Addresses have 32 bits.
+    /// True for 32-bit addresses, which wrap around.
     truncate: bool,
 }
 
 impl Allowed {
-    /// What an access of `stride` bytes may reach, as far as is known.
+    /// Returns the range that an access of `stride` bytes may use, as far as the cache knows it.
     #[inline(always)]
     fn new(address: &Address, stride: u64, view: &View) -> Option<Allowed> {
         let truncate = address.reach == Reach::Shared;
@@ -206,10 +206,10 @@ impl Allowed {
         Some(Allowed { range, stride, truncate })
     }
 
-    /// What the lanes of a row reach, if they may reach all of it.
+    /// Returns what the lanes of a row access, if all of it is accessible.
     ///
     /// # Safety
-    /// The slots of the address lie inside the frame.
+    /// The slots of the address are inside the frame.
     #[inline(always)]
     unsafe fn span(&self, row: Row, start: usize, lanes: usize, address: &Address, frame: *mut u8) -> Option<Span> {
         let Row { first, step } = match &address.index {
@@ -222,15 +222,15 @@ impl Allowed {
         }
         let address = first.wrapping_add_signed(address.offset);
         let address = if self.truncate { address & 0xffff_ffff } else { address };
-        // Steps have 32 bits, so that this does not overflow; nor does the row, where it fits.
+        // Steps have 32 bits, so this does not overflow; nor does the row, if it fits.
         let bytes = (lanes as u64 - 1) * step + self.stride;
         let first = self.range.host(address, bytes)?;
         ((address | step) & (self.stride - 1) == 0).then_some(Span { start, lanes, first, step })
     }
 }
 
-/// Defines the search for a row among addresses of one width. Addresses wrap around at that width; a row that does
-/// is outside of any range.
+/// Defines the search for a row among addresses of one width. Addresses wrap around at that width, and a row that wraps
+/// is outside any range.
 macro_rules! row {
     ($name:ident, $word:ty, $width:literal) => {
         #[inline(always)]
@@ -245,7 +245,7 @@ macro_rules! row {
             }
             let first = plane[start];
             let step = if lanes > 1 { plane[start + 1].wrapping_sub(first) } else { 0 };
-            // Rows from behind to the front are rare, and look like enormous steps.
+            // Descending rows are rare and look like enormous steps.
             if u64::from(step) > u64::from(u32::MAX) {
                 return None;
             }

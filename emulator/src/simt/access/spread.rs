@@ -1,4 +1,4 @@
-//! Elements side by side in memory, to the lanes of half a warp and back.
+//! Moves contiguous elements in memory to the lanes of half a warp and back.
 
 use super::element::{Element, Plane};
 use super::rows::HALF;
@@ -27,8 +27,8 @@ pub unsafe fn widen<E: Element, P: Plane, const VECTOR: bool>(from: *const E, to
     }
 }
 
-/// Puts the values of half a warp's lanes into a plane, as whole vectors: processors are slow to read a vector that was
-/// written in pieces just before.
+/// Writes the values of half a warp's lanes to a plane, as whole vectors, because processors are slow to read a vector
+/// that was just written in pieces.
 ///
 /// # Safety
 /// The target has room for half a plane; with `VECTOR`, the machine has its vectors.
@@ -64,7 +64,7 @@ pub unsafe fn narrow<E: Element, P: Plane, const VECTOR: bool>(from: *const P, t
     }
 }
 
-/// Lanes to vectors, and narrow integers to words, with their sign where they have one.
+/// Vector code: moves lanes to vectors, and extends narrow integers to words, with or without sign.
 #[cfg(target_arch = "x86_64")]
 mod vector {
     use std::arch::x86_64::{
@@ -74,7 +74,7 @@ mod vector {
 
     use super::{Element, HALF};
 
-    /// Lanes in a vector of words, and in one of doubles.
+    /// Lanes in a vector of 32-bit and of 64-bit elements.
     const WIDTH: usize = 8;
     const DOUBLES: usize = 4;
 

@@ -1,5 +1,5 @@
-//! Whether the addresses of both halves of a warp lie at the same even steps, asked with vectors. Nothing goes from a vector to a
-//! register of the processor and back on the way, which takes longer than all the rest.
+//! Finds evenly spaced addresses in both halves of a warp, with vector instructions. No value moves between vector and
+//! general registers on the way, because that takes longer than everything else.
 
 use std::arch::x86_64::{
     __m256i, _mm256_add_epi32, _mm256_add_epi64, _mm256_broadcastd_epi32, _mm256_broadcastq_epi64,
@@ -11,16 +11,16 @@ use std::arch::x86_64::{
 use super::rows::HALF;
 use crate::ops::lanes::LANES;
 
-/// Lanes in a vector of 32-bit words, and of 64-bit ones.
+/// Lanes in a vector of 32-bit and of 64-bit elements.
 const WORDS: usize = 8;
 const DOUBLES: usize = 4;
 
-/// A plane as it lies in a frame, at a cache line.
+/// A plane, aligned to a cache line as in a frame.
 #[repr(align(64))]
 pub struct Plane<T>([T; LANES]);
 
-/// The first address of each half of a warp and the step from lane to lane, where the lanes of both halves lie so. A step
-/// has 32 bits; rows from behind to the front look like enormous ones.
+/// Returns the first address of each half of a warp and the step from lane to lane, if both halves are evenly spaced. A
+/// step has 32 bits; descending rows look like enormous steps.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub fn rows64(plane: &Plane<u64>) -> Option<([u64; 2], u64)> {
@@ -30,7 +30,7 @@ pub fn rows64(plane: &Plane<u64>) -> Option<([u64; 2], u64)> {
     let start = part(0);
     let first = _mm256_broadcastq_epi64(_mm256_castsi256_si128(start));
     let step = _mm256_sub_epi64(_mm256_permute4x64_epi64::<0b01_01_01_01>(start), first);
-    // The steps of the lanes of one vector: none, one, two, three.
+    // Offsets of the lanes of one vector, in steps: 0, 1, 2, 3.
     let lanes_step = _mm256_add_epi64(times(step, [0, 1, 0, 1]), times(_mm256_slli_epi64::<1>(step), [0, 0, 1, 1]));
     let vector_step = _mm256_slli_epi64::<2>(step);
     let mut differs = _mm256_setzero_si256();
@@ -46,7 +46,7 @@ pub fn rows64(plane: &Plane<u64>) -> Option<([u64; 2], u64)> {
     even.then_some(([plane.0[0], plane.0[HALF]], step))
 }
 
-/// Each element where its lane's factor is one, zero where it is zero.
+/// Keeps the elements whose lane has factor 1; the others become zero.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn times(vector: __m256i, [a, b, c, d]: [i64; 4]) -> __m256i {
@@ -54,7 +54,7 @@ fn times(vector: __m256i, [a, b, c, d]: [i64; 4]) -> __m256i {
     _mm256_and_si256(vector, _mm256_setr_epi64x(-a, -b, -c, -d))
 }
 
-/// The same for addresses of 32 bits, which wrap around there.
+/// Finds rows like [`rows64`], for 32-bit addresses, which wrap around.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub fn rows32(plane: &Plane<u32>) -> Option<([u64; 2], u64)> {
@@ -85,7 +85,7 @@ mod tests {
     use super::{HALF, LANES, Plane, rows32, rows64};
     use crate::ops::lanes::vector_available;
 
-    /// Rows by the definition, one lane after the other.
+    /// Finds rows by the definition, lane by lane.
     fn plain(plane: &[u64; LANES], width: u64) -> Option<([u64; 2], u64)> {
         let step = plane[1].wrapping_sub(plane[0]) & width;
         let first = |lane: usize| plane[lane / HALF * HALF];
@@ -103,11 +103,11 @@ mod tests {
         const STEPS: [u64; 9] = [0, 1, 4, 16, 132, 0x8000_0000, 0xffff_ffff, 1 << 32, u64::MAX - 3];
         for (first, step) in EDGES.iter().flat_map(|first| STEPS.map(|step| (*first, step))) {
             let mut even: [u64; LANES] = std::array::from_fn(|lane| first.wrapping_add(step.wrapping_mul(lane as u64)));
-            // The halves lie one behind the other, or far from each other.
+            // The halves are contiguous or far apart.
             if step % 3 == 0 {
                 even[HALF..].iter_mut().for_each(|address| *address = address.wrapping_add(0x1234));
             }
-            // No lane is different, then each in turn, by the lowest and by the highest bit.
+            // First no lane differs, then each in turn, in the lowest and in the highest bits.
             for (lane, bit) in (0..LANES).flat_map(|lane| [(lane, 0), (lane, 1), (lane, 1 << 31), (lane, 1 << 63)]) {
                 let mut plane = even;
                 plane[lane] ^= bit;

@@ -1,4 +1,5 @@
-//! Rows of four words each against planes of words: the words of half a warp, turned round in vectors.
+//! Vector code for elements of four words: transposes the words of half a warp between rows in memory and one plane per
+//! word.
 
 use std::arch::x86_64::{
     __m256, _mm_loadu_ps, _mm_storeu_ps, _mm256_castps128_ps256, _mm256_castps256_ps128, _mm256_extractf128_ps,
@@ -10,7 +11,7 @@ use super::rows::HALF;
 /// Lanes in a vector.
 const WIDTH: usize = 8;
 
-/// Turns four vectors round within each half of theirs: element `n` of vector `m` becomes element `m` of vector `n`.
+/// Transposes four vectors within each of their halves: element `n` of vector `m` becomes element `m` of vector `n`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn turn([a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
@@ -24,7 +25,7 @@ fn turn([a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
     ]
 }
 
-/// Loads four words for each lane of half a warp, `step` bytes from lane to lane, to a plane for each.
+/// Loads four words for each lane of half a warp, `step` bytes from lane to lane, to one plane per word.
 ///
 /// # Safety
 /// The words can be read, and each target has room for half a plane.
@@ -35,7 +36,7 @@ pub unsafe fn split(from: *const f32, step: usize, targets: [*mut f32; 4]) {
         // SAFETY: the caller vouches for the pointers.
         unsafe {
             let of = |lane: usize| _mm_loadu_ps(from.byte_add(step * lane));
-            // Lane n in the lower half of a vector, lane n + 4 in its upper one.
+            // Lane n in the lower half of a vector, lane n + 4 in its upper half.
             let pair = |n: usize| _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(of(lane + n)), of(lane + n + 4));
             let turned = turn([pair(0), pair(1), pair(2), pair(3)]);
             for (target, plane) in targets.iter().zip(turned) {
@@ -45,7 +46,7 @@ pub unsafe fn split(from: *const f32, step: usize, targets: [*mut f32; 4]) {
     }
 }
 
-/// Stores four words of each lane of half a warp, from a plane for each, `step` bytes from lane to lane.
+/// Stores four words of each lane of half a warp, from one plane per word, `step` bytes from lane to lane.
 ///
 /// # Safety
 /// Each source holds half a plane, and the words can be written.

@@ -1,37 +1,37 @@
-//! Which accesses come before which, through barriers and through what threads tell each other in memory.
+//! The order of accesses, which barriers and synchronising memory operations establish (vector clocks).
 //!
-//! Each warp has a clock that ticks whenever one of its threads passes a point of order. An access is stamped with the
-//! time of its warp; it comes before what another thread does if that thread has seen a later time. Threads of
-//! different warps learn of each other warp by warp: where only some lanes of a warp wait at a barrier of the block,
-//! the others count as if they had, and a race between them may go unseen.
+//! Each warp has a clock that ticks whenever one of its threads synchronises. An access is stamped with the time of its
+//! warp; it comes before an access of another thread if that thread has seen a later time. Between warps, knowledge is
+//! kept per warp: if only some lanes of a warp wait at a barrier of the block, the other lanes count as if they had,
+//! and the check may miss a race with them.
 
 use std::collections::HashMap;
 
 use crate::ops::lanes::LANES;
 
-/// Times of warps, or of the lanes of one warp, up to which accesses are known.
+/// For each warp, or each lane of one warp, the time up to which its accesses are known.
 type Times = [u32; LANES];
 
-/// Places in memory through which threads have told each other something: beyond so many, all that was told before
-/// counts as told to everyone who looks.
+/// Maximum number of memory locations whose synchronisation is tracked separately. If there are more, their knowledge
+/// is merged, and every thread that reads the next location receives all of it.
 const PLACES_MAX: usize = 1 << 16;
 
 #[derive(Debug)]
 pub struct Clocks {
     now: Vec<u32>,
-    /// What each warp knows of the warps.
+    /// For each warp, what it knows of all warps.
     warps: Vec<Times>,
-    /// What each lane knows of the lanes of its warp.
+    /// For each lane, what it knows of the lanes of its warp.
     lanes: Vec<[Times; LANES]>,
     barriers: HashMap<u32, Told>,
     places: HashMap<u64, Told>,
 }
 
-/// What was told at a barrier or at a place in memory.
+/// The knowledge that threads left at a barrier or in a memory location.
 #[derive(Clone, Debug, Default)]
 struct Told {
     warps: Times,
-    /// For each warp what its lanes told one another.
+    /// For each warp, what its lanes know of each other.
     lanes: HashMap<u32, Times>,
 }
 
@@ -67,7 +67,7 @@ impl Clocks {
         self.now[warp as usize]
     }
 
-    /// Whether what `thread` did at `time` of its warp comes before what `other` does now.
+    /// Reports whether the access of `thread` at `time` comes before what `other` does now.
     pub fn ordered(&self, thread: u32, time: u32, other: u32) -> bool {
         let lanes = LANES as u32;
         let (warp, lane) = ((thread / lanes) as usize, (thread % lanes) as usize);
@@ -76,20 +76,20 @@ impl Clocks {
         thread == other || seen > time
     }
 
-    /// The lanes of one warp have come together.
+    /// The lanes of one warp synchronise.
     pub fn meet(&mut self, warp: u32, lanes: u32) {
         let told = self.tell(warp, lanes);
         each(lanes).for_each(|lane| self.lanes[warp as usize][lane] = told);
     }
 
-    /// Lanes come to a barrier of the block.
+    /// Lanes arrive at a barrier of the block.
     pub fn arrive(&mut self, barrier: u32, warp: u32, lanes: u32) {
         let mut told = self.barriers.remove(&barrier).unwrap_or_default();
         self.tell_all(&mut told, warp, lanes);
         self.barriers.insert(barrier, told);
     }
 
-    /// Lanes that wait at a barrier go on.
+    /// Lanes leave a barrier.
     pub fn pass(&mut self, barrier: u32, warp: u32, lanes: u32) {
         if let Some(told) = self.barriers.remove(&barrier) {
             self.hear(&told, warp, lanes);
@@ -97,12 +97,12 @@ impl Clocks {
         }
     }
 
-    /// A barrier starts anew.
+    /// A barrier starts its next phase.
     pub fn open(&mut self, barrier: u32) {
         self.barriers.remove(&barrier);
     }
 
-    /// A thread accesses a place with an operation that others can count on.
+    /// A thread accesses a location with a strong operation.
     pub fn synchronise(&mut self, place: u64, warp: u32, lane: u32, reads: bool, writes: bool) {
         let mut told = self.places.remove(&place).unwrap_or_default();
         if reads {
@@ -119,7 +119,7 @@ impl Clocks {
         self.places.insert(place, told);
     }
 
-    /// What lanes of a warp know together, themselves included; time goes on for the warp.
+    /// Returns the combined knowledge of lanes of a warp, including themselves, and advances the warp's clock.
     fn tell(&mut self, warp: u32, lanes: u32) -> Times {
         let index = warp as usize;
         self.now[index] += 1;
@@ -160,7 +160,7 @@ mod tests {
         clocks.pass(0, 0, u32::MAX);
         clocks.pass(0, 1, u32::MAX);
         assert!(clocks.ordered(3, time, 4) && clocks.ordered(3, time, 40) && !clocks.ordered(3, time, 70));
-        // What comes after the barrier is in no order again.
+        // Accesses after the barrier are not ordered.
         assert!(!clocks.ordered(3, clocks.now(0), 4) && !clocks.ordered(3, clocks.now(0), 40));
     }
 

@@ -1,7 +1,8 @@
-//! Races in shared memory: for each byte the last write and the reads since, and whether the next access comes after
-//! them.
+//! Race detection in shared memory: for each byte, the last write and the reads since, and whether the next access is
+//! ordered after them.
 //!
-//! A word is tracked as a whole until an access touches a part of it. From then on its bytes are tracked separately.
+//! A word is tracked as a whole until an access touches only a part of it. From then on its bytes are tracked
+//! separately.
 
 use super::clocks::Clocks;
 use crate::ops::lanes::LANES;
@@ -9,19 +10,19 @@ use crate::program::memory::Kinds;
 
 const WORD: u64 = 4;
 
-/// Who did something, where in the code, and when.
+/// An earlier access: thread, place in the code, and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     pub thread: u16,
     pub function: u16,
     pub pc: u32,
-    /// The number of the access in its block.
+    /// Number of the access in its block.
     pub visit: u32,
     time: u32,
     strong: bool,
 }
 
-/// One thread's access of some bytes.
+/// An access by one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch {
     pub thread: u32,
@@ -40,30 +41,30 @@ pub enum HazardKind {
     WriteAfterWrite,
 }
 
-/// Two accesses that nothing orders.
+/// A race: two accesses that nothing orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hazard {
     pub kind: HazardKind,
     pub earlier: Stamp,
-    /// The first byte that both touch.
+    /// The first byte that both access.
     pub offset: u64,
 }
 
-/// What is known of a word or a byte.
+/// State of a word or a byte.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
-    /// The block that this is about; what is of another one is nothing.
+    /// Number of the block; state of another block is void.
     block: u32,
     is_split: bool,
     writer: Option<Stamp>,
-    /// Reads since then: two that are not in order, if there are so many, are enough to find a third's race.
+    /// Reads since the last write. Two unordered reads suffice to detect a race with a third access.
     readers: [Option<Stamp>; 2],
 }
 
 #[derive(Debug)]
 pub struct Races {
     words: Vec<Cell>,
-    /// Made when the first access is narrower than a word.
+    /// Allocated at the first access narrower than a word.
     bytes: Vec<Cell>,
     block: u32,
 }
@@ -77,8 +78,8 @@ impl Races {
         self.block += 1;
     }
 
-    /// Takes an access in, or tells what it is in a race with. `same` tells whether a write leaves at a place what an
-    /// earlier write has put there.
+    /// Records an access, or returns the race that it is part of. `same` reports whether a write stores the value that
+    /// an earlier write has stored at a location.
     pub fn touch(
         &mut self,
         touch: &Touch,
@@ -105,7 +106,7 @@ impl Races {
         Ok(())
     }
 
-    /// The word of a number, as this block has left it; its bytes are ready where it is to be split.
+    /// Returns the state of a word in this block; with `split`, prepares the state of its bytes.
     fn word(&mut self, index: u64, split: bool) -> &mut Cell {
         let word = &mut self.words[index as usize];
         if word.block != self.block {
@@ -164,7 +165,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Keeps a read, in the place of one that comes before it if there is one.
+    /// Records a read; it replaces a read that comes before it.
     fn read(&mut self, stamp: Stamp, clocks: &Clocks) {
         let replaces = |known: &Option<Stamp>| {
             known.is_none_or(|known| clocks.ordered(known.thread.into(), known.time, stamp.thread.into()))

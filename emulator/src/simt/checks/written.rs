@@ -1,4 +1,4 @@
-//! Which bytes of a block's shared and local memory were written.
+//! The written bytes of a block's shared and local memory.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -8,10 +8,10 @@ use crate::ops::lanes::LANES;
 #[derive(Debug)]
 pub struct Written {
     shared: Vec<bool>,
-    /// Local memory by warp: each lane's bytes in a row, as the warp has them.
+    /// Local memory by warp; the bytes of each lane are contiguous, as in the warp.
     local: HashMap<u32, Vec<bool>>,
     lane_bytes: u64,
-    /// Shared memory at the start that holds something from the beginning.
+    /// Bytes at the start of shared memory that always count as written.
     reserved: u32,
 }
 
@@ -26,12 +26,12 @@ impl Written {
         self.local.values_mut().for_each(|lanes| lanes.fill(false));
     }
 
-    /// Shared memory at these offsets.
+    /// Returns the flags of shared memory at these offsets.
     pub fn shared(&mut self, bytes: Range<u64>) -> &mut [bool] {
         &mut self.shared[bytes.start as usize..bytes.end as usize]
     }
 
-    /// A warp's local memory at these offsets.
+    /// Returns the flags of a warp's local memory at these offsets.
     pub fn local(&mut self, warp: u32, bytes: Range<u64>) -> &mut [bool] {
         let size = LANES * self.lane_bytes as usize;
         let lanes = self.local.entry(warp).or_insert_with(|| vec![false; size]);

@@ -1,9 +1,10 @@
-//! Shuffles: each lane reads what another has. Where the text says which one, that is found once, when it is loaded.
+//! Shuffles: each lane reads the value of another lane. If the operands are constants, the source lanes are computed
+//! when the module is loaded.
 
 use crate::ops::lanes::{LANES, load, mask_of, store, store_mask};
 use crate::program::warp::{Shuffle, ShuffleMode, Sources};
 
-/// Runs a shuffle in the lanes of `mask`.
+/// Runs a shuffle for the lanes of `mask`.
 ///
 /// # Safety
 /// The slots are planes of the frame; with `VECTOR`, the machine has its vectors.
@@ -44,7 +45,7 @@ unsafe fn body<const VECTOR: bool>(
     }
 }
 
-/// The same with the machine's vectors.
+/// Shuffles with the machine's vectors.
 #[cfg(target_arch = "x86_64")]
 mod in_vectors {
     use std::arch::x86_64::{
@@ -68,7 +69,7 @@ mod in_vectors {
         unsafe { body::<true>(shuffle, frame, mask, |a, from| pick(a, from)) }
     }
 
-    /// What is in the lanes of `a` that `from` names.
+    /// Returns, for each lane, the value of the lane of `a` that `from` names.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn pick(a: &Words, from: &Words) -> Words {
@@ -78,8 +79,8 @@ mod in_vectors {
             unsafe {
                 let part = |first: usize| _mm256_loadu_si256(a.as_ptr().add(first).cast());
                 let from = _mm256_loadu_si256(from.as_ptr().add(lane).cast());
-                // Each part in the order that the lower three bits ask for; the next two choose among the parts, from
-                // where they are the signs.
+                // Permutes each part by the lower three bits of the source lane. The next two bits select the part,
+                // after a shift makes them the sign.
                 let of = |first: usize| _mm256_permutevar8x32_epi32(part(first), from);
                 let (third, fourth) = (signs(_mm256_slli_epi32::<28>(from)), signs(_mm256_slli_epi32::<27>(from)));
                 let low = _mm256_blendv_epi8(of(0), of(8), third);
@@ -91,7 +92,7 @@ mod in_vectors {
         values
     }
 
-    /// All ones where the sign is set.
+    /// Returns all ones where the sign is set.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn signs(vector: __m256i) -> __m256i {
@@ -99,11 +100,11 @@ mod in_vectors {
     }
 }
 
-/// Where the lanes read from, by their operands.
+/// Returns the source lanes for the operands of a shuffle.
 #[inline(always)]
 pub fn sources(mode: ShuffleMode, b: &[u32; LANES], c: &[u32; LANES]) -> Sources {
-    /// `find` gives the lane to read from and whether it is inside, for a lane, its operand, and the first and the last
-    /// lane of its segment. It is a loop for each mode, which the compiler makes vectors of.
+    /// `find` returns the source lane and whether it is inside the segment, given a lane, its operand, and the first
+    /// and last lane of its segment. There is one loop per mode, which the compiler vectorises.
     #[inline(always)]
     fn all(b: &[u32; LANES], c: &[u32; LANES], find: impl Fn(u32, u32, u32, u32) -> (u32, bool)) -> Sources {
         let (mut from, mut inside) = ([0; LANES], [0; LANES]);

@@ -1,4 +1,4 @@
-//! Products: factors out of the registers, sums back into them.
+//! Products: gathers factors from the registers and scatters sums back.
 
 use crate::ops::exact::Rounding;
 use crate::ops::float::{canonical, canonical64};
@@ -11,8 +11,7 @@ use crate::simt::frames::Registers;
 use crate::simt::matrix::Room;
 use crate::simt::matrix::tiles;
 
-/// Elements of the largest factors, of m16n8k64 in integers and of m16n8k32 and m32n8k16 in floats, and of the
-/// largest sum.
+/// Maximum elements of a factor (m16n8k64 for integers; m16n8k32 and m32n8k16 for floats) and of a sum.
 const INTEGERS_MAX: usize = 1024;
 const FLOATS_MAX: usize = 512;
 const SUMS_MAX: usize = 256;
@@ -21,7 +20,7 @@ type Integers<T> = [T; INTEGERS_MAX];
 type Factors = [f64; FLOATS_MAX];
 type Sums<T> = [T; SUMS_MAX];
 
-/// The matrices of a product of floats.
+/// Buffers for the matrices of a floating-point product.
 #[derive(Debug)]
 pub struct Floats {
     a: Factors,
@@ -49,20 +48,20 @@ unsafe fn body<const VECTOR: bool>(product: &Multiply, registers: &mut Registers
     }
 }
 
-/// In the build for any machine.
+/// Runs a product in the portable build.
 pub fn portable(product: &Multiply, registers: &mut Registers, room: &mut Room) {
     // SAFETY: this build needs nothing of the machine.
     unsafe { body::<false>(product, registers, room) }
 }
 
-/// As [`portable`], in the build for the machine's vectors, on one that has them.
+/// Runs a product like [`portable`], in the build for the machine's vectors, which have to exist.
 #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt"))]
 pub fn vector(product: &Multiply, registers: &mut Registers, room: &mut Room) {
     // SAFETY: the caller vouches for the machine.
     unsafe { body::<{ cfg!(target_arch = "x86_64") }>(product, registers, room) }
 }
 
-/// Takes a matrix out of the registers.
+/// Gathers a matrix from the registers.
 #[inline(always)]
 fn gather<T: Copy + Default, const N: usize>(
     fragment: &Fragment,
@@ -87,7 +86,7 @@ fn gather<T: Copy + Default, const N: usize>(
     }
 }
 
-/// The same, one element after the other.
+/// Gathers a matrix element by element.
 #[inline(always)]
 fn gather_single<T, const N: usize>(
     fragment: &Fragment,
@@ -106,7 +105,7 @@ fn gather_single<T, const N: usize>(
     }
 }
 
-/// Puts a matrix into the registers.
+/// Scatters a matrix to the registers.
 #[inline(always)]
 fn scatter<T: Copy + Default, const N: usize>(
     fragment: &Fragment,
@@ -125,7 +124,7 @@ fn scatter<T: Copy + Default, const N: usize>(
     }
 }
 
-/// The same, one element after the other.
+/// Scatters a matrix element by element.
 #[inline(always)]
 fn scatter_single<T: Copy, const N: usize>(
     fragment: &Fragment,
@@ -145,8 +144,8 @@ fn scatter_single<T: Copy, const N: usize>(
     }
 }
 
-/// The independent products: A, B and C of each. No closure takes them: its body would not be built for the machine's
-/// vectors.
+/// Returns A, B and C of each independent product. An iterator and not a closure parameter, because the body of a
+/// closure would not be compiled for the machine's vectors.
 #[inline(always)]
 fn each<'a, T, S>(
     product: &Multiply,
@@ -250,7 +249,7 @@ fn bits(product: &Multiply, registers: &mut Registers, op: BitOp) {
     add(product, registers, &sum, false);
 }
 
-/// D is what was summed, and C.
+/// Stores the sum of the products and C to D.
 #[inline(always)]
 fn add(product: &Multiply, registers: &mut Registers, sum: &Sums<i32>, saturate: bool) {
     let mut c: Sums<i32> = [0; _];

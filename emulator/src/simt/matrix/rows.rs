@@ -1,5 +1,5 @@
-//! Matrices of 8 by 8 elements of 16 bits: a lane holds two neighbours of a row, or of a column where the matrix is
-//! transposed.
+//! Matrices of 8 by 8 elements of 16 bits (`ldmatrix`, `stmatrix`, `movmatrix`): a lane has two neighbours of a row, or
+//! of a column if the matrix is transposed.
 
 use super::tiles::{self, SIDE, Tile};
 use super::{Failed, Span, addresses};
@@ -37,7 +37,7 @@ pub fn transpose(d: u32, a: u32, registers: &mut Registers) {
 
 pub fn load(rows: &Rows, registers: &mut Registers, view: &mut View, local: Local) -> Result<(), Failed> {
     let pointers = pointers(rows, registers, view, local)?;
-    // All are read before any register is written: the address may be one of them.
+    // All rows are read before any register is written, because the address may be in one of them.
     let mut planes = [[0; LANES]; LANES / SIDE];
     for (plane, pointers) in planes.iter_mut().zip(pointers.chunks_exact(SIDE)).take(rows.slots.len()) {
         let mut tile = [0; SIDE * SIDE];
@@ -65,14 +65,14 @@ pub fn store(rows: &Rows, registers: &mut Registers, view: &mut View, local: Loc
     Ok(())
 }
 
-/// The rows, for those who watch memory.
+/// Returns the rows, for the optional checks.
 pub fn spans(rows: &Rows, registers: &mut Registers, view: &mut View, local: Local) -> Result<Vec<Span>, Failed> {
     let pointers = pointers(rows, registers, view, local)?;
     let span = |(lane, pointer): (usize, &u64)| Span { lane, pointer: *pointer, bytes: ROW_BYTES };
     Ok(pointers.iter().take(rows.slots.len() * SIDE).enumerate().map(span).collect())
 }
 
-/// Where the rows lie on the host, after all checks. Lanes without a row may hold anything.
+/// Resolves the host addresses of the rows, after all checks. Lanes without a row get arbitrary values.
 fn pointers(rows: &Rows, registers: &mut Registers, view: &mut View, local: Local) -> Result<[u64; LANES], Failed> {
     let count = rows.slots.len() * SIDE;
     let mask = if count == LANES { FULL } else { (1 << count) - 1 };

@@ -1,5 +1,5 @@
-//! Tiles of 8 by 8 elements, of which each lane of a warp holds two neighbours. The loops are plain ones over whole tiles,
-//! because the compiler vectorises those.
+//! Tiles of 8 by 8 elements, of which each lane of a warp has two neighbours. The loops are plain loops over whole
+//! tiles, because the compiler vectorises those.
 
 use crate::ops::lanes::LANES;
 use crate::program::matrix::Fragment;
@@ -8,17 +8,17 @@ use crate::simt::frames::Registers;
 /// Rows and columns of a tile.
 pub const SIDE: usize = 8;
 
-/// The elements of a tile in the order of the lanes that hold them, line after line: those of a row or, where the layout
-/// has [`Columns`](crate::ops::matrix::layout::Pattern::Columns), of a column.
+/// The elements of a tile in the order of the lanes that have them, line by line. The lines are rows, or columns if the
+/// layout has [`Columns`](crate::ops::matrix::layout::Pattern::Columns).
 pub type Tile<T> = [T; SIDE * SIDE];
 
-/// The tiles of a fragment by their number, and where each starts in the matrix.
+/// Returns the tiles of a fragment: their number, and where each starts in the matrix.
 #[inline(always)]
 pub fn starts(fragment: &Fragment) -> impl Iterator<Item = (usize, usize)> {
     fragment.layout.elements.chunks_exact(2).map(|pair| usize::from(pair[0])).enumerate()
 }
 
-/// The bits of a tile's elements: a lane has its two in one register, or in two.
+/// Returns the bits of a tile's elements. A lane has its two elements in one register or in two.
 #[inline(always)]
 pub fn from_registers(fragment: &Fragment, registers: &mut Registers, number: usize) -> Tile<u32> {
     let mut tile = [0; SIDE * SIDE];
@@ -39,7 +39,7 @@ pub fn from_registers(fragment: &Fragment, registers: &mut Registers, number: us
     tile
 }
 
-/// Puts a tile into the registers that [`from_registers`] takes it from.
+/// Writes a tile to the registers that [`from_registers`] reads.
 #[inline(always)]
 pub fn to_registers(fragment: &Fragment, registers: &mut Registers, number: usize, tile: &Tile<u32>) {
     if fragment.per == 2 {
@@ -67,7 +67,7 @@ pub fn each<T: Copy, R: Copy + Default>(tile: &Tile<T>, change: impl Fn(T) -> R)
     changed
 }
 
-/// A tile with its lines across.
+/// Transposes a tile.
 #[inline(always)]
 pub fn turned<T: Copy>(tile: &Tile<T>) -> Tile<T> {
     let mut turned = *tile;
@@ -79,7 +79,7 @@ pub fn turned<T: Copy>(tile: &Tile<T>) -> Tile<T> {
     turned
 }
 
-/// Writes the lines of a tile from the start of `matrix` on, whose own have `length` elements.
+/// Writes the lines of a tile to the start of `matrix`, whose lines have `length` elements.
 #[inline(always)]
 pub fn put<T: Copy>(matrix: &mut [T], length: usize, tile: &Tile<T>) {
     for (line, to) in tile.as_chunks::<SIDE>().0.iter().zip(matrix.chunks_mut(length)) {

@@ -1,4 +1,4 @@
-//! Matrices between memory and registers, line by line.
+//! Moves matrices between memory and registers, line by line (`wmma.load`, `wmma.store`).
 
 use super::tiles::{self, SIDE};
 use super::{Failed, Span, addresses};
@@ -9,11 +9,11 @@ use crate::program::matrix::Transfer;
 use crate::simt::access::{Local, Refused, View, host_address, space_of};
 use crate::simt::frames::Registers;
 
-/// Lines of the largest matrix.
+/// Maximum number of lines of a matrix.
 const LINES_MAX: usize = 32;
 
-/// CUDA asks for lines that start at multiples of 16 bytes, PTX for multiples of the fragment, which may be more:
-/// the lesser of the two counts.
+/// Maximum alignment of lines in bytes. CUDA requires multiples of 16 bytes, PTX multiples of the fragment's size,
+/// which may be larger; the smaller one is enforced.
 const LINE_ALIGN_MAX: u64 = 16;
 
 pub fn load(transfer: &Transfer, registers: &mut Registers, view: &View, local: Local) -> Result<(), Failed> {
@@ -26,7 +26,7 @@ pub fn load(transfer: &Transfer, registers: &mut Registers, view: &View, local: 
     Ok(())
 }
 
-/// Loads a matrix one element after the other.
+/// Loads a matrix element by element.
 fn load_single(transfer: &Transfer, lines: &[u64; LINES_MAX], registers: &mut Registers) {
     match unit_bits(transfer) {
         4 => load_lines::<4>(transfer, lines, registers),
@@ -51,7 +51,7 @@ fn load_tiles<E: Copy + Default + Into<u32>>(transfer: &Transfer, lines: &[u64; 
     }
 }
 
-/// Whether what four lanes hold of a tile is a part of a line.
+/// Reports whether the part of a tile in four lanes is contiguous in a line.
 fn lines_are_lanes(transfer: &Transfer) -> bool {
     matches!(transfer.fragment.layout.pattern, Pattern::Rows(_)) == (transfer.major == Major::Row)
 }
@@ -100,15 +100,15 @@ fn store_lines<const BITS: u32>(transfer: &Transfer, lines: &[u64; LINES_MAX], r
     }
 }
 
-/// Bits of what the layout counts.
+/// Returns the bits of the unit in which the layout counts.
 fn unit_bits(transfer: &Transfer) -> u32 {
     transfer.fragment.element.bits() * transfer.fragment.element.per_unit()
 }
 
-/// The line that an element lies in and its place there.
+/// Returns the line of an element, and its position there.
 #[inline(always)]
 fn position(transfer: &Transfer, index: u16) -> (usize, usize) {
-    // The columns of every matrix are a power of two, and indices go row by row.
+    // The number of columns is a power of two, and indices are row-major.
     let columns = if transfer.major == Major::Row { transfer.length } else { transfer.lines };
     let (row, column) = (index >> columns.trailing_zeros(), u32::from(index) & (columns - 1));
     let (row, column) = (usize::from(row), column as usize);
@@ -120,7 +120,7 @@ fn position(transfer: &Transfer, index: u16) -> (usize, usize) {
 #[inline(always)]
 unsafe fn element<const BITS: u32>(line: u64, position: usize) -> u64 {
     let at = line as *const u8;
-    // SAFETY: the caller vouches for the element. Others may write there: the kernel's race, as for every load.
+    // SAFETY: the caller vouches for the element. A concurrent write is the kernel's race, as for every load.
     unsafe {
         match BITS {
             4 => u64::from(*at.add(position / 2) >> (position % 2 * 4) & 15),
@@ -147,7 +147,7 @@ unsafe fn put_element<const BITS: u32>(line: u64, position: usize, value: u64) {
     }
 }
 
-/// The lines, for those who watch memory.
+/// Returns the lines, for the optional checks.
 pub fn spans(
     transfer: &Transfer,
     registers: &mut Registers,
@@ -161,7 +161,7 @@ pub fn spans(
     Ok(lines.iter().take(transfer.lines as usize).enumerate().map(span).collect())
 }
 
-/// Where the lines lie on the host, after all checks.
+/// Resolves the host addresses of the lines, after all checks.
 fn lines(
     transfer: &Transfer,
     registers: &mut Registers,
@@ -184,7 +184,7 @@ fn lines(
     match host_address(start, reach, writes, whole, 0, view, local) {
         Ok(first) => Ok(std::array::from_fn(|number| first + by(number as u32))),
         Err(whole) => {
-            // The report is to name the first line that is out of reach, where it is one that is.
+            // Finds the first line that is out of range, for the report.
             for number in 0..transfer.lines {
                 let address = start.checked_add(by(number)).ok_or(refused(start, FaultKind::IllegalAddress))?;
                 host_address(address, reach, writes, bytes, 0, view, local)?;
@@ -194,7 +194,7 @@ fn lines(
     }
 }
 
-/// The address, which all lanes agree on.
+/// Returns the address, which has to be equal in all lanes.
 fn start(transfer: &Transfer, registers: &mut Registers) -> Result<u64, Failed> {
     let starts = addresses(&transfer.address, registers);
     let start = starts[0];
@@ -211,12 +211,12 @@ fn start(transfer: &Transfer, registers: &mut Registers) -> Result<u64, Failed> 
     Ok(start)
 }
 
-/// What the registers of one lane hold.
+/// Returns the bytes of a fragment in the registers of one lane.
 fn fragment_bytes(transfer: &Transfer) -> u64 {
     transfer.fragment.slots.len() as u64 * if unit_bits(transfer) == 64 { 8 } else { 4 }
 }
 
-/// Bytes from one line of `bytes` bytes to the next.
+/// Returns the bytes from one line of `bytes` bytes to the next.
 fn step(transfer: &Transfer, registers: &mut Registers, bytes: u64, writes: bool) -> Result<u64, Failed> {
     let Some(slot) = transfer.stride else { return Ok(bytes) };
     let strides = *registers.words(slot);

@@ -9,12 +9,12 @@ use crate::simt::block::Context;
 use crate::simt::builtin;
 use crate::simt::frames::{Caller, Frame};
 
-/// What a call takes of a thread's stack beside the function's local memory. Devices keep at least the place to return
-/// to and a register or two, in units of 16 bytes.
+/// Bytes of a thread's stack that a call takes in addition to the function's local memory. Devices save at least the
+/// return address and a register or two, in units of 16 bytes.
 const CALL_STACK_BYTES: u32 = 16;
 
-/// Registers of all calls of a warp that are under way at once: a thousand frames of five hundred registers. Lanes
-/// that part ways have frames of their own, so that the depth alone is no bound.
+/// Maximum bytes of the registers of all active calls of a warp: a thousand frames of five hundred registers. Diverged
+/// lanes have frames of their own, so a limit on the depth would not suffice.
 const CALL_BYTES_MAX: u64 = 64 << 20;
 
 impl Warp {
@@ -31,8 +31,8 @@ impl Warp {
         }
     }
 
-    /// The group, whose lanes wait for others of the warp, in one frame with those that wait at the same instruction. Lanes
-    /// that enter a function one after the other, or from different places, have a frame each until they meet so.
+    /// Moves a group that waits for other lanes into one frame with those that wait at the same instruction. Lanes that
+    /// enter a function at different times, or from different places, have separate frames until they meet in this way.
     pub(super) fn join_others(&mut self, group: Group, cx: &mut Context) -> Group {
         if group.frame == 0 || !matches!(group.wait, Wait::Lanes(_)) {
             return group;
@@ -43,7 +43,7 @@ impl Warp {
             if other.frame == group.frame || other.wait != group.wait || self.place_in_code(&other) != place {
                 continue;
             }
-            // In a function that calls itself, lanes may also stand in the other frame, as callers.
+            // With recursion, the lanes may also be in the other frame, as callers.
             if self.frame(other.frame).lanes & group.mask == 0 {
                 self.move_lanes(group.frame, other.frame, group.mask, cx);
                 return Group { frame: other.frame, depth: other.depth, ..group };
@@ -57,7 +57,7 @@ impl Warp {
         group
     }
 
-    /// Lets lanes go on in another frame of their function.
+    /// Moves lanes to another frame of their function.
     fn move_lanes(&mut self, from: usize, to: usize, mask: u32, cx: &mut Context) {
         let Ok([Some(source), Some(target)]) = self.frames.get_disjoint_mut([from, to]) else {
             unreachable!("a group's frame lives as long as the group")
@@ -66,13 +66,13 @@ impl Warp {
         self.leave(from, mask, cx);
     }
 
-    /// The function in which a group stands, and the place there.
+    /// Returns the function and the place of a group.
     pub(super) fn place_in_code(&self, group: &Group) -> (usize, u32) {
         let frame = self.frames[group.frame].as_ref().expect("a group's frame lives as long as the group");
         (frame.function, group.pc)
     }
 
-    /// Lanes leave a frame; the last ones take it away.
+    /// Removes lanes from a frame; the last ones free it.
     fn leave(&mut self, index: usize, mask: u32, cx: &mut Context) {
         let frame = self.frame(index);
         frame.leave(mask);
@@ -94,7 +94,7 @@ impl Warp {
         self.leave(index, mask, cx);
     }
 
-    /// Hands the results of frame `index` to a caller, whose lanes in `mask` go on.
+    /// Passes the results of frame `index` to a caller, whose lanes in `mask` continue.
     fn return_to(&mut self, caller: Caller, index: usize, mask: u32, cx: &Context) {
         let program = cx.program;
         let Caller { frame: parent, return_pc, .. } = caller;
@@ -197,7 +197,7 @@ impl Warp {
     }
 }
 
-/// The function at an address, where its arguments are those of the call.
+/// Returns the function at an address, if its signature matches the call.
 fn called(address: u64, call: &Call, cx: &Context) -> Option<usize> {
     let offset = address.checked_sub(FUNCTION_WINDOW)?;
     let index = (offset / FUNCTION_STRIDE) as usize;

@@ -1,4 +1,4 @@
-//! Looks at what the lanes of a warp are about to do to memory, where checks are on.
+//! Runs the optional checks on the memory accesses of a warp.
 
 use super::{Group, Warp};
 use crate::fault::{Fault, FaultKind, code_place, describe_access};
@@ -10,7 +10,7 @@ use crate::simt::block::Context;
 use crate::simt::checks::{Hazard, HazardKind, Stamp, Touch};
 use crate::simt::matrix::{self, Span};
 
-/// Where an access lies, by the memory that it is in.
+/// The location of an access, by state space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spot {
     /// Offset in the block's shared memory.
@@ -20,7 +20,7 @@ enum Spot {
     Device(u64),
 }
 
-/// One lane's access.
+/// The access of one lane.
 #[derive(Clone, Copy, Debug)]
 struct LaneAccess {
     lane: usize,
@@ -29,10 +29,10 @@ struct LaneAccess {
     bytes: u64,
 }
 
-/// The slots of a store's values, and whether they are planes of 64 bits.
+/// The slots of a store's values, and whether they are 64-bit planes.
 type Values = (Vec<u32>, bool);
 
-/// Where a checked pointer lies.
+/// Returns the location of a checked pointer.
 fn spot(pointer: u64, local: Local, cx: &Context) -> Spot {
     let (shared, local_bytes) = (pointer.wrapping_sub(cx.view.shared as u64), local.lane_bytes * LANES as u64);
     match pointer.wrapping_sub(local.start as u64) {
@@ -43,14 +43,15 @@ fn spot(pointer: u64, local: Local, cx: &Context) -> Spot {
 }
 
 impl Warp {
-    /// Checks an access before it is made, and remembers it.
+    /// Checks an access before it is made, and records it.
     #[cold]
     pub(super) fn check(&mut self, check: &Check, group: &Group, mask: u32, cx: &mut Context) -> Result<(), Fault> {
         let accesses = self.lane_accesses(check, group, mask, cx)?;
         self.check_accesses(check.kinds, check.values.as_ref(), &accesses, group, cx)
     }
 
-    /// The same for a matrix, which all lanes load or store together: they count as in order before and after.
+    /// Checks the access of a matrix instruction, which all lanes make together: they count as synchronised before and
+    /// after it.
     #[cold]
     pub(super) fn check_matrix(&mut self, matrix: &Matrix, group: &Group, cx: &mut Context) -> Result<(), Fault> {
         let local = self.local();
@@ -96,7 +97,7 @@ impl Warp {
         Ok(())
     }
 
-    /// What each lane accesses. What may not be accessed at all is a fault as without checks.
+    /// Returns what each lane accesses. An invalid access is a fault, as it is without checks.
     fn lane_accesses(
         &mut self,
         check: &Check,
@@ -107,7 +108,7 @@ impl Warp {
         let local = self.local();
         let registers = self.frame(group.frame).registers.start();
         let (address, bytes, mut pointers) = (&check.address, check.bytes, [0; LANES]);
-        // SAFETY: the slots lie in the frame, the view and the local memory are those of this block and warp.
+        // SAFETY: the slots are in the frame, the view and the local memory are those of this block and warp.
         let (lengths, found) = unsafe {
             let lengths = match check.part {
                 Some(part) => part.lengths(bytes, registers, mask),
@@ -127,7 +128,7 @@ impl Warp {
         Ok((0..LANES).filter(|lane| lengths[*lane] > 0).map(access).collect())
     }
 
-    /// A load of bytes that were never written is a fault.
+    /// Raises a fault for a load of bytes that were never written.
     fn check_written(&mut self, accesses: &[LaneAccess], group: &Group, cx: &mut Context) -> Result<(), Fault> {
         let memory = cx.view.memory;
         let Some(checks) = cx.checks.as_mut().filter(|checks| checks.checks.uninitialised) else { return Ok(()) };
@@ -176,7 +177,7 @@ impl Warp {
         }
     }
 
-    /// Takes a lane's access into account; what it is in a race with.
+    /// Records a lane's access; returns the race that it is part of, if any.
     fn touch(
         &mut self,
         kinds: Kinds,
@@ -198,7 +199,7 @@ impl Warp {
                 let Some(mine) = &mine else { return false };
                 let part = (at - offset) as usize..(at - offset + bytes) as usize;
                 if earlier.visit == visit {
-                    // Another lane of this very instruction, whose store is still to come.
+                    // Another lane of this instruction, whose store is still to come.
                     return value(usize::from(earlier.thread) % LANES)
                         .is_some_and(|theirs| theirs[part.clone()] == mine[part]);
                 }

@@ -1,4 +1,4 @@
-//! Where lanes wait for each other: warp barriers, operations of several lanes, the barriers of the block.
+//! Synchronisation of lanes: warp barriers, warp-level operations, and barriers of the block.
 
 use super::step::Turns;
 use super::{Group, Pause, Step, Wait, Warp};
@@ -11,7 +11,7 @@ use crate::simt::block::{Coming, Context, describe_standings};
 use crate::simt::{collective, matrix};
 
 impl Warp {
-    /// `bar.warp.sync`: goes on once all lanes that `slot` names are at such a barrier.
+    /// `bar.warp.sync`: continues when all lanes of the mask in `slot` are at such a barrier.
     pub(super) fn meet(
         &mut self,
         group: &Group,
@@ -27,7 +27,7 @@ impl Warp {
         Ok(waits.or_else(|| passed(&alike, group)))
     }
 
-    /// Shuffles, votes and the like, which need all their lanes at this very instruction.
+    /// Runs a shuffle, a vote or the like, for which all members have to be at this instruction.
     pub(super) fn exchange(
         &mut self,
         op: &Op,
@@ -46,7 +46,8 @@ impl Warp {
         Ok(waits.or_else(|| passed(&alike, group)))
     }
 
-    /// As [`Warp::exchange`], where all members are here and agree on who they are; otherwise nothing is done.
+    /// Runs an operation like [`Warp::exchange`] if all members are present and agree on the membermask; otherwise
+    /// returns false and does nothing.
     pub(super) fn exchange_at_once(&mut self, op: &Op, frame: usize, mask: u32, cx: &mut Context) -> bool {
         let live = self.live;
         let registers = &mut self.frame(frame).registers;
@@ -60,8 +61,8 @@ impl Warp {
         true
     }
 
-    /// The lanes of `mask` that name the same members as its first one does, and those members. Lanes that stand at
-    /// one instruction may well belong to different sets: then the others stay behind for now.
+    /// Returns the lanes of `mask` that name the same members as its first lane, and those members. Lanes at one
+    /// instruction may belong to different sets; the others stay behind for now.
     fn members(&mut self, group: &Group, mask: u32, slot: u32, cx: &Context) -> Result<(Group, u32), Fault> {
         let words = *self.frame(group.frame).registers.words(slot);
         let needed = words[mask.trailing_zeros() as usize];
@@ -74,7 +75,7 @@ impl Warp {
         Ok((if same == mask { *group } else { self.narrowed(group, same) }, needed))
     }
 
-    /// The lanes of `mask` on their own; what is left of the group stays at the instruction.
+    /// Splits the lanes of `mask` off; the rest of the group stays at the instruction.
     fn narrowed(&mut self, group: &Group, mask: u32) -> Group {
         if mask != group.mask {
             self.add(Group { mask: group.mask & !mask, ..*group });
@@ -82,7 +83,7 @@ impl Warp {
         Group { mask, ..*group }
     }
 
-    /// An instruction that the whole warp runs at once: waits until all lanes are at this very instruction.
+    /// Runs an instruction of the whole warp, after all lanes have reached it.
     pub(super) fn together(
         &mut self,
         matrix: &Matrix,
@@ -110,7 +111,7 @@ impl Warp {
         }
     }
 
-    /// Lets the lanes of `mask` wait where others that they need have not come yet.
+    /// Lets the lanes of `mask` wait if lanes that they need have not arrived yet.
     fn await_lanes(&mut self, group: &Group, mask: u32, needed: u32, wait: Wait) -> Option<Step> {
         if needed & self.live & !mask == 0 {
             return None;
@@ -119,9 +120,9 @@ impl Warp {
         Some(Step::Kept(Group { wait, ..group }))
     }
 
-    /// The whole warp comes to a barrier of the block that has a number of its own and waits for all threads.
+    /// The whole warp arrives at a barrier with a constant number that waits for all threads.
     pub(super) fn halt(&mut self, barrier: &Barrier, group: &Group, cx: &mut Context) -> Result<Group, Fault> {
-        // A loop may have nothing but barriers.
+        // A loop may consist only of barriers.
         self.count(1, group, cx)?;
         let id = barrier.all.expect("only such barriers come here");
         let coming = Coming { lanes: group.mask.count_ones(), exited: 0, votes: 0 };
@@ -134,10 +135,10 @@ impl Warp {
         Ok(Group { wait: Wait::Barrier(id), ..*group })
     }
 
-    /// Lanes come to a barrier of the block.
+    /// Lanes arrive at a barrier of the block.
     ///
-    /// A barrier for a number of threads counts whole warps: lanes that have exited count as soon as the first of
-    /// their warp has come.
+    /// A barrier for a number of threads counts whole warps: exited lanes of a warp count as soon as its first lane has
+    /// arrived.
     pub(super) fn arrive(
         &mut self,
         barrier: &Barrier,
@@ -177,12 +178,12 @@ impl Warp {
         if barrier.kind != BarrierKind::Arrive {
             return Ok(Step::Kept(Group { wait: Wait::Barrier(id), ..group }));
         }
-        // The barrier may be complete now: those who wait at it should hear of it.
+        // The barrier may be complete now, so the waiting warps should get their turn.
         turns.end();
         Ok(Step::Kept(Group { pc: group.pc + 1, ..group }))
     }
 
-    /// Lanes exit, and others of the warp wait at barriers: those count the whole warp.
+    /// Lanes exit while others of the warp wait at barriers; barriers that count whole warps count them as arrived.
     pub(super) fn leave_barriers(&self, mask: u32, cx: &mut Context) {
         let mut told = 0u32;
         for group in &self.groups {
@@ -195,7 +196,7 @@ impl Warp {
         }
     }
 
-    /// Lets groups on whose awaited lanes have come, or have exited.
+    /// Releases groups whose awaited lanes have arrived or exited.
     pub(super) fn release_waiting(&mut self, cx: &mut Context) {
         let live = self.live;
         let at_barrier: u32 =
@@ -220,7 +221,7 @@ impl Warp {
         }
     }
 
-    /// Nothing can run: waiting at the block's barrier is fine where all lanes wait at the same one.
+    /// Checks why nothing can run: waiting at the block's barrier is valid if all lanes wait at one barrier.
     pub(super) fn check_waiting(&mut self, cx: &mut Context) -> Result<Pause, Fault> {
         let stuck = self.groups.iter().find(|group| matches!(group.wait, Wait::Lanes(_) | Wait::WarpBarrier(_)));
         if let Some(group) = stuck.copied() {
@@ -240,7 +241,7 @@ impl Warp {
         Ok(Pause::Waiting)
     }
 
-    /// A fault of lanes that wait for others in their warp, and where all of them are.
+    /// Makes the fault for lanes that wait forever for others in their warp, with the places of all lanes.
     #[cold]
     fn stuck(&mut self, what: &str, group: &Group, cx: &Context) -> Fault {
         let mut fault = self.fault(FaultKind::LaunchFailed, what, group, cx);
@@ -263,18 +264,18 @@ impl Warp {
         matches!(op, Op::Barrier(barrier) if barrier.aligned)
     }
 
-    /// The place of the first group that waits at a barrier of the block or the cluster, for reports.
+    /// Makes a fault at the first group that waits at a barrier of the block or the cluster.
     pub fn waiting_fault(&mut self, what: &str, cx: &Context) -> Option<Fault> {
         let group = self.groups.iter().find(|group| matches!(group.wait, Wait::Barrier(_) | Wait::Cluster)).copied()?;
         Some(self.fault(FaultKind::LaunchFailed, what, &group, cx))
     }
 
-    /// The lanes that wait at barrier `id`.
+    /// Returns the lanes that wait at barrier `id`.
     pub fn waiting_at(&self, id: u32) -> u32 {
         self.groups.iter().filter(|group| group.wait == Wait::Barrier(id)).fold(0, |lanes, group| lanes | group.mask)
     }
 
-    /// Lets the lanes on that wait at barrier `id`, with the barrier's result.
+    /// Releases the lanes that wait at barrier `id`, with the barrier's result.
     pub fn release(&mut self, id: u32, voters: u32, cx: &Context) {
         for index in 0..self.groups.len() {
             let group = self.groups[index];
@@ -286,7 +287,7 @@ impl Warp {
                 let outcome = cx.barriers[id as usize];
                 let registers = frame.registers.start();
                 match barrier.kind {
-                    // SAFETY: the slots of an instruction lie inside the frame of its function.
+                    // SAFETY: the slots of an instruction are inside the frame of its function.
                     BarrierKind::And => unsafe {
                         store_mask(registers, barrier.d, outcome.all_mask(voters), group.mask)
                     },
@@ -299,7 +300,7 @@ impl Warp {
             self.groups[index].wait = Wait::None;
             self.groups[index].pc += 1;
         }
-        // Groups that came to the barrier one after the other leave it together.
+        // Groups that reached the barrier one after the other leave it together.
         if self.groups.len() > 1 {
             for group in std::mem::take(&mut self.groups) {
                 self.add(group);
@@ -312,13 +313,13 @@ impl Warp {
     }
 }
 
-/// What is left to do for a group that was narrowed to `alike` and has run the instruction: those lanes go on. A
-/// group that was not goes on by itself.
+/// Returns the remaining step after an instruction ran for `alike`: a group that was split off continues as a group, an
+/// unchanged one continues by itself.
 fn passed(alike: &Group, group: &Group) -> Option<Step> {
     (alike.mask != group.mask).then(|| Step::Kept(Group { pc: alike.pc + 1, ..*alike }))
 }
 
-/// The lanes of `mask` whose word is that of the first of them.
+/// Returns the lanes of `mask` whose word equals that of the first of them.
 fn equal_lanes(words: &[u32; LANES], mask: u32) -> u32 {
     let first = words[mask.trailing_zeros() as usize];
     let mut flags = [0; LANES];

@@ -1,4 +1,4 @@
-//! Lanes at barriers in shared memory and at that of the cluster.
+//! Waiting on barrier objects in shared memory (`mbarrier`) and at the cluster's barrier.
 
 use super::step::Turns;
 use super::{Group, Step, Wait, Warp};
@@ -7,17 +7,18 @@ use crate::program::warp::Phase;
 use crate::simt::block::Context;
 use crate::simt::phases::{self, Failed};
 
-/// How lanes stand to the cluster's barrier, by lane.
+/// State of the cluster's barrier, as masks of lanes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cluster {
-    /// They have come, others have not.
+    /// Lanes that have arrived while others have not.
     come: u32,
-    /// All had come; they have yet to wait.
+    /// Lanes that may pass because all have arrived, and that have not waited yet.
     over: u32,
 }
 
 impl Warp {
-    /// An operation on a barrier in memory. Lanes that ask for a phase that is not over let others have their turn.
+    /// Runs an operation on a barrier object. If lanes ask for a phase that is not complete, other lanes get their
+    /// turn.
     pub(super) fn phase(
         &mut self,
         operation: &Phase,
@@ -28,7 +29,7 @@ impl Warp {
     ) -> Result<Option<Step>, Fault> {
         let local = self.local();
         let registers = self.frame(group.frame).registers.start();
-        // SAFETY: the slots lie in the frame; the view and the local memory are those of this block and warp.
+        // SAFETY: the slots are in the frame; the view and the local memory are those of this block and warp.
         match unsafe { phases::run(operation, registers, mask, &mut cx.view, local) } {
             Ok(0) => Ok(None),
             Ok(_) => {
@@ -48,7 +49,7 @@ impl Warp {
         }
     }
 
-    /// `barrier.cluster`: coming and waiting are two instructions.
+    /// `barrier.cluster`: arriving and waiting are two instructions.
     pub(super) fn cluster(
         &mut self,
         waits: bool,
@@ -82,13 +83,13 @@ impl Warp {
         Ok(Some(Step::Kept(Group { wait: Wait::Cluster, ..waiting })))
     }
 
-    /// Whether one has come to the cluster's barrier, and whether all have.
+    /// Returns whether a lane has arrived at the cluster's barrier, and whether all lanes have.
     pub fn at_cluster(&self) -> (bool, bool) {
         let come = self.cluster.come & self.live;
         (come != 0, come == self.live)
     }
 
-    /// All threads have come to the cluster's barrier.
+    /// All threads have arrived at the cluster's barrier: releases the lanes of this warp.
     pub fn release_cluster(&mut self) {
         self.cluster.over |= self.cluster.come & self.live;
         self.cluster.come = 0;

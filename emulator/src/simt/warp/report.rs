@@ -1,4 +1,4 @@
-//! What stops a kernel in this warp, told with its place.
+//! Reports of faults in a warp, with the place in the code.
 
 use super::{Group, Wait, Warp};
 use crate::fault::{Fault, FaultKind, Place, code_place, describe_access, is_use_after_free};
@@ -9,10 +9,10 @@ use crate::simt::access::{Refused, host_address};
 use crate::simt::block::Context;
 use crate::simt::texture::Misuse;
 
-/// Callers of a function that are named.
+/// Maximum number of callers that a report names.
 const CALLERS_MAX: usize = 3;
 
-/// Where lanes of a block stand, and what they do there.
+/// A place where lanes of a block are, and what they do there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub place: String,
@@ -21,20 +21,20 @@ pub struct Standing {
 }
 
 impl Warp {
-    /// What the lanes of `group` did, all at once.
+    /// Makes a fault of all lanes of `group`.
     #[cold]
     pub(super) fn fault(&mut self, kind: FaultKind, what: &str, group: &Group, cx: &Context) -> Fault {
         let others = group.mask.count_ones().saturating_sub(1);
         self.fault_among(kind, what, group, group.mask.trailing_zeros(), others, cx)
     }
 
-    /// What one lane of `group` did.
+    /// Makes a fault of one lane of `group`.
     #[cold]
     pub(super) fn fault_in(&mut self, kind: FaultKind, what: &str, group: &Group, lane: u32, cx: &Context) -> Fault {
         self.fault_among(kind, what, group, lane, 0, cx)
     }
 
-    /// What one lane of `group` did, and so many others of the warp with it.
+    /// Makes a fault of one lane of `group` and a number of other lanes of the warp.
     pub(super) fn fault_among(
         &mut self,
         kind: FaultKind,
@@ -105,13 +105,13 @@ impl Warp {
         fault.with_line(&self.explain(&first, cx))
     }
 
-    /// What a lane did wrong with a texture or a surface.
+    /// Makes a fault for the wrong use of a texture or a surface.
     #[cold]
     pub(super) fn misuse(&mut self, misuse: &Misuse, group: &Group, cx: &Context) -> Fault {
         self.fault_in(misuse.kind, &misuse.what, group, misuse.lane as u32, cx).with_line(&misuse.reason)
     }
 
-    /// Where an address outside of everything lies.
+    /// Describes an address that is not accessible.
     fn explain(&self, refused: &Refused, cx: &Context) -> String {
         let Refused { address, bytes, space, .. } = *refused;
         let offset = address & ((1 << WINDOW_BITS) - 1);
@@ -139,8 +139,8 @@ impl Warp {
         }
     }
 
-    /// The first lane whose access may not be made, and how many others there are. The access looks at all lanes at
-    /// once and stops where it fails; here each is looked at again.
+    /// Finds the first lane with an invalid access, and counts the others. The access checks all lanes together and
+    /// stops at the first failure, so each lane is checked again here.
     fn lanes_refused(&mut self, refused: &Refused, group: &Group, cx: &Context) -> (Refused, u32) {
         let function = &cx.program.functions[self.frame(group.frame).function];
         let instruction = &function.code[group.pc as usize];
@@ -182,7 +182,7 @@ impl Warp {
         base.wrapping_add_signed(address.offset) & kept
     }
 
-    /// Counts work against the budget, and checks whether the launch must end.
+    /// Counts instructions against the budget, and checks whether the launch has to end.
     #[inline(always)]
     pub(super) fn count(&mut self, instructions: u64, group: &Group, cx: &mut Context) -> Result<(), Fault> {
         cx.spent += instructions;
@@ -192,7 +192,7 @@ impl Warp {
         }
     }
 
-    /// Where the warp's groups stand.
+    /// Returns the places of the warp's groups.
     pub fn standings(&mut self, cx: &Context) -> Vec<Standing> {
         let groups = self.groups.clone();
         let standing = |group: &Group| {
@@ -204,12 +204,12 @@ impl Warp {
     }
 }
 
-/// Whether there is memory at an address that the launch may not reach.
+/// Reports whether there is memory at an address that a confined launch may not access.
 fn is_foreign(cx: &Context, address: u64) -> bool {
     cx.view.memory.find(address).is_some_and(|(base, _)| !cx.view.allows(base))
 }
 
-/// The addresses that an operation reaches memory with.
+/// Returns the addresses with which an operation accesses memory.
 fn addresses(op: &Op) -> Vec<&Address> {
     match op {
         Op::Load(access) | Op::Store(access) => vec![&access.address],

@@ -1,23 +1,23 @@
-//! Which group of a warp runs next.
+//! The schedule of a warp: chooses the group that runs next.
 //!
-//! Turns of two kinds alternate. In the one, the deepest and lowest group runs, so that the others wait where paths
-//! join. In the other, one lane runs, wherever it stands, with the lanes beside it. A turn ends after so many turns of
-//! loops, when its lanes go to sleep, and a lane's turn also when that lane waits or exits. In each round, every lane
-//! that can go on runs once. So each of them goes on, whatever the others spin on.
+//! Two kinds of turns alternate. In the first, the deepest group with the lowest position runs, so that the others wait
+//! where paths join. In the second, one lane runs, wherever it is, together with the lanes of its group. A turn ends
+//! after a number of loop iterations or when its lanes go to sleep; a lane's turn also ends when that lane waits or
+//! exits. In each round, every lane that can continue runs once. So all of them progress, whatever the others spin on.
 
 use super::{Group, Wait};
 
-/// Turns of loops after which another group of the same warp gets its turn.
+/// Loop iterations after which another group of the warp gets its turn.
 pub const TURNS_OF_GROUP: u32 = 256;
 
-/// Whose turn it is, and whose it was.
+/// The current turn, and the turns of this round.
 #[derive(Debug)]
 pub struct Schedule {
-    /// The lane whose turn it is; none in a turn of the lowest group.
+    /// The lane whose turn it is; `None` in a turn of the lowest group.
     lane: Option<u32>,
-    /// Lanes that had a turn of their own in this round, as bits.
+    /// Mask of the lanes that had a turn of their own in this round.
     served: u32,
-    /// Turns of loops that are left.
+    /// Loop iterations left in the turn.
     pub left: u32,
 }
 
@@ -28,12 +28,12 @@ impl Default for Schedule {
 }
 
 impl Schedule {
-    /// All lanes stand together: no single one has a turn.
+    /// Ends a lane's turn, because all lanes are in one group.
     pub fn together(&mut self) {
         self.lane = None;
     }
 
-    /// The group to run, if one can go on.
+    /// Returns the group to run, if one can continue.
     pub fn choose(&mut self, groups: &[Group]) -> Option<usize> {
         if let [group] = groups {
             return (group.wait == Wait::None).then_some(0);
@@ -48,7 +48,7 @@ impl Schedule {
         ready().min_by_key(|(_, group)| (u32::MAX - group.depth, group.pc)).map(|(index, _)| index)
     }
 
-    /// The turn of the lanes in `ran` is over.
+    /// Ends the turn of the lanes in `ran`.
     pub fn pass(&mut self, ran: u32, groups: &[Group]) {
         self.left = TURNS_OF_GROUP;
         self.lane = match self.lane {
@@ -57,7 +57,7 @@ impl Schedule {
         };
     }
 
-    /// The lane whose turn comes after that of the lowest group, which ran just now.
+    /// Chooses the lane whose turn follows that of the lowest group, which has just run.
     fn serve(&mut self, ran: u32, groups: &[Group]) -> Option<u32> {
         let ready = || groups.iter().filter(|group| group.wait == Wait::None).map(|group| group.mask & !ran);
         let lanes = ready().fold(0, |all, lanes| all | lanes);

@@ -1,4 +1,4 @@
-//! The short way through a turn, for a warp whose lanes all stand together in the kernel itself. Most warps never leave it.
+//! The fast path of a turn, for a warp whose lanes are all together in the kernel itself. Most warps never leave it.
 
 use super::step::FREE_TURNS_MAX;
 use super::straight::{self, Loops};
@@ -9,10 +9,11 @@ use crate::program::Op;
 use crate::simt::block::Context;
 
 impl Warp {
-    /// Runs frequent instructions up to the end of the kernel or a barrier of the block. Without either, the group stands
-    /// at what comes first of all else.
+    /// Runs frequent instructions up to the end of the kernel or a barrier of the block. Any other instruction stops
+    /// it, with the group at that instruction.
     pub(super) fn sprint(&mut self, cx: &mut Context) -> Result<Option<Pause>, Fault> {
-        // Field by field, as it was written: processors are slow to read at once what was written in pieces just now.
+        // Reads field by field, as it was written, because processors are slow to read a value at once that was just
+        // written in pieces.
         let &[Group { frame: 0, depth, pc, mask, wait: Wait::None }] = self.groups.as_slice() else { return Ok(None) };
         self.schedule.together();
         let run = if cx.vector { straight::run::<true> } else { straight::run::<false> };

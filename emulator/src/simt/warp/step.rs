@@ -1,6 +1,6 @@
-//! The loop that runs instructions.
+//! The main loop, which runs instructions.
 //!
-//! What is frequent runs in [`straight`]; jumps are handled here, and the rest goes through [`Warp::other`].
+//! Frequent instructions run in [`straight`], jumps here, and all others in [`Warp::other`].
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
@@ -15,23 +15,23 @@ use crate::program::{Function, Instruction, Op};
 use crate::simt::block::Context;
 use crate::simt::{bulk, copy, texture};
 
-/// Turns of a loop between two checks of whether the launch must end.
+/// Loop iterations between two checks of whether the launch has to end.
 pub(super) const FREE_TURNS_MAX: u32 = 32;
 
-/// A longer sleep is cut, as CUDA says.
+/// Maximum duration of a `nanosleep`; a longer one is cut (PTX ISA, `nanosleep`).
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 
 /// What became of the group that ran.
 pub(super) enum Step {
-    /// It goes back among the others.
+    /// It goes back to the other groups.
     Kept(Group),
-    /// Its lanes are elsewhere now.
+    /// Its lanes are in other groups now, or have ended.
     Gone,
-    /// It had its turns.
+    /// Its turn is over.
     Tired(Group),
 }
 
-/// Turns of loops that are left to the warp and to the group that runs.
+/// Loop iterations left for the warp and for the running group.
 pub struct Turns {
     warp: u32,
     group: u32,
@@ -42,12 +42,12 @@ impl Turns {
         Turns { warp: of_warp, group: of_group }
     }
 
-    /// What is left to the group.
+    /// Returns the iterations left for the group.
     pub fn of_group(&self) -> u32 {
         self.group
     }
 
-    /// Another group has its turn now.
+    /// Starts the turn of another group.
     pub fn renew(&mut self) {
         self.group = TURNS_OF_GROUP;
     }
@@ -56,7 +56,7 @@ impl Turns {
         self.warp == 0
     }
 
-    /// Turns that a group may take without a check. None of them is its last one.
+    /// Returns the number of iterations that a group may run without a check; never its last one.
     fn free(&self) -> u32 {
         self.warp.min(self.group).saturating_sub(1).min(FREE_TURNS_MAX)
     }
@@ -66,7 +66,7 @@ impl Turns {
         self.group -= turns;
     }
 
-    /// Takes a turn; whether it was the group's last.
+    /// Counts an iteration; returns whether it was the group's last.
     fn are_over_for_group(&mut self) -> bool {
         self.warp = self.warp.saturating_sub(1);
         self.group -= 1;
@@ -77,14 +77,14 @@ impl Turns {
         over
     }
 
-    /// Another warp is to have its turn now.
+    /// Ends the warp's turn.
     pub fn end(&mut self) {
         self.warp = 0;
     }
 }
 
 impl Warp {
-    /// Runs one group until it ends, waits, splits off what comes first, or had its turns.
+    /// Runs one group until it ends, waits, splits off lanes that come first, or its turn is over.
     pub(super) fn run_group(&mut self, group: Group, turns: &mut Turns, cx: &mut Context) -> Result<Step, Fault> {
         let program = cx.program;
         let local = self.local();
@@ -95,15 +95,15 @@ impl Warp {
         let code: &[Instruction] = &function.code;
         let run = if cx.vector { straight::run::<true> } else { straight::run::<false> };
         let mut stop = self.next_stop(&group);
-        // What changes stays apart from the group, whose address others take: so it can live in registers.
+        // The changing state is separate from the group, whose address is passed on, so that it can stay in registers.
         let (mut pc, mut active) = (group.pc, group.mask);
         let live = self.live;
         let lanes = |active: u32| straight::Group { registers, active, live, local };
         'code: while pc < stop {
-            // After a jump back, another group may come first.
+            // After a backward jump, another group may come first.
             let free = if self.groups.is_empty() { turns.free() } else { 0 };
             let mut loops = Loops { free, spent: 0 };
-            // SAFETY: here and below, the slots of an instruction lie inside the frame of its function, with planes
+            // SAFETY: here and below, the slots of an instruction are inside the frame of its function, with planes
             // of the width that it uses: lowering hands them out and checks the widths. The view and the local memory
             // are those of this block and warp, and the vector build runs only where the machine has what it needs.
             let halted = unsafe { run(code, pc, stop, &lanes(active), &mut loops, &mut cx.view) };
@@ -128,12 +128,12 @@ impl Warp {
                     Op::Jump(target) => break 'jump (mask, *target),
                     Op::Shuffle(_) | Op::Vote(_) | Op::Match(_) | Op::Reduce(_)
                         if self.exchange_at_once(&instruction.op, group.frame, mask, cx) => {}
-                    // The whole warp comes to a barrier for all threads, as most do.
+                    // The whole warp reaches a barrier for all threads, as it mostly does.
                     Op::Barrier(barrier) if mask == self.live && barrier.all.is_some() => {
                         let group = Group { pc, mask, ..group };
                         return self.halt(barrier, &group, cx).map(Step::Kept);
                     }
-                    // The whole warp at once, which is how most end.
+                    // The whole warp exits at once, as most warps do.
                     Op::Exit | Op::Return if group.frame == 0 && mask == self.live => {
                         self.live = 0;
                         return Ok(Step::Gone);
@@ -158,7 +158,7 @@ impl Warp {
             }
             if target <= from {
                 cx.spent += u64::from(from - target) + 1;
-                // Most often nothing else wants a turn.
+                // Usually no other group waits for a turn.
                 if self.groups.is_empty() && turns.free() > 0 && cx.must_stop().is_none() {
                     turns.take(1);
                     continue 'code;
@@ -174,7 +174,7 @@ impl Warp {
         Ok(Step::Kept(Group { pc, mask: active, ..group }))
     }
 
-    /// Sends the lanes of `mask`, which are not all of the group's, to `target`. The part with the lower place goes on.
+    /// Sends the lanes of `mask`, a part of the group, to `target`. The part with the lower position continues.
     fn split(&mut self, group: Group, mask: u32, target: u32) -> Group {
         let taken = Group { pc: target, mask, ..group };
         let passed = Group { pc: group.pc + 1, mask: group.mask & !mask, ..group };
@@ -183,7 +183,7 @@ impl Warp {
         first
     }
 
-    /// Another turn of a loop: whether it was the last for now.
+    /// Counts a loop iteration; returns a step if it was the group's last for now.
     #[inline(always)]
     fn turn(&self, group: &Group, turns: &mut Turns) -> Option<Step> {
         if turns.are_over_for_group() && self.groups.iter().any(|other| other.wait == Wait::None) {
@@ -192,8 +192,8 @@ impl Warp {
         (turns.warp == 0).then_some(Step::Kept(*group))
     }
 
-    /// The less frequent instructions, in the lanes of `mask`, of which there are some. Without a step to take, the
-    /// group goes on behind the instruction.
+    /// Runs the less frequent instructions in the lanes of `mask`, which is not empty. If it returns no step, the group
+    /// continues behind the instruction.
     #[inline(never)]
     fn other(
         &mut self,
@@ -207,7 +207,7 @@ impl Warp {
         let local = self.local();
         match op {
             Op::CopyAsync(copy) => {
-                // SAFETY: the slots lie in the frame, the view and the local memory are those of this block and warp.
+                // SAFETY: the slots are in the frame, the view and the local memory are those of this block and warp.
                 unsafe { copy::run(copy, registers, mask, &mut cx.view, local) }
                     .map_err(|refused| self.refusal(&refused, group, cx))?;
             }
@@ -219,7 +219,7 @@ impl Warp {
             Op::Check(check) => self.check(check, group, mask, cx)?,
             Op::Matrix(matrix) => return self.together(matrix, group, mask, cx),
             Op::Texture(operation) => {
-                // SAFETY: the slots lie in the frame, with the widths that lowering gave them.
+                // SAFETY: the slots are in the frame, with the widths that lowering gave them.
                 unsafe { texture::run(operation, registers, mask, &mut cx.view) }
                     .map_err(|misuse| self.misuse(&misuse, group, cx))?;
             }
@@ -280,7 +280,7 @@ impl Warp {
         Ok(None)
     }
 
-    /// Ends the warp's turn until the longest of the lanes' times is over.
+    /// Ends the warp's turn; the warp sleeps for the longest of the lanes' times.
     fn sleep(
         &mut self,
         slot: u32,
@@ -317,20 +317,20 @@ impl Warp {
                 }
             }
         }
-        // Any of them may be a way back.
+        // Any of the targets may be backwards.
         if turns.are_over_for_group() {
             self.schedule.pass(group.mask, &self.groups);
         }
         Ok(rest(group, mask))
     }
 
-    /// The place where another group of the same frame waits to be joined.
+    /// Returns the next place where another group of this frame waits to be merged.
     fn next_stop(&self, group: &Group) -> u32 {
         let others = self.groups.iter().filter(|other| other.frame == group.frame && other.wait == Wait::None);
         others.map(|other| other.pc).filter(|pc| *pc > group.pc).min().unwrap_or(u32::MAX)
     }
 
-    /// The lanes of `mask` on their own; what is left of the group goes on behind the instruction.
+    /// Splits the lanes of `mask` off; the rest of the group continues behind the instruction.
     pub(super) fn detached(&mut self, group: &Group, mask: u32) -> Group {
         if mask != group.mask {
             self.add(Group { pc: group.pc + 1, mask: group.mask & !mask, ..*group });
@@ -339,7 +339,7 @@ impl Warp {
     }
 }
 
-/// What is left of a group whose lanes in `mask` went elsewhere.
+/// Returns the remaining step of a group whose lanes in `mask` went elsewhere.
 fn rest(group: &Group, mask: u32) -> Step {
     let rest = group.mask & !mask;
     if rest == 0 { Step::Gone } else { Step::Kept(Group { pc: group.pc + 1, mask: rest, ..*group }) }

@@ -7,13 +7,13 @@ use crate::program::{Instruction, Logic, Op};
 use crate::simt::access::{Local, Refused, View};
 use crate::simt::{atomic, shuffle};
 
-/// An access that may not be made, and the place of its instruction.
+/// An invalid access, and the place of its instruction.
 pub type Refusal = Box<(u32, Refused)>;
 
-/// What a group runs with.
+/// The state that a group runs with.
 #[derive(Clone, Copy)]
 pub struct Group {
-    /// Its frame.
+    /// The frame's registers.
     pub registers: *mut u8,
     pub active: u32,
     /// All lanes of the warp that have not exited.
@@ -21,7 +21,8 @@ pub struct Group {
     pub local: Local,
 }
 
-/// The jumps back that a group may make before it must ask whether it may continue, and the instructions it ran in them.
+/// The backward jumps that a group may make before it has to check whether it may continue, and the instructions that
+/// it ran in them.
 #[derive(Default)]
 pub struct Loops {
     pub free: u32,
@@ -29,7 +30,7 @@ pub struct Loops {
 }
 
 impl Loops {
-    /// Whether all lanes may jump so, which is counted if it is a jump back.
+    /// Reports whether all lanes may make this jump; counts it if it goes backwards.
     #[inline(always)]
     fn allow(&mut self, from: u32, target: u32) -> bool {
         if target > from {
@@ -44,12 +45,12 @@ impl Loops {
     }
 }
 
-/// Runs instructions from `pc` on, up to `stop` or to one that is not among the frequent ones, and gives its place. Jumps
-/// that all lanes make are among them, where `loops` allows them.
+/// Runs frequent instructions from `pc` on, up to `stop` or to another instruction; returns where it stopped. Jumps of
+/// all lanes are included if `loops` allows them.
 ///
 /// # Safety
-/// The slots of the code lie inside the frame, with the widths that the instructions need; the view and the local memory
-/// are those of the block and the warp. With `VECTOR`, the machine has what the vector builds need.
+/// The slots of the code are inside the frame, with the widths that the instructions need; the view and the local
+/// memory are those of the block and the warp. With `VECTOR`, the machine has what the vector builds need.
 pub unsafe fn run<const VECTOR: bool>(
     code: &[Instruction],
     mut pc: u32,
@@ -61,7 +62,7 @@ pub unsafe fn run<const VECTOR: bool>(
     let Group { registers, active, live, local } = *group;
     let end = code.len().min(stop as usize);
     'code: loop {
-        // An iterator checks no bounds at each instruction.
+        // An iterator needs no bounds check for each instruction.
         let mut rest = code.get(pc as usize..end).unwrap_or_default().iter();
         while let Some(instruction) = rest.next() {
             // SAFETY: here and below, the caller vouches for slots, view, local memory and machine.
@@ -70,7 +71,8 @@ pub unsafe fn run<const VECTOR: bool>(
             if mask == 0 {
                 continue;
             }
-            // Most instructions are these, so they come before the jump table of the `match`: the hint keeps them there.
+            // Most instructions are these, so they come before the jump table of the `match`; the hint keeps them
+            // there.
             if let Op::Lanes { run, slots } = &instruction.op {
                 let run = if VECTOR { run.vector } else { run.portable };
                 // SAFETY: see above.
@@ -94,7 +96,7 @@ pub unsafe fn run<const VECTOR: bool>(
                         load_mask(registers, slots.d) ^ invert
                     };
                     let jump = (end - rest.len()) as u32;
-                    // Others may wait at the jump to be joined.
+                    // Other groups may wait at the jump to be merged.
                     if rest.next().is_none() {
                         return Ok(jump);
                     }

@@ -1,9 +1,9 @@
-//! Where `mma` has the elements of its matrices, as the PTX ISA's section on each shape has it: row and column of
-//! element `i` in lane `l`. Written out shape by shape, since the rule behind them is what is tested.
+//! Layouts of `mma` fragments, from the PTX ISA's section on each shape: row and column of element `i` in lane `l`.
+//! They are written out shape by shape, because the general rule is what is tested.
 
 pub type Place = fn(usize, usize) -> (usize, usize);
 
-/// The group and the place in the group of a lane.
+/// Returns the group of a lane and its place in the group.
 const fn g(l: usize) -> usize {
     l >> 2
 }
@@ -136,8 +136,8 @@ pub const M16N8K256: Fragments = Fragments {
     c: C16,
 };
 
-/// Puts a matrix into the words of 32 lanes: all lanes of the first register, then of the second, and so on. An
-/// element of 64 bits takes two.
+/// Distributes a matrix to the words of 32 lanes: all lanes of the first register, then of the second, and so on. A
+/// 64-bit element takes two words.
 pub fn spread(matrix: &[u64], columns: usize, bits: u32, place: Place) -> Vec<u32> {
     let count = matrix.len() / 32;
     let mut words = vec![0; (count * 32 * bits as usize).div_ceil(32).next_multiple_of(32)];
@@ -157,7 +157,7 @@ pub fn spread(matrix: &[u64], columns: usize, bits: u32, place: Place) -> Vec<u3
     words
 }
 
-/// Takes a matrix of `rows` out of such words.
+/// Collects a matrix of `rows` rows from such words.
 pub fn collect(words: &[u32], rows: usize, columns: usize, bits: u32, place: Place) -> Vec<u64> {
     let count = rows * columns / 32;
     let mut matrix = vec![u64::MAX; rows * columns];

@@ -3,19 +3,19 @@
 use super::fragments::*;
 use super::{BF16, F16, F32, F64, Format, Numbers, S4, S8, S32, TF32, U4, U8, product, refusal, registers, run};
 
-/// One product: fragments, opcode up to the types, formats of D, A, B and C.
+/// One product: its fragments, the opcode up to the types, and the formats of D, A, B and C.
 struct Case<'a> {
     fragments: &'a Fragments,
     opcode: &'a str,
     formats: [Format; 4],
 }
 
-/// Registers that a matrix takes, in words.
+/// Returns the registers of a matrix, in words.
 fn width(elements: usize, bits: u32) -> usize {
     (elements * bits as usize).div_ceil(32 * 32)
 }
 
-/// Loads A, B and C, multiplies, and stores D, register after register.
+/// Returns a body that loads A, B and C, multiplies, and stores D, register by register.
 pub fn body(opcode: &str, counts: [usize; 4], wide: bool) -> String {
     let (ty, kind, size) = if wide { ("b64", "d", 8) } else { ("b32", "r", 4) };
     let [d, a, b, c] = counts;
@@ -43,7 +43,7 @@ impl Case<'_> {
         [m * k, k * n, m * n]
     }
 
-    /// The elements of D that the instruction makes of those of A, B and C.
+    /// Runs the instruction; returns the elements of D for those of A, B and C.
     fn run(&self, a: &[u64], b: &[u64], c: &[u64]) -> Vec<u64> {
         let (m, n, k) = self.fragments.shape;
         let [fd, fa, fb, fc] = self.formats;
@@ -60,7 +60,7 @@ impl Case<'_> {
         collect(&out, m, n, fd.bits, *pc)
     }
 
-    /// Random elements: small whole numbers, whose products are exact, or fractions.
+    /// Checks random elements: small integers, whose products are exact, or fractions.
     fn check(&self, whole: Option<u32>, seed: u64) {
         let mut numbers = Numbers(seed);
         let [fd, fa, fb, fc] = self.formats;
@@ -80,7 +80,7 @@ impl Case<'_> {
         let expected = product(self.fragments.shape, &x, &y, &z);
         for (index, (got, (want, magnitude))) in self.run(&a, &b, &c).into_iter().zip(expected).enumerate() {
             let got = (fd.decode)(got);
-            // Half a unit of the result, and what the sum in f64 loses on its way.
+            // Tolerance: half a unit of the result, plus what the sum in f64 loses.
             let unit = match fd.name {
                 "f16" => 2f64.powi(-11),
                 "f64" => 0.0,
@@ -116,7 +116,7 @@ fn halves_multiply_in_both_shapes_and_with_both_accumulators() {
 
 #[test]
 fn of_tf32_only_the_upper_nineteen_bits_count() {
-    // The format sets all bits below.
+    // The encoding sets all lower bits, which do not count.
     check(&M16N8K4, [F32, TF32, TF32, F32]);
     check(&M16N8K8_WORD, [F32, TF32, TF32, F32]);
 }
@@ -148,8 +148,8 @@ fn nibbles_of_either_sign_multiply() {
 
 #[test]
 fn eight_bit_floats_multiply() {
-    // Every value of both formats times one, by way of the whole numbers and fractions of a table made from the
-    // formats' definition.
+    // Multiplies every value of both formats by one; the expected values come from a table made by the formats'
+    // definition.
     fn value(bits: u64, exponent_bits: u32, infinite: bool) -> f64 {
         let fraction_bits = 7 - exponent_bits;
         let bias = (1 << (exponent_bits - 1)) - 1;
@@ -175,7 +175,8 @@ fn eight_bit_floats_multiply() {
     const E5M2: Format = Format { name: "e5m2", bits: 8, encode: |_| 0x3c, decode: |bits| value(bits, 5, true) };
     for (a, one) in [(E4M3, E5M2), (E5M2, E4M3), (E4M3, E4M3), (E5M2, E5M2)] {
         let case = Case { fragments: &M16N8K16_BYTE, opcode: &opcode(&M16N8K16_BYTE), formats: [F32, a, one, F32] };
-        // The row of B that meets column 5 of A is one, the others are zero: what is no number in A spreads in its row.
+        // The row of B that meets column 5 of A is one, the others are zero, so a NaN or infinity in A spreads in its
+        // row.
         let b: Vec<u64> = (0..128).map(|index| if index / 8 == 5 { (one.encode)(1.0) } else { 0 }).collect();
         for start in (0..256).step_by(16) {
             let left: Vec<u64> = (0..256).map(|index| if index % 16 == 5 { start + index / 16 } else { 0 }).collect();
@@ -264,7 +265,7 @@ fn doubles_round_at_every_step_in_the_mode_asked_for() {
     for (mode, want) in [
         ("", 1.0),
         (".rn", 1.0),
-        // Down from 1, and up again to the same.
+        // Down from 1, and up again to 1.
         (".rz", below),
         (".rm", below),
         (".rp", up + 2.0 * f64::EPSILON),
@@ -287,7 +288,7 @@ fn what_is_no_number_spreads_along_its_row_and_column() {
         let mut c = vec![0; 128];
         a[3 * 16 + 7] = 0x7e12;
         a[5 * 16 + 2] = 0x7c00;
-        // An infinity of the other sign in the same sum, and a zero that meets the infinity.
+        // An infinity of opposite sign in one sum, and a zero times infinity.
         a[5 * 16 + 3] = 0xfc00;
         a[6 * 16 + 9] = 0x7c00;
         b[9 * 8 + 4] = 0;
@@ -311,7 +312,7 @@ fn what_is_no_number_spreads_along_its_row_and_column() {
 fn sums_that_do_not_fit_the_accumulator_are_infinite() {
     let fragments = &M16N8K8_HALF;
     let case = Case { fragments, opcode: &opcode(fragments), formats: [F16, F16, F16, F16] };
-    // 8 * 8188 = 65504 is the largest f16; half a unit more is infinity.
+    // 8 * 8188 = 65504 is the largest f16; half a unit more becomes infinity.
     let a: Vec<u64> = (0..128).map(|_| (F16.encode)(8188.0)).collect();
     let b = [0x3c00; 64];
     assert!(case.run(&a, &b, &[0; 128]).iter().all(|got| *got == (F16.encode)(65504.0)));

@@ -2,12 +2,12 @@
 
 use super::{refusal, registers, run};
 
-/// Element `(row, column)` of matrix `number` has a value of its own.
+/// Returns a distinct value for element `(row, column)` of matrix `number`.
 fn value(number: usize, row: usize, column: usize) -> u32 {
     (number * 64 + row * 8 + column + 0x1200) as u32
 }
 
-/// The two elements of a lane: neighbours in its group's row, or in its group's column where transposed.
+/// Returns the two elements of a lane: neighbours in its group's row, or column if transposed.
 fn pair(number: usize, lane: usize, transposed: bool) -> u32 {
     let (group, thread) = (lane / 4, lane % 4);
     if transposed {
@@ -17,7 +17,7 @@ fn pair(number: usize, lane: usize, transposed: bool) -> u32 {
     }
 }
 
-/// The place of a row in the tile: rows lie 48 bytes apart, the last ones first.
+/// Returns the offset of a row in the tile: rows are 48 bytes apart, the last ones first.
 fn row_offset(number: usize, row: usize) -> usize {
     (31 - number * 8 - row) * 48
 }
@@ -34,7 +34,7 @@ fn fill() -> String {
     text + "bar.warp.sync -1;\n"
 }
 
-/// Where lane `l` says its row is: `(31 - l) * 48` in the tile.
+/// PTX that computes the address of lane `l`'s row: `(31 - l) * 48` in the tile.
 const ADDRESS: &str = "sub.u32 %r147, 31, %r150;\nmad.lo.u32 %r147, %r147, 48, %r149;\n";
 
 fn tile(count: usize) -> Vec<u32> {
@@ -56,7 +56,7 @@ fn matrices_are_loaded_row_by_row_and_transposed() {
         [(1, "", ".shared"), (2, ".trans", ".shared::cta"), (4, "", ""), (4, ".trans", ".shared"), (1, ".trans", "")]
     {
         let address = if space.is_empty() {
-            // The generic address of the same place.
+            // The generic address of that row.
             "cvt.u64.u32 %d59, %r147;\ncvta.shared.u64 %d59, %d59;\n"
         } else {
             ""

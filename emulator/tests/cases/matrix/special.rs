@@ -1,9 +1,9 @@
-//! `mma.m8n8k4` on f16, which makes four products at once, with the layouts that the PTX ISA's section on it has.
+//! `mma.m8n8k4` on f16, which computes four products at once, with the layouts of its section in the PTX ISA.
 
 use super::mma::body;
 use super::{F16, F32, Format, Numbers, product, run};
 
-/// First lane below 16 of each product; the others are that one's neighbours and the four lanes 16 further on.
+/// First lane of each product: its other lanes are the next three, and the four lanes 16 further on.
 const FIRST: [usize; 4] = [0, 4, 8, 12];
 
 fn lanes(product: usize) -> impl Iterator<Item = usize> {
@@ -11,7 +11,7 @@ fn lanes(product: usize) -> impl Iterator<Item = usize> {
     (first..first + 4).chain(first + 16..first + 20)
 }
 
-/// Row and column of element `i` of A in a lane.
+/// Returns row and column of element `i` of A in a lane.
 fn a_place(major: &str, lane: usize, i: usize) -> (usize, usize) {
     let upper = if lane < 16 { 0 } else { 4 };
     if major == "row" { (lane % 4 + upper, i) } else { (i % 4 + upper, lane % 4) }

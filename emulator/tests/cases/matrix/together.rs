@@ -1,4 +1,4 @@
-//! A warp runs these instructions as a whole, or the kernel ends with a report.
+//! Matrix instructions need the whole warp; otherwise the kernel ends with a report.
 
 use gpufleet_emulator::fault::FaultKind;
 
@@ -9,7 +9,7 @@ const MOVE: &str = "movmatrix.sync.aligned.m8n8.trans.b16 %r0, %r1;";
 
 #[test]
 fn lanes_that_come_late_are_waited_for() {
-    // Half of the lanes go round a loop first.
+    // Half of the lanes run a loop first.
     let body = format!(
         "mov.u32 %r1, %r150;\nsetp.lt.u32 %p1, %r150, 16;\nmov.u32 %r2, 0;\n@%p1 bra TOGETHER;\n\
          AGAIN:\nadd.u32 %r2, %r2, 1;\nsetp.lt.u32 %p2, %r2, 5000;\n@%p2 bra AGAIN;\n\
@@ -17,7 +17,7 @@ fn lanes_that_come_late_are_waited_for() {
     );
     let mut out = vec![0; 32];
     run(&body, &[0], &mut out).unwrap();
-    // The low elements are the lanes' numbers in even columns, zeros in the others.
+    // The low elements are lane numbers in even columns, and zeros elsewhere.
     let want: Vec<u32> = (0..32)
         .map(|lane| {
             let (group, thread) = (lane / 4, lane % 4);

@@ -1,4 +1,4 @@
-//! `wmma`: matrices out of memory, multiplied, and back, in every shape, type and layout.
+//! `wmma`: loads matrices, multiplies and stores them, in every shape, type and layout.
 
 use gpufleet_emulator::fault::FaultKind;
 
@@ -8,7 +8,7 @@ type Shape = (usize, usize, usize);
 
 const SIXTEENS: [Shape; 3] = [(16, 16, 16), (32, 8, 16), (8, 32, 16)];
 
-/// Registers of a fragment, as the PTX ISA lists them.
+/// Returns the number of registers of a fragment, from the PTX ISA.
 fn count(shape: Shape, role: char, format: Format) -> usize {
     match (role, format.name, shape) {
         ('a' | 'b', "f16", _) => 8,
@@ -25,7 +25,7 @@ fn count(shape: Shape, role: char, format: Format) -> usize {
     }
 }
 
-/// A matrix in memory: rows or columns that lie `stride` elements apart, with something else between them.
+/// A matrix in memory: rows or columns that are `stride` elements apart, with other data between them.
 struct Stored {
     words: Vec<u32>,
     stride: usize,
@@ -56,14 +56,14 @@ fn stored(matrix: &[u64], (rows, columns): (usize, usize), rows_first: bool, for
     Stored { words, stride }
 }
 
-/// What one run multiplies.
+/// The operands and layouts of one run.
 struct Case {
     shape: Shape,
-    /// Of D, A, B and C.
+    /// Formats of D, A, B and C.
     formats: [Format; 4],
-    /// Whether A, B, C and D lie row by row.
+    /// Whether A, B, C and D are row-major.
     rows_first: [bool; 4],
-    /// Bytes between one line and the next.
+    /// Bytes between the end of one line and the start of the next.
     gap: usize,
     space: &'static str,
     suffix: &'static str,
@@ -73,7 +73,7 @@ fn name(rows_first: bool) -> &'static str {
     if rows_first { "row" } else { "col" }
 }
 
-/// Where B, C and D begin in the buffer or in the tile, in words. A is at the start.
+/// Start of each matrix in the buffer or in the tile, in words.
 const STARTS: [usize; 4] = [0, 512, 1024, 1536];
 const WORDS: usize = 2048;
 
@@ -98,7 +98,7 @@ impl Case {
         format!("wmma.mma.sync.aligned.{x}.{y}.{}.{types}{}", self.shape_name(), self.suffix)
     }
 
-    /// Loads, multiplies and stores; `between` works on the accumulators, `%r60` and following.
+    /// Returns a body that loads, multiplies and stores; `between` works on the accumulators, `%r60` and following.
     fn body(&self, strides: [usize; 4], between: &str) -> String {
         let [d, a, b, c] = self.formats;
         let wide = d.bits == 64;
@@ -151,7 +151,7 @@ impl Case {
         text
     }
 
-    /// The elements of D, row by row, after checking that nothing else was written.
+    /// Runs the case; returns the elements of D, row-major, after checking that nothing else was written.
     fn run(&self, matrices: [&[u64]; 3], between: &str) -> Vec<u64> {
         let [d, a, b, c] = self.formats;
         let extents = self.extents();
@@ -208,7 +208,7 @@ impl Case {
     }
 }
 
-/// All layouts, one of the spaces after the other.
+/// Checks all layouts, with the state spaces in turn.
 fn check(shape: Shape, formats: [Format; 4], suffix: &'static str) {
     let spaces = ["global", "shared", "global through a generic address", "shared through a generic address"];
     let sub_byte = formats[1].bits < 8;
@@ -292,7 +292,7 @@ fn the_elements_of_an_accumulator_can_be_scaled_alike() {
     let mut matrix = |format: Format| -> Vec<u64> { (0..256).map(|_| (format.encode)(numbers.whole(9))).collect() };
     let (a, b, c) = (matrix(F16), matrix(F16), matrix(F32));
     let scale: String = (60..68).map(|n| format!("mul.f32 %r{n}, %r{n}, 0f40400000;\n")).collect();
-    // And the factor A by two: all its registers, as they are.
+    // Also doubles the factor A, in all its registers.
     let double: String = (20..28).map(|n| format!("add.rn.f16x2 %r{n}, %r{n}, %r{n};\n")).collect();
     let decoded = |bits: &[u64], format: Format, by: f64| -> Vec<f64> {
         bits.iter().map(|bits| (format.decode)(*bits) * by).collect()
@@ -327,7 +327,7 @@ fn matrices_that_reach_too_far_or_are_not_aligned_end_in_a_report() {
     let spread = "mad.wide.u32 %d1, %r150, 32, %d60;\n";
     faulty(&format!("{spread}{LOAD}, [%d1];"), FaultKind::IllegalInstruction, "different addresses");
     faulty(&format!("{LOAD}, [%d60], %r150;"), FaultKind::IllegalInstruction, "different strides");
-    // The address of the thread's own memory, which the other lanes do not have.
+    // The address of the thread's own local memory, which differs between lanes.
     let local = ".local .align 32 .b8 own[1024];\ncvta.local.u64 %d1, 0;\n";
     let generic = LOAD.replace(".global", "");
     faulty(&format!("{local}{generic}, [%d1];"), illegal, "in local memory");

@@ -1,29 +1,29 @@
-//! Random programs of branches, loops, guarded instructions and calls, in which every read is of something that was
-//! written, whichever way a lane took.
+//! Random programs of branches, loops, guarded instructions and calls, in which every read follows a write on every
+//! path.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Words that programs read, a power of two.
+/// Number of words that programs read; a power of two.
 pub const INPUT_WORDS: u32 = 64;
 
 const WORDS: u32 = 14;
 const DOUBLES: u32 = 5;
 const PREDICATES: u32 = 6;
-/// Blocks inside one another, and instructions of all.
+/// Maximum nesting of blocks, and maximum instructions of a program.
 const DEPTH_MAX: u32 = 3;
 const STEPS_MAX: u32 = 60;
 
-/// Registers as PTX names them.
+/// Names of the registers that were written.
 type Written = BTreeSet<String>;
 
 pub struct Program {
     pub text: String,
-    /// Words that each thread writes.
+    /// Number of words that each thread writes.
     pub outputs: u32,
 }
 
-/// A function with a branch and a loop of its own.
+/// A function with a branch and a loop.
 const MIX: &str = ".func (.param .b32 result) mix(.param .b32 first, .param .b32 second)
 {
 .reg .b32 %a, %b, %c, %t, %u;
@@ -80,12 +80,12 @@ struct Maker {
     labels: u32,
     steps: u32,
     outputs: u32,
-    /// For each loop around, what is written on every way out of it so far.
+    /// For each enclosing loop, the registers that are written on every exit so far.
     leaves: Vec<(u32, Option<Written>)>,
 }
 
 impl Maker {
-    /// A number below `end`.
+    /// Returns a number below `end`.
     fn below(&mut self, end: u32) -> u32 {
         self.random = self.random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         ((self.random >> 33) % u64::from(end)) as u32
@@ -101,7 +101,7 @@ impl Maker {
         self.labels
     }
 
-    /// One of the registers with this start that were written, in all lanes that come here.
+    /// Chooses a register with this prefix that all lanes here have written.
     fn source(&mut self, written: &Written, start: &str) -> Option<String> {
         let found: Vec<&String> = written.iter().filter(|name| name.starts_with(start)).collect();
         let index = if found.is_empty() { None } else { Some(self.below(found.len() as u32) as usize) };
@@ -118,12 +118,12 @@ impl Maker {
             'd' => DOUBLES,
             _ => PREDICATES,
         };
-        // The first word stays what it is, so that there is always one to read.
+        // The first word never changes, so that there is always one to read.
         let number = if kind == 'w' { 1 + self.below(count - 1) } else { self.below(count) };
         format!("%{kind}{number}")
     }
 
-    /// A predicate with a fresh value that differs between lanes.
+    /// Returns a predicate with a new value that differs between lanes.
     fn condition(&mut self, written: &mut Written) -> String {
         let (p, a) = (self.target('p'), self.word(written));
         let bit = self.below(6);
@@ -158,7 +158,7 @@ impl Maker {
         }
     }
 
-    /// `if`, with or without `else`.
+    /// Emits `if`, with or without `else`.
     fn fork(&mut self, depth: u32, written: &mut Written) {
         let (p, label) = (self.condition(written), self.label());
         let mut other = written.clone();
@@ -172,7 +172,7 @@ impl Maker {
         written.retain(|register| other.contains(register));
     }
 
-    /// A loop of one to four turns, which lanes may leave early.
+    /// Emits a loop of one to four iterations, which lanes may leave early.
     fn repeat(&mut self, depth: u32, written: &mut Written) {
         let (label, count) = (self.label(), format!("%c{depth}"));
         let a = self.word(written);
@@ -195,7 +195,8 @@ impl Maker {
         self.line(&line);
     }
 
-    /// An instruction on words. Under a guard it writes only some lanes, which does not count as written.
+    /// Emits an instruction on words. Under a guard it writes only some lanes, so the register does not count as
+    /// written.
     fn compute(&mut self, written: &mut Written) {
         let (a, b, c) = (self.word(written), self.word(written), self.word(written));
         let d = self.target('w');
@@ -211,7 +212,7 @@ impl Maker {
             Some(p) => {
                 let negation = if self.below(2) == 0 { "!" } else { "" };
                 self.line(&format!("@{negation}{p} {what}"));
-                // Lanes of the same guard may read it; the rest have what was there before.
+                // Lanes with this guard may read it; the others keep the previous value.
                 let (e, known) = (self.target('w'), written.contains(&d));
                 self.line(&format!("@{negation}{p} add.u32 {e}, {d}, 3;"));
                 if !known {
@@ -225,7 +226,7 @@ impl Maker {
         }
     }
 
-    /// A register of 64 bits, made of words or taken apart.
+    /// Emits an operation on a 64-bit register, composed of words or split into them.
     fn wide(&mut self, written: &mut Written) {
         let (a, b, d) = (self.word(written), self.word(written), self.target('d'));
         match self.source(written, "%d") {
@@ -245,7 +246,7 @@ impl Maker {
         }
     }
 
-    /// A load by an index, whose address takes several instructions.
+    /// Emits a load by an index, whose address takes several instructions.
     fn memory(&mut self, written: &mut Written) {
         let (a, d) = (self.word(written), self.target('d'));
         let count = [1, 2, 4][self.below(3) as usize];
@@ -263,7 +264,7 @@ impl Maker {
         written.extend([i, d]);
     }
 
-    /// What the lanes that are here compute together.
+    /// Emits an operation that the lanes here compute together.
     fn together(&mut self, written: &mut Written) {
         let (a, d) = (self.word(written), self.target('w'));
         self.line("activemask.b32 %mask;");

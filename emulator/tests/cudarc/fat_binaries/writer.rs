@@ -1,6 +1,6 @@
-//! Writes containers as NVIDIA's tools lay them out.
+//! Writes containers in the layout of NVIDIA's tools.
 
-/// What compresses a text, with its bit among the flags of an entry.
+/// Compression of a text, with its bit in the flags of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     None,
@@ -18,11 +18,11 @@ pub struct Program {
     /// 0 if it is not compressed.
     pub text_bytes: u64,
     pub payload: Vec<u8>,
-    /// Behind the 64 bytes that each header has.
+    /// Additional header bytes behind the common 64.
     pub more_header: Vec<u8>,
 }
 
-/// 64 bits, for Linux.
+/// Flags of an entry: 64 bits, for Linux.
 const FLAGS: u64 = 0x11;
 pub const PTX: u16 = 1;
 pub const MACHINE_CODE: u16 = 2;
@@ -74,7 +74,7 @@ impl Program {
     }
 }
 
-/// A container of these programs.
+/// Returns a container of these programs.
 pub fn container(programs: &[Program]) -> Vec<u8> {
     let entries = programs.iter().flat_map(Program::write).collect::<Vec<_>>();
     let mut bytes = 0xBA55_ED50u32.to_le_bytes().to_vec();

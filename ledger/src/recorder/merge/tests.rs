@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-// Shared with the tests against a database.
+// Shared with the tests that use a database.
 #[path = "../../../tests/postgres/histories.rs"]
 mod histories;
 

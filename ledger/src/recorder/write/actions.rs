@@ -1,4 +1,4 @@
-//! Writes rows of `actions`. An event that arrives again changes nothing.
+//! Writes rows of `actions`. A repeated event changes nothing.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Writes rows of `attempts`. One statement writes the ends with their starts. Another one writes starts without an end, which have other
-//! columns.
+//! Writes rows of `attempts`. One statement writes ends together with their starts. Another one writes starts without an end, which have
+//! other columns.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::recorder::change::{AttemptChange, End, Place};
 pub(super) type AttemptKey = (JobId, i32);
 pub(super) type Attempts = BTreeMap<AttemptKey, AttemptChange>;
 
-/// Writes the losses that were replaced, then the ends, then the other starts: those without an end, or all of them if the table rejected an
-/// end. Returns what was written, which happens once for an outcome and once for a loss before it.
+/// Writes the replaced losses, then the ends, then the other starts: those without an end, or all of them if the table rejected an end.
+/// Returns the ends that changed the table, so that each outcome, and each loss before it, is returned once.
 pub(super) async fn write<'a>(
     attempts: &'a Attempts,
     keys: &Keys,
@@ -39,8 +39,7 @@ pub(super) async fn write<'a>(
     Ok(written)
 }
 
-/// Keeps the earlier of two starts, because the later one may have followed the end. An attempt that has ended keeps the place of its
-/// end.
+/// Keeps the earlier of two starts, because the later one may have followed the end. An attempt that has ended keeps the place of its end.
 async fn write_starts(columns: &StartColumns<'_>, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query!(
         r#"/* recorder::write::attempts::starts */
@@ -69,7 +68,7 @@ async fn write_starts(columns: &StartColumns<'_>, connection: &mut PgConnection)
     Ok(())
 }
 
-/// Keeps the first outcome, and replaces a loss by an outcome. Returns the ends that were written.
+/// Keeps the first outcome, and replaces a loss by an outcome. Returns the keys of the ends that were written.
 async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> Result<Vec<AttemptKey>, sqlx::Error> {
     if columns.job_id.is_empty() {
         return Ok(Vec::new());
@@ -185,7 +184,8 @@ struct StartColumns<'a> {
 struct EndColumns<'a> {
     job_id: Vec<Uuid>,
     id_at: Vec<DateTime<Utc>>,
-    /// The job has the outcome of another attempt. Its row was written earlier in this transaction, and its outcome never changes.
+    /// Whether the job has the outcome of another attempt. The job's row was written earlier in this transaction, and its outcome never
+    /// changes.
     superseded: Vec<bool>,
     attempt: Vec<i32>,
     state: Vec<&'a str>,

@@ -9,7 +9,8 @@ use uuid::Uuid;
 use super::jobs::FinalAttempts;
 use crate::recorder::change::JobChange;
 
-/// Writes which blobs the jobs take, and that jobs with an outcome have ended. The events of a job name the same blobs.
+/// Writes which blobs the jobs use as inputs, and which of the jobs have ended. All events of a job name the same
+/// blobs.
 pub(super) async fn write(
     jobs: &BTreeMap<JobId, JobChange>,
     outcomes: &FinalAttempts,

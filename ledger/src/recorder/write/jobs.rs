@@ -17,13 +17,13 @@ use crate::recorder::{
 /// The attempt that decided the outcome of each job of a batch, for jobs with an outcome.
 pub(super) type FinalAttempts = HashMap<JobId, i32>;
 
-/// The rows after the write.
+/// The rows of the jobs after the write.
 pub(super) struct Written {
     pub(super) outcomes: FinalAttempts,
     pub(super) described: HashMap<JobId, Described>,
 }
 
-/// What a job is counted by. Unknown texts are empty.
+/// The facts by which a job is counted. Unknown texts are empty.
 #[derive(Debug)]
 pub(super) struct Described {
     pub(super) pool: String,
@@ -31,12 +31,12 @@ pub(super) struct Described {
     pub(super) user_id: String,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) input_bytes: i64,
-    /// The submission whose outcome counts, or the first one.
+    /// The time of the submission whose outcome counts, or else of the first submission.
     pub(super) submitted_at: Option<DateTime<Utc>>,
 }
 
-/// Merges the changes into the table by the rules in [`crate::recorder`]. Returns the rows afterwards, because a separate statement for
-/// them would join with the whole month. A job that belongs to another user does not change, and its row is not returned.
+/// Merges the changes into the table by the rules in [`crate::recorder`]. Returns the resulting rows, because a separate query for them
+/// would join with the whole month. A job that belongs to another user does not change, and its row is not returned.
 pub(super) async fn write(
     changes: &Changes,
     keys: &Keys,
@@ -131,8 +131,8 @@ pub(super) async fn write(
     Ok(Written { outcomes, described: described.collect() })
 }
 
-/// Clears the start of new rows where it is later than the outcome, because a redelivered message can run after its job was cancelled in
-/// the queue. The upsert keeps such a start out of the rows that were there.
+/// Clears the start of new rows if it is later than the outcome, because a redelivered message can run after its job was cancelled in the
+/// queue. For existing rows, the upsert ignores such a start.
 async fn forget_starts(jobs: &[Uuid], connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "/* recorder::write::forget_starts */ update jobs set started_at = null where job_id = any($1) and started_at > finished_at",

@@ -1,4 +1,4 @@
-//! Finds the second half of each job's primary key. Most ids contain it. For the others, `job_keys` has it from their first event on.
+//! Finds the second half of each job's primary key. Most ids contain it. For other jobs, `job_keys` stores it at their first event.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,8 +15,8 @@ use crate::{
 /// `id_at` of each job of a batch.
 pub(super) type Keys = HashMap<JobId, DateTime<Utc>>;
 
-/// Finds the keys of jobs, and stores a key for each job that needs one. If two recorders do so for one job at once, the second waits for
-/// the first one's commit and finds its key.
+/// Finds the keys of jobs, and stores a key for each job that needs one. If two recorders do so for the same job at once, the second waits
+/// for the first one's commit and finds its key.
 pub(super) async fn resolve(
     jobs: &BTreeMap<JobId, JobChange>,
     today: NaiveDate,
@@ -29,7 +29,7 @@ pub(super) async fn resolve(
     if !columns.job_id.is_empty() {
         columns.write(connection).await?;
     }
-    // Looks up all jobs: the time in an id may be near now although it was far away at the job's first event.
+    // Looks up all jobs: an id whose time is near today now may have been too far ahead at the job's first event.
     let ids: Vec<Uuid> = jobs.keys().map(|job_id| job_id.as_uuid()).collect();
     let noted = sqlx::query!(
         "/* recorder::write::keys::noted */ select job_id, id_at from job_keys where job_id = any($1)",
@@ -45,7 +45,7 @@ pub(super) async fn resolve(
 #[derive(Default)]
 struct Columns {
     job_id: Vec<Uuid>,
-    /// The key under which a release without `job_keys` stored the row, if it did.
+    /// The key under which a release without `job_keys` may have stored the row.
     id_at: Vec<DateTime<Utc>>,
     first_event: Vec<DateTime<Utc>>,
 }

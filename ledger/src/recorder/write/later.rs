@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sqlx::PgConnection;
 
-/// Programs of a later release send few new kinds. More come from a client that invents them.
+/// The maximum number of kinds. Later releases send few new kinds; only a client that invents kinds sends more.
 const KINDS_MAX: i64 = 100;
 
 pub(super) async fn write(later: &BTreeMap<String, String>, connection: &mut PgConnection) -> Result<(), sqlx::Error> {

@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::{jobs::FinalAttempts, keys::Keys};
 use crate::recorder::change::{AttemptChange, KeptRow};
 
-/// Writes what the attempts that decided their jobs' outcomes have kept. Rows that are there stay as they are: the events of one attempt say
-/// the same.
+/// Writes the outputs that the deciding attempts have kept. Existing rows do not change, because all events of an attempt have the same
+/// outputs.
 pub(super) async fn write(
     attempts: &BTreeMap<(JobId, i32), AttemptChange>,
     keys: &Keys,

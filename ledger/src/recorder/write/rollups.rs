@@ -1,7 +1,7 @@
 //! Counts the attempts whose end this transaction has written, and appends the counts to `rollup_deltas`.
 //!
-//! A repeated event writes no end, so it is counted once. All counts of a transaction with the same time, pool, dimension and value are one row: those
-//! of a whole pool by five minutes, the others by the hour.
+//! A repeated event writes no end, so each attempt is counted once. All counts of a transaction with the same time, pool, dimension and
+//! value become one row. A row of a whole pool covers five minutes, every other row an hour.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,7 +18,7 @@ use crate::{
     rollups::{Dimension, Ended, Grain, Measures, Part, RollupColumns, Sum},
 };
 
-/// What one row of `rollup_deltas` counts.
+/// The key of a row of `rollup_deltas`.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key<'a> {
     at: DateTime<Utc>,
@@ -27,7 +27,7 @@ struct Key<'a> {
     value: &'a str,
 }
 
-/// What the counts depend on besides the attempts.
+/// Data about the batch that the counts depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) outcomes: &'a FinalAttempts,

@@ -1,8 +1,8 @@
 //! Writes the attempts of jobs that were submitted again under their id.
 //!
-//! Workers number the attempts of each submission from one, so a later submission has the same numbers again. Its attempts get the next free
-//! numbers, and their device time counts. The outcome of the latest submission is that of the job, as its producer saw it; within a
-//! submission the first outcome stays. Submissions differ by their time, which a producer without `submitted_ms` does not give.
+//! Workers number the attempts of each submission from one, so the numbers repeat. The attempts of a later submission get the next free
+//! numbers, and their device time counts. The job has the outcome of its latest submission, as its producer saw it; within a submission the
+//! first outcome stays. Submissions are distinguished by their time; a producer without `submitted_ms` gives none.
 //!
 //! This is rare, so the attempts are written one by one.
 
@@ -19,10 +19,10 @@ use super::{
 };
 use crate::recorder::change::{AttemptChange, End};
 
-/// An attempt that has ended, of another submission than the one that the ledger knows its job by.
+/// An ended attempt of another submission than the one that the ledger has recorded for its job.
 pub(super) struct Run {
     job_id: JobId,
-    /// The number that it was reported with.
+    /// The attempt number that the worker reported.
     number: i32,
     started_at: Option<DateTime<Utc>>,
     end: End,
@@ -33,23 +33,23 @@ pub(super) struct Run {
 pub(super) struct Written {
     pub(super) attempts: Attempts,
     pub(super) outcomes: FinalAttempts,
-    /// Those of the outcomes that are the first of their job. A job is counted once, by its first outcome.
+    /// The outcomes that are the first of their job. A job is counted once, by its first outcome.
     pub(super) first_outcomes: FinalAttempts,
 }
 
-/// What an outcome of another submission means for its job.
+/// The effect of an outcome of another submission on its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
-    /// An outcome of the same or a later submission stays.
+    /// The job keeps an outcome of the same or a later submission.
     Superseded,
     Replaces,
     First,
 }
 
-/// The number of no attempt.
+/// A number that no attempt has.
 const NONE: i32 = 0;
 
-/// Separates the attempts of other submissions from the usual ones, and drops those that the table has under another number.
+/// Separates the attempts of other submissions from the rest, and drops those that the table already has under another number.
 pub(super) async fn split<'a>(
     attempts: &'a Attempts,
     jobs: &jobs::Written,
@@ -124,7 +124,7 @@ pub(super) async fn write(
     Ok(written)
 }
 
-/// Whether the table has the attempt under another number. Its worker and the time of its end identify it.
+/// Returns whether the table has the attempt under another number. An attempt is identified by its worker and the time of its end.
 async fn is_recorded(
     (job_id, number): AttemptKey,
     end: &End,
@@ -146,8 +146,7 @@ async fn is_recorded(
     .await
 }
 
-/// The run's own number unless another run has ended under it, and then the one behind those of all attempts at the job. The job's row is
-/// locked by this transaction.
+/// Returns the run's own number, or the next free one if another run has ended under it. The caller's transaction has locked the job's row.
 async fn free_number(run: &Run, id_at: DateTime<Utc>, connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
     sqlx::query_scalar!(
         r#"/* recorder::write::runs::number */
@@ -161,7 +160,7 @@ async fn free_number(run: &Run, id_at: DateTime<Utc>, connection: &mut PgConnect
     .await
 }
 
-/// Gives the job the outcome, unless the job has one of the same or a later submission.
+/// Gives the job this outcome, unless the job has an outcome of the same or a later submission.
 async fn decide(
     run: &Run,
     number: i32,

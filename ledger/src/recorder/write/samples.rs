@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 
 use crate::recorder::samples::{Key, Sample};
 
-/// A sample is written once. Those of a day without a partition are left out: it was dropped a moment ago.
+/// Writes each sample once. Samples of a day without a partition are omitted, because that day was just dropped.
 pub(super) async fn write(samples: &BTreeMap<Key, Sample>, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let (mut workers, mut devices, mut times) = (Vec::new(), Vec::new(), Vec::new());
     let (mut running, mut declared, mut used) = (Vec::new(), Vec::new(), Vec::new());

@@ -7,16 +7,16 @@ use sqlx::PgConnection;
 
 use crate::recorder::change::{CLOCK_STEP_MIN, DeviceChange, WorkerChange};
 
-/// The most by which the delays of two consecutive heartbeats may differ for the second to count as fresh. Batches and transactions vary by
-/// less. Heartbeats that waited together differ by more, because they were sent ten seconds apart.
+/// The maximum difference between the delays of two consecutive heartbeats for the second to count as fresh. Batches and transactions make
+/// the delay vary by less. Heartbeats that waited together differ by more, because they were sent ten seconds apart.
 const PACE: Duration = Duration::from_secs(2);
 
 /// Keeps the latest heartbeat by the worker's clock, unless that clock was set back by more than [`CLOCK_STEP_MIN`]. `first_seen_at` only
 /// moves back.
 ///
-/// `heard_at` is a time of the database's clock. A heartbeat may have waited in the broker for hours, or the worker's clock may be wrong, and
-/// one heartbeat does not show which. Two consecutive heartbeats do: if both are equally far behind the database's clock, the worker's clock
-/// is slow, and the heartbeat was sent just now. Otherwise the heartbeat's own time counts, but never a time in the future. If that time
+/// `heard_at` is a time of the database's clock. A heartbeat may have waited in the broker for hours, or the worker's clock may be wrong,
+/// and one heartbeat does not show which. Two consecutive heartbeats do: if both are equally far behind the database's clock, the worker's
+/// clock is slow, and the heartbeat was just sent. Otherwise the heartbeat's own time counts, but never a time in the future. If that time
 /// is wrong, or the clock was just set, the next heartbeat corrects it long before the worker counts as silent.
 pub(super) async fn write(
     workers: &BTreeMap<String, WorkerChange>,
@@ -26,7 +26,7 @@ pub(super) async fn write(
     for (worker, change) in workers {
         columns.push(worker, change);
     }
-    // This runs before the heartbeats are written. A heartbeat that is already stored was redelivered, and does not show a current delay.
+    // This must run before the heartbeats are written. A heartbeat that is already stored was redelivered, so its delay is not current.
     sqlx::query!(
         r#"/* recorder::write::workers::heard */
         update workers set
@@ -85,7 +85,7 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// A device that later heartbeats do not list keeps its row, because old attempts ran on it. A device in the latest heartbeat gets that
+/// Keeps the row of a device that later heartbeats do not list, because old attempts ran on it. A device in the latest heartbeat gets that
 /// heartbeat's time, even if the clock was set back.
 pub(super) async fn write_devices(
     devices: &BTreeMap<(String, i32), DeviceChange>,
@@ -189,7 +189,7 @@ struct DeviceColumns<'a> {
 impl<'a> WorkerColumns<'a> {
     fn push(&mut self, worker: &'a str, change: &'a WorkerChange) {
         let seen = &change.seen;
-        // Quoted, because a pool may be called NULL. The name of a pool has neither quotes nor backslashes.
+        // Quoted, because a pool may be called NULL. Pool names contain neither quotes nor backslashes.
         let pools: Vec<String> = seen.pools.iter().map(|pool| format!("\"{pool}\"")).collect();
         self.worker.push(worker);
         self.first_seen_at.push(change.first_seen_at);

@@ -1,16 +1,16 @@
 //! Every option of NVRTC 12.9, and whether it is allowed.
 //!
-//! Options that only change the generated code or its diagnostics are allowed. Options that read or write files, that make something
-//! other than a module that the driver can load, or that choose the target are refused. The device determines the target.
+//! Options that only change the generated code or its diagnostics are allowed. Options are refused if they read or write files, if they
+//! make something other than a module that the driver can load, or if they choose the target, which the device determines.
 
 use std::fmt;
 
 /// One option of NVRTC.
 #[derive(Debug)]
 pub struct CompileOption {
-    /// All its names; the first is what NVRTC gets.
+    /// All names of the option; NVRTC gets the first.
     pub names: &'static [&'static str],
-    /// The name after which the value may follow at once, as in `-DNAME`.
+    /// The name that the value may follow directly, as in `-DNAME`.
     pub attached: Option<&'static str>,
     pub value: Value,
     pub verdict: OptionVerdict,
@@ -18,17 +18,17 @@ pub struct CompileOption {
     pub note: &'static str,
 }
 
-/// How an option is handled.
+/// What happens to an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionVerdict {
     Allowed,
-    /// Checked and then omitted, because it has no effect here.
+    /// Checked, but not passed on, because it has no effect here.
     Ignored,
-    /// Refused, with the reason and the alternative.
+    /// Refused, with the reason and an alternative.
     Refused(&'static str),
 }
 
-/// The values of an option.
+/// The kind of value that an option takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     None,
@@ -45,7 +45,7 @@ pub enum Value {
     Identifier,
     /// Letters and digits.
     Word,
-    /// The value of an option that is always refused.
+    /// Any value; for an option that is always refused.
     Any,
 }
 
@@ -81,7 +81,7 @@ const fn refused(names: &'static [&'static str], why: &'static str) -> CompileOp
     CompileOption { verdict: OptionVerdict::Refused(why), ..with(names, Value::Any) }
 }
 
-/// The table.
+/// All options.
 pub static OPTIONS: &[CompileOption] = &[
     // Macros and the language.
     attached(&["--define-macro", "-define-macro", "-D"], "-D", Value::Macro),
@@ -129,12 +129,12 @@ pub static OPTIONS: &[CompileOption] = &[
         ]),
         "other ptxas options can read and write files",
     ),
-    // Omitted: the sandboxed compiler may start no threads, and code does not depend on it.
+    // Not passed on, because the sandboxed compiler can't start threads, and the generated code does not depend on it.
     CompileOption {
         verdict: OptionVerdict::Ignored,
         ..with(&["--split-compile", "-split-compile"], Value::Number { min: 0, max: 1024 })
     },
-    // Omitted: the compiler has no access to a cache of its own and can't change its stack limit.
+    // Not passed on, because the compiler has no access to a cache of its own and can't change its stack limit.
     CompileOption { verdict: OptionVerdict::Ignored, ..flag(&["--no-cache", "-no-cache"]) },
     CompileOption {
         verdict: OptionVerdict::Ignored,
@@ -156,7 +156,7 @@ pub static OPTIONS: &[CompileOption] = &[
         Value::OneOf(&["false"]),
         "NVRTC's own assembler rejects the PTX that true produces",
     ),
-    // Code that a driver loads unchanged.
+    // The kind of code: only code that a driver loads unchanged is allowed.
     noted(
         &["--relocatable-device-code", "-relocatable-device-code", "--rdc", "-rdc"],
         Value::OneOf(&["false"]),
@@ -196,12 +196,12 @@ pub static OPTIONS: &[CompileOption] = &[
 ];
 
 impl CompileOption {
-    /// The option as NVRTC gets it.
+    /// Returns the option with this value, as NVRTC gets it.
     pub fn with(&self, value: &str) -> String {
         format!("{}={value}", self.names[0])
     }
 
-    /// Every spelling with this value; each is a list of options.
+    /// Returns every spelling of the option with this value, each as a list of options.
     pub fn spellings(&self, value: Option<&str>) -> Vec<Vec<String>> {
         let Some(value) = value else { return self.names.iter().map(|name| vec![(*name).to_owned()]).collect() };
         let mut spellings = Vec::new();
@@ -234,7 +234,7 @@ impl Value {
         }
     }
 
-    /// Accepted values, for tests with NVRTC.
+    /// Returns accepted values, for tests with NVRTC.
     pub fn samples(self) -> Vec<Option<String>> {
         let texts: Vec<String> = match self {
             Self::None => return vec![None],
@@ -251,7 +251,7 @@ impl Value {
     }
 }
 
-/// A macro may have parameters.
+/// Returns the name of a macro, which may have parameters.
 fn macro_name(definition: &str) -> &str {
     match definition.split_once('(') {
         Some((name, parameters)) if parameters.ends_with(')') => name,

@@ -1,8 +1,8 @@
-//! Restricts the system calls to those that compiling needs, by seccomp.
+//! Restricts the system calls to those that compiling needs, with seccomp.
 //!
-//! The list has the calls of NVRTC 12.9 observed while it compiled or aborted, and calls that the C library may use
-//! instead on another kernel. Any other call fails with `EPERM`, and the library continues without it, as it must
-//! if a file is missing. Without `socket`, `clone` and `execve` the compiler can't use the network or start a process or program.
+//! The list contains the calls of NVRTC 12.9 that were observed while it compiled or aborted, and those that the C library may use instead
+//! on another kernel. Any other call fails with `EPERM`, and the library continues without its result, as it does when a file is missing.
+//! Without `socket`, `clone` and `execve`, the compiler can't use the network or start a process or program.
 
 use std::{collections::BTreeMap, env::consts::ARCH, io};
 

@@ -1,4 +1,4 @@
-//! Restricts this process's access to files by Landlock.
+//! Restricts this process's access to files, with Landlock.
 
 use std::{io, path::PathBuf};
 
@@ -7,11 +7,11 @@ use landlock::{
     path_beneath_rules,
 };
 
-/// Every kernel with Landlock has this version, which covers reading, writing and executing.
+/// Version of Landlock that is used. Every kernel with Landlock has it, and it covers reading, writing and executing.
 const VERSION: ABI = ABI::V1;
 
-/// From now on only these files and folders can be read, and nothing can be written. A missing path needs no rule. Returns whether the
-/// kernel supports it.
+/// Restricts the process: from now on only these files and folders can be read, and nothing can be written. A missing path needs no rule.
+/// Returns whether the kernel supports it.
 pub(super) fn close(readable: &[PathBuf]) -> io::Result<bool> {
     let status = restrict(readable).map_err(io::Error::other)?;
     Ok(status == RulesetStatus::FullyEnforced)

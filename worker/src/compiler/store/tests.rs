@@ -27,7 +27,7 @@ fn bytes_in(folder: &Path) -> u64 {
     files(folder).iter().map(|path| fs::metadata(path).unwrap().len()).sum()
 }
 
-/// A folder of the caller's own, as a store makes it.
+/// Returns a folder with the mode that a store requires.
 fn folder() -> (tempfile::TempDir, PathBuf) {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("cache/modules");
@@ -169,7 +169,7 @@ fn no_two_workers_write_to_one_temporary_file() {
     assert_ne!(first.own, second.own, "not even two of one process number");
 }
 
-/// What each of many workers does to one folder.
+/// Uses one folder as each of many workers does.
 fn work(folder: &Path, bytes_max: u64) {
     let store = ProgramStore::open(folder, bytes_max).unwrap();
     for round in 0..200 {
@@ -206,7 +206,7 @@ fn several_processes_share_a_folder() {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
-    // Each may have been the last to find the other at it.
+    // Each of the workers may have skipped its last eviction because another one was evicting.
     ProgramStore::open(&folder, CAP_OF_CHILD).unwrap().put(key(0), &program("0")).unwrap();
     assert!(bytes_in(&folder) <= CAP_OF_CHILD);
     assert!(files(&folder).iter().all(|path| path.extension().unwrap() == EXTENSION), "nothing is left half written");

@@ -1,15 +1,15 @@
 //! Allocates device memory and accounts for it: memory of jobs, cached memory, and the local memory of kernels.
 //!
-//! A job gets all of its buffers or none, so two jobs never wait for each other. If memory is short, a job waits for its
-//! neighbours to end; without neighbours it fails with the numbers. Freed blocks are cached by size, because an allocation stalls the whole
-//! device. The supervisor limits the cache, because other pools' executors need the rest of the device. Inputs that stay on the device
-//! after their jobs are a part of the cache ([`inputs`]).
+//! A job gets all of its buffers or none, so two jobs never wait for each other. If memory is short, a job waits until neighbours end;
+//! without neighbours it fails with the numbers. Freed blocks are cached by size, because an allocation stalls the whole device. The
+//! supervisor limits the cache, because other pools' executors need the rest of the device. Inputs that stay on the device after their jobs
+//! are a part of the cache ([`inputs`]).
 //!
-//! The lock of the accounts is never held during a driver call. A free may wait for running kernels, and meanwhile jobs end and other jobs start
-//! from cached blocks.
+//! The lock of the accounts is never held during a driver call. A free may wait for running kernels, and meanwhile jobs must be able to end
+//! and others to start from cached blocks.
 //!
-//! The driver allocates local memory by itself when it launches a kernel that needs more of it, for every thread that the device can run at
-//! once, and frees it with the context.
+//! The driver itself allocates local memory, when it launches a kernel that needs more of it: for every thread that the device can run at
+//! once. It frees that memory with the context.
 
 mod inputs;
 mod state;
@@ -26,26 +26,27 @@ use super::{
 };
 use crate::executor::sizes::Sizes;
 
-/// The accounts.
+/// The memory accounts of an executor.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// Locked before the accounts by the one job that allocates from the device, so that its preceding frees are complete.
+    /// Locked, before the accounts, by the one job that allocates from the device, so that the frees before its allocation are complete.
     asking: Mutex<()>,
     state: Mutex<State>,
     released: Condvar,
     sizes: Sizes,
     bytes_max: u64,
-    /// The most memory for inputs that stay.
+    /// Maximum memory for inputs that stay after their jobs, in bytes.
     resident_bytes_max: u64,
 }
 
-/// The memory of an arena.
+/// The memory that an arena uses, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Memory of jobs and the cache, which the device certainly no longer has free.
+    /// Memory of jobs and the cache, which the driver certainly no longer reports as free.
     pub held: u64,
     pub cached: u64,
-    /// Local memory. It is separate, because no job can use it for buffers: like the rest of the context, it only reduces the free memory.
+    /// Local memory. It is counted separately, because no job can use it for buffers: like the rest of the context, it only reduces the
+    /// free memory.
     pub local: u64,
     /// The part of the local memory that the driver still reports as free.
     pub local_to_come: u64,
@@ -55,9 +56,9 @@ pub(crate) struct Usage {
 /// The memory that a job needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MemoryRequest<'a> {
-    /// The sizes of its buffers.
+    /// The sizes of its buffers in bytes.
     pub sizes: &'a [u64],
-    /// The local memory of the context with this job.
+    /// The local memory that the context needs with this job, in bytes.
     pub local: u64,
 }
 
@@ -65,7 +66,7 @@ pub(crate) struct MemoryRequest<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeviceBuffer {
     pub address: CUdeviceptr,
-    /// At least the requested size.
+    /// The size of the block in bytes, at least the requested size.
     pub bytes: u64,
 }
 
@@ -76,12 +77,12 @@ pub(crate) struct Allocation<'a> {
     arena: &'a Arena,
 }
 
-/// No memory for a job.
+/// Why there is no memory for a job.
 #[derive(Debug)]
 pub(crate) enum Shortage {
     OutOfMemory {
         wanted: u64,
-        /// The part that is local memory.
+        /// The part of `wanted` that is local memory.
         local: u64,
         free: u64,
     },
@@ -94,13 +95,13 @@ impl Arena {
         Self { asking, state, released: Condvar::new(), sizes, bytes_max, resident_bytes_max }
     }
 
-    /// Inputs stay in memory to which no kernel can write.
+    /// Records that inputs stay in memory to which no kernel can write.
     pub(crate) fn protect_inputs(&self) {
         self.state().residents.protect();
     }
 
-    /// Allocates memory for a job. Afterwards the cache has at most `cache_bytes_max`. Waits while neighbours hold
-    /// the missing memory; `may_wait` is called before a wait and before any driver call.
+    /// Allocates memory for a job. Afterwards the cache has at most `cache_bytes_max`. If neighbours hold the missing memory, waits for
+    /// them. Calls `may_wait` before such a wait and before any driver call.
     pub(crate) fn take(
         &self,
         wanted: MemoryRequest<'_>,
@@ -118,7 +119,7 @@ impl Arena {
             let ended = self.ended();
             let local = self.state().growth(wanted.local);
             if local > cache_bytes_max {
-                // The rest belongs to other executors, so waiting for a neighbour's end does not help.
+                // The rest belongs to other executors, so it does not help to wait for neighbours.
                 return Err(Shortage::OutOfMemory {
                     wanted: total(&sizes).saturating_add(local),
                     local,
@@ -143,12 +144,12 @@ impl Arena {
         }
     }
 
-    /// The number of jobs that have released memory so far; see [`Arena::wait_past`].
+    /// Returns how many jobs have released memory so far; see [`Arena::wait_past`].
     pub(crate) fn ended(&self) -> u64 {
         self.state().ended
     }
 
-    /// Waits until more than `ended` jobs have released memory. Returns `false` if no job is left that could.
+    /// Waits until more than `ended` jobs have released memory. Returns false if there is no job left that could.
     pub(crate) fn wait_past(&self, ended: u64) -> bool {
         self.wait_while(self.state(), |state| state.ended == ended && state.jobs > 0).ended != ended
     }
@@ -162,7 +163,7 @@ impl Arena {
         Ok(had_some)
     }
 
-    /// The same on behalf of the supervisor. Inputs that jobs use now are freed when these jobs end.
+    /// Frees cached memory at the supervisor's request. Inputs that jobs use now are freed when these jobs end.
     pub(crate) fn give_back(&self) -> Result<(), CudaError> {
         let mut state = self.state();
         state.evict_residents();
@@ -170,7 +171,7 @@ impl Arena {
         self.free_as_neighbour(state, &surplus)
     }
 
-    /// Frees blocks without blocking jobs that allocate. A job that finds too little memory waits for this as for a neighbour.
+    /// Frees blocks without blocking jobs that allocate. A job that finds too little memory waits for this as it waits for a neighbour.
     fn free_as_neighbour(&self, mut state: MutexGuard<'_, State>, blocks: &[DeviceBuffer]) -> Result<(), CudaError> {
         state.jobs += 1;
         drop(state);
@@ -183,7 +184,7 @@ impl Arena {
         freed
     }
 
-    /// Whether the driver would allocate local memory for a launch that needs this much. That allocation waits for running kernels.
+    /// Returns whether the driver would allocate local memory for a launch that needs this much. That allocation waits for running kernels.
     pub(crate) fn grows_at_launch(&self, local: u64) -> bool {
         local > self.state().local_bytes_launched
     }
@@ -221,7 +222,7 @@ impl Arena {
         self.released.wait_while(state, holds).expect("no thread panics while holding the arena")
     }
 
-    /// All blocks, or `None` if there is not enough memory even after freeing the cache.
+    /// Allocates all blocks, or returns `None` if there is too little memory even after freeing the cache.
     fn ask(&self, wanted: MemoryRequest<'_>, cache_bytes_max: u64) -> Result<Option<Vec<DeviceBuffer>>, CudaError> {
         let state = self.state();
         let all = state.taken().saturating_add(total(wanted.sizes)).saturating_add(state.growth(wanted.local));
@@ -235,7 +236,7 @@ impl Arena {
         }
     }
 
-    /// Uses cached blocks first. Frees surplus blocks before it allocates new ones.
+    /// Allocates blocks from the cache first. Frees surplus blocks before it allocates new ones.
     fn allocate(
         &self,
         wanted: MemoryRequest<'_>,
@@ -264,7 +265,7 @@ impl Arena {
             if !self.state().reserve(*bytes, self.bytes_max) {
                 return Ok(false);
             }
-            // SAFETY: the memory is written before a kernel sees it: the stream fills every block to its end.
+            // SAFETY: every block is written before a kernel sees it, because the stream fills it to its end.
             match called("cuMemAlloc", unsafe { result::malloc_sync(*bytes as usize) }) {
                 Ok(address) => {
                     self.state().got(*bytes);
@@ -279,7 +280,7 @@ impl Arena {
         Ok(true)
     }
 
-    /// Accounts for the local memory that the driver will allocate, if there is room for it.
+    /// Accounts for the local memory that the driver will allocate. Returns false if there is no room for it.
     fn grow(&self, local: u64) -> Result<bool, CudaError> {
         if self.state().growth(local) == 0 {
             return Ok(true);
@@ -301,7 +302,7 @@ fn total(sizes: &[u64]) -> u64 {
 }
 
 fn free(address: CUdeviceptr) -> Result<(), CudaError> {
-    // SAFETY: the block came from cuMemAlloc, and no job holds it.
+    // SAFETY: the block comes from cuMemAlloc, and no job holds it.
     called("cuMemFree", unsafe { result::free_sync(address) })
 }
 

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::ipc::message::{ArgPlan, BufferPlan, LaunchPlan};
 
-/// A checked launch, which no longer fails because of its request.
+/// A launch that has been checked and can no longer fail because of its request.
 pub(super) struct CheckedLaunch<'a> {
     pub(super) function: Arc<Function>,
     pub(super) geometry: Geometry,

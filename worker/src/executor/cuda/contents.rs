@@ -1,4 +1,4 @@
-//! Copies data into buffers before a job's kernels and out of them after, on its stream.
+//! Copies data into buffers before a job's kernels and out of them afterwards, on the job's stream.
 
 use cudarc::driver::{
     result,
@@ -15,13 +15,14 @@ use super::{
 };
 use crate::ipc::message::{Contents, Place};
 
-/// A device runs one copy at a time in each direction. Copying a large buffer in pieces lets small copies of other streams run in between.
+/// Size of a piece of a copy, in bytes. A device runs one copy at a time in each direction, so copying a large buffer in pieces lets small
+/// copies of other streams run in between.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The most rows of one fill, because its time grows with the rows. Copies fill the rest.
+/// Maximum number of rows of one fill, because its time grows with the rows. Copies fill the rest of the buffer.
 const ROWS_MAX: usize = 4096;
 
-/// Writes the initial contents of a buffer. The rest of its block is zeroed, because it may have belonged to another job.
+/// Writes the initial contents of a buffer, and zeros the rest of its block, which may have belonged to another job.
 pub(super) fn fill(
     stream: CUstream,
     work: &Work,
@@ -51,7 +52,7 @@ pub(super) fn fill(
     };
     if filled < block.bytes {
         let rest = (block.bytes - filled) as usize;
-        // SAFETY: the rest lies inside the block.
+        // SAFETY: the range to zero is inside the block.
         let zeroed = unsafe { result::memset_d8_async(block.address + filled, 0, rest, stream) };
         called("cuMemsetD8Async", zeroed)?;
     }
@@ -68,7 +69,7 @@ pub(super) fn copy_in(
 ) -> Result<(), StreamError> {
     let source = start(segment, from, bytes)?;
     for (offset, bytes) in pieces(bytes) {
-        // SAFETY: the range is mapped and has this length, nothing writes to it until the copy is answered, and the target is at least as
+        // SAFETY: the source is mapped and has this length, nothing writes to it until the copy is answered, and the target is at least as
         // long.
         let copied = unsafe { sys::cuMemcpyHtoDAsync_v2(to + offset as u64, source.add(offset).cast(), bytes, stream) };
         called("cuMemcpyHtoDAsync", copied.result())?;
@@ -76,9 +77,9 @@ pub(super) fn copy_in(
     Ok(())
 }
 
-/// Copies a resident input, because the job's kernels may write to its buffer.
+/// Copies a resident input to the job's buffer, because the job's kernels may write to that.
 fn copy_resident(stream: CUstream, source: DeviceBuffer, bytes: u64, block: DeviceBuffer) -> Result<(), CudaError> {
-    // SAFETY: both blocks have at least this length and differ, the job holds its lease of the source until the stream has ended its
+    // SAFETY: both blocks are different and have at least this length, the job holds its lease of the source until the stream has ended its
     // work, and nothing writes to a resident input.
     let copied = unsafe { result::memcpy_dtod_async(block.address, source.address, bytes as usize, stream) };
     called("cuMemcpyDtoDAsync", copied)
@@ -88,8 +89,8 @@ fn copy_resident(stream: CUstream, source: DeviceBuffer, bytes: u64, block: Devi
 fn repeat(stream: CUstream, element: &[u8], bytes: u64, block: DeviceBuffer) -> Result<(), StreamError> {
     let count = (bytes / element.len().max(1) as u64) as usize;
     let to = block.address;
-    // SAFETY: each fill covers `count` elements, which is the buffer, or its beginning, and the block is at least as long. An element of
-    // eight bytes is two columns of four, a row to each element, unless both are alike.
+    // SAFETY: each fill covers `count` elements or fewer from the beginning of the buffer, and the block is at least as long. An element of
+    // eight bytes with different halves is two columns of four bytes, with a row for each element.
     let filled = unsafe {
         match *element {
             [a] => sys::cuMemsetD8Async(to, a, count, stream),
@@ -114,11 +115,11 @@ fn repeat(stream: CUstream, element: &[u8], bytes: u64, block: DeviceBuffer) -> 
     Ok(called("cuMemsetAsync", filled.result())?)
 }
 
-/// Fills the rest of a buffer by copying its beginning, which doubles with each copy.
+/// Fills the rest of a buffer by copying its beginning. The filled part doubles with each copy.
 fn double(stream: CUstream, to: CUdeviceptr, mut filled: usize, bytes: usize) -> Result<(), CudaError> {
     while filled < bytes {
         let more = filled.min(bytes - filled);
-        // SAFETY: both ranges lie inside the buffer, and the one ends before the other begins.
+        // SAFETY: both ranges are inside the buffer, and the first ends before the second begins.
         let copied = unsafe { result::memcpy_dtod_async(to + filled as u64, to, more, stream) };
         called("cuMemcpyDtoDAsync", copied)?;
         filled += more;
@@ -136,8 +137,8 @@ pub(super) fn copy_out(
 ) -> Result<(), StreamError> {
     let target = start(segment, to, bytes)?;
     for (offset, bytes) in pieces(bytes) {
-        // SAFETY: the range is mapped and has this length, no other job has it and the supervisor does not use it until the copy is
-        // answered, and the source is at least as long.
+        // SAFETY: the target is mapped and has this length, no other job has it, the supervisor does not use it until the copy is answered,
+        // and the source is at least as long.
         let copied =
             unsafe { sys::cuMemcpyDtoHAsync_v2(target.add(offset).cast(), from + offset as u64, bytes, stream) };
         called("cuMemcpyDtoHAsync", copied.result())?;
@@ -145,7 +146,7 @@ pub(super) fn copy_out(
     Ok(())
 }
 
-/// The address of a range in shared memory, if it is valid.
+/// Returns the address of a range in shared memory, if the range is valid.
 fn start(segment: &PinnedSegment, at: Place, bytes: u64) -> Result<*mut u8, StreamError> {
     match segment.range(at, bytes) {
         Some(start) => Ok(start),
@@ -153,7 +154,7 @@ fn start(segment: &PinnedSegment, at: Place, bytes: u64) -> Result<*mut u8, Stre
     }
 }
 
-/// The offsets and lengths of the pieces of a copy.
+/// Returns the offsets and lengths of the pieces of a copy.
 fn pieces(bytes: u64) -> impl Iterator<Item = (usize, usize)> {
     let bytes = bytes as usize;
     (0..bytes).step_by(PIECE_BYTES).map(move |offset| (offset, PIECE_BYTES.min(bytes - offset)))

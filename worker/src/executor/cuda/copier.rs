@@ -1,6 +1,7 @@
-//! Copies the pieces of arrays to the memory of the jobs that wait for them, and from there.
+//! Copies pieces of arrays to and from the memory of the jobs that wait for them.
 //!
-//! One thread with a stream of its own, because the threads of the jobs wait, and a device copies faster than a store reads or writes.
+//! One thread with a stream of its own does this, because the threads of the jobs are waiting, and a device copies faster than a store
+//! reads or writes.
 
 use std::{
     fmt,
@@ -20,10 +21,10 @@ use crate::{
     ipc::{FromExecutor, message::Piece},
 };
 
-/// The number of its stream. The threads that run jobs have smaller ones.
+/// The number of the copier's stream. The threads that run jobs have lower numbers.
 const STREAM: usize = STREAMS_MAX + 1;
 
-/// A piece, and the shared memory that has its place.
+/// A piece and the shared memory that contains it.
 #[derive(Debug)]
 pub(crate) struct StagedPiece {
     pub piece: Piece,
@@ -37,14 +38,14 @@ pub(crate) enum Direction {
     FromDevice,
 }
 
-/// The stream for [`run`].
+/// Creates the stream for [`run`].
 pub(crate) fn stream() -> Result<Stream, CudaError> {
     let mut stream = Stream::new(STREAM)?;
     stream.make_events(1)?;
     Ok(stream)
 }
 
-/// Copies and answers pieces until no more can come. An error means that the context is unusable.
+/// Copies and answers pieces until no more can arrive. Fails if the context has become unusable.
 pub(crate) fn run(stream: Stream, common: &Common, pieces: mpsc::Receiver<StagedPiece>) -> Result<(), CudaError> {
     for StagedPiece { piece, direction, segment } in pieces {
         let Piece { job, buffer, .. } = piece;
@@ -63,7 +64,7 @@ pub(crate) fn run(stream: Stream, common: &Common, pieces: mpsc::Receiver<Staged
             }
             Ok(stream.wait(common.library.is_emulator())?)
         });
-        // Released before the answer, because the supervisor may then drop the segment.
+        // Release the segment before the answer, because the supervisor may then drop it.
         drop(segment);
         let outcome = match copied {
             Some(Ok(())) => Ok(()),

@@ -1,4 +1,4 @@
-//! The one device of this process, and its context.
+//! The device of this process, and its context.
 
 use std::path::Path;
 
@@ -31,29 +31,30 @@ pub(crate) struct DeviceLimits {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub threads_per_block: u32,
-    /// Static and dynamic shared memory together, after opting in.
+    /// Maximum static and dynamic shared memory of a block together, after opting in.
     pub shared_bytes_per_block: u32,
-    /// The device supports cooperative launches.
+    /// Whether the device supports cooperative launches.
     pub is_cooperative: bool,
     pub has_clusters: bool,
 }
 
-/// Local memory: stack frames, arrays and spilled registers. A context has as much for every thread that the device can run at once
-/// as its most demanding kernel needs.
+/// The local memory of a context: stack frames, arrays and spilled registers. For every thread that the device can run at once, a context
+/// has as much as its most demanding kernel needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LocalMemory {
     threads: u64,
-    /// The local memory of a thread at the context's start.
+    /// The local memory of a thread when the context is new, in bytes.
     bytes: u64,
 }
 
 impl LocalMemory {
-    /// The local memory that the driver allocates for a kernel that needs `bytes` per thread, beyond that of every context.
+    /// Returns the local memory that the driver allocates, in addition to that of every context, for a kernel that needs `bytes` per
+    /// thread.
     pub(crate) fn taken(self, bytes: u32) -> u64 {
         u64::from(bytes).saturating_sub(self.bytes).saturating_mul(self.threads)
     }
 
-    /// With the context current.
+    /// Reads the device's numbers. Its context must be current.
     fn of(device: sys::CUdevice) -> Result<Self, CudaError> {
         let processors = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let threads = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?;
@@ -65,7 +66,7 @@ impl LocalMemory {
 #[derive(Debug, Clone, Copy)]
 struct Context(sys::CUcontext);
 
-// SAFETY: the driver lets any thread make a context current.
+// SAFETY: the driver allows any thread to make a context current.
 unsafe impl Send for Context {}
 // SAFETY: the handle is never written to.
 unsafe impl Sync for Context {}
@@ -86,7 +87,7 @@ impl Device {
         called("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context.0) })
     }
 
-    /// The device memory that no process uses.
+    /// Returns the device memory that no process uses, in bytes.
     pub(crate) fn free_bytes() -> Result<u64, CudaError> {
         called("cuMemGetInfo", result::mem_get_info()).map(|(free, _)| free as u64)
     }
@@ -103,7 +104,7 @@ impl Device {
     }
 }
 
-/// All devices that the driver shows to this process. No context is made on them.
+/// Lists the devices that the driver shows to this process. Creates no context on them.
 pub(crate) fn list(library: &DriverLibrary) -> Result<Vec<DeviceInfo>, Refusal> {
     (0..count(library)?).map(|ordinal| describe(library, ordinal).map_err(refused)).collect()
 }
@@ -170,7 +171,7 @@ fn attribute(device: sys::CUdevice, attribute: Attribute) -> Result<u32, CudaErr
     Ok(u32::try_from(value).unwrap_or(0))
 }
 
-/// As the driver's headers number them; 1, exclusive to one thread, was given up long ago.
+/// Converts the driver's number of a compute mode. 1, exclusive to one thread, no longer exists.
 fn compute_mode(number: u32) -> ComputeMode {
     match number {
         1 | 3 => ComputeMode::Exclusive,
@@ -181,22 +182,23 @@ fn compute_mode(number: u32) -> ComputeMode {
 
 fn driver_version() -> Result<u32, CudaError> {
     let mut version = 0;
-    // SAFETY: the integer is ours to write.
+    // SAFETY: the integer is a valid place for the result.
     called("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&raw mut version) }.result())?;
     Ok(u32::try_from(version).unwrap_or(0))
 }
 
-/// As `nvidia-smi -L` writes it. The older of the two calls names the GPU, the newer one the slice of it (MIG) that this is, if
-/// it is one. Each is called by its own name: what headers and cudarc call by the older one is the newer one in later versions.
+/// Returns the device's UUID as `nvidia-smi -L` writes it. The older of the two calls returns that of the GPU; the newer one returns that
+/// of the MIG slice if the device is one. Both are called by their real names, because newer headers and cudarc redirect the older name to
+/// the newer call.
 fn uuid(library: &DriverLibrary, device: sys::CUdevice, name: &str) -> Result<String, CudaError> {
     let mut gpu = sys::CUuuid { bytes: [0; 16] };
-    // SAFETY: the result has a place, and the device comes from cuDeviceGet.
+    // SAFETY: `gpu` is a valid place for the result, and the device comes from cuDeviceGet.
     called("cuDeviceGetUuid", unsafe { sys::cuDeviceGetUuid(&raw mut gpu, device) }.result())?;
     if !library.has("cuDeviceGetUuid_v2") {
         return Ok(uuid_text("GPU", &gpu));
     }
     let mut own = gpu;
-    // SAFETY: the result has a place, and the device comes from cuDeviceGet.
+    // SAFETY: `own` is a valid place for the result, and the device comes from cuDeviceGet.
     called("cuDeviceGetUuid_v2", unsafe { sys::cuDeviceGetUuid_v2(&raw mut own, device) }.result())?;
     let is_slice = own.bytes != gpu.bytes || name.contains(" MIG ");
     Ok(uuid_text(if is_slice { "MIG" } else { "GPU" }, &own))
@@ -211,7 +213,8 @@ pub(crate) fn refused(error: CudaError) -> Refusal {
     Refusal::Driver { call: error.call.to_owned(), code: error.code(), name: error.name }
 }
 
-/// Classifies a failed start of the driver. Without a device it reports that; without device nodes it reports the same or an unknown error.
+/// Classifies a failed start of the driver. It reports "no device" if there is no device. If device nodes are missing, it reports the same
+/// or an unknown error.
 fn not_started(error: CudaError, has_nodes: bool) -> Result<(), Refusal> {
     match error.result {
         CUresult::CUDA_ERROR_NO_DEVICE | CUresult::CUDA_ERROR_UNKNOWN if !has_nodes => Err(Refusal::NoDriver {

@@ -14,18 +14,18 @@ pub(crate) struct CudaError {
     pub text: String,
 }
 
-/// The damage after an error.
+/// The damage that an error leaves behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// Only the call failed.
+    /// None: only the call failed.
     None,
-    /// Every later call on the context fails until the process ends; a kernel caused it.
+    /// The context is unusable until the process ends, because of a kernel.
     Context,
-    /// The same, but the device caused it.
+    /// The context is unusable until the process ends, because of the device.
     Device,
 }
 
-/// Adds the name of the call to an error.
+/// Converts a driver error, adding the name of the call.
 pub(crate) fn called<T>(call: &'static str, result: Result<T, DriverError>) -> Result<T, CudaError> {
     result.map_err(|error| CudaError::new(call, error))
 }
@@ -38,7 +38,7 @@ impl CudaError {
         Self { call, result: error.0, name: text(error.error_name()), text: text(error.error_string()) }
     }
 
-    /// What an illegal access would be if the device had noticed the write.
+    /// Returns the error of an illegal access, for a write that the device itself did not notice.
     pub(super) fn shared_input_written() -> Self {
         Self {
             call: "check of shared inputs",
@@ -54,13 +54,14 @@ impl CudaError {
         self.result as u32
     }
 
-    /// Whether the device lacks memory. A module's load reports the second code: there was no room for its code or
-    /// the device's heap. By default the load happens at the kernel's first use.
+    /// Returns whether the device lacks memory. The second code comes from loading a module, by default at a kernel's
+    /// first use: there was no room for its code or for the device's heap.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         matches!(self.result, CUresult::CUDA_ERROR_OUT_OF_MEMORY | CUresult::CUDA_ERROR_SHARED_OBJECT_INIT_FAILED)
     }
 
-    /// Which codes leave the process unable to continue, according to the driver's documentation.
+    /// Returns the damage, that is, whether the code leaves the process unable to continue according to the driver's
+    /// documentation.
     pub(crate) fn damage(&self) -> Damage {
         match self.result {
             CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
@@ -91,7 +92,7 @@ impl CudaError {
         }
     }
 
-    /// The failure for an error that left no damage and has no code of its own.
+    /// Converts an error without damage into the job's failure.
     pub(crate) fn into_failure(self) -> Failure {
         let (verdict, code) = if self.is_out_of_memory() {
             (Verdict::OutOfMemory, FailureCode::OutOfMemory)

@@ -1,4 +1,4 @@
-//! Ends a process whose context is unusable, after a report to the supervisor. Nothing is cleaned up through such a context; the
+//! Ends a process whose context is unusable, after a report to the supervisor. Nothing is cleaned up through such a context, because the
 //! driver frees everything when the process ends.
 
 use std::{fmt, os::unix::net::UnixStream, sync::Mutex};
@@ -9,16 +9,16 @@ use super::{
 };
 use crate::ipc::{FromExecutor, frame, message::Poison};
 
-/// `EX_SOFTWARE`, which distinguishes this exit from a crash in the log.
+/// Exit status after a fault: `EX_SOFTWARE`, which distinguishes this exit from a crash in the log.
 pub(crate) const EXIT_POISONED: i32 = 70;
 
-/// Where the fault was detected.
+/// The origin of a detected fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FaultOrigin {
     ByJob(u64),
-    /// In a call outside jobs, while jobs ran.
+    /// A call outside jobs, while jobs were running.
     BesideJobs,
-    /// While no job ran, so no job is to blame.
+    /// A call while no job was running, so no job is to blame.
     Idle,
 }
 
@@ -32,15 +32,15 @@ impl fmt::Display for FaultOrigin {
     }
 }
 
-/// Writes out the output of kernels, reports to the supervisor and ends the process. It holds the socket's lock to the end, so no other
-/// frame follows.
+/// Writes the output of kernels, reports the fault to the supervisor and ends the process. The lock of the socket is held to the end, so
+/// that no other frame follows.
 pub(crate) fn die(socket: &Mutex<UnixStream>, library: &DriverLibrary, error: CudaError, seen: FaultOrigin) -> ! {
     library.print_what_kernels_printed();
     let socket = socket.lock().expect("no thread panics while holding the socket");
     let poison = poison(library, error, seen);
     eprintln!("the CUDA context was lost {seen}: {} ({})", poison.name, poison.code);
     if let Err(error) = frame::write(&socket, &FromExecutor::Poisoned(poison)) {
-        eprintln!("could not {error}");
+        eprintln!("{error}");
     }
     exit(EXIT_POISONED)
 }

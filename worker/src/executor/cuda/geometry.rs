@@ -4,17 +4,17 @@ use gpufleet_schema::{Block, Grid};
 
 use super::device::DeviceLimits;
 
-/// A block along x in two and three dimensions: one warp reads neighbouring elements.
+/// Number of threads along x in an automatic block of two or three dimensions: one warp, so that its threads read neighbouring elements.
 const WARP: u32 = 32;
 
-/// A launch's extents as the driver takes them.
+/// The grid and block of a launch, in the form that the driver takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
     pub grid: [u32; 3],
     pub block: [u32; 3],
 }
 
-/// What is known of a kernel and matters for its launch.
+/// The limits of a kernel that matter for its launch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KernelLimits {
     pub threads_per_block: u32,
@@ -22,8 +22,8 @@ pub(crate) struct KernelLimits {
 }
 
 impl Geometry {
-    /// `occupancy` is the block size that the driver suggests, asked only where the launch leaves the block open. The grid consists of whole
-    /// clusters of so many blocks.
+    /// Computes a launch. `occupancy` returns the driver's suggested block size; it is called only if the launch leaves the block open.
+    /// `cluster` is the size of a cluster in blocks, and the grid consists of whole clusters.
     pub(crate) fn of<E>(
         grid: &Grid,
         block: &Block,
@@ -47,14 +47,14 @@ impl Geometry {
     }
 }
 
-/// Missing dimensions are one.
+/// Extends extents to three dimensions; missing ones are 1.
 fn three(extents: &[u32]) -> [u32; 3] {
     let mut all = [1; 3];
     all.iter_mut().zip(extents).for_each(|(to, from)| *to = *from);
     all
 }
 
-/// Spreads a number of threads over as many dimensions as the grid has: a warp along x, the rest along y.
+/// Arranges a number of threads in as many dimensions as the grid has: a warp along x, the rest along y.
 fn automatic(threads: u32, dimensions: usize) -> [u32; 3] {
     if dimensions <= 1 || threads < WARP { [threads, 1, 1] } else { [WARP, threads / WARP, 1] }
 }
@@ -94,7 +94,7 @@ fn cover(grid: &Grid, block: [u32; 3], cluster: [u32; 3], limits: &DeviceLimits)
     Ok(checked)
 }
 
-/// Threads to cover may be rounded up; blocks that are counted may not.
+/// Checks or rounds the grid to whole clusters: a number of threads to cover may be rounded up, a given number of blocks may not.
 fn whole_clusters(blocks: &mut [u64; 3], grid: &Grid, cluster: [u32; 3]) -> Result<(), String> {
     for ((blocks, cluster), axis) in blocks.iter_mut().zip(cluster).zip(["x", "y", "z"]) {
         let whole = blocks.checked_next_multiple_of(u64::from(cluster));
@@ -111,7 +111,7 @@ fn whole_clusters(blocks: &mut [u64; 3], grid: &Grid, cluster: [u32; 3]) -> Resu
     Ok(())
 }
 
-/// Whether a block can have this much shared memory.
+/// Checks that a block can have this much shared memory.
 pub(crate) fn check_shared(dynamic: u32, limits: &DeviceLimits, kernel: KernelLimits) -> Result<(), String> {
     let total = u64::from(dynamic) + u64::from(kernel.static_shared_bytes);
     if total <= u64::from(limits.shared_bytes_per_block) {

@@ -1,8 +1,8 @@
-//! The inputs of one job from the blob store: those that are resident from earlier jobs, and those that come from the supervisor.
+//! The inputs of one job from the blob store: those that are resident from earlier jobs, and those that the supervisor fetches.
 //!
-//! A job asks for what is not resident once it has all its memory, and waits. The pieces go to memory in which the input stays, if there
-//! is room for it, and otherwise to the job's own buffer. An input that the kernels only read needs no buffer of the job's own while the
-//! job has it in memory that stays.
+//! Once a job has all its memory, it requests the inputs that are not resident, and waits. Their pieces go to memory in which the input
+//! will stay, if there is room for that, and otherwise to the job's own buffer. While an input is in memory that stays, a job whose kernels
+//! only read it needs no buffer of its own for it.
 
 use std::{
     collections::HashMap,
@@ -26,14 +26,14 @@ use crate::ipc::{
     message::{BufferPlan, Contents, Run},
 };
 
-/// An input of a job.
+/// An input that a job requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RunInput {
-    /// The first buffer with this input.
+    /// The index of the first buffer with this input.
     pub buffer: u32,
     pub digest: BlobDigest,
     pub bytes: u64,
-    /// The kernels only read it, in all buffers that have it.
+    /// Whether the kernels only read the input, in all buffers that have it.
     pub share: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct RunInput {
 pub(super) struct JobInputs<'a> {
     held: Vec<Held<'a>>,
     coming: Vec<Coming<'a>>,
-    /// The buffers that have their contents.
+    /// The indices of the buffers whose contents have arrived.
     filled: Vec<u32>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct JobInputs<'a> {
 #[derive(Debug)]
 enum Held<'a> {
     Resident(InputLease<'a>),
-    /// Another job has made the same input resident in the meantime, so this copy is freed with the job.
+    /// Another job has made the same input resident in the meantime, so this copy will be freed with the job.
     Spare(RunInput, InputMemory<'a>),
 }
 
@@ -58,25 +58,25 @@ enum Held<'a> {
 #[derive(Debug)]
 struct Coming<'a> {
     input: RunInput,
-    /// Where it stays; without it, it goes to the buffer.
+    /// The memory in which it will stay. `None` if it goes to the job's buffer.
     memory: Option<InputMemory<'a>>,
 }
 
-/// What tells inputs apart: the digest, and the length, which a task can get wrong.
+/// The identity of an input: its digest, and its length, which a task may state wrongly.
 type Key = (BlobDigest, u64);
 
-/// Where the contents of a buffer are.
+/// The place of a buffer's contents.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source {
     /// In the memory of an input, which the job uses as its buffer.
     InPlace,
     Resident(DeviceBuffer),
-    /// In the buffer.
+    /// Already in the buffer.
     Buffer,
 }
 
 impl<'a> JobInputs<'a> {
-    /// Leases what is resident, and finds memory for what is not and needs no buffer if it stays.
+    /// Leases the resident inputs. For others that need no buffer if they stay, finds memory to stay in.
     pub(super) fn lease(preparation: &LaunchPreparation<'a>, run: &Run) -> Result<Self, StreamError> {
         let wanted = run.inputs();
         if wanted.is_empty() {
@@ -99,26 +99,26 @@ impl<'a> JobInputs<'a> {
         self.held.is_empty() && self.coming.is_empty()
     }
 
-    /// Gives all memory of inputs back, so that it can be freed.
+    /// Releases all memory of inputs, so that it can be freed.
     pub(super) fn give_up(&mut self) {
         self.held.clear();
         self.coming.clear();
     }
 
-    /// The sizes of the buffers for which the job needs memory of its own.
+    /// Returns the sizes of the buffers for which the job needs memory of its own, in bytes.
     pub(super) fn own_sizes(&self, run: &Run) -> Vec<u64> {
         let own = run.buffers.iter().filter(|buffer| self.in_place(buffer).is_none());
         own.map(|buffer| buffer.bytes).collect()
     }
 
-    /// The memory of each buffer.
+    /// Returns the memory of each buffer.
     pub(super) fn blocks(&self, run: &Run, allocation: &Allocation<'_>) -> Vec<DeviceBuffer> {
         let mut own = allocation.blocks.iter().copied();
         let block = |buffer: &BufferPlan| self.in_place(buffer).or_else(|| own.next());
         run.buffers.iter().map_while(block).collect()
     }
 
-    /// The memory of an input that the job uses as a buffer.
+    /// Returns the memory of the input that the job uses as this buffer, if it does.
     fn in_place(&self, buffer: &BufferPlan) -> Option<DeviceBuffer> {
         let input = buffer.input()?;
         let held = self.held.iter().find_map(|held| held.in_place(input));
@@ -126,7 +126,7 @@ impl<'a> JobInputs<'a> {
         held.or_else(|| Some(coming()?.memory.as_ref()?.block))
     }
 
-    /// Where a buffer gets its contents.
+    /// Returns where a buffer gets its contents from.
     pub(super) fn source(&self, index: usize, buffer: &BufferPlan) -> Result<Source, StreamError> {
         if self.in_place(buffer).is_some() {
             return Ok(Source::InPlace);
@@ -140,13 +140,13 @@ impl<'a> JobInputs<'a> {
         }
     }
 
-    /// The inputs that the kernels read in place. They must be checked when the kernels have ended, also if the job fails.
+    /// Returns the inputs that the kernels read in place. They must be checked after the kernels even if the job fails.
     pub(super) fn shared(&self) -> Vec<Sealed> {
         self.leases().filter(|lease| lease.lent.access == Access::Shared).map(InputLease::sealed).collect()
     }
 
-    /// The inputs that the kernels may only read, in place or as a copy. If the job succeeds, all are checked, so that a kernel that
-    /// writes to one always fails.
+    /// Returns the inputs that the kernels may only read, in place or as a copy. If the job succeeds, all of these are checked, so that a
+    /// kernel that writes to one always fails.
     pub(super) fn read_only(&self, run: &Run, blocks: &[DeviceBuffer]) -> Vec<Sealed> {
         if self.held.is_empty() {
             return Vec::new();
@@ -155,12 +155,12 @@ impl<'a> JobInputs<'a> {
         self.sealed(run, blocks, |lease| shared.contains(&lease.key()))
     }
 
-    /// The copies, among the memory of the buffers, that must be checked before the kernels start.
+    /// Returns the copies that must be checked before the kernels start.
     pub(super) fn copies_to_check(&self, run: &Run, blocks: &[DeviceBuffer]) -> Vec<Sealed> {
         self.sealed(run, blocks, |lease| lease.lent.access == Access::CopiedAndChecked)
     }
 
-    /// The memory of the buffers with certain resident inputs.
+    /// Returns the memory of the buffers with those resident inputs for which `is_wanted` is true.
     fn sealed(&self, run: &Run, blocks: &[DeviceBuffer], is_wanted: impl Fn(&InputLease<'a>) -> bool) -> Vec<Sealed> {
         let sealed = |(buffer, block): (&BufferPlan, &DeviceBuffer)| {
             let lease = self.leases().find(|lease| Some(lease.key()) == buffer.input())?;
@@ -176,13 +176,13 @@ impl<'a> JobInputs<'a> {
         })
     }
 
-    /// Whether the input is in memory that stays, or will be.
+    /// Returns whether the input is, or will be, in memory that stays.
     fn has(&self, input: Key) -> bool {
         let will_stay = |coming: &Coming<'_>| coming.input.key() == input && coming.memory.is_some();
         self.held.iter().any(|held| held.key() == input) || self.coming.iter().any(will_stay)
     }
 
-    /// Finds memory in which the inputs that are not resident may stay.
+    /// Finds memory in which the inputs that are not yet resident can stay.
     pub(super) fn make_room(&mut self, preparation: &LaunchPreparation<'a>, run: &Run) -> Result<(), StreamError> {
         for input in run.inputs() {
             if self.has(input.key()) {
@@ -190,17 +190,17 @@ impl<'a> JobInputs<'a> {
             }
             let memory = input_memory(preparation, run, input.bytes)?;
             if memory.is_none() {
-                // Told at once, because other jobs wait for it.
+                // Report this at once, because other jobs wait for the input.
                 let RunInput { digest, bytes, .. } = input;
                 preparation.common.say(&FromExecutor::Input { input: digest, bytes, is_resident: false });
             }
-            // The job has a buffer of its own for it by now.
+            // The job already has a buffer of its own for it.
             self.coming.push(Coming { input: RunInput { share: false, ..input }, memory });
         }
         Ok(())
     }
 
-    /// Waits until the inputs are there. Returns how long that took.
+    /// Requests the inputs that are not resident, and waits for them. Returns how long that took.
     pub(super) fn arrive(
         &mut self,
         preparation: &LaunchPreparation<'a>,
@@ -228,7 +228,7 @@ impl<'a> JobInputs<'a> {
         Ok(started.elapsed())
     }
 
-    /// Where the pieces of each buffer go. An input without memory goes to each of its buffers.
+    /// Returns the target of each buffer's pieces. An input without memory of its own goes to every buffer that has it.
     fn targets(&self, run: &Run, blocks: &[DeviceBuffer]) -> HashMap<u32, DeviceBuffer> {
         let mut targets = HashMap::new();
         for Coming { input, memory } in &self.coming {
@@ -240,7 +240,7 @@ impl<'a> JobInputs<'a> {
         targets
     }
 
-    /// Makes resident what has memory to stay in.
+    /// Makes those inputs resident that have memory to stay in.
     fn settle(&mut self, preparation: &LaunchPreparation<'a>, stream: &Stream, run: &Run) -> Result<(), CudaError> {
         let common = preparation.common;
         for Coming { input, memory } in std::mem::take(&mut self.coming) {
@@ -316,7 +316,7 @@ fn input_memory<'a>(
 }
 
 impl Run {
-    /// The inputs from the blob store, each once.
+    /// Returns the inputs from the blob store, each once.
     fn inputs(&self) -> Vec<RunInput> {
         let mut inputs: Vec<RunInput> = Vec::new();
         for (buffer, plan) in (0..).zip(&self.buffers) {

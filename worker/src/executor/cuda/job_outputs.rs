@@ -1,4 +1,4 @@
-//! The outputs of one job that leave in pieces. After its kernels the job keeps its memory and waits until the supervisor has taken them.
+//! Hands over the outputs of one job in pieces. After its kernels the job keeps its memory and waits until the supervisor has read them.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::ipc::{FromExecutor, message::Run};
 
-/// Waits until the outputs have been taken. Returns how long that took.
+/// Waits until the supervisor has read the outputs. Returns how long that took.
 pub(super) fn leave(
     preparation: &LaunchPreparation<'_>,
     run: &Run,

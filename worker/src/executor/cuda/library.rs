@@ -1,7 +1,7 @@
-//! Opens the requested driver library before cudarc asks the loader for a bare name.
+//! Opens the selected driver library before cudarc asks the loader for a bare name.
 //!
-//! glibc answers a later `dlopen("libcuda.so")` with a library that is already loaded under that name. Afterwards this module compares the two:
-//! if cudarc still got another library, the executor refuses to start instead of using the wrong driver.
+//! glibc answers a later `dlopen("libcuda.so")` with a library that is already loaded under that name. Afterwards this module compares the
+//! two: if cudarc still got another library, the executor refuses to start with the wrong driver.
 
 use std::{
     ffi::{OsStr, c_char, c_int, c_uint, c_void},
@@ -20,7 +20,7 @@ use crate::{
     privileges::PrivilegeError,
 };
 
-/// The driver that this process uses, for as long as it lives.
+/// The driver library that this process uses as long as it lives.
 #[derive(Debug, Clone)]
 pub(crate) struct DriverLibrary {
     library: &'static Library,
@@ -34,30 +34,32 @@ pub(crate) struct DriverLibrary {
     interrupt: Option<Interrupt>,
 }
 
-/// A library's file, opened with the process's initial privileges, because it may be in root's home.
+/// A library's file, opened with the process's initial privileges, because it may be in root's home folder.
 struct Opened {
     path: PathBuf,
     file: File,
 }
 
-/// Writes a report about the fault into a buffer and returns its length. Only the emulator has this function.
+/// Writes a text about a fault or a refusal into a buffer and returns its length. Only the emulator has such functions.
 type FaultText = unsafe extern "C" fn(*mut c_char, usize) -> usize;
-/// Takes the output of kernels and returns its length. A GPU's driver prints it by itself.
+/// Moves printed output of kernels into a buffer and returns its length. Only the emulator has this function; a GPU's driver prints by
+/// itself.
 type TakePrinted = unsafe extern "C" fn(*mut c_char, usize) -> usize;
 /// Makes an allocation read-only for kernels until the host writes to it. Only the emulator has this function.
 pub(super) type Protect = unsafe extern "C" fn(CUdeviceptr) -> CUresult;
-/// Bounds the kernels of a stream to allocations, or lifts the bounds. Only the emulator has this function.
+/// Restricts the kernels of a stream to the given allocations, or lifts the restriction. Only the emulator has this function.
 pub(super) type Confine = unsafe extern "C" fn(CUstream, *const CUdeviceptr, usize) -> CUresult;
-/// Ends the kernel that runs in a stream. Only the emulator has this function.
+/// Ends the kernel that is running in a stream. Only the emulator has this function.
 pub(super) type Interrupt = unsafe extern "C" fn(CUstream) -> CUresult;
 
-/// The emulator's report of a fault has a few lines; a longer one is cut.
+/// Maximum size of the emulator's report of a fault, in bytes. A report has a few lines; a longer one is cut.
 const REPORT_BYTES_MAX: usize = 32 << 10;
-/// More output than the emulator keeps. The bound prevents a kernel that prints endlessly from blocking other jobs.
+/// Maximum amount of output that is moved at once, in bytes: more than the emulator keeps. It prevents a kernel that prints endlessly from
+/// blocking other jobs.
 const PRINTED_BYTES_MAX: usize = 2 << 20;
 
 impl DriverLibrary {
-    /// Loads the library, then drops privileges, then makes the first driver call.
+    /// Loads the library, then drops privileges with `leave_root`, then makes the first driver call.
     pub(crate) fn open(
         spec: &CudaSpec,
         leave_root: impl FnOnce() -> Result<(), PrivilegeError>,
@@ -66,11 +68,11 @@ impl DriverLibrary {
             CudaSpec::System => leaving_root(system()?, leave_root)?,
             CudaSpec::Emulated => leaving_root(emulator()?.load()?, leave_root)?,
             CudaSpec::Auto => {
-                // Opened with the initial privileges, and loaded only if needed.
+                // Opened with the initial privileges, but loaded only if needed.
                 let emulator = emulator();
                 match leaving_root(system().ok(), leave_root)? {
                     Some((library, name)) if has_device(&library) => (library, name),
-                    // Closes a driver without a device, so that its name is free for the emulator.
+                    // This closes a driver without a device, so that its name is free for the emulator.
                     Some(_) | None => emulator?.load()?,
                 }
             }
@@ -78,7 +80,7 @@ impl DriverLibrary {
         };
         let library: &'static Library = Box::leak(Box::new(library));
         check_identity(library, &name)?;
-        // SAFETY: the symbols, where they are there, have these types: they are ours.
+        // SAFETY: the emulator is a part of this project, and its symbols have these types.
         let (report, kernel, refusal, printed, protect) = unsafe {
             (
                 library.get::<FaultText>(b"gpufleet_emulator_fault_report\0").ok().map(|symbol| *symbol),
@@ -96,21 +98,21 @@ impl DriverLibrary {
             )
         };
         if let Some(take) = printed {
-            // From the first call on, the emulator keeps the text for us instead of writing it itself.
+            // From this first call on, the emulator keeps the text for us instead of writing it itself.
             // SAFETY: without room nothing is written.
             unsafe { take(std::ptr::null_mut(), 0) };
         }
         Ok(Self { library, name, report, kernel, refusal, printed, protect, confine, interrupt })
     }
 
-    /// Whether this is the emulator, which alone has fault reports.
+    /// Returns whether this is the emulator, the only driver with fault reports.
     pub(crate) fn is_emulator(&self) -> bool {
         self.report.is_some()
     }
 
-    /// Whether the driver has a function. cudarc panics at the first call of a missing one.
+    /// Returns whether the driver has a function. cudarc panics at the first call of a missing one.
     pub(crate) fn has(&self, symbol: &str) -> bool {
-        // SAFETY: the symbol is looked up and not used.
+        // SAFETY: the symbol is only looked up, not used.
         unsafe { self.library.get::<*const c_void>(symbol.as_bytes()) }.is_ok()
     }
 
@@ -124,7 +126,8 @@ impl DriverLibrary {
         unsafe { libc::fflush(std::ptr::null_mut()) };
     }
 
-    /// The function that makes memory read-only, unless the emulator is set to lack it like a GPU. The driver must have been initialised.
+    /// Returns the function that makes memory read-only, if the emulator has it and is not set to behave like a GPU. The driver must be
+    /// initialised.
     pub(super) fn protection(&self) -> Option<Protect> {
         // SAFETY: nothing is allocated at this address, so the call changes nothing.
         self.protect.filter(|protect| unsafe { protect(0) } != CUresult::CUDA_ERROR_NOT_SUPPORTED)
@@ -138,24 +141,24 @@ impl DriverLibrary {
         self.interrupt
     }
 
-    /// The emulator's human-readable report of the fault, which may include text from a kernel.
+    /// Returns the emulator's human-readable report of the fault, which may include text from a kernel.
     pub(crate) fn fault_report(&self) -> Option<String> {
         self.report.and_then(text)
     }
 
-    /// Why the emulator refused the calling thread's last launch of a kernel that it can't run.
+    /// Returns why the emulator refused the calling thread's last launch, if it can't run the kernel.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.refusal.and_then(text)
     }
 
-    /// The kernel that caused the fault, if the emulator knows it.
+    /// Returns the kernel that caused the fault, if the emulator knows it.
     pub(crate) fn fault_kernel(&self) -> Option<String> {
         self.kernel.and_then(text)
     }
 }
 
 fn print_from(take: TakePrinted) {
-    // Locked before the text is taken, so that threads write their texts in order.
+    // Take the lock before the text, so that threads write their texts in order.
     let mut stdout = std::io::stdout().lock();
     let mut buffer = vec![0_u8; REPORT_BYTES_MAX];
     for _ in 0..PRINTED_BYTES_MAX / REPORT_BYTES_MAX {
@@ -164,7 +167,7 @@ fn print_from(take: TakePrinted) {
         if length == 0 {
             break;
         }
-        // A closed standard output has no reader to report to.
+        // An error means that standard output is closed, so there is no reader.
         drop(stdout.write_all(&buffer[..length]));
     }
     drop(stdout.flush());
@@ -190,8 +193,7 @@ fn no_driver(hint: impl Into<String>) -> Refusal {
 }
 
 fn load(name: &OsStr) -> Result<Library, libloading::Error> {
-    // SAFETY: a CUDA driver's initialisers only set up its own state. A path that names another kind of library is the operator's word,
-    // and running its initialisers is what loading it means.
+    // SAFETY: the initialisers of a CUDA driver only set up its own state. If the path names another library, the operator vouches for it.
     unsafe { Library::new(name) }
 }
 
@@ -217,24 +219,24 @@ fn emulator() -> Result<Opened, Refusal> {
 
 impl Opened {
     fn find(path: &Path) -> Result<Self, Refusal> {
-        let refused = |error| no_driver(format!("open {}: {error}", path.display()));
+        let refused = |error| no_driver(format!("failed to open {}: {error}", path.display()));
         let path = path.canonicalize().map_err(refused)?;
         Ok(Self { file: File::open(&path).map_err(refused)?, path })
     }
 
-    /// Loads the file by a path that works without privileges.
+    /// Loads the file by a path that is readable without privileges.
     fn load(&self) -> Result<(Library, String), Refusal> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let reachable = if self.path.exists() { self.path.as_os_str() } else { OsStr::new(&own) };
         let library = load(reachable)
-            .map_err(|error| no_driver(format!("open {} as a CUDA driver: {error}", self.path.display())))?;
+            .map_err(|error| no_driver(format!("failed to open {} as a CUDA driver: {error}", self.path.display())))?;
         Ok((library, self.path.display().to_string()))
     }
 }
 
-/// Calls the library directly, because cudarc would keep the first one that it sees.
+/// Returns whether the driver has a device. Calls the library directly, because cudarc would keep the first library that it sees.
 fn has_device(library: &Library) -> bool {
-    // SAFETY: the types are those of cuda.h; cuInit takes no flags but zero.
+    // SAFETY: the types are those of cuda.h, and cuInit takes no flags but zero.
     unsafe {
         let init = library.get::<unsafe extern "C" fn(c_uint) -> c_int>(b"cuInit\0");
         let count = library.get::<unsafe extern "C" fn(*mut c_int) -> c_int>(b"cuDeviceGetCount\0");
@@ -244,9 +246,9 @@ fn has_device(library: &Library) -> bool {
     }
 }
 
-/// Checks that cudarc uses the same library. cudarc panics if it finds none, which can't happen because one of its names is loaded.
+/// Checks that cudarc uses the same library. cudarc would panic if it found none, but one of its names is loaded.
 fn check_identity(ours: &'static Library, name: &str) -> Result<(), Refusal> {
-    // SAFETY: the symbols are looked up and compared, not used; cudarc's library is opened as it would be by its first call.
+    // SAFETY: the symbols are only looked up and compared. cudarc's library is opened in the same way as by its first call.
     let same = unsafe {
         if !sys::is_culib_present() {
             return Err(no_driver(format!("{name} is not a CUDA driver: its library name is not libcuda.so")));

@@ -1,7 +1,8 @@
 //! Reports this process's device memory to the supervisor.
 //!
-//! The supervisor admits jobs by its accounts, so it must always know the most memory that this process may hold beyond what its jobs
-//! declared. This process reports an increase before the job that caused it ends, and reports again when no job runs any more.
+//! The supervisor admits jobs by its accounts, so it must always know an upper bound of the memory that this process holds in addition to
+//! what its jobs declared. This process reports an increase before the job that caused it ends, and reports again when no job runs any
+//! more.
 
 use std::{
     any::Any,
@@ -21,12 +22,12 @@ use crate::ipc::{
 pub(crate) struct DeviceMemory {
     pub arena: Arena,
     pub shelf: Shelf,
-    /// Locked while a report is made and sent, including the driver query, so that reports leave in order.
+    /// Locked while a report is made (including the driver query) and sent, so that reports are sent in order.
     reporting: Mutex<()>,
     last: Mutex<LastReport>,
 }
 
-/// The last report, and the local memory, which the supervisor sees only as less free memory.
+/// The last report. The local memory is not in it: the supervisor sees it only as less free memory.
 #[derive(Debug, Clone, Copy, Default)]
 struct LastReport {
     report: MemoryReport,
@@ -38,12 +39,12 @@ impl DeviceMemory {
         Self { arena, shelf: Shelf::default(), reporting: Mutex::default(), last: Mutex::default() }
     }
 
-    /// The report at the start.
+    /// Returns the report for the start of the process.
     pub(crate) fn first_report(&self) -> Result<MemoryReport, CudaError> {
         Ok(MemoryReport { free: Device::free_bytes()?, ..self.last().report })
     }
 
-    /// Sends a report if one is due; calls `may_wait` before the driver query.
+    /// Sends a report if one is due. Calls `may_wait` before the driver query.
     pub(crate) fn report_change(
         &self,
         outgoing: &Mutex<UnixStream>,
@@ -55,7 +56,7 @@ impl DeviceMemory {
         }
         may_wait();
         let _reporting = self.reporting();
-        // Another thread may have reported it in the meantime.
+        // Another thread may have sent it in the meantime.
         self.send_changes(outgoing)
     }
 
@@ -91,7 +92,7 @@ impl DeviceMemory {
             || is_idle && (now.cached, now.held) != (then.cached, then.held)
     }
 
-    /// The report by the accounts, with the last free memory from the driver.
+    /// Returns a report from the accounts, with the free memory of the last driver query.
     fn now(&self) -> MemoryReport {
         let usage = self.arena.usage();
         MemoryReport {
@@ -101,19 +102,19 @@ impl DeviceMemory {
         }
     }
 
-    /// The accounts and the driver are not read at the same moment. Memory that changes in between counts as unavailable, because the
-    /// supervisor admits jobs by this report.
+    /// Returns a report with a new driver query. Accounts and driver can't be read at the same moment. Memory that changes hands in between
+    /// counts as unavailable, because the supervisor admits jobs by this report.
     fn read(&self) -> Result<MemoryReport, CudaError> {
         let before = self.now();
         let free = Device::free_bytes()?;
         let after = self.now();
-        // Subtracts the local memory that kernels take at their launch.
+        // The driver still reports local memory as free that kernels will take at their launch.
         let free = free.saturating_sub(self.arena.usage().local_to_come);
         Ok(MemoryReport { held: after.held.min(before.held), free, ..after })
     }
 
-    /// Repeats until the last report is up to date: a job that ends while a report is being sent compares with the one before and may find
-    /// nothing to report. Each round covers the changes during the previous one.
+    /// Sends reports until the last one is up to date. A job that ends while a report is being sent may compare its state with the report
+    /// before and find nothing to report, so each round covers the changes during the previous one.
     fn send_changes(&self, outgoing: &Mutex<UnixStream>) -> Result<(), ReportError> {
         while self.has_changed() {
             self.send(outgoing)?;
@@ -125,7 +126,7 @@ impl DeviceMemory {
         let local = self.arena.usage().local;
         let now = self.read()?;
         frame::write(&outgoing.lock().expect("no thread panics while holding the socket"), &FromExecutor::Memory(now))?;
-        // Set after sending, because a job that finds no change answers at once.
+        // Set this after sending, because a job that finds no change answers at once.
         *self.last.lock().expect("no thread panics while holding it") = LastReport { report: now, local };
         Ok(())
     }
@@ -139,7 +140,7 @@ impl DeviceMemory {
     }
 }
 
-/// Why a report was not sent.
+/// Why a report could not be sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReportError {
     #[error("{0}")]
@@ -154,17 +155,17 @@ impl From<CudaError> for ReportError {
     }
 }
 
-/// A request of the supervisor between jobs.
+/// A request of the supervisor that is handled between jobs.
 #[derive(Debug)]
 pub(crate) enum Chore {
     GiveBack,
     Measure,
-    /// A program or a segment that no job will use again.
+    /// Drop a program or a segment that no job will use again.
     Drop(Box<dyn Any + Send>),
 }
 
 impl Chore {
-    /// Runs on a thread of its own, because freeing, unloading and unpinning may wait for a kernel.
+    /// Handles the request. This happens on a thread of its own, because freeing, unloading and unpinning may wait for a kernel.
     pub(crate) fn run(
         self,
         memory: &DeviceMemory,

@@ -1,4 +1,4 @@
-//! Modules on the device and their kernels, with the JIT's log if loading fails.
+//! Modules on the device and their kernels. If loading fails, the error includes the JIT's log.
 
 use std::{
     collections::HashMap,
@@ -28,9 +28,9 @@ use crate::{
     ipc::message::Image,
 };
 
-/// The JIT's log; its first lines contain the error.
+/// Size of the buffer for the JIT's log, in bytes. The log's first lines contain the error.
 const LOG_BYTES: usize = 64 << 10;
-/// Without opting in, a block has at most this much shared memory on every device, static and dynamic together.
+/// Maximum static and dynamic shared memory of a block together, on every device, without opting in to more; in bytes.
 const SHARED_BYTES_WITHOUT_OPTING_IN: u32 = 48 << 10;
 
 /// A module on the device. Dropping it unloads it, so it must not be dropped while its kernels run.
@@ -42,7 +42,7 @@ pub(crate) struct Module {
     loaded: Loaded,
 }
 
-/// Counts the bytes of a loaded module.
+/// Counts the bytes of a loaded module in a total as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     bytes: u64,
@@ -54,11 +54,11 @@ pub(crate) struct Loaded {
 pub(crate) struct Function {
     handle: Handle<sys::CUfunction>,
     pub limits: KernelLimits,
-    /// The local memory of one thread.
+    /// The local memory of one thread, in bytes.
     pub local_bytes: u32,
     /// The parameters, if the driver or the PTX declares them.
     pub params: Option<Vec<Param>>,
-    /// The dynamic shared memory that was opted in to. It only grows, so that launches of other streams keep enough.
+    /// The dynamic shared memory that was opted in to, in bytes. It only grows, so that launches of other streams keep enough.
     shared_bytes: Mutex<u32>,
 }
 
@@ -66,15 +66,15 @@ pub(crate) struct Function {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Param {
     pub bytes: usize,
-    /// Its offset among the parameters, if the driver reports it.
+    /// The parameter's offset in bytes, if the driver reports it.
     pub offset: Option<usize>,
 }
 
-/// A handle of the driver's.
+/// A handle from the driver.
 #[derive(Debug, Clone, Copy)]
 struct Handle<T>(T);
 
-// SAFETY: the driver's handles may be used from every thread that has the context.
+// SAFETY: the driver's handles may be used from every thread on which the context is current.
 unsafe impl<T> Send for Handle<T> {}
 // SAFETY: the handle is never written to.
 unsafe impl<T> Sync for Handle<T> {}
@@ -106,7 +106,7 @@ impl Drop for Loaded {
 }
 
 impl Module {
-    /// Loads an image. `entries` are the kernels that its text declares. Its bytes are counted once it is loaded.
+    /// Loads an image. `entries` are the kernels that its text declares. `loaded` is called once the module is loaded, to count its bytes.
     pub(crate) fn load(
         image: &Image,
         entries: Arc<[Entry]>,
@@ -130,7 +130,7 @@ impl Module {
         self.loaded.bytes
     }
 
-    /// A kernel that was looked up before.
+    /// Returns a kernel that was looked up before.
     pub(crate) fn known(&self, entry: &str) -> Option<Arc<Function>> {
         self.functions.try_lock().ok()?.get(entry).cloned()
     }
@@ -151,7 +151,7 @@ impl Module {
 
     fn resolve(&self, library: &DriverLibrary, entry: &str) -> Result<Function, LoadError> {
         let name = CString::new(entry).map_err(|_| self.no_entry(entry))?;
-        // SAFETY: the module is loaded, and stays so while `self` lives.
+        // SAFETY: the module stays loaded while `self` lives.
         let found = called("cuModuleGetFunction", unsafe { result::module::get_function(self.handle.0, name) });
         let handle = match found {
             Ok(handle) => handle,
@@ -169,7 +169,7 @@ impl Module {
             static_shared_bytes: attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
         };
         let local_bytes = attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?;
-        // The driver reads as many arguments as it assumes, so its own list takes precedence.
+        // The driver's own list takes precedence, because the driver reads as many arguments as it lists.
         let declared = || {
             let sizes = ptx::params_of(&self.entries, entry)?;
             Some(sizes.iter().map(|bytes| Param { bytes: *bytes, offset: None }).collect())
@@ -199,7 +199,7 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: it is loaded, and no kernel of it runs: jobs hold it while they do.
+        // SAFETY: the module is loaded, and none of its kernels run, because jobs hold it while they run.
         if let Err(error) = called("cuModuleUnload", unsafe { result::module::unload(self.handle.0) }) {
             eprintln!("could not unload a module: {error}");
         }
@@ -211,15 +211,15 @@ impl Function {
         self.handle.0
     }
 
-    /// The block size with the highest occupancy.
+    /// Returns the block size with the highest occupancy.
     pub(crate) fn occupancy(&self, shared_bytes: u32) -> Result<u32, CudaError> {
-        // SAFETY: the function is loaded; without a callback the shared memory is the same for every block size; zero is no limit.
+        // SAFETY: the function is loaded. Without a callback, the shared memory is the same for every block size; zero means no limit.
         let suggested =
             unsafe { result::occupancy::max_potential_block_size(self.handle.0, None, shared_bytes as usize, 0) };
         called("cuOccupancyMaxPotentialBlockSize", suggested).map(|(_, block)| u32::try_from(block).unwrap_or(1))
     }
 
-    /// Opts in to more dynamic shared memory than a block has by default.
+    /// Opts in to dynamic shared memory that exceeds the default maximum of a block.
     pub(crate) fn opt_in(&self, shared_bytes: u32) -> Result<(), CudaError> {
         let mut granted = self.shared_bytes.lock().expect("no thread panics while holding it");
         let without = SHARED_BYTES_WITHOUT_OPTING_IN.saturating_sub(self.limits.static_shared_bytes);
@@ -235,8 +235,9 @@ impl Function {
     }
 }
 
-/// The parameters of a kernel as reported by the driver, since CUDA 12.4. With an older driver only the text has them. If the text
-/// is missing or ambiguous, [`super::stream`] refuses the kernel, because a launch with too few arguments would read beyond the list.
+/// Returns the parameters of a kernel as reported by the driver, which is possible since CUDA 12.4. With an older driver, only the PTX
+/// declares them. If that is missing or ambiguous, [`super::checked_launch`] refuses the kernel, because a launch with too few arguments
+/// would read past the end of the list.
 fn driver_params(library: &DriverLibrary, function: sys::CUfunction) -> Option<Vec<Param>> {
     if !library.has("cuFuncGetParamInfo") {
         return None;
@@ -244,11 +245,11 @@ fn driver_params(library: &DriverLibrary, function: sys::CUfunction) -> Option<V
     let mut params = Vec::new();
     loop {
         let (mut offset, mut size) = (0, 0);
-        // SAFETY: the function is loaded, and both numbers are ours to write.
+        // SAFETY: the function is loaded, and both numbers are valid places for the results.
         let answer = unsafe { sys::cuFuncGetParamInfo(function, params.len(), &raw mut offset, &raw mut size) };
         match answer {
             CUresult::CUDA_SUCCESS => params.push(Param { bytes: size, offset: Some(offset) }),
-            // An index beyond the last parameter.
+            // The index is past the last parameter.
             CUresult::CUDA_ERROR_INVALID_VALUE => return Some(params),
             _ => return None,
         }
@@ -274,15 +275,14 @@ fn load_cubin(bytes: &[u8]) -> Result<sys::CUmodule, LoadError> {
     jit(bytes.as_ptr().cast())
 }
 
-/// Loads an image with a buffer for the JIT's log. Safe for any image with a defined end: a text with NUL, a cubin with a
-/// checked header.
+/// Loads an image, with a buffer for the JIT's log. The image must have a defined end: a text with NUL, or a cubin with a checked header.
 fn jit(image: *const c_void) -> Result<sys::CUmodule, LoadError> {
     let mut log = vec![0_u8; LOG_BYTES];
     let mut options = [JitOption::CU_JIT_ERROR_LOG_BUFFER, JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    // The driver takes the second value as a number in a pointer.
+    // The driver takes the second value as a number, in place of a pointer.
     let mut values = [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(log.len())];
     let mut module = std::ptr::null_mut();
-    // SAFETY: the image ends as its kind demands, the options and their values are as many as is said, and the buffer is live.
+    // SAFETY: the image ends as its kind requires, there are as many options and values as stated, and the buffer is live.
     let loaded = unsafe {
         sys::cuModuleLoadDataEx(&raw mut module, image, options.len() as u32, options.as_mut_ptr(), values.as_mut_ptr())
     };
@@ -292,7 +292,7 @@ fn jit(image: *const c_void) -> Result<sys::CUmodule, LoadError> {
     }
 }
 
-/// Looks up the first kernel, because with lazy loading the driver reports an invalid image only at the first use.
+/// Looks up the first kernel, because with lazy loading the driver reports an invalid image only at its first use.
 fn try_first(handle: sys::CUmodule, entries: &[Entry]) -> Result<sys::CUmodule, LoadError> {
     let Some(name) = entries.first().and_then(|entry| CString::new(entry.name.as_str()).ok()) else {
         return Ok(handle);

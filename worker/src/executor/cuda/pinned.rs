@@ -7,10 +7,10 @@ use cudarc::driver::sys;
 use super::error::{CudaError, called};
 use crate::ipc::{message::Place, segment::Segment};
 
-/// No flag is needed, because the process has one context.
+/// Flags for pinning: none, because the process has only one context.
 const REGISTER_FLAGS: u32 = 0;
 
-/// A mapped segment, pinned at its first job if the driver allows it.
+/// A mapped segment, which is pinned at its first job if the driver allows it.
 #[derive(Debug)]
 pub(crate) struct PinnedSegment {
     segment: Segment,
@@ -22,12 +22,13 @@ impl PinnedSegment {
         Ok(Self { segment: Segment::open(descriptor, bytes)?, is_pinned: OnceLock::new() })
     }
 
-    /// No job has used it yet.
+    /// Returns whether no job has used the segment yet.
     pub(crate) fn is_new(&self) -> bool {
         self.is_pinned.get().is_none()
     }
 
-    /// Pins the segment at the first call and reports a failure there. Without pinning, copies are slower but correct.
+    /// Pins the segment at the first call, which alone reports a failure. Without pinning, copies are slower but
+    /// correct.
     pub(crate) fn pin(&self) -> Result<(), CudaError> {
         let mut problem = None;
         self.is_pinned.get_or_init(|| {
@@ -40,13 +41,13 @@ impl PinnedSegment {
         problem.map_or(Ok(()), Err)
     }
 
-    /// The start of a range, if all of it is inside the segment.
+    /// Returns the start of a range, if all of it is inside the segment.
     pub(crate) fn range(&self, place: Place, bytes: u64) -> Option<*mut u8> {
         let end = place.offset.checked_add(bytes)?;
         if end > self.segment.len() as u64 {
             return None;
         }
-        // SAFETY: the offset was just checked to lie inside.
+        // SAFETY: the check above ensures that the offset is inside the segment.
         Some(unsafe { self.segment.as_mut_ptr().add(place.offset as usize) })
     }
 }
@@ -54,7 +55,8 @@ impl PinnedSegment {
 impl Drop for PinnedSegment {
     fn drop(&mut self) {
         if self.is_pinned.get() == Some(&true) {
-            // SAFETY: it was registered and is still mapped; the supervisor drops a segment only when no job names it.
+            // SAFETY: the segment was registered and is still mapped, and the supervisor drops a segment only when no
+            // job uses it.
             let unregistered = unsafe { sys::cuMemHostUnregister(self.segment.as_mut_ptr().cast()) };
             if let Err(error) = called("cuMemHostUnregister", unregistered.result()) {
                 eprintln!("could not unpin a segment: {error}");

@@ -1,7 +1,7 @@
 //! Prepares a job's first kernel: pins staging memory, loads the module and its kernels, and allocates memory.
 //!
-//! Steps that are not cached need driver calls, which may wait for running kernels. The executor reports
-//! a job before such a call, because a time limit covers only the job's own work. A job that needs no such call reports nothing.
+//! Whatever is not cached needs driver calls, which may wait for running kernels. The executor reports a job before such a call, because a
+//! time limit covers only the job's own work. A job that needs no such call is not reported.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -24,12 +24,13 @@ pub(super) struct LaunchPreparation<'a> {
 }
 
 impl<'a> LaunchPreparation<'a> {
-    /// Must be called before every driver call that may wait for other jobs' kernels.
+    /// Reports that the job may wait. Must be called before every driver call that may wait for other jobs' kernels.
     pub(super) fn may_wait(&self) {
         self.common.waits.waits(self.job);
     }
 
-    /// Runs a step that may need device memory, and repeats it while memory can be freed: first cached memory, then that of neighbours.
+    /// Runs a step that may need device memory, and repeats it as long as memory can be freed: first cached memory, then that of
+    /// neighbours.
     pub(super) fn with_room<T>(&self, mut step: impl FnMut() -> Result<T, StreamError>) -> Result<T, StreamError> {
         let memory = &self.common.memory;
         loop {
@@ -46,7 +47,7 @@ impl<'a> LaunchPreparation<'a> {
         }
     }
 
-    /// Pins segments that are new.
+    /// Pins the segments that are new.
     pub(super) fn pin(&self, segments: &HashMap<u32, Arc<PinnedSegment>>) {
         for (segment, pinned) in segments.iter().filter(|(_, pinned)| pinned.is_new()) {
             self.may_wait();
@@ -56,7 +57,7 @@ impl<'a> LaunchPreparation<'a> {
         }
     }
 
-    /// The module for a job, and whether it was already loaded.
+    /// Returns the module for a job, and whether it was already loaded.
     pub(super) fn module(&self, program: &Arc<Program>) -> Result<(Arc<Module>, bool), StreamError> {
         self.with_room(|| {
             if let Some(module) = program.kept() {
@@ -67,7 +68,7 @@ impl<'a> LaunchPreparation<'a> {
         })
     }
 
-    /// A kernel. With lazy loading the driver loads its code only now.
+    /// Returns a kernel. With lazy loading, the driver may load the kernel's code only now.
     pub(super) fn function(&self, module: &Module, entry: &str) -> Result<Arc<Function>, StreamError> {
         if let Some(function) = module.known(entry) {
             return Ok(function);
@@ -76,7 +77,7 @@ impl<'a> LaunchPreparation<'a> {
         Ok(module.function(&self.common.library, entry)?)
     }
 
-    /// Allocates all memory of a job. The cache is bounded by `cache_bytes_max`, because other executors may need the rest.
+    /// Allocates all memory of a job. Leaves at most `cache_bytes_max` in the cache, because other executors may need the rest.
     pub(super) fn allocate(
         &self,
         wanted: MemoryRequest<'_>,

@@ -1,9 +1,9 @@
 //! Moves the output of kernels to the standard output of this process, which the supervisor reads.
 //!
-//! A GPU's driver keeps it in a buffer of the context (`CU_LIMIT_PRINTF_FIFO_SIZE`, 1 MiB, sixteen times the bound for a job; when it is
-//! full, the oldest text is lost) and writes it through the C library: at each launch, and whenever a thread waits for an event,
-//! a stream or the context. Each job waits for its last event before its answer. The emulator must be polled for its output. While a job
-//! that may print runs, a thread polls it repeatedly, so that the output is known even if the executor is killed.
+//! A GPU's driver collects the output in a buffer of the context (`CU_LIMIT_PRINTF_FIFO_SIZE`, 1 MiB, sixteen times the limit for a job).
+//! When the buffer is full, the oldest text is lost. The driver writes it through the C library at each launch, and whenever a thread waits
+//! for an event, a stream or the context. So each job waits for its last event before its answer. The emulator must be polled for its
+//! output. While a job that may print runs, a thread polls it, so that the output is known even if the executor is killed.
 
 use std::{
     io,
@@ -14,7 +14,7 @@ use std::{
 
 use super::library::DriverLibrary;
 
-/// The interval between polls. A killed executor loses the output since the last one.
+/// Interval between polls. A killed executor loses the output since the last one.
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Printing {
         Arc::new(Self { library: library.clone(), jobs: Mutex::default(), begun: Condvar::new() })
     }
 
-    /// Starts the thread that polls the emulator. It ends with the process.
+    /// Starts the thread that polls the emulator. It runs until the process ends.
     pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
         if self.library.is_emulator() {
             let asking = Arc::clone(self);
@@ -63,7 +63,7 @@ impl Printing {
 }
 
 impl Began<'_> {
-    /// Writes the output of the job's kernels, which must precede its answer.
+    /// Writes the output of the job's kernels. Call it before the job's answer.
     pub(crate) fn end(self) {
         self.0.library.print_what_kernels_printed();
     }

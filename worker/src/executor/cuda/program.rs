@@ -1,7 +1,7 @@
-//! Programs and the sharing of their modules.
+//! Programs, and the modules that jobs share.
 //!
 //! The first job that needs a module without variables loads it, and all other jobs share it. A module with variables would carry the state
-//! of one job to the next and mix concurrent jobs. So each job loads a new one.
+//! of one job into the next and mix that of concurrent jobs, so each job loads its own.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, OnceLock, Weak,
@@ -36,11 +36,11 @@ struct Declared {
     device_bytes: u64,
 }
 
-/// The programs with a cached module, which can be unloaded if memory is short.
+/// The programs with a cached module. Modules can be unloaded if memory is short.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     programs: Mutex<Vec<Weak<Program>>>,
-    /// The bytes of all loaded modules, including unshared ones.
+    /// The total size of all loaded modules in bytes, including unshared ones.
     loaded_bytes: Arc<AtomicU64>,
 }
 
@@ -48,7 +48,7 @@ impl Declared {
     fn of(image: &Image) -> Self {
         let device_bytes = image.code().device_bytes();
         match image {
-            // The PTX has more information, and both come from one source.
+            // The PTX contains more information, and both come from the same source.
             Image::Ptx(text) | Image::Both { ptx: text, .. } => {
                 let Declarations { entries, has_variables, .. } = ptx::declarations(text);
                 Self { entries: entries.into(), has_variables, device_bytes }
@@ -65,7 +65,7 @@ impl Program {
         Self { image, declared: OnceLock::new(), loading: Mutex::default(), kept: Mutex::default() }
     }
 
-    /// Its module, if it is cached and not being loaded.
+    /// Returns the program's module, if it is cached and not being loaded.
     pub(crate) fn kept(&self) -> Option<Arc<Module>> {
         self.slot().clone()
     }
@@ -79,21 +79,21 @@ impl Program {
         Module::load(&self.image, Arc::clone(&declared.entries), loaded).map(Arc::new)
     }
 
-    /// The bytes of its module, if it is cached and no job uses it.
+    /// Returns the size of the program's module in bytes, if it is cached and no job uses it.
     fn idle_bytes(&self) -> u64 {
         self.slot().as_ref().filter(|module| Arc::strong_count(module) == 1).map_or(0, |module| module.bytes())
     }
 
-    /// Unloads the module unless a job uses or loads it. Returns whether it did.
+    /// Unloads the module unless a job uses or loads it. Returns whether it was unloaded.
     fn unload_idle(&self) -> bool {
-        // Jobs get a module only under this lock, so an unused one stays unused. It is unloaded after the lock is released.
+        // Jobs get a module only under this lock, so a module that is unused now stays unused. It is unloaded after the lock is released.
         let idle = self.slot().take_if(|module| Arc::strong_count(module) == 1);
         idle.is_some()
     }
 }
 
 impl Shelf {
-    /// The module for a job, and whether it was already loaded. A job waits while another one loads a shared module.
+    /// Returns the module for a job, and whether it was already loaded. If another job is loading a shared module, waits for that.
     pub(crate) fn module(&self, program: &Arc<Program>) -> Result<(Arc<Module>, bool), LoadError> {
         let declared = program.declared.get_or_init(|| Declared::of(&program.image));
         if declared.has_variables {
@@ -113,12 +113,12 @@ impl Shelf {
         Ok((module, false))
     }
 
-    /// The bytes of all loaded modules.
+    /// Returns the total size of all loaded modules, in bytes.
     pub(crate) fn loaded_bytes(&self) -> u64 {
         self.loaded_bytes.load(Ordering::Relaxed)
     }
 
-    /// The bytes of the modules that no job uses.
+    /// Returns the total size of the modules that no job uses, in bytes.
     pub(crate) fn idle_bytes(&self) -> u64 {
         self.known().iter().map(|program| program.idle_bytes()).sum()
     }
@@ -128,13 +128,13 @@ impl Shelf {
         self.known().iter().filter(|program| program.unload_idle()).count() > 0
     }
 
-    /// A copy of the list. Dropping the last reference unloads a module, which waits for running kernels, so this must not happen under the
-    /// lock.
+    /// Returns a copy of the list, to be used without its lock. Dropping the last reference unloads a module, which waits for running
+    /// kernels.
     fn known(&self) -> Vec<Arc<Program>> {
         self.programs().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Adds a program. The list is bounded, because programs that the supervisor evicts are dropped from it.
+    /// Adds a program. The list is bounded, because this removes programs that the supervisor has evicted.
     fn remember(&self, program: &Arc<Program>) {
         let mut programs = self.programs();
         programs.retain(|known| known.strong_count() > 0 && known.as_ptr() != Arc::as_ptr(program));

@@ -1,5 +1,5 @@
-//! The inputs that stay in device memory after their jobs, in the order of their last use. Plain data: the arena allocates and frees
-//! their memory.
+//! The resident inputs, which stay in device memory after their jobs, in the order of their last use. This module is plain data; the arena
+//! allocates and frees their memory.
 
 use std::collections::HashMap;
 
@@ -16,24 +16,24 @@ pub(super) struct Residents {
     /// Evicted inputs that jobs still use, by address.
     leaving: HashMap<CUdeviceptr, Resident>,
     bytes: u64,
-    /// Evicted since the supervisor was last told.
+    /// The inputs that were evicted since the last report to the supervisor.
     evicted: Vec<BlobDigest>,
-    /// The device stops kernels that write to an input.
+    /// Whether the device stops kernels that write to an input.
     is_protected: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Resident {
     block: DeviceBuffer,
-    /// The length of the input, which may be less than that of its block.
+    /// The length of the input in bytes; its block may be longer.
     bytes: u64,
-    /// Of its contents: see [`Guard`](super::guard::Guard).
+    /// The checksum of its contents: see [`Guard`](super::guard::Guard).
     checksum: u64,
-    /// Jobs that use it now.
+    /// Number of jobs that use it now.
     jobs: u32,
-    /// Those whose kernels read the input itself.
+    /// Number of those jobs whose kernels read the input itself.
     sharing: u32,
-    /// Those that copy it and don't check the copy.
+    /// Number of those jobs that copy it without checking the copy.
     copying: u32,
 }
 
@@ -43,18 +43,18 @@ pub(crate) struct NewInput {
     pub block: DeviceBuffer,
     pub bytes: u64,
     pub checksum: u64,
-    /// The kernels of the job that brought it only read it.
+    /// Whether the kernels of the job that fetched it only read it.
     pub share: bool,
 }
 
 /// How a job uses a resident input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Its kernels read the input itself, so the input must be checked when they have ended.
+    /// Its kernels read the input itself, so the input must be checked after them.
     Shared,
     /// It copies the input while no kernel can write to it.
     Copied,
-    /// It copies the input while kernels of other jobs read it, and perhaps write to it, so the copy must be checked.
+    /// It copies the input while kernels of other jobs read it and might write to it, so the copy must be checked.
     CopiedAndChecked,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Lent {
 }
 
 impl Resident {
-    /// Lends the input to one more job. No kernel may write to it while another job copies it without a check.
+    /// Lends the input to another job. No kernel may write to it while some job copies it without a check.
     fn lend(&mut self, share: bool, is_protected: bool) -> Lent {
         let access = match (share, self.copying, self.sharing) {
             (true, 0, _) => Access::Shared,
@@ -101,28 +101,28 @@ impl Default for Residents {
 }
 
 impl Residents {
-    /// From now on the device stops kernels that write to an input.
+    /// Records that the device stops kernels that write to an input.
     pub(super) fn protect(&mut self) {
         self.is_protected = true;
     }
 
-    /// The memory of all resident inputs.
+    /// Returns the memory of all resident inputs, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Marks the input as used last, so that it is evicted after the others.
+    /// Marks the input as most recently used, so that it is evicted after the others.
     pub(super) fn touch(&mut self, input: BlobDigest) {
         self.inputs.promote(&input);
     }
 
-    /// Lends the input to a job, which calls [`Residents::release`] in the end. `share` if its kernels only read the input.
+    /// Lends the input to a job, which must call [`Residents::release`] at its end. `share` if its kernels only read the input.
     pub(super) fn lease(&mut self, input: BlobDigest, bytes: u64, share: bool) -> Option<Lent> {
         let resident = self.inputs.get_mut(&input).filter(|resident| resident.bytes == bytes)?;
         Some(resident.lend(share, self.is_protected))
     }
 
-    /// Adds an input and lends it to the job that brought it, unless another job has brought the same input in the meantime.
+    /// Adds an input and lends it to the job that fetched it. Returns `None` if another job has added the same input in the meantime.
     pub(super) fn insert(&mut self, input: BlobDigest, new: NewInput) -> Option<Lent> {
         if self.inputs.contains(&input) {
             return None;
@@ -135,7 +135,7 @@ impl Residents {
         Some(lent)
     }
 
-    /// Ends a job's use of an input. Returns its memory if the input was evicted meanwhile and no other job uses it.
+    /// Ends a job's use of an input. Returns the input's memory if it was evicted in the meantime and no other job uses it.
     pub(super) fn release(&mut self, input: BlobDigest, lent: Lent) -> Option<DeviceBuffer> {
         let address = lent.block.address;
         if let Some(resident) = self.inputs.peek_mut(&input).filter(|resident| resident.block.address == address) {
@@ -152,7 +152,7 @@ impl Residents {
         Some(lent.block)
     }
 
-    /// Evicts the input that has not been used for longest, and returns its memory. An input in use is passed over.
+    /// Evicts the least recently used input that no job uses, and returns its memory.
     pub(super) fn evict_oldest(&mut self) -> Option<DeviceBuffer> {
         let (oldest, _) = self.inputs.iter().rev().find(|(_, resident)| resident.jobs == 0)?;
         let oldest = *oldest;
@@ -162,7 +162,8 @@ impl Residents {
         Some(block)
     }
 
-    /// Lends no input any more. The memory of an input in use is returned by [`Residents::release`], that of the others here.
+    /// Evicts all inputs, so that none is lent any more. Returns the memory of those that no job uses; [`Residents::release`] returns that
+    /// of the others later.
     pub(super) fn evict_all(&mut self) -> Vec<DeviceBuffer> {
         let idle = std::iter::from_fn(|| self.evict_oldest()).collect();
         while let Some((input, resident)) = self.inputs.pop_lru() {
@@ -172,7 +173,7 @@ impl Residents {
         idle
     }
 
-    /// The inputs evicted since the last call.
+    /// Returns the inputs evicted since the last call.
     pub(super) fn take_evicted(&mut self) -> Vec<BlobDigest> {
         std::mem::take(&mut self.evicted)
     }
@@ -194,7 +195,7 @@ mod tests {
         NewInput { block: block(address), bytes: 10, checksum: address, share: false }
     }
 
-    /// Three inputs that no job uses, inserted in the order of their numbers.
+    /// Creates three inputs that no job uses, inserted in the order of their numbers.
     fn three() -> Residents {
         let mut residents = Residents::default();
         for number in 1..=3 {

@@ -1,5 +1,5 @@
-//! The bounds of each job on the emulated device: its kernels reach the memory of the job alone, and at the job's time limit
-//! they end with a report that says where their threads were. A GPU has neither.
+//! Confines each job on the emulated device: its kernels can access only the memory of the job. At the job's time limit they can be ended
+//! with a report of where their threads were. A GPU can do neither.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use super::{
     library::{Confine, DriverLibrary, Interrupt},
 };
 
-/// The jobs whose kernels may run.
+/// The jobs whose kernels may be running, with their streams.
 #[derive(Debug)]
 pub(crate) struct Scopes {
     confine: Option<Confine>,
@@ -28,7 +28,7 @@ struct RawStream(CUstream);
 // SAFETY: the driver's handles may be used from every thread.
 unsafe impl Send for RawStream {}
 
-/// A job whose kernels run within its bounds, until this is dropped.
+/// The confinement of a job's kernels, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
     scopes: &'a Scopes,
@@ -41,7 +41,7 @@ impl Scopes {
         Self { confine: library.confine(), interrupt: library.interrupt(), streams: Mutex::default() }
     }
 
-    /// Bounds the kernels that the job launches on a stream, which runs no other job.
+    /// Confines the kernels that the job launches on a stream. No other job may run on the stream.
     pub(super) fn begin(&self, job: u64, stream: CUstream, blocks: &[DeviceBuffer]) -> Result<Scope<'_>, CudaError> {
         let scope = Scope { scopes: self, job, stream };
         let allocations: Vec<CUdeviceptr> = blocks.iter().map(|block| block.address).collect();
@@ -58,12 +58,12 @@ impl Scopes {
         Ok(scope)
     }
 
-    /// Ends the kernel of a job that exceeds its time limit. This call waits for nothing.
+    /// Ends the kernel of a job that exceeds its time limit. This call never waits.
     pub(crate) fn interrupt(&self, job: u64) {
-        // The lock is held, so that the stream does not pass to another job in between.
+        // Hold the lock, so that the stream does not pass to another job in between.
         let streams = self.streams();
         if let (Some(interrupt), Some(stream)) = (self.interrupt, streams.get(&job)) {
-            // SAFETY: the stream is live. Without it there is nothing to end.
+            // SAFETY: the stream is live. If the job has no kernel running, nothing happens.
             let _ = unsafe { interrupt(stream.0) };
         }
     }
@@ -77,7 +77,7 @@ impl Drop for Scope<'_> {
     fn drop(&mut self) {
         self.scopes.streams().remove(&self.job);
         if let Some(confine) = self.scopes.confine {
-            // SAFETY: the stream is live; no list lifts the bounds. In an unusable context nothing runs any more.
+            // SAFETY: the stream is live; a null list lifts the confinement. In an unusable context, nothing runs any more.
             let _ = unsafe { confine(self.stream, std::ptr::null(), 0) };
         }
     }

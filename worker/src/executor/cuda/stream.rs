@@ -1,4 +1,4 @@
-//! A CUDA stream with its timing events. One thread runs one job after the other on it; several streams overlap copies and kernels.
+//! A CUDA stream with its timing events. One thread runs one job after another on it; several streams overlap copies and kernels.
 
 mod ending;
 mod launching;
@@ -46,13 +46,13 @@ use crate::{
     },
 };
 
-/// A tiny job ends sooner than a thread can sleep and wake, so the thread polls this long before it sleeps.
+/// Time for which a thread polls before it sleeps, because a tiny job ends sooner than a thread can sleep and wake up.
 const ASKING: Duration = Duration::from_micros(200);
 
 const _: () =
     assert!(STREAMS_MAX < SUMS, "each thread that runs jobs has a sum, and so has the one that reads the socket");
 
-/// Shared by all streams of the process.
+/// The state that all streams of the process share.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub library: DriverLibrary,
@@ -63,7 +63,7 @@ pub(crate) struct Common {
     pub transfers: Transfers,
     pub printing: Arc<Printing>,
     pub scopes: Scopes,
-    /// To the supervisor.
+    /// The socket to the supervisor.
     pub outgoing: Arc<Mutex<UnixStream>>,
 }
 
@@ -83,7 +83,7 @@ struct JobMemory<'a> {
 }
 
 impl Work {
-    /// The shared memory that has this place.
+    /// Returns the shared memory that contains this place.
     pub(super) fn segment(&self, place: Place) -> Result<&PinnedSegment, StreamError> {
         match self.segments.get(&place.segment) {
             Some(segment) => Ok(segment),
@@ -100,7 +100,7 @@ pub(crate) struct Stream {
     raw: CUstream,
     number: usize,
     events: Vec<CUevent>,
-    /// Recorded alternately while a job launches its kernels.
+    /// Events that are recorded alternately while a job launches its kernels.
     milestones: [CUevent; 2],
 }
 
@@ -120,13 +120,13 @@ impl Common {
 }
 
 impl Stream {
-    /// Creates a stream for the calling thread, on which the context must be current. `number` tells it from the others.
+    /// Creates a stream for the calling thread, on which the context must be current. `number` distinguishes it from the others.
     pub(crate) fn new(number: usize) -> Result<Self, CudaError> {
         let raw = called("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
         Ok(Self { raw, number, events: Vec::new(), milestones: [make_event()?, make_event()?] })
     }
 
-    /// Runs a job to its end. An error means that the context is unusable.
+    /// Runs a job to its end. Fails if the context has become unusable.
     pub(crate) fn run(&mut self, common: &Common, work: &Work) -> Result<StreamEnd, CudaError> {
         let started = Instant::now();
         let mut timings = Timings::default();
@@ -154,21 +154,21 @@ impl Stream {
         let mut memory = JobMemory::default();
         let outcome = self.run_loaded(&preparation, work, &module, &mut memory, timings);
         if outcome.as_ref().is_err_and(StreamError::is_fatal) {
-            // An unusable context can't free anything.
+            // Nothing can be freed in an unusable context.
             std::mem::forget((module, memory));
             return outcome;
         }
         if Arc::strong_count(&module) == 1 {
-            // The module is not shared, so the job unloads it.
+            // The job's module is not shared, so the job unloads it.
             preparation.may_wait();
         }
-        // The module first, so that a job that waits for memory also finds the module's.
+        // Drop the module first, so that a job that waits for memory also finds the module's.
         drop(module);
         drop(memory);
         outcome
     }
 
-    /// Runs the loaded job. When it returns, none of the job's work is running any more.
+    /// Runs the job with its loaded module. When this returns, none of the job's work is running any more.
     fn run_loaded<'a>(
         &mut self,
         preparation: &LaunchPreparation<'a>,
@@ -198,7 +198,7 @@ impl Stream {
             true => preparation.may_wait(),
             false => common.waits.calls(preparation.job),
         }
-        // Dropped after the job's last kernel, and before its memory.
+        // Must be dropped after the job's last kernel and before its memory.
         let _scope = common.scopes.begin(preparation.job, self.raw, &blocks)?;
         let enqueued = self.enqueue(preparation, work, &launches, &blocks, inputs);
         if enqueued.is_ok() {
@@ -207,20 +207,20 @@ impl Stream {
         let ended = self.end(preparation, enqueued, self.events[launches.len() + 2]);
         if !ended.as_ref().is_err_and(StreamError::is_fatal) {
             common.waits.calls(preparation.job);
-            // A job that fails may have written to its inputs too. Its copies then do not matter, and may be incomplete.
+            // A failed job may have written to its inputs too. Its copies then do not matter, and they may be incomplete.
             let read_only = if ended.is_ok() { inputs.read_only(&work.run, &blocks) } else { inputs.shared() };
             common.guard.check(self, &read_only)?;
         }
         ended?;
         common.waits.calls(preparation.job);
         self.read_events(launches.len(), timings)?;
-        // It is no time of the job's own either.
+        // Fetching time does not count as the job's own time either.
         timings.fetch_us += job_outputs::leave(preparation, &work.run, &blocks)?.as_micros() as u64;
         Ok(())
     }
 
-    /// Waits until the stream has ended its work, of which `last` is the last event. It waits after a failure too, because earlier work
-    /// still uses the memory.
+    /// Waits until the stream has finished its work; `last` is the job's last event. This is needed after a failure too, because earlier
+    /// work still uses the memory.
     fn end(
         &self,
         preparation: &LaunchPreparation<'_>,
@@ -240,7 +240,7 @@ impl Stream {
         }
     }
 
-    /// Enqueues the whole job on the stream: copies in, launches, copies out, with an event between each.
+    /// Enqueues the whole job on the stream: copies in, launches, copies out, with an event after each step.
     fn enqueue(
         &self,
         preparation: &LaunchPreparation<'_>,
@@ -272,15 +272,16 @@ impl Stream {
         Ok(self.record(events.next())?)
     }
 
-    /// Waits until the stream has reached an event. On a GPU the thread polls briefly and then sleeps, because by default the driver would
-    /// poll to the end. The emulator does the work on the waiting thread.
+    /// Waits until the stream has reached an event. On a GPU, the thread polls briefly and then sleeps, because the driver would poll to
+    /// the end by default. The emulator does the work on the waiting thread.
     fn wait_for(&self, event: CUevent, is_emulated: bool) -> Result<(), CudaError> {
         let since = Instant::now();
         while !is_emulated && since.elapsed() < ASKING {
             // SAFETY: the event is live.
             match called("cuEventQuery", unsafe { result::event::query(event) }) {
                 Err(error) if error.result == CUresult::CUDA_ERROR_NOT_READY => std::hint::spin_loop(),
-                // Synchronises even with a reached event, because the driver writes the output of kernels in a wait and not in a query.
+                // Synchronise even though the event is reached, because the driver writes the output of kernels in a wait and not in a
+                // query.
                 Ok(()) => break,
                 failed => return failed,
             }
@@ -319,7 +320,7 @@ impl Stream {
     fn read_events(&self, launches: usize, timings: &mut Timings) -> Result<(), CudaError> {
         let mut steps = Vec::with_capacity(launches + 2);
         for pair in self.events[..launches + 3].windows(2) {
-            // SAFETY: both events are live and were recorded on this stream, which has ended its work.
+            // SAFETY: both events are live and were recorded on this stream, which has finished its work.
             let milliseconds = called("cuEventElapsedTime", unsafe { result::event::elapsed(pair[0], pair[1]) })?;
             steps.push((f64::from(milliseconds.max(0.0)) * 1000.0).round() as u64);
         }
@@ -330,7 +331,7 @@ impl Stream {
     }
 }
 
-/// Allocates the memory of a job. If it does not fit beside the memory of the job's inputs, that gives way.
+/// Allocates the memory of a job. If it does not fit beside the memory of the job's inputs, the inputs give theirs up.
 fn allocate<'a>(
     preparation: &LaunchPreparation<'a>,
     local: u64,

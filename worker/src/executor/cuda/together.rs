@@ -1,4 +1,5 @@
-//! Launches with blocks that run together: cooperative grids, whose blocks all run at once, and clusters of blocks on one part of the device.
+//! Launches whose blocks run together: cooperative grids, whose blocks all run at once, and clusters, whose blocks run on the same part of
+//! the device.
 
 use std::ffi::c_void;
 
@@ -19,16 +20,16 @@ use super::{
 };
 use crate::ipc::message::LaunchPlan;
 
-/// Larger clusters need an attribute of the kernel.
+/// Maximum size of a cluster without an attribute of the kernel, in blocks.
 const PORTABLE_CLUSTER_BLOCKS: u32 = 8;
-/// Launches with attributes came with CUDA 11.8.
+/// The driver function for launches with attributes, which exists since CUDA 11.8.
 const LAUNCH_SYMBOL: &str = "cuLaunchKernelEx";
 
 /// Which blocks of a launch run together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Together {
     cooperative: bool,
-    /// Blocks of a cluster in x, y and z.
+    /// The size of a cluster in x, y and z, in blocks.
     pub(super) cluster: [u32; 3],
 }
 
@@ -39,7 +40,7 @@ impl Together {
         Self { cooperative: launch.cooperative, cluster }
     }
 
-    /// Whether the launch has more than independent blocks.
+    /// Returns whether the launch needs more than independent blocks.
     pub(super) fn is_special(self) -> bool {
         self.cooperative || self.cluster_blocks() > 1
     }
@@ -48,7 +49,7 @@ impl Together {
         self.cluster.iter().fold(1, |product: u32, extent| product.saturating_mul(*extent))
     }
 
-    /// Checks that the device can run such a launch. A failure is the user's error.
+    /// Checks that the device can run such a launch. The inner error is the user's mistake.
     pub(super) fn check(
         self,
         library: &DriverLibrary,
@@ -109,7 +110,7 @@ impl Together {
         Ok(())
     }
 
-    /// The number of such clusters that the device runs at once.
+    /// Returns how many such clusters the device can run at once.
     fn active_clusters(self, function: &Function, geometry: Geometry, shared_bytes: u32) -> Result<u32, CudaError> {
         if self.cluster_blocks() > PORTABLE_CLUSTER_BLOCKS {
             let attribute = FunctionAttribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
@@ -132,7 +133,8 @@ impl Together {
     /// Enqueues the launch on a stream.
     ///
     /// # Safety
-    /// The function is loaded, `params` are as many pointers as it has parameters, each to as many bytes as that has, and the stream is live.
+    /// The function is loaded and the stream live. There are as many `params` as the function has parameters, and each points to as many
+    /// bytes as its parameter has.
     pub(super) unsafe fn launch(
         self,
         function: &Function,
@@ -165,7 +167,7 @@ impl Together {
     }
 }
 
-/// The configuration, which points to the attributes; they must outlive it.
+/// Returns the configuration. It points to the attributes, which must outlive it.
 fn config(
     geometry: Geometry,
     shared_bytes: u32,
@@ -187,7 +189,7 @@ fn config(
     }
 }
 
-/// Whether all blocks of a cooperative grid run at once.
+/// Checks that all blocks of a cooperative grid can run at once.
 fn fits(geometry: Geometry, threads: u32, resident: u64, multiprocessors: u32) -> Result<(), String> {
     let blocks = geometry.grid.iter().try_fold(1_u64, |product, extent| product.checked_mul(u64::from(*extent)));
     if blocks.is_some_and(|blocks| blocks <= resident) {

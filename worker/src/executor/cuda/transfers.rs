@@ -1,4 +1,4 @@
-//! The memory of jobs whose arrays move in pieces, for the thread that copies these. The jobs wait meanwhile.
+//! The memory of jobs whose arrays move in pieces, for the thread that copies the pieces. The jobs wait in the meantime.
 
 use std::{
     collections::HashMap,
@@ -7,26 +7,26 @@ use std::{
 
 use super::{arena::DeviceBuffer, copier::Direction};
 
-/// The jobs that wait for inputs to come or outputs to leave.
+/// The jobs that wait for their inputs or outputs to be moved.
 #[derive(Debug, Default)]
 pub(crate) struct Transfers(Mutex<HashMap<u64, Arc<Waiting>>>);
 
 #[derive(Debug)]
 struct Waiting {
     direction: Direction,
-    /// The memory of each buffer; none once the job no longer waits. Locked during a copy, so that no copy outlives the memory.
+    /// The memory of each buffer; empty once the job no longer waits. It is locked during a copy, so that no copy outlives the memory.
     blocks: Mutex<HashMap<u32, DeviceBuffer>>,
     signals: mpsc::Sender<Signal>,
 }
 
-/// What the supervisor says to a job that waits.
+/// The supervisor's answer to a job that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
     Go,
     Release,
 }
 
-/// A job's wait. Dropping it ends all copies to the job's memory and from there.
+/// The wait of a job. Dropping it ends all copies to and from the job's memory.
 #[derive(Debug)]
 pub(super) struct Transfer<'a> {
     transfers: &'a Transfers,
@@ -35,7 +35,7 @@ pub(super) struct Transfer<'a> {
 }
 
 impl Transfers {
-    /// Lets pieces be copied in one direction to or from this memory, by the index of the buffer.
+    /// Allows pieces to be copied in one direction, to or from the memory in `blocks`, by the index of the buffer.
     pub(super) fn open(&self, job: u64, direction: Direction, blocks: HashMap<u32, DeviceBuffer>) -> Transfer<'_> {
         let (sender, signals) = mpsc::channel();
         let waiting = Waiting { direction, blocks: Mutex::new(blocks), signals: sender };
@@ -43,15 +43,15 @@ impl Transfers {
         Transfer { transfers: self, job, signals }
     }
 
-    /// Passes on what the supervisor says. A job that no longer waits does not hear it.
+    /// Passes the supervisor's answer to a job. If the job no longer waits, nothing happens.
     pub(crate) fn signal(&self, job: u64, signal: Signal) {
         if let Some(waiting) = self.find(job) {
-            // A job that has heard an earlier word needs no other.
+            // An error means that the job has already received an answer.
             let _ = waiting.signals.send(signal);
         }
     }
 
-    /// Copies to a buffer of a job, or from it. `None` if the job does not wait for that.
+    /// Copies to or from a buffer of a job. Returns `None` if the job does not wait for such a copy.
     pub(super) fn copy<T>(
         &self,
         job: u64,
@@ -80,7 +80,7 @@ impl Waiting {
 }
 
 impl Transfer<'_> {
-    /// Waits for the supervisor's word.
+    /// Waits for the supervisor's answer.
     pub(super) fn wait(&self) -> Signal {
         self.signals.recv().expect("the sender lives until this is dropped")
     }
@@ -139,7 +139,7 @@ mod tests {
             let copy = scope.spawn(|| {
                 transfers.copy(1, 0, Direction::ToDevice, |_| {
                     started.send(()).unwrap();
-                    // The drop of the wait removes the job, and then waits for this copy.
+                    // The drop removes the job first, and then waits for this copy.
                     while transfers.find(1).is_some() {
                         std::thread::yield_now();
                     }

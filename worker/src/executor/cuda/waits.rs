@@ -1,9 +1,9 @@
-//! Reports jobs that may wait in the driver to the supervisor, because time limits cover only a job's own work.
+//! Reports to the supervisor which jobs may be waiting in the driver, because time limits cover only a job's own work.
 //!
-//! Some driver calls wait for running kernels and meanwhile hold a lock that every other call needs. So one waiting call blocks
-//! all other jobs that call the driver, and these are reported too. The job that may block others reports them
-//! before its call, so every blocked job is reported. A job whose kernels run sleeps until they have ended. This is assumed to take no lock
-//! of the driver, so it is not reported.
+//! Some driver calls wait for running kernels, and meanwhile hold a lock that every other call needs. So one waiting call blocks all other
+//! jobs that call the driver, and these are reported too. The job that may block others reports them before its call, so every blocked job
+//! is reported. While a job's kernels run, its thread sleeps until they have ended. This is assumed to take no lock of the driver, so it is
+//! not reported.
 
 use std::{
     collections::HashSet,
@@ -13,7 +13,7 @@ use std::{
 
 use crate::ipc::{FromExecutor, frame, message::BETWEEN_JOBS};
 
-/// The states by job; [`BETWEEN_JOBS`] stands for the work between jobs.
+/// The states of all jobs; [`BETWEEN_JOBS`] stands for the work between jobs.
 #[derive(Debug)]
 pub(crate) struct Waits {
     state: Mutex<State>,
@@ -35,7 +35,7 @@ impl Waits {
         Self { state: Mutex::default(), outgoing: Arc::clone(outgoing) }
     }
 
-    /// The job starts calls that may wait for other jobs' kernels.
+    /// Records that the job starts calls that may wait for other jobs' kernels.
     pub(crate) fn waits(&self, job: u64) {
         let mut state = self.state();
         if state.waiting.insert(job) {
@@ -46,7 +46,7 @@ impl Waits {
         }
     }
 
-    /// The job starts calls that wait for no kernel, but may be blocked by a call that does.
+    /// Records that the job starts calls that wait for no kernel, but may be blocked by a call that does.
     pub(crate) fn calls(&self, job: u64) {
         let mut state = self.state();
         state.waiting.remove(&job);
@@ -57,21 +57,21 @@ impl Waits {
         }
     }
 
-    /// The job makes no driver calls while its kernels run.
+    /// Records that the job makes no driver calls while its kernels run.
     pub(crate) fn runs(&self, job: u64) {
         let mut state = self.state();
         state.forget(job);
         self.untell(&mut state, job);
     }
 
-    /// The job has ended, which the supervisor learns from its answer.
+    /// Records that the job has ended. The supervisor learns that from the job's answer.
     pub(crate) fn ends(&self, job: u64) {
         let mut state = self.state();
         state.forget(job);
         state.told.remove(&job);
     }
 
-    /// Runs a chore between jobs that may wait for their kernels, one at a time.
+    /// Runs a chore between jobs that may wait for their kernels. Only one chore may run at a time.
     pub(crate) fn between_jobs<T>(&self, chore: impl FnOnce() -> T) -> T {
         self.waits(BETWEEN_JOBS);
         let done = chore();
@@ -91,7 +91,7 @@ impl Waits {
         }
     }
 
-    /// Sends under the lock, so that messages are in order. A lost supervisor is detected elsewhere.
+    /// Sends a message under the lock, so that messages are in order. A lost supervisor is detected elsewhere.
     fn say(&self, message: &FromExecutor) {
         drop(frame::write(&self.outgoing.lock().expect("no thread panics while holding the socket"), message));
     }

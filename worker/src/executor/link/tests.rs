@@ -21,7 +21,7 @@ use crate::{
     ipc::{DeviceInfo, slab::Slab},
 };
 
-/// Generous for steps that take almost no time.
+/// Time limit for steps that take almost no time.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 #[test]
@@ -34,7 +34,7 @@ fn a_kernel_is_named_without_a_report_only_where_no_other_ran() {
     assert_eq!(only_kernel([&*one, &*one].into_iter()), None);
 }
 
-/// The state of an executor, and the child's end of its socket, which the tests do not read.
+/// Creates the state of an executor, and the child's end of its socket, which the tests do not read.
 fn shared(process: ChildProcess) -> (Arc<Shared>, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let outgoing = Outgoing::over(ours.into_split().1);
@@ -76,7 +76,7 @@ async fn sent_with(shared: &Shared, job: u64, entry: &str) -> oneshot::Receiver<
     ending
 }
 
-/// An executor ends because an assert of this kernel failed.
+/// Ends an executor because an assert of this kernel failed.
 fn ends_at_an_assert(shared: &Shared, kernel: Option<&str>) {
     let poison = Poison {
         code: 710,
@@ -253,7 +253,7 @@ async fn texts_of_an_executor_are_cut_to_what_a_reply_holds() {
         FromExecutor::Unpinned { segment: 1, reason: long },
         FromExecutor::Poisoned(poison),
     ];
-    // Written from a thread, because the socket's buffer does not hold all of them.
+    // Written from a thread, because the socket's buffer can't hold all of them.
     let saying = std::thread::spawn(move || said.iter().for_each(|said| frame::write(&theirs, said).unwrap()));
     let mut poison = None;
     assert_eq!(hear(&shared, &mut incoming, &mut poison).await, None);
@@ -273,7 +273,7 @@ async fn texts_of_an_executor_are_cut_to_what_a_reply_holds() {
 async fn jobs_of_an_executor_that_does_not_die_are_answered_and_its_device_is_suspect() {
     let (process, _end) = ChildProcess::of_a_stuck_child();
     let (shared, _child) = shared(process);
-    // The child holds its end of the socket for ever.
+    // The child never closes its end of the socket.
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let listening = listen(Arc::clone(&shared), Incoming::new(ours.into_split().0));
     let (limited, neighbour) = (sent(&shared, 1).await, sent(&shared, 2).await);

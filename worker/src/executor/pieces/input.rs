@@ -8,12 +8,12 @@ use std::{
 use super::{Exchange, Lane};
 use crate::{executor::flight::Shared, ipc::ToExecutor};
 
-/// A file that is an input on the device.
+/// A writer for an input on the device.
 pub(in crate::executor) struct InputWriter {
     exchange: Exchange,
-    /// The bytes in the first free piece.
+    /// The number of bytes in the first free piece.
     filled: usize,
-    /// The bytes sent.
+    /// The number of bytes sent.
     offset: u64,
 }
 
@@ -22,7 +22,7 @@ impl InputWriter {
         Self { exchange: Exchange::new(shared, job, buffer, lane), filled: 0, offset: 0 }
     }
 
-    /// The memory for the next array. All pieces have been copied if the writer was flushed.
+    /// Returns the memory for the next array. If the writer was flushed, all pieces have been copied.
     pub(in crate::executor) fn into_lane(mut self) -> Lane {
         std::mem::take(&mut self.exchange.free)
     }
@@ -61,7 +61,7 @@ impl Write for InputWriter {
 }
 
 impl Seek for InputWriter {
-    /// Starts again from the beginning; other positions are not possible.
+    /// Restarts at the beginning; other positions are not supported.
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         if to != SeekFrom::Start(0) {
             return Err(io::ErrorKind::Unsupported.into());

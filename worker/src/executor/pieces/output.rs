@@ -10,40 +10,41 @@ use crate::{
     ipc::{ToExecutor, slab::StagingMemory},
 };
 
-/// The bytes of an output on the device.
+/// A reader of an output on the device.
 pub(in crate::executor) struct OutputReader {
     exchange: Exchange,
     order: Order,
-    /// The piece that is read now.
+    /// The piece that is being read.
     piece: Option<StagingMemory>,
 }
 
-/// The order of the pieces. While one is read, the child copies the next ones.
+/// The order in which pieces are requested and read. While one is read, the child copies the next ones.
 #[derive(Debug)]
 struct Order {
     bytes: u64,
     piece_bytes: u64,
-    /// The piece that is read now.
+    /// The range of the piece that is being read.
     read: Range<u64>,
-    /// The beginning of what the child was not asked for. It copies what is before it and after `read`.
+    /// The start of the first piece that was not requested. The child is copying the pieces between `read` and this
+    /// offset.
     next: u64,
 }
 
 impl OutputReader {
-    /// For an output of this length.
+    /// Creates a reader of an output of this length, in bytes.
     pub(in crate::executor) fn new(shared: &Arc<Shared>, job: u64, buffer: u32, bytes: u64, lane: Lane) -> Self {
         let piece_bytes = lane.front().map_or(0, |part| part.len() as u64);
         Self { exchange: Exchange::new(shared, job, buffer, lane), order: Order::new(bytes, piece_bytes), piece: None }
     }
 
-    /// The memory for the next array, if the whole output was read.
+    /// Returns the memory for the next array, if the whole output was read.
     pub(in crate::executor) fn into_lane(mut self) -> Lane {
         let mut lane = std::mem::take(&mut self.exchange.free);
         lane.extend(self.piece.take());
         lane
     }
 
-    /// Makes the piece that has this offset the one that is read.
+    /// Makes the piece at this offset the one that is read.
     fn go_to(&mut self, offset: u64) -> io::Result<()> {
         if self.order.read.contains(&offset) {
             return Ok(());
@@ -93,19 +94,19 @@ impl Order {
         Self { bytes, piece_bytes, read: 0..0, next: 0 }
     }
 
-    /// The next piece to ask the child for.
+    /// Returns the next piece to request from the child.
     fn ask(&mut self) -> Option<Range<u64>> {
         let piece = self.next..self.end_of(self.next);
         self.next = piece.end;
         (!piece.is_empty()).then_some(piece)
     }
 
-    /// The next piece has come, and is read now.
+    /// Records that the next piece has arrived and is now read.
     fn advance(&mut self) {
         self.read = self.read.end..self.end_of(self.read.end);
     }
 
-    /// Continues at another offset. The child copies nothing now.
+    /// Continues at another offset. The child must not be copying a piece.
     const fn restart(&mut self, offset: u64) {
         (self.read, self.next) = (offset..offset, offset);
     }

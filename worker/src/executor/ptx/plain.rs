@@ -1,7 +1,7 @@
 //! Removes comments and string literals from PTX, because they could contain text that looks like a declaration.
 
-/// The text with a space for each comment and string. `None` if a driver might read it differently: for an unterminated quote or comment,
-/// a backslash or a preprocessor line. No compiler writes these.
+/// Returns the text with a space in place of each comment and string. `None` if a driver might read the text differently: for an
+/// unterminated quote or comment, a backslash or a preprocessor line. No compiler writes these.
 pub(super) fn plain(ptx: &str) -> Option<String> {
     let mut plain = String::with_capacity(ptx.len());
     let mut rest = ptx;
@@ -16,7 +16,7 @@ pub(super) fn plain(ptx: &str) -> Option<String> {
     Some(plain)
 }
 
-/// The length of the comment or string at the start; 0 for a plain slash.
+/// Returns the length of the comment or string at the start, or 0 for a plain slash.
 fn skipped(rest: &str) -> Option<usize> {
     if rest.starts_with("//") {
         let comment = &rest[..rest.find('\n').unwrap_or(rest.len())];

@@ -1,11 +1,12 @@
-//! Finds variables of a module that outlive a launch, and their size.
+//! Finds the variables of a module that outlive a launch, and their size.
 
 use super::type_bytes;
 
-/// Whether the text, without comments and strings, declares anything in `.global`. True in doubt: then the module is only loaded more often.
+/// Returns whether the text, without comments and strings, declares anything in `.global`; true if unsure, which only means that the module
+/// is loaded more often.
 ///
-/// Inside a body, `.global` is also a part of instructions (`ld.global.u32`), and in a parameter list the target of a pointer
-/// (`.ptr .global`). Everywhere else it declares.
+/// Inside a body, `.global` is also a part of instructions (`ld.global.u32`), and in a parameter list it marks the target of a pointer
+/// (`.ptr .global`). Everywhere else it is a declaration.
 pub(super) fn are_declared(plain: &str) -> bool {
     let mut depth = 0_usize;
     let mut before = "";
@@ -36,15 +37,15 @@ pub(super) fn are_declared(plain: &str) -> bool {
     false
 }
 
-/// The bytes declared in `.global` and `.const` of a text without comments and strings: `.visible .global .align 4 .v2 .f32 a[4][8], b;`.
-/// An unreadable size counts as one; such a text does not load.
+/// Returns the size in bytes of everything declared in `.global` and `.const`, as in `.visible .global .align 4 .v2 .f32 a[4][8], b;`. The
+/// text must be without comments and strings. An unreadable size counts as one; such a text does not load.
 pub(super) fn bytes(plain: &str) -> u64 {
     plain.split([';', '{', '}']).map(declared).fold(0, u64::saturating_add)
 }
 
-/// The bytes of one declaration; zero for any other statement.
+/// Returns the size of one declaration in bytes; zero for any other statement.
 fn declared(statement: &str) -> u64 {
-    // An instruction begins with a letter, a predicate or a register. A list in parentheses holds parameters, or an attribute's value.
+    // An instruction begins with a letter, a predicate or a register. A list in parentheses contains parameters or an attribute's value.
     let statement = statement.trim_start();
     if !statement.starts_with('.') {
         return 0;
@@ -68,13 +69,13 @@ fn declared(statement: &str) -> u64 {
     0
 }
 
-/// The bytes of `a[4][8], b = 1` with this element size.
+/// Returns the size in bytes of declarators such as `a[4][8], b = 1`; `element` is the size of an element.
 fn variables(names: &str, element: u64) -> u64 {
     let count = |name: &str| name.split('[').skip(1).map(extent).fold(1, u64::saturating_mul);
     names.split(',').map(|name| count(name).saturating_mul(element)).fold(0, u64::saturating_add)
 }
 
-/// The number in `8]`, in any base of PTX.
+/// Returns the number at the start of a text such as `8]`, in any base that PTX has.
 fn extent(text: &str) -> u64 {
     let digits = text.split(']').next().unwrap_or_default().trim().trim_end_matches('U');
     let (digits, radix) = match digits.as_bytes() {

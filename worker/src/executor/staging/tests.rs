@@ -2,7 +2,7 @@ use gpufleet_schema::{LargeOutputs, Program};
 
 use super::*;
 
-/// A task that returns buffers of these sizes.
+/// Creates a task that returns buffers of these sizes.
 fn returning(sizes: &[u64], large_outputs: LargeOutputs) -> Task<'static> {
     let mut task = Task::new(Program::Ptx("".into()));
     for (number, bytes) in sizes.iter().enumerate() {

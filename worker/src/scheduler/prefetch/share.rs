@@ -1,6 +1,6 @@
-//! Dividing a number of bytes among queues.
+//! Divides a number of bytes among queues.
 
-/// How many messages each queue may have so that all stay within `bytes` together. A queue that wants little gets it, and the others
+/// Returns how many messages each queue may have so that all together stay within `bytes`. Queues that want little get it, and the others
 /// share the rest, idle queues last. Each queue gets at least one message.
 pub(super) fn share_out(bytes: f64, wanted: &[f64], sizes: &[f64], idle: &[bool]) -> Vec<f64> {
     let firsts: f64 = sizes.iter().sum();

@@ -5,10 +5,10 @@ use super::{Prefetch, PrefetchLimits, QueueLoad, STUCK_MAX, is_hoard, share::sha
 const SLOTS: u32 = 4;
 const MIB: u64 = 1 << 20;
 const LIMITS: PrefetchLimits = PrefetchLimits { messages_max: 256, bytes_max: 512 * MIB, message_bytes_max: 16 * MIB };
-/// The driver looks this often at most.
+/// Minimum time between two decisions of the dispatcher, in microseconds.
 const LOOK_US: u64 = 10_000;
 
-/// One worker and a queue that is never empty: the worker always holds its whole prefetch.
+/// One worker and a queue that is never empty, so that the worker always holds its whole prefetch.
 struct World {
     prefetch: Prefetch,
     now_us: u64,
@@ -20,7 +20,8 @@ impl World {
         Self { prefetch: Prefetch::new(limits, 1, SLOTS), now_us: 0, changes: 0 }
     }
 
-    /// So many looks, between which jobs of these lengths end one after the other on all slots.
+    /// Makes this many decisions. Between them, jobs of the lengths that `length_us` returns end one after the other on
+    /// all slots.
     fn flow(&mut self, looks: u32, jobs_per_message: usize, bytes: u64, mut length_us: impl FnMut() -> u64) {
         let mut busy_until = [self.now_us; SLOTS as usize];
         for _ in 0..looks {
@@ -75,7 +76,7 @@ fn large_messages_are_bounded_by_their_bytes() {
     let mut world = World::new(LIMITS);
     world.flow(100, 1, 16 * MIB, || 300);
     assert!((25..=32).contains(&world.prefetch.of(0)), "{}", world.prefetch.of(0));
-    // At once when tiny ones become large, without waiting whether that lasts.
+    // If small messages become large, the prefetch shrinks at once.
     let mut world = World::new(LIMITS);
     world.flow(10, 1, 100, || 300);
     world.prefetch.message(0, 1, 16 * MIB);
@@ -96,7 +97,7 @@ fn jobs_that_turn_long_are_noticed_while_they_run() {
         world.look(load);
     }
     assert!(world.prefetch.of(0) <= 2, "what runs is not counted by the broker any more");
-    // One of them ends, the others run on.
+    // One of the jobs ends, the others continue.
     let left =
         QueueLoad { messages: 4, messages_peak: 5, running: 3, running_us: 3_000_000, open: 1, ..QueueLoad::default() };
     world.look(left);
@@ -162,7 +163,7 @@ fn a_queue_without_work_beside_a_busy_one_keeps_one_message() {
         prefetch.decide(look * LOOK_US, SLOTS, &[busy, QueueLoad::default()]);
     }
     assert_eq!((prefetch.of(0), prefetch.of(1)), (5, 1));
-    // It may have all slots as soon as they are open.
+    // The queue may use all slots as soon as they are open.
     let open = QueueLoad { messages: 1, messages_peak: 1, open: SLOTS, ..QueueLoad::default() };
     prefetch.decide(3_000_000, SLOTS, &[QueueLoad { running: 0, open: SLOTS, ..busy }, open]);
     assert_eq!(prefetch.of(1), 5);
@@ -204,7 +205,7 @@ proptest! {
         let is_one_or_two = world.prefetch.of(0) <= SLOTS as u16 + 2;
         let is_all = world.prefetch.of(0) == LIMITS.messages_max;
         prop_assert!(
-            // A message more is not worth a new subscription.
+            // One message more is not worth a new subscription.
             is_one_or_two || is_all || (20_000.0..=100_000.0 + message_us).contains(&waiting_us),
             "{} messages of {length_us} µs", world.prefetch.of(0)
         );
@@ -215,7 +216,7 @@ proptest! {
         steps in prop::collection::vec((0..6_usize, 1..100_usize, 0..=16 * MIB, 0..10_000_000_u64, prop::collection::vec(any_load(), 6)), 1..60),
         spare_mib in 0..400_u64,
     ) {
-        // One largest message of each queue always fits, as the configuration sees to.
+        // The configuration ensures that one message of maximum size of each queue always fits.
         let limits = PrefetchLimits { bytes_max: (6 * 16 + spare_mib) * MIB, ..LIMITS };
         let mut prefetch = Prefetch::new(limits, 6, SLOTS);
         for (look, (queue, jobs, bytes, length, loads)) in (0..).zip(steps) {

@@ -1,4 +1,4 @@
-//! Memory that executors cache, and memory that other processes use.
+//! Tests of memory that executors cache, and of memory that other processes use.
 
 use std::collections::VecDeque;
 
@@ -120,7 +120,7 @@ fn a_job_blocked_by_other_processes_blocks_no_pool_with_memory_of_its_own() {
     let owner = PoolGuarantee { weight: 1, memory_permille: 100 };
     let mut scheduler = with_pools(&[PoolGuarantee::default(), owner, owner], 8, 100);
     scheduler.step(available(50));
-    // Two owners always have a job that runs.
+    // Two pools with guarantees always have a running job.
     scheduler.step(arrived(1, 1, 10));
     scheduler.step(arrived(2, 2, 10));
     scheduler.step(arrived(3, 0, 60));
@@ -132,7 +132,7 @@ fn a_job_blocked_by_other_processes_blocks_no_pool_with_memory_of_its_own() {
         assert_eq!(starts(&scheduler.step(arrived(ticket, 0, 10))), [ticket], "a small one finds room");
         running.push_back(ticket);
     }
-    // When the owners have had no work for a while, the device drains for it, and the driver decides.
+    // When these pools have had no work for a while, the device drains for the large job, and the driver decides.
     [left(1), left(2), Change::Tick, Change::Tick].into_iter().for_each(|change| drop(scheduler.step(change)));
     assert_eq!(starts(&scheduler.step(arrived(200, 0, 10))), NONE);
     let started: Vec<u64> = running.into_iter().flat_map(|ticket| starts(&scheduler.step(left(ticket)))).collect();
@@ -156,7 +156,7 @@ fn what_waited_behind_jobs_that_are_refused_starts() {
     let mut scheduler = three_pools();
     let other = DeviceId(1);
     scheduler.step(Change::Device { device: other, slots: 8, bytes: 200 });
-    // More than a search looks past.
+    // More jobs than a search looks at.
     (1..=50).for_each(|ticket| assert_eq!(starts(&scheduler.step(arrived(ticket, 0, 150))), NONE));
     assert_eq!(starts(&scheduler.step(arrived(51, 0, 10))), NONE);
     let actions = scheduler.step(Change::DeviceGone(other));

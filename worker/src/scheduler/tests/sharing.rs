@@ -1,4 +1,4 @@
-//! Sharing between pools: time by weight, memory by guarantee.
+//! Tests of sharing between pools: device time by weight, memory by guarantee.
 
 use super::{
     super::{Action, Change, Demand, DeviceId, PoolGuarantee, PoolId, Ticket},
@@ -57,7 +57,7 @@ fn what_a_pool_owns_is_lent_while_it_has_no_work_and_comes_back() {
     let budget = PoolGuarantee { weight: 1, memory_permille: 250 };
     let mut scheduler = with_pools(&[EQUAL, budget], 10, 100);
     assert_eq!(starts(&scheduler.step(Change::Arrived(Ticket(1), of(0, 90)))), [1]);
-    // The owner wakes and finds 10 free. Its job waits, and from now on no pool borrows.
+    // The owner gets work and finds 10 bytes free. Its job waits, and from now on no pool borrows.
     assert_eq!(starts(&scheduler.step(Change::Arrived(Ticket(2), of(1, 25)))), Vec::<u64>::new());
     assert_eq!(starts(&scheduler.step(Change::Arrived(Ticket(3), of(0, 5)))), Vec::<u64>::new());
     let mut back = starts(&scheduler.step(left(1, 1_000)));
@@ -73,7 +73,7 @@ fn guaranteed_memory_is_kept_from_others_while_its_pool_has_work() {
     assert_eq!(starts(&scheduler.step(Change::Arrived(Ticket(2), of(0, 76)))), Vec::<u64>::new());
     assert_eq!(starts(&scheduler.step(Change::Arrived(Ticket(3), of(0, 75)))), [3]);
     assert_eq!(starts(&scheduler.step(Change::Arrived(Ticket(4), of(1, 20)))), [4]);
-    // When the owner has had no work for a while, the large one may borrow.
+    // When the owner has had no work for a while, the large job may borrow.
     scheduler.step(left(1, 1));
     scheduler.step(left(4, 1));
     assert_eq!(starts(&scheduler.step(left(3, 1))), NONE);
@@ -88,7 +88,7 @@ fn one_job_after_the_other_keeps_guaranteed_memory_and_jobs_beyond_it_keep_nothi
     scheduler.step(Change::Arrived(Ticket(1), of(1, 20)));
     scheduler.step(Change::Arrived(Ticket(2), of(0, 90)));
     for ticket in 10..20 {
-        // The job before ends, and time passes until the next one comes.
+        // The previous job ends, and time passes until the next one arrives.
         scheduler.step(left(if ticket == 10 { 1 } else { ticket - 1 }, 1));
         assert_eq!(starts(&scheduler.step(Change::Tick)), NONE, "the flood would be in the way of the next");
         assert_eq!(starts(&scheduler.step(Change::Arrived(Ticket(ticket), of(1, 20)))), [ticket]);
@@ -96,7 +96,7 @@ fn one_job_after_the_other_keeps_guaranteed_memory_and_jobs_beyond_it_keep_nothi
     scheduler.step(left(19, 1));
     scheduler.step(Change::Tick);
     assert_eq!(starts(&scheduler.step(Change::Tick)), [2]);
-    // A job that took more than its pool owns was on borrowed memory; there is nothing to hold for the next.
+    // A job larger than its pool's guarantee used borrowed memory, so nothing is kept for the pool's next job.
     scheduler.step(Change::Arrived(Ticket(30), of(1, 80)));
     assert_eq!(starts(&scheduler.step(left(2, 1))), [30]);
     scheduler.step(Change::Arrived(Ticket(31), of(0, 90)));

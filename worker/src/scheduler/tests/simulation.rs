@@ -16,11 +16,11 @@ use super::{
 const SLOTS: u32 = 3;
 const BYTES: u64 = 100;
 
-/// Pools with endless work: whenever a job starts, another of its pool arrives.
+/// Pools with endless work: whenever a job ends, another one of its pool arrives.
 struct Endless {
     scheduler: Scheduler,
     now: u64,
-    /// When running jobs end.
+    /// The times at which running jobs end, with their tickets.
     ends: BinaryHeap<Reverse<(u64, u64)>>,
     jobs: HashMap<u64, (u32, u64)>,
     used: Vec<u64>,
@@ -64,7 +64,7 @@ impl Endless {
         }
     }
 
-    /// Ends the next job and gives its pool.
+    /// Ends the next job and returns its pool.
     fn end_one(&mut self) -> u32 {
         let Reverse((at, ticket)) = self.ends.pop().expect("something runs");
         self.now = at;
@@ -89,7 +89,7 @@ fn a_pool_whose_jobs_did_not_fit_makes_up_for_seconds_and_not_for_hours() {
             world.arrive(pool, SECOND_US, bytes[pool as usize]);
         }
     };
-    // One at a time of the large ones: the other pool has the rest of the slots, and more than its share.
+    // Only one large job fits at a time, so the other pool has the remaining slots and more than its share.
     let large = [60, 10];
     (0..IN_HAND).for_each(|_| (0..2).for_each(|pool| world.arrive(pool, SECOND_US, large[pool as usize])));
     run(&mut world, HOUR_US, large);
@@ -116,7 +116,7 @@ fn a_pool_that_has_more_than_its_share_by_a_slot_of_its_own_costs_the_others_no_
     assert!((2.85..3.15).contains(&ratio), "{:?}", world.used);
 }
 
-/// Jobs in hand for each pool: more than run at once, so that a pool always has work.
+/// Number of jobs of each pool that wait or run: more than can run at once, so that a pool always has work.
 const IN_HAND: usize = 2 * SLOTS as usize;
 const JOBS: u64 = 10_000;
 
@@ -131,14 +131,14 @@ proptest! {
     ) {
         let guarantees: Vec<_> = weights.iter().map(|weight| PoolGuarantee { weight: *weight, memory_permille: 0 }).collect();
         let mut world = Endless::new(&guarantees);
-        // Each pool has jobs of its own length, mixed.
+        // Each pool has jobs of different lengths.
         let length = |pool: u32, count: u64| lengths[count as usize % lengths.len()] * 100 * (1 + u64::from(pool % 2) * slower);
         for pool in 0..weights.len() as u32 {
             for count in 0..IN_HAND as u64 {
                 world.arrive(pool, length(pool, count), 1);
             }
         }
-        // A job that is not measured yet is charged by guess: what runs in the end is outside the sums.
+        // Jobs that are still running at the end are not in the sums, because they are charged by estimate.
         while world.started < JOBS {
             let pool = world.end_one();
             world.arrive(pool, length(pool, world.started), 1);
@@ -146,7 +146,7 @@ proptest! {
         let (total, weight): (u64, u32) = (world.used.iter().sum(), weights.iter().sum());
         for (pool, used) in world.used.iter().enumerate() {
             let fair = total as f64 * f64::from(weights[pool]) / f64::from(weight);
-            // Of a pool that ran only some dozens of long jobs, one more or less is more than any share.
+            // For a pool that ran only a few dozen long jobs, one job more or less can exceed the tolerance.
             let longest = (0..lengths.len() as u64).map(|count| length(pool as u32, count)).max().unwrap_or(0);
             let allowed = 0.05 * fair + longest as f64;
             prop_assert!((*used as f64 - fair).abs() < allowed, "pool {pool} had {used} of {total} us, its weight is {fair:.0}");
@@ -161,7 +161,7 @@ proptest! {
     ) {
         let guarantees: Vec<_> = weights.iter().zip(&budgets)
             .map(|(weight, budget)| PoolGuarantee { weight: *weight, memory_permille: *budget }).collect();
-        // With a place for each budget, as a worker adds them.
+        // One executor for each guarantee, as a worker has.
         let mut world = Endless::new(&guarantees);
         for pool in 0..weights.len() as u32 {
             for count in 0..IN_HAND {
@@ -224,13 +224,13 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Invariants that can be checked from outside the scheduler, with executors that cache the memory of their jobs.
+/// A scheduler with executors that cache the memory of their jobs; checks the invariants that are visible from outside.
 struct World {
     scheduler: Scheduler,
     demands: Vec<Demand>,
     running: Vec<(Ticket, DeviceId)>,
     waiting: HashSet<Ticket>,
-    /// Of the executors that are up.
+    /// The cached memory of the executors that are up.
     kept: HashMap<(DeviceId, PoolId), u64>,
 }
 
@@ -260,7 +260,7 @@ impl World {
         self.step(Change::ExecutorDown(device, pool));
     }
 
-    /// The job's memory stays with its executor, which says so before the job leaves.
+    /// Ends a job. Its memory stays cached in its executor, which reports that before the job leaves.
     fn leave(&mut self, index: usize, used_us: u64) {
         let (ticket, device) = self.running.swap_remove(index);
         let Demand { pool, bytes, .. } = self.demands[ticket.0 as usize];
@@ -326,7 +326,7 @@ proptest! {
             }
         }
         world.all_up();
-        // Time passes too: what waits for memory that is not lent yet starts after a tick or two.
+        // Let time pass as well: jobs that wait for memory that is not lent yet start after one or two ticks.
         let mut ticks = 0;
         while ticks < 2 || !world.running.is_empty() {
             ticks = if world.running.is_empty() { ticks + 1 } else { 0 };

@@ -1,5 +1,5 @@
-//! Sums of products with vectors of four. A product is exact in f64, so that a fused multiply-add rounds as a product and
-//! a sum do.
+//! Sums of products with vectors of four. A product is exact in f64, so a fused multiply-add rounds like a product and
+//! a sum.
 
 use std::arch::x86_64::{_mm256_broadcast_sd, _mm256_fmadd_pd, _mm256_loadu_pd, _mm256_setzero_pd, _mm256_storeu_pd};
 
@@ -8,8 +8,8 @@ use crate::ops::matrix::layout::Shape;
 /// Sums in a vector.
 const WIDTH: usize = 4;
 
-/// Rows of sums that are made together, and vectors in each: eight sums hide how long each addition takes. Every shape
-/// has a multiple of these.
+/// Rows that are computed together, and vectors in each: these eight independent sums hide the latency of the addition.
+/// Every shape has multiples of these.
 const ROWS: usize = 4;
 const VECTORS: usize = 2;
 
@@ -24,7 +24,7 @@ pub fn floats(shape: Shape, a: &[f64], b: &[f64], c: &mut [f64]) {
     }
 }
 
-/// The sums at the start of `c`.
+/// Computes the block of sums at the start of `c`.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn block(shape: Shape, a: &[f64], b: &[f64], c: &mut [f64]) {
@@ -33,7 +33,7 @@ fn block(shape: Shape, a: &[f64], b: &[f64], c: &mut [f64]) {
     assert!(ROWS * k <= a.len() && within(b, k) && within(c, ROWS), "matrices have the sizes of their shape");
     let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
     let mut sums = [[_mm256_setzero_pd(); VECTORS]; ROWS];
-    // SAFETY: all elements lie in the matrices, as was checked.
+    // SAFETY: all elements are inside the matrices, as was checked.
     unsafe {
         for (row, sums) in sums.iter_mut().enumerate() {
             for (part, sum) in sums.iter_mut().enumerate() {

@@ -1,4 +1,5 @@
-//! A model of the schedule: whatever the lanes do, one that can go on runs before too many turns have passed.
+//! A model of the schedule: for any behaviour of the lanes, a lane that can continue runs within a bounded number of
+//! turns.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,10 +8,10 @@ use proptest::prelude::*;
 use super::Schedule;
 use crate::simt::warp::{Group, Wait};
 
-/// What a lane does between two turns: where it stands, and whether it waits.
+/// A lane between two turns: its place, and whether it waits.
 type Lane = (u32, bool);
 
-/// Groups of the lanes that stand together.
+/// Returns the groups of lanes at one place.
 fn groups(lanes: &[Lane]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (lane, (pc, waits)) in lanes.iter().enumerate() {
@@ -23,12 +24,13 @@ fn groups(lanes: &[Lane]) -> Vec<Group> {
     groups
 }
 
-/// Turns that may pass before a ready lane runs: two rounds, in which turns of lanes and of the lowest group alternate.
+/// Returns the number of turns within which a ready lane has to run: two rounds, in which turns of lanes and of the
+/// lowest group alternate.
 fn turns_max(lanes: usize) -> u32 {
     2 * (2 * lanes as u32 - 1) + 2
 }
 
-/// One turn: the lanes that ran, and whether it ended because one of them did not wait.
+/// Runs one turn; returns the lanes that ran.
 fn turn(schedule: &mut Schedule, lanes: &[Lane]) -> u32 {
     let groups = groups(lanes);
     let chosen = schedule.choose(&groups);
@@ -48,7 +50,7 @@ proptest! {
         let mut lanes: Vec<Lane> = vec![(0, false); 32];
         let mut passed = 0;
         for (next, awake, ends) in turns {
-            // One lane stands where it loses against all others, and could always go on.
+            // One lane is at a place where it loses against all others, and can always continue.
             lanes[hermit] = (9, false);
             let ran = turn(&mut schedule, &lanes);
             if ran >> hermit & 1 != 0 {
@@ -70,13 +72,13 @@ proptest! {
     }
 }
 
-/// The state of a search: the lanes, the schedule, and how many turns passed for each lane that could go on.
+/// A state of the search: the lanes, the schedule, and for each ready lane the number of turns since it ran.
 type State = (Vec<Lane>, (Option<u32>, u32), Vec<u32>);
 
 const LANES: usize = 3;
 const PLACES: u32 = 2;
 
-/// Every behaviour of three lanes in two places.
+/// Searches every behaviour of three lanes in two places.
 #[test]
 fn no_behaviour_of_three_lanes_starves_one() {
     let start: State = (vec![(0, false); LANES], (None, 0), vec![0; LANES]);
@@ -111,8 +113,8 @@ fn no_behaviour_of_three_lanes_starves_one() {
     assert!(most > 0, "a lane has to wait for its turn");
 }
 
-/// What lanes can do in a turn: those that ran go anywhere and may wait, and those that wait may be let on. A turn ends or
-/// goes on.
+/// Returns what lanes can do in a turn: those that ran go anywhere and may wait, and waiting ones may be released. The
+/// turn may end or continue.
 fn behaviours(lanes: &[Lane], ran: u32) -> Vec<(Vec<Lane>, bool)> {
     let mut all = vec![Vec::new()];
     for (at, lane) in lanes.iter().enumerate() {

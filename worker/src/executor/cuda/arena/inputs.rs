@@ -1,6 +1,7 @@
-//! The memory of inputs that stay on the device after their jobs, so that later jobs need not bring them again.
+//! The memory of inputs that stay on the device after their jobs, so that later jobs need not fetch them again.
 //!
-//! It is a part of the cache: the supervisor limits it and asks for it back. When memory is short, plain cached blocks go first.
+//! This memory is a part of the cache: the supervisor limits it, and may request it back. When memory is short, plain cached blocks are
+//! freed first.
 
 use gpufleet_schema::BlobDigest;
 
@@ -10,7 +11,7 @@ use crate::executor::cuda::{
     residents::{Lent, NewInput},
 };
 
-/// A resident input that a job uses. Dropping it ends the use; the stream that reads the input must have ended its work.
+/// The use of a resident input by a job. Dropping it ends the use; the stream that reads the input must have finished its work.
 #[derive(Debug)]
 pub(crate) struct InputLease<'a> {
     pub input: BlobDigest,
@@ -19,7 +20,7 @@ pub(crate) struct InputLease<'a> {
     arena: &'a Arena,
 }
 
-/// Memory in which an input may stay. Dropping it moves the memory to the cache; no copy to it may be in progress.
+/// Memory in which an input can stay. Dropping it moves the memory to the cache; no copy to it may be in progress.
 #[derive(Debug)]
 pub(crate) struct InputMemory<'a> {
     pub block: DeviceBuffer,
@@ -27,8 +28,8 @@ pub(crate) struct InputMemory<'a> {
 }
 
 impl Arena {
-    /// Lends a job those of its inputs that are resident. First evicts what exceeds `cache_bytes_max`, these inputs last, because the
-    /// job must not take memory that belongs to others. `may_wait` is called before any driver call.
+    /// Lends a job those of its inputs that are resident. Before that, frees what exceeds `cache_bytes_max`, these inputs last, because the
+    /// rest of the device belongs to other executors. Calls `may_wait` before any driver call.
     pub(crate) fn lease_inputs(
         &self,
         inputs: &[RunInput],
@@ -51,8 +52,8 @@ impl Arena {
         Ok(leased)
     }
 
-    /// Memory for an input that is not resident, or `None` if there is no room beside the jobs. `may_wait` is called before any driver
-    /// call.
+    /// Returns memory for an input that is not resident, or `None` if there is no room besides that for jobs. Calls `may_wait` before any
+    /// driver call.
     pub(crate) fn input_memory(
         &self,
         bytes: u64,
@@ -91,8 +92,8 @@ impl Arena {
         InputMemory { block, arena: self }
     }
 
-    /// Makes the input that was copied to this memory resident, and lends it to its job. Returns the memory if another job has made the
-    /// same input resident in the meantime.
+    /// Makes the input in this memory resident, and lends it to its job. If another job has made the same input resident in the meantime,
+    /// the error is the memory.
     pub(crate) fn keep_input<'a>(
         &'a self,
         memory: InputMemory<'a>,
@@ -111,7 +112,7 @@ impl Arena {
         Ok(InputLease { input: digest, bytes, lent, arena: self })
     }
 
-    /// The inputs evicted since the last call.
+    /// Returns the inputs evicted since the last call.
     pub(crate) fn take_evicted_inputs(&self) -> Vec<BlobDigest> {
         self.state().residents.take_evicted()
     }
@@ -143,7 +144,7 @@ mod tests {
         BlobDigest::of(&[number])
     }
 
-    /// An arena with cached blocks of 10 bytes, so that no test calls a driver.
+    /// Creates an arena with cached blocks of 10 bytes, so that no test calls a driver.
     fn arena(blocks: u64, resident_bytes_max: u64) -> Arena {
         let arena = Arena::new(Sizes::Exact, 100, resident_bytes_max);
         let mut state = arena.state();

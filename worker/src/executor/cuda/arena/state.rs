@@ -1,4 +1,4 @@
-//! The accounts of an arena. Plain data: the arena allocates and frees the memory.
+//! The accounts of an arena. This module is plain data; the arena allocates and frees the memory.
 
 use std::collections::BTreeMap;
 
@@ -7,28 +7,28 @@ use cudarc::driver::sys::CUdeviceptr;
 use super::{DeviceBuffer, MemoryRequest};
 use crate::executor::cuda::residents::Residents;
 
-/// Who has how much of the memory.
+/// The current division of the memory; all sizes are in bytes.
 #[derive(Debug, Default)]
 pub(super) struct State {
     cached: BTreeMap<u64, Vec<CUdeviceptr>>,
     cached_bytes: u64,
     pub(super) residents: Residents,
-    /// Memory of inputs that become resident once they are complete.
+    /// Memory of inputs that will become resident once they are complete.
     pub(super) arriving_bytes: u64,
     pub(super) used_bytes: u64,
     /// Memory that is being allocated or freed. It counts towards this executor's share.
     pub(super) moving_bytes: u64,
-    /// Local memory that the driver has allocated or will allocate at a coming launch.
+    /// Local memory that the driver has allocated, or will allocate at a launch.
     pub(super) local_bytes: u64,
     /// Local memory that the driver has certainly allocated.
     pub(super) local_bytes_launched: u64,
     pub(super) jobs: usize,
-    /// The number of jobs that have released their memory, so that a waiting job misses none.
+    /// Number of jobs that have released memory. It lets a waiting job notice each release.
     pub(super) ended: u64,
 }
 
 impl State {
-    /// All blocks for a job, if the cache has them.
+    /// Takes all blocks for a job from the cache, or returns `None` if it does not have them.
     pub(super) fn take_cached(&mut self, wanted: MemoryRequest<'_>, cache_bytes_max: u64) -> Option<Vec<DeviceBuffer>> {
         let blocks: Vec<DeviceBuffer> = wanted.sizes.iter().map_while(|bytes| self.reuse(*bytes)).collect();
         if blocks.len() < wanted.sizes.len() || self.kept_bytes() > cache_bytes_max || self.growth(wanted.local) > 0 {
@@ -58,7 +58,7 @@ impl State {
         self.cached_bytes += block.bytes;
     }
 
-    /// The memory that no job declared: cached blocks and inputs that stay.
+    /// Returns the memory that no job declared: cached blocks and resident inputs.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.cached_bytes + self.residents.bytes() + self.arriving_bytes
     }
@@ -69,17 +69,17 @@ impl State {
         }
     }
 
-    /// The part of this executor's share that no other job can have now.
+    /// Returns the part of this executor's share that no other job can have now.
     pub(super) fn taken(&self) -> u64 {
         self.used_bytes + self.moving_bytes + self.local_bytes
     }
 
-    /// The local memory that the driver would allocate in addition.
+    /// Returns the local memory that the driver would allocate in addition.
     pub(super) fn growth(&self, local: u64) -> u64 {
         local.saturating_sub(self.local_bytes)
     }
 
-    /// Accounts for it if it fits into this executor's share and the device's free memory.
+    /// Accounts for local memory, if it fits into this executor's share and the device's free memory. Returns whether it fits.
     pub(super) fn grow(&mut self, local: u64, free: u64, bytes_max: u64) -> bool {
         let to_come = local.saturating_sub(self.local_bytes_launched);
         let all = self.taken().saturating_add(self.kept_bytes()).saturating_add(self.growth(local));
@@ -90,7 +90,7 @@ impl State {
         fits
     }
 
-    /// Reserves bytes of this executor's share, if it has as many left.
+    /// Reserves bytes of this executor's share. Returns whether it has that many left.
     pub(super) fn reserve(&mut self, bytes: u64, bytes_max: u64) -> bool {
         let fits = self.taken() + self.kept_bytes() + bytes <= bytes_max;
         if fits {
@@ -105,8 +105,8 @@ impl State {
         self.used_bytes += bytes;
     }
 
-    /// What exceeds `cache_bytes_max`: first cached blocks, the largest first, then the inputs that were not used for longest. It counts
-    /// towards the share until it is freed.
+    /// Takes out what exceeds `cache_bytes_max`: first cached blocks, the largest first, then the least recently used inputs. They count
+    /// towards the share until they are freed.
     pub(super) fn surplus(&mut self, cache_bytes_max: u64) -> Vec<DeviceBuffer> {
         let mut surplus = Vec::new();
         while self.kept_bytes() > cache_bytes_max
@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    /// The memory that a job alone could have: the device's free memory, or the rest of the share if that is less.
+    /// Returns the memory that a job could have if it were alone: the device's free memory, or the rest of the share if that is less.
     pub(super) fn free(&self, device_bytes: u64, bytes_max: u64) -> u64 {
         let to_come = self.local_bytes.saturating_sub(self.local_bytes_launched);
         (device_bytes.saturating_sub(to_come) + self.kept_bytes()).min(bytes_max.saturating_sub(self.taken()))

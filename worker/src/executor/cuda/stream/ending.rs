@@ -7,14 +7,14 @@ use crate::executor::cuda::{
     module::LoadError,
 };
 
-/// How a job ended in a usable context.
+/// The end of a job in a usable context.
 pub(crate) enum StreamEnd {
     Finished(Result<(), Failure>, Timings),
-    /// The supervisor has released the job while it waited for its arrays to move.
+    /// The supervisor released the job while it waited for its arrays to move.
     Released,
 }
 
-/// Why a job failed. The context may be unusable too.
+/// Why a job failed. The context may be unusable as well.
 pub(crate) enum StreamError {
     Failed(Failure),
     Released,
@@ -22,7 +22,7 @@ pub(crate) enum StreamError {
 }
 
 impl StreamError {
-    /// Whether the context is unusable.
+    /// Returns whether the context is unusable.
     pub(super) fn is_fatal(&self) -> bool {
         matches!(self, Self::Cuda(error) if error.damage() != Damage::None)
     }

@@ -16,12 +16,12 @@ use crate::{
     ipc::message::ArgPlan,
 };
 
-/// A driver queues about a thousand launches. A thread that launches more spins in the driver and may block other threads. So a stream
-/// waits for its earlier launches after this many.
+/// Number of launches after which a stream waits for its earlier ones. A driver queues about a thousand launches; a thread that launches
+/// more spins in the driver and may block other threads.
 const LAUNCHES_AHEAD: u64 = 256;
 
 impl Stream {
-    /// `launched` counts the launches of the job.
+    /// Launches a kernel. `launched` counts the launches of the job.
     pub(super) fn launch(
         &self,
         preparation: &LaunchPreparation<'_>,
@@ -34,9 +34,9 @@ impl Stream {
         let mut params: Vec<*mut c_void> =
             args.iter().zip(&mut values).map(|(arg, value)| pointer(arg, value)).collect();
         for _ in 0..checked.launch.repeat {
-            // SAFETY: the function is loaded, and there are as many parameters as it takes, each as long as it wants: `check_launch` compared
-            // them. What the kernel does to memory is its own, and bounded by the process: a GPU stops a wild address only where nothing is
-            // mapped, and blocks of the pool's other jobs are. No other pool has memory here.
+            // SAFETY: the function is loaded, and `check_launch` has compared the number and size of its parameters with `params`. The
+            // kernel's memory accesses are its own responsibility, and limited to the process: a GPU stops an invalid access only where no
+            // memory is mapped, so it can reach blocks of the pool's other jobs, but this process has no memory of another pool.
             let result = unsafe { self.put(checked, &mut params) };
             match called("cuLaunchKernel", result) {
                 Ok(()) => {}
@@ -62,11 +62,11 @@ impl Stream {
     /// Enqueues one launch. Independent blocks need only the older call, which every driver has.
     ///
     /// # Safety
-    /// `params` are as many pointers as the kernel has parameters, each to as many bytes as that has.
+    /// There are as many `params` as the kernel has parameters, and each points to as many bytes as its parameter has.
     unsafe fn put(&self, checked: &CheckedLaunch<'_>, params: &mut [*mut c_void]) -> Result<(), DriverError> {
         let CheckedLaunch { function, geometry, together, launch } = checked;
         if together.is_special() {
-            // SAFETY: passed on to the caller; the function is loaded and the stream live.
+            // SAFETY: required of the caller; the function is loaded and the stream live.
             return unsafe { together.launch(function, *geometry, launch.shared_bytes, self.raw, params) };
         }
         let ([gx, gy, gz], [bx, by, bz]) = (geometry.grid, geometry.block);
@@ -90,7 +90,7 @@ impl Stream {
     }
 }
 
-/// The value of a parameter of at most eight bytes; zero for a structure.
+/// Returns the value of a parameter of at most eight bytes; zero for a structure.
 fn value(arg: &ArgPlan, blocks: &[DeviceBuffer]) -> u64 {
     match arg {
         ArgPlan::Buffer { buffer, offset } => blocks[*buffer as usize].address + offset,
@@ -99,7 +99,7 @@ fn value(arg: &ArgPlan, blocks: &[DeviceBuffer]) -> u64 {
     }
 }
 
-/// A pointer to a parameter, which the driver only reads.
+/// Returns a pointer to a parameter. The driver only reads through it.
 fn pointer(arg: &ArgPlan, value: &mut u64) -> *mut c_void {
     match arg {
         ArgPlan::Bytes { bytes, .. } => bytes.as_ptr().cast_mut().cast(),
@@ -107,7 +107,7 @@ fn pointer(arg: &ArgPlan, value: &mut u64) -> *mut c_void {
     }
 }
 
-/// Whether the error means that the launch is invalid on this device.
+/// Returns whether the error means that the launch is invalid on this device.
 fn is_of_the_launch(result: CUresult) -> bool {
     matches!(
         result,
