@@ -10,8 +10,8 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
+use gpufleet_blobs::{BlobLocation, BlobStore};
 use gpufleet_local_s3::Server;
-use gpufleet_transport::{BlobLocation, BlobStore};
 
 use crate::{
     machine::{self, Machine},

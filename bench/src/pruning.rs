@@ -10,10 +10,10 @@ use std::{
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
 use gpufleet::{Array, Fleet, Job};
+use gpufleet_blobs::{BlobLocation, BlobStore};
 use gpufleet_ledger::{Ledger, MarkError, PruneError, prune_blobs};
 use gpufleet_local::{Cuda, Lines, LocalFleet};
 use gpufleet_local_s3::Server;
-use gpufleet_transport::{BlobLocation, BlobStore};
 use tokio::time::{Instant, sleep};
 
 use crate::programs;

@@ -7,8 +7,10 @@ use std::{
 };
 
 use gpufleet::{Fleet, FleetBuilder};
-use gpufleet_http::problem::{Problem, ProblemKind};
-use gpufleet_service::Secret;
+use gpufleet_service::{
+    Secret,
+    problem::{Problem, ProblemKind},
+};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;

@@ -9,8 +9,11 @@ use std::{
 use anyhow::Context as _;
 use axum::Router;
 use clap::{CommandFactory as _, Parser as _};
-use gpufleet_http::server::{self as http, Pages};
-use gpufleet_service::{logging, signals};
+use gpufleet_service::{
+    logging,
+    server::{self as http, Pages},
+    signals,
+};
 use tracing::{info, warn};
 
 use crate::{config::Config, options::Options, server};

@@ -3,9 +3,9 @@
 use std::{fs, net::SocketAddr};
 
 use anyhow::{Context as _, anyhow, bail};
-use gpufleet_http::tokens::Tokens;
-use gpufleet_service::Secret;
-use gpufleet_transport::{BlobLocation, BrokerUrls};
+use gpufleet_blobs::BlobLocation;
+use gpufleet_service::{Secret, tokens::Tokens};
+use gpufleet_transport::BrokerUrls;
 
 use crate::{
     access::{Access, Hosts, Identity},

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use gpufleet_http::{
+use gpufleet_service::{
     problem::{Problem, ProblemKind},
     server::Hangup,
 };

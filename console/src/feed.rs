@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use gpufleet_http::problem::{Problem, ProblemKind};
+use gpufleet_service::problem::{Problem, ProblemKind};
 use tokio::{
     sync::{Mutex as AsyncMutex, Notify, Semaphore, watch},
     time::{Instant, sleep_until},

@@ -7,7 +7,7 @@ use futures::{
     Stream, StreamExt as _,
     stream::{self, SelectAll},
 };
-use gpufleet_http::problem::{Problem, ProblemKind};
+use gpufleet_service::problem::{Problem, ProblemKind};
 use serde::Serialize;
 use tokio::{
     sync::watch,

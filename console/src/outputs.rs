@@ -12,11 +12,11 @@ use axum::{
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
 use gpufleet::schema::BlobDigest;
-use gpufleet_http::{
+use gpufleet_blobs::{BlobError, BlobStore};
+use gpufleet_service::{
     problem::{Problem, ProblemKind},
     server::{Hangup, Peer},
 };
-use gpufleet_transport::{BlobError, BlobStore};
 use serde::Deserialize;
 
 use crate::{access::Viewer, server::Shared};

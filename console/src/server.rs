@@ -12,8 +12,8 @@ use axum::{
     response::{IntoResponse, Response, Sse},
     routing::{get, post},
 };
-use gpufleet_http::problem::{Problem, ProblemKind};
-use gpufleet_transport::BlobStore;
+use gpufleet_blobs::BlobStore;
+use gpufleet_service::problem::{Problem, ProblemKind};
 use serde::Serialize;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 

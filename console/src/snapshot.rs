@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use gpufleet_http::problem::Problem;
+use gpufleet_service::problem::Problem;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -62,7 +62,7 @@ pub(crate) fn now_ms() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet_http::problem::ProblemKind;
+    use gpufleet_service::problem::ProblemKind;
 
     use super::*;
 

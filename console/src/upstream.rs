@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use bytes::{Bytes, BytesMut};
-use gpufleet_http::problem::{Problem, ProblemKind};
+use gpufleet_service::problem::{Problem, ProblemKind};
 use reqwest::{Client, Url, redirect};
 use serde::de::IgnoredAny;
 

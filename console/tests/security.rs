@@ -3,7 +3,7 @@
 mod service;
 
 use gpufleet_console::access::Identity;
-use gpufleet_http::tokens::Tokens;
+use gpufleet_service::tokens::Tokens;
 use reqwest::{StatusCode, header};
 use service::{Options, Service, TOKEN, answer, status};
 

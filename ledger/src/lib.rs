@@ -36,7 +36,7 @@ pub mod why;
 pub use age::age;
 pub use database::{DatabaseUrl, InvalidDatabaseUrl};
 pub use error::LedgerError;
-pub use gpufleet_http::problem;
+pub use gpufleet_service::problem;
 pub use model::{
     AttemptRow, DeviceRow, FailureRow, HistoryFilter, JobDetail, JobMatch, JobRow, ListedWorker, OutputRow, Page,
     PageKey, WorkerFilter, WorkerRow, WorkerState,

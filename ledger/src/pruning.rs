@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpufleet_transport::{BlobError, BlobLocation, BlobStore, Pruned};
+use gpufleet_blobs::{BlobError, BlobLocation, BlobStore, Pruned};
 use sqlx::{Connection, PgConnection};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;

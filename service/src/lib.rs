@@ -1,13 +1,28 @@
-//! Code that gpufleet's programs share: the filter of their log lines ([`log_filter`]), and [`Secret`] for options with passwords. Those
+//! The parts that gpufleet's programs share: the filter of their log lines ([`log_filter`]), and [`Secret`] for options with passwords. Programs
 //! that run until they are stopped also share [`logging`] and [`signals`].
+//!
+//! The read API, the console and the metrics of workers and recorders share an HTTP [`server`], which bounds connections and shares them
+//! among callers. [`tokens`] and [`host`] check who asks and for which host, and [`problem`] is the form of an error, which clients read
+//! too. TLS is left to a proxy.
 
+#[cfg(feature = "server")]
+pub mod host;
 #[cfg(feature = "log")]
 mod log_filter;
 #[cfg(feature = "run")]
 pub mod logging;
+#[cfg(feature = "server")]
+pub mod metrics;
+#[cfg(feature = "server")]
+mod places;
+pub mod problem;
 mod secret;
+#[cfg(feature = "server")]
+pub mod server;
 #[cfg(feature = "run")]
 pub mod signals;
+#[cfg(feature = "server")]
+pub mod tokens;
 
 #[cfg(feature = "log")]
 pub use log_filter::{LOG, log_filter};

@@ -2,8 +2,6 @@
 //! crate has what they share. It is the only crate that knows OpenTelemetry.
 
 #[cfg(feature = "metrics")]
-pub mod endpoint;
-#[cfg(feature = "metrics")]
 mod names;
 #[cfg(feature = "metrics")]
 mod stages;

@@ -56,7 +56,7 @@ async fn a_page_with_wrong_examples_is_refused_with_line_and_reason() {
         "wrong.md:36: no later command of the page uses the file lost.txt",
         "wrong.md:41: the command was to print \"ready\" and go on, but ended with exit code 0; its output:\n    gone",
         "wrong.md:46: expected exit code 7, but the command ended with exit code 0",
-        "wrong.md:50: add #[doc = include_str!(\"../../wrong.md\")] to submitter/src/lib.rs",
+        "wrong.md:50: add #[doc = include_str!(\"../../../wrong.md\")] to submitter/client/src/lib.rs",
     ];
     assert_eq!(faults.len(), expected.len(), "{report}");
     for (fault, expected) in faults.iter().zip(expected) {

@@ -8,8 +8,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The folders of the programs that write logs.
-const PROGRAMS: [&str; 6] =
-    ["console/src", "worker/src", "ledger/src", "telemetry/src", "transport/src", "submitter/src"];
+const PROGRAMS: [&str; 9] = [
+    "blobs/src",
+    "service/src",
+    "console/src",
+    "worker/src",
+    "ledger/src",
+    "telemetry/src",
+    "transport/src",
+    "submitter/client/src",
+    "submitter/command/src",
+];
 /// Matches a log line and captures its message, which is between the module and the first field.
 static LOG_LINE: LazyLock<Regex> = LazyLock::new(|| {
     let line = r"\b(?:TRACE|DEBUG|INFO|WARN|ERROR) [a-z_:]+: (.+?)(?: …| [a-z_.]+=.*)?$";
@@ -101,9 +110,9 @@ fn sources(folder: &Path) -> Vec<String> {
 
 /// Checks that the page of a Rust block is among the doctests of the client, which compile the block.
 pub fn rust(page: &str, root: &Path) -> Result<(), String> {
-    let library = "submitter/src/lib.rs";
+    let library = "submitter/client/src/lib.rs";
     let text = fs::read_to_string(root.join(library)).map_err(|error| error.to_string())?;
-    let line = format!("#[doc = include_str!(\"../../{page}\")]");
+    let line = format!("#[doc = include_str!(\"../../../{page}\")]");
     if text.contains(&line) {
         Ok(())
     } else {

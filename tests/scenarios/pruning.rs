@@ -7,11 +7,11 @@ use std::{
 };
 
 use gpufleet::{Array, Fleet, Job};
+use gpufleet_blobs::BlobStore;
 use gpufleet_ledger::{Ledger, prune_blobs};
 use gpufleet_local::programs;
 use gpufleet_schema::{BlobDigest, Dtype, bounds::BLOB_BYTES_MIN};
 use gpufleet_tests::{Ground, WAIT, poll_until};
-use gpufleet_transport::BlobStore;
 use tempfile::TempDir;
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;

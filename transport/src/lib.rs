@@ -1,12 +1,10 @@
-//! RabbitMQ for gpufleet: connections that reconnect, confirmed publishing, consuming, the topology, batched events; and the blob
-//! store, for arrays that are too large for a message.
+//! RabbitMQ for gpufleet: connections that reconnect, confirmed publishing, consuming, the topology, batched events.
 //!
 //! This is the only crate that knows lapin and the format of the blob store. It moves message bodies without reading them; their
 //! meaning is defined in [`gpufleet_schema`]. Every wait on the broker has a deadline, because a frozen broker and a blocked
 //! connection look alike to TCP: no data arrives and no call fails.
 
 mod backoff;
-mod blobs;
 mod broker;
 mod consumer;
 mod delivery;
@@ -23,10 +21,6 @@ mod url;
 mod urls;
 
 pub use backoff::Backoff;
-pub use blobs::{
-    BlobBytes, BlobCache, BlobCacheError, BlobEntry, BlobError, BlobLocation, BlobSource, BlobStore, CacheUse,
-    InvalidBlobLocation, Pruned,
-};
 pub use broker::Broker;
 pub use consumer::{BodyBound, Consumer, Incoming, Subscription};
 pub use delivery::{Acker, Death, Delivery, Settled};

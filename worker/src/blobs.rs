@@ -1,7 +1,7 @@
 //! Decides the outcome of a job whose blobs cannot be read or stored.
 
+use gpufleet_blobs::BlobError;
 use gpufleet_schema::{Failure, FailureCode, Verdict};
-use gpufleet_transport::BlobError;
 
 use crate::disposition::Ending;
 

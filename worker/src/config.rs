@@ -11,8 +11,9 @@ mod value;
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
+use gpufleet_blobs::{BlobLocation, InvalidBlobLocation};
 use gpufleet_schema::{PoolName, Priority, PublicKey, WorkerName, affinity::SLOTS, bounds::MESSAGE_BYTES_MAX};
-use gpufleet_transport::{BlobLocation, BrokerUrls, InvalidBlobLocation};
+use gpufleet_transport::BrokerUrls;
 
 pub use self::{
     cache::CacheSpec,

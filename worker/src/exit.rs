@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use gpufleet_transport::BlobError;
+use gpufleet_blobs::BlobError;
 
 use crate::supervisor::WorkerError;
 

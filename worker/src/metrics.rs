@@ -5,9 +5,10 @@
 
 use std::{fmt::Debug, sync::atomic::Ordering};
 
+use gpufleet_blobs::CacheUse;
 use gpufleet_schema::{AttemptFinished, AttemptState, PoolName};
 use gpufleet_telemetry::{JobStages, Names, Traces};
-use gpufleet_transport::{CacheUse, State};
+use gpufleet_transport::State;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},

@@ -32,6 +32,6 @@ async fn lint(terminal: &Terminal) -> anyhow::Result<()> {
     let clippy = cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
     sqlx::compile(clippy, &sqlx::Options { check: true }).await?;
     // Checks the client alone, as programs embed it.
-    let client = ["clippy", "-p", "gpufleet", "--lib", "--no-default-features", "--", "-D", "warnings"];
+    let client = ["clippy", "-p", "gpufleet", "--", "-D", "warnings"];
     workspace::run(cargo(client)).await
 }

@@ -25,8 +25,14 @@ use files::{COMMAND, Programs};
 
 /// The profile in Cargo.toml, and the folder in `target` that cargo uses for it.
 const PROFILE: &str = "dist";
-const PACKAGES: [&str; 6] =
-    ["gpufleet", "gpufleet-worker", "gpufleet-ledger", "gpufleet-console", "gpufleet-local-s3", "gpufleet-emulator"];
+const PACKAGES: [&str; 6] = [
+    "gpufleet-cli",
+    "gpufleet-worker",
+    "gpufleet-ledger",
+    "gpufleet-console",
+    "gpufleet-local-s3",
+    "gpufleet-emulator",
+];
 
 #[derive(Debug, Default, clap::Args)]
 pub struct Options {

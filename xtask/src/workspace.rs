@@ -99,7 +99,7 @@ pub async fn output_of(mut command: Command) -> anyhow::Result<String> {
 }
 
 /// The packages of a fleet's programs and of the emulated device.
-pub const FLEET_PACKAGES: [&str; 4] = ["gpufleet", "gpufleet-worker", "gpufleet-ledger", "gpufleet-emulator"];
+pub const FLEET_PACKAGES: [&str; 4] = ["gpufleet-cli", "gpufleet-worker", "gpufleet-ledger", "gpufleet-emulator"];
 
 /// The variable for a command that is started after the whole workspace was built.
 pub const BUILT_VARIABLE: &str = "XTASK_WORKSPACE_IS_BUILT";

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, Uri};
-use gpufleet_http::host;
+use gpufleet_service::host;
 
 /// Names beside those of this machine and addresses. An address can't be rebound to another server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, header},
     response::{IntoResponse as _, Response},
 };
-use gpufleet_http::{
+use gpufleet_service::{
     problem::{Problem, ProblemKind},
     server::Peer,
     tokens::{Tokens, bearer_token},

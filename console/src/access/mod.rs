@@ -14,7 +14,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use gpufleet_http::problem::{Problem, ProblemKind};
+use gpufleet_service::problem::{Problem, ProblemKind};
 
 pub use hosts::Hosts;
 pub use identity::{Access, Identity, Viewer};

@@ -1,7 +1,7 @@
 //! Which site's page made a request, as the browser tells.
 
 use axum::http::{HeaderMap, Uri, header, uri::Authority};
-use gpufleet_http::host;
+use gpufleet_service::host;
 
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use futures::{StreamExt as _, stream};
-use gpufleet_http::problem::Problem;
+use gpufleet_service::problem::Problem;
 use tracing::{info, warn};
 
 use crate::{access::Viewer, broker::chain, feed::Feed};

@@ -5,7 +5,7 @@ use gpufleet::{
     CancelScope,
     schema::{JobId, Selection},
 };
-use gpufleet_http::{problem::Problem, server::Peer};
+use gpufleet_service::{problem::Problem, server::Peer};
 use gpufleet_transport::PublishError;
 use serde::{Deserialize, Serialize};
 

@@ -7,7 +7,7 @@ use gpufleet::{
     DeadError, DeadLetter, DeadLetters, Fleet, Replayed,
     schema::{BlobDigest, JobId},
 };
-use gpufleet_http::{problem::Problem, server::Peer};
+use gpufleet_service::{problem::Problem, server::Peer};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::Mutex, time::Instant};
 
@@ -60,6 +60,7 @@ struct ListedLetter {
     jobs: Vec<JobId>,
     reason: String,
     origin: String,
+    user: Option<String>,
     kind: Option<String>,
     bytes: u64,
     is_cut: bool,
@@ -200,6 +201,7 @@ impl ListedLetter {
             jobs: letter.jobs.clone(),
             reason: letter.reason.clone(),
             origin: letter.origin.clone(),
+            user: letter.user.clone(),
             kind: letter.kind.clone(),
             bytes: letter.bytes,
             is_cut: letter.is_cut(),
@@ -210,8 +212,8 @@ impl ListedLetter {
 
 /// Differs for letters that a viewer can tell apart. Ids may be missing, and producers may use one twice.
 fn key_of(letter: &DeadLetter) -> String {
-    let DeadLetter { message_id, jobs, reason, origin, bytes, timestamp, .. } = letter;
-    BlobDigest::of(format!("{:?}", (message_id, jobs, reason, origin, bytes, timestamp)).as_bytes()).to_string()
+    let DeadLetter { message_id, jobs, reason, origin, user, bytes, timestamp, .. } = letter;
+    BlobDigest::of(format!("{:?}", (message_id, jobs, reason, origin, user, bytes, timestamp)).as_bytes()).to_string()
 }
 
 /// The message's id, else that of its first job.

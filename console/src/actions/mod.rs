@@ -5,7 +5,7 @@ mod audit;
 mod cancel;
 mod dead;
 
-use gpufleet_http::problem::{Problem, ProblemKind};
+use gpufleet_service::problem::{Problem, ProblemKind};
 
 pub(crate) use self::{
     cancel::cancel,

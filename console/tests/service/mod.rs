@@ -23,7 +23,7 @@ use gpufleet_console::{
     server::{Console, router},
     upstream::Upstream,
 };
-use gpufleet_http::server::{self, Pages};
+use gpufleet_service::server::{self, Pages};
 use reqwest::{Client, RequestBuilder, Response, header};
 use tokio_util::sync::{CancellationToken, DropGuard};
 

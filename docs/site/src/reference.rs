@@ -39,7 +39,7 @@ pub fn faults(root: &Path) -> anyhow::Result<Vec<String>> {
 /// The command lines of gpufleet's programs.
 fn programs() -> [Command; 4] {
     [
-        gpufleet::cli::command(),
+        gpufleet_cli::command(),
         gpufleet_worker::command::command(),
         gpufleet_ledger::command::command(),
         gpufleet_console::command(),

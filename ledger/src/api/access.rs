@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use gpufleet_http::{host::is_loopback, tokens::bearer_token};
+use gpufleet_service::{host::is_loopback, tokens::bearer_token};
 
 use super::Api;
 use crate::problem::{Problem, ProblemKind};

@@ -4,7 +4,7 @@
 //! that people and the console need no database password. It only reads: it refuses every method other than GET and HEAD, and its database
 //! sessions are read-only. It neither submits nor cancels jobs, and does not terminate TLS.
 //!
-//! [`pages`] puts the parts together, `gpufleet-http` bounds connections, [`limits`] bounds requests, and [`access`] controls access. Each
+//! [`pages`] puts the parts together, `gpufleet_service::server` bounds connections, [`limits`] bounds requests, and [`access`] controls access. Each
 //! of the other modules answers the requests about one subject.
 
 use std::{sync::Arc, time::Duration};
@@ -37,8 +37,8 @@ mod workers;
 
 pub(crate) use answer::cause;
 use cached::Cached;
-use gpufleet_http::server::Pages;
-pub use gpufleet_http::{
+use gpufleet_service::server::Pages;
+pub use gpufleet_service::{
     server,
     tokens::{InvalidTokens, Tokens},
 };

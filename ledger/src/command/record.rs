@@ -9,17 +9,16 @@ use std::{
 };
 
 use backon::Retryable as _;
+use gpufleet_blobs::BlobLocation;
 use gpufleet_ledger::{
     DatabaseUrl, LedgerError, analysis,
     pruning::BlobPruner,
     recorder::{Metrics, Recorder, Store, count_dropped_replies},
     retention::{Keeper, Kept},
 };
-use gpufleet_service::signals;
-use gpufleet_telemetry::{Traces, endpoint};
-use gpufleet_transport::{
-    Backoff, BlobLocation, Broker, BrokerUrls, ConnectError, DeclareError, Options as BrokerOptions,
-};
+use gpufleet_service::{metrics, server, signals};
+use gpufleet_telemetry::Traces;
+use gpufleet_transport::{Backoff, Broker, BrokerUrls, ConnectError, DeclareError, Options as BrokerOptions};
 use tokio::{fs, sync::watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -97,20 +96,20 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
 
 /// Serves metrics from now on, even while the recorder waits for the database and the broker.
 async fn serve_metrics(address: SocketAddr, traces: Option<Traces>) -> Result<Arc<Metrics>, Failure> {
-    let (listener, address) = endpoint::listen(address).await.map_err(|error| {
+    let (listener, address) = server::listen(address).await.map_err(|error| {
         let refused = format!("serve metrics on {address}: {error}; choose another address or port with --metrics");
         Failure::new(Exit::Usage, anyhow::anyhow!(refused))
     })?;
     info!(%address, "serving metrics");
-    let metrics = Arc::<Metrics>::default();
-    let served = Arc::clone(&metrics);
-    tokio::spawn(endpoint::serve(listener, move || {
+    let shown = Arc::<Metrics>::default();
+    let served = Arc::clone(&shown);
+    tokio::spawn(metrics::serve(listener, move || {
         if let Some(traces) = &traces {
             served.set_spans(traces);
         }
         served.text()
     }));
-    Ok(metrics)
+    Ok(shown)
 }
 
 /// Shows whether the recorder is ready until it ends.

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use gpufleet_blobs::BlobStore;
 use gpufleet_ledger::{
     BLOB_GRACE, DatabaseUrl, Ledger, MarkError, PRUNED_AGE_DEFAULT, PruneError, prune_blobs, pruning::BlobPruner,
     recorder::Store,
@@ -13,7 +14,6 @@ use gpufleet_ledger::{
 use gpufleet_schema::{
     AttemptFinished, AttemptState, BlobDigest, Dtype, Event, JobInfo, KeptData, KeptOutput, KeptOutputs, Submitted,
 };
-use gpufleet_transport::BlobStore;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 

@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
+use gpufleet_blobs::BlobStore;
 use gpufleet_schema::{BlobDigest, Failure, Task, Timings};
-use gpufleet_transport::BlobStore;
 use tokio::{
     sync::{Notify, Semaphore, watch},
     time::timeout,

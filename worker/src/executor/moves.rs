@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use gpufleet_blobs::BlobStore;
 use gpufleet_schema::{BlobDigest, Buffer};
-use gpufleet_transport::BlobStore;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 

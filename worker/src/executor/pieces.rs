@@ -11,8 +11,8 @@ use std::{
 };
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use gpufleet_blobs::BlobError;
 use gpufleet_schema::{Failure, FailureCode, Verdict};
-use gpufleet_transport::BlobError;
 
 pub(super) use self::{input::InputWriter, output::OutputReader};
 use super::flight::Shared;

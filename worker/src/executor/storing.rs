@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use gpufleet_blobs::BlobStore;
 use gpufleet_schema::BlobDigest;
-use gpufleet_transport::BlobStore;
 
 use super::{
     flight::Shared,

@@ -7,7 +7,7 @@ use gpufleet_schema::{
     bounds::{BLOB_BYTES_MIN, KEPT_INLINE_BYTES_MAX, MESSAGE_BYTES_MAX},
 };
 
-use gpufleet_transport::{BlobError, BlobStore};
+use gpufleet_blobs::{BlobError, BlobStore};
 
 use super::{Supervisor, clock::unix_ms};
 use crate::{

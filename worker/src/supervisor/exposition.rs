@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-use gpufleet_telemetry::endpoint;
+use gpufleet_service::{metrics as page, server};
 use tracing::info;
 
 use super::{Supervisor, WorkerError};
@@ -27,10 +27,10 @@ impl Exposition {
         let exposition = Arc::new(Self { metrics: Arc::clone(metrics), supervisor: OnceLock::new() });
         if let Some(address) = address {
             let refused = |source| WorkerError::Metrics { address, source };
-            let (listener, address) = endpoint::listen(address).await.map_err(refused)?;
+            let (listener, address) = server::listen(address).await.map_err(refused)?;
             info!(%address, "serving metrics");
             let shown = Arc::clone(&exposition);
-            tokio::spawn(endpoint::serve(listener, move || shown.text()));
+            tokio::spawn(page::serve(listener, move || shown.text()));
         }
         Ok(exposition)
     }

@@ -44,11 +44,10 @@ use std::{
 };
 
 use futures::future::{join_all, select_all};
+use gpufleet_blobs::{BlobCacheError, BlobError, BlobStore};
 use gpufleet_schema::{ClassKey, Event, MessageId, WorkerName, bounds::MESSAGE_BYTES_MAX};
 use gpufleet_telemetry::{Traces, TracesError};
-use gpufleet_transport::{
-    BlobCacheError, BlobError, BlobStore, Broker, ConnectError, DeclareError, EventSink, PublishError, State,
-};
+use gpufleet_transport::{Broker, ConnectError, DeclareError, EventSink, PublishError, State};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,

@@ -3,8 +3,9 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
+use gpufleet_blobs::{BlobCache, BlobStore};
 use gpufleet_schema::ClassKey;
-use gpufleet_transport::{BlobCache, BlobStore, Broker, DeclareError, Options};
+use gpufleet_transport::{Broker, DeclareError, Options};
 use tracing::{error, info, warn};
 
 use super::{WorkerError, devices::DeviceSlot, handle::DispatcherHandle, signals::Signals};

@@ -7,8 +7,8 @@ use std::{
     path::Path,
 };
 
+use gpufleet_blobs::BlobStore;
 use gpufleet_schema::{Arg, BlobDigest, BlobHasher, Buffer, Data, Dtype, FailureCode, Task, Verdict};
-use gpufleet_transport::BlobStore;
 use gpufleet_worker::{
     executor::{Executor, ExecutorJob, ExecutorOptions, Finished, InputUse},
     ipc::slab::SLOT_BYTES_MAX,

@@ -2,10 +2,10 @@
 
 use std::{fs, os::unix::fs::FileExt as _, path::Path, time::Duration};
 
+use gpufleet_blobs::{BlobLocation, BlobStore};
 use gpufleet_schema::{
     Arg, BlobDigest, Buffer, Data, Dtype, Failure, FailureCode, LargeOutputs, OutputData, Task, Verdict,
 };
-use gpufleet_transport::{BlobLocation, BlobStore};
 use gpufleet_worker::{
     executor::{Executor, ExecutorJob, FinishedOutput, LostCause, RunError},
     ipc::slab::SLOT_BYTES_MAX,

@@ -1,7 +1,7 @@
 //! Tests of jobs whose kernels use a resident input in place.
 
+use gpufleet_blobs::BlobStore;
 use gpufleet_schema::{Arg, BlobDigest, Block, Buffer, Data, Dtype, Failure, FailureCode, Launch, Task, Verdict};
-use gpufleet_transport::BlobStore;
 use gpufleet_worker::executor::{Executor, ExecutorOptions, InputUse};
 
 use crate::{

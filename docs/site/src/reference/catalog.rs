@@ -29,7 +29,7 @@ fn write_kernel(page: &mut String, kernel: &Kernel) {
     add(page, parameters(kernel));
     add(page, constraints(kernel));
     add(page, tolerances(kernel));
-    add(page, code("sh", &gpufleet::cli::example(kernel)));
+    add(page, code("sh", &gpufleet_cli::example(kernel)));
     add(page, picture(kernel));
     add(page, format!("<details><summary>Source</summary>\n\n{}\n</details>\n", code("cpp", kernel.source())));
 }

@@ -116,11 +116,12 @@ const DEVELOPMENT: [Variable; 5] = [
 ];
 
 /// Folders whose code is part of what users run. Tests may read what they like.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     "schema",
     "kernels",
     "transport",
-    "submitter",
+    "submitter/client",
+    "submitter/command",
     "worker",
     "emulator",
     "emulator/conformance",

@@ -10,7 +10,7 @@ use super::markdown::{code, wrapped};
 /// What the part of a command's help that tells its JSON begins with.
 pub const HEADING: &str = "JSON:";
 
-const SNAPSHOTS: &str = "submitter/src/cli";
+const SNAPSHOTS: &str = "submitter/command/src";
 
 /// An output that a test of the command compares.
 struct Example {
@@ -23,32 +23,32 @@ const EXAMPLES: [Example; 6] = [
     Example {
         command: "gpufleet submit",
         title: "A job that succeeded",
-        snapshot: "submit/snapshots/gpufleet__cli__submit__report__tests__json_of_a_success.snap",
+        snapshot: "submit/snapshots/gpufleet_cli__submit__report__tests__json_of_a_success.snap",
     },
     Example {
         command: "gpufleet submit",
         title: "A job that failed",
-        snapshot: "submit/snapshots/gpufleet__cli__submit__report__tests__json_of_a_failure.snap",
+        snapshot: "submit/snapshots/gpufleet_cli__submit__report__tests__json_of_a_failure.snap",
     },
     Example {
         command: "gpufleet submit",
         title: "With `--detach`",
-        snapshot: "submit/snapshots/gpufleet__cli__submit__report__tests__json_of_a_detached_job.snap",
+        snapshot: "submit/snapshots/gpufleet_cli__submit__report__tests__json_of_a_detached_job.snap",
     },
     Example {
         command: "gpufleet history",
         title: "A job that failed and one that succeeded",
-        snapshot: "history/snapshots/gpufleet__cli__history__tests__json_of_the_history.snap",
+        snapshot: "history/snapshots/gpufleet_cli__history__tests__json_of_the_history.snap",
     },
     Example {
         command: "gpufleet show",
         title: "A job whose first attempt lost its executor",
-        snapshot: "snapshots/gpufleet__cli__show__tests__json_of_a_job.snap",
+        snapshot: "snapshots/gpufleet_cli__show__tests__json_of_a_job.snap",
     },
     Example {
         command: "gpufleet blobs put",
         title: "Three files",
-        snapshot: "blobs/snapshots/gpufleet__cli__blobs__tests__stored_arrays_are_listed_with_their_digests-2.snap",
+        snapshot: "blobs/snapshots/gpufleet_cli__blobs__tests__stored_arrays_are_listed_with_their_digests-2.snap",
     },
 ];
 
@@ -56,7 +56,7 @@ pub fn page(root: &Path) -> anyhow::Result<String> {
     let intro = "What the commands print with `--output json`, for programs. Names are stable: later releases add fields and \
                  neither rename nor remove any. The examples are the outputs that gpufleet's tests compare.";
     let mut page = format!("# JSON shapes\n\n{}\n", wrapped(intro, ""));
-    let mut program = gpufleet::cli::command();
+    let mut program = gpufleet_cli::command();
     program.build();
     for (command, shape) in shapes(&program) {
         page.push_str(&format!("\n## `{command}`\n\n{}", code("text", &shape)));
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn every_command_that_tells_its_json_is_on_the_page_and_every_example_is_json() {
-        let mut program = gpufleet::cli::command();
+        let mut program = gpufleet_cli::command();
         program.build();
         let commands: Vec<String> = shapes(&program).into_iter().map(|(command, _)| command).collect();
         for command in ["submit", "history", "show", "workers", "dead list", "dead show", "blobs put"] {

@@ -2,7 +2,7 @@
 
 use std::{io, ops::Range, sync::Arc};
 
-use gpufleet_transport::BlobSource;
+use gpufleet_blobs::BlobSource;
 
 use super::{Exchange, Lane};
 use crate::{

@@ -1,0 +1,278 @@
+//! `gpufleet show`: one job with its attempts and timings.
+
+use clap::Args;
+use gpufleet::schema::{AttemptState, Timings};
+use gpufleet_ledger::{AttemptRow, FailureRow, JobDetail, OutputRow};
+
+use super::{
+    complaint::Complaint,
+    exit::Exit,
+    history::{UNHEARD, device},
+    json, lookup,
+    options::Format,
+    output, printed, quantity, snippet,
+    source::SourceOptions,
+    time,
+};
+
+/// Show a job with its attempts, timings and failure
+#[derive(Debug, Args)]
+#[command(after_long_help = json::SHOW)]
+pub struct Options {
+    /// Id of the job. The beginning or the end is enough if it is unique; @last is the job that you submitted last
+    id: String,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+    #[command(flatten)]
+    source: SourceOptions,
+}
+
+/// The width of the longest bar.
+const BAR_WIDTH: u64 = 40;
+const UNHEARD_AT_LENGTH: &str = "unknown: its worker fell silent or left while the job was running";
+/// The width of the text before a bar.
+const BAR_INDENT: usize = 35;
+
+pub async fn run(options: &Options) -> Result<Exit, Complaint> {
+    let detail = lookup::job(&options.id, &options.source).await?;
+    match options.output {
+        Format::Table => output::emit(&describe(&detail, output::stdout_width()))?,
+        Format::Json => output::emit_json(&*detail)?,
+    }
+    Ok(Exit::Success)
+}
+
+fn describe(detail: &JobDetail, width: Option<usize>) -> String {
+    let job = &detail.job;
+    let mut lines = Lines::default();
+    lines.add("job", Some(job.job_id.to_string()));
+    lines.add("state", Some(if job.is_unheard { UNHEARD_AT_LENGTH.to_owned() } else { job.state.to_string() }));
+    lines.add("name", job.name.clone());
+    let labels: Vec<String> = job.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    lines.add("labels", Some(labels.join(" ")));
+    lines.add(
+        "kernel",
+        job.kernel.as_ref().map(|kernel| match &job.program {
+            Some(program) => format!("{kernel} ({program})"),
+            None => kernel.clone(),
+        }),
+    );
+    let priority = job.priority.as_deref().unwrap_or("?");
+    lines.add("pool", job.pool.as_ref().map(|pool| format!("{pool}, priority {priority}")));
+    lines.add("client", job.client.clone());
+    lines.add("user", job.user_id.clone());
+    lines.add("submitted", Some(time::exact(job.submitted_at.unwrap_or(job.created_at))));
+    lines.add("started", job.started_at.map(time::exact));
+    lines.add("finished", job.finished_at.map(time::exact));
+    lines.add("input", job.input_bytes.map(quantity::bytes));
+    lines.add("output", job.output_bytes.map(quantity::bytes));
+    for output in &detail.outputs {
+        lines.add("kept", Some(kept(output)));
+    }
+    let mut text = lines.0;
+    for (index, attempt) in detail.attempts.iter().enumerate() {
+        text.push('\n');
+        let is_last = index + 1 == detail.attempts.len();
+        text.push_str(&describe_attempt(attempt, is_last && !job.state.is_final(), width));
+        let logs = || format!("gpufleet logs {} --attempt {}", job.job_id, attempt.attempt);
+        text.extend(attempt.printf_output.iter().map(|printed| printed::beginning(printed, &logs())));
+    }
+    text
+}
+
+fn kept(output: &OutputRow) -> String {
+    let place = match &output.digest {
+        Some(digest) => digest.to_string(),
+        None => "in the ledger".to_owned(),
+    };
+    let at = time::seconds(output.expires_at);
+    let until = if output.is_expired { format!("expired at {at}") } else { format!("{place}, until {at}") };
+    format!("{}: {}{:?}, {until}", output.name, output.dtype, output.shape)
+}
+
+/// `is_open`: the attempt is the latest one of a job that has not ended.
+fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -> String {
+    let superseded = if attempt.superseded { ", superseded: another outcome was recorded first" } else { "" };
+    let place = match attempt.device {
+        Some(index) => {
+            let name = device(attempt.device_name.as_deref(), attempt.emulated);
+            format!(" on {}, device {index}: {name}", attempt.worker)
+        }
+        None => format!(" on {}", attempt.worker),
+    };
+    // Once a later attempt exists, or the job has ended, an attempt without an end gets none.
+    let is_unheard = attempt.is_unheard || (attempt.state == AttemptState::Running && !is_open);
+    let state = if is_unheard { UNHEARD } else { attempt.state.name() };
+    let mut text = format!("attempt {} {state}{superseded}{place}\n", attempt.attempt);
+    if let Some(failure) = &attempt.failure {
+        text.push_str(&describe_failure(failure));
+    }
+    if let Some(at) = attempt.retry_at {
+        let due = if is_open { "retry due at" } else { "retry was due at" };
+        text.push_str(&format!("  {due} {}\n", time::seconds(at)));
+    }
+    if let Some(timings) = &attempt.timings {
+        text.push_str(&breakdown(timings, None, width));
+    }
+    text
+}
+
+fn describe_failure(failure: &FailureRow) -> String {
+    let line = failure.line.map(|line| format!(", line {line}")).unwrap_or_default();
+    let mut text = format!("  {} ({}, verdict {}{line})\n", failure.message, failure.code, failure.verdict);
+    let log = failure.detail.as_deref().unwrap_or_default();
+    let place = failure.line.zip(failure.source.as_ref());
+    let quoted = place.map(|(line, source)| snippet::render(source, line, &format!("line {line}"), log));
+    for line in quoted.iter().flat_map(|quoted| quoted.lines()).chain(log.lines()) {
+        text.push_str(format!("    {line}").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// The timings of an attempt, as bars of one scale, and what is left of the round trip: messages on their way, and earlier attempts. Steps
+/// that took no time are left out. A narrow terminal gets shorter bars.
+pub fn breakdown(timings: &Timings, round_trip_us: Option<u64>, width: Option<usize>) -> String {
+    let cells = width.map_or(BAR_WIDTH, |width| BAR_WIDTH.min(width.saturating_sub(BAR_INDENT) as u64));
+    let cached = if timings.module_cached { " (cached)" } else { "" };
+    let mut steps = vec![
+        ("queue".to_owned(), timings.queue_us),
+        ("compile".to_owned(), timings.compile_us),
+        ("wait for the executor".to_owned(), timings.wait_us),
+        ("fetch".to_owned(), timings.fetch_us),
+        (format!("load{cached}"), timings.load_us),
+        ("copy in".to_owned(), timings.copy_in_us),
+    ];
+    match timings.launches_us.as_slice() {
+        [only] => steps.push(("kernel".to_owned(), *only)),
+        many => steps.extend(many.iter().enumerate().map(|(index, us)| (format!("launch {}", index + 1), *us))),
+    }
+    steps.push(("copy out".to_owned(), timings.copy_out_us));
+    let known: u64 = steps.iter().fold(0, |sum, (_, us)| sum.saturating_add(*us));
+    steps.extend(round_trip_us.map(|all| ("messages and the rest".to_owned(), all.saturating_sub(known))));
+    let longest = steps.iter().map(|(_, us)| *us).max().unwrap_or_default().max(1);
+    let mut text = String::new();
+    for (name, us) in steps.iter().filter(|(_, us)| *us > 0) {
+        let bar = "█".repeat(u64::div_ceil(us.saturating_mul(cells), longest) as usize);
+        text.push_str(format!("  {name:<21} {:>8}  {bar}", quantity::micros(*us)).trim_end());
+        text.push('\n');
+    }
+    if timings.total_us > 0 {
+        text.push_str(&format!("  {:<21} {:>8}\n", "executor, total", quantity::micros(timings.total_us)));
+    }
+    if timings.device_bytes_peak > 0 {
+        text.push_str(&format!("  {:<21} {:>8}\n", "device memory", quantity::bytes(timings.device_bytes_peak)));
+    }
+    text
+}
+
+/// Names and values in two columns, without unknown and empty values.
+#[derive(Debug, Default)]
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, name: &str, value: Option<String>) {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            self.0.push_str(&format!("{name:<10} {value}\n"));
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use gpufleet::schema::{Excerpt, JobState, PrintfOutput};
+    use gpufleet_ledger::JobRow;
+
+    use super::*;
+    use crate::history::tests::job;
+
+    pub(crate) fn attempt() -> AttemptRow {
+        AttemptRow {
+            attempt: 2,
+            state: AttemptState::Succeeded,
+            superseded: false,
+            worker: "w1".to_owned(),
+            is_unheard: false,
+            device: Some(0),
+            device_name: Some("CPU".to_owned()),
+            emulated: Some(true),
+            started_at: None,
+            finished_at: None,
+            failure: None,
+            retry_at: None,
+            output_bytes: None,
+            charged_us: Some(310_000),
+            printf_output: None,
+            timings: Some(Timings {
+                queue_us: 1_500,
+                fetch_us: 12_000,
+                compile_us: 250_000,
+                load_us: 900,
+                copy_in_us: 4_000,
+                launches_us: vec![45_678, 12],
+                copy_out_us: 2_000,
+                total_us: 304_000,
+                device_bytes_peak: 12 << 20,
+                ..Timings::default()
+            }),
+        }
+    }
+
+    #[test]
+    fn a_job_is_shown_with_its_attempts_and_their_timings() {
+        let failure = FailureRow {
+            verdict: "infrastructure".to_owned(),
+            code: "executor_lost".to_owned(),
+            message: "the executor died".to_owned(),
+            detail: Some("signal 9".to_owned()),
+            line: Some(5),
+            source: Some(Excerpt { first_line: 4, text: "{\n    y[i] = x[i];\n}".to_owned() }),
+        };
+        let lost = AttemptRow {
+            attempt: 1,
+            state: AttemptState::Lost,
+            failure: Some(failure),
+            retry_at: chrono::DateTime::from_timestamp(1_700_000_005, 0),
+            timings: None,
+            device: None,
+            ..attempt()
+        };
+        let job = job("01990f3e-0000-7000-8000-000000000001");
+        let printf_output = Some(PrintfOutput { text: "x=1.5\nx=2\n".to_owned(), dropped_bytes: 70_000 });
+        let detail =
+            JobDetail { job, attempts: vec![lost, AttemptRow { printf_output, ..attempt() }], outputs: Vec::new() };
+        insta::assert_snapshot!(describe(&detail, None));
+        let narrow = describe(&detail, Some(50));
+        assert!(narrow.lines().filter(|line| line.contains('█')).all(|line| line.chars().count() <= 50), "{narrow}");
+        insta::assert_snapshot!("json_of_a_job", serde_json::to_string_pretty(&detail).unwrap());
+    }
+
+    #[test]
+    fn a_retry_is_due_until_a_later_attempt_exists() {
+        let retry_at = chrono::DateTime::from_timestamp(1_700_000_005, 0);
+        let lost = AttemptRow { state: AttemptState::Lost, retry_at, timings: None, ..attempt() };
+        let mut job = job("01990f3e-0000-7000-8000-000000000001");
+        job.state = JobState::Queued;
+        let open =
+            JobDetail { job, attempts: vec![lost.clone(), AttemptRow { attempt: 3, ..lost }], outputs: Vec::new() };
+        let told = describe(&open, None);
+        let due: Vec<&str> = told.lines().filter(|line| line.contains("due at")).collect();
+        assert_eq!(due, ["  retry was due at 2023-11-14 22:13:25 UTC", "  retry due at 2023-11-14 22:13:25 UTC"]);
+    }
+
+    #[test]
+    fn a_running_attempt_is_unknown_once_a_later_one_exists_or_the_job_has_ended() {
+        let running = AttemptRow { state: AttemptState::Running, timings: None, ..attempt() };
+        let mut job = job("01990f3e-0000-7000-8000-000000000001");
+        let told = |job: &JobRow| {
+            let attempts = vec![AttemptRow { attempt: 1, ..running.clone() }, running.clone()];
+            let text = describe(&JobDetail { job: job.clone(), attempts, outputs: Vec::new() }, None);
+            let states = text.lines().filter_map(|line| line.strip_prefix("attempt ")?.split(' ').nth(1));
+            states.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&job), ["unknown", "unknown"], "the job has ended");
+        job.state = JobState::Running;
+        assert_eq!(told(&job), ["unknown", "running"]);
+    }
+}

@@ -1,7 +1,0 @@
-//! The `gpufleet` command.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    gpufleet::cli::run().into()
-}
