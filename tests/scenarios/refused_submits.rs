@@ -161,7 +161,13 @@ async fn a_worker_names_a_queue_with_other_arguments_both_values_and_the_remedy(
     let output = ended.expect("it ends").unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code().is_some_and(|code| code != 0), "{said}");
-    for part in [queue.as_str(), "x-delivery-limit = 7", "expects 20", "delete it and start again"] {
+    for part in [
+        queue.as_str(),
+        "x-delivery-limit = 7",
+        "expects 20",
+        "let the workers of that version empty it",
+        "delete_queue",
+    ] {
         assert!(said.contains(part), "{part:?} is missing: {said}");
     }
 }
