@@ -20,7 +20,7 @@ const COMMON_FROM: usize = 3;
 
 /// The page without its first line.
 pub fn page() -> String {
-    let intro = "Each program also prints this with `--help`. [Environment variables](environment.md), \
+    let intro = "Each program prints this, and more on each option, with `--help`. [Environment variables](environment.md), \
                  [exit codes](exit-codes.md) and [JSON shapes](json-shapes.md) have their own pages.";
     let mut page = format!("# Command line\n\n{}\n", wrapped(intro, ""));
     let programs: Vec<Command> = programs().into_iter().map(built).collect();
@@ -144,19 +144,22 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}").trim_end().to_owned() + "\n").collect()
 }
 
-/// The longer of the two helps: its paragraphs as sentences, and those with indented lines as they are. Where it ends in a default that depends on
-/// something, that is a sentence too.
+/// The first paragraph of the help, and those with indented lines as they are; the program prints the others. Where the paragraph ends in a
+/// default that depends on something, that is a sentence too.
 fn help(arg: &Arg) -> (Vec<String>, Vec<String>) {
     let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
-    let help = help.trim();
-    let default = help.strip_suffix(']').and_then(|help| help.rsplit_once("[default: "));
-    let (help, default) = default.map_or((help, None), |(help, default)| (help, Some(default)));
-    let default = default.map(|default| format!("Default: {}", escaped(default)));
     let is_list = |part: &&str| part.lines().all(|line| line.starts_with("  "));
-    let (listed, prose): (Vec<&str>, Vec<&str>) = help.split("\n\n").partition(is_list);
-    let prose = prose.into_iter().map(escaped).filter(|help| !help.is_empty());
+    let (listed, prose): (Vec<&str>, Vec<&str>) = help.trim().split("\n\n").partition(is_list);
+    let stated = prose.iter().find_map(|part| with_default(part)).map(|(_, stated)| format!("Default: {}", escaped(stated)));
+    let first = prose.first().map(|part| with_default(part).map_or(*part, |(rest, _)| rest));
+    let first = first.map(escaped).filter(|help| !help.is_empty());
     let listed = listed.into_iter().filter(|list| !list.is_empty()).map(unindented);
-    (prose.chain(default).map(|text| sentence(&text)).collect(), listed.collect())
+    (first.into_iter().chain(stated).map(|text| sentence(&text)).collect(), listed.collect())
+}
+
+/// The text before a default at its end, and the default.
+fn with_default(text: &str) -> Option<(&str, &str)> {
+    text.strip_suffix(']')?.rsplit_once("[default: ")
 }
 
 fn unindented(list: &str) -> String {
