@@ -5,6 +5,7 @@ import { Link, Route, Switch, useLocation } from "wouter-preact";
 
 import { Banner, Liveness } from "./parts/banner";
 import { Help, helpIsOpen } from "./parts/help";
+import { Search } from "./parts/search";
 import { SignIn } from "./parts/sign-in";
 import { nextTheme, theme } from "./parts/theme";
 import { DeadPage } from "./pages/dead";
@@ -81,6 +82,7 @@ export function App() {
       </nav>
       <main id="main" tabIndex={-1}>
         <Banner />
+        <Search />
         <Switch>
           <Route path="/" component={OverviewPage} />
           <Route path="/jobs" component={JobsPage} />
@@ -107,7 +109,7 @@ function isAt(path: string, page: string): boolean {
   return page === "/" ? path === "/" : path === page || path.startsWith(`${page}/`);
 }
 
-/** `g` and a letter open a page, `/` goes to the filters, `t` changes colours, `?` shows all of this. */
+/** `g` and a letter open a page, `/` goes to the search box, `t` changes colours, `?` shows all of this. */
 function useShortcuts(navigate: (path: string) => void): void {
   useEffect(() => {
     let isGoing = false;
@@ -122,11 +124,10 @@ function useShortcuts(navigate: (path: string) => void): void {
         event.stopPropagation();
         navigate(page.path);
       } else if (event.key === "/") {
-        const first = document.querySelector<HTMLElement>("[data-filters] input");
-        if (first) {
-          event.preventDefault();
-          first.focus();
-        }
+        event.preventDefault();
+        const box = document.querySelector<HTMLInputElement>("[role=search] input");
+        box?.focus();
+        box?.select();
       } else if (event.key === "t") nextTheme();
       else if (event.key === "?") helpIsOpen.value = true;
     };

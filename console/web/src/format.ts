@@ -44,15 +44,16 @@ export function age(ms: number): string {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
-/** The time of today, or date and time of another day. */
-export function clock(iso: string, now: number): string {
-  const time = new Date(iso);
-  const of_day = time.toLocaleTimeString("en-GB");
-  const is_today = new Date(now).toDateString() === time.toDateString();
-  return is_today ? of_day : `${time.toLocaleDateString("en-CA")} ${of_day}`;
+/** A time in the viewer's zone as ISO 8601 writes it: `2026-11-20T08:30:00+01:00`. */
+export function iso8601(time: string | number): string {
+  const date = new Date(time);
+  const offset = -date.getTimezoneOffset();
+  const two = (value: number) => String(Math.floor(value)).padStart(2, "0");
+  const zone = offset === 0 ? "Z" : `${offset < 0 ? "-" : "+"}${two(Math.abs(offset) / 60)}:${two(Math.abs(offset) % 60)}`;
+  return new Date(date.getTime() + offset * 60_000).toISOString().slice(0, 19) + zone;
 }
 
-/** A time on an axis: the time of day, or the date at midnight. As `clock`, in the order of ISO 8601. */
+/** A time on an axis: the time of day, or the date at midnight. As `iso8601`, without the zone. */
 export function tick(seconds: number): string {
   const time = new Date(seconds * 1000);
   const isMidnight = time.getHours() === 0 && time.getMinutes() === 0;

@@ -224,6 +224,56 @@ export async function browse(work, options = {}) {
   }
 }
 
+/**
+ * Shows a page these bodies by topic, in the place of the stream and of the read API: `broker`, or a path without its query. What is not
+ * there stays unknown, and a change of the object reaches the page with its next reload. Each body comes after `delay` milliseconds. A body
+ * may be a function of the topic.
+ */
+export async function staged(page, topics, delay = 0) {
+  const wait = () => new Promise((resolve) => delay !== Infinity && setTimeout(resolve, delay));
+  const bodyOf = (topic) => {
+    const body = topics[topic.split("?")[0]];
+    return typeof body === "function" ? body(topic) : body;
+  };
+  await page.exposeFunction("stagedBody", async (topic) => {
+    await wait();
+    return bodyOf(topic);
+  });
+  await page.addInitScript(() => {
+    globalThis.EventSource = class {
+      static CLOSED = 2;
+      readyState = 1;
+      listeners = {};
+      constructor(url) {
+        const names = new URL(url, location.href).searchParams.getAll("topic");
+        const beat = () => this.listeners.beat({ data: JSON.stringify({ now_ms: Date.now(), at_ms: names.map(() => Date.now()) }) });
+        setTimeout(() => {
+          this.onopen();
+          beat();
+          names.forEach(async (topic) => {
+            const body = await globalThis.stagedBody(topic);
+            if (body) this.listeners.snapshot({ data: JSON.stringify({ topic, at_ms: Date.now(), problem: null, body }) });
+          });
+        });
+        this.beats = setInterval(beat, 1000);
+      }
+      addEventListener(kind, listener) {
+        this.listeners[kind] = listener;
+      }
+      close() {
+        clearInterval(this.beats);
+      }
+    };
+  });
+  await page.route(/\/api\/(v1\/|dead$)/, async (route) => {
+    const { pathname, search } = new URL(route.request().url());
+    await wait();
+    const body = bodyOf(pathname.replace("/api", "") + search);
+    const missing = { type: "gpufleet:unknown-job", title: "No such job", status: 404, detail: "the ledger has no such job", next: "" };
+    await route.fulfill({ status: body ? 200 : 404, json: body ?? missing });
+  });
+}
+
 /** A read API that answers with these bodies by path. Counts what is asked. */
 export async function fakeApi(answers) {
   const asked = [];

@@ -1,13 +1,13 @@
-// Pictures of every page, light and dark, of a fleet that has just worked: `cargo xtask console --pictures FOLDER`.
+// Pictures of every page, light, dark and narrow, of a fleet that has just worked: `cargo xtask console --pictures FOLDER`.
 
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-import { api, browse, console_, gpufleet, mandelbrot, submit, submitted, until, worker } from "./harness.mjs";
+import { api, browse, console_, gpufleet, mandelbrot, submit, staged, submitted, until, worker } from "./harness.mjs";
+import { jobs, troubled } from "./stage.mjs";
 
 const folder = process.argv[2];
-const VIEWPORT = { width: 1280, height: 800 };
 const BLUR = `
 extern "C" __global__ void blur(const float *in, float *out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -35,29 +35,63 @@ async function work(files) {
   return { failed, good };
 }
 
+const VARIANTS = {
+  light: { colorScheme: "light", viewport: { width: 1280, height: 800 } },
+  dark: { colorScheme: "dark", viewport: { width: 1280, height: 800 } },
+  narrow: { colorScheme: "light", viewport: { width: 420, height: 900 } },
+};
+
+/** A picture of each page in each variant. `prepare` opens a dialog, for example. */
+async function shoot(url, pages, prepare = async () => {}) {
+  for (const [variant, options] of Object.entries(VARIANTS)) {
+    await browse(async (page) => {
+      await prepare(page);
+      for (const [name, [path, act]] of Object.entries(pages)) {
+        await page.goto(url + path);
+        await page.locator(".liveness.is-live").waitFor();
+        await until("the page has loaded", async () => !(await page.locator(".skeleton").count()));
+        await act?.(page);
+        await page.screenshot({ path: join(folder, `${name}-${variant}.png`), fullPage: process.env.FULL_PAGE === "1" });
+      }
+    }, options);
+  }
+}
+
+/** The pages of a fleet in which everything needs action, its dialogs, and what is shown before the data are there. */
+async function shootStaged(url) {
+  const [, runs, , failed] = jobs();
+  const press = (name) => (page) => page.getByRole("button", { name, exact: true }).first().click();
+  const showCharts = async (page) => {
+    await press("Show charts")(page);
+    await page.locator(".u-over").last().waitFor();
+  };
+  const pages = {
+    action: ["/"], charts: ["/workers", showCharts], letters: ["/dead"], discard: ["/dead", press("Discard…")],
+    cancel: [`/jobs/${runs.job_id}`, press("Cancel…")], failure: [`/jobs/${failed.job_id}`], keys: ["/jobs", press("Keyboard ?")],
+    search: ["/jobs?kernel=saxpy", (page) => page.getByRole("searchbox").fill("kernel:saxpy run=1 poster")],
+  };
+  await shoot(url, pages, (page) => staged(page, troubled()));
+  for (const [variant, options] of Object.entries(VARIANTS)) {
+    await browse(async (page) => {
+      await staged(page, {}, Infinity);
+      await page.goto(url);
+      await page.locator(".skeleton").first().waitFor();
+      await page.screenshot({ path: join(folder, `loading-${variant}.png`) });
+    }, options);
+  }
+}
+
 const files = await mkdtemp(join(tmpdir(), "gpufleet-pictures-"));
 const ledger = await api();
 const server = await console_(ledger.url, ["--actions"]);
 const batch = await worker("batch");
 try {
   const { failed, good } = await work(files);
-  const pages = {
-    overview: "/", jobs: "/jobs", job: `/jobs/${failed}`, result: `/jobs/${good}`, workers: "/workers", pools: "/pools", dead: "/dead",
-    kernels: "/kernels", usage: "/usage?by=kernel",
-  };
-  for (const colorScheme of ["light", "dark"]) {
-    await browse(
-      async (page) => {
-        for (const [name, path] of Object.entries(pages)) {
-          await page.goto(server.url + path);
-          await page.locator(".liveness.is-live").waitFor();
-          await until("the page has loaded", async () => !(await page.getByText("Loading…").count()));
-          await page.screenshot({ path: join(folder, `${name}-${colorScheme}.png`) });
-        }
-      },
-      { colorScheme, viewport: VIEWPORT },
-    );
-  }
+  await shoot(server.url, {
+    overview: ["/"], jobs: ["/jobs"], job: [`/jobs/${failed}`], result: [`/jobs/${good}`], workers: ["/workers"], pools: ["/pools"], dead: ["/dead"],
+    kernels: ["/kernels"], usage: ["/usage?by=kernel"],
+  });
+  await shootStaged(server.url);
 } finally {
   await batch.stop();
   await server.stop();

@@ -52,6 +52,7 @@ export interface DeadLetter {
   jobs: string[];
   reason: string;
   origin: string;
+  user: string | null;
   kind: string | null;
   bytes: number;
   is_cut: boolean;

@@ -9,7 +9,7 @@ import { count, shortId } from "../format";
 import { useTopic } from "../live/store";
 import { Command } from "../parts/command";
 import { DeadGroup } from "../parts/dead-group";
-import { Empty, Loading, ProblemNote } from "../parts/messages";
+import { Empty, ProblemNote, Skeleton } from "../parts/messages";
 import { me } from "../session";
 
 export function DeadPage() {
@@ -49,14 +49,14 @@ export function DeadPage() {
       )}
       {broker && !isUp && <p class="note">Dead letters are on the broker: {broker.reason}.</p>}
       {problem && isUp && <ProblemNote problem={problem} />}
-      {isUp && !list && !problem && <Loading />}
+      {(!broker || isUp) && !list && !problem && <Skeleton />}
       {list?.has_other_consumers && <p class="note">Another reader holds letters at the moment, so this list may lack some.</p>}
       {list && list.letters.length === 0 && <Empty>No dead letters.</Empty>}
       {grouped(list?.letters ?? []).map(([reason, letters]) => (
         <DeadGroup key={reason} reason={reason} letters={letters} act={isUp && me.value?.actions ? act : undefined} />
       ))}
       {list && list.unseen > 0 && <p class="note">These are the oldest; there are {count(list.unseen)} more.</p>}
-      <Command text="gpufleet dead list" />
+      {(list || (broker && !isUp)) && <Command text="gpufleet dead list" />}
     </>
   );
 }

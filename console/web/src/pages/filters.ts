@@ -1,4 +1,4 @@
-// The filters of the list of jobs: in the page's URL, as the read API takes them, and as options of the command.
+// The filters of the list of jobs: in the page's URL, in the search box, as the read API takes them, and as options of the command.
 
 import { quoted } from "../format";
 
@@ -20,15 +20,7 @@ export interface Filters {
 
 type TextFilter = "name" | "kernel" | "pool" | "user" | "worker" | "since" | "until";
 
-export const TEXT_FILTERS: { name: TextFilter; title: string; hint: string }[] = [
-  { name: "name", title: "Name", hint: "exact" },
-  { name: "kernel", title: "Kernel", hint: "exact" },
-  { name: "pool", title: "Pool", hint: "exact" },
-  { name: "user", title: "User", hint: "exact" },
-  { name: "worker", title: "Worker", hint: "exact" },
-  { name: "since", title: "Since", hint: "2h or a time" },
-  { name: "until", title: "Until", hint: "10m or a time" },
-];
+const TEXT_FILTERS: TextFilter[] = ["name", "kernel", "pool", "user", "worker", "since", "until"];
 
 const UNITS: Record<string, number> = { s: 1e3, m: 60e3, h: 3600e3, d: 86400e3 };
 
@@ -53,11 +45,42 @@ export function readFilters(search: string): Filters {
 export function writeFilters(filters: Filters): string {
   const query = new URLSearchParams();
   for (const state of filters.state) query.append("state", state);
-  for (const { name } of TEXT_FILTERS) if (filters[name]) query.append(name, filters[name]);
+  for (const name of TEXT_FILTERS) if (filters[name]) query.append(name, filters[name]);
   for (const label of filters.label) query.append("label", label);
   if (filters.before) query.append("before", filters.before);
   const text = query.toString();
   return text ? `?${text}` : "";
+}
+
+/** A word of the search box: what is between quotes is one word, also with spaces. */
+const WORD = /(?:"(?:\\.|[^"\\])*"?|[^\s"])+/g;
+
+/** What was typed: filters, such as `kernel:saxpy` and `run=1`, and the other words, which may be an id, a name or a kernel. */
+export function readSearch(text: string): { filters: Filters; words: string } {
+  const filters = readFilters("");
+  const words: string[] = [];
+  for (const [quoted] of text.matchAll(WORD)) {
+    const word = quoted.replace(/"((?:\\.|[^"\\])*)"?/g, (_, inner: string) => inner.replace(/\\(.)/g, "$1"));
+    const [, field, value = ""] = /^([a-z]+):(.+)$/s.exec(word) ?? [];
+    if (TEXT_FILTERS.includes(field as TextFilter)) filters[field as TextFilter] = value;
+    else if (field === "state" || field === "label") filters[field].push(value);
+    else if (/^[^=]+=/.test(word)) filters.label.push(word);
+    else words.push(word);
+  }
+  return { filters, words: words.join(" ") };
+}
+
+/** The filters as they can be typed, without the states, which have boxes of their own. */
+export function writeSearch(filters: Filters): string {
+  const word = (text: string) => (/[\s"]/.test(text) ? `"${text.replace(/["\\]/g, "\\$&")}"` : text);
+  const texts = TEXT_FILTERS.filter((name) => filters[name]).map((name) => `${name}:${word(filters[name])}`);
+  return [...texts, ...filters.label.map((label) => (/^[a-z]+:/.test(label) ? `label:${word(label)}` : word(label)))].join(" ");
+}
+
+/** The filters in words. */
+export function described(filters: Filters): string[] {
+  const texts = TEXT_FILTERS.filter((name) => filters[name]).map((name) => `${name} ${filters[name]}`);
+  return [...texts, ...filters.label.map((label) => `label ${label}`)];
 }
 
 /** The query for the read API. Times that count from now are rounded to minutes, so that viewers of one page ask for the same. */
@@ -71,7 +94,7 @@ export function apiQuery(filters: Filters): string {
 export function cliCommand(filters: Filters): string {
   const words = ["gpufleet", "history"];
   for (const state of filters.state) words.push("--state", state);
-  for (const { name } of TEXT_FILTERS) if (filters[name]) words.push(`--${name}`, filters[name]);
+  for (const name of TEXT_FILTERS) if (filters[name]) words.push(`--${name}`, filters[name]);
   for (const label of filters.label) words.push("--label", label);
   if (filters.before) words.push("--before", filters.before);
   return words.map(quoted).join(" ");

@@ -11,17 +11,17 @@ import { FailureReport } from "../parts/failure";
 import { Gantt } from "../parts/gantt";
 import { JobActions } from "../parts/job-actions";
 import { KeptOutput } from "../parts/kept-output";
-import { Loading, ProblemNote } from "../parts/messages";
+import { ProblemNote, Skeleton } from "../parts/messages";
 import { Printed } from "../parts/printed";
 import { Stages } from "../parts/stages";
-import { isEnded, State } from "../parts/state";
+import { State } from "../parts/state";
 import { Text } from "../parts/text";
 import { At, Ran, Waited } from "../parts/time";
 
 export function JobPage({ id }: { id: string }) {
   const { body, problem } = useTopic<JobDetail>(`/v1/jobs/${encodeURIComponent(id)}`);
   if (!body) {
-    return problem && !isOutage(problem) ? <NotFound id={id} problem={problem} /> : <Loading />;
+    return problem && !isOutage(problem) ? <NotFound id={id} problem={problem} /> : <JobSkeleton />;
   }
   const { job, attempts, outputs } = body;
   const decisive = attempts.find(({ attempt }) => attempt === job.attempt);
@@ -40,10 +40,20 @@ export function JobPage({ id }: { id: string }) {
       {job.state === "queued" && <Waits job={job} />}
       {failure && <WhyItFailed state={job.state} failure={failure as Failure} />}
       <Attempts job={job} attempts={attempts} decisive={decisive} />
-      {isEnded(job) && job.attempt && <Advice job={job} />}
       <Printed attempts={attempts} decisive={job.attempt ?? null} />
       <KeptOutputs job={job.job_id} outputs={outputs} />
       <OnTheCommandLine detail={body} />
+      {job.state === "succeeded" && job.attempt && <Advice job={job} />}
+    </>
+  );
+}
+
+function JobSkeleton() {
+  return (
+    <>
+      <h1>Job</h1>
+      <Skeleton rows={4} />
+      <Skeleton rows={8} />
     </>
   );
 }
@@ -82,10 +92,10 @@ function Facts({ job }: { job: Job }) {
       <Fact title="Ended">
         <At at={job.finished_at} />
       </Fact>
-      <Fact title="Waited">
+      <Fact title={job.state === "queued" ? "Waiting for" : "Waited"}>
         <Waited job={job} />
       </Fact>
-      <Fact title="Ran">
+      <Fact title={job.state === "running" ? "Running for" : "Ran"}>
         <Ran job={job} />
       </Fact>
       <Fact title="In, out">

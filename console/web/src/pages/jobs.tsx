@@ -8,13 +8,12 @@ import { STATES, type Job, type JobState, type Page, type Problem } from "../api
 import { count, labels, shortId } from "../format";
 import { isOutage, useTopic } from "../live/store";
 import { Command } from "../parts/command";
-import { Field } from "../parts/field";
-import { Empty, Loading, ProblemNote } from "../parts/messages";
+import { Empty, ProblemNote, Skeleton } from "../parts/messages";
 import { Rows, type Column } from "../parts/rows";
 import { State } from "../parts/state";
 import { Text } from "../parts/text";
-import { Ago, Ran, Waited } from "../parts/time";
-import { apiQuery, cliCommand, readFilters, TEXT_FILTERS, writeFilters, type Filters } from "./filters";
+import { Ago, At, Ran, Waited } from "../parts/time";
+import { apiQuery, cliCommand, readFilters, writeFilters, type Filters } from "./filters";
 
 const NEWEST = 100;
 const OLDER = 500;
@@ -32,15 +31,15 @@ const COLUMNS: Column<Job>[] = [
       </Link>
     ),
   },
-  { title: "Name", width: "minmax(6rem, 1fr)", cell: (job) => <Text cut={80}>{job.name}</Text> },
-  { title: "Kernel", width: "minmax(6rem, 1fr)", cell: (job) => <Text cut={80}>{job.kernel}</Text> },
-  { title: "Labels", width: "minmax(9rem, 1.8fr)", cell: (job) => <LabelList of={job.labels} /> },
-  { title: "Pool", width: "5.5rem", cell: (job) => <Text cut={40}>{job.pool}</Text> },
-  { title: "Worker", width: "minmax(6rem, 1fr)", cell: (job) => <Text cut={60}>{job.worker}</Text> },
-  { title: "Waited", width: "5rem", align: "end", cell: (job) => <Waited job={job} /> },
+  { title: "Name", width: "minmax(5rem, 1fr)", cell: (job) => <Text cut={80}>{job.name}</Text> },
+  { title: "Kernel", width: "minmax(6rem, 1fr)", isExtra: true, cell: (job) => <Text cut={80}>{job.kernel}</Text> },
+  { title: "Labels", width: "minmax(9rem, 1.8fr)", isExtra: true, cell: (job) => <LabelList of={job.labels} /> },
+  { title: "Pool", width: "5.5rem", isExtra: true, cell: (job) => <Text cut={40}>{job.pool}</Text> },
+  { title: "Worker", width: "minmax(6rem, 1fr)", isExtra: true, cell: (job) => <Text cut={60}>{job.worker}</Text> },
+  { title: "Waited", width: "5rem", isExtra: true, align: "end", cell: (job) => <Waited job={job} /> },
   { title: "Ran", width: "5rem", align: "end", cell: (job) => <Ran job={job} /> },
-  { title: "Tries", width: "3.5rem", align: "end", cell: (job) => count(job.attempts) },
-  { title: "Submitted", width: "6rem", align: "end", cell: (job) => <Ago at={job.submitted_at ?? job.created_at} /> },
+  { title: "Tries", width: "3.5rem", isExtra: true, align: "end", cell: (job) => count(job.attempts) },
+  { title: "Submitted", width: "6rem", isExtra: true, align: "end", cell: (job) => <Ago at={job.submitted_at ?? job.created_at} /> },
 ];
 
 export function JobsPage() {
@@ -62,15 +61,15 @@ export function JobsPage() {
           {newest.body && (isFirst ? "jobs, newest first" : "older jobs")}
         </p>
       </header>
-      <FilterBar filters={filters} change={change} open={(id) => navigate(`/jobs/${encodeURIComponent(id)}`)} />
+      <States filters={filters} change={change} />
       {refused && <ProblemNote problem={refused} />}
       {newest.body?.searched_since && (
         <p class="note">
-          Only jobs since {newest.body.searched_since} were searched, because no label of the filter has an index. Choose an earlier time
-          in “Since” to search more.
+          Only jobs since <At at={newest.body.searched_since} /> were searched, because no label of the filter has an index. To search more, add{" "}
+          <code>since:</code> with an earlier time.
         </p>
       )}
-      {!newest.body && !refused && <Loading />}
+      {!newest.body && !refused && <Skeleton rows={20} />}
       {newest.body && list.jobs.length === 0 && !refused && <Empty>No jobs match these filters.</Empty>}
       {list.jobs.length > 0 && (
         <Rows
@@ -89,7 +88,7 @@ export function JobsPage() {
           <Link href={`/jobs${writeFilters({ ...filters, before: list.next })}`}>Continue with older jobs</Link>
         </p>
       )}
-      <Command text={cliCommand(filters)} />
+      {(newest.body || refused) && <Command text={cliCommand(filters)} />}
     </>
   );
 }
@@ -185,47 +184,20 @@ function isOlder(job: Job, other: Job): boolean {
   return one === two ? job.job_id < other.job_id : one < two;
 }
 
-function FilterBar({ filters, change, open }: { filters: Filters; change: (next: Filters) => void; open: (id: string) => void }) {
+function States({ filters, change }: { filters: Filters; change: (next: Filters) => void }) {
   const toggle = (state: JobState) => {
     const states = filters.state.includes(state) ? filters.state.filter((other) => other !== state) : [...filters.state, state];
     change({ ...filters, state: states, before: "" });
   };
   return (
-    <form class="filters" data-filters aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
-      <fieldset class="chips">
-        <legend class="visually-hidden">State</legend>
-        {STATES.map((state) => (
-          <label key={state} class={`chip${filters.state.includes(state) ? " is-on" : ""}`}>
-            <input type="checkbox" checked={filters.state.includes(state)} onChange={() => toggle(state)} />
-            <State state={state} />
-          </label>
-        ))}
-      </fieldset>
-      <div class="fields">
-        <Field name="id" title="Job id" hint="its beginning or end" value="" change={(text) => text.trim() && open(text.trim())} />
-        {TEXT_FILTERS.map(({ name, title, hint }) => (
-          <Field
-            key={name}
-            name={name}
-            title={title}
-            hint={hint}
-            value={filters[name]}
-            change={(text) => change({ ...filters, [name]: text.trim(), before: "" })}
-          />
-        ))}
-        <Field
-          name="label"
-          title="Labels"
-          hint="key=value …"
-          value={filters.label.join(" ")}
-          change={(text) => change({ ...filters, label: text.split(/\s+/).filter(Boolean), before: "" })}
-        />
-        {writeFilters(filters) !== "" && (
-          <Link class="quiet button" href="/jobs">
-            Clear
-          </Link>
-        )}
-      </div>
-    </form>
+    <fieldset class="chips">
+      <legend class="visually-hidden">State</legend>
+      {STATES.map((state) => (
+        <label key={state} class={`chip${filters.state.includes(state) ? " is-on" : ""}`}>
+          <input type="checkbox" checked={filters.state.includes(state)} onChange={() => toggle(state)} />
+          <State state={state} />
+        </label>
+      ))}
+    </fieldset>
   );
 }

@@ -6,7 +6,7 @@ import type { Broker, Pools } from "../api/types";
 import { bytes, count, duration, percent } from "../format";
 import { isOutage, useTopic } from "../live/store";
 import { Command } from "../parts/command";
-import { Empty, Loading, ProblemNote } from "../parts/messages";
+import { Empty, ProblemNote, Skeleton } from "../parts/messages";
 import { Meter } from "../parts/meter";
 import { Text } from "../parts/text";
 
@@ -23,7 +23,7 @@ export function PoolsPage() {
       </header>
       {broker && broker.state !== "up" && <p class="note">No queue depths: {broker.reason}.</p>}
       {problem && !isOutage(problem) && <ProblemNote problem={problem} />}
-      {!body && !problem && <Loading />}
+      {!body && !problem && <Skeleton />}
       {body && pools.length === 0 && <Empty>No worker serves a pool, and no job has ended.</Empty>}
       {pools.length > 0 && (
         <div class="table-box">
@@ -90,7 +90,7 @@ export function PoolsPage() {
           </table>
         </div>
       )}
-      <Command text="gpufleet pools" />
+      {body && <Command text="gpufleet pools" />}
     </>
   );
 }

@@ -6,7 +6,7 @@ import type { Statistics, StatisticsRow } from "../api/types";
 import { bytes, count, duration, percent, quoted } from "../format";
 import { isOutage, useTopic } from "../live/store";
 import { Command } from "../parts/command";
-import { Empty, Loading, ProblemNote } from "../parts/messages";
+import { Empty, ProblemNote, Skeleton } from "../parts/messages";
 import { Meter } from "../parts/meter";
 import { Rows, type Column } from "../parts/rows";
 import { SinceChoice, useSince } from "../parts/since";
@@ -39,14 +39,14 @@ export function UsagePage() {
   const total = rows.reduce((sum, row) => sum + row.device_us, 0);
   const choices = ["pool", "user", "kernel", "worker", "device", ...(labels?.keys ?? []).map((key) => `label:${key}`)];
   const columns: Column<StatisticsRow>[] = [
-    { title: by, width: "minmax(12rem, 2fr)", cell: (row) => <Value by={by} value={row.value} /> },
-    { title: "Device time", width: "8rem", align: "end", cell: (row) => duration(row.device_us) },
+    { title: by.charAt(0).toUpperCase() + by.slice(1), width: "minmax(6rem, 2fr)", cell: (row) => <Value by={by} value={row.value} /> },
+    { title: "Device time", width: "7rem", align: "end", cell: (row) => duration(row.device_us) },
     { title: "Share", width: "11rem", cell: (row) => <ShareOf share={total ? row.device_us / total : 0} /> },
-    { title: "Jobs", width: "6rem", align: "end", cell: (row) => count(row.jobs) },
-    { title: "Succeeded", width: "6rem", align: "end", cell: (row) => count(row.succeeded) },
-    { title: "Lost attempts", width: "7rem", align: "end", cell: (row) => count(row.attempts_lost) },
-    { title: "In", width: "6rem", align: "end", cell: (row) => bytes(row.input_bytes) },
-    { title: "Out", width: "6rem", align: "end", cell: (row) => bytes(row.output_bytes) },
+    { title: "Jobs", width: "6rem", isExtra: true, align: "end", cell: (row) => count(row.jobs) },
+    { title: "Succeeded", width: "6rem", isExtra: true, align: "end", cell: (row) => count(row.succeeded) },
+    { title: "Lost attempts", width: "7rem", isExtra: true, align: "end", cell: (row) => count(row.attempts_lost) },
+    { title: "In", width: "6rem", isExtra: true, align: "end", cell: (row) => bytes(row.input_bytes) },
+    { title: "Out", width: "6rem", isExtra: true, align: "end", cell: (row) => bytes(row.output_bytes) },
   ];
   return (
     <>
@@ -54,7 +54,7 @@ export function UsagePage() {
         <h1>Usage</h1>
         <p class="faint">{body && `${duration(total)} on devices`}</p>
       </header>
-      <form class="filters" data-filters aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
+      <form class="filters" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
         <div class="fields">
           <SinceChoice span={span} />
           <label>
@@ -80,7 +80,7 @@ export function UsagePage() {
         </div>
       </form>
       {problem && !isOutage(problem) && <ProblemNote problem={problem} />}
-      {!body && !problem && <Loading />}
+      {!body && !problem && <Skeleton />}
       {undeclared !== undefined && (
         <>
           <Empty>
@@ -91,7 +91,7 @@ export function UsagePage() {
       )}
       {body && rows.length === 0 && undeclared === undefined && <Empty>No job has ended in this time.</Empty>}
       {rows.length > 0 && <Rows label="Usage" columns={columns} rows={rows} rowKey={(row) => row.value} />}
-      <Command text={`gpufleet usage --by ${quoted(by)} --since ${span}`} />
+      {body && <Command text={`gpufleet usage --by ${quoted(by)} --since ${span}`} />}
     </>
   );
 }

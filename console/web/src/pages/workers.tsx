@@ -1,58 +1,45 @@
 // Workers and their devices, the ones heard from last first.
 
 import { useMemo, useState } from "preact/hooks";
-import { Link, useLocation, useSearch } from "wouter-preact";
+import { Link, useSearch } from "wouter-preact";
 
 import type { Device, Samples, Worker, Workers } from "../api/types";
 import { bytes, count } from "../format";
 import { isOutage, useTopic } from "../live/store";
 import { Chart, type Line } from "../parts/chart";
 import { Command } from "../parts/command";
-import { Field } from "../parts/field";
-import { Empty, Loading, ProblemNote } from "../parts/messages";
+import { Empty, ProblemNote, Skeleton } from "../parts/messages";
 import { Meter } from "../parts/meter";
+import { RangeChoice, useRange, type Range } from "../parts/range";
+import { fullHour } from "../parts/since";
 import { State } from "../parts/state";
 import { Text } from "../parts/text";
 import { Ago } from "../parts/time";
 
 export function WorkersPage() {
   const name = new URLSearchParams(useSearch()).get("name") ?? "";
-  const [, navigate] = useLocation();
   const { body, problem } = useTopic<Workers>(name ? `/v1/workers?name=${encodeURIComponent(name)}` : "/v1/workers");
   const workers = body?.workers ?? [];
   const [here, gone] = useMemo(() => {
     const isHere = (worker: Worker) => worker.state !== "left";
     return [workers.filter(isHere), workers.filter((worker) => !isHere(worker))];
   }, [body]);
+  const countOf = (wanted: string) => here.filter(({ state }) => state === wanted).length;
   return (
     <>
       <header class="page-head">
         <h1>Workers</h1>
         <p class="faint" role="status">
-          {body && `${count(here.filter(({ state }) => state === "up").length)} up, ${count(here.filter(({ state }) => state === "silent").length)} silent`}
+          {!name && body && `${count(countOf("up"))} up, ${count(countOf("silent"))} silent`}
+          {name && (
+            <>
+              Only <Text>{name}</Text>. <Link href="/workers">Show all workers</Link>
+            </>
+          )}
         </p>
       </header>
-      <form class="filters" data-filters aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
-        <div class="fields">
-          <Field
-            name="name"
-            title="Name"
-            hint="exact"
-            value={name}
-            change={(text) => {
-              const value = text.trim();
-              navigate(value ? `/workers?name=${encodeURIComponent(value)}` : "/workers", { replace: true });
-            }}
-          />
-          {name && (
-            <Link class="quiet button" href="/workers">
-              Clear
-            </Link>
-          )}
-        </div>
-      </form>
       {problem && !isOutage(problem) && <ProblemNote problem={problem} />}
-      {!body && <Loading />}
+      {!body && !problem && <Skeleton />}
       {body && workers.length === 0 && <Empty>No worker has reported yet.</Empty>}
       {here.map((worker) => (
         <WorkerPanel key={worker.worker} worker={worker} />
@@ -94,13 +81,14 @@ export function WorkersPage() {
           </div>
         </section>
       )}
-      <Command text="gpufleet workers" />
+      {body && <Command text="gpufleet workers" />}
     </>
   );
 }
 
 function WorkerPanel({ worker }: { worker: Worker }) {
   const [isOpen, setOpen] = useState(false);
+  const { range, minutes } = useRange("48h");
   return (
     <article class="panel worker" aria-label={`Worker ${worker.worker}`}>
       <header>
@@ -113,7 +101,7 @@ function WorkerPanel({ worker }: { worker: Worker }) {
         </span>
         <Link href={`/jobs?worker=${encodeURIComponent(worker.worker)}`}>{count(worker.jobs_running)} running</Link>
         <button type="button" class="quiet" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
-          {isOpen ? "Hide 48 hours" : "Show 48 hours"}
+          {isOpen ? "Hide charts" : "Show charts"}
         </button>
       </header>
       <div class="table-box">
@@ -144,15 +132,19 @@ function WorkerPanel({ worker }: { worker: Worker }) {
           </tbody>
         </table>
       </div>
-      {isOpen && worker.devices.map((device) => <DeviceHistory key={device.device} worker={worker.worker} device={device} />)}
+      {isOpen && <RangeChoice range={range} of={["15m", "1h", "24h", "48h"]} />}
+      {isOpen &&
+        worker.devices.map((device) => (
+          <DeviceHistory key={device.device} worker={worker.worker} device={device} range={range} minutes={minutes} />
+        ))}
       {worker.devices.length === 0 && <p class="faint">Its latest heartbeat lists no devices.</p>}
     </article>
   );
 }
 
-/** Use, memory and temperature of a device over 48 hours. */
-function DeviceHistory({ worker, device }: { worker: string; device: Device }) {
-  const { body } = useTopic<Samples>(`/v1/samples?worker=${encodeURIComponent(worker)}&device=${device.device}`);
+/** Use, memory and temperature of a device over time. */
+function DeviceHistory({ worker, device, range, minutes }: { worker: string; device: Device; range: Range; minutes: number }) {
+  const { body } = useTopic<Samples>(`/v1/samples?worker=${encodeURIComponent(worker)}&device=${device.device}&since=${fullHour(range)}`);
   const [at, use, memory, heat] = useMemo((): [number[], Line[], Line[], Line[]] => {
     const points = body?.points ?? [];
     const hasUsed = points.some((point) => point.memory_used_bytes !== null && point.memory_used_bytes !== undefined);
@@ -166,14 +158,14 @@ function DeviceHistory({ worker, device }: { worker: string; device: Device }) {
       [{ title: "temperature", colour: "accent", values: points.map((point) => point.temperature_celsius ?? null) }],
     ];
   }, [body]);
-  if (!body) return <Loading />;
+  if (!body) return <Skeleton />;
   if (at.length === 0) return <Empty>The ledger has no samples of device {device.device} yet.</Empty>;
   return (
-    <div class="charts" role="group" aria-label={`Device ${device.device} over 48 hours`}>
-      <Chart title={`Device ${device.device}: use`} at={at} lines={use} shown={(value) => `${Math.round(value)} %`} max={100} hours={48} height={120} />
-      <Chart title={`Device ${device.device}: memory`} at={at} lines={memory} shown={bytes} max={device.memory_bytes} hours={48} height={120} />
+    <div class="charts" role="group" aria-label={`Device ${device.device} over time`}>
+      <Chart title={`Device ${device.device}: use`} at={at} lines={use} unit="percent" max={100} minutes={minutes} height={120} />
+      <Chart title={`Device ${device.device}: memory`} at={at} lines={memory} unit="bytes" minutes={minutes} height={120} />
       {heat[0]?.values.some((value) => value !== null) && (
-        <Chart title={`Device ${device.device}: temperature`} at={at} lines={heat} shown={(value) => `${Math.round(value)} °C`} hours={48} height={120} />
+        <Chart title={`Device ${device.device}: temperature`} at={at} lines={heat} unit="celsius" minutes={minutes} height={120} />
       )}
     </div>
   );

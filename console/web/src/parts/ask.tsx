@@ -1,19 +1,28 @@
-// An action with a question before it.
+// An action with a question before it, which says whom it affects.
 
-import { useRef, useState } from "preact/hooks";
+import { Fragment } from "preact";
+import { useId, useRef, useState } from "preact/hooks";
+
+import { count, visible } from "../format";
+
+/** Users or pools of one question that are named. */
+const NAMED = 8;
 
 interface Props {
   button: string;
   title: string;
   detail: string;
+  /** Whom it affects: each kind with its number or names. */
+  affected: [string, string][];
   verb: string;
   isDanger?: boolean;
   act: () => Promise<void>;
 }
 
-export function Ask({ button, title, detail, verb, isDanger, act }: Props) {
+export function Ask({ button, title, detail, affected, verb, isDanger, act }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [isBusy, setBusy] = useState(false);
+  const id = useId();
   const run = async () => {
     setBusy(true);
     await act();
@@ -25,18 +34,39 @@ export function Ask({ button, title, detail, verb, isDanger, act }: Props) {
       <button type="button" onClick={() => dialog.current?.showModal()}>
         {button}
       </button>
-      <dialog ref={dialog} aria-label={title}>
+      <dialog ref={dialog} aria-label={title} aria-describedby={id}>
         <h2>{title}</h2>
-        <p>{detail}</p>
+        <div id={id}>
+          <dl class="affected">
+            {affected.map(([kind, names]) => (
+              <Fragment key={kind}>
+                <dt>{kind}</dt>
+                <dd>
+                  <bdi>{visible(names)}</bdi>
+                </dd>
+              </Fragment>
+            ))}
+          </dl>
+          <p>{detail}</p>
+        </div>
         <div class="actions">
           <button type="button" class={isDanger ? "is-danger" : "is-main"} disabled={isBusy} onClick={() => void run()}>
             {isBusy ? "Working…" : verb}
           </button>
           <button type="button" onClick={() => dialog.current?.close()}>
-            Leave it
+            Back
           </button>
         </div>
       </dialog>
     </>
   );
+}
+
+/** The different values, the most frequent first, with how many each has. */
+export function tally(values: (string | null | undefined)[]): string {
+  const counts = new Map<string, number>();
+  for (const value of values) counts.set(value || "unknown", (counts.get(value || "unknown") ?? 0) + 1);
+  const sorted = [...counts].sort(([, a], [, b]) => b - a);
+  const named = sorted.slice(0, NAMED).map(([value, of]) => (sorted.length > 1 ? `${value} (${count(of)})` : value));
+  return named.join(", ") + (sorted.length > NAMED ? ` and ${count(sorted.length - NAMED)} more` : "");
 }

@@ -4,7 +4,7 @@ import { Link } from "wouter-preact";
 
 import type { DeadLetter } from "../api/types";
 import { bytes, count, shortId } from "../format";
-import { Ask } from "./ask";
+import { Ask, tally } from "./ask";
 import { Text } from "./text";
 import { Ago } from "./time";
 
@@ -39,6 +39,7 @@ export function DeadGroup({ reason, letters, act }: Group) {
           <thead>
             <tr>
               <th scope="col">Job</th>
+              <th scope="col">User</th>
               <th scope="col">From</th>
               <th scope="col" class="is-end">
                 Size
@@ -62,12 +63,21 @@ export function DeadGroup({ reason, letters, act }: Group) {
 
 function GroupActions({ letters, act }: { letters: DeadLetter[]; act: Act }) {
   const meant = letters.slice(0, ACTED_MAX);
-  const many = meant.length === letters.length ? count(meant.length) : `the oldest ${count(meant.length)} of ${count(letters.length)}`;
+  const jobs = meant.flatMap((letter) => letter.jobs.map(() => letter));
+  const affected: [string, string][] = [
+    ["Jobs", count(jobs.length)],
+    ["Users", tally(jobs.map(({ user }) => user))],
+    ["Pools", tally(jobs.map(({ origin }) => poolOf(origin)))],
+  ];
+  const word = letters.length === 1 ? "message" : "messages";
+  const oldest = meant.length < letters.length ? `the oldest ${count(meant.length)} of ` : "";
+  const many = `${oldest}${count(letters.length)} ${word}`;
   return (
     <div class="actions">
       <Ask
         button="Replay…"
         title={`Submit ${many} again?`}
+        affected={affected}
         detail="They become new jobs with the label replay-of. The old jobs stay dead in the history."
         verb="Replay"
         act={() => act("Submitted again:", "/actions/dead/replay", meant)}
@@ -75,6 +85,7 @@ function GroupActions({ letters, act }: { letters: DeadLetter[]; act: Act }) {
       <Ask
         button="Discard…"
         title={`Discard ${many}?`}
+        affected={affected}
         detail="Their tasks are lost for good. The history stays."
         verb="Discard"
         isDanger
@@ -82,6 +93,11 @@ function GroupActions({ letters, act }: { letters: DeadLetter[]; act: Act }) {
       />
     </div>
   );
+}
+
+/** The pool in a routing key or the name of a queue, such as `gpufleet.v1.tasks.default.normal`. */
+function poolOf(origin: string): string | undefined {
+  return /^(?:gpufleet\.v1\.tasks\.)?(.+?)(?:\.\d+)?\.[^.]+$/.exec(origin)?.[1];
 }
 
 function LetterRow({ letter }: { letter: DeadLetter }) {
@@ -96,6 +112,9 @@ function LetterRow({ letter }: { letter: DeadLetter }) {
           </Link>
         ))}
         {jobs.length > JOBS_LISTED && <span class="faint">+{jobs.length - JOBS_LISTED}</span>}
+      </td>
+      <td>
+        <Text cut={60}>{letter.user}</Text>
       </td>
       <td>
         <Text cut={80}>{letter.origin}</Text>

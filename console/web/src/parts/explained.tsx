@@ -3,7 +3,8 @@
 import type { Broker, Explanation, Job, Report } from "../api/types";
 import { count } from "../format";
 import { useTopic } from "../live/store";
-import { Text } from "./text";
+import { Skeleton } from "./messages";
+import { Prose } from "./text";
 
 /** The reasons why a queued job waits, the most likely one first. */
 export function Waits({ job }: { job: Job }) {
@@ -12,14 +13,14 @@ export function Waits({ job }: { job: Job }) {
   const queue = broker?.pools.find(({ pool }) => pool === job.pool);
   // The read API does not ask the broker; the console does.
   const reasons = (body?.reasons ?? []).filter(({ reason }) => !queue || reason !== "ask_broker");
-  if (reasons.length === 0 && !queue) return null;
   return (
     <section>
       <h2>Why it waits</h2>
+      {!body && <Skeleton rows={1} />}
       <ul>
         {reasons.map(({ reason, text }) => (
           <li key={reason}>
-            <Text cut={2000}>{text}</Text>
+            <Prose>{text}</Prose>
           </li>
         ))}
         {queue && (
@@ -33,7 +34,7 @@ export function Waits({ job }: { job: Job }) {
   );
 }
 
-/** Advice on a job that has ended. Nothing is shown if there is none. */
+/** Advice on a job that succeeded. Nothing is shown if there is none. */
 export function Advice({ job }: { job: Job }) {
   const { body } = useTopic<Report>(`/v1/jobs/${job.job_id}/report`);
   if (!body || body.advice.length === 0) return null;
@@ -43,7 +44,7 @@ export function Advice({ job }: { job: Job }) {
       <ul>
         {body.advice.map((text) => (
           <li key={text}>
-            <Text cut={2000}>{text}</Text>
+            <Prose>{text}</Prose>
           </li>
         ))}
       </ul>

@@ -5,10 +5,11 @@
 import { useMemo, useState } from "preact/hooks";
 
 import type { Attempt, Job } from "../api/types";
-import { clock, duration } from "../format";
+import { duration } from "../format";
 import { now } from "../live/store";
 import { Glyph, State, type AnyState } from "./state";
 import { Text } from "./text";
+import { At } from "./time";
 
 export const LEGEND = ["fetch", "compile", "load", "copy in", "kernel", "copy out"];
 
@@ -47,7 +48,7 @@ export function Gantt({ job, attempts }: { job: Job; attempts: Attempt[] }) {
       <div class="gantt-axis" aria-hidden="true">
         {ticks.map((share) => (
           <span key={share} style={{ left: `${share * 100}%` }}>
-            {share === 0 ? clock(new Date(begin).toISOString(), now.value) : `+${duration(span * share * 1000)}`}
+            {share === 0 ? "0" : `+${duration(span * share * 1000)}`}
           </span>
         ))}
       </div>
@@ -96,6 +97,9 @@ export function Gantt({ job, attempts }: { job: Job; attempts: Attempt[] }) {
         <span>
           <span class="swatch is-wait" aria-hidden="true" /> waited
         </span>
+        <span>
+          0 is <At at={new Date(begin).toISOString()} />
+        </span>
       </figcaption>
       {chosen && <AttemptFacts attempt={chosen} />}
     </figure>
@@ -116,7 +120,11 @@ function AttemptFacts({ attempt }: { attempt: Attempt }) {
         </p>
       )}
       {attempt.superseded && <p class="faint">It ended after another attempt had decided the job.</p>}
-      {attempt.retry_at && <p class="faint">Tried again at {attempt.retry_at}.</p>}
+      {attempt.retry_at && (
+        <p class="faint">
+          Tried again at <At at={attempt.retry_at} />.
+        </p>
+      )}
     </div>
   );
 }

@@ -6,7 +6,7 @@ import { PAGES } from "../app";
 export const helpIsOpen = signal(false);
 
 const KEYS: [string, string][] = [
-  ["/", "Go to the filters"],
+  ["/", "Find jobs"],
   ["↑ ↓, j k", "Move between rows"],
   ["Page Up, Page Down, Home, End", "Move farther"],
   ["Enter", "Open the row"],

@@ -6,7 +6,7 @@ import { post, problemIn } from "../api/ask";
 import type { Acted, Broker, Cancelled, Job } from "../api/types";
 import { useTopic } from "../live/store";
 import { me } from "../session";
-import { Ask } from "./ask";
+import { Ask, tally } from "./ask";
 import { isEnded } from "./state";
 
 /** What an action has done, in words. */
@@ -28,6 +28,11 @@ export function JobActions({ job }: { job: Job }) {
   const { body: broker } = useTopic<Broker>(me.value?.actions ? "broker" : undefined);
   if (!me.value?.actions) return null;
   if (broker?.state !== "up") return broker && <p class="faint">No actions: {broker.reason}</p>;
+  const affected: [string, string][] = [
+    ["Jobs", `1, ${job.state}${job.state === "running" && job.worker ? ` on ${job.worker}` : ""}`],
+    ["User", tally([job.user_id])],
+    ["Pool", tally([job.pool])],
+  ];
   const run = async (what: string, path: string, body: unknown) => {
     try {
       const answer = await post<Partial<Cancelled & Acted>>(path, body);
@@ -47,7 +52,8 @@ export function JobActions({ job }: { job: Job }) {
       {!isEnded(job) && (
         <Ask
           title="Cancel this job?"
-          detail={job.state === "running" ? "The worker stops it." : "It never runs."}
+          affected={affected}
+          detail={`${job.state === "running" ? "The worker stops it, and its results are lost." : "It never runs."} Other jobs are not affected.`}
           verb="Cancel the job"
           button="Cancel…"
           isDanger
@@ -57,6 +63,7 @@ export function JobActions({ job }: { job: Job }) {
       {job.state === "dead" && (
         <Ask
           title="Submit this job again?"
+          affected={affected}
           detail={`It becomes a new job with the label replay-of=${job.job_id}. This one stays dead.`}
           verb="Submit again"
           button="Submit again…"

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { problemOf, Refused, problemIn } from "../api/ask";
 import type { Output, Problem } from "../api/types";
 import { bytes, count } from "../format";
-import { Loading, ProblemNote } from "./messages";
+import { ProblemNote, Skeleton } from "./messages";
 
 const BYTES_MAX = 64 * 2 ** 20;
 const SIDE_MAX = 4096;
@@ -34,7 +34,7 @@ export function Preview({ path, output }: { path: string; output: Output }) {
   const at = useMemo(() => data && elements(output.dtype, data), [data]);
   if (isLarge) return <p class="empty">The output has {bytes(size * width(output.dtype))}, too much for a preview.</p>;
   if (problem) return <ProblemNote problem={problem} />;
-  if (!at) return <Loading />;
+  if (!at) return <Skeleton rows={2} />;
   const image = imageShape(output);
   return (
     <div class="preview">

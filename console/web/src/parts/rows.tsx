@@ -1,6 +1,7 @@
 // A table of any length: only the rows in sight are in the document. Arrow keys move between rows, Enter opens one.
 
 import type { ComponentChildren } from "preact";
+import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 export interface Column<T> {
@@ -8,6 +9,8 @@ export interface Column<T> {
   /** A CSS track, such as `8rem` or `1fr`. */
   width: string;
   align?: "end";
+  /** Left out in a narrow window. */
+  isExtra?: boolean;
   cell: (row: T) => ComponentChildren;
 }
 
@@ -30,11 +33,16 @@ interface Props<T> {
 const BEYOND = 12;
 const ROW_HEIGHT = 28;
 
+const narrow = matchMedia("(max-width: 860px)");
+const isNarrow = signal(narrow.matches);
+narrow.addEventListener("change", (event) => (isNarrow.value = event.matches));
+
 export function Rows<T>(props: Props<T>) {
-  const { label, columns, rows, rowKey, href, open, onEnd, rowHeight = ROW_HEIGHT, isOpenEnded } = props;
+  const { label, rows, rowKey, href, open, onEnd, rowHeight = ROW_HEIGHT, isOpenEnded } = props;
   const body = useRef<HTMLDivElement>(null);
   const [range, setRange] = useState({ from: 0, to: 60 });
   const [focus, setFocus] = useState(0);
+  const columns = props.columns.filter((column) => !isNarrow.value || !column.isExtra);
   const tracks = columns.map((column) => column.width).join(" ");
 
   useLayoutEffect(() => {

@@ -12,11 +12,16 @@ const SPANS: [string, string][] = [
 ];
 const DEFAULT = "24h";
 
-/** The chosen span, and the time at which it begins: full hours, so that viewers ask for the same. */
+/** The chosen span, and the time at which it begins: a full hour, so that viewers ask for the same. */
 export function useSince(): { span: string; since: string } {
   const given = new URLSearchParams(useSearch()).get("since");
   const span = SPANS.some(([name]) => name === given) ? given! : DEFAULT;
-  return { span, since: `${time(span).slice(0, 13)}:00:00Z` };
+  return { span, since: fullHour(span) };
+}
+
+/** The full hour in which a span that ends now begins. */
+export function fullHour(span: string): string {
+  return `${time(span).slice(0, 13)}:00:00Z`;
 }
 
 export function SinceChoice({ span }: { span: string }) {

@@ -17,31 +17,41 @@ export function Stages({ attempt }: { attempt: Attempt | undefined }) {
     "copy out": timings.copy_out_us ?? 0,
   };
   const total = (timings.total_us ?? 0) + (timings.compile_us ?? 0) || 1;
+  const caption = [
+    `Attempt ${attempt.attempt}: ${duration(timings.total_us)} in the executor`,
+    timings.wait_us ? `after ${duration(timings.wait_us)} on the worker` : "",
+    timings.device_bytes_peak ? `at most ${bytes(timings.device_bytes_peak)} of device memory` : "",
+  ];
+  const sentence = caption.filter(Boolean).join(", ");
+  // An attempt that crashed has no times of its stages.
+  const isMeasured = Object.values(values).some((us) => us > 0);
   return (
-    <table class="small">
-      <caption>
-        Attempt {attempt.attempt}: {duration(timings.total_us)} in the executor
-        {timings.wait_us ? `, after ${duration(timings.wait_us)} on the worker` : ""}
-        {timings.device_bytes_peak ? `, at most ${bytes(timings.device_bytes_peak)} of device memory` : ""}
-      </caption>
-      <thead>
-        <tr>
-          {LEGEND.map((stage) => (
-            <th key={stage} scope="col" class="is-end">
-              <span class={`swatch is-${stage.replace(" ", "-")}`} aria-hidden="true" /> {stage}
-            </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>
-        <tr>
-          {LEGEND.map((stage) => (
-            <td key={stage} class="is-end">
-              {duration(values[stage])} <span class="faint">{percent((values[stage] ?? 0) / total)}</span>
-            </td>
-          ))}
-        </tr>
-      </tbody>
-    </table>
+    <>
+      <p class="faint stages">{sentence}</p>
+      {isMeasured && (
+        <div class="table-box" role="group" aria-label="Stages" tabIndex={0}>
+          <table class="small">
+            <thead>
+              <tr>
+                {LEGEND.map((stage) => (
+                  <th key={stage} scope="col" class="is-end">
+                    <span class={`swatch is-${stage.replace(" ", "-")}`} aria-hidden="true" /> {stage}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              <tr>
+                {LEGEND.map((stage) => (
+                  <td key={stage} class="is-end">
+                    {duration(values[stage])} <span class="faint">{percent((values[stage] ?? 0) / total)}</span>
+                  </td>
+                ))}
+              </tr>
+            </tbody>
+          </table>
+        </div>
+      )}
+    </>
   );
 }

@@ -1,14 +1,14 @@
-// Times, in the viewer's zone, with the exact time as a hint.
+// Times: how long ago, how long, or in the viewer's zone.
 
 import { now } from "../live/store";
 import type { Job } from "../api/types";
-import { age, clock, duration } from "../format";
+import { age, duration, iso8601 } from "../format";
 
 /** How long ago, counting on. */
 export function Ago({ at }: { at: string | null | undefined }) {
   if (!at) return <span class="faint">–</span>;
   return (
-    <time dateTime={at} title={at}>
+    <time dateTime={at} title={iso8601(at)}>
       {age(now.value - Date.parse(at))} ago
     </time>
   );
@@ -36,9 +36,5 @@ function Elapsed({ from, to }: { from: number; to: number | null }) {
 
 export function At({ at }: { at: string | null | undefined }) {
   if (!at) return <span class="faint">–</span>;
-  return (
-    <time dateTime={at} title={at}>
-      {clock(at, now.value)}
-    </time>
-  );
+  return <time dateTime={at}>{iso8601(at)}</time>;
 }
