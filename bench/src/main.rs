@@ -10,23 +10,16 @@ use clap::{Parser, Subcommand};
 mod affinity;
 mod arrays;
 mod bare;
-mod bucket;
 mod chaos;
-mod command_run;
 mod comparison;
-mod console;
 mod cores;
 mod cpu;
-mod export;
 mod fleet;
 mod ground;
 mod inputs;
-mod keeping;
 mod machine;
 mod overhead;
-mod parquet;
 mod programs;
-mod pruning;
 mod python;
 mod python_package;
 mod recording;
@@ -60,28 +53,16 @@ enum Command {
     Sharing(sharing::Options),
     /// Arrays of 1 MiB to jobs and back: in messages, by reference, and in a bare loop over the broker
     Arrays(arrays::Options),
-    /// A large blob to an S3 bucket and back, next to curl
-    Bucket(bucket::Options),
     /// Jobs that share one large input, with and without resident inputs
     Inputs(inputs::Options),
     /// Jobs over several large inputs on several workers, with and without affinity slots
     Affinity(affinity::Options),
     /// Equal small jobs through gpufleet, Celery, Ray and Slurm: latency, throughput, a killed worker, history, memory
     Comparison(comparison::Options),
-    /// Tiny jobs that keep their outputs in the ledger, next to jobs that do not
-    Keeping(keeping::Options),
     /// The Python package next to the Rust client: throughput, CPU, latency, memory
     Python(python_package::Options),
-    /// `gpufleet map` over a large Parquet file: its memory, and a run that is killed several times
-    Parquet(parquet::Options),
-    /// `gpufleet export` of many jobs in each format: its memory and its speed
-    Export(export::Options),
-    /// The console with a large ledger: how soon its pages are answered, and the database's statements for one viewer and for many
-    Console(console::Options),
     /// Events per second that are written into the ledger's tables: on one connection with and without statistics, and on two
     Recording(recording::Options),
-    /// Unused blobs are deleted in a loop, next to producers: no job may fail for a missing blob
-    Pruning(pruning::Options),
     /// The far end of the bare loop, started by `round-trips` as a process of its own
     #[command(hide = true)]
     BareConsumer(bare::consumer::Options),
@@ -96,16 +77,10 @@ async fn main() -> ExitCode {
         Command::Sharing(options) => Box::pin(sharing::run(&options)).await,
         Command::Arrays(options) => Box::pin(arrays::run(&options)).await,
         Command::Python(options) => Box::pin(python_package::run(&options)).await,
-        Command::Bucket(options) => bucket::run(&options).await,
         Command::Inputs(options) => Box::pin(inputs::run(&options)).await,
         Command::Affinity(options) => Box::pin(affinity::run(&options)).await,
         Command::Comparison(options) => Box::pin(comparison::run(&options)).await,
-        Command::Keeping(options) => Box::pin(keeping::run(&options)).await,
-        Command::Parquet(options) => Box::pin(parquet::run(&options)).await,
-        Command::Export(options) => Box::pin(export::run(&options)).await,
-        Command::Console(options) => console::run(&options).await,
         Command::Recording(options) => recording::run(&options).await,
-        Command::Pruning(options) => Box::pin(pruning::run(&options)).await,
         Command::BareConsumer(options) => bare::consumer::run(&options).await,
     };
     match outcome {

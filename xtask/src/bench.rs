@@ -6,7 +6,6 @@ use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
 use tokio::process::Command;
 
 use crate::{
-    console::CONSOLE_PACKAGE,
     python::{EXTENSION, Package},
     setup,
     terminal::Terminal,
@@ -44,7 +43,7 @@ pub async fn run_python(options: &Options) -> anyhow::Result<()> {
 async fn build(terminal: &Terminal) -> anyhow::Result<()> {
     terminal.heading("build with optimisation");
     let mut build = cargo(["build", "--release", "--package", "gpufleet-bench"]);
-    build.args(FLEET_PACKAGES.iter().chain(&[CONSOLE_PACKAGE, EXTENSION]).flat_map(|package| ["--package", package]));
+    build.args(FLEET_PACKAGES.iter().chain(&[EXTENSION]).flat_map(|package| ["--package", package]));
     workspace::run(build).await
 }
 

@@ -122,15 +122,8 @@ enum Command {
     BenchInputs(bench::Options),
     /// Measure jobs that prefer the worker that has their input
     BenchAffinity(bench::Options),
-    /// Measure `gpufleet map` over a Parquet file of ten million rows, without interruption and killed several times
-    BenchParquet(bench::Options),
     /// Measure how many events per second a recorder writes, with and without statistics, on one connection and on two
     BenchRecording(bench::Options),
-    /// Measure the memory and the speed of `gpufleet export` with a million jobs, in each format
-    BenchExport(bench::Options),
-    /// Measure the console with a ledger of ten million jobs: the response times of its pages, and the database's statements for one viewer
-    /// and for fifty
-    BenchConsole(bench::Options),
     /// Install Celery, Ray and Slurm, build with optimisation, and measure gpufleet beside them
     BenchComparison(bench::Options),
     /// Count what the ledger's queries read with 2 and 10 million jobs, and migrate 20 million attempts beside a writer
@@ -179,10 +172,7 @@ async fn main() -> ExitCode {
         Command::BenchSharing(options) => bench::run("sharing", &[Part::Services], &options).await,
         Command::BenchInputs(options) => bench::run("inputs", &[Part::Services], &options).await,
         Command::BenchAffinity(options) => bench::run("affinity", &[Part::Services], &options).await,
-        Command::BenchParquet(options) => bench::run("parquet", &[Part::Services], &options).await,
         Command::BenchRecording(options) => bench::run("recording", &[Part::Services], &options).await,
-        Command::BenchExport(options) => bench::run("export", &[Part::Services], &options).await,
-        Command::BenchConsole(options) => bench::run("console", &[Part::Services], &options).await,
         Command::BenchComparison(options) => bench_comparison::run(&options).await,
         Command::BenchLedger(options) => bench_ledger::run(&options).await,
         Command::BenchEmulator(options) => bench_emulator::run(&options).await,
