@@ -1,4 +1,5 @@
-//! The kernel catalog: kernels that every worker has, so that a producer only names one.
+//! The kernel catalog: kernels that every worker has, so that a producer only names one. Besides, [`declaration`] reads
+//! the signatures of kernels in CUDA C++.
 //!
 //! Each kernel consists of three files next to this crate's `src/`:
 //!
@@ -17,6 +18,7 @@
 
 pub mod catalog;
 pub mod compare;
+pub mod declaration;
 mod embedded;
 pub mod expression;
 pub mod manifest;

@@ -8,7 +8,19 @@ import numpy.typing as npt
 
 from gpufleet._task import Task
 
-__all__ = ["Arguments", "Bytes", "Client", "Job", "Parameters", "Report", "failure_codes", "kernels", "shapes"]
+__all__ = [
+    "Arguments",
+    "Bytes",
+    "Client",
+    "Job",
+    "Parameters",
+    "Report",
+    "c_kernels",
+    "failure_codes",
+    "kernels",
+    "shapes",
+    "signature",
+]
 
 _Output = tuple[str, str, tuple[int, ...], Bytes | str]
 _Refused = tuple[Literal["refused"], str, str, float | None]
@@ -21,10 +33,14 @@ _Ended = (
 )
 _Scalar = tuple[str, str, int | float | bool | None, str | None]
 _Buffer = tuple[str, Literal["in", "inout", "out", "scratch"], str, list[str], str | None]
+_Parameter = tuple[str | None, str, list[str], bool, bool]
+_Signature = tuple[Literal["read"], list[_Parameter]] | tuple[Literal["open"], str] | tuple[Literal["refused"], str]
 
 def kernels() -> list[tuple[str, str, str, list[_Scalar], list[_Buffer]]]: ...
 def failure_codes() -> list[str]: ...
 def shapes(task: Task) -> dict[str, tuple[str, list[int]]]: ...
+def signature(code: str, entry: str, options: Sequence[str]) -> _Signature: ...
+def c_kernels(code: str, options: Sequence[str]) -> list[str]: ...
 
 @final
 class Arguments:

@@ -16,6 +16,7 @@ mod catalog;
 mod client;
 mod completions;
 mod connecting;
+mod declaration;
 mod ended;
 mod errors;
 mod job;
@@ -33,6 +34,7 @@ mod _core {
         arrays::Bytes,
         catalog::{failure_codes, kernels},
         client::Client,
+        declaration::{c_kernels, signature},
         ended::Report,
         job::{Job, shapes},
     };
