@@ -5,10 +5,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_TEXT = (Path(__file__).parents[3] / "docs/src/clients/airflow.md").read_text()
+_ROOT = Path(__file__).parents[3]
+_TUTORIAL = (_ROOT / "docs/src/tutorials/data-pipeline.md").read_text()
 
-PAGE = "\n".join(re.findall(r"^```python\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL))
-"""The examples of the documentation."""
+
+def _python(text: str) -> str:
+    return "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+
+
+PAGE = _python((_ROOT / "docs/src/clients/airflow.md").read_text())
+"""The examples of the reference page."""
+STATIONS = _python(_TUTORIAL)
+"""The DAG of the tutorial."""
+(CONNECTION,) = re.findall(r"python3 -c '\n(.*?)'\)$", _TUTORIAL, re.MULTILINE | re.DOTALL)
+"""The program of the tutorial that prints the Airflow connection."""
 
 # A triggerer that looks once an hour sees the reply only when it starts.
 DAGS = r"""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 from deployment import Airflow, until
 from outcomes import ended_jobs_of, jobs_of, outcomes
+from scenarios import CONNECTION
 
 import gpufleet as gf
 from gpufleet.testing import LocalFleet
@@ -46,6 +49,29 @@ def test_the_dags_of_the_documentation_run(airflow: Airflow, fleet: gf.Fleet) ->
     for task in ("doubled", "scaled"):
         sizes = airflow.xcom_bytes("scaling", run, task)
         assert len(sizes) == 2 and max(sizes) <= XCOM_BYTES_MAX
+
+
+def test_the_dag_of_the_tutorial_waits_for_a_worker_and_counts_the_outliers(
+    airflow: Airflow, stopped_worker: LocalFleet
+) -> None:
+    run = airflow.trigger("stations")
+    until("all triggers wait", lambda: airflow.task_log("stations", run, "clean").count("has no reply yet") == 3)
+    stopped_worker.start()
+    airflow.until_state("stations", run, "report", "success")
+    assert airflow.xcom("stations", run, "report") == [500] * 3
+    assert outcomes(run) == ["succeeded"] * 3
+    assert max(airflow.xcom_bytes("stations", run, "clean")) <= XCOM_BYTES_MAX
+    # The scheduler would take the tasks of the command if the DAG were not paused.
+    airflow.call("PATCH", "dags/stations", {"is_paused": True})
+    assert "Returned value was: [500, 500, 500]" in airflow.run("dags", "test", "stations")
+
+
+def test_the_tutorial_connects_airflow_to_the_local_fleet(airflow: Airflow) -> None:
+    local = json.dumps(
+        {"GPUFLEET_AMQP_URL": airflow.endpoints["amqp_url"], "GPUFLEET_BLOBS": airflow.endpoints["blobs"]}
+    )
+    ran = subprocess.run([sys.executable, "-c", CONNECTION], input=local, capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout) == airflow.connection()
 
 
 def test_a_triggerer_that_is_killed_after_the_reply_costs_nothing(airflow: Airflow, stopped_worker: LocalFleet) -> None:
