@@ -89,8 +89,8 @@ struct HeldMessage {
     is_refused: bool,
     is_settling: bool,
 }
-/// Everything outside the dispatcher: producers, broker, executors, and the work of the worker's tasks.
 
+/// Everything outside the dispatcher: producers, broker, executors, and the work of the worker's tasks.
 struct World {
     chance: Chance,
     now: Instant,

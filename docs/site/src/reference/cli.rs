@@ -150,7 +150,8 @@ fn help(arg: &Arg) -> (Vec<String>, Vec<String>) {
     let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
     let is_list = |part: &&str| part.lines().all(|line| line.starts_with("  "));
     let (listed, prose): (Vec<&str>, Vec<&str>) = help.trim().split("\n\n").partition(is_list);
-    let stated = prose.iter().find_map(|part| with_default(part)).map(|(_, stated)| format!("Default: {}", escaped(stated)));
+    let stated =
+        prose.iter().find_map(|part| with_default(part)).map(|(_, stated)| format!("Default: {}", escaped(stated)));
     let first = prose.first().map(|part| with_default(part).map_or(*part, |(rest, _)| rest));
     let first = first.map(escaped).filter(|help| !help.is_empty());
     let listed = listed.into_iter().filter(|list| !list.is_empty()).map(unindented);
