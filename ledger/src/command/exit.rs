@@ -26,7 +26,7 @@ pub(crate) enum Exit {
     Schema = 11,
 }
 
-/// An error and the exit code of the process. The message completes "failed to …".
+/// An error and the exit code of the process.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -38,9 +38,9 @@ impl Failure {
         Self { exit, error: error.into() }
     }
 
-    /// Names the operation that failed.
+    /// Names the operation that failed, which completes "failed to …".
     pub(crate) fn doing(self, what: &'static str) -> Self {
-        Self { error: self.error.context(what), ..self }
+        Self { error: self.error.context(format!("failed to {what}")), ..self }
     }
 }
 

@@ -36,7 +36,7 @@ pub fn main() -> ExitCode {
         Ok(()) => Exit::Success.into(),
         Err(failure) => {
             tracing::debug!(error = ?failure.error, "failed");
-            eprintln!("gpufleet-ledger: failed to {:#}", failure.error);
+            eprintln!("gpufleet-ledger: {:#}", failure.error);
             failure.exit.into()
         }
     }

@@ -97,7 +97,8 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
 /// Serves metrics from now on, even while the recorder waits for the database and the broker.
 async fn serve_metrics(address: SocketAddr, traces: Option<Traces>) -> Result<Arc<Metrics>, Failure> {
     let (listener, address) = server::listen(address).await.map_err(|error| {
-        let refused = format!("serve metrics on {address}: {error}; choose another address or port with --metrics");
+        let refused =
+            format!("failed to serve metrics on {address}: {error}; choose another address or port with --metrics");
         Failure::new(Exit::Usage, anyhow::anyhow!(refused))
     })?;
     info!(%address, "serving metrics");
@@ -177,7 +178,7 @@ async fn connect_broker(urls: &BrokerUrls, stop: &CancellationToken) -> Result<O
         .when(Refusal::may_pass)
         .notify(|refusal, delay| warn!(error = %refusal.problem, ?delay, "waiting for the broker"));
     let connected = stop.run_until_cancelled(connected).await.transpose();
-    connected.map_err(|refusal| Failure::new(Exit::Broker, refusal.problem).doing("use the broker"))
+    connected.map_err(|refusal| Failure::new(Exit::Broker, refusal.problem))
 }
 
 /// Why the broker can't be used, and whether waiting may help.

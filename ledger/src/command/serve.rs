@@ -28,7 +28,7 @@ pub(super) async fn run(options: Serve) -> Result<(), Failure> {
     let stop = signals::stop().map_err(|error| Failure::new(Exit::Internal, error).doing("listen for signals"))?;
     let (listener, address) = api::server::listen(config.listen)
         .await
-        .with_context(|| format!("listen on {}; choose another address or port with --listen", config.listen))
+        .with_context(|| format!("failed to listen on {}; choose another address or port with --listen", config.listen))
         .map_err(|error| Failure::new(Exit::Usage, error))?;
     info!(version = env!("CARGO_PKG_VERSION"), %address, needs_token = !config.tokens.is_empty(), "serving the read API");
     api::server::serve(listener, api::pages(ledger.clone(), config.tokens, config.lag_max), stop).await;
