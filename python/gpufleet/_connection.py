@@ -138,8 +138,7 @@ class Connection:
         return futures
 
     def detach(self, task: Task) -> str:
-        """Sends a job whose reply stays with the broker, waits until the broker has the job, and returns the job's id.
-        """
+        """Sends a job whose reply stays with the broker, waits for the broker's confirm, and returns the job's id."""
         self._require_open()
         job = Job(task, self.pool)
         job_id = job.id

@@ -163,8 +163,7 @@ def _shortened(detail: str) -> Iterator[str]:
 
 
 def origin_of(code: str) -> Origin | None:
-    """Finds the code in the files of the functions that called this package. Notebooks register their cells as files.
-    """
+    """Finds the code in the files of this package's callers. Notebooks register their cells as files."""
     frame = sys._getframe(1)
     seen: set[str] = set()
     for _ in range(FRAMES_MAX):

@@ -179,8 +179,7 @@ class Fleet(KernelFactories):
         return self._connected().attach(job_id, read=read)
 
     def unread(self) -> list[str]:
-        """Returns the ids of jobs whose replies have arrived and were not taken. The fleet must have a `client` name.
-        """
+        """Returns the ids of jobs whose replies have arrived and were not taken. The fleet needs a `client` name."""
         return self._connected().unread()
 
     def replies_waiting(self, client: str) -> int | None:
@@ -191,8 +190,7 @@ class Fleet(KernelFactories):
         return self._connected().replies_waiting(client)
 
     def delete_replies(self, client: str) -> None:
-        """Deletes the replies of a `client` name that no program will use again. By default they expire after a week.
-        """
+        """Deletes the replies of a `client` name that is no longer used. By default they expire after a week."""
         self._connected().delete_replies(client)
 
     def close(self, *, wait: bool = False, timeout: float = CLOSE_SECONDS) -> None:

@@ -107,8 +107,7 @@ def extents(what: str, value: Extents) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=256)
 def _tuple_type(kernel: str, names: tuple[str, ...]) -> Callable[..., tuple[Any, ...]]:
-    """Returns a named tuple type for the outputs of a kernel. Names that Python reserves become `_0`, `_1` and so on.
-    """
+    """Returns a named tuple type for the outputs of a kernel. Reserved names become `_0`, `_1` and so on."""
     word = "".join(character if character.isalnum() else "_" for character in kernel)
     title = f"{word}_result"
     return namedtuple(title if title.isidentifier() else "Result", names, rename=True)

@@ -107,8 +107,7 @@ def resolve(
     outputs: Mapping[str, Given],
     inputs: Mapping[str, Given],
 ) -> dict[str, np.dtype[Any]]:
-    """Returns the dtype of each type in the lists. Outputs take precedence over inputs, and arrays over Python numbers.
-    """
+    """Returns the dtype of each type in the lists. Outputs take precedence over inputs, arrays over numbers."""
     types: dict[str, np.dtype[Any]] = {}
     for arguments in (outputs, inputs):
         for param in params:

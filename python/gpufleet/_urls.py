@@ -6,6 +6,5 @@ import re
 
 
 def split(urls: str) -> list[str]:
-    """Returns the single URLs. They are split only at a comma before a scheme, because a password may contain a comma.
-    """
+    """Returns the single URLs. Only a comma before a scheme separates them, because a password may contain one."""
     return re.split(r",\s*(?=amqps?://)", urls)

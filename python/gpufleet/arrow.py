@@ -229,8 +229,7 @@ class BatchMap:
         return {name: values.dtype for name, values in zip(self._out, values, strict=True)}
 
     def _require_rows(self) -> None:
-        """Refuses columns for raw parameters. Such a parameter reads any element, but a job has only some of the rows.
-        """
+        """Refuses columns for raw parameters, which read any element, because a job has only some of the rows."""
         if not isinstance(self._kernel, ElementwiseKernel):
             return
         for param, argument in zip(self._kernel._inputs, self._args, strict=False):
