@@ -110,7 +110,7 @@ def test_a_test_executes_every_block_of_a_page_except_those_of_other_programs(na
         return
     marks = {block.lines_before: block.mark for block in PAGES[name]}
     wrong = {line: mark for line, mark in marks.items() if mark not in (None, HERE, *OF_OTHERS)}
-    assert not wrong, f"no test executes these blocks; mark them `<!-- not executed: {HERE} -->`"
+    assert not wrong, f"no test executes these blocks; if they use gpufleet, mark them `not executed: {HERE}`"
 
 
 MODULES = [gf.__name__, *(each.name for each in pkgutil.walk_packages(gf.__path__, "gpufleet."))]

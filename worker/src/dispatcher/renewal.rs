@@ -104,8 +104,10 @@ impl Dispatcher {
     fn drop_replaced(&mut self, no: MessageNo, first: MessageNo) {
         let letter = &self.message(no).letter;
         let is_open = self.message(first).is_open();
-        let mut others = self.duplicates.waiting_for(first).iter().copied().filter(|other| *other != no);
-        let Some(replaced) = others.find(|earlier| {
+        // A message that waited for another one comes here late, and must not replace a redelivery that arrived after it: that one may be
+        // all that the broker still has.
+        let mut earlier = self.duplicates.waiting_for(first).iter().copied().filter(|other| *other < no);
+        let Some(replaced) = earlier.find(|earlier| {
             let earlier = &self.message(*earlier).letter;
             letter.replaces(earlier) || is_open && letter.is_same_as(earlier.digest)
         }) else {
