@@ -110,8 +110,7 @@ mod tests {
         assert_eq!(faults(), [] as [String; 0]);
 
         let page = folder.path().join("cli.md");
-        fs::write(&page, fs::read_to_string(&page).unwrap().replace("gpufleet submit saxpy", "gpufleet submit"))
-            .unwrap();
+        fs::write(&page, fs::read_to_string(&page).unwrap().replace("Submit a job", "Send a job")).unwrap();
         assert!(
             faults().len() == 1 && faults()[0].contains("/cli.md:") && faults()[0].contains("--write"),
             "{:?}",

@@ -8,7 +8,6 @@ use std::{
 use clap::{Arg, Command};
 
 use super::{
-    exit_codes, json_shapes,
     markdown::{code, escaped, wrapped},
     programs,
 };
@@ -20,7 +19,7 @@ const COMMON_FROM: usize = 3;
 
 /// The page without its first line.
 pub fn page() -> String {
-    let intro = "Each program prints this, and more on each option, with `--help`. [Environment variables](environment.md), \
+    let intro = "`--help` also has examples, and more on each option. [Environment variables](environment.md), \
                  [exit codes](exit-codes.md) and [JSON shapes](json-shapes.md) have their own pages.";
     let mut page = format!("# Command line\n\n{}\n", wrapped(intro, ""));
     let programs: Vec<Command> = programs().into_iter().map(built).collect();
@@ -66,9 +65,7 @@ fn write_command(page: &mut String, command: &Command, level: usize, common: &BT
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
     let heading = "#".repeat(level.min(4));
     write!(page, "\n{heading} `{name}`\n\n{}", about(command)).expect("a string takes every text");
-    page.push_str(&code("text", &usage(command)));
     write_arguments(page, command, common);
-    page.push_str(&more(command));
     for subcommand in subcommands(command) {
         write_command(page, subcommand, level + 1, common);
     }
@@ -77,7 +74,8 @@ fn write_command(page: &mut String, command: &Command, level: usize, common: &BT
 /// Paragraphs as prose; one with indented lines is an example.
 fn about(command: &Command) -> String {
     let text = command.get_long_about().or_else(|| command.get_about()).map(ToString::to_string).unwrap_or_default();
-    text.split("\n\n").filter(|part| !part.trim().is_empty()).map(|part| paragraph(part) + "\n").collect()
+    let paragraphs = text.split("\n\n").filter(|part| !part.trim().is_empty()).map(paragraph);
+    paragraphs.collect::<Vec<_>>().join("\n")
 }
 
 fn paragraph(text: &str) -> String {
@@ -88,11 +86,6 @@ fn paragraph(text: &str) -> String {
     }
     let example: Vec<&str> = example.iter().map(|line| line.strip_prefix("    ").unwrap_or(line)).collect();
     format!("{prose}\n\n{}", code("sh", &example.join("\n")))
-}
-
-fn usage(command: &Command) -> String {
-    let usage = command.clone().render_usage().to_string();
-    usage.trim_start_matches("Usage: ").replace("       ", "")
 }
 
 fn write_arguments(page: &mut String, command: &Command, common: &BTreeSet<String>) {
@@ -200,16 +193,6 @@ fn facts(arg: &Arg) -> Vec<String> {
         facts.push(format!("Environment: `{}`.", variable.to_string_lossy()));
     }
     facts
-}
-
-/// What the help says after the options, as it says it, less what other pages have.
-fn more(command: &Command) -> String {
-    let after = command.get_after_long_help().or_else(|| command.get_after_help());
-    let text = after.map(ToString::to_string).unwrap_or_default();
-    let elsewhere = [exit_codes::HEADING, "Environment:", json_shapes::HEADING];
-    let is_elsewhere = |part: &str| elsewhere.iter().any(|heading| part.starts_with(heading));
-    let kept: Vec<&str> = text.split("\n\n").filter(|part| !part.trim().is_empty() && !is_elsewhere(part)).collect();
-    if kept.is_empty() { String::new() } else { format!("\n{}", code("text", &kept.join("\n\n"))) }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::Command;
 
 use super::{
-    markdown::{cell, table, wrapped},
+    markdown::{table, wrapped},
     programs,
 };
 
@@ -137,27 +137,22 @@ const BEGINNINGS: [&str; 3] = [PREFIX, "GPUFLEET_EMULATOR", "GPUFLEET_EMULATOR_"
 const OF_TESTS: &str = "_TEST";
 
 pub fn page() -> String {
-    let intro = "An option on the command line wins over its variable; [Command line](cli.md) describes the options in full. Variables keep passwords out of process lists. \
+    let intro = "An option on the command line wins over its variable; [Command line](cli.md) describes the options. Variables keep passwords out of process lists. \
                  `gpufleet local` removes all `GPUFLEET_` variables from the fleet's processes, except those of the emulated device, \
                  `GPUFLEET_NVRTC`, `GPUFLEET_LOG` and `GPUFLEET_LOG_FORMAT`.";
-    let rows = of_options().into_iter().map(|(name, option)| {
-        [format!("`{name}`"), format!("`{}`", option.spelling), readers(&option.commands), cell(gist(&option.help))]
-    });
+    let rows = of_options()
+        .into_iter()
+        .map(|(name, option)| [format!("`{name}`"), format!("`{}`", option.spelling), readers(&option.commands)]);
     format!(
         "# Environment variables\n\n{}\n\n## Options\n\n{}\n## Programs\n\n{}\n## The emulated device\n\n{}\n\
          ## Variables of the system\n\n{}\n## Development\n\n{}",
         wrapped(intro, ""),
-        table(["variable", "option", "commands", "meaning"], rows),
+        table(["variable", "option", "commands"], rows),
         plain(&PROGRAMS),
         plain(&EMULATED),
         plain(&SYSTEM),
         plain(&DEVELOPMENT)
     )
-}
-
-/// The beginning of a help that says what the value is.
-fn gist(help: &str) -> &str {
-    [". ", ": ", "; ", ", ", " ["].iter().fold(help, |help, end| help.split(end).next().unwrap_or(help))
 }
 
 fn plain(variables: &[Variable]) -> String {
@@ -180,7 +175,6 @@ fn readers(commands: &BTreeSet<String>) -> String {
 
 struct Optional {
     spelling: String,
-    help: String,
     commands: BTreeSet<String>,
 }
 
@@ -199,7 +193,6 @@ fn collect(command: &Command, found: &mut BTreeMap<String, Optional>) {
         let Some(variable) = arg.get_env() else { continue };
         let entry = found.entry(variable.to_string_lossy().into_owned()).or_insert_with(|| Optional {
             spelling: format!("--{}", arg.get_long().unwrap_or_default()),
-            help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
             commands: BTreeSet::new(),
         });
         entry.commands.insert(command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned());

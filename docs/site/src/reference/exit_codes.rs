@@ -8,7 +8,7 @@ use super::{
 };
 
 /// What the table in a program's help begins with.
-pub const HEADING: &str = "Exit codes:";
+const HEADING: &str = "Exit codes:";
 
 pub fn page() -> anyhow::Result<String> {
     let intro = "Scripts may rely on these numbers: a number never changes its meaning. `gpufleet submit` derives its exit \

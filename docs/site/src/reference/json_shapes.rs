@@ -8,7 +8,7 @@ use clap::Command;
 use super::markdown::{code, wrapped};
 
 /// What the part of a command's help that tells its JSON begins with.
-pub const HEADING: &str = "JSON:";
+const HEADING: &str = "JSON:";
 
 const SNAPSHOTS: &str = "submitter/command/src";
 
