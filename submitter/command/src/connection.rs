@@ -48,7 +48,7 @@ fn amqp_url(options: &BrokerOptions) -> Result<String, Complaint> {
 /// Connects to the broker.
 pub async fn fleet(options: &BrokerOptions, builder: FleetBuilder) -> Result<Fleet, Complaint> {
     let url = amqp_url(options)?;
-    let traces = Traces::from_environment("gpufleet").map_err(|error| Complaint::usage(sentence(&chain(&error))))?;
+    let traces = Traces::from_environment("gpufleet").map_err(|error| Complaint::usage(chain(&error)))?;
     Box::pin(builder.traces(traces).connect(&url)).await.map_err(broker_complaint)
 }
 
@@ -116,7 +116,7 @@ pub async fn order<T>(
     let fleet = fleet(options, Fleet::builder()).await?;
     let given = give(&fleet).await;
     let _closed_in_time = tokio::time::timeout(CLOSE_DEADLINE, fleet.close()).await;
-    given.map_err(|error| Complaint::new(Exit::Broker, sentence(&chain(&error))))
+    given.map_err(|error| Complaint::new(Exit::Broker, chain(&error)))
 }
 
 /// Connects to the ledger's database.
@@ -158,7 +158,7 @@ fn local(exit: Exit, problem: &str, option: &str, variable: &str) -> Result<Endp
 }
 
 fn broker_complaint(error: ConnectError) -> Complaint {
-    let told = |exit| Complaint::new(exit, sentence(&chain(&error)));
+    let told = |exit| Complaint::new(exit, chain(&error));
     match &error {
         ConnectError::Url(_) => told(Exit::Usage).hint(format!("correct --amqp-url or {}", environment::AMQP_URL)),
         ConnectError::Client(_)
@@ -173,7 +173,7 @@ fn broker_complaint(error: ConnectError) -> Complaint {
 
 /// The complaint about a blob that could not be read or stored.
 pub fn blob_complaint(error: &BlobError) -> Complaint {
-    Complaint::bad_input(sentence(&chain(error))).hint(blob_hint(error))
+    Complaint::bad_input(chain(error)).hint(blob_hint(error))
 }
 
 /// The advice for an error of the blob store.
@@ -203,12 +203,12 @@ pub fn blob_hint(error: &BlobError) -> String {
 
 /// The complaint about a reply queue that could not be declared.
 pub fn declare_complaint(problem: &DeclareError) -> Complaint {
-    Complaint::new(Exit::Broker, sentence(&chain(problem)))
+    Complaint::new(Exit::Broker, chain(problem))
 }
 
 /// The complaint about a message that the broker refused.
 pub fn publish_complaint(problem: &str) -> Complaint {
-    let complaint = Complaint::new(Exit::Broker, sentence(problem));
+    let complaint = Complaint::new(Exit::Broker, problem);
     if !problem.contains(USER_ID_PROPERTY) {
         return complaint;
     }
@@ -232,14 +232,6 @@ pub fn caller() -> Option<String> {
 pub fn ledger_complaint(error: &LedgerError) -> Complaint {
     let exit = if error.is_about_tables() { Exit::LedgerTables } else { Exit::Ledger };
     Complaint { may_pass: error.may_pass(), ..Complaint::new(exit, chain(error)) }
-}
-
-/// Turns a message of the transport into a sentence. It fits after "failed to" unless it begins with "the". The client's own errors are
-/// sentences.
-pub fn sentence(fragment: &str) -> String {
-    let is_sentence =
-        ["the ", "failed to ", "client name ", "queue ", "pool "].iter().any(|begin| fragment.starts_with(begin));
-    if is_sentence { fragment.to_owned() } else { format!("failed to {fragment}") }
 }
 
 #[cfg(test)]

@@ -234,7 +234,7 @@ async fn look_for(dead: &mut DeadLetters, wanted: &mut [Wanted]) -> Result<(), D
 }
 
 fn complaint(error: &DeadError) -> Complaint {
-    let told = |exit| Complaint::new(exit, connection::sentence(&chain(error)));
+    let told = |exit| Complaint::new(exit, chain(error));
     match error {
         DeadError::Publish(_) => connection::publish_complaint(&chain(error)),
         DeadError::NoDeadQueue => {

@@ -82,10 +82,7 @@ pub async fn ask(fleet: &Fleet, pools: &mut [Pool]) -> Result<(), Complaint> {
 }
 
 pub async fn depth(fleet: &Fleet, pool: &PoolName) -> Result<PoolDepth, Complaint> {
-    fleet
-        .pool_depth(pool)
-        .await
-        .map_err(|error| Complaint::new(Exit::Broker, connection::sentence(&super::complaint::chain(&error))))
+    fleet.pool_depth(pool).await.map_err(|error| Complaint::new(Exit::Broker, super::complaint::chain(&error)))
 }
 
 pub const COLUMNS: [Column; 9] = [

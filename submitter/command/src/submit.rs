@@ -241,7 +241,7 @@ pub fn refused(error: &SubmitError, program: &Program<'_>, has_store: bool) -> C
         SubmitError::Invalid(problem) => plan::invalid(problem, program),
         SubmitError::TooLarge { problem, .. } => plan::too_large(problem, has_store),
         SubmitError::Blob { source, .. } => {
-            Complaint::bad_input(connection::sentence(&chain(error))).hint(connection::blob_hint(source))
+            Complaint::bad_input(chain(error)).hint(connection::blob_hint(source))
         }
         SubmitError::File { .. } => told(Exit::BadInput).hint("check that no other program changes the file"),
         SubmitError::Encode { .. } | SubmitError::AlreadySubmitted { .. } => told(Exit::Internal),

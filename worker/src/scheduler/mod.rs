@@ -146,8 +146,8 @@ impl Scheduler {
         Action::Start(ticket, device)
     }
 
-    /// Records that the pools in `passed` had their turn before `started` but no fitting job. If the slot belongs to `started` alone, they
-    /// could not have used it anyway, so they are owed nothing.
+    /// Records that the pools in `passed` had their turn before `started` but no fitting job. Of a shared slot they are owed at most five
+    /// seconds. A slot that belongs to `started` alone they could not have used, so they stay owed what they were.
     fn pass(&mut self, passed: &[PoolId], started: PoolId, is_shared: bool) {
         let time = self.pool(started).time();
         for pool in passed {

@@ -40,7 +40,7 @@ fn none() -> Finding {
 fn judge(location: &str, probed: Result<(), BlobError>) -> Finding {
     match probed {
         Ok(()) => Finding::ok(CHECK, format!("{location} is writable")),
-        Err(error) => Finding::error(CHECK, connection::sentence(&chain(&error))).fix(connection::blob_hint(&error)),
+        Err(error) => Finding::error(CHECK, chain(&error)).fix(connection::blob_hint(&error)),
     }
 }
 

@@ -139,7 +139,7 @@ enum ReplyError {
 
 impl Right {
     fn new<E: std::error::Error>(action: impl Into<String>, outcome: Result<(), E>) -> Self {
-        Self { action: action.into(), outcome: outcome.map_err(|error| connection::sentence(&chain(&error))) }
+        Self { action: action.into(), outcome: outcome.map_err(|error| chain(&error)) }
     }
 
     fn judge(&self) -> Finding {
@@ -186,7 +186,7 @@ impl Reached {
         match login {
             Ok(()) => vec![user, Finding::ok("vhost", format!("{:?}", self.vhost))],
             Err(error) => {
-                let text = connection::sentence(&error.to_string());
+                let text = error.to_string();
                 match error.as_ref() {
                     ConnectError::NoVhost { .. } => vec![user, Finding::explained("vhost", &text)],
                     _ => vec![Finding::explained("login", &text), Finding::skipped("vhost", "the login fails")],
@@ -224,15 +224,13 @@ impl Node {
             }
             Ok(release) => Finding::ok(check, format!("{release} at {url}")),
             Err(ConnectError::Tls { .. }) => Finding::skipped(check, format!("TLS with {url} fails")),
-            Err(error) => Finding::explained(check, &connection::sentence(&error.to_string())),
+            Err(error) => Finding::explained(check, &error.to_string()),
         }
     }
 
     fn judge_tls(&self, check: String) -> Finding {
         match &self.release {
-            Err(error @ ConnectError::Tls { .. }) => {
-                Finding::explained(check, &connection::sentence(&error.to_string()))
-            }
+            Err(error @ ConnectError::Tls { .. }) => Finding::explained(check, &error.to_string()),
             Err(_) => Finding::skipped(check, "the broker can't be reached"),
             Ok(_) if self.url.is_tls() => {
                 Finding::ok(check, "the connection is encrypted, and its certificate is trusted")

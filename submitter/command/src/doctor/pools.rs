@@ -6,10 +6,7 @@ use gpufleet::schema::{PoolName, Priority, topology};
 use gpufleet_ledger::{WorkerRow, WorkerState};
 use gpufleet_transport::{Broker, QueueDepth, QueueError};
 
-use super::{
-    super::{complaint::chain, connection},
-    finding::Finding,
-};
+use super::{super::complaint::chain, finding::Finding};
 
 /// The queues of a pool, according to the broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +20,7 @@ impl PoolDepths {
     pub async fn of_all(broker: &Broker, pools: BTreeSet<PoolName>) -> Vec<Self> {
         let mut all = Vec::new();
         for pool in pools {
-            let depth = depth(broker, &pool).await.map_err(|error| connection::sentence(&chain(&error)));
+            let depth = depth(broker, &pool).await.map_err(|error| chain(&error));
             all.push(Self { pool, depth });
         }
         all

@@ -6,10 +6,7 @@ use gpufleet::schema::topology::LEDGER_QUEUE;
 use gpufleet_ledger::Progress;
 use gpufleet_transport::{Broker, QueueDepth};
 
-use super::{
-    super::{complaint::chain, connection},
-    finding::Finding,
-};
+use super::{super::complaint::chain, finding::Finding};
 
 const CHECK: &str = "recorder";
 const START: &str = "start one, or look at its log: gpufleet-ledger record";
@@ -20,7 +17,7 @@ const BEHIND_NOTED: f64 = 60.0;
 pub type Events = Result<Option<QueueDepth>, String>;
 
 pub async fn events(broker: &Broker) -> Events {
-    broker.queue_depth(LEDGER_QUEUE).await.map_err(|error| connection::sentence(&chain(&error)))
+    broker.queue_depth(LEDGER_QUEUE).await.map_err(|error| chain(&error))
 }
 
 /// `progress` is none without a ledger that can be read.
