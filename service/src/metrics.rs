@@ -1,9 +1,8 @@
 //! Serves metrics to Prometheus.
 
-use axum::http::StatusCode;
 use axum::{
     Router,
-    http::header::CONTENT_TYPE,
+    http::{StatusCode, header::CONTENT_TYPE},
     routing::{any, get},
 };
 use tokio::net::TcpListener;

@@ -58,7 +58,7 @@ impl Config {
         let tokens = tokens(options)?;
         if tokens.is_empty() && !options.listen.ip().is_loopback() {
             return Err(anyhow!(
-                "failed to listen on {} without a token: everyone who can reach this address could read all jobs; give \
+                "listening on {} without a token is refused: everyone who can reach this address could read all jobs; give \
                  --token-file or set GPUFLEET_API_TOKEN, or listen on 127.0.0.1",
                 options.listen
             ));

@@ -1,7 +1,7 @@
 //! Tests of a job that runs while its channel is lost again and again.
 
 use super::{
-    super::{Effect, Input, MessageNo, PublishFailure, Settlement, digest},
+    super::{Decoded, Effect, Input, MessageNo, PublishFailure, Settlement, digest},
     Desk, Ending, FIRST, SECOND, first_of, job, not_confirmed,
 };
 
@@ -134,6 +134,24 @@ fn a_copy_whose_confirmation_was_lost_becomes_one_with_its_redelivery() {
     end_first(&mut desk, Ending::Succeeded);
     settled(&mut desk, FIRST, true);
     assert_eq!(desk.settled(), [Settlement::Answered; 2], "the job's own delivery and the copy");
+}
+
+/// The redelivery may be all that the broker has, and the job still runs.
+#[test]
+fn a_message_that_waited_does_not_replace_a_redelivery_that_arrived_after_it() {
+    let mut desk = Desk::new(2);
+    let (namesake, newest) = (MessageNo(3), MessageNo(4));
+    desk.take(FIRST, vec![job()]);
+    desk.deliver_again(SECOND, ID, 1, 0);
+    desk.deliver(namesake, ID, false);
+    desk.tell(Input::Decoded(namesake, Decoded { is_list: false, body_bytes: 4, jobs: vec![job()] }));
+    desk.deliver_again(newest, ID, 2, 0);
+    desk.tell(Input::Lost(FIRST));
+    desk.end(first_of(FIRST), Ending::Succeeded, 4);
+    desk.tell(Input::Answered(FIRST, Err(not_confirmed())));
+    assert_eq!(desk.settled(), [Settlement::Requeue]);
+    settled(&mut desk, FIRST, true);
+    assert_eq!(desk.settled(), [], "the second waits behind the namesake now, as the newest does");
 }
 
 #[test]
