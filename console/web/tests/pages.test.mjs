@@ -201,6 +201,10 @@ test("charts have ranges, and their axes fit the data", async () => {
     await ranges.waitFor();
     assert.deepEqual(await ranges.locator("label").allInnerTexts(), ["15 min", "1 h", "24 h", "48 h"]);
     await page.getByRole("img", { name: /Device 0: memory\. Latest: .* GiB/ }).waitFor();
+    // A range that the page does not have is the one that fits the data.
+    await page.goto(`${server.url}/?range=toString`);
+    await ended.getByText("60").waitFor();
+    assert.ok(await ranges.getByRole("radio", { name: "24 h" }).isChecked());
   });
 });
 

@@ -11,7 +11,7 @@ export type Range = keyof typeof MINUTES;
 /** The chosen range, else the one that fits the data. */
 export function useRange(fitted: Range): { range: Range; minutes: number } {
   const given = new URLSearchParams(useSearch()).get("range") as Range;
-  const range = given in MINUTES ? given : fitted;
+  const range = Object.hasOwn(MINUTES, given) ? given : fitted;
   return { range, minutes: MINUTES[range] };
 }
 
