@@ -14,15 +14,23 @@ const PATH: &str = "/metrics";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Serves until dropped. [`server::listen`] makes the listener.
-pub async fn serve(listener: TcpListener, metrics: impl Fn() -> String + Clone + Send + Sync + 'static) {
+pub async fn serve<F, Text>(listener: TcpListener, metrics: F)
+where
+    F: Fn() -> Text + Clone + Send + Sync + 'static,
+    Text: Future<Output = String> + Send,
+{
     let pages = pages(metrics);
     // A scraper is answered even if idle connections have all places.
     server::serve(listener, Pages { health: pages.clone(), all: pages }, CancellationToken::new()).await;
 }
 
-fn pages(metrics: impl Fn() -> String + Clone + Send + Sync + 'static) -> Router {
+fn pages<F, Text>(metrics: F) -> Router
+where
+    F: Fn() -> Text + Clone + Send + Sync + 'static,
+    Text: Future<Output = String> + Send,
+{
     let elsewhere = any(async || (StatusCode::NOT_FOUND, format!("metrics are at {PATH}\n")));
-    let shown = get(async move || ([(CONTENT_TYPE, OPEN_METRICS)], metrics()));
+    let shown = get(async move || ([(CONTENT_TYPE, OPEN_METRICS)], metrics().await));
     Router::new()
         .route(PATH, shown.fallback(async || (StatusCode::METHOD_NOT_ALLOWED, "use GET or HEAD\n")))
         .fallback_service(elsewhere)
@@ -40,7 +48,7 @@ mod tests {
     #[tokio::test]
     async fn only_the_metrics_are_served_and_only_to_readers() {
         let (listener, address) = server::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
-        let serving = tokio::spawn(serve(listener, || "all of them".to_owned()));
+        let serving = tokio::spawn(serve(listener, async || "all of them".to_owned()));
         let ask = async |request: &str| {
             let mut stream = TcpStream::connect(address).await.unwrap();
             let request = format!("{request} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");

@@ -1,10 +1,10 @@
 //! Lifecycle events, published in batches.
 //!
 //! One message per event would cost a fleet up to half of its throughput. Therefore events gather while the batch before them is
-//! unconfirmed ([`group_commit`]). A batch that the broker does not confirm is published again under the same message id, until the broker
+//! unconfirmed ([`GroupCommit`]). A batch that the broker does not confirm is published again under the same message id, until the broker
 //! confirms it or its handle is closed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use futures::future::try_join_all;
 use gpufleet_schema::{
@@ -12,18 +12,17 @@ use gpufleet_schema::{
     topology::{EVENTS_ACTION_KEY, EVENTS_CLIENT, EVENTS_KEY, EVENTS_WORKER, submissions_key},
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
-    time::timeout,
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::{sleep, timeout},
 };
+use tracing::{error, warn};
 
-use crate::{Broker, PublishError};
+use crate::{Broker, GroupCommit, Message, PublishError, State, Turn, backoff::Backoff};
 
 mod batch;
-mod group_commit;
-mod publisher;
 
 use batch::{ADDED_BYTES_MAX, Addition, Batch, weight};
-use publisher::EventPublisher;
 
 /// The room for unconfirmed events: 16 MiB, about 30,000 events of the usual size. When an outage of the broker fills it, senders
 /// wait.
@@ -32,20 +31,18 @@ const ROOM_UNIT_BYTES: usize = 1 << 10;
 /// The most room that one send takes, so that a large event is not starved by small ones.
 const UNITS_PER_SEND_MAX: usize = ROOM_UNITS / 4;
 
-/// Publishes events in batches. Clones share the batches. After the last clone is dropped, the remaining events are published within the
-/// confirm deadline; call [`EventSink::flush`] first to learn the outcome.
+/// Publishes events in batches. Clones share the batches. After the last clone is dropped, each remaining batch is tried once more; call
+/// [`EventSink::flush`] first to wait for the confirms.
 #[derive(Debug, Clone)]
 pub struct EventSink {
     broker: Broker,
-    requests: mpsc::UnboundedSender<ToPublisher>,
+    origin: Origin,
+    batches: GroupCommit<(), Batch>,
     room: Arc<Semaphore>,
-}
-
-/// A request to the publishing task.
-#[derive(Debug)]
-enum ToPublisher {
-    Events(Addition),
-    Flush(Confirmed),
+    /// Dropped with the last clone.
+    alive: Arc<()>,
+    /// Runs the tasks that publish, because callers may be outside of the runtime.
+    runtime: Handle,
 }
 
 /// The exchange for the batches, and the user whose name the broker verifies.
@@ -90,10 +87,8 @@ impl EventSink {
     }
 
     fn start(broker: Broker, origin: Origin) -> Self {
-        // Unbounded, because a caller acquires room before it sends.
-        let (requests, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(EventPublisher::new(broker.clone(), origin, receiver).run());
-        Self { broker, requests, room: Arc::new(Semaphore::new(ROOM_UNITS)) }
+        let (batches, room) = (GroupCommit::default(), Arc::new(Semaphore::new(ROOM_UNITS)));
+        Self { broker, origin, batches, room, alive: Arc::new(()), runtime: Handle::current() }
     }
 
     /// Accepts an event, after waiting for room. An error means that the broker's handle is closed or that the event is too large for a
@@ -108,16 +103,16 @@ impl EventSink {
         let bytes = weight(&event);
         match self.room.clone().try_acquire_many_owned(checked_units(bytes)?) {
             Ok(room) => self.pass(vec![event], bytes, room, None).map(|()| None),
-            Err(_no_room) if self.requests.is_closed() => Err(PublishError::Closed),
+            Err(_no_room) if *self.broker.state().borrow() == State::Closed => Err(PublishError::Closed),
             Err(_no_room) => Ok(Some(event)),
         }
     }
 
-    /// Waits until all events accepted so far are confirmed. The error is that of a batch that was lost. Cancelling has no effect.
+    /// Waits until no event accepted so far is unconfirmed; lost events are logged. Meanwhile, no event has room. After the confirm deadline
+    /// it returns [`PublishError::Unknown`].
     pub async fn flush(&self) -> Result<(), PublishError> {
-        let (confirmed, outcome) = oneshot::channel();
-        self.requests.send(ToPublisher::Flush(confirmed)).map_err(|_| PublishError::Closed)?;
-        self.wait(outcome).await
+        let all = u32::try_from(ROOM_UNITS).expect("a small constant");
+        self.within_deadline(self.room.acquire_many(all)).await.map(drop)
     }
 
     /// Accepts events and waits until they are confirmed, as an acknowledgement requires. After the confirm deadline it returns
@@ -136,7 +131,7 @@ impl EventSink {
             }
         }
         for outcome in outcomes {
-            self.wait(outcome).await?;
+            self.within_deadline(outcome).await?.unwrap_or(Err(PublishError::Closed))?;
         }
         refused
     }
@@ -149,11 +144,12 @@ impl EventSink {
     async fn hand_over(&self, events: Vec<Event>, confirmed: Option<Confirmed>) -> Result<(), PublishError> {
         let bytes: usize = events.iter().map(weight).sum();
         let units = checked_units(bytes)?;
+        let mut state = self.broker.state();
         let room = tokio::select! {
             biased;
             room = self.room.clone().acquire_many_owned(units) => room.expect("the semaphore is never closed"),
-            // The publishing task has ended, so no room becomes free.
-            () = self.requests.closed() => return Err(PublishError::Closed),
+            // No batch can be confirmed any more.
+            _ = state.wait_for(|state| *state == State::Closed) => return Err(PublishError::Closed),
         };
         self.pass(events, bytes, room, confirmed)
     }
@@ -165,16 +161,24 @@ impl EventSink {
         room: OwnedSemaphorePermit,
         confirmed: Option<Confirmed>,
     ) -> Result<(), PublishError> {
-        let request = ToPublisher::Events(Addition { events, bytes, room, confirmed });
-        self.requests.send(request).map_err(|_| PublishError::Closed)
+        if *self.broker.state().borrow() == State::Closed {
+            return Err(PublishError::Closed);
+        }
+        if let Some(turn) = self.batches.add(&(), Addition { events, bytes, room, confirmed }) {
+            let publishing = Publishing {
+                broker: self.broker.clone(),
+                origin: self.origin.clone(),
+                sink: Arc::downgrade(&self.alive),
+            };
+            self.runtime.spawn(publishing.run(turn));
+        }
+        Ok(())
     }
 
-    async fn wait(&self, outcome: oneshot::Receiver<Result<(), PublishError>>) -> Result<(), PublishError> {
+    async fn within_deadline<T>(&self, waiting: impl Future<Output = T>) -> Result<T, PublishError> {
         let waited = self.broker.confirm_deadline();
-        match timeout(waited, outcome).await {
-            Ok(outcome) => outcome.unwrap_or(Err(PublishError::Closed)),
-            Err(_) => Err(PublishError::Unknown { waited, blocked: self.broker.trouble() }),
-        }
+        let too_late = |_| PublishError::Unknown { waited, blocked: self.broker.trouble() };
+        timeout(waited, waiting).await.map_err(too_late)
     }
 }
 
@@ -185,4 +189,66 @@ fn checked_units(bytes: usize) -> Result<u32, PublishError> {
     }
     let units = bytes.div_ceil(ROOM_UNIT_BYTES).clamp(1, UNITS_PER_SEND_MAX);
     Ok(u32::try_from(units).expect("clamped to a small constant"))
+}
+
+/// Publishes batches until the broker confirms them.
+struct Publishing {
+    broker: Broker,
+    origin: Origin,
+    sink: Weak<()>,
+}
+
+impl Publishing {
+    async fn run(self, batches: Turn<(), Batch>) {
+        for batch in batches {
+            let outcome = self.publish(&batch).await;
+            if let Err(error) = &outcome {
+                error!(events = batch.len(), %error, "events not published, the ledger will miss them");
+            }
+            for caller in batch.callers {
+                let _caller_gone = caller.send(outcome.clone());
+            }
+        }
+    }
+
+    async fn publish(&self, batch: &Batch) -> Result<(), PublishError> {
+        let messages = batch.messages(&self.origin)?.into_iter();
+        try_join_all(messages.map(|message| self.publish_message(message))).await.map(drop)
+    }
+
+    /// Publishes until the broker confirms, until it is clear that no attempt can succeed, or until the sink is gone.
+    async fn publish_message(&self, message: Message) -> Result<(), PublishError> {
+        let mut backoff = Backoff::default();
+        loop {
+            let error = match self.broker.publish_events(message.clone()).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            match &error {
+                PublishError::Timeout { .. } | PublishError::Unknown { .. } | PublishError::Nacked { .. } => {}
+                // An operator deleted the ledger's queue. A client waits until a worker or the recorder declares it again.
+                PublishError::Unroutable { .. } | PublishError::NoExchange { .. }
+                    if message.exchange == EVENTS_WORKER =>
+                {
+                    if let Err(error) = self.broker.declare_base().await {
+                        warn!(%error, "failed to declare the ledger's queue again");
+                    }
+                }
+                PublishError::Unroutable { .. } | PublishError::NoExchange { .. } => {}
+                PublishError::Closed
+                | PublishError::Forbidden { .. }
+                | PublishError::TooLarge { .. }
+                | PublishError::Order(_)
+                | PublishError::HeaderTooLarge { .. }
+                | PublishError::PropertyTooLong { .. }
+                | PublishError::Refused { .. } => return Err(error),
+            }
+            if self.sink.strong_count() == 0 {
+                return Err(error);
+            }
+            let delay = backoff.next();
+            warn!(%error, ?delay, "events not published yet, trying again");
+            sleep(delay).await;
+        }
+    }
 }

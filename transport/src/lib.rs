@@ -1,6 +1,6 @@
-//! RabbitMQ for gpufleet: connections that reconnect, confirmed publishing, consuming, the topology, batched events.
+//! RabbitMQ for gpufleet: connections that reconnect, confirmed publishing, group commit, consuming, the topology, events.
 //!
-//! This is the only crate that knows lapin and the format of the blob store. It moves message bodies without reading them; their
+//! This is the only crate that knows lapin. It moves message bodies without reading them; their
 //! meaning is defined in [`gpufleet_schema`]. Every wait on the broker has a deadline, because a frozen broker and a blocked
 //! connection look alike to TCP: no data arrives and no call fails.
 
@@ -10,6 +10,7 @@ mod consumer;
 mod delivery;
 mod error;
 mod events;
+mod group_commit;
 mod link;
 mod message;
 mod options;
@@ -26,6 +27,7 @@ pub use consumer::{BodyBound, Consumer, Incoming, Subscription};
 pub use delivery::{Acker, Death, Delivery, Settled};
 pub use error::{ConnectError, DeclareError, NodeFailure, PublishError, QueueError, SettleError};
 pub use events::EventSink;
+pub use group_commit::{Group, GroupCommit, Turn};
 pub use link::{Release, State};
 pub use message::{HeaderValue, Message, Properties};
 pub use options::{Options, ReplyQueue};

@@ -1,7 +1,7 @@
 //! `gpufleet-ledger record`.
 
 use std::{
-    io,
+    future, io,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -108,7 +108,7 @@ async fn serve_metrics(address: SocketAddr, traces: Option<Traces>) -> Result<Ar
         if let Some(traces) = &traces {
             served.set_spans(traces);
         }
-        served.text()
+        future::ready(served.text())
     }));
     Ok(shown)
 }

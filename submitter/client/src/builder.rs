@@ -4,17 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use gpufleet_blobs::{BlobLocation, BlobStore, InvalidBlobLocation};
 use gpufleet_schema::{ClientName, MessageId};
-use gpufleet_transport::{Broker, BrokerUrls, EventSink, Options, ReplyQueue};
+use gpufleet_transport::{Broker, BrokerUrls, EventSink, GroupCommit, Options, ReplyQueue};
 use tokio::sync::OnceCell;
 
 #[cfg(feature = "traces")]
 use crate::Traces;
 #[cfg(feature = "ledger")]
 use crate::recorded::ClientLedger;
-use crate::{
-    ConnectError, Fleet, connection::Connection, gathering::Gatherings, inbox::Inbox, spans::Spans,
-    unreported::Reporter,
-};
+use crate::{ConnectError, Fleet, connection::Connection, inbox::Inbox, spans::Spans, unreported::Reporter};
 
 /// The options of a connection to a fleet.
 #[derive(Debug, Clone)]
@@ -198,7 +195,7 @@ impl FleetBuilder {
             replies_kept,
             reply_token: replies_kept.is_none().then(|| MessageId::new().to_string()),
             inbox,
-            gatherings: Gatherings::default(),
+            packets: GroupCommit::default(),
             reporter,
             wait_deadline: self.wait_deadline,
             user_id: self.user_id,

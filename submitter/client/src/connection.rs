@@ -7,14 +7,18 @@ use std::{
 
 use gpufleet_blobs::BlobStore;
 use gpufleet_schema::{ClientName, Encoding, JobId, Submitted, topology};
-use gpufleet_transport::{Broker, Consumer, DeclareError, Delivery, Incoming, QueueError, State};
+use gpufleet_transport::{Broker, Consumer, DeclareError, Delivery, GroupCommit, Incoming, QueueError, State};
 use tokio::{sync::OnceCell, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 use crate::{
-    ConnectError, JobError, JobResult, UnreadOutput, gathering::Gatherings, inbox::Inbox, spans::Spans,
-    submission::Gathered, unreported::Reporter,
+    ConnectError, JobError, JobResult, UnreadOutput,
+    inbox::Inbox,
+    packing::Packet,
+    spans::Spans,
+    submission::{Destination, Gathered},
+    unreported::Reporter,
 };
 #[cfg(feature = "ledger")]
 use crate::{
@@ -42,7 +46,8 @@ pub(crate) struct Connection {
     /// The secret that replies must carry. None for a client with a name of its own, whose earlier connections had other secrets.
     pub(crate) reply_token: Option<String>,
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) gatherings: Gatherings<Gathered>,
+    /// The jobs that are submitted one by one and gather while a message to their queue is unconfirmed.
+    pub(crate) packets: GroupCommit<Destination, Packet<Gathered>>,
     pub(crate) reporter: Reporter,
     pub(crate) wait_deadline: Duration,
     pub(crate) user_id: bool,
@@ -87,10 +92,6 @@ impl Connection {
 
     pub(crate) fn inbox(&self) -> &Arc<Inbox> {
         &self.inbox
-    }
-
-    pub(crate) fn gatherings(&self) -> &Gatherings<Gathered> {
-        &self.gatherings
     }
 
     /// For how long the broker keeps replies, if the client has a name of its own.

@@ -34,7 +34,6 @@ mod dead;
 mod element;
 mod error;
 mod follower;
-mod gathering;
 mod handle;
 mod inbox;
 mod job;

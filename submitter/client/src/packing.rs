@@ -9,6 +9,7 @@ use gpufleet_schema::{
     Encoding,
     bounds::{MESSAGE_BYTES_MAX, TASKS_PER_MESSAGE_MAX},
 };
+use gpufleet_transport::Group;
 
 /// Maximum size of the tasks that share a message, in bytes. From 64 KiB on, the broker's cost per byte exceeds its
 /// cost per message, and spreading the tasks over several workers gains more than saving messages.
@@ -25,6 +26,9 @@ const LIST_HEADER_BYTES: usize = 3;
 const _: () = assert!(PACKED_TASKS_MAX <= TASKS_PER_MESSAGE_MAX && PACKED_TASKS_MAX <= u16::MAX as usize);
 const _: () = assert!(PACKED_BYTES_MAX + LIST_HEADER_BYTES <= MESSAGE_BYTES_MAX);
 
+/// A task to add to a packet: its body, its expected run time in microseconds, and a value of the caller's.
+pub(crate) type Packed<T> = (Vec<u8>, u64, T);
+
 /// Encoded tasks for one message, each with a value of the caller's.
 #[derive(Debug)]
 pub(crate) struct Packet<T> {
@@ -34,23 +38,23 @@ pub(crate) struct Packet<T> {
     run_us: u64,
 }
 
-impl<T> Packet<T> {
-    pub(crate) fn new() -> Self {
+impl<T> Default for Packet<T> {
+    fn default() -> Self {
         Self { bodies: Vec::new(), members: Vec::new(), bytes: 0, run_us: 0 }
     }
+}
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bodies.is_empty()
-    }
+impl<T> Group for Packet<T> {
+    type Item = Packed<T>;
+    /// A full packet does not wait: the caller bounds what is in flight.
+    const UNCONFIRMED_MAX: usize = usize::MAX;
 
-    /// Adds a task that is expected to run for `run_us`. If the task does not fit, this returns the packet as it was,
-    /// which is ready to send, and starts a new packet with the task.
-    pub(crate) fn add(&mut self, body: Vec<u8>, run_us: u64, member: T) -> Option<Self> {
+    fn add(&mut self, (body, run_us, member): Packed<T>) -> Option<Self> {
         let fits = self.is_empty()
             || (self.bodies.len() < PACKED_TASKS_MAX
                 && self.bytes + body.len() <= PACKED_BYTES_MAX
                 && self.run_us.saturating_add(run_us) <= PACKED_RUN_US_MAX);
-        let full = (!fits).then(|| std::mem::replace(self, Self::new()));
+        let full = (!fits).then(|| std::mem::take(self));
         self.bytes += body.len();
         self.run_us = self.run_us.saturating_add(run_us);
         self.bodies.push(body);
@@ -58,6 +62,12 @@ impl<T> Packet<T> {
         full
     }
 
+    fn is_empty(&self) -> bool {
+        self.bodies.is_empty()
+    }
+}
+
+impl<T> Packet<T> {
     /// The body of the message, and the callers' values in the order of the tasks. A single task is not wrapped in a
     /// list.
     pub(crate) fn into_message(mut self) -> (Vec<u8>, Vec<T>) {
@@ -76,10 +86,10 @@ mod tests {
     use super::*;
 
     fn pack(bodies: &[Vec<u8>], run_us: &[u64]) -> Vec<(Vec<u8>, Vec<usize>)> {
-        let mut packet = Packet::new();
+        let mut packet = Packet::default();
         let mut sent = Vec::new();
         for (index, (body, run_us)) in bodies.iter().zip(run_us).enumerate() {
-            sent.extend(packet.add(body.clone(), *run_us, index));
+            sent.extend(packet.add((body.clone(), *run_us, index)));
         }
         sent.extend((!packet.is_empty()).then_some(packet));
         sent.into_iter().map(Packet::into_message).collect()

@@ -12,7 +12,7 @@ use gpufleet_schema::{
     Batch, Encoding, MessageId, PoolName, Priority, Slot, Submitted, TooLarge, bounds::MESSAGE_BYTES_MAX,
     event::JobInfo, topology,
 };
-use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
+use gpufleet_transport::{Group, HeaderValue, Message, Properties, PublishError, Turn};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -178,8 +178,8 @@ impl Submission {
     }
 
     async fn send_alone(self, connection: &Arc<Connection>) -> Outcome {
-        let mut packet = Packet::new();
-        packet.add(self.body, 0, ((), self.member));
+        let mut packet = Packet::default();
+        let _empty_before = packet.add((self.body, 0, ((), self.member)));
         let mut outcomes = send_packet(connection, &self.destination, packet).await;
         outcomes.pop().expect("a packet has an outcome for each of its members").1
     }
@@ -187,32 +187,30 @@ impl Submission {
     /// A separate task publishes the message, because cancelling one caller must not affect the others.
     fn gather(self, connection: &Arc<Connection>, run_us: u64, caller: Option<oneshot::Sender<Outcome>>) {
         let Self { body, member, destination, .. } = self;
-        if let Some(packet) = connection.gatherings().add(&destination, body, run_us, (caller, member)) {
-            tokio::spawn(send_gathered(connection.clone(), destination, packet));
+        if let Some(turn) = connection.packets.add(&destination, (body, run_us, (caller, member))) {
+            tokio::spawn(send_packets(connection.clone(), turn));
         }
     }
 }
 
-/// Publishes the packet, and then the jobs that gathered in the meantime, until none are left.
-pub(crate) async fn send_gathered(connection: Arc<Connection>, destination: Destination, packet: Packet<Gathered>) {
-    let mut next = Some(packet);
-    while let Some(packet) = next {
+/// Publishes the packets of a turn.
+async fn send_packets(connection: Arc<Connection>, packets: Turn<Destination, Packet<Gathered>>) {
+    let destination = packets.destination().clone();
+    for packet in packets {
         for (caller, outcome) in send_packet(&connection, &destination, packet).await {
             if let Some(caller) = caller {
                 // An error means that the call of `submit` was cancelled.
                 let _cancelled = caller.send(outcome);
             }
         }
-        next = connection.gatherings().settled(&destination);
     }
 }
 
 /// Publishes all jobs that still gather, and waits for the outcomes. Tasks publish them, because cancelling the caller must
-/// not leave a queue with a message that never counts as settled.
+/// not lose jobs.
 pub(crate) async fn send_all_gathered(connection: &Arc<Connection>) {
-    let packets = connection.gatherings().take_all();
-    let send = |(destination, packet)| tokio::spawn(send_gathered(connection.clone(), destination, packet));
-    join_all(packets.into_iter().map(send)).await;
+    let send = |turn| tokio::spawn(send_packets(connection.clone(), turn));
+    join_all(connection.packets.begin_all().into_iter().map(send)).await;
 }
 
 /// Submits jobs that get handles. The outcomes are in the order of the jobs.
@@ -280,8 +278,8 @@ impl<T, I: Iterator<Item = (T, Order)>> Packing<I, T> {
                 Ok(submission) => submission,
                 Err(error) => return Some(Step::Refused(which, error)),
             };
-            let packet = self.packets.entry(destination.clone()).or_insert_with(Packet::new);
-            if let Some(full) = packet.add(body, run_us.unwrap_or(UNKNOWN_RUN_US), (which, member)) {
+            let packet = self.packets.entry(destination.clone()).or_default();
+            if let Some(full) = packet.add((body, run_us.unwrap_or(UNKNOWN_RUN_US), (which, member))) {
                 return Some(Step::Full(destination, full));
             }
         }

@@ -1,6 +1,6 @@
 //! Events that are published in one message.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem};
 
 use gpufleet_schema::{
     DeviceSeen, Event, JobInfo, KeptData, KeptOutput, MessageId, RanOn, bounds::MESSAGE_BYTES_MAX, encoding, topology,
@@ -8,7 +8,7 @@ use gpufleet_schema::{
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Confirmed, Origin};
-use crate::{Message, Properties, PublishError};
+use crate::{Group, Message, Properties, PublishError};
 
 /// Number of events with which a batch is full. Upserts are fastest with a few hundred rows at once.
 const EVENTS_MAX: usize = 500;
@@ -37,24 +37,29 @@ pub(super) struct Addition {
     pub(super) confirmed: Option<Confirmed>,
 }
 
-impl Batch {
-    pub(super) fn add(&mut self, Addition { events, bytes, room, confirmed }: Addition) {
+impl Group for Batch {
+    type Item = Addition;
+    /// Enough to keep the broker busy while full batches travel.
+    const UNCONFIRMED_MAX: usize = 4;
+
+    fn add(&mut self, Addition { events, bytes, room, confirmed }: Addition) -> Option<Self> {
+        let is_full = self.events.len() >= EVENTS_MAX || self.bytes >= BYTES_MAX;
+        let full = is_full.then(|| mem::take(self));
         self.events.extend(events);
         self.bytes += bytes;
         self.callers.extend(confirmed);
         self.rooms.push(room);
+        full
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
+}
 
+impl Batch {
     pub(super) fn len(&self) -> usize {
         self.events.len()
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.events.len() >= EVENTS_MAX || self.bytes >= BYTES_MAX
     }
 
     /// One event, for a message of its own.
@@ -347,13 +352,15 @@ mod tests {
             let parts = split(vec![event.clone(); 1024]);
             assert!(parts.len() >= (1024 * weight(&event) / BYTES_MAX).min(1024));
             let mut batch = Batch::default();
-            while !batch.is_full() {
+            let full = loop {
                 let part = parts[0].clone();
                 let bytes = part.iter().map(weight).sum();
                 assert!(bytes <= ADDED_BYTES_MAX);
-                batch.add(Addition { events: part, bytes, room: room(), confirmed: None });
-            }
-            for message in batch.messages(&WORKER).unwrap() {
+                if let Some(full) = batch.add(Addition { events: part, bytes, room: room(), confirmed: None }) {
+                    break full;
+                }
+            };
+            for message in full.messages(&WORKER).unwrap() {
                 message.check(MESSAGE_BYTES_MAX).unwrap();
             }
         }
@@ -364,7 +371,7 @@ mod tests {
     fn a_batch_decodes_to_the_events_that_went_in() {
         let mut batch = Batch::default();
         let events = vec![submitted("a"), submitted("b")];
-        batch.add(Addition { events: events.clone(), bytes: 800, room: room(), confirmed: None });
+        let _not_full = batch.add(Addition { events: events.clone(), bytes: 800, room: room(), confirmed: None });
         let message = batch.messages(&WORKER).unwrap().remove(0);
         assert_eq!(encoding::decode_events(&message.body).unwrap(), events);
         assert_eq!((message.exchange, message.mandatory), (topology::EVENTS_WORKER, true));

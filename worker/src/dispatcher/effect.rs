@@ -13,6 +13,8 @@ use crate::{
 pub(crate) enum Effect {
     /// Decode the message and prepare its jobs. The answer is [`super::Input::Decoded`] or [`super::Input::Unreadable`].
     Decode(MessageNo),
+    /// Continue the preparation of the job. The answer is [`super::Input::Prepared`] or [`super::Input::Ended`].
+    Prepare(JobNo),
     /// Run the job. Meanwhile its pool's executor may cache up to `cache_bytes_max` bytes.
     Start {
         job: JobNo,

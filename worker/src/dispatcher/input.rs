@@ -10,13 +10,13 @@ use crate::{
     scheduler::{Change, Demand},
 };
 
-/// An event for the dispatcher.
+/// An event for the dispatcher. `M` and `J` are as in [`super::Dispatcher`].
 #[derive(Debug)]
-pub(crate) enum Input {
+pub(crate) enum Input<M, J> {
     /// The broker delivered a message.
-    Delivered(MessageNo, Box<Letter>),
+    Delivered(Box<Letter>, M),
     /// A message was decoded, and the preparation of its jobs has begun.
-    Decoded(MessageNo, Decoded),
+    Decoded(MessageNo, Decoded<M, J>),
     /// A message can't be decoded.
     Unreadable(MessageNo, Box<Failure>),
     /// The code that handles a message has panicked.
@@ -26,6 +26,7 @@ pub(crate) enum Input {
         job: JobNo,
         demand: Demand,
         reply_bytes: u64,
+        held: J,
     },
     /// A started job has left its executor; its outputs are still being stored. `used_us` is the device time to charge to its pool in
     /// microseconds, if known.
@@ -34,7 +35,7 @@ pub(crate) enum Input {
         used_us: Option<u64>,
     },
     /// An attempt has ended.
-    Ended(JobNo, Box<AttemptEnd>),
+    Ended(JobNo, Box<AttemptEnd>, J),
     /// The code that handles a job has panicked.
     JobBroken(JobNo),
     /// The replies and messages of the last portion are confirmed, or publishing them failed.
@@ -43,11 +44,9 @@ pub(crate) enum Input {
     Recorded(MessageNo, Result<(), PublishFailure>),
     /// The publication for a message as a whole is confirmed, or it failed.
     Published(MessageNo, Result<(), PublishFailure>),
-    /// The settlement was sent. If it did not reach the broker, `unreached` is the digest by which the redelivery will be recognised.
-    Settled {
-        message: MessageNo,
-        unreached: Option<blake3::Hash>,
-    },
+    /// The settlements of these messages were sent. For a settlement that did not reach the broker, there is the digest by which the
+    /// redelivery will be recognised.
+    Settled(Vec<(MessageNo, Option<blake3::Hash>)>),
     /// Answers whether other workers that consume the message's queue are idle.
     Looked {
         message: MessageNo,
@@ -73,24 +72,24 @@ pub(crate) enum Input {
     Drain,
 }
 
-impl Input {
-    /// Returns the message that the input is about.
+impl<M, J> Input<M, J> {
+    /// Returns the message in flight that the input is about.
     pub(crate) fn message(&self) -> Option<MessageNo> {
         match self {
-            Self::Delivered(message, _)
-            | Self::Decoded(message, _)
+            Self::Decoded(message, _)
             | Self::Unreadable(message, _)
             | Self::Broken(message)
             | Self::Answered(message, _)
             | Self::Recorded(message, _)
             | Self::Published(message, _)
-            | Self::Settled { message, .. }
             | Self::Looked { message, .. }
             | Self::Lost(message) => Some(*message),
-            Self::Prepared { job, .. } | Self::Stopped { job, .. } | Self::Ended(job, _) | Self::JobBroken(job) => {
+            Self::Prepared { job, .. } | Self::Stopped { job, .. } | Self::Ended(job, ..) | Self::JobBroken(job) => {
                 Some(job.message)
             }
-            Self::Subscribed { .. }
+            Self::Delivered(..)
+            | Self::Settled(_)
+            | Self::Subscribed { .. }
             | Self::Devices(_)
             | Self::Order(_)
             | Self::OrdersInterrupted { .. }
@@ -124,15 +123,18 @@ pub(crate) struct Letter {
 
 /// The contents of a decoded message.
 #[derive(Debug)]
-pub(crate) struct Decoded {
+pub(crate) struct Decoded<M, J> {
     pub(crate) is_list: bool,
     pub(crate) body_bytes: usize,
-    pub(crate) jobs: Vec<NewJob>,
+    /// Replaces what was kept with the message.
+    pub(crate) held: M,
+    pub(crate) jobs: Vec<NewJob<J>>,
 }
 
 /// A job of a decoded message.
 #[derive(Debug)]
-pub(crate) struct NewJob {
+pub(crate) struct NewJob<J> {
+    pub(crate) held: J,
     pub(crate) subject: Subject,
     pub(crate) attempts_max: u32,
     pub(crate) limit: Option<QueueLimit>,

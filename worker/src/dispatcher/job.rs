@@ -26,7 +26,8 @@ use crate::{
 
 /// A job of a message in flight.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct Job<J> {
+    pub(super) held: J,
     state: State,
     pub(super) subject: Subject,
     attempts_max: u32,
@@ -66,10 +67,11 @@ impl Slot {
     }
 }
 
-impl Job {
-    fn new(new: NewJob) -> (Self, Preparation) {
-        let NewJob { subject, attempts_max, limit, preparation } = new;
-        let job = Self { state: State::Preparing, subject, attempts_max, limit, cancelled: None, room: 0, bytes: 0 };
+impl<J> Job<J> {
+    fn new(new: NewJob<J>) -> (Self, Preparation) {
+        let NewJob { held, subject, attempts_max, limit, preparation } = new;
+        let state = State::Preparing;
+        let job = Self { held, state, subject, attempts_max, limit, cancelled: None, room: 0, bytes: 0 };
         (job, preparation)
     }
 
@@ -103,9 +105,9 @@ impl Job {
     }
 }
 
-impl Dispatcher {
+impl<M, J> Dispatcher<M, J> {
     /// Begins the jobs of a decoded message. The message knows all of them before the first one proceeds.
-    pub(super) fn begin_jobs(&mut self, message: super::MessageNo, new: Vec<NewJob>) {
+    pub(super) fn begin_jobs(&mut self, message: super::MessageNo, new: Vec<NewJob<J>>) {
         let mut preparations = Vec::with_capacity(new.len());
         for new in new {
             let (mut job, preparation) = Job::new(new);
@@ -138,15 +140,23 @@ impl Dispatcher {
         let stays = !self.draining && self.message(no.message).live;
         match preparation {
             _ if !stays => self.give_up(no, Ending::HandedBack),
-            Preparation::Ready { demand, reply_bytes } => self.prepared(no, demand, reply_bytes),
-            Preparation::Underway | Preparation::Ended(_) => {}
+            Preparation::Ready { demand, reply_bytes } => self.queue_when_there_is_room(no, demand, reply_bytes),
+            Preparation::Underway => self.effects.push(Effect::Prepare(no)),
+            Preparation::Ended(_) => {}
+        }
+    }
+
+    /// Records that a job is prepared, unless it has ended in the meantime.
+    pub(super) fn prepared(&mut self, no: JobNo, demand: Demand, reply_bytes: u64, held: J) {
+        if let Some(job) = self.find_job(no).filter(|job| matches!(job.state, State::Preparing)) {
+            job.held = held;
+            self.queue_when_there_is_room(no, demand, reply_bytes);
         }
     }
 
     /// Queues a prepared job for a slot; a job of a list first takes room for its outputs.
-    pub(super) fn prepared(&mut self, no: JobNo, demand: Demand, reply_bytes: u64) {
-        let Some(job) = self.find_job(no).filter(|job| matches!(job.state, State::Preparing)) else { return };
-        job.state = State::AwaitsRoom(demand);
+    fn queue_when_there_is_room(&mut self, no: JobNo, demand: Demand, reply_bytes: u64) {
+        self.job_mut(no).state = State::AwaitsRoom(demand);
         let message = self.message_mut(no.message);
         let Some(room) = &mut message.room else { return self.queue(no) };
         message.jobs[no.index].room = OutputRoom::taken(reply_bytes);
@@ -164,7 +174,7 @@ impl Dispatcher {
         let State::AwaitsRoom(demand) = job.state else { unreachable!("it has just got its room") };
         job.state = State::Queued(ticket, demand);
         self.tickets.insert(ticket, no);
-        self.changes.push_back(Change::Arrived(ticket, demand));
+        self.changes.push(Change::Arrived(ticket, demand));
     }
 
     /// Gives the job the slot that the scheduler grants. The job starts unless orders are unknown.
@@ -202,7 +212,7 @@ impl Dispatcher {
     }
 
     /// Ends an attempt that was prepared, run or forwarded outside the dispatcher.
-    pub(super) fn ended(&mut self, no: JobNo, ended: AttemptEnd) {
+    pub(super) fn ended(&mut self, no: JobNo, ended: AttemptEnd, held: Option<J>) {
         let Some(job) = self.find_job(no) else { return };
         let AttemptEnd { ending, bytes, returns, used_us } = ended;
         match job.state {
@@ -214,7 +224,11 @@ impl Dispatcher {
             // The dispatcher has already ended the job, so the result of its preparation no longer matters.
             State::AwaitsRoom(_) | State::Queued(..) | State::AwaitsOrders(_) | State::Ended(_) => return,
         }
-        self.job_mut(no).bytes = bytes;
+        let job = self.job_mut(no);
+        job.bytes = bytes;
+        if let Some(held) = held {
+            job.held = held;
+        }
         if !returns {
             self.give_back_room(no);
         }
@@ -263,7 +277,7 @@ impl Dispatcher {
     fn conclude(&mut self, no: JobNo, ending: Ending) {
         match self.job(no).state {
             State::AwaitsOrders(slot) => {
-                self.changes.push_back(Change::Left { ticket: slot.ticket, used_us: slot.held_us(self.now) });
+                self.changes.push(Change::Left { ticket: slot.ticket, used_us: slot.held_us(self.now) });
             }
             State::Queued(..) => self.leave_queue(no),
             State::AwaitsRoom(_) => self.leave_room_line(no),
@@ -293,14 +307,14 @@ impl Dispatcher {
     fn leave_device(&mut self, no: JobNo, slot: Slot, used_us: Option<u64>) {
         let held_us = slot.held_us(self.now);
         let used_us = used_us.map_or(held_us, |used_us| used_us.min(held_us));
-        self.changes.push_back(Change::Left { ticket: slot.ticket, used_us });
+        self.changes.push(Change::Left { ticket: slot.ticket, used_us });
         self.credit.stopped(self.message(no.message).letter.queue, slot.since, self.now);
     }
 
     fn leave_queue(&mut self, no: JobNo) {
         if let State::Queued(ticket, _) = self.job(no).state {
             self.tickets.remove(&ticket);
-            self.changes.push_back(Change::Left { ticket, used_us: 0 });
+            self.changes.push(Change::Left { ticket, used_us: 0 });
         }
     }
 
@@ -335,16 +349,16 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn job(&self, no: JobNo) -> &Job {
+    pub(super) fn job(&self, no: JobNo) -> &Job<J> {
         &self.message(no.message).jobs[no.index]
     }
 
-    fn job_mut(&mut self, no: JobNo) -> &mut Job {
+    fn job_mut(&mut self, no: JobNo) -> &mut Job<J> {
         &mut self.message_mut(no.message).jobs[no.index]
     }
 
     /// Returns the job unless its message is already settled.
-    fn find_job(&mut self, no: JobNo) -> Option<&mut Job> {
+    fn find_job(&mut self, no: JobNo) -> Option<&mut Job<J>> {
         self.messages.get_mut(&no.message)?.jobs.get_mut(no.index)
     }
 }

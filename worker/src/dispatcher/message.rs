@@ -41,12 +41,13 @@ const REQUEUE_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A message in flight on this worker.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(super) struct Message<M, J> {
     pub(super) letter: Letter,
+    pub(super) held: M,
     /// Whether a settlement would still reach the broker.
     pub(super) live: bool,
     pub(super) stage: Stage,
-    pub(super) jobs: Vec<Job>,
+    pub(super) jobs: Vec<Job<J>>,
     /// The room for the outputs of a list; `None` for a message with one job.
     pub(super) room: Option<OutputRoom>,
     /// Number of jobs that have not ended.
@@ -88,11 +89,12 @@ pub(super) enum Stage {
     Settling(Settlement),
 }
 
-impl Message {
-    fn new(letter: Letter) -> Self {
+impl<M, J> Message<M, J> {
+    fn new(letter: Letter, held: M) -> Self {
         Self {
             redeliveries: Redeliveries::of(&letter),
             letter,
+            held,
             live: true,
             stage: Stage::Duplicate,
             jobs: Vec::new(),
@@ -138,10 +140,12 @@ impl Message {
     }
 }
 
-impl Dispatcher {
-    pub(super) fn open(&mut self, no: MessageNo, letter: Letter) {
+impl<M, J> Dispatcher<M, J> {
+    pub(super) fn open(&mut self, letter: Letter, held: M) {
+        self.last_message += 1;
+        let no = MessageNo(self.last_message);
         self.credit.delivered(letter.queue);
-        self.messages.insert(no, Message::new(letter));
+        self.messages.insert(no, Message::new(letter, held));
         self.admit_message(no);
     }
 
@@ -179,8 +183,9 @@ impl Dispatcher {
         self.effects.push(effect);
     }
 
-    pub(super) fn decoded(&mut self, no: MessageNo, decoded: Decoded) {
-        let Decoded { is_list, body_bytes, jobs } = decoded;
+    pub(super) fn decoded(&mut self, no: MessageNo, decoded: Decoded<M, J>) {
+        let Decoded { is_list, body_bytes, held, jobs } = decoded;
+        self.message_mut(no).held = held;
         if jobs.is_empty() {
             return self.go(no, Stage::Answering, Effect::AnswerNothing(no));
         }
@@ -239,7 +244,7 @@ impl Dispatcher {
     }
 
     /// Returns the message unless it has failed; a failed message no longer waits for confirms.
-    fn working(&mut self, no: MessageNo) -> Option<&mut Message> {
+    fn working(&mut self, no: MessageNo) -> Option<&mut Message<M, J>> {
         self.messages.get_mut(&no).filter(|message| message.stage == Stage::Working)
     }
 
@@ -327,7 +332,7 @@ impl Dispatcher {
             error!(message_id = message.letter.key.id, "handling a job panicked, delivery requeued");
         }
         let (ending, bytes, returns, used_us) = (crate::disposition::Ending::HandedBack, 0, false, None);
-        self.ended(no, super::AttemptEnd { ending, bytes, returns, used_us });
+        self.ended(no, super::AttemptEnd { ending, bytes, returns, used_us }, None);
         self.end_without_outcome(no.message, false);
     }
 
@@ -392,11 +397,11 @@ impl Dispatcher {
         self.end_redeliveries(no, &message, unreached);
     }
 
-    pub(super) fn message(&self, no: MessageNo) -> &Message {
+    pub(super) fn message(&self, no: MessageNo) -> &Message<M, J> {
         self.messages.get(&no).expect("a message stays until it is settled")
     }
 
-    pub(super) fn message_mut(&mut self, no: MessageNo) -> &mut Message {
+    pub(super) fn message_mut(&mut self, no: MessageNo) -> &mut Message<M, J> {
         self.messages.get_mut(&no).expect("a message stays until it is settled")
     }
 }

@@ -26,7 +26,8 @@ mod simulation;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap},
+    mem,
     time::{Duration, Instant},
 };
 
@@ -58,18 +59,20 @@ pub(crate) struct JobNo {
 /// send its next job after it has received an outcome.
 const TICK: Duration = Duration::from_millis(500);
 
-/// The state of all messages and jobs of a worker.
+/// The state of all messages and jobs of a worker. `M` and `J` are what the shell keeps with a message and with a job; the dispatcher only
+/// stores them.
 #[derive(Debug)]
-pub(crate) struct Dispatcher {
+pub(crate) struct Dispatcher<M, J> {
     scheduler: Scheduler,
     /// The changes that the scheduler has not been given yet, in order.
-    changes: VecDeque<Change>,
+    changes: Vec<Change>,
     tickets: HashMap<Ticket, JobNo>,
     last_ticket: u64,
     credit: Credit,
     orders: Orders,
     duplicates: Duplicates,
-    messages: BTreeMap<MessageNo, Message>,
+    messages: BTreeMap<MessageNo, Message<M, J>>,
+    last_message: u64,
     timers: Timers,
     next_tick: Instant,
     draining: bool,
@@ -77,18 +80,19 @@ pub(crate) struct Dispatcher {
     effects: Vec<Effect>,
 }
 
-impl Dispatcher {
+impl<M, J> Dispatcher<M, J> {
     /// Creates a dispatcher. `mark` is the mark that the worker writes into the control stream at its start.
     pub(crate) fn new(now: Instant, worker: WorkerName, mark: MessageId, guarantees: &[PoolGuarantee]) -> Self {
         Self {
             scheduler: Scheduler::new(guarantees),
-            changes: VecDeque::new(),
+            changes: Vec::new(),
             tickets: HashMap::new(),
             last_ticket: 0,
             credit: Credit::new(now),
             orders: Orders::new(now, worker, mark),
             duplicates: Duplicates::default(),
             messages: BTreeMap::new(),
+            last_message: 0,
             timers: Timers::default(),
             next_tick: now + TICK,
             draining: false,
@@ -103,27 +107,23 @@ impl Dispatcher {
     }
 
     /// Takes all inputs at the time `now`, handles the timers that are due, and appends the effects.
-    pub(crate) fn step(&mut self, now: Instant, inputs: &mut Vec<Input>, effects: &mut Vec<Effect>) {
+    pub(crate) fn step(&mut self, now: Instant, inputs: &mut Vec<Input<M, J>>, effects: &mut Vec<Effect>) {
         self.now = now;
-        std::mem::swap(&mut self.effects, effects);
+        mem::swap(&mut self.effects, effects);
         while let Some(timer) = self.timers.pop(now) {
             self.fire(timer);
-            self.schedule();
         }
         if now >= self.next_tick {
             self.next_tick = now + TICK;
-            self.changes.push_back(Change::Tick);
-            self.schedule();
+            self.changes.push(Change::Tick);
         }
-        for input in inputs.drain(..) {
-            self.take(input);
-            self.schedule();
-        }
+        inputs.drain(..).for_each(|input| self.take(input));
+        self.schedule();
         if !self.draining && now >= self.credit.due() {
             let changes = self.credit.decide(now, self.scheduler.slots(), &self.scheduler.rooms());
             self.effects.extend(changes.into_iter().map(|(queue, prefetch)| Effect::Prefetch(queue, prefetch)));
         }
-        std::mem::swap(&mut self.effects, effects);
+        mem::swap(&mut self.effects, effects);
     }
 
     /// Returns when the next step is due, even without an input.
@@ -147,34 +147,49 @@ impl Dispatcher {
         self.scheduler.waiting_by_pool()
     }
 
+    /// Returns what is kept with a message, unless it is settled.
+    pub(crate) fn held(&self, no: MessageNo) -> Option<&M> {
+        self.messages.get(&no).map(|message| &message.held)
+    }
+
+    /// Returns whether a settlement of the message would reach the broker, as far as the inputs say.
+    pub(crate) fn is_live(&self, no: MessageNo) -> bool {
+        self.messages.get(&no).is_some_and(|message| message.live)
+    }
+
+    /// Returns what is kept with a job, unless its message is settled.
+    pub(crate) fn held_job(&mut self, no: JobNo) -> Option<&mut J> {
+        Some(&mut self.messages.get_mut(&no.message)?.jobs.get_mut(no.index)?.held)
+    }
+
     /// Returns the number of unsettled messages in all queues of a pool.
     pub(crate) fn messages_of(&self, pool: PoolId) -> u32 {
         self.credit.messages_of(pool)
     }
 
-    fn take(&mut self, input: Input) {
+    fn take(&mut self, input: Input<M, J>) {
         match input {
-            Input::Delivered(message, letter) => self.open(message, *letter),
+            Input::Delivered(letter, held) => self.open(*letter, held),
             Input::Decoded(message, decoded) => self.decoded(message, decoded),
             Input::Unreadable(message, failure) => self.refuse(message, *failure),
             Input::Broken(message) => self.break_off(message),
-            Input::Prepared { job, demand, reply_bytes } => self.prepared(job, demand, reply_bytes),
+            Input::Prepared { job, demand, reply_bytes, held } => self.prepared(job, demand, reply_bytes, held),
             Input::Stopped { job, used_us } => self.stopped(job, used_us),
-            Input::Ended(job, ended) => self.ended(job, *ended),
+            Input::Ended(job, ended, held) => self.ended(job, *ended, Some(held)),
             Input::JobBroken(job) => self.job_broken(job),
             Input::Answered(message, result) => self.answered(message, result),
             Input::Recorded(message, result) => self.recorded(message, result),
             Input::Published(message, result) => self.published(message, result),
-            Input::Settled { message, unreached } => self.settled(message, unreached),
+            Input::Settled(settled) => settled.into_iter().for_each(|(no, unreached)| self.settled(no, unreached)),
             Input::Looked { message, others_idle } => self.looked(message, others_idle),
             Input::Lost(message) => self.lost(message),
             Input::Subscribed { queue, prefetch } => {
                 if let Some((pool, priority)) = self.credit.hoard(queue, prefetch) {
                     info!(pool = pool.0, %priority, prefetch, "requeueing prefetched messages");
-                    self.changes.push_back(Change::Shed(pool, priority));
+                    self.changes.push(Change::Shed(pool, priority));
                 }
             }
-            Input::Devices(change) => self.changes.push_back(change),
+            Input::Devices(change) => self.changes.push(change),
             Input::Order(order) => self.order(*order),
             Input::OrdersInterrupted { mark } => self.interrupt_orders(mark),
             Input::ClientOrdersKnown(is_known) => self.client_orders_are_known(is_known),
@@ -191,10 +206,10 @@ impl Dispatcher {
         }
     }
 
-    /// Passes all changes to the scheduler, and performs its actions.
+    /// Passes all changes to the scheduler, and performs its actions, which can cause further changes.
     fn schedule(&mut self) {
-        while let Some(change) = self.changes.pop_front() {
-            for action in self.scheduler.step(change) {
+        while !self.changes.is_empty() {
+            for action in self.scheduler.step(mem::take(&mut self.changes)) {
                 self.follow(action);
             }
         }
@@ -217,8 +232,7 @@ impl Dispatcher {
     /// Starts nothing any more, and hands back the jobs that wait.
     fn drain(&mut self) {
         self.draining = true;
-        self.changes.push_back(Change::Draining);
-        self.schedule();
+        self.changes.push(Change::Draining);
         for job in self.jobs_that(job::Job::is_before_start) {
             self.hand_back(job);
         }
@@ -228,7 +242,7 @@ impl Dispatcher {
     }
 
     /// Returns the jobs of all messages for which `is_wanted` is true, oldest first.
-    fn jobs_that(&self, is_wanted: impl Fn(&job::Job) -> bool) -> Vec<JobNo> {
+    fn jobs_that(&self, is_wanted: impl Fn(&job::Job<J>) -> bool) -> Vec<JobNo> {
         let jobs = self.messages.iter().flat_map(|(no, message)| {
             let jobs = message.jobs.iter().enumerate();
             jobs.map(|(index, job)| (JobNo { message: *no, index }, job))

@@ -123,7 +123,7 @@ impl Orders {
     }
 }
 
-impl Dispatcher {
+impl<M, J> Dispatcher<M, J> {
     pub(super) fn order(&mut self, read: ReadOrder) {
         let ReadOrder { offset, order, speaker, user } = read;
         self.orders.pass(offset);

@@ -56,7 +56,7 @@ impl Letter {
     }
 }
 
-impl Message {
+impl<M, J> Message<M, J> {
     /// Returns the number of earlier deliveries that its redelivery has to count.
     fn next_count(&self) -> u64 {
         self.letter.delivery_count.saturating_add(u64::from(self.redeliveries.was_tried))
@@ -81,7 +81,7 @@ impl Message {
     }
 }
 
-impl Dispatcher {
+impl<M, J> Dispatcher<M, J> {
     /// Lets a redelivery of a message in flight wait for it, and renews the redelivery if the broker's count is high.
     pub(super) fn redelivered(&mut self, no: MessageNo, first: MessageNo) {
         self.drop_replaced(no, first);
@@ -151,7 +151,7 @@ impl Dispatcher {
     }
 
     /// Settles the redeliveries of a settled message like the message, or lets them take its place.
-    pub(super) fn end_redeliveries(&mut self, no: MessageNo, message: &Message, unreached: Option<blake3::Hash>) {
+    pub(super) fn end_redeliveries(&mut self, no: MessageNo, message: &Message<M, J>, unreached: Option<blake3::Hash>) {
         let digest = unreached.or(message.letter.digest);
         let waiting = self.duplicates.end(no, &message.letter.key);
         for no in &waiting {

@@ -11,11 +11,14 @@ use std::{
 use gpufleet_schema::{Command, JobId, MessageId, Order, Priority, Selection, topology::Speaker};
 
 use self::outside::{Whole, Work};
-use super::{Dispatcher, Effect, Input, JobNo, MessageNo, ReadOrder, ServedQueue, Settlement};
+use super::{Effect, JobNo, MessageNo, ReadOrder, ServedQueue, Settlement};
 use crate::{
     disposition::{Disposition, RetryHistory},
     scheduler::{Change, DeviceId, PoolGuarantee, PoolId, prefetch::PrefetchLimits},
 };
+
+type Dispatcher = super::Dispatcher<(), ()>;
+type Input = super::Input<(), ()>;
 
 const STEPS: u64 = 100_000;
 /// Seeds that every test run uses; the variable [`SEED`] sets another one.
@@ -101,6 +104,8 @@ struct World {
     held: BTreeMap<MessageNo, HeldMessage>,
     connection: u64,
     deliveries: u64,
+    /// The number of the last message that was delivered to this worker.
+    last_message: u64,
     work: Vec<Work>,
     /// The running executors, by device and pool.
     up: BTreeSet<(u32, u32)>,
@@ -157,6 +162,7 @@ impl World {
             held: BTreeMap::new(),
             connection: 0,
             deliveries: 0,
+            last_message: 0,
             work: Vec::new(),
             up: BTreeSet::new(),
             mark,
@@ -293,12 +299,13 @@ impl World {
     fn die(&mut self) {
         self.step();
         self.lose_connection();
-        (self.held, self.work, self.batch) = Default::default();
+        (self.held, self.batch) = Default::default();
         self.replace_worker();
     }
 
     fn replace_worker(&mut self) {
-        (self.draining, self.mark) = (false, MessageId::new());
+        (self.draining, self.mark, self.last_message) = (false, MessageId::new(), 0);
+        self.work.clear();
         self.up.clear();
         self.dispatcher = new_dispatcher(self.now, self.mark);
         self.begin_worker();
@@ -318,6 +325,7 @@ impl World {
     fn follow(&mut self, effect: Effect) {
         match effect {
             Effect::Decode(message) => self.work.push(Work::Decode(message)),
+            Effect::Prepare(job) => self.work.push(Work::Prepare(job)),
             Effect::Start { job, device, .. } => self.start(job, device.0),
             Effect::Cancel(job) => self.cut(job),
             Effect::Forward(job, _) => self.work.push(Work::Forward(job)),

@@ -30,7 +30,7 @@ pub(super) struct Watched {
     next_check: Instant,
 }
 
-impl Message {
+impl<M, J> Message<M, J> {
     fn unstarted(&self) -> Vec<usize> {
         (0..self.jobs.len()).filter(|index| self.jobs[*index].is_before_start()).collect()
     }
@@ -49,7 +49,7 @@ impl Message {
     }
 }
 
-impl Dispatcher {
+impl<M, J> Dispatcher<M, J> {
     /// Begins the checks of a message from an affinity slot. Its jobs wait here only until other workers are idle.
     pub(super) fn watch_line(&mut self, no: MessageNo) {
         if self.credit.has_favourite(self.message(no).letter.queue) {
@@ -79,7 +79,7 @@ impl Dispatcher {
     }
 
     /// Ends the checks of a settled message.
-    pub(super) fn end_checks(&mut self, no: MessageNo, message: &Message) {
+    pub(super) fn end_checks(&mut self, no: MessageNo, message: &Message<M, J>) {
         if let Some(watched) = message.watched {
             self.timers.clear(watched.next_check, Timer::Watched(no));
         }

@@ -10,8 +10,8 @@ use gpufleet_schema::{
 };
 
 use super::{
-    AttemptEnd, Decoded, Dispatcher, Effect, Input, JobNo, Letter, MessageKey, MessageNo, NewJob, Preparation,
-    PublishFailure, QueueLimit, ReadOrder, ServedQueue, Settlement, Subject, digest,
+    AttemptEnd, Decoded, Effect, JobNo, Letter, MessageKey, MessageNo, Preparation, PublishFailure, QueueLimit,
+    ReadOrder, ServedQueue, Settlement, Subject, digest,
 };
 use crate::{
     disposition::{Disposition, Ending, RetryHistory},
@@ -19,6 +19,10 @@ use crate::{
 };
 
 mod renewal;
+
+type Dispatcher = super::Dispatcher<(), ()>;
+type Input = super::Input<(), ()>;
+type NewJob = super::NewJob<()>;
 
 const FIRST: MessageNo = MessageNo(1);
 const NONE: [usize; 0] = [];
@@ -33,6 +37,7 @@ struct Desk {
     now: Instant,
     mark: MessageId,
     effects: Vec<Effect>,
+    deliveries: u64,
 }
 
 impl Desk {
@@ -48,7 +53,7 @@ impl Desk {
     fn cut_off(slots: u32) -> Self {
         let (now, mark) = (Instant::now(), MessageId::new());
         let dispatcher = Dispatcher::new(now, "w".parse().unwrap(), mark, &[PoolGuarantee::default()]);
-        let mut desk = Self { dispatcher, now, mark, effects: Vec::new() };
+        let mut desk = Self { dispatcher, now, mark, effects: Vec::new(), deliveries: 0 };
         desk.tell(Input::Devices(Change::Device { device: DeviceId(0), slots, bytes: 100 }));
         desk.tell(Input::Devices(Change::ExecutorUp(DeviceId(0), PoolId(0))));
         let limits = PrefetchLimits { messages_max: 8, bytes_max: 1 << 20, message_bytes_max: 1 };
@@ -76,13 +81,19 @@ impl Desk {
 
     fn deliver_from(&mut self, queue: usize, message: MessageNo, id: &str, redelivered: bool) {
         let deliveries = u64::from(redelivered);
-        self.tell(Input::Delivered(message, Box::new(letter(queue, id, deliveries, deliveries))));
+        self.tell_delivered(message, letter(queue, id, deliveries, deliveries));
     }
 
     /// Delivers a message that the broker has delivered `redeliveries` times before and whose header counts `counted`
     /// deliveries.
     fn deliver_again(&mut self, message: MessageNo, id: &str, redeliveries: u64, counted: u64) {
-        self.tell(Input::Delivered(message, Box::new(letter(POOL, id, redeliveries, counted + redeliveries))));
+        self.tell_delivered(message, letter(POOL, id, redeliveries, counted + redeliveries));
+    }
+
+    fn tell_delivered(&mut self, message: MessageNo, letter: Letter) {
+        self.deliveries += 1;
+        assert_eq!(message, MessageNo(self.deliveries), "messages are numbered as they arrive");
+        self.tell(Input::Delivered(Box::new(letter), ()));
     }
 
     /// Takes the copies to publish, with their delivery counts.
@@ -100,7 +111,7 @@ impl Desk {
 
     fn take_from(&mut self, queue: usize, message: MessageNo, jobs: Vec<NewJob>) {
         self.deliver_from(queue, message, &message.0.to_string(), false);
-        let decoded = Decoded { is_list: jobs.len() > 1, body_bytes: 4, jobs };
+        let decoded = Decoded { is_list: jobs.len() > 1, body_bytes: 4, held: (), jobs };
         self.tell(Input::Decoded(message, decoded));
     }
 
@@ -115,7 +126,7 @@ impl Desk {
     }
 
     fn end(&mut self, job: JobNo, ending: Ending, bytes: usize) {
-        self.tell(Input::Ended(job, Box::new(AttemptEnd { ending, bytes, returns: bytes > 0, used_us: None })));
+        self.tell(Input::Ended(job, Box::new(AttemptEnd { ending, bytes, returns: bytes > 0, used_us: None }), ()));
     }
 
     /// Takes the jobs that have started since the last call, as indices in their messages.
@@ -187,7 +198,7 @@ fn with_label(label: &str, submitted_ms: i64, user: Option<&str>) -> NewJob {
         returnable: true,
     };
     let preparation = Preparation::Ready { demand, reply_bytes: 0 };
-    NewJob { subject, attempts_max: 3, limit: None, preparation }
+    NewJob { held: (), subject, attempts_max: 3, limit: None, preparation }
 }
 
 fn first_of(message: MessageNo) -> JobNo {
@@ -218,7 +229,7 @@ fn a_message_is_acknowledged_once_its_reply_and_its_record_are_confirmed() {
     assert_eq!(desk.settled(), []);
     desk.tell(Input::Answered(FIRST, Ok(())));
     assert_eq!(desk.settled(), [Settlement::Answered]);
-    desk.tell(Input::Settled { message: FIRST, unreached: None });
+    desk.tell(Input::Settled(vec![(FIRST, None)]));
     assert!(desk.dispatcher.is_unused());
 }
 
@@ -243,7 +254,7 @@ fn a_redelivery_waits_for_the_first_delivery_and_is_acknowledged_with_it() {
     desk.tell(Input::Lost(FIRST));
     desk.tell(Input::Recorded(FIRST, Ok(())));
     assert_eq!(desk.settled(), [Settlement::Answered]);
-    desk.tell(Input::Settled { message: FIRST, unreached: Some(digest("1", b"body")) });
+    desk.tell(Input::Settled(vec![(FIRST, Some(digest("1", b"body")))]));
     assert_eq!(desk.settled(), [Settlement::Answered], "it does not run again");
 }
 
@@ -281,7 +292,7 @@ fn a_long_list_is_handed_back_once_other_workers_are_idle() {
     assert_eq!(desk.settled(), []);
     desk.tell(Input::Recorded(FIRST, Ok(())));
     assert_eq!(desk.settled(), [Settlement::SentOn]);
-    desk.tell(Input::Settled { message: FIRST, unreached: None });
+    desk.tell(Input::Settled(vec![(FIRST, None)]));
     assert!(desk.dispatcher.is_unused());
 }
 
@@ -419,7 +430,7 @@ fn a_job_is_charged_for_no_more_time_than_it_held_its_slot() {
     let mut desk = Desk::new(1);
     desk.take(FIRST, vec![job()]);
     let ended = AttemptEnd { ending: Ending::Succeeded, bytes: 0, returns: false, used_us: Some(u64::MAX) };
-    desk.tell(Input::Ended(first_of(FIRST), Box::new(ended)));
+    desk.tell(Input::Ended(first_of(FIRST), Box::new(ended), ()));
     assert_eq!(desk.dispatcher.running(), 0);
 }
 

@@ -1,9 +1,9 @@
 //! The scheduler decides which waiting job starts next, and on which device.
 //!
-//! It is plain data: a change goes in, actions come out. There is no clock, no tokio and no I/O here, so that tests can check every
+//! It is plain data: changes go in, actions come out. There is no clock, no tokio and no I/O here, so that tests can check every
 //! decision. The dispatcher passes changes in and performs the actions.
 //!
-//! Each change first updates the state ([`Scheduler::step`]). Then a search looks for a job that can start ([`mod@search`]); it changes
+//! The changes first update the state ([`Scheduler::step`]). Then a search looks for a job that can start ([`mod@search`]); it changes
 //! nothing and returns a plan. The scheduler carries the plan out without further decisions, and searches again until no job can start.
 //!
 //! - **Between pools:** pools with work share the time of the devices by their weights. The pool with the least weighted device time
@@ -79,9 +79,9 @@ impl Scheduler {
         Self { pools, devices, reservations, running, now: 0, draining: false }
     }
 
-    /// Applies a change, and starts all jobs that can start now.
-    pub fn step(&mut self, change: Change) -> Vec<Action> {
-        let mut actions = self.take_in(change);
+    /// Applies the changes in their order, then starts all jobs that can start now.
+    pub fn step(&mut self, changes: impl IntoIterator<Item = Change>) -> Vec<Action> {
+        let mut actions: Vec<Action> = changes.into_iter().flat_map(|change| self.take_in(change)).collect();
         if !self.draining {
             self.start_all(&mut actions);
         }

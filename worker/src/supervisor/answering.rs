@@ -17,12 +17,12 @@ use super::{
     content::{Content, RawMessage},
     envelope::Envelope,
     gathered_replies::Recipient,
-    handle::Mail,
+    handle::Input,
     outbox::{Again, Forwarded, encode},
     running::Attempt,
 };
 use crate::{
-    dispatcher::{Input, MessageNo, PublishFailure},
+    dispatcher::{MessageNo, PublishFailure},
     disposition::Disposition,
     failpoint::{self, Failpoint},
     forwarding::Destination,
@@ -92,7 +92,7 @@ impl Supervisor {
         content: &Content,
         jobs: Vec<Concluded>,
         last_attempt: u32,
-    ) -> Mail {
+    ) -> Input {
         failpoint::reach(Failpoint::AfterKernel);
         let (envelope, tasks) = (content.envelope(), content.tasks());
         let finished = |job: &Concluded| self.finished_event(job, &tasks[job.index], envelope);
@@ -115,7 +115,7 @@ impl Supervisor {
         };
         let ((), recorded) = join!(publishing, recording);
         failpoint::reach(Failpoint::AfterEvents);
-        Mail::Input(Input::Recorded(message, recorded.map_err(PublishFailure::from)))
+        Input::Recorded(message, recorded.map_err(PublishFailure::from))
     }
 
     async fn publish_outcomes(

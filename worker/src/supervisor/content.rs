@@ -42,8 +42,12 @@ impl Content {
         Ok(Self { encoding, decoded })
     }
 
+    pub(super) fn raw(&self) -> &Arc<RawMessage> {
+        self.decoded.borrow_owner()
+    }
+
     pub(super) fn envelope(&self) -> &Envelope {
-        &self.decoded.borrow_owner().envelope
+        &self.raw().envelope
     }
 
     pub(super) fn tasks(&self) -> &[Task<'_>] {

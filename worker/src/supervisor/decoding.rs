@@ -1,6 +1,6 @@
 //! Decodes a message and begins to prepare its jobs. A job that needs no compiler, blob store or other worker is ready at once.
 
-use std::{pin::Pin, sync::Arc};
+use std::sync::Arc;
 
 use futures::FutureExt;
 use gpufleet_schema::{DecodeError, Failure, FailureCode, Task, Verdict};
@@ -9,42 +9,33 @@ use super::{
     Supervisor,
     content::{Content, JobContent, RawMessage},
     envelope::Envelope,
-    handle::Mail,
-    preparing::Ready,
+    handle::Input,
+    held::{HeldJob, HeldMessage},
 };
 use crate::{
-    dispatcher::{Decoded, Input, MessageNo, NewJob, Preparation, QueueLimit, Subject},
-    disposition::Ending,
+    dispatcher::{Decoded, MessageNo, NewJob, Preparation, QueueLimit, Subject},
     failpoint::{self, Failpoint},
 };
 
-/// How far the preparation of a job is when its message has been decoded.
-pub(super) enum Begun {
-    Ready(Ready),
-    /// The job needs a compiler, the blob store or another worker, so the shell continues the preparation in a task.
-    Underway(Pin<Box<dyn Future<Output = Result<Ready, Ending>> + Send>>),
-    Ended,
-}
-
 impl Supervisor {
-    pub(super) fn decode(self: &Arc<Self>, message: MessageNo, raw: Arc<RawMessage>) -> Mail {
+    pub(super) fn decode(self: &Arc<Self>, message: MessageNo, raw: Arc<RawMessage>) -> Input {
         failpoint::reach(Failpoint::BeforeDecode);
         failpoint::reach(Failpoint::Handling);
         let body_bytes = raw.body.len();
         let encoding = raw.envelope.encoding().expect("the dispatcher has no message of an unknown encoding decoded");
         let content = match Content::decode(raw, encoding) {
             Ok(content) => Arc::new(content),
-            Err(error) => return Mail::Input(Input::Unreadable(message, Box::new(unreadable(&error)))),
+            Err(error) => return Input::Unreadable(message, Box::new(unreadable(&error))),
         };
         let jobs =
             (0..content.tasks().len()).map(|index| self.begin(JobContent { message: Arc::clone(&content), index }));
-        let (begun, jobs) = jobs.unzip();
-        let decoded = Decoded { is_list: content.is_list(), body_bytes, jobs };
-        Mail::Decoded { message, content, begun, decoded }
+        let jobs = jobs.collect();
+        let held = HeldMessage::Decoded(Arc::clone(&content));
+        Input::Decoded(message, Decoded { is_list: content.is_list(), body_bytes, held, jobs })
     }
 
     /// Begins to prepare a job, and finishes if that needs no wait.
-    fn begin(self: &Arc<Self>, job: JobContent) -> (Begun, NewJob) {
+    fn begin(self: &Arc<Self>, job: JobContent) -> NewJob<HeldJob> {
         let (task, envelope) = (job.task(), job.envelope());
         let subject = Subject {
             job: task.job_id,
@@ -54,15 +45,15 @@ impl Supervisor {
         };
         let (attempts_max, limit) = (task.limits.attempts_max(), self.queue_limit(task, envelope));
         let mut preparing = Box::pin(Arc::clone(self).prepare(job));
-        let (begun, preparation) = match (&mut preparing).now_or_never() {
+        let (held, preparation) = match (&mut preparing).now_or_never() {
             Some(Ok(ready)) => {
                 let (demand, reply_bytes) = (ready.demand, ready.reply_bytes);
-                (Begun::Ready(ready), Preparation::Ready { demand, reply_bytes })
+                (HeldJob::Ready(ready), Preparation::Ready { demand, reply_bytes })
             }
-            Some(Err(ending)) => (Begun::Ended, Preparation::Ended(ending)),
-            None => (Begun::Underway(preparing), Preparation::Underway),
+            Some(Err(ending)) => (HeldJob::default(), Preparation::Ended(ending)),
+            None => (HeldJob::Preparing(preparing), Preparation::Underway),
         };
-        (begun, NewJob { subject, attempts_max, limit, preparation })
+        NewJob { held, subject, attempts_max, limit, preparation }
     }
 
     /// Returns the job's queue limit. A job that has lost an attempt, or may have, has none.

@@ -9,10 +9,7 @@ use gpufleet_service::{metrics as page, server};
 use tracing::info;
 
 use super::{Supervisor, WorkerError};
-use crate::{
-    metrics::{Gauges, Metrics},
-    scheduler::PoolId,
-};
+use crate::metrics::{Gauges, Metrics};
 
 /// Serves the worker's metrics.
 #[derive(Debug)]
@@ -30,7 +27,7 @@ impl Exposition {
             let (listener, address) = server::listen(address).await.map_err(refused)?;
             info!(%address, "serving metrics");
             let shown = Arc::clone(&exposition);
-            tokio::spawn(page::serve(listener, move || shown.text()));
+            tokio::spawn(page::serve(listener, move || Arc::clone(&shown).text()));
         }
         Ok(exposition)
     }
@@ -40,9 +37,9 @@ impl Exposition {
         self.supervisor.get_or_init(|| Arc::downgrade(supervisor));
     }
 
-    fn text(&self) -> String {
+    async fn text(self: Arc<Self>) -> String {
         if let Some(supervisor) = self.supervisor.get().and_then(Weak::upgrade) {
-            supervisor.show(&self.metrics.gauges);
+            supervisor.show(&self.metrics.gauges).await;
             if let Some(traces) = &supervisor.traces {
                 self.metrics.set_spans(traces);
             }
@@ -53,12 +50,11 @@ impl Exposition {
 
 impl Supervisor {
     /// Sets all gauges to their current values.
-    fn show(&self, gauges: &Gauges) {
+    async fn show(&self, gauges: &Gauges) {
         gauges.set_broker(&self.broker.state().borrow());
         gauges.set_events_unconfirmed(self.events.unconfirmed_bytes());
-        let waiting = self.dispatcher.dispatcher().waiting_by_pool();
-        for ((id, pool), waiting) in (0..).map(PoolId).zip(&self.config.pools).zip(waiting) {
-            gauges.set_pool(&pool.name, waiting, self.dispatcher.dispatcher().messages_of(id));
+        for (pool, of_pool) in self.config.pools.iter().zip(self.dispatcher.snapshot().await.pools) {
+            gauges.set_pool(&pool.name, of_pool.waiting, of_pool.messages);
         }
         self.devices.iter().for_each(|slot| slot.show(&self.config, gauges));
     }

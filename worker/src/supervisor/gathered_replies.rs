@@ -1,17 +1,14 @@
-//! Gathers replies to the same client into lists, to save messages.
-//!
-//! A message costs the broker and the client nearly as much with one small reply as with a hundred. So while a message to a client is
-//! unconfirmed, later replies to that client gather, and the next message carries all of them. The first reply is sent at once, and there
-//! is no timer. Only clients that accept lists get them.
+//! Replies to the same client gather in lists, to save messages (see [`gpufleet_transport::GroupCommit`]). Only clients that accept lists
+//! get them.
 
-use std::{collections::HashMap, mem, sync::Arc};
+use std::{iter, mem, sync::Arc};
 
 use gpufleet_schema::{
     ClientName, Encoding, MessageId,
     bounds::MESSAGE_BYTES_MAX,
     topology::{HEADER_REPLY_TOKEN, REPLIES, TYPE_REPLY},
 };
-use gpufleet_transport::{Message, Properties, PublishError};
+use gpufleet_transport::{Group, Message, Properties, PublishError, Turn};
 use tokio::sync::oneshot;
 use tracing::debug;
 
@@ -21,7 +18,6 @@ use super::{
     envelope::Envelope,
     outbox::{trace_reply, unix_seconds},
 };
-use crate::shared_state::SharedState;
 
 /// Maximum size of a gathered reply, in bytes; a larger one has a message of its own.
 const GATHERED_BYTES_MAX: usize = 32 << 10;
@@ -38,13 +34,13 @@ pub(super) struct Recipient {
     pub(super) encoding: Encoding,
 }
 
-/// The gathering replies by recipient. A recipient is in the map while a message to it is unconfirmed.
+/// Replies for one message to a client.
 #[derive(Debug, Default)]
-pub(super) struct GatheredReplies(SharedState<HashMap<Recipient, Vec<Gathered>>>);
+pub(super) struct ReplyList(Vec<Gathered>);
 
 /// A reply that waits for the next message to its client.
 #[derive(Debug)]
-struct Gathered {
+pub(super) struct Gathered {
     reply: Vec<u8>,
     /// The time at which its task was received.
     received: Received,
@@ -52,48 +48,18 @@ struct Gathered {
     confirmed: oneshot::Sender<bool>,
 }
 
-/// The exclusive right to publish to a recipient. If it ends early, as by a panic, each gathered reply is published alone.
-struct Turn<'a> {
-    replies: &'a GatheredReplies,
-    recipient: &'a Recipient,
-    has_ended: bool,
-}
+impl Group for ReplyList {
+    type Item = Gathered;
+    const UNCONFIRMED_MAX: usize = 1;
 
-impl GatheredReplies {
-    /// Begins a turn (`None`), or adds the reply to those that the current turn will publish.
-    fn join(&self, recipient: &Recipient, reply: &[u8], received: Received) -> Option<oneshot::Receiver<bool>> {
-        let mut gathered = self.0.lock();
-        match gathered.get_mut(recipient) {
-            Some(replies) => {
-                let (confirmed, outcome) = oneshot::channel();
-                replies.push(Gathered { reply: reply.to_vec(), received, confirmed });
-                Some(outcome)
-            }
-            None => {
-                gathered.insert(recipient.clone(), Vec::new());
-                None
-            }
-        }
+    fn add(&mut self, gathered: Gathered) -> Option<Self> {
+        let full = (self.0.len() == REPLIES_MAX).then(|| mem::take(self));
+        self.0.push(gathered);
+        full
     }
 
-    /// Takes the replies for the next message. If there are none, the turn ends.
-    fn next(&self, recipient: &Recipient) -> Vec<Gathered> {
-        let mut gathered = self.0.lock();
-        let Some(replies) = gathered.get_mut(recipient) else { return Vec::new() };
-        if replies.is_empty() {
-            gathered.remove(recipient);
-            return Vec::new();
-        }
-        let rest = replies.split_off(replies.len().min(REPLIES_MAX));
-        mem::replace(replies, rest)
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            self.replies.0.lock().remove(self.recipient);
-        }
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -110,42 +76,41 @@ impl Supervisor {
         if reply.len() > GATHERED_BYTES_MAX {
             return self.publish_encoded_reply(envelope, *encoding, client, reply).await;
         }
-        if let Some(confirmed) = self.gathered_replies.join(&recipient, &reply, envelope.received) {
-            // An error means that the turn ended early.
-            return match confirmed.await.unwrap_or(false) {
-                true => Ok(()),
-                false => self.publish_encoded_reply(envelope, *encoding, client, reply).await,
-            };
+        let (confirmed, outcome) = oneshot::channel();
+        let gathered = Gathered { reply: reply.clone(), received: envelope.received, confirmed };
+        if let Some(mut lists) = self.gathered_replies.add(&recipient, gathered) {
+            let first = lists.next().expect("the reply was added just now");
+            if first.0.len() == 1 {
+                let published = self.publish_encoded_reply(envelope, *encoding, client, reply).await;
+                if let Some(next) = lists.next() {
+                    tokio::spawn(Arc::clone(self).publish_lists(next, lists));
+                }
+                return published;
+            }
+            // Others came in between.
+            tokio::spawn(Arc::clone(self).publish_lists(first, lists));
         }
-        let mut turn = Turn { replies: &self.gathered_replies, recipient: &recipient, has_ended: false };
-        let published = self.publish_encoded_reply(envelope, *encoding, client, reply).await;
-        let first = self.gathered_replies.next(&recipient);
-        // The turn has ended, or the task below continues it.
-        turn.has_ended = true;
-        drop(turn);
-        if !first.is_empty() {
-            tokio::spawn(Arc::clone(self).publish_lists(recipient, first));
+        // An error means that the turn ended early.
+        match outcome.await.unwrap_or(false) {
+            true => Ok(()),
+            false => self.publish_encoded_reply(envelope, *encoding, client, reply).await,
         }
-        published
     }
 
     /// Publishes the gathered replies until no more have gathered.
-    async fn publish_lists(self: Arc<Self>, recipient: Recipient, first: Vec<Gathered>) {
-        let mut turn = Turn { replies: &self.gathered_replies, recipient: &recipient, has_ended: false };
-        let mut next = first;
-        while !next.is_empty() {
-            next.iter().for_each(|gathered| trace_reply(gathered.received));
-            let published = self.broker.publish(list(&recipient, &next)).await;
+    async fn publish_lists(self: Arc<Self>, first: ReplyList, rest: Turn<Recipient, ReplyList>) {
+        let recipient = rest.destination().clone();
+        for ReplyList(replies) in iter::once(first).chain(rest) {
+            replies.iter().for_each(|gathered| trace_reply(gathered.received));
+            let published = self.broker.publish(list(&recipient, &replies)).await;
             if let Err(error) = &published {
                 debug!(client = %recipient.client, %error, "list of replies not confirmed, publishing each alone");
             }
-            for Gathered { confirmed, .. } in next {
+            for Gathered { confirmed, .. } in replies {
                 // An error means that the reply's job no longer waits.
                 let _gone = confirmed.send(published.is_ok());
             }
-            next = self.gathered_replies.next(&recipient);
         }
-        turn.has_ended = true;
     }
 }
 

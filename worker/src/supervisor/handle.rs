@@ -1,71 +1,68 @@
 //! The handle through which the tasks of a worker reach the dispatcher.
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, thread, time::Instant};
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, thread};
 
 use futures::FutureExt as _;
-use gpufleet_schema::{MessageId, WorkerName};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    content::{Content, RawMessage},
-    decoding::Begun,
-    preparing::Ready,
-    running::Attempt,
-};
+use super::held::{HeldJob, HeldMessage};
 use crate::{
-    dispatcher::{AttemptEnd, Decoded, Dispatcher, Input, JobNo, Letter, MessageNo},
-    scheduler::{Change, DeviceId, PoolGuarantee, PoolId},
-    shared_state::{Locked, SharedState},
+    dispatcher::{self, Dispatcher},
+    scheduler::{Change, DeviceId, PoolId},
+    shared_state::SharedState,
 };
 
-/// A message to the shell: an input of the dispatcher, in some cases with data that only the shell needs.
+pub(super) type Input = dispatcher::Input<HeldMessage, HeldJob>;
+
+/// A message to the shell.
 pub(super) enum Mail {
     Input(Input),
-    Delivered(Arc<RawMessage>, Box<Letter>),
-    Decoded {
-        message: MessageNo,
-        content: Arc<Content>,
-        begun: Vec<Begun>,
-        decoded: Decoded,
-    },
-    Prepared(JobNo, Ready),
-    Ended(JobNo, Attempt, Box<AttemptEnd>),
-    /// Settlements were sent; each entry is as in [`Input::Settled`].
-    Settled(Vec<(MessageNo, Option<blake3::Hash>)>),
     /// Answer once no message is left.
     WhenIdle(oneshot::Sender<()>),
     /// Answer at once.
-    Ping(oneshot::Sender<()>),
+    Ask(oneshot::Sender<Snapshot>),
 }
 
-/// The dispatcher, and the channel to the shell that drives it.
+/// Some numbers of the dispatcher.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    /// The number of jobs that occupy a slot.
+    pub(super) running: usize,
+    pub(super) pools: Vec<PoolSnapshot>,
+}
+
+#[derive(Debug)]
+pub(super) struct PoolSnapshot {
+    /// The number of jobs that wait for a slot.
+    pub(super) waiting: usize,
+    /// The number of unsettled messages in all of the pool's queues.
+    pub(super) messages: u32,
+}
+
+impl Snapshot {
+    pub(super) fn of<M, J>(dispatcher: &Dispatcher<M, J>) -> Self {
+        let pools = (0..).map(PoolId).zip(dispatcher.waiting_by_pool());
+        let pools = pools.map(|(pool, waiting)| PoolSnapshot { waiting, messages: dispatcher.messages_of(pool) });
+        Self { running: dispatcher.running(), pools: pools.collect() }
+    }
+}
+
+/// The channel to the shell, which drives the dispatcher.
 #[derive(Debug)]
 pub(super) struct DispatcherHandle {
-    /// Only the shell changes the dispatcher. Metrics and heartbeats read it.
-    dispatcher: SharedState<Dispatcher>,
     mail: mpsc::UnboundedSender<Mail>,
     release_requests: SharedState<HashMap<(DeviceId, PoolId), Arc<Notify>>>,
 }
 
 impl DispatcherHandle {
-    /// Creates the dispatcher, and returns its handle with the mail for the shell. `mark` is the mark that the worker writes into the
-    /// control stream at its start.
-    pub(super) fn new(
-        worker: WorkerName,
-        mark: MessageId,
-        pools: &[PoolGuarantee],
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Mail>) {
+    /// Returns the handle with the mail for the shell.
+    pub(super) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<Mail>) {
         let (mail, received) = mpsc::unbounded_channel();
-        let dispatcher = SharedState::new(Dispatcher::new(Instant::now(), worker, mark, pools));
-        (Arc::new(Self { dispatcher, mail, release_requests: SharedState::default() }), received)
+        (Arc::new(Self { mail, release_requests: SharedState::default() }), received)
     }
 
-    pub(super) fn dispatcher(&self) -> Locked<'_, Dispatcher> {
-        self.dispatcher.lock()
-    }
-
-    pub(super) fn send(&self, mail: Mail) {
+    fn send(&self, mail: Mail) {
         // An error means that the worker has ended.
         drop(self.mail.send(mail));
     }
@@ -75,7 +72,7 @@ impl DispatcherHandle {
     }
 
     /// Runs work in a task of its own. A panic there affects only its message: the shell gets `fallback`.
-    pub(super) fn spawn(self: &Arc<Self>, fallback: Mail, work: impl Future<Output = Mail> + Send + 'static) {
+    pub(super) fn spawn(self: &Arc<Self>, fallback: Input, work: impl Future<Output = Input> + Send + 'static) {
         tokio::spawn(Arc::clone(self).deliver(fallback, AssertUnwindSafe(work).catch_unwind()));
     }
 
@@ -83,9 +80,9 @@ impl DispatcherHandle {
     /// than a task would wake up for each of its steps. A panic sends or returns `fallback`.
     pub(super) fn begin(
         self: &Arc<Self>,
-        fallback: Mail,
-        work: impl Future<Output = Mail> + Send + 'static,
-    ) -> Option<Mail> {
+        fallback: Input,
+        work: impl Future<Output = Input> + Send + 'static,
+    ) -> Option<Input> {
         let mut work = AssertUnwindSafe(work).catch_unwind().boxed();
         match (&mut work).now_or_never() {
             Some(outcome) => Some(outcome.unwrap_or(fallback)),
@@ -100,15 +97,15 @@ impl DispatcherHandle {
     pub(super) fn spawn_until(
         self: &Arc<Self>,
         cancel: CancellationToken,
-        fallback: Mail,
-        work: impl Future<Output = Mail> + Send + 'static,
+        fallback: Input,
+        work: impl Future<Output = Input> + Send + 'static,
     ) {
         let delivered = Arc::clone(self).deliver(fallback, AssertUnwindSafe(work).catch_unwind());
         tokio::spawn(async move { cancel.run_until_cancelled(delivered).await });
     }
 
-    async fn deliver(self: Arc<Self>, fallback: Mail, work: impl Future<Output = thread::Result<Mail>>) {
-        self.send(work.await.unwrap_or(fallback));
+    async fn deliver(self: Arc<Self>, fallback: Input, work: impl Future<Output = thread::Result<Input>>) {
+        self.tell(work.await.unwrap_or(fallback));
     }
 
     /// Reports an event of a device, its memory or an executor.
@@ -121,16 +118,16 @@ impl DispatcherHandle {
         self.asked(Mail::WhenIdle).await;
     }
 
-    /// Returns once the shell has taken all earlier mail.
-    pub(super) async fn answers(&self) {
-        self.asked(Mail::Ping).await;
+    /// Returns the dispatcher's numbers once the shell has taken all earlier mail.
+    pub(super) async fn snapshot(&self) -> Snapshot {
+        self.asked(Mail::Ask).await
     }
 
-    async fn asked(&self, question: fn(oneshot::Sender<()>) -> Mail) {
+    async fn asked<T: Default>(&self, question: fn(oneshot::Sender<T>) -> Mail) -> T {
         let (answer, answered) = oneshot::channel();
         self.send(question(answer));
         // An error means that the worker has ended.
-        let _ended = answered.await;
+        answered.await.unwrap_or_default()
     }
 
     /// Returns the notification that the pool's executor on the device must release cached memory.
@@ -151,8 +148,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_executors_of_one_device_can_be_asked_to_release_memory() {
-        let (handle, _mail) =
-            DispatcherHandle::new("w".parse().unwrap(), MessageId::new(), &[PoolGuarantee::default()]);
+        let (handle, _mail) = DispatcherHandle::new();
         let [here, also_here, elsewhere] =
             [(0, 0), (0, 1), (1, 0)].map(|(device, pool)| handle.release_request(DeviceId(device), PoolId(pool)));
         handle.ask_all_back(DeviceId(0));

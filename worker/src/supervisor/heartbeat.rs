@@ -15,14 +15,14 @@ const INTERVAL: Duration = Duration::from_secs(10);
 pub(super) async fn beat(supervisor: Arc<Supervisor>, stop: CancellationToken) {
     let mut interval = tokio::time::interval(INTERVAL);
     while stop.run_until_cancelled(interval.tick()).await.is_some() {
-        if let Err(error) = supervisor.events.send(Event::WorkerSeen(supervisor.seen(false))).await {
+        if let Err(error) = supervisor.events.send(Event::WorkerSeen(supervisor.seen(false).await)).await {
             warn!(%error, "heartbeat not sent");
         }
     }
 }
 
 impl Supervisor {
-    pub(super) fn seen(&self, leaving: bool) -> WorkerSeen {
+    pub(super) async fn seen(&self, leaving: bool) -> WorkerSeen {
         WorkerSeen {
             worker: self.config.name.clone(),
             at_ms: unix_ms(),
@@ -31,7 +31,7 @@ impl Supervisor {
             revision: env!("CARGO_PKG_VERSION").to_owned(),
             pools: self.config.pools.iter().map(|pool| pool.name.clone()).collect(),
             devices: self.devices.iter().map(|slot| slot.seen(&self.config, &self.monitor)).collect(),
-            jobs_running: u32::try_from(self.dispatcher.dispatcher().running()).unwrap_or(u32::MAX),
+            jobs_running: u32::try_from(self.dispatcher.snapshot().await.running).unwrap_or(u32::MAX),
             leaving,
         }
     }

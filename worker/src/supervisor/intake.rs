@@ -15,9 +15,10 @@ use super::{
     Supervisor,
     admission::Admission,
     envelope::Envelope,
-    handle::{DispatcherHandle, Mail},
+    handle::{DispatcherHandle, Input},
+    held::HeldMessage,
 };
-use crate::{affinity, config::PoolSpec, dispatcher::Input, scheduler::PoolId};
+use crate::{affinity, config::PoolSpec, dispatcher::ServedQueue, scheduler::PoolId};
 
 /// A task queue that this worker consumes.
 #[derive(Debug, Clone)]
@@ -73,9 +74,13 @@ impl TaskQueue {
             Route::Class(class) => forwarded_queue(&self.pool, class, self.priority),
         }
     }
-}
 
-impl TaskQueue {
+    /// Returns the queue as the dispatcher sees it.
+    pub(super) fn served(&self) -> ServedQueue {
+        let has_favourite = matches!(self.route, Route::Slot(_));
+        ServedQueue { pool: self.id, priority: self.priority, has_favourite }
+    }
+
     /// Returns a callback that passes the queue's deliveries to the dispatcher.
     pub(super) fn pass_to(
         self,
@@ -86,7 +91,7 @@ impl TaskQueue {
             Incoming::Delivery(delivery) => {
                 let raw = Envelope::open(delivery, self.clone(), &admission);
                 let letter = raw.envelope.letter(self.index, &raw.body);
-                dispatcher.send(Mail::Delivered(Arc::new(raw), Box::new(letter)));
+                dispatcher.tell(Input::Delivered(Box::new(letter), HeldMessage::Raw(Arc::new(raw))));
             }
             Incoming::Interrupted { reason } => {
                 warn!(pool = %self.pool, priority = %self.priority, reason, "consumer interrupted");

@@ -18,6 +18,7 @@ mod forwarding;
 mod gathered_replies;
 mod handle;
 mod heartbeat;
+mod held;
 mod intake;
 mod name;
 mod orders;
@@ -47,11 +48,8 @@ use futures::future::{join_all, select_all};
 use gpufleet_blobs::{BlobCacheError, BlobError, BlobStore};
 use gpufleet_schema::{ClassKey, Event, MessageId, WorkerName, bounds::MESSAGE_BYTES_MAX};
 use gpufleet_telemetry::{Traces, TracesError};
-use gpufleet_transport::{Broker, ConnectError, DeclareError, EventSink, PublishError, State};
-use tokio::{
-    sync::{mpsc, watch},
-    task::JoinHandle,
-};
+use gpufleet_transport::{Broker, ConnectError, DeclareError, EventSink, GroupCommit, PublishError, State};
+use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -61,8 +59,8 @@ use self::{
     devices::{DeviceSlot, Monitor},
     exposition::Exposition,
     footprints::Footprints,
-    gathered_replies::GatheredReplies,
-    handle::{DispatcherHandle, Mail},
+    gathered_replies::{Recipient, ReplyList},
+    handle::{DispatcherHandle, Input},
     intake::{Route, TaskQueue, task_queues},
     orders::OrderLog,
     ready::ReadyFile,
@@ -72,7 +70,7 @@ use self::{
 use crate::{
     compiler::{Compiler, Counts, ProgramStoreError, Target},
     config::{ChoiceError, Config},
-    dispatcher::{Input, ServedQueue},
+    dispatcher::Dispatcher,
     inventory::InventoryError,
     metrics::Metrics,
     nvml,
@@ -129,7 +127,7 @@ pub(crate) struct Supervisor {
     orders: Arc<OrderLog>,
     quarantine: SharedState<Quarantine>,
     footprints: Footprints,
-    gathered_replies: GatheredReplies,
+    gathered_replies: GroupCommit<Recipient, ReplyList>,
     census: Census,
     metrics: Arc<Metrics>,
     /// The exporter of spans; `None` unless the environment names a collector.
@@ -154,7 +152,8 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let exposition = Exposition::begin(config.metrics, &metrics).await?;
     let guarantees: Vec<_> = config.pools.iter().map(|pool| pool.guarantee).collect();
     let mark = MessageId::new();
-    let (dispatcher, mail) = DispatcherHandle::new(config.name.clone(), mark, &guarantees);
+    let (handle, mail) = DispatcherHandle::new();
+    let dispatcher = Dispatcher::new(Instant::now(), config.name.clone(), mark, &guarantees);
     let store = start::store(&config.cache)?;
     let blobs = tokio::select! {
         blobs = start::blobs(&config, &metrics) => blobs?,
@@ -166,7 +165,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let compiler = Arc::new(compiler.with_store(store));
     tokio::spawn(start::prepare_compiler(Arc::clone(&compiler), config.sandbox));
     let devices = tokio::select! {
-        devices = start::devices(&config, &dispatcher, &compiler, &metrics) => devices?,
+        devices = start::devices(&config, &handle, &compiler, &metrics) => devices?,
         // A driver may be slow or hang. The processes that open devices die with this one.
         _ = signals.next() => return Ok(()),
     };
@@ -181,7 +180,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
         _ = signals.next() => return Ok(()),
     }
     let queues = task_queues(&config.pools, &classes);
-    let orders = OrderLog::new(config.name.clone(), mark, Arc::clone(&dispatcher));
+    let orders = OrderLog::new(config.name.clone(), mark, Arc::clone(&handle));
     let events = EventSink::of_worker(broker.clone());
     let (quarantine, footprints, census) = Default::default();
     let supervisor = Arc::new(Supervisor {
@@ -190,20 +189,21 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
         blobs,
         config,
         broker,
-        dispatcher,
+        dispatcher: handle,
         devices,
         monitor,
         orders,
         quarantine,
         footprints,
-        gathered_replies: GatheredReplies::default(),
+        gathered_replies: GroupCommit::default(),
         census,
         metrics,
         traces,
         leaving: CancellationToken::new(),
     });
     exposition.is_of(&supervisor);
-    supervisor.serve(&mut signals, ready, queues, mail).await
+    let (shell, prefetch) = Shell::new(Arc::clone(&supervisor), dispatcher, mail, &queues);
+    supervisor.serve(&mut signals, ready, queues, shell, prefetch).await
 }
 
 impl Supervisor {
@@ -212,12 +212,10 @@ impl Supervisor {
         signals: &mut Signals,
         ready: ReadyFile,
         queues: Vec<TaskQueue>,
-        mut mail: mpsc::UnboundedReceiver<Mail>,
+        shell: Shell,
+        prefetch: Vec<watch::Receiver<u16>>,
     ) -> Result<(), WorkerError> {
-        let prefetch = self.first_prefetch(&queues, &mut mail);
-        let (followers, prefetch): (Vec<_>, Vec<_>) = prefetch.into_iter().map(watch::channel).unzip();
-        let names = queues.iter().map(TaskQueue::name).collect();
-        let dispatching = tokio::spawn(Shell::new(Arc::clone(&self), mail, names, followers).run());
+        let dispatching = tokio::spawn(shell.run());
         let following = tokio::spawn(Arc::clone(&self.orders).follow(self.broker.clone()));
         tokio::select! {
             // Once this is done, every earlier order is known.
@@ -306,26 +304,12 @@ impl Supervisor {
         Admission::new(&self.config, &self.config.pools[queue.id.0 as usize])
     }
 
-    /// Returns the first prefetch of each queue, given the devices that have opened so far.
-    fn first_prefetch(&self, queues: &[TaskQueue], mail: &mut mpsc::UnboundedReceiver<Mail>) -> Vec<u16> {
-        let mut inputs = Vec::new();
-        while let Ok(Mail::Input(input)) = mail.try_recv() {
-            inputs.push(input);
-        }
-        let mut dispatcher = self.dispatcher.dispatcher();
-        // There are no jobs yet, so the step has no effects.
-        dispatcher.step(Instant::now(), &mut inputs, &mut Vec::new());
-        let limits = PrefetchLimits {
+    fn prefetch_limits(&self) -> PrefetchLimits {
+        PrefetchLimits {
             messages_max: self.config.prefetch,
             bytes_max: self.config.prefetch_bytes,
             message_bytes_max: MESSAGE_BYTES_MAX as u64,
-        };
-        let served = queues.iter().map(|queue| ServedQueue {
-            pool: queue.id,
-            priority: queue.priority,
-            has_favourite: matches!(queue.route, Route::Slot(_)),
-        });
-        dispatcher.serve(limits, served.collect())
+        }
     }
 
     /// Returns a token that is cancelled when the last device of the class is out of service, or when the worker drains. Other workers then
@@ -387,7 +371,7 @@ impl Supervisor {
     async fn cut_off_and_idle(&self) {
         loop {
             self.cut_off().await;
-            if self.dispatcher.dispatcher().running() == 0 {
+            if self.dispatcher.snapshot().await.running == 0 {
                 return;
             }
             tokio::time::sleep(IDLE_LOOK).await;
@@ -406,7 +390,7 @@ impl Supervisor {
     async fn say_goodbye(&self) {
         let told = async {
             tokio::select! {
-                sent = self.events.send_confirmed(vec![Event::WorkerSeen(self.seen(true))]) => {
+                sent = self.events.send_confirmed(vec![Event::WorkerSeen(self.seen(true).await)]) => {
                     if let Err(error) = sent {
                         warn!(%error, "last events not confirmed");
                     }

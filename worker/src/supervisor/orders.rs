@@ -16,9 +16,12 @@ use tokio::{sync::watch, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{debug, warn};
 
-use super::{clock::unix_ms, handle::DispatcherHandle};
+use super::{
+    clock::unix_ms,
+    handle::{DispatcherHandle, Input},
+};
 use crate::{
-    dispatcher::{Input, ReadOrder},
+    dispatcher::ReadOrder,
     forwarding::Roster,
     shared_state::{Locked, SharedState},
 };

@@ -19,10 +19,13 @@ use super::{
     content::JobContent,
     envelope::Envelope,
     footprints::Footprint,
+    handle::Input,
+    held::HeldJob,
 };
 use crate::{
     compiler::{CompileRequest, Compiled, Compiler, Origin, Target},
     config::PoolSpec,
+    dispatcher::JobNo,
     disposition::Ending,
     executor::{self, Code, ProgramKey},
     scheduler::{Allowed, Demand, PoolId},
@@ -70,6 +73,11 @@ impl Ready {
 
     pub(super) fn envelope(&self) -> &Envelope {
         self.resolved.borrow_owner().envelope()
+    }
+
+    /// Returns the input that says that the job can run.
+    pub(super) fn prepared(self, job: JobNo) -> Input {
+        Input::Prepared { job, demand: self.demand, reply_bytes: self.reply_bytes, held: HeldJob::Ready(self) }
     }
 
     pub(super) fn is_in_list(&self) -> bool {

@@ -13,12 +13,13 @@ use super::{
     clock::{micros, unix_ms},
     envelope::Envelope,
     failing_line,
-    handle::Mail,
+    handle::Input,
+    held::HeldJob,
     preparing::Ready,
 };
 use crate::{
     blobs,
-    dispatcher::{AttemptEnd, Input, JobNo, Unfit},
+    dispatcher::{AttemptEnd, JobNo, Unfit},
     disposition::Ending,
     executor::{Executor, ExecutorJob, Finished, InputUse, LostCause, Printout, RunError},
     failpoint::{self, Failpoint},
@@ -58,18 +59,18 @@ struct ExecutorResult {
 const START_TOLD_AFTER: Duration = Duration::from_millis(100);
 
 impl Attempt {
-    /// Returns the mail that ends the attempt.
-    pub(super) fn ended(self, job: JobNo, ending: Ending) -> Mail {
+    /// Returns the input that ends the attempt.
+    pub(super) fn ended(self, job: JobNo, ending: Ending) -> Input {
         self.left(job, ending, None)
     }
 
-    /// Returns the mail that ends an attempt which used a device for `used_us`, if that is known.
-    fn left(self, job: JobNo, ending: Ending, used_us: Option<u64>) -> Mail {
+    /// Returns the input that ends an attempt which used a device for `used_us`, if that is known.
+    fn left(self, job: JobNo, ending: Ending, used_us: Option<u64>) -> Input {
         let printed_bytes = self.printed.as_ref().map_or(0, |printed| printed.text.len());
         let bytes = self.outputs.iter().map(JobOutput::inline_bytes).sum::<usize>() + printed_bytes;
         let returns = !self.outputs.is_empty() || self.printed.is_some();
         let bytes = bytes + failure_bytes(&ending);
-        Mail::Ended(job, self, Box::new(AttemptEnd { ending, bytes, returns, used_us }))
+        Input::Ended(job, Box::new(AttemptEnd { ending, bytes, returns, used_us }), HeldJob::Ended(self))
     }
 }
 
@@ -82,7 +83,7 @@ impl Supervisor {
         device: DeviceId,
         cache_bytes_max: u64,
         cancel: &CancellationToken,
-    ) -> Mail {
+    ) -> Input {
         // Other jobs with this program may have killed executors while it waited.
         if let Err(ending) = self.check_quarantine(ready.envelope().pool_id, ready.task()) {
             return Attempt::default().ended(job, ending);
@@ -105,7 +106,7 @@ impl Supervisor {
     }
 
     /// Looks for another worker for a job that no device here can run, or for the reason to fail it.
-    pub(super) async fn forward_job(&self, job: JobNo, ready: Ready, unfit: Unfit) -> Mail {
+    pub(super) async fn forward_job(&self, job: JobNo, ready: Ready, unfit: Unfit) -> Input {
         let (task, envelope) = (ready.task(), ready.envelope());
         let ending = match unfit {
             Unfit::NoDevice => self.unmet_requirements(task, ready.needs_store, envelope).await,

@@ -24,7 +24,7 @@ pub(super) async fn feed_watchdog(dispatcher: Arc<DispatcherHandle>) {
     loop {
         interval.tick().await;
         // If the dispatcher hangs, this waits forever, and the watchdog fires.
-        dispatcher.answers().await;
+        dispatcher.snapshot().await;
         tell(&[NotifyState::Watchdog]);
     }
 }

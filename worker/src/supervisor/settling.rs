@@ -5,21 +5,21 @@ use std::sync::Arc;
 use gpufleet_transport::{Acker, SettleError, Settled};
 use tracing::warn;
 
-use super::{Supervisor, content::RawMessage, handle::Mail};
+use super::{Supervisor, content::RawMessage, handle::Input};
 use crate::dispatcher::{MessageNo, digest};
 
 impl Supervisor {
     /// Acknowledges the messages with as few frames as possible.
-    pub(super) async fn acknowledge(&self, messages: Vec<(MessageNo, Arc<RawMessage>)>) -> Mail {
+    pub(super) async fn acknowledge(&self, messages: Vec<(MessageNo, Arc<RawMessage>)>) -> Input {
         let ackers: Vec<&Acker> = messages.iter().map(|(_, raw)| &raw.envelope.acker).collect();
         let results = Acker::ack_all(&ackers).await;
         let each = messages.iter().zip(results);
-        Mail::Settled(each.map(|((message, raw), result)| (*message, self.unreached(raw, result))).collect())
+        Input::Settled(each.map(|((message, raw), result)| (*message, self.unreached(raw, result))).collect())
     }
 
-    pub(super) async fn requeue(&self, message: MessageNo, raw: &RawMessage) -> Mail {
+    pub(super) async fn requeue(&self, message: MessageNo, raw: &RawMessage) -> Input {
         let result = raw.envelope.acker.requeue().await;
-        Mail::Settled(vec![(message, self.unreached(raw, result))])
+        Input::Settled(vec![(message, self.unreached(raw, result))])
     }
 
     /// Returns the digest of a message whose settlement did not reach the broker.

@@ -10,10 +10,10 @@ use gpufleet_schema::{
 
 use super::{
     super::{
-        AttemptEnd, Decoded, Input, JobNo, Letter, MessageKey, MessageNo, NewJob, Preparation, PublishFailure,
-        QueueLimit, Settlement, Subject, digest,
+        AttemptEnd, Decoded, JobNo, Letter, MessageKey, MessageNo, NewJob, Preparation, PublishFailure, QueueLimit,
+        Settlement, Subject, digest,
     },
-    HeldMessage, QueuedMessage, UNSETTLED_MAX, World,
+    HeldMessage, Input, QueuedMessage, UNSETTLED_MAX, World,
 };
 use crate::{
     disposition::{Disposition, Ending},
@@ -75,7 +75,8 @@ impl World {
         }
         let Some(queued) = self.queue.pop_front() else { return };
         self.deliveries += 1;
-        let message = MessageNo(self.deliveries);
+        self.last_message += 1;
+        let message = MessageNo(self.last_message);
         let body = format!("{:?}", queued.jobs);
         let came_before = queued.redelivered || queued.counted > 0;
         let letter = Letter {
@@ -102,7 +103,7 @@ impl World {
             is_settling: false,
         };
         self.held.insert(message, held);
-        self.batch.push(Input::Delivered(message, Box::new(letter)));
+        self.batch.push(Input::Delivered(Box::new(letter), ()));
     }
 
     /// Passes an input about a message, after the input that its connection is lost.
@@ -120,7 +121,8 @@ impl World {
     fn end(&mut self, job: JobNo, ending: Ending) {
         let bytes = self.chance.below(3) as usize * (400 << 10);
         let returns = bytes > 0;
-        self.tell(job.message, Input::Ended(job, Box::new(AttemptEnd { ending, bytes, returns, used_us: None })));
+        let ended = AttemptEnd { ending, bytes, returns, used_us: None };
+        self.tell(job.message, Input::Ended(job, Box::new(ended), ()));
     }
 
     pub(super) fn executor_lost(&mut self, work: Work) {
@@ -183,26 +185,23 @@ impl World {
             return self.tell(message, Input::Unreadable(message, Box::new(failure())));
         }
         let mut new = Vec::new();
-        for (index, job) in jobs.into_iter().enumerate() {
-            let job_no = JobNo { message, index };
+        for job in jobs {
             let preparation = match self.chance.below(10) {
                 0 => Preparation::Ended(Ending::Failed(failure())),
-                1..4 => {
-                    self.work.push(Work::Prepare(job_no));
-                    Preparation::Underway
-                }
+                1..4 => Preparation::Underway,
                 _ => Preparation::Ready { demand: self.demand(job, is_list, past.losses > 0), reply_bytes: 20 << 20 },
             };
             let job = &self.jobs[job];
             let limit = job.limit.filter(|_| !redelivered);
             new.push(NewJob {
+                held: (),
                 subject: Subject { job: job.id, labels: Default::default(), submitted_ms: 0, user: None },
                 attempts_max: 3,
                 limit: limit.map(|limit| QueueLimit { limit, before: Duration::ZERO, delivered: self.now }),
                 preparation,
             });
         }
-        let decoded = Decoded { is_list, body_bytes: 100, jobs: new };
+        let decoded = Decoded { is_list, body_bytes: 100, held: (), jobs: new };
         self.tell(message, Input::Decoded(message, decoded));
     }
 
@@ -224,7 +223,7 @@ impl World {
                 let Some(held) = self.held.get(&job.message) else { return };
                 let (of_all, is_list) = (held.queued.jobs[job.index], held.queued.is_list);
                 let demand = self.demand(of_all, is_list, false);
-                self.tell(job.message, Input::Prepared { job, demand, reply_bytes: 10 });
+                self.tell(job.message, Input::Prepared { job, demand, reply_bytes: 10, held: () });
             }
         }
     }
@@ -335,6 +334,6 @@ impl World {
         if settlement == Settlement::Requeue && is_live {
             self.redeliver(queued);
         }
-        self.batch.push(Input::Settled { message, unreached });
+        self.batch.push(Input::Settled(vec![(message, unreached)]));
     }
 }

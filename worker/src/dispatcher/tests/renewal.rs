@@ -17,7 +17,7 @@ fn lose_channel(desk: &mut Desk, times: u64) -> MessageNo {
 }
 
 fn settled(desk: &mut Desk, message: MessageNo, unreached: bool) {
-    desk.tell(Input::Settled { message, unreached: unreached.then(|| digest(ID, b"body")) });
+    desk.tell(Input::Settled(vec![(message, unreached.then(|| digest(ID, b"body")))]));
 }
 
 /// Ends the running job: its outcome is published and recorded, but its acknowledgement does not reach the broker.
@@ -144,7 +144,7 @@ fn a_message_that_waited_does_not_replace_a_redelivery_that_arrived_after_it() {
     desk.take(FIRST, vec![job()]);
     desk.deliver_again(SECOND, ID, 1, 0);
     desk.deliver(namesake, ID, false);
-    desk.tell(Input::Decoded(namesake, Decoded { is_list: false, body_bytes: 4, jobs: vec![job()] }));
+    desk.tell(Input::Decoded(namesake, Decoded { is_list: false, body_bytes: 4, held: (), jobs: vec![job()] }));
     desk.deliver_again(newest, ID, 2, 0);
     desk.tell(Input::Lost(FIRST));
     desk.end(first_of(FIRST), Ending::Succeeded, 4);

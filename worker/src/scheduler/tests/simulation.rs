@@ -52,7 +52,7 @@ impl Endless {
             input: None,
             returnable: true,
         };
-        let actions = self.scheduler.step(Change::Arrived(Ticket(ticket), demand));
+        let actions = self.scheduler.step([Change::Arrived(Ticket(ticket), demand)]);
         self.follow(actions);
     }
 
@@ -70,7 +70,7 @@ impl Endless {
         self.now = at;
         let (pool, length) = self.jobs[&ticket];
         self.used[pool as usize] += length;
-        let actions = self.scheduler.step(Change::Left { ticket: Ticket(ticket), used_us: length });
+        let actions = self.scheduler.step([Change::Left { ticket: Ticket(ticket), used_us: length }]);
         self.follow(actions);
         pool
     }
@@ -273,7 +273,7 @@ impl World {
     }
 
     fn step(&mut self, change: Change) {
-        for action in self.scheduler.step(change) {
+        for action in self.scheduler.step([change]) {
             match action {
                 Action::Start(ticket, device) => {
                     assert!(self.waiting.remove(&ticket), "{ticket:?} started twice or never arrived");

@@ -122,10 +122,8 @@ fn room(held: &HashMap<u32, u64>, free: u64, reserved: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet_schema::MessageId;
-
     use super::*;
-    use crate::{dispatcher::Input, scheduler::PoolGuarantee, supervisor::handle::Mail};
+    use crate::supervisor::handle::{Input, Mail};
 
     const GIB: u64 = 1 << 30;
 
@@ -144,8 +142,7 @@ mod tests {
     #[tokio::test]
     async fn the_scheduler_learns_what_other_processes_leave_for_jobs() {
         let (device, pool) = (DeviceId(0), PoolId(0));
-        let (dispatcher, mut mail) =
-            DispatcherHandle::new("w".parse().unwrap(), MessageId::new(), &[PoolGuarantee::default()]);
+        let (dispatcher, mut mail) = DispatcherHandle::new();
         let memory = DeviceMemory::new(device, 4, 17 * GIB, 1, dispatcher);
         memory.learn_heap(GIB);
         assert!(!memory.is_in_use());
