@@ -16,6 +16,7 @@ use std::{
 use gpufleet_schema::{Command, MessageId, Order, Selection, WorkerName, text::recordable, topology::Speaker};
 use tracing::{info, warn};
 
+pub(super) use self::given::Given;
 use self::{books::Books, reading::Reading};
 use super::{
     Dispatcher, Effect, JobNo, ReadOrder, Subject,
@@ -25,6 +26,7 @@ use super::{
 
 mod books;
 mod cancelled;
+mod given;
 mod reading;
 
 /// How long a job that could start waits while no order arrives. A restored connection subscribes again at once. A broker that fails to
@@ -48,23 +50,6 @@ pub(super) struct Orders {
     drain_told: bool,
     /// While jobs wait for orders: the deadline, and the number of orders read when the wait began.
     waiting: Option<(Instant, u64)>,
-}
-
-/// The time and sender of an order.
-#[derive(Debug)]
-pub(super) struct Given {
-    at_ms: i64,
-    by: Option<String>,
-}
-
-impl Given {
-    /// Returns the cancellation reason that the job's owner sees.
-    pub(super) fn reason(&self) -> String {
-        match &self.by {
-            Some(by) => format!("cancelled by {by}"),
-            None => "cancelled".to_owned(),
-        }
-    }
 }
 
 impl Orders {

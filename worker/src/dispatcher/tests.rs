@@ -415,7 +415,6 @@ fn a_job_that_would_be_retried_expires_if_it_is_too_late_to_start() {
     let failure = || Failure::new(Verdict::Infrastructure, FailureCode::BlobMissing, "no such blob");
     for (before, state) in [(4, "Again"), (6, "Expired")] {
         let mut desk = Desk::new(1);
-        desk.deliver(FIRST, "first", false);
         let (limit, before) = (Duration::from_secs(5), Duration::from_secs(before));
         let limit = Some(QueueLimit { limit, before, delivered: desk.now });
         let preparation = Preparation::Ended(Ending::Unavailable { failure: failure(), tries_max: 3 });

@@ -15,7 +15,7 @@ use gpufleet_schema::{
 };
 use gpufleet_transport::{Death, Delivery, Properties};
 
-use super::intake::TaskQueue;
+use super::task_queue::TaskQueue;
 use crate::config::{Config, PoolSpec};
 
 /// The rules by which a worker accepts messages into a pool.
@@ -130,11 +130,11 @@ mod tests {
     use gpufleet_schema::{Priority, topology::REPLIES};
 
     use super::*;
-    use crate::{scheduler::PoolId, supervisor::intake};
+    use crate::{scheduler::PoolId, supervisor::task_queue};
 
     fn queue() -> TaskQueue {
         let (pool, priority) = ("team-a".parse().unwrap(), Priority::High);
-        TaskQueue { index: 0, id: PoolId(0), pool, priority, route: intake::Route::Pool }
+        TaskQueue { index: 0, id: PoolId(0), pool, priority, route: task_queue::Route::Pool }
     }
 
     fn through<'a>(exchange: &'a str, routing_key: &'a str) -> Provenance<'a> {

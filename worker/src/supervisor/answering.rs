@@ -13,13 +13,13 @@ use tracing::warn;
 use super::{
     Supervisor,
     arrays::JobOutput,
+    attempt::Attempt,
     clock::{micros, unix_ms},
     content::{Content, RawMessage},
     envelope::Envelope,
     gathered_replies::Recipient,
     handle::Input,
     outbox::{Again, Forwarded, encode},
-    running::Attempt,
 };
 use crate::{
     dispatcher::{MessageNo, PublishFailure},

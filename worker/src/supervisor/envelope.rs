@@ -17,7 +17,7 @@ use super::{
     admission::{Admission, foreign_client},
     clock::Received,
     content::RawMessage,
-    intake::TaskQueue,
+    task_queue::TaskQueue,
 };
 use crate::{
     dispatcher::{Letter, MessageKey, digest},

@@ -5,9 +5,9 @@ use std::{pin::Pin, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    attempt::Attempt,
     content::{Content, RawMessage},
-    preparing::Ready,
-    running::Attempt,
+    prepared::Ready,
 };
 use crate::disposition::Ending;
 

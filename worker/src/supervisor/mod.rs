@@ -4,6 +4,7 @@ mod admission;
 mod announcing;
 mod answering;
 mod arrays;
+mod attempt;
 mod bindings;
 mod census;
 mod clock;
@@ -24,6 +25,7 @@ mod name;
 mod orders;
 mod outbox;
 mod owed;
+mod prepared;
 mod preparing;
 mod ready;
 mod refusal;
@@ -35,6 +37,7 @@ mod shell;
 mod signals;
 mod start;
 mod stranded;
+mod task_queue;
 
 use std::{
     collections::HashSet,
@@ -61,11 +64,11 @@ use self::{
     footprints::Footprints,
     gathered_replies::{Recipient, ReplyList},
     handle::{DispatcherHandle, Input},
-    intake::{Route, TaskQueue, task_queues},
     orders::OrderLog,
     ready::ReadyFile,
     shell::Shell,
     signals::Signals,
+    task_queue::{Route, TaskQueue, task_queues},
 };
 use crate::{
     compiler::{Compiler, Counts, ProgramStoreError, Target},

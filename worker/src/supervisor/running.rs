@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use gpufleet_schema::{Event, FailureCode, KeptOutputs, PrintfOutput, RanOn, Started, Task, Timings};
+use gpufleet_schema::{Event, FailureCode, RanOn, Started, Task, Timings};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -10,12 +10,13 @@ use tracing::{debug, warn};
 use super::{
     Supervisor,
     arrays::JobOutput,
+    attempt::Attempt,
     clock::{micros, unix_ms},
     envelope::Envelope,
     failing_line,
     handle::Input,
     held::HeldJob,
-    preparing::Ready,
+    prepared::Ready,
 };
 use crate::{
     blobs,
@@ -25,22 +26,6 @@ use crate::{
     failpoint::{self, Failpoint},
     scheduler::{Demand, DeviceId},
 };
-
-/// The result of an attempt besides its ending.
-#[derive(Debug, Default)]
-pub(super) struct Attempt {
-    pub(super) outputs: Vec<JobOutput>,
-    /// The outputs that the task asks to keep.
-    pub(super) kept: Option<KeptOutputs>,
-    /// The text that its kernels printed, however it ended.
-    pub(super) printed: Option<PrintfOutput>,
-    pub(super) timings: Timings,
-    pub(super) ran_on: Option<RanOn>,
-    /// The time at which it went to an executor, if it did, in Unix milliseconds.
-    pub(super) started_ms: Option<i64>,
-    /// The device time that its pool is charged, in microseconds, if it was measured.
-    pub(super) charged_us: Option<u64>,
-}
 
 /// The result of a job on an executor.
 struct ExecutorResult {

@@ -20,12 +20,12 @@ use tracing::debug;
 use super::{
     Supervisor,
     answering::Concluded,
+    attempt::Attempt,
     content::RawMessage,
     handle::{DispatcherHandle, Input, Mail, Snapshot},
     held::{HeldJob, HeldMessage},
-    intake::TaskQueue,
-    preparing::Ready,
-    running::Attempt,
+    prepared::Ready,
+    task_queue::TaskQueue,
 };
 use crate::{
     dispatcher::{Dispatcher, Effect, JobNo, MessageNo, PublishFailure, Settlement, Unfit},

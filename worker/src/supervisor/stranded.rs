@@ -16,7 +16,7 @@ use gpufleet_transport::Delivery;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::{Supervisor, envelope::Envelope, intake::TaskQueue};
+use super::{Supervisor, envelope::Envelope, task_queue::TaskQueue};
 
 /// Interval between two checks, each of one class of one pool.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

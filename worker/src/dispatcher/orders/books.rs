@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc, time::Instant};
 use gpufleet_schema::Selection;
 use tracing::warn;
 
-use super::{super::Subject, Given, cancelled::Cancelled};
+use super::{super::Subject, cancelled::Cancelled, given::Given};
 
 /// Memory for one generation of a user's orders, in bytes: about 65,000 jobs, or a thousand selections by labels.
 const USER_BYTES_MAX: usize = 4 << 20;

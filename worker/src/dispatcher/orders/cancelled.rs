@@ -10,7 +10,7 @@ use std::{
 
 use gpufleet_schema::{JobId, Selection, topology::CONTROL_MAX_AGE_DAYS};
 
-use super::Given;
+use super::given::Given;
 
 type Labels = BTreeMap<String, String>;
 

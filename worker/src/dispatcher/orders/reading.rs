@@ -2,7 +2,7 @@
 
 use gpufleet_schema::MessageId;
 
-use super::Given;
+use super::given::Given;
 
 /// The reading of the stream, from its first order on.
 #[derive(Debug)]
