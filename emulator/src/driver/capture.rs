@@ -46,12 +46,21 @@ pub struct Capture {
     graph_is_callers: bool,
     invalid: AtomicBool,
     /// The streams that take part.
-    streams: Mutex<Vec<Arc<Stream>>>,
+    members: Mutex<Vec<Member>>,
     /// The nodes that the capture added.
     added: Mutex<Vec<Handle>>,
 }
 
-/// The state of one stream in a capture.
+/// A stream that takes part in a capture.
+#[derive(Debug)]
+struct Member {
+    stream: Handle,
+    kind: StreamKind,
+    /// The nodes that its next node depends on.
+    dependencies: Vec<Handle>,
+}
+
+/// The state of one stream in a capture, or of an event that was recorded in one.
 #[derive(Debug, Clone)]
 pub struct Part {
     pub capture: Arc<Capture>,
@@ -61,8 +70,8 @@ pub struct Part {
 
 /// A capturing stream, with the means to add its next node.
 #[derive(Debug)]
-pub struct Taken<'a> {
-    stream: &'a Stream,
+pub struct Taken {
+    stream: Handle,
     part: Part,
 }
 
@@ -100,11 +109,11 @@ pub fn exchange_mode(mode: Mode) -> Mode {
 }
 
 /// Begins a capture into a new graph, or into the caller's graph behind some of its nodes.
-pub fn begin(context: &Context, stream: &Arc<Stream>, mode: Mode, into: Option<(Arc<Graph>, Vec<Handle>)>) -> Answer {
+pub fn begin(context: &Context, stream: &Stream, mode: Mode, into: Option<(Arc<Graph>, Vec<Handle>)>) -> Answer {
     if stream.kind == StreamKind::Legacy {
         return Err(Status::StreamCaptureUnsupported);
     }
-    if stream.part().is_some() {
+    if part_of(stream).is_some() {
         return Err(Status::IllegalState);
     }
     let graph_is_callers = into.is_some();
@@ -124,10 +133,9 @@ pub fn begin(context: &Context, stream: &Arc<Stream>, mode: Mode, into: Option<(
         origin: stream.handle,
         graph_is_callers,
         invalid: AtomicBool::new(false),
-        streams: Mutex::new(vec![Arc::clone(stream)]),
+        members: Mutex::new(vec![Member::new(stream, dependencies)]),
         added: Mutex::default(),
     });
-    *stream.part() = Some(Part { capture: Arc::clone(&capture), dependencies });
     let mut captures = captures();
     captures.push(capture);
     COUNT.store(captures.len(), Ordering::Release);
@@ -136,7 +144,7 @@ pub fn begin(context: &Context, stream: &Arc<Stream>, mode: Mode, into: Option<(
 
 /// Ends the capture that began in a stream and returns its graph.
 pub fn end(stream: &Stream) -> Answer<Arc<Graph>> {
-    let Part { capture, dependencies } = stream.part().clone().ok_or(Status::IllegalState)?;
+    let Part { capture, dependencies } = part_of(stream).ok_or(Status::IllegalState)?;
     if capture.origin != stream.handle {
         capture.invalidate();
         return Err(Status::StreamCaptureUnmatched);
@@ -163,8 +171,7 @@ pub fn state(context: &Context, stream: &Stream) -> Answer<State> {
     if stream.kind == StreamKind::Legacy && concerned(context, StreamKind::Blocking).next().is_some() {
         return Err(Status::StreamCaptureImplicit);
     }
-    let part = stream.part().clone();
-    Ok(match part {
+    Ok(match part_of(stream) {
         None => State::None,
         Some(part) if part.capture.check().is_err() => State::Invalidated(part),
         Some(part) => State::Active(part),
@@ -172,13 +179,10 @@ pub fn state(context: &Context, stream: &Stream) -> Answer<State> {
 }
 
 /// Returns the stream's part in a capture, if it has one; an error if the capture is invalid.
-pub fn of(stream: &Stream) -> Answer<Option<Taken<'_>>> {
-    if COUNT.load(Ordering::Acquire) == 0 {
-        return Ok(None);
-    }
-    let Some(part) = stream.part().clone() else { return Ok(None) };
+pub fn of(stream: &Stream) -> Answer<Option<Taken>> {
+    let Some(part) = part_of(stream) else { return Ok(None) };
     part.capture.check()?;
-    Ok(Some(Taken { stream, part }))
+    Ok(Some(Taken { stream: stream.handle, part }))
 }
 
 /// Refuses a call that could disturb captures, such as one on memory or modules or one that waits, and invalidates
@@ -219,8 +223,7 @@ pub fn forbid_running_in(context: &Context, stream: &Stream) -> Answer {
     if COUNT.load(Ordering::Acquire) == 0 {
         return Ok(());
     }
-    let part = stream.part().clone();
-    invalidate_all(part.map(|part| part.capture).into_iter().collect())?;
+    invalidate_all(part_of(stream).map(|part| part.capture).into_iter().collect())?;
     if stream.kind != StreamKind::Legacy {
         return Ok(());
     }
@@ -230,16 +233,28 @@ pub fn forbid_running_in(context: &Context, stream: &Stream) -> Answer {
 
 /// Removes a stream that is destroyed. Its capture can't be completed any more.
 pub fn abandon(stream: &Stream) {
-    let Some(Part { capture, .. }) = stream.part().clone() else { return };
+    let Some(Part { capture, .. }) = part_of(stream) else { return };
     capture.invalidate();
     if capture.origin == stream.handle {
         capture.close();
     }
 }
 
+/// Returns the stream's part in a capture, even an invalid one.
+fn part_of(stream: &Stream) -> Option<Part> {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    captures().iter().find_map(|capture| {
+        let members = lock(&capture.members);
+        let member = members.iter().find(|member| member.stream == stream.handle)?;
+        Some(Part { capture: Arc::clone(capture), dependencies: member.dependencies.clone() })
+    })
+}
+
 /// Returns the captures that contain a stream of this kind in a context.
 fn concerned(context: &Context, kind: StreamKind) -> impl Iterator<Item = Arc<Capture>> + use<> {
-    let has_kind = |capture: &&Arc<Capture>| lock(&capture.streams).iter().any(|stream| stream.kind == kind);
+    let has_kind = |capture: &&Arc<Capture>| lock(&capture.members).iter().any(|member| member.kind == kind);
     let found = captures();
     let found = found.iter().filter(|capture| capture.context == context.handle).filter(has_kind).cloned();
     found.collect::<Vec<_>>().into_iter()
@@ -270,15 +285,19 @@ impl Capture {
 
     /// Ends the capture for all its streams, which run work again.
     fn close(&self) {
-        let streams = std::mem::take(&mut *lock(&self.streams));
-        streams.iter().for_each(|stream| *stream.part() = None);
         let mut captures = captures();
         captures.retain(|capture| capture.id != self.id);
         COUNT.store(captures.len(), Ordering::Release);
     }
 }
 
-impl Taken<'_> {
+impl Member {
+    fn new(stream: &Stream, dependencies: Vec<Handle>) -> Self {
+        Self { stream: stream.handle, kind: stream.kind, dependencies }
+    }
+}
+
+impl Taken {
     /// Adds a node after the stream's latest ones.
     pub fn add(&self, work: Operation) -> Answer<Handle> {
         let node = self.part.capture.graph.add(work, &self.part.dependencies)?;
@@ -306,8 +325,9 @@ impl Taken<'_> {
 
     /// Sets the nodes that the next node depends on.
     pub fn depend_on(&self, dependencies: Vec<Handle>) {
-        if let Some(part) = self.stream.part().as_mut() {
-            part.dependencies = dependencies;
+        let mut members = lock(&self.part.capture.members);
+        if let Some(member) = members.iter_mut().find(|member| member.stream == self.stream) {
+            member.dependencies = dependencies;
         }
     }
 
@@ -319,7 +339,7 @@ impl Taken<'_> {
 }
 
 /// Adds a stream to the capture that an event was recorded in.
-pub fn spread(stream: &Arc<Stream>, mark: &Part) -> Answer {
+pub fn spread(stream: &Stream, mark: &Part) -> Answer {
     if !mark.capture.is_open() {
         return Err(Status::CapturedEvent);
     }
@@ -328,8 +348,7 @@ pub fn spread(stream: &Arc<Stream>, mark: &Part) -> Answer {
         mark.capture.invalidate();
         return Err(Status::StreamCaptureImplicit);
     }
-    *stream.part() = Some(mark.clone());
-    lock(&mark.capture.streams).push(Arc::clone(stream));
+    lock(&mark.capture.members).push(Member::new(stream, mark.dependencies.clone()));
     Ok(())
 }
 

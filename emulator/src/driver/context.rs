@@ -13,10 +13,9 @@ use std::{
 };
 
 use super::{
-    capture,
     device::{Device, DeviceFault},
     handle::{Handle, Registry, fresh},
-    queue::{Point, Queue, Task, Work},
+    queue::{Point, Queue, Task},
     started,
     status::{Answer, Status},
     stream::object::{Stream, StreamKind},
@@ -152,17 +151,6 @@ impl Context {
         stream
     }
 
-    /// Submits a job to a stream and returns the point where it has ended.
-    pub fn enqueue(self: &Arc<Self>, stream: &Stream, job: Job) -> Answer<Point> {
-        let context = Arc::clone(self);
-        self.place(stream, job.after, job.brief, Box::new(move || context.run(job.work)))
-    }
-
-    /// Submits work that runs even after a fault. It must not unwind.
-    pub fn enqueue_regardless(&self, stream: &Stream, after: Vec<Point>, work: Work) -> Answer<Point> {
-        self.place(stream, after, false, work)
-    }
-
     /// Returns the points that have to be reached before the stream counts as done.
     pub fn outstanding(&self, stream: &Stream) -> Vec<Point> {
         let mut points = match stream.kind {
@@ -184,18 +172,19 @@ impl Context {
         queues.iter().for_each(|queue| queue.last().wait());
     }
 
-    fn place(&self, stream: &Stream, mut after: Vec<Point>, brief: bool, work: Work) -> Answer<Point> {
-        capture::forbid_running_in(self, stream)?;
+    /// Puts a task into the stream's queue, behind what the stream's kind makes it wait for. The caller has made sure
+    /// that no capture forbids it.
+    pub(super) fn place(&self, stream: &Stream, mut task: Task) -> Answer<Point> {
         stream.queue.wait_for_room();
         let queues = self.queues();
         match stream.kind {
-            StreamKind::Legacy => after.extend(self.blocking_points(&queues)),
-            StreamKind::Blocking => after.push(self.legacy.queue.last()),
+            StreamKind::Legacy => task.after.extend(self.blocking_points(&queues)),
+            StreamKind::Blocking => task.after.push(self.legacy.queue.last()),
             StreamKind::NonBlocking => {}
         }
         // The stream's own order needs no point, and waiting for itself would never end.
-        after.retain(|point| !point.is_of(&stream.queue));
-        let (point, turn) = stream.queue.push(Task { after, work, brief })?;
+        task.after.retain(|point| !point.is_of(&stream.queue));
+        let (point, turn) = stream.queue.push(task)?;
         drop(queues);
         if let Some(turn) = turn {
             turn.run();

@@ -1,7 +1,7 @@
 //! Maximum sizes of images in texels, from the CUDA C++ Programming Guide (table "Technical Specifications per Compute
 //! Capability"), for compute capability 6.0 and later.
 
-use super::array::{GATHER, SURFACE};
+use super::array::description::{GATHER, SURFACE};
 use crate::texture::image::Extent;
 
 const WIDTH_1D: u64 = 131_072;

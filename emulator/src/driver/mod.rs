@@ -4,10 +4,10 @@
 //! `exports` is the C interface over this module; nothing here handles raw out-pointers. The code that runs kernels and
 //! the device memory are in the emulator's core, which does not depend on this module.
 //!
-//! The files form layers. At the bottom is the machine: settings, fault rules, devices, host memory. Above it are the
-//! objects: contexts, streams, captures, graphs, operations. They depend on each other, because a captured stream
-//! refers to a graph, whose kernels refer to a context. On top are the calls: on streams, events, modules and memory,
-//! and the submission of work.
+//! The files form layers, and each uses only those below its own. At the bottom is the machine: settings, fault rules,
+//! devices, host memory. Above it are the objects: streams and contexts, then functions and their launches, operations
+//! and graphs (which refer to each other, because a graph can be the operation of a node), and captures, which record
+//! operations in graphs. On top are the calls: on streams, events, modules and memory, and the submission of work.
 
 pub mod array;
 pub mod attribute;
@@ -35,6 +35,7 @@ pub mod memory;
 pub mod module;
 pub mod occupancy;
 pub mod operation;
+pub mod output;
 pub mod pinned;
 pub mod pointer;
 pub mod pool;

@@ -16,9 +16,9 @@ use super::{
     jit::{self, JitError},
     started,
     status::{Answer, Status},
-    texture,
+    texture::reference,
 };
-use crate::module::{Module as Program, Reference};
+use crate::module::{Module as Program, ReferenceKind};
 
 /// A module of a context.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub fn unload(module: Handle) -> Answer {
 pub fn forget(module: Handle) {
     if let (Ok(functions), Ok(modules)) = (functions(), modules()) {
         functions.retain(|function| function.module != module);
-        texture::reference::forget_module(module);
+        reference::forget_module(module);
         // It may have ended with its context before.
         let _ = modules.remove(module);
     }
@@ -116,9 +116,10 @@ impl Module {
         names
     }
 
-    /// Returns a texture, sampler or surface reference.
-    pub fn reference(&self, name: &str) -> Option<Reference> {
-        self.program.reference(name)
+    /// Returns the handle of a texture or surface reference.
+    pub fn reference(&self, name: &str, kind: ReferenceKind) -> Answer<Handle> {
+        let variable = self.program.reference(name).filter(|variable| variable.kind == kind).ok_or(Status::NotFound)?;
+        reference::of_variable(self.context, self.handle, name, variable)
     }
 
     /// Returns address and bytes of a variable.

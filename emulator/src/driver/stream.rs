@@ -3,17 +3,21 @@
 pub mod object;
 pub mod scope;
 
-use std::{cell::Cell, sync::Arc};
+use std::{
+    cell::Cell,
+    sync::{Arc, atomic::Ordering},
+};
 
 use super::{
     capture,
     context::{Context, contexts},
-    current,
+    current, driver,
     faults::Site,
     handle::Handle,
     injection,
     status::{Answer, Status},
 };
+use crate::memory::confinement::Confinement;
 use object::{PRIORITIES, Stream, StreamKind, streams};
 
 /// Handle of the legacy default stream (`CU_STREAM_LEGACY`); null means it too.
@@ -90,4 +94,24 @@ pub fn query(handle: Handle) -> Answer {
     let (context, stream) = find(handle)?;
     capture::forbid_waiting_for(&context, &stream)?;
     if context.outstanding(&stream).is_empty() { context.check() } else { Err(Status::NotReady) }
+}
+
+/// Confines the later kernels of a stream to the allocations that start at these addresses, the variables of their
+/// modules, and what they take from the heap; the next such call frees the latter. `None` lifts the confinement.
+pub fn confine(stream: Handle, allocations: Option<Vec<u64>>) -> Answer {
+    let driver = driver()?;
+    if !driver.settings.protects {
+        return Err(Status::NotSupported);
+    }
+    let stream = streams()?.get(stream)?;
+    let context = contexts()?.get(stream.context).map_err(|_| Status::ContextIsDestroyed)?;
+    stream.scope.replace(allocations.map(Confinement::to), &context.device.memory);
+    Ok(())
+}
+
+/// Ends the running kernel of a stream as one that ran too long, with a report of where its threads were. It returns
+/// immediately, so any thread can call it at any time.
+pub fn interrupt(stream: Handle) -> Answer {
+    streams()?.get(stream)?.scope.interrupted.store(true, Ordering::Relaxed);
+    Ok(())
 }

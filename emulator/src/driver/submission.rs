@@ -1,4 +1,4 @@
-//! Submission: puts copies, fills and kernels into the stream that a caller names by its handle.
+//! Submission: puts jobs into streams, and copies, fills and kernels into the stream that a caller names by its handle.
 //!
 //! Guarantees for the caller of a copy: when the call returns, a copy *to* pageable memory has ended, and a copy *from*
 //! pageable memory has at least read it; copies of pinned memory may still run. Calls that are not asynchronous use the
@@ -12,12 +12,13 @@ use super::{
     copy::{Copy, Place, Return, Side, host},
     faults::Site,
     fill::Fill,
+    function::Function,
     handle::Handle,
     injection,
     launch::{Arguments, Kernel, Request},
     library,
     operation::Operation,
-    queue::Point,
+    queue::{Point, Task, Work},
     status::Answer,
     stream::{self, object::Stream},
 };
@@ -29,6 +30,22 @@ const BRIEF_COPY_BYTES_MAX: usize = 256 << 10;
 const STAGED_BYTES_MAX: usize = 64 << 10;
 /// Maximum bytes of a fill that runs on the caller's thread if the stream is idle.
 const BRIEF_FILL_BYTES_MAX: usize = 256 << 10;
+
+impl Context {
+    /// Submits a job to a stream and returns the point where it has ended.
+    pub fn enqueue(self: &Arc<Self>, stream: &Stream, job: Job) -> Answer<Point> {
+        capture::forbid_running_in(self, stream)?;
+        let context = Arc::clone(self);
+        let Job { after, brief, work } = job;
+        self.place(stream, Task { after, brief, work: Box::new(move || context.run(work)) })
+    }
+
+    /// Submits work that runs even after a fault. It must not unwind.
+    pub fn enqueue_regardless(&self, stream: &Stream, after: Vec<Point>, work: Work) -> Answer<Point> {
+        capture::forbid_running_in(self, stream)?;
+        self.place(stream, Task { after, brief: false, work })
+    }
+}
 
 /// Submits work to a stream; in a capturing stream records it, and there is no point to wait for.
 pub fn submit(context: &Arc<Context>, stream: &Arc<Stream>, work: Operation, brief: bool) -> Answer<Option<Point>> {
@@ -108,6 +125,25 @@ pub unsafe fn launch(request: &Request, arguments: Arguments) -> Answer {
     // SAFETY: passed on to the caller.
     let kernel = unsafe { kernel(&context, request, arguments) }?;
     submit(&context, &stream, Operation::Kernel(Arc::new(kernel)), false).map(drop)
+}
+
+/// Launches a function with the settings of its staged launch on a two-dimensional grid.
+pub fn launch_staged(handle: Handle, function: &Function, grid: [u32; 2], stream: Handle) -> Answer {
+    let staged = function.staged().clone();
+    let arguments = match staged.params() {
+        [] => Arguments::None,
+        params => Arguments::Packed { pointer: params.as_ptr(), bytes: params.len() },
+    };
+    let request = Request {
+        function: handle,
+        grid: [grid[0], grid[1], 1],
+        block: staged.block,
+        dynamic_shared: staged.dynamic_shared,
+        stream,
+        cooperative: false,
+    };
+    // SAFETY: the parameters have this many bytes, and live until the launch has copied them.
+    unsafe { launch(&request, arguments) }
 }
 
 /// Checks a launch in a context, regardless of the stream. The function may be named by the handle of a library kernel.

@@ -10,7 +10,7 @@ use super::{
     module::modules,
     status::Answer,
     stream::object::streams,
-    texture,
+    texture::{self, reference},
 };
 
 /// Ends the context: cancels kernels, and frees objects and memory.
@@ -34,5 +34,6 @@ fn forget_objects(context: Handle) -> Answer {
     events()?.retain(|event| event.context != context);
     streams()?.retain(|stream| stream.context != context);
     texture::forget_all_of(context)?;
+    reference::forget_all_of(context)?;
     array::forget_all_of(context)
 }

@@ -13,7 +13,7 @@ use super::{
     started,
     status::{Answer, Status},
 };
-use crate::texture::{Texture, image::Image, registry::Object, sampler::Filter};
+use crate::texture::registry::Object;
 use resource::{Resource, View};
 use sampling::{NORMALIZED, Sampling};
 
@@ -57,22 +57,12 @@ pub fn create_texture(resource: Resource, sampling: Sampling, view: Option<View>
         return Err(Status::InvalidValue);
     }
     let image = resource.shown(&context, view)?;
-    let texture = texture(image, &sampling)?;
+    let texture = sampling.texture(image)?;
     let device = context.device;
     let handle = device.memory.textures().add(Object::Texture(Arc::new(texture)));
     let object = TextureObject { context: context.handle, device, handle, resource, sampling, view };
     texture_objects()?.insert(handle as Handle, Arc::new(object));
     Ok(handle)
-}
-
-/// Combines an image and its sampling, if they fit together.
-fn texture(image: Image, sampling: &Sampling) -> Answer<Texture> {
-    let sampler = sampling.sampler()?;
-    // Linear filtering needs float results.
-    if sampler.filter == Filter::Linear && !sampler.gives_floats(image.format.channel) {
-        return Err(Status::InvalidValue);
-    }
-    Ok(Texture { image, sampler })
 }
 
 /// `cuSurfObjectCreate`, for an array that was created for surfaces.
@@ -112,7 +102,7 @@ pub fn destroy_surface(handle: u64) -> Answer {
 pub fn forget_all_of(context: Handle) -> Answer {
     texture_objects()?.retain(|object| object.context != context);
     surface_objects()?.retain(|object| object.context != context);
-    reference::forget_all_of(context)
+    Ok(())
 }
 
 impl Drop for TextureObject {

@@ -5,7 +5,11 @@ use super::{
     exports,
 };
 use crate::driver::{
-    array::{self, Description, arrays, mipmapped_arrays},
+    array::{
+        self, arrays,
+        description::{Description, format, format_number},
+        mipmapped_arrays,
+    },
     driver,
     handle::Handle,
     status::{Answer, Status},
@@ -120,7 +124,7 @@ impl Flat {
 
 impl Solid {
     fn description(&self) -> Answer<Description> {
-        let format = array::format(self.format, self.channels)?;
+        let format = format(self.format, self.channels)?;
         let size = |size: usize| u64::try_from(size).map_err(|_| Status::InvalidValue);
         let (width, height, depth) = (size(self.width)?, size(self.height)?, size(self.depth)?);
         Ok(Description { width, height, depth, format, flags: self.flags })
@@ -129,7 +133,7 @@ impl Solid {
     fn of(description: &Description) -> Self {
         let Description { width, height, depth, format, flags } = *description;
         let [width, height, depth] = [width, height, depth].map(|size| size as usize);
-        let (format, channels) = (array::format_number(format.channel), format.channels);
+        let (format, channels) = (format_number(format.channel), format.channels);
         Self { width, height, depth, format, channels, flags }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::driver::{
-    injection, printf, started,
+    injection, output, started,
     status::{Answer, Status},
 };
 
@@ -25,9 +25,9 @@ pub(super) fn boundary(name: &str, body: impl FnOnce() -> Answer + UnwindSafe) -
         _ => {}
     }
     injection::wait_while_held(name);
-    printf::write_before(name);
+    output::write_before(name);
     let result = panic::catch_unwind(body);
-    printf::write_after(name);
+    output::write_after(name);
     match result {
         Ok(Ok(())) => 0,
         Ok(Err(status)) => status.code(),

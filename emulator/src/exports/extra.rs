@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::call::{In, TextRoom, boundary};
-use crate::driver::{device::DeviceFault, driver, memory, printf, refusal, started, status::Answer, stream::scope};
+use crate::driver::{device::DeviceFault, driver, memory, output, refusal, started, status::Answer, stream};
 
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
     Ok(version) => version,
@@ -71,7 +71,7 @@ extern "C" fn gpufleet_emulator_printf(text: TextRoom, room: usize) -> usize {
     if started::check_process().is_err() {
         return 0;
     }
-    printf::keep_for_program();
+    output::keep_for_program();
     let Some(most) = room.checked_sub(1) else { return 0 };
     let taken = panic::catch_unwind(|| driver().map(|driver| driver.take_printed(most)).unwrap_or_default());
     let taken = taken.unwrap_or_default();
@@ -99,7 +99,7 @@ extern "C" fn gpufleet_emulator_protect(address: u64) -> i32 {
 extern "C" fn gpufleet_emulator_confine(stream: usize, allocations: In<u64>, count: usize) -> i32 {
     boundary("gpufleet_emulator_confine", || {
         let list = || (0..count).map(|index| allocations.at(index)).collect::<Answer<Vec<u64>>>();
-        scope::confine(stream, if allocations.is_null() { None } else { Some(list()?) })
+        stream::confine(stream, if allocations.is_null() { None } else { Some(list()?) })
     })
 }
 
@@ -108,7 +108,7 @@ extern "C" fn gpufleet_emulator_confine(stream: usize, allocations: In<u64>, cou
 /// `CUresult gpufleet_emulator_interrupt(CUstream stream)`
 #[unsafe(no_mangle)]
 extern "C" fn gpufleet_emulator_interrupt(stream: usize) -> i32 {
-    boundary("gpufleet_emulator_interrupt", || scope::interrupt(stream))
+    boundary("gpufleet_emulator_interrupt", || stream::interrupt(stream))
 }
 
 /// Returns the version of this library, as a string that is never freed.

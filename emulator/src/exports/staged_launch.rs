@@ -6,8 +6,8 @@ use crate::driver::{
     function::Function,
     handle::Handle,
     library,
-    staged_launch::launch_staged,
     status::{Answer, Status},
+    submission::launch_staged,
     texture::reference,
 };
 
@@ -28,7 +28,7 @@ exports! {
 
     fn cuParamSetSize(function: Handle, bytes: u32) {
         let function = library::find_function(function)?;
-        function.staged().set_params_bytes(&function, bytes)
+        function.staged().set_params_bytes(function.params_bytes_max(), bytes)
     }
 
     fn cuParamSeti(function: Handle, offset: i32, value: u32) {
@@ -66,7 +66,7 @@ exports! {
 
 fn set_param(function: &Function, offset: i32, value: &[u8]) -> Answer {
     let offset = u32::try_from(offset).map_err(|_| Status::InvalidValue)?;
-    function.staged().set_param(function, offset, value)
+    function.staged().set_param(function.params_bytes_max(), offset, value)
 }
 
 /// Converts an extent of a grid or a block.

@@ -5,7 +5,7 @@ use super::{
     exports,
 };
 use crate::driver::{
-    array,
+    array::description::{self, format_number},
     handle::Handle,
     status::{Answer, Status},
     texture::{
@@ -92,7 +92,7 @@ exports! {
 impl ResourceDescription {
     fn resource(&self) -> Answer<Resource> {
         let [first, format, third, fourth, fifth, ..] = self.words;
-        let format = || array::format(format as u32, (format >> 32) as u32);
+        let format = || description::format(format as u32, (format >> 32) as u32);
         if self.flags != 0 {
             return Err(Status::InvalidValue);
         }
@@ -132,7 +132,7 @@ impl ResourceDescription {
 }
 
 fn word(format: crate::texture::format::Format) -> u64 {
-    u64::from(array::format_number(format.channel)) | u64::from(format.channels) << 32
+    u64::from(format_number(format.channel)) | u64::from(format.channels) << 32
 }
 
 impl ViewDescription {

@@ -6,8 +6,9 @@ use super::{
     exports,
 };
 use crate::driver::{
-    array,
+    array::description::{self, Description, format_number},
     handle::Handle,
+    module,
     status::{Answer, Status},
     texture::{
         reference::{self, Binding},
@@ -22,11 +23,11 @@ const OVERRIDE_FORMAT: u32 = 1;
 
 exports! {
     fn cuModuleGetTexRef(reference: Out<Handle>, module: Handle, name: Text) {
-        reference.fill(|| reference::of_module(module, name.name()?, ReferenceKind::Texture))
+        reference.fill(|| module::find(module)?.reference(name.name()?, ReferenceKind::Texture))
     }
 
     fn cuModuleGetSurfRef(reference: Out<Handle>, module: Handle, name: Text) {
-        reference.fill(|| reference::of_module(module, name.name()?, ReferenceKind::Surface))
+        reference.fill(|| module::find(module)?.reference(name.name()?, ReferenceKind::Surface))
     }
 
     fn cuTexRefSetArray(reference: Handle, array: Handle, flags: u32) {
@@ -63,7 +64,7 @@ exports! {
 
     fn cuTexRefSetAddress2D_v3(reference: Handle, flat: In<Flat>, address: u64, pitch: usize) {
         let description = flat.get()?.description()?;
-        let array::Description { width, height, format, .. } = description;
+        let Description { width, height, format, .. } = description;
         change(reference, |binding| {
             binding.format = Some(format);
             binding.resource = Some(Resource::Pitched { address, format, width, height, pitch: pitch as u64 });
@@ -72,7 +73,7 @@ exports! {
     }
 
     fn cuTexRefSetFormat(reference: Handle, format: u32, channels: i32) {
-        let format = array::format(format, channels.cast_unsigned())?;
+        let format = description::format(format, channels.cast_unsigned())?;
         change(reference, |binding| {
             binding.format = Some(format);
             Ok(())
@@ -148,7 +149,7 @@ exports! {
 
     fn cuTexRefGetFormat(format: Out<u32>, channels: Out<i32>, reference: Handle) {
         let known = reference::find(reference)?.binding().format.ok_or(Status::InvalidValue)?;
-        format.set(array::format_number(known.channel));
+        format.set(format_number(known.channel));
         channels.set(known.channels.cast_signed());
         Ok(())
     }

@@ -1,13 +1,12 @@
 //! Stream objects: a queue with a kind and a priority. The priority is stored and reported, but host threads ignore it.
 
 use std::sync::{
-    Arc, LazyLock, Mutex, MutexGuard, PoisonError,
+    Arc, LazyLock,
     atomic::{AtomicI32, Ordering},
 };
 
 use super::scope::Scope;
 use crate::driver::{
-    capture::Part,
     handle::{Handle, Registry, fresh},
     queue::Queue,
     started,
@@ -34,7 +33,6 @@ pub struct Stream {
     priority: AtomicI32,
     pub queue: Arc<Queue>,
     pub scope: Scope,
-    part: Mutex<Option<Part>>,
 }
 
 /// Returns the registry of streams that callers created.
@@ -52,7 +50,6 @@ impl Stream {
             priority: AtomicI32::new(priority),
             queue: Queue::new(),
             scope: Scope::default(),
-            part: Mutex::default(),
         }
     }
 
@@ -64,11 +61,6 @@ impl Stream {
     pub fn set_priority(&self, priority: i32) {
         let (least, greatest) = PRIORITIES;
         self.priority.store(priority.clamp(greatest, least), Ordering::Relaxed);
-    }
-
-    /// Locks the stream's part in a capture, which is set while it is capturing.
-    pub fn part(&self) -> MutexGuard<'_, Option<Part>> {
-        self.part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the flags of `cuStreamCreate`.

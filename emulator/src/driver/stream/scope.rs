@@ -1,20 +1,12 @@
-//! Calls that only the emulator has, for the kernels of one stream, which belong to one job at a time: limiting the
-//! memory that they reach, and ending them.
+//! The scope of a stream: the job that its kernels belong to, which limits the memory that they reach and can be ended.
+//! Only the emulator has scopes.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
 
-use super::object::streams;
-use crate::{
-    driver::{
-        driver,
-        handle::Handle,
-        status::{Answer, Status},
-    },
-    memory::{Memory, confinement::Confinement},
-};
+use crate::memory::{Memory, confinement::Confinement};
 
 /// The job of a stream.
 #[derive(Debug, Default)]
@@ -29,7 +21,8 @@ impl Scope {
         self.lock().clone()
     }
 
-    fn replace(&self, next: Option<Confinement>, memory: &Memory) {
+    /// Begins the next job: ends the confinement of the one before, and frees what it left on the heap.
+    pub fn replace(&self, next: Option<Confinement>, memory: &Memory) {
         self.interrupted.store(false, Ordering::Relaxed);
         let before = std::mem::replace(&mut *self.lock(), next.map(Arc::new));
         if let Some(before) = before {
@@ -40,24 +33,4 @@ impl Scope {
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Confinement>>> {
         self.confinement.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Confines the later kernels of a stream to the allocations that start at these addresses, the variables of their
-/// modules, and what they take from the heap; the next such call frees the latter. `None` lifts the confinement.
-pub fn confine(stream: Handle, allocations: Option<Vec<u64>>) -> Answer {
-    let driver = driver()?;
-    if !driver.settings.protects {
-        return Err(Status::NotSupported);
-    }
-    let stream = streams()?.get(stream)?;
-    let context = super::contexts()?.get(stream.context).map_err(|_| Status::ContextIsDestroyed)?;
-    stream.scope.replace(allocations.map(Confinement::to), &context.device.memory);
-    Ok(())
-}
-
-/// Ends the running kernel of a stream as one that ran too long, with a report of where its threads were. It returns
-/// immediately, so any thread can call it at any time.
-pub fn interrupt(stream: Handle) -> Answer {
-    streams()?.get(stream)?.scope.interrupted.store(true, Ordering::Relaxed);
-    Ok(())
 }

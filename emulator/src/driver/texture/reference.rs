@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use super::{resource::Resource, sampling::Sampling, texture};
+use super::{resource::Resource, sampling::Sampling};
 use crate::driver::{
     context::{Context, contexts},
     handle::{Handle, Registry, fresh},
-    injection, module, started,
+    injection, started,
     status::{Answer, Status},
 };
 use crate::memory::ALLOCATION_ALIGN;
@@ -46,15 +46,13 @@ pub fn references() -> Answer<&'static Registry<Reference>> {
     started::check().map(|()| &*REFERENCES)
 }
 
-/// `cuModuleGetTexRef` and `cuModuleGetSurfRef`: returns one handle for each variable.
-pub fn of_module(module: Handle, name: &str, kind: ReferenceKind) -> Answer<Handle> {
-    let found = module::find(module)?;
-    let variable = found.reference(name).filter(|variable| variable.kind == kind).ok_or(Status::NotFound)?;
+/// Returns the handle of a module's variable; the first call for a variable creates it.
+pub fn of_variable(context: Handle, module: Handle, name: &str, variable: Variable) -> Answer<Handle> {
     if let Some(known) = references()?.find(|known| known.module == module && known.name == name) {
         return Ok(known);
     }
     let (handle, name, binding) = (fresh(), name.to_owned(), Mutex::default());
-    let reference = Reference { context: found.context, module, name, variable, binding };
+    let reference = Reference { context, module, name, variable, binding };
     references()?.insert(handle, Arc::new(reference));
     Ok(handle)
 }
@@ -64,6 +62,7 @@ pub fn find(handle: Handle) -> Answer<Arc<Reference>> {
     references()?.get(handle).map_err(|_| Status::InvalidValue)
 }
 
+/// Removes the references of a context that ends.
 pub fn forget_all_of(context: Handle) -> Answer {
     references()?.retain(|reference| reference.context != context);
     Ok(())
@@ -101,7 +100,7 @@ impl Reference {
         }
         let image = resource.image(context)?;
         // Parts are set one after the other; until they fit together, the reference stays unbound.
-        Ok(texture(image, &binding.sampling).map_or(Object::Unbound, |texture| Object::Texture(Arc::new(texture))))
+        Ok(binding.sampling.texture(image).map_or(Object::Unbound, |texture| Object::Texture(Arc::new(texture))))
     }
 
     fn lock(&self) -> MutexGuard<'_, Binding> {

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use crate::driver::{
-    array::{SURFACE, arrays, format, mipmapped_arrays},
+    array::{
+        arrays,
+        description::{SURFACE, format},
+        mipmapped_arrays,
+    },
     context::Context,
     handle::Handle,
     image_limits::{LINEAR_TEXELS, PITCH, PITCH_ALIGN, PITCHED_SIZE},

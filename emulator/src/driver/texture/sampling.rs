@@ -1,7 +1,11 @@
 //! Sampling parameters of a texture (`CUDA_TEXTURE_DESC`).
 
 use crate::driver::status::{Answer, Status};
-use crate::texture::sampler::{AddressMode, Filter, Sampler};
+use crate::texture::{
+    Texture,
+    image::Image,
+    sampler::{AddressMode, Filter, Sampler},
+};
 
 /// Flags of a texture (`CU_TRSF_…`).
 pub const READ_AS_INTEGER: u32 = 0x01;
@@ -47,7 +51,17 @@ impl Default for Sampling {
 const CLAMP: u32 = 1;
 
 impl Sampling {
-    pub fn sampler(&self) -> Answer<Sampler> {
+    /// Combines the parameters with an image, if they fit together.
+    pub fn texture(&self, image: Image) -> Answer<Texture> {
+        let sampler = self.sampler()?;
+        // Linear filtering needs float results.
+        if sampler.filter == Filter::Linear && !sampler.gives_floats(image.format.channel) {
+            return Err(Status::InvalidValue);
+        }
+        Ok(Texture { image, sampler })
+    }
+
+    fn sampler(&self) -> Answer<Sampler> {
         // Seamless cube maps are not supported.
         if self.flags & !(READ_AS_INTEGER | NORMALIZED | SRGB | EXACT_TRILINEAR) != 0 {
             return Err(Status::NotSupported);
