@@ -3,7 +3,7 @@
 use super::{
     call::{In, Out},
     exports,
-    graph::handles,
+    graph::{handles, no_edge_data},
 };
 use crate::driver::{
     capture::{self, Mode, Part, State},
@@ -121,19 +121,6 @@ exports! {
 pub(super) fn begin_capture(stream: Handle, mode: Mode) -> Answer {
     let (context, stream) = stream::find(stream)?;
     capture::begin(&context, &stream, mode, None)
-}
-
-/// Refuses edges with data, which are for kernels that start before others have ended. Zeros count as no data.
-pub(super) fn no_edge_data(data: In<u64>, count: usize) -> Answer {
-    if data.is_null() {
-        return Ok(());
-    }
-    for index in 0..count {
-        if data.at(index)? != 0 {
-            return Err(Status::NotSupported);
-        }
-    }
-    Ok(())
 }
 
 fn number(state: &State) -> u32 {

@@ -7,7 +7,6 @@ use super::{
     exports,
     graph_node::{add, context_of},
     launch,
-    old::FirstKernelParams,
 };
 use crate::driver::{
     graph,
@@ -31,6 +30,9 @@ pub(super) struct KernelParams {
     kernel: Handle,
     context: Handle,
 }
+
+/// `CUDA_KERNEL_NODE_PARAMS` in its first version, with which the later versions begin.
+pub(super) type FirstKernelParams = [u64; 7];
 
 exports! {
     fn cuGraphAddKernelNode_v2(

@@ -4,10 +4,9 @@ use std::{ffi::c_void, sync::Arc};
 
 use super::{
     call::{In, Out},
-    capture::no_edge_data,
     copy::Volume,
     exports,
-    graph::handles,
+    graph::{handles, no_edge_data},
     graph_kernel::KernelParams,
     pool::Properties,
 };

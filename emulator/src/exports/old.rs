@@ -5,7 +5,8 @@
 use super::{
     call::{In, Out, boundary},
     capture::begin_capture,
-    graph_exec, graph_kernel,
+    graph_exec,
+    graph_kernel::{self, FirstKernelParams},
 };
 use crate::driver::{capture::Mode, handle::Handle, pinned, status::Status};
 
@@ -48,9 +49,6 @@ same! {
     cuStreamWriteValue32 = cuStreamWriteValue32_v2(stream: usize, address: u64, value: u32, flags: u32);
     cuStreamWriteValue64 = cuStreamWriteValue64_v2(stream: usize, address: u64, value: u64, flags: u32);
 }
-
-/// `CUDA_KERNEL_NODE_PARAMS` in its first version, with which the later versions begin.
-pub(super) type FirstKernelParams = [u64; 7];
 
 /// Defines functions whose arguments have changed.
 macro_rules! changed {
