@@ -6,9 +6,8 @@
 
 use std::fmt::Write as _;
 
-use crate::memory::mapping::Protection;
 use crate::memory::reservations::Reserved;
-use crate::memory::{ALLOCATION_ALIGN, Memory, Nearest, Owner};
+use crate::memory::{ALLOCATION_ALIGN, Memory, Nearest, Owner, Protection};
 
 /// The reason why a kernel was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

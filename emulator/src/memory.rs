@@ -13,8 +13,10 @@ mod check;
 pub mod confinement;
 mod freed;
 mod heap;
-pub mod mapping;
+mod mapping;
+mod pages;
 pub mod physical;
+mod range;
 pub mod reservations;
 mod shadow;
 
@@ -26,15 +28,15 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use self::arena::Arena;
 use self::freed::Freed;
-use self::mapping::Protection;
 use self::physical::Store;
+use self::range::Range;
 use self::reservations::Reservations;
 use self::shadow::Shadow;
 use crate::checks::Checks;
 use crate::texture::registry::Textures;
 
-/// Alignment of every allocation, in bytes. CUDA's own allocator keeps it, and kernels rely on it for vector accesses.
-pub const ALLOCATION_ALIGN: u64 = 512;
+pub use self::arena::ALLOCATION_ALIGN;
+pub use self::range::{Nearest, Owner, Protection};
 
 /// Address space reserved per byte of capacity. Half of it is for the guard gaps, so that allocations of 256 bytes and
 /// more all have one. The rest keeps fragmentation from failing an allocation that fits by its size, except in
@@ -87,55 +89,6 @@ pub struct BadAddress {
     pub nearest: String,
 }
 
-/// The live range that contains an address or is nearest to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Nearest {
-    pub base: u64,
-    pub bytes: u64,
-    pub owner: Owner,
-    pub is_protected: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Range {
-    bytes: u64,
-    /// Bytes that the arena took for the range, with its guard gap; 0 for host memory and mappings.
-    room: u64,
-    owner: Owner,
-    /// True if kernels may only read the range.
-    is_protected: bool,
-}
-
-/// The owner of a range, which decides what may free and reach it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    Program,
-    /// The device heap: `malloc` in kernels.
-    Heap,
-    /// CUDA arrays, which kernels reach only through textures and surfaces.
-    Image,
-    Host,
-    /// Physical memory mapped at reserved addresses.
-    Mapping(Protection),
-}
-
-impl Range {
-    fn lets_kernels(&self, writes: bool) -> bool {
-        match self.owner {
-            Owner::Image => false,
-            Owner::Mapping(protection) => protection.allows(writes),
-            Owner::Program | Owner::Heap | Owner::Host => !(writes && self.is_protected),
-        }
-    }
-}
-
-impl Nearest {
-    /// Returns the bytes between the range and an address; 0 inside the range.
-    pub fn distance(self, address: u64) -> u64 {
-        address.saturating_sub(self.base + self.bytes).max(self.base.saturating_sub(address))
-    }
-}
-
 impl Memory {
     /// Reserves address space for `bytes` of device memory. The host provides pages when they are first touched.
     pub fn new(bytes: u64) -> io::Result<Memory> {
@@ -154,7 +107,7 @@ impl Memory {
             .checked_next_multiple_of(ALLOCATION_ALIGN)
             .and_then(|b| b.max(ALLOCATION_ALIGN).checked_mul(RESERVE_FACTOR))
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let base = map_reserved(reserved)?;
+        let base = pages::map(reserved)?;
         let mut memory = Memory {
             base,
             reserved,
@@ -241,7 +194,7 @@ impl Memory {
             }
         };
         self.protected.fetch_sub(is_protected.into(), Ordering::Relaxed);
-        release_pages(address, room);
+        pages::release(address, room);
         if let Some(shadow) = &self.shadow {
             shadow.clear(address, room);
         }
@@ -434,44 +387,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made in `new` and nothing can use it any more.
-        unsafe { libc::munmap(self.base as *mut libc::c_void, self.reserved as usize) };
-    }
-}
-
-/// Maps address space for `bytes`, all zero. The host provides pages only when they are written.
-fn map_reserved(bytes: u64) -> io::Result<u64> {
-    let length = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
-    let mapped = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            length,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(mapped as u64) }
-}
-
-/// Gives the whole pages of a freed range back to the host, and zeroes the rest, which shares pages with neighbours.
-/// The caller makes sure that nothing uses the range.
-fn release_pages(start: u64, room: u64) {
-    const PAGE: u64 = 4096;
-    let end = start + room;
-    let (first, last) = (start.next_multiple_of(PAGE).min(end), (end / PAGE * PAGE).max(start));
-    // SAFETY: the range is inside a mapping of ours and has no owner; private anonymous pages read as zero after
-    // MADV_DONTNEED.
-    unsafe {
-        if first < last {
-            ptr::write_bytes(start as *mut u8, 0, (first - start) as usize);
-            libc::madvise(first as *mut libc::c_void, (last - first) as usize, libc::MADV_DONTNEED);
-            ptr::write_bytes(last as *mut u8, 0, (end - last) as usize);
-        } else {
-            ptr::write_bytes(start as *mut u8, 0, room as usize);
-        }
+        pages::unmap(self.base, self.reserved);
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
     status::{Answer, Status},
 };
 use crate::memory::{
-    mapping::Protection,
+    Protection,
     physical::{Physical, TakeError},
 };
 use table::Table;

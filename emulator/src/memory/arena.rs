@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::ALLOCATION_ALIGN;
+/// Alignment of every allocation, in bytes. CUDA's own allocator keeps it, and kernels rely on it for vector accesses.
+pub const ALLOCATION_ALIGN: u64 = 512;
 
 /// Bytes of the guard gap behind each allocation, where there is room. An index that is a little too large faults there
 /// and does not reach a neighbour.

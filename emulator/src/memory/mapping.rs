@@ -4,25 +4,7 @@ use std::io;
 use std::ptr;
 
 use super::physical::Physical;
-use super::{Memory, Owner, Range};
-
-/// The access that kernels and copies have to a mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protection {
-    None,
-    Read,
-    ReadWrite,
-}
-
-impl Protection {
-    pub fn allows(self, writes: bool) -> bool {
-        match self {
-            Self::None => false,
-            Self::Read => !writes,
-            Self::ReadWrite => true,
-        }
-    }
-}
+use super::{Memory, Owner, Protection, Range};
 
 impl Memory {
     /// Maps a part of physical memory at reserved addresses. No device has access to the mapping yet.

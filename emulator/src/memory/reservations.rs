@@ -9,7 +9,7 @@ use std::io;
 use std::ptr;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::map_reserved;
+use super::pages::{self, unmap};
 
 /// Maximum number of freed ranges that other memory can't take yet and that reports can still name.
 const FREED_MAX: usize = 64;
@@ -137,17 +137,9 @@ fn reserve_at(address: u64, bytes: u64) -> Option<u64> {
 /// Reserves addresses of the kernel's choice: maps more than needed and unmaps the surplus on both sides.
 fn reserve_aligned(bytes: u64, align: u64) -> io::Result<u64> {
     let wide = bytes.checked_add(align).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-    let start = map_reserved(wide)?;
+    let start = pages::map(wide)?;
     let base = start.next_multiple_of(align);
     unmap(start, base - start);
     unmap(base + bytes, start + wide - (base + bytes));
     Ok(base)
-}
-
-/// Unmaps addresses that were mapped here.
-fn unmap(start: u64, bytes: u64) {
-    if bytes > 0 {
-        // SAFETY: the callers pass whole pages of mappings of their own, which nothing uses any more.
-        unsafe { libc::munmap(ptr::with_exposed_provenance_mut(start as usize), bytes as usize) };
-    }
 }

@@ -2,10 +2,9 @@
 //! allocated.
 
 use std::io;
-use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::map_reserved;
+use super::pages;
 
 /// Shadow value of a written byte. Fresh pages contain zeros, which mean unwritten.
 const WRITTEN: u8 = 1;
@@ -21,7 +20,7 @@ pub struct Shadow {
 impl Shadow {
     /// Makes a shadow of `bytes` from `base` on.
     pub fn new(base: u64, bytes: u64) -> io::Result<Shadow> {
-        Ok(Shadow { base, bytes, map: map_reserved(bytes)? })
+        Ok(Shadow { base, bytes, map: pages::map(bytes)? })
     }
 
     /// Returns the shadow of a range; `None` for host memory, which has none.
@@ -59,13 +58,12 @@ impl Shadow {
 
     /// Marks a freed range as unwritten.
     pub fn clear(&self, address: u64, bytes: u64) {
-        super::release_pages(self.map + (address - self.base), bytes);
+        pages::release(self.map + (address - self.base), bytes);
     }
 }
 
 impl Drop for Shadow {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made in `new` and nothing can use it any more.
-        unsafe { libc::munmap(ptr::with_exposed_provenance_mut(self.map as usize), self.bytes as usize) };
+        pages::unmap(self.map, self.bytes);
     }
 }
