@@ -14,11 +14,12 @@ use std::collections::BTreeSet;
 
 use self::lines::Lines;
 use self::matrix::Matrix;
-use self::memory::{Access, Atomic, Check, CopyAsync, CopyBulk};
+use self::memory::{Atomic, Check, CopyAsync, CopyBulk};
 use self::texture::Texturing;
 use self::warp::{Barrier, Elect, Match, Phase, Reduce, Shuffle, Vote};
 use crate::ops::lanes::{Lanes, Slots};
 use crate::ptx::error::LoadError;
+use crate::simt::access::Access;
 
 /// All functions of a module that have a body.
 #[derive(Debug, Default)]

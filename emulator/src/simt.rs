@@ -13,6 +13,8 @@ mod builtin;
 mod bulk;
 mod checks;
 mod collective;
+mod config;
+mod context;
 mod cooperative;
 mod copy;
 mod frames;
@@ -29,5 +31,6 @@ mod warp;
 mod wide;
 
 pub use self::collective::shuffle;
-pub use self::launch::{LaunchConfig, RunLimits, RunOptions, launch, launch_cooperative};
+pub use self::config::{LaunchConfig, RunLimits, RunOptions};
+pub use self::launch::{launch, launch_cooperative};
 pub use self::print::LINE_BYTES_MAX as PRINT_BYTES_MAX;

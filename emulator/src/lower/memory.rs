@@ -7,11 +7,11 @@ use super::modifiers::Modifiers;
 use super::qualifiers::Order;
 use super::symbols::Symbol;
 use crate::ops::lanes::{NO_SLOT, Slots, binary, quaternary, ternary, unary};
-use crate::program::memory::{Access, AtomicFunction, Check, Reach, Repeat};
+use crate::program::memory::{AtomicFunction, Check, Reach, Repeat};
 use crate::program::{Op, Special};
 use crate::ptx::tree::{Base, Operand};
 use crate::ptx::types::Type;
-use crate::simt::access::{load_run, store_run};
+use crate::simt::access::{Access, load_run, store_run};
 
 /// `.sync_restrict` modifiers of a fence.
 const RESTRICTIONS: [&str; 2] = ["sync_restrict::shared::cta", "sync_restrict::shared::cluster"];

@@ -8,8 +8,9 @@
 use std::collections::HashSet;
 
 use crate::ops::lanes::{LANES, NO_SLOT};
-use crate::program::memory::{Access, REMEMBERED_MAX, Reach, Repeat};
+use crate::program::memory::{REMEMBERED_MAX, Reach, Repeat};
 use crate::program::{Function, Op};
+use crate::simt::access::Access;
 
 /// Maximum bytes of a plane.
 const PLANE_BYTES: u32 = LANES as u32 * 8;

@@ -13,6 +13,8 @@ pub use self::word::{Word, fill, flags_of, mask_of};
 
 /// Lanes of a warp: threads that run in lockstep.
 pub const LANES: usize = 32;
+/// Lanes of half a warp. Blocks are often 16 threads wide, so the halves are often examined separately.
+pub const HALF: usize = LANES / 2;
 /// Mask of all lanes.
 pub const FULL: u32 = u32::MAX;
 

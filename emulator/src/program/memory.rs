@@ -1,7 +1,6 @@
 //! Instructions that access memory.
 
 use crate::ptx::types::Type;
-use crate::simt::access::AccessRun;
 
 /// Windows of the generic address space (PTX ISA, "Generic Addressing"): base addresses of shared, local and parameter
 /// memory. No host address is in a window, because host addresses have their upper bits clear.
@@ -63,16 +62,6 @@ pub enum Repeat {
     First(u8),
     /// Uses the pattern that an earlier access stored under this number.
     Again(u8),
-}
-
-#[derive(Debug)]
-pub struct Access {
-    pub address: Address,
-    /// Volatile, or with a memory order stronger than weak: each element is atomic for other host threads.
-    pub ordered: bool,
-    pub repeat: Repeat,
-    pub slots: [u32; 4],
-    pub run: AccessRun,
 }
 
 #[derive(Debug)]

@@ -2,11 +2,12 @@
 //! need it.
 
 use super::matrix::{Fragment, Matrix, Multiply, Rows, Transfer};
-use super::memory::{Access, Address, Atomic, Check, CopyAsync, CopyBulk, Index, Part};
+use super::memory::{Address, Atomic, Check, CopyAsync, CopyBulk, Index, Part};
 use super::texture::{Fetch, FetchLevel, Query, SurfaceAccess, SurfaceAction, Texturing};
 use super::warp::{Barrier, Elect, Match, Phase, Reduce, Shuffle, Vote};
 use super::{Call, Callee, Instruction, Op};
 use crate::ops::lanes::{NO_SLOT, Slots};
+use crate::simt::access::Access;
 
 /// What an instruction does to a register, in the lanes that run it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,10 @@ mod element;
 mod lanes;
 mod moves;
 mod parts;
+mod pattern;
 mod reach;
 mod rows;
+mod run;
 mod spread;
 #[cfg(target_arch = "x86_64")]
 mod steps;
@@ -21,30 +23,14 @@ mod steps;
 mod turn;
 
 use self::element::{Element, Plane};
-use crate::program::memory::{Access, Reach};
+use crate::program::memory::Reach;
 use crate::ptx::types::Type;
 
 pub use self::parts::{lengths_in, resolve_bulk, resolve_parts};
 pub use self::reach::{
     Cache, Confined, Local, Refused, View, host_address, portable as resolve, shared_offsets, space_of,
 };
-
-/// A load or a store of one element type, compiled portably and for the machine's vectors.
-#[derive(Clone, Copy, Debug)]
-pub struct AccessRun {
-    pub portable: Move,
-    pub vector: Move,
-    /// Used if not all lanes access rows with one step. These are separate functions behind a pointer, because their
-    /// large stack frames would slow down the others.
-    portable_apart: Move,
-    vector_apart: Move,
-}
-
-/// Makes an access. The error is boxed, so that the result fits a register.
-///
-/// # Safety
-/// The frame and the slots are as for [`crate::ops::lanes::Run`]; the view's pointers are live for its sizes.
-pub type Move = unsafe fn(&Access, *mut u8, u32, &mut View, Local) -> Result<(), Box<Refused>>;
+pub use self::run::{Access, AccessRun};
 
 #[inline(always)]
 unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(

@@ -1,7 +1,7 @@
 //! Built-in functions that kernels call by name: `vprintf`, `__assertfail`, `malloc`, `free`.
 
 use super::access::{Local, Refused, View, host_address};
-use super::block::Context;
+use super::context::Context;
 use super::frames::Registers;
 use super::print::format;
 use crate::ops::lanes::LANES;

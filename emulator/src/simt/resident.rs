@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Instant;
 
-use super::block::{BlockRun, Context};
+use super::block::BlockRun;
+use super::context::Context;
 use super::launch::Run;
 use super::warp::Warps;
 use crate::fault::Fault;

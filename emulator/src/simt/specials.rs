@@ -1,8 +1,7 @@
 //! Values that the machine provides to a frame: constants, kernel parameters, and special registers.
 
-use super::block::Context;
+use super::context::{Context, dynamic_start};
 use super::frames::Registers;
-use crate::module::Entry;
 use crate::ops::lanes::{LANES, fill};
 use crate::program::{Function, Special};
 
@@ -140,10 +139,4 @@ fn of_lane(special: Special, lane: u32) -> u32 {
         Special::LanesFrom => !below,
         _ => lane,
     }
-}
-
-/// Returns the offset of dynamic shared memory: behind the static shared memory, aligned for any type and as its
-/// variables require.
-pub fn dynamic_start(entry: &Entry) -> u64 {
-    u64::from(entry.shared_bytes).next_multiple_of(entry.program.dynamic_align.max(16).into())
 }

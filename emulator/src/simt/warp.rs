@@ -6,6 +6,7 @@
 
 mod calls;
 mod check;
+mod group;
 mod meeting;
 mod phases;
 mod report;
@@ -13,15 +14,17 @@ mod schedule;
 mod sprint;
 mod step;
 mod straight;
+mod turns;
 
 use std::time::Instant;
 
+use self::group::{Group, Step, Wait};
 use self::phases::Cluster;
 pub use self::report::Standing;
 use self::schedule::Schedule;
-use self::step::{Step, Turns};
+use self::turns::Turns;
 use super::access::Local;
-use super::block::Context;
+use super::context::Context;
 use super::frames::{Caller, Frame};
 use crate::fault::Fault;
 use crate::ops::lanes::{FULL, LANES};
@@ -34,28 +37,6 @@ pub enum Pause {
     Waiting,
     /// The warp could continue, but others should have a turn.
     Yielded,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
-    None,
-    /// For the lanes of a mask to reach this instruction.
-    Lanes(u32),
-    /// For the lanes of a mask to reach any `bar.warp.sync`.
-    WarpBarrier(u32),
-    /// At the block's barrier with this number.
-    Barrier(u32),
-    /// At the cluster's barrier.
-    Cluster,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Group {
-    frame: usize,
-    depth: u32,
-    pc: u32,
-    mask: u32,
-    wait: Wait,
 }
 
 /// One warp of a block.

@@ -3,13 +3,12 @@
 
 use super::element::{Element, Plane};
 use super::reach::{self, Local, Refused, View};
-use super::rows::HALF;
+use super::run::Access;
 use super::spread::gather;
-use crate::ops::lanes::{LANES, store as put};
-use crate::program::memory::Access;
+use crate::ops::lanes::{HALF, LANES, store as put};
 
 /// # Safety
-/// As for [`super::Move`]; with `VECTOR`, on a machine that has what the vector build needs.
+/// As for [`super::run::Move`]; with `VECTOR`, on a machine that has what the vector build needs.
 #[inline(always)]
 pub unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
     access: &Access,

@@ -2,12 +2,12 @@
 
 use super::element::{Element, Plane};
 use super::reach::Cache;
-use super::rows::{HALF, Pair, Span};
+use super::rows::{Pair, Span};
+use super::run::Access;
 use super::spread::{gather, narrow, widen};
 #[cfg(target_arch = "x86_64")]
 use super::turn;
-use crate::ops::lanes::LANES;
-use crate::program::memory::Access;
+use crate::ops::lanes::{HALF, LANES};
 
 /// Bytes of a cache line, the unit of prefetching.
 const CACHE_LINE: usize = 64;

@@ -1,6 +1,6 @@
 //! Resolves the addresses of a warp to host addresses, after all checks.
 
-use super::rows::Pattern;
+use super::pattern::Pattern;
 use crate::fault::FaultKind;
 use crate::memory::Memory;
 use crate::memory::confinement::Confinement;
@@ -8,7 +8,7 @@ use crate::ops::lanes::{FULL, LANES, Word, flags_of};
 use crate::program::memory::{
     Address, FUNCTION_WINDOW, Index, LOCAL_WINDOW, PARAM_WINDOW, REMEMBERED_MAX, Reach, SHARED_WINDOW, WINDOW_BITS,
 };
-use crate::simt::texture::Bound;
+use crate::simt::texture::bound::Bound;
 
 /// Addresses in a vector register. Loops handle this many at a time: the compiler unrolls loops over all lanes before
 /// it vectorises, and then fails to vectorise some of them.

@@ -2,14 +2,13 @@
 //! applies to the whole warp, or to each half of it, since blocks are often 16 threads wide ([`pair`]). Otherwise some
 //! lanes of a half are off, and those that are on are adjacent ([`halves`]).
 
+use super::pattern::{Half, Pattern, Row, Rows};
 use super::reach::{Range, View};
+use super::run::Access;
 #[cfg(target_arch = "x86_64")]
 use super::steps;
-use crate::ops::lanes::{FULL, LANES};
-use crate::program::memory::{Access, Address, Index, REMEMBERED_MAX, Reach, Repeat};
-
-/// Lanes of half a warp, which are examined together.
-pub const HALF: usize = LANES / 2;
+use crate::ops::lanes::{FULL, HALF, LANES};
+use crate::program::memory::{Address, REMEMBERED_MAX, Reach, Repeat};
 
 /// The rows that all lanes access, checked.
 #[derive(Clone, Copy, Debug)]
@@ -31,56 +30,6 @@ pub struct Span {
     pub first: u64,
     /// Bytes from lane to lane: 0, the bytes of the access, or more.
     pub step: u64,
-}
-
-/// A row of addresses, before offsets are added and checks are made.
-#[derive(Clone, Copy, Debug, Default)]
-struct Row {
-    first: u64,
-    step: u64,
-}
-
-/// The rows of both halves of a warp whose lanes are all on.
-#[derive(Clone, Copy, Debug)]
-struct Rows {
-    first: [u64; 2],
-    step: u64,
-}
-
-/// The row of the lanes of half a warp that are on: `lanes` adjacent lanes from `start` on.
-#[derive(Clone, Copy, Debug, Default)]
-struct Half {
-    start: usize,
-    lanes: usize,
-    row: Row,
-}
-
-impl Row {
-    /// Returns the row of addresses for a row of indices, if the addresses are evenly spaced too.
-    #[inline(always)]
-    fn indexed(self, lanes: usize, index: &Index, start: u64) -> Option<Row> {
-        let (first, step) = (self.first as u32, self.step as u32);
-        // Indices wrap around at 32 bits, or at their sign; addresses do not wrap with them.
-        let behind = (lanes as u64).saturating_sub(1);
-        let fits = if index.signed {
-            step <= i32::MAX as u32 && i64::from(first as i32) + (behind * u64::from(step)) as i64 <= i32::MAX.into()
-        } else {
-            u64::from(first) + behind * u64::from(step) <= u32::MAX.into()
-        };
-        let step = u64::from(step) * u64::from(index.factor);
-        let first = start.wrapping_add_signed(index.distance(first));
-        (fits && step <= u32::MAX.into()).then_some(Row { first, step })
-    }
-}
-
-/// The pattern in an address register, if it has one.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Pattern {
-    /// The rows of all lanes, if all are on and both halves have one step.
-    pair: Option<Rows>,
-    /// The lanes for which `halves` is valid; 0 if there is no pattern.
-    mask: u32,
-    halves: [Half; 2],
 }
 
 /// Finds the rows that all lanes access, if all lanes are on, both halves have one step, and everything is accessible.

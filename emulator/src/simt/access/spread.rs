@@ -1,7 +1,7 @@
 //! Moves contiguous elements in memory to the lanes of half a warp and back.
 
 use super::element::{Element, Plane};
-use super::rows::HALF;
+use crate::ops::lanes::HALF;
 
 /// Loads an element for each lane.
 ///

@@ -8,8 +8,7 @@ use std::arch::x86_64::{
     _mm256_slli_epi32, _mm256_slli_epi64, _mm256_sub_epi32, _mm256_sub_epi64, _mm256_testz_si256, _mm256_xor_si256,
 };
 
-use super::rows::HALF;
-use crate::ops::lanes::LANES;
+use crate::ops::lanes::{HALF, LANES};
 
 /// Lanes in a vector of 32-bit and of 64-bit elements.
 const WORDS: usize = 8;

@@ -6,7 +6,7 @@ use std::arch::x86_64::{
     _mm256_insertf128_ps, _mm256_loadu_ps, _mm256_shuffle_ps, _mm256_storeu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
 };
 
-use super::rows::HALF;
+use crate::ops::lanes::HALF;
 
 /// Lanes in a vector.
 const WIDTH: usize = 8;

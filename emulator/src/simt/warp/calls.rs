@@ -5,8 +5,8 @@ use crate::fault::{Fault, FaultKind};
 use crate::ops::lanes::LANES;
 use crate::program::memory::{FUNCTION_STRIDE, FUNCTION_WINDOW};
 use crate::program::{Call, Callee, Op};
-use crate::simt::block::Context;
 use crate::simt::builtin;
+use crate::simt::context::Context;
 use crate::simt::frames::{Caller, Frame};
 
 /// Bytes of a thread's stack that a call takes in addition to the function's local memory. Devices save at least the

@@ -6,8 +6,8 @@ use crate::ops::lanes::{FULL, LANES};
 use crate::program::matrix::Matrix;
 use crate::program::memory::{Check, Kinds, Part};
 use crate::simt::access::{Local, lengths_in, resolve_bulk, resolve_parts};
-use crate::simt::block::Context;
 use crate::simt::checks::{Hazard, HazardKind, Stamp, Touch};
+use crate::simt::context::Context;
 use crate::simt::matrix::{self, Span};
 
 /// The location of an access, by state space.

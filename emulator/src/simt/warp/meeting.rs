@@ -1,13 +1,14 @@
 //! Synchronisation of lanes: warp barriers, warp-level operations, and barriers of the block.
 
-use super::step::Turns;
+use super::turns::Turns;
 use super::{Group, Pause, Step, Wait, Warp};
 use crate::fault::{Fault, FaultKind};
 use crate::ops::lanes::{FULL, LANES, NO_SLOT, mask_of, put_lanes, store_mask};
 use crate::program::Op;
 use crate::program::matrix::Matrix;
 use crate::program::warp::{Barrier, BarrierKind};
-use crate::simt::block::{Coming, Context, describe_standings};
+use crate::simt::block::describe_standings;
+use crate::simt::context::{Coming, Context};
 use crate::simt::{collective, matrix};
 
 impl Warp {

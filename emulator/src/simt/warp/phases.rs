@@ -1,10 +1,10 @@
 //! Waiting on barrier objects in shared memory (`mbarrier`) and at the cluster's barrier.
 
-use super::step::Turns;
+use super::turns::Turns;
 use super::{Group, Step, Wait, Warp};
 use crate::fault::{Fault, FaultKind};
 use crate::program::warp::Phase;
-use crate::simt::block::Context;
+use crate::simt::context::Context;
 use crate::simt::phases::{self, Failed};
 
 /// State of the cluster's barrier, as masks of lanes.

@@ -6,8 +6,8 @@ use crate::ops::lanes::LANES;
 use crate::program::Op;
 use crate::program::memory::{Address, Reach, WINDOW_BITS};
 use crate::simt::access::{Refused, host_address};
-use crate::simt::block::Context;
-use crate::simt::texture::Misuse;
+use crate::simt::context::Context;
+use crate::simt::texture::bound::Misuse;
 
 /// Maximum number of callers that a report names.
 const CALLERS_MAX: usize = 3;

@@ -5,10 +5,8 @@
 //! after a number of loop iterations or when its lanes go to sleep; a lane's turn also ends when that lane waits or
 //! exits. In each round, every lane that can continue runs once. So all of them progress, whatever the others spin on.
 
-use super::{Group, Wait};
-
-/// Loop iterations after which another group of the warp gets its turn.
-pub const TURNS_OF_GROUP: u32 = 256;
+use super::group::{Group, Wait};
+use super::turns::TURNS_OF_GROUP;
 
 /// The current turn, and the turns of this round.
 #[derive(Debug)]

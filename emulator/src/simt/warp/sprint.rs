@@ -1,12 +1,12 @@
 //! The fast path of a turn, for a warp whose lanes are all together in the kernel itself. Most warps never leave it.
 
-use super::step::FREE_TURNS_MAX;
 use super::straight::{self, Loops};
+use super::turns::FREE_TURNS_MAX;
 use super::{Group, Pause, Wait, Warp};
 use crate::fault::Fault;
 use crate::ops::lanes::load_mask;
 use crate::program::Op;
-use crate::simt::block::Context;
+use crate::simt::context::Context;
 
 impl Warp {
     /// Runs frequent instructions up to the end of the kernel or a barrier of the block. Any other instruction stops

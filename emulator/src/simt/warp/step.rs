@@ -5,83 +5,18 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use super::schedule::TURNS_OF_GROUP;
 use super::straight::{self, Loops};
-use super::{Group, Wait, Warp};
+use super::turns::Turns;
+use super::{Group, Step, Wait, Warp};
 use crate::clock;
 use crate::fault::{Fault, FaultKind};
 use crate::ops::lanes::{load_mask, put_lanes};
 use crate::program::{Function, Instruction, Op};
-use crate::simt::block::Context;
+use crate::simt::context::Context;
 use crate::simt::{bulk, copy, texture};
-
-/// Loop iterations between two checks of whether the launch has to end.
-pub(super) const FREE_TURNS_MAX: u32 = 32;
 
 /// Maximum duration of a `nanosleep`; a longer one is cut (PTX ISA, `nanosleep`).
 const SLEEP_MAX: Duration = Duration::from_millis(1);
-
-/// What became of the group that ran.
-pub(super) enum Step {
-    /// It goes back to the other groups.
-    Kept(Group),
-    /// Its lanes are in other groups now, or have ended.
-    Gone,
-    /// Its turn is over.
-    Tired(Group),
-}
-
-/// Loop iterations left for the warp and for the running group.
-pub struct Turns {
-    warp: u32,
-    group: u32,
-}
-
-impl Turns {
-    pub fn new(of_warp: u32, of_group: u32) -> Turns {
-        Turns { warp: of_warp, group: of_group }
-    }
-
-    /// Returns the iterations left for the group.
-    pub fn of_group(&self) -> u32 {
-        self.group
-    }
-
-    /// Starts the turn of another group.
-    pub fn renew(&mut self) {
-        self.group = TURNS_OF_GROUP;
-    }
-
-    pub fn are_over(&self) -> bool {
-        self.warp == 0
-    }
-
-    /// Returns the number of iterations that a group may run without a check; never its last one.
-    fn free(&self) -> u32 {
-        self.warp.min(self.group).saturating_sub(1).min(FREE_TURNS_MAX)
-    }
-
-    fn take(&mut self, turns: u32) {
-        self.warp -= turns;
-        self.group -= turns;
-    }
-
-    /// Counts an iteration; returns whether it was the group's last.
-    fn are_over_for_group(&mut self) -> bool {
-        self.warp = self.warp.saturating_sub(1);
-        self.group -= 1;
-        let over = self.group == 0;
-        if over {
-            self.group = TURNS_OF_GROUP;
-        }
-        over
-    }
-
-    /// Ends the warp's turn.
-    pub fn end(&mut self) {
-        self.warp = 0;
-    }
-}
 
 impl Warp {
     /// Runs one group until it ends, waits, splits off lanes that come first, or its turn is over.
@@ -189,7 +124,7 @@ impl Warp {
         if turns.are_over_for_group() && self.groups.iter().any(|other| other.wait == Wait::None) {
             return Some(Step::Tired(*group));
         }
-        (turns.warp == 0).then_some(Step::Kept(*group))
+        turns.are_over().then_some(Step::Kept(*group))
     }
 
     /// Runs the less frequent instructions in the lanes of `mask`, which is not empty. If it returns no step, the group

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use proptest::prelude::*;
 
 use super::Schedule;
-use crate::simt::warp::{Group, Wait};
+use crate::simt::warp::group::{Group, Wait};
 
 /// A lane between two turns: its place, and whether it waits.
 type Lane = (u32, bool);
