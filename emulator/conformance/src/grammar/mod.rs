@@ -10,6 +10,7 @@ mod compare;
 mod control;
 mod convert;
 mod float;
+mod forms;
 mod half;
 mod integer;
 mod logic;
@@ -24,37 +25,8 @@ mod tiles;
 mod turns;
 mod warp;
 
-use std::collections::HashMap;
-
-use crate::{
-    case::Case,
-    recipe::{Form, Recipe},
-};
-
-/// All forms, grouped by case.
-#[derive(Debug, Default)]
-pub struct Grammar {
-    recipes: Vec<Recipe>,
-    places: HashMap<String, usize>,
-}
-
-impl Grammar {
-    fn add(&mut self, form: Form) {
-        let name = format!("{}/{}", form.mnemonic(), form.file.replace("::", "-"));
-        match self.places.get(&name) {
-            Some(place) => {
-                let recipe = &mut self.recipes[*place];
-                assert_eq!(recipe.forms[0].inputs, form.inputs, "forms of one case have the same inputs: {name}");
-                assert_eq!(recipe.forms[0].texture, form.texture, "forms of one case have the same texture: {name}");
-                recipe.forms.push(form);
-            }
-            None => {
-                self.places.insert(name.clone(), self.recipes.len());
-                self.recipes.push(Recipe { name, forms: vec![form] });
-            }
-        }
-    }
-}
+use crate::{case::Case, recipe::Recipe};
+use forms::Grammar;
 
 /// Returns everything, in the order of the ISA's chapters.
 pub fn recipes() -> Vec<Recipe> {
