@@ -54,6 +54,7 @@ pub(crate) use {attempt::code, options::VISIBLE_DEVICES, programs::Code, sizes::
 
 pub(crate) use self::{
     child::{ignore_signals, list_devices},
+    cuda::device::UNIFIED_MEMORY_NODE,
     link::receive,
     process::KillOnDrop,
 };

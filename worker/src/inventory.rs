@@ -24,8 +24,6 @@ use crate::{
 
 /// Time limit for listing the devices: the same as for starting an executor, which loads the same driver.
 const LIST_DEADLINE: Duration = Duration::from_secs(60);
-/// Device node of NVIDIA's unified memory. CUDA does not start without it, and its kernel module is loaded only on demand.
-pub(crate) const UNIFIED_MEMORY_NODE: &str = "/dev/nvidia-uvm";
 
 /// The libraries to query, and the user to query them as.
 #[derive(Debug, Clone)]

@@ -22,8 +22,10 @@ use super::{
     Args, CudaSpec, DeviceInfo, bounds,
     cuda::{
         arena::Arena,
-        copier::{self, Direction, StagedPiece},
+        common::Common,
+        copier::{self, StagedPiece},
         device::{self, Device},
+        ending::StreamEnd,
         error::{CudaError, Damage},
         fault::{self, FaultOrigin},
         guard::Guard,
@@ -32,10 +34,12 @@ use super::{
         pinned::PinnedSegment,
         printing::Printing,
         program::Program,
+        running,
         scopes::Scopes,
-        stream::{Common, Stream, StreamEnd, Work},
-        transfers::{Signal, Transfers},
+        stream::Stream,
+        transfers::{Direction, Signal, Transfers},
         waits::Waits,
+        work::Work,
     },
     sizes::Sizes,
 };
@@ -280,7 +284,7 @@ fn run_stream(
         let next = inbox.lock().expect("no thread panics while holding the inbox").next_job()?;
         let Some(work) = next else { return Ok(()) };
         let printing = work.run.prints.then(|| common.printing.begin());
-        let ended = match stream.run(common, &work) {
+        let ended = match running::run(&mut stream, common, &work) {
             Ok(ended) => ended,
             Err(error) => fault::die(outgoing, &common.library, error, FaultOrigin::ByJob(work.run.job)),
         };

@@ -5,16 +5,20 @@
 //! ([`fault`]).
 
 pub(super) mod arena;
+mod buffer;
 mod checked_launch;
+pub(super) mod common;
 mod contents;
 pub(super) mod copier;
 pub(super) mod device;
+pub(super) mod ending;
 pub(super) mod error;
 pub(super) mod fault;
 pub(super) mod geometry;
 pub(super) mod guard;
 mod job_inputs;
 mod job_outputs;
+mod launching;
 pub(super) mod library;
 pub(super) mod memory;
 pub(super) mod module;
@@ -23,8 +27,10 @@ mod preparation;
 pub(super) mod printing;
 pub(super) mod program;
 mod residents;
+pub(super) mod running;
 pub(super) mod scopes;
 pub(super) mod stream;
 mod together;
 pub(super) mod transfers;
 pub(super) mod waits;
+pub(super) mod work;

@@ -14,7 +14,7 @@ use std::{
 use tokio::{process::Command, time::timeout};
 use tracing::{info, warn};
 
-use super::UNIFIED_MEMORY_NODE;
+use crate::executor::UNIFIED_MEMORY_NODE;
 
 /// Path at which the driver looks for the helper.
 const HELPER: &str = "/usr/bin/nvidia-modprobe";

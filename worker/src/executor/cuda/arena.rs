@@ -18,9 +18,13 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use cudarc::driver::{result, sys::CUdeviceptr};
 
-pub(crate) use self::inputs::{InputLease, InputMemory};
 use self::state::State;
+pub(crate) use self::{
+    inputs::{InputLease, InputMemory, RunInput},
+    state::MemoryRequest,
+};
 use super::{
+    buffer::DeviceBuffer,
     device::Device,
     error::{CudaError, called},
 };
@@ -51,23 +55,6 @@ pub(crate) struct Usage {
     /// The part of the local memory that the driver still reports as free.
     pub local_to_come: u64,
     pub is_idle: bool,
-}
-
-/// The memory that a job needs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MemoryRequest<'a> {
-    /// The sizes of its buffers in bytes.
-    pub sizes: &'a [u64],
-    /// The local memory that the context needs with this job, in bytes.
-    pub local: u64,
-}
-
-/// One buffer's memory.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DeviceBuffer {
-    pub address: CUdeviceptr,
-    /// The size of the block in bytes, at least the requested size.
-    pub bytes: u64,
 }
 
 /// All buffers of one job. Dropping it moves the memory to the cache; the stream that used it must have ended its work.

@@ -6,10 +6,10 @@ use cudarc::driver::sys;
 use gpufleet_schema::{FailureCode, Verdict};
 
 use super::{
+    ending::{StreamError, failed},
     geometry::{Geometry, check_shared},
     module::{Function, Module, Param},
     preparation::LaunchPreparation,
-    stream::{StreamError, failed},
     together::Together,
 };
 use crate::ipc::message::{ArgPlan, BufferPlan, LaunchPlan};

@@ -4,14 +4,14 @@ use cudarc::driver::{
     result,
     sys::{self, CUdeviceptr, CUstream},
 };
-use gpufleet_schema::{FailureCode, Verdict};
 
 use super::{
-    arena::DeviceBuffer,
+    buffer::DeviceBuffer,
+    ending::{StreamError, internal},
     error::{CudaError, called},
     job_inputs::{JobInputs, Source},
     pinned::PinnedSegment,
-    stream::{StreamError, Work, failed},
+    work::Work,
 };
 use crate::ipc::message::{Contents, Place};
 
@@ -108,7 +108,7 @@ fn repeat(stream: CUstream, element: &[u8], bytes: u64, block: DeviceBuffer) -> 
             }
             _ => {
                 let size = element.len();
-                return failed(Verdict::Infrastructure, FailureCode::Internal, format!("an element of {size} bytes"));
+                return internal(format!("an element of {size} bytes"));
             }
         }
     };
@@ -150,7 +150,7 @@ pub(super) fn copy_out(
 fn start(segment: &PinnedSegment, at: Place, bytes: u64) -> Result<*mut u8, StreamError> {
     match segment.range(at, bytes) {
         Some(start) => Ok(start),
-        None => failed(Verdict::Infrastructure, FailureCode::Internal, format!("{bytes} bytes are not at {at:?}")),
+        None => internal(format!("{bytes} bytes are not at {at:?}")),
     }
 }
 

@@ -3,18 +3,18 @@
 //! One thread with a stream of its own does this, because the threads of the jobs are waiting, and a device copies faster than a store
 //! reads or writes.
 
-use std::{
-    fmt,
-    sync::{Arc, mpsc},
-};
+use std::sync::{Arc, mpsc};
 
 use gpufleet_schema::{Failure, FailureCode, Verdict};
 
 use super::{
+    common::Common,
     contents,
+    ending::{StreamError, internal},
     error::{CudaError, Damage},
     pinned::PinnedSegment,
-    stream::{Common, Stream, StreamError},
+    stream::Stream,
+    transfers::Direction,
 };
 use crate::{
     executor::options::STREAMS_MAX,
@@ -32,12 +32,6 @@ pub(crate) struct StagedPiece {
     pub segment: Arc<PinnedSegment>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    ToDevice,
-    FromDevice,
-}
-
 /// Creates the stream for [`run`].
 pub(crate) fn stream() -> Result<Stream, CudaError> {
     let mut stream = Stream::new(STREAM)?;
@@ -50,12 +44,9 @@ pub(crate) fn run(stream: Stream, common: &Common, pieces: mpsc::Receiver<Staged
     for StagedPiece { piece, direction, segment } in pieces {
         let Piece { job, buffer, .. } = piece;
         let copied = common.transfers.copy(job, buffer, direction, |block| {
-            pin(common, &piece, &segment);
+            common.pin(piece.place.segment, &segment);
             if piece.offset.checked_add(piece.bytes).is_none_or(|end| end > block.bytes) {
-                return Err(internal(format!(
-                    "a piece of {} bytes at {} is beyond its buffer",
-                    piece.bytes, piece.offset
-                )));
+                return internal(format!("a piece of {} bytes at {} is beyond its buffer", piece.bytes, piece.offset));
             }
             let (raw, address) = (stream.raw(), block.address + piece.offset);
             match direction {
@@ -80,23 +71,4 @@ pub(crate) fn run(stream: Stream, common: &Common, pieces: mpsc::Receiver<Staged
         common.say(&FromExecutor::Copied { job, buffer, outcome });
     }
     Ok(())
-}
-
-fn pin(common: &Common, piece: &Piece, segment: &PinnedSegment) {
-    if let Err(problem) = segment.pin() {
-        common.say(&FromExecutor::Unpinned { segment: piece.place.segment, reason: problem.to_string() });
-    }
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ToDevice => "to the device",
-            Self::FromDevice => "from the device",
-        })
-    }
-}
-
-fn internal(message: String) -> StreamError {
-    StreamError::Failed(Failure::new(Verdict::Infrastructure, FailureCode::Internal, message))
 }

@@ -11,10 +11,10 @@ use super::{
     error::{CudaError, called},
     library::DriverLibrary,
 };
-use crate::{
-    inventory::UNIFIED_MEMORY_NODE,
-    ipc::message::{ComputeMode, DeviceInfo, Refusal},
-};
+use crate::ipc::message::{ComputeMode, DeviceInfo, Refusal};
+
+/// Device node of NVIDIA's unified memory. CUDA does not start without it, and its kernel module is loaded only on demand.
+pub(crate) const UNIFIED_MEMORY_NODE: &str = "/dev/nvidia-uvm";
 
 /// A device with its primary context, which lives as long as the process.
 #[derive(Debug, Clone)]

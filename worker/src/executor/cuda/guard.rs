@@ -14,20 +14,24 @@ use cudarc::driver::{
 };
 
 use super::{
-    arena::DeviceBuffer,
+    buffer::DeviceBuffer,
     device::Device,
     error::{CudaError, called},
     library::{DriverLibrary, Protect},
     stream::Stream,
 };
+use crate::executor::options::STREAMS_MAX;
 
 /// PTX of the module with the kernel that computes checksums, and one sum for each stream.
 const MODULE: &str = concat!(include_str!("checksum.ptx"), "\0");
 /// Number of sums in the module.
-pub(super) const SUMS: usize = 64;
+const SUMS: usize = 64;
 const THREADS: u32 = 256;
 /// Blocks per multiprocessor: enough to read memory at its full rate.
 const BLOCKS_OF_MULTIPROCESSOR: u32 = 8;
+
+const _: () =
+    assert!(STREAMS_MAX < SUMS, "each thread that runs jobs has a sum, and so has the one that reads the socket");
 
 /// The way in which inputs are guarded on this device.
 #[derive(Debug)]
@@ -86,7 +90,7 @@ impl Guard {
         }
         match self {
             Self::Protection(protect) => {
-                synchronize(stream.raw())?;
+                stream.synchronize()?;
                 // SAFETY: the function only looks up the address.
                 called("gpufleet_emulator_protect", unsafe { protect(block.address) }.result())?;
                 Ok(0)
@@ -123,7 +127,8 @@ impl Checksums {
         let checksums = Self { kernel: Kernel(kernel), sums, blocks_max, is_emulated: library.is_emulator() };
         // With lazy loading, this makes the driver load the kernel's code now and not while jobs run.
         checksums.add(std::ptr::null_mut(), 0, DeviceBuffer { address: sums, bytes: 8 }, 8)?;
-        synchronize(std::ptr::null_mut())?;
+        // SAFETY: the stream is the default stream.
+        called("cuStreamSynchronize", unsafe { result::stream::synchronize(std::ptr::null_mut()) })?;
         Ok(checksums)
     }
 
@@ -161,9 +166,4 @@ impl Checksums {
         let blocks = bytes.div_ceil(8 * u64::from(THREADS)).clamp(1, u64::from(self.blocks_max.max(1)));
         u32::try_from(blocks).unwrap_or(self.blocks_max)
     }
-}
-
-fn synchronize(stream: CUstream) -> Result<(), CudaError> {
-    // SAFETY: the stream is live, or the default stream.
-    called("cuStreamSynchronize", unsafe { result::stream::synchronize(stream) })
 }

@@ -9,33 +9,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gpufleet_schema::{BlobDigest, FailureCode, Verdict};
+use gpufleet_schema::BlobDigest;
 
 use super::{
-    arena::{Allocation, DeviceBuffer, InputLease, InputMemory},
-    copier::Direction,
+    arena::{Allocation, InputLease, InputMemory, RunInput},
+    buffer::DeviceBuffer,
+    ending::{StreamError, internal},
     error::CudaError,
     guard::Sealed,
     preparation::LaunchPreparation,
     residents::Access,
-    stream::{Stream, StreamError, failed},
-    transfers::Signal,
+    stream::Stream,
+    transfers::{Direction, Signal},
 };
 use crate::ipc::{
     FromExecutor,
     message::{BufferPlan, Contents, Run},
 };
-
-/// An input that a job requires.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RunInput {
-    /// The index of the first buffer with this input.
-    pub buffer: u32,
-    pub digest: BlobDigest,
-    pub bytes: u64,
-    /// Whether the kernels only read the input, in all buffers that have it.
-    pub share: bool,
-}
 
 /// The inputs of one job.
 #[derive(Debug, Default)]
@@ -136,7 +126,7 @@ impl<'a> JobInputs<'a> {
         }
         match self.filled.iter().any(|filled| *filled as usize == index) {
             true => Ok(Source::Buffer),
-            false => failed(Verdict::Infrastructure, FailureCode::Internal, format!("buffer {index} has no contents")),
+            false => internal(format!("buffer {index} has no contents")),
         }
     }
 

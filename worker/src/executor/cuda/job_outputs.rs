@@ -5,14 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gpufleet_schema::{FailureCode, Verdict};
-
 use super::{
-    arena::DeviceBuffer,
-    copier::Direction,
+    buffer::DeviceBuffer,
+    ending::{StreamError, internal},
     preparation::LaunchPreparation,
-    stream::{StreamError, failed},
-    transfers::Signal,
+    transfers::{Direction, Signal},
 };
 use crate::ipc::{FromExecutor, message::Run};
 
@@ -42,7 +39,7 @@ pub(super) fn leave(
 fn sources(run: &Run, blocks: &[DeviceBuffer]) -> Result<HashMap<u32, DeviceBuffer>, StreamError> {
     let source = |index: &u32| match blocks.get(*index as usize) {
         Some(block) => Ok((*index, *block)),
-        None => failed(Verdict::Infrastructure, FailureCode::Internal, format!("there is no buffer {index}")),
+        None => internal(format!("there is no buffer {index}")),
     };
     run.leaving.iter().map(source).collect()
 }

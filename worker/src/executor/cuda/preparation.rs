@@ -9,12 +9,12 @@ use gpufleet_schema::{FailureCode, Verdict};
 
 use super::{
     arena::{Allocation, MemoryRequest, Shortage},
+    common::Common,
+    ending::{StreamError, failed},
     module::{Function, Module},
     pinned::PinnedSegment,
     program::Program,
-    stream::{Common, StreamError, failed},
 };
-use crate::ipc::FromExecutor;
 
 /// The preparation of one job.
 #[derive(Debug, Clone, Copy)]
@@ -51,9 +51,7 @@ impl<'a> LaunchPreparation<'a> {
     pub(super) fn pin(&self, segments: &HashMap<u32, Arc<PinnedSegment>>) {
         for (segment, pinned) in segments.iter().filter(|(_, pinned)| pinned.is_new()) {
             self.may_wait();
-            if let Err(problem) = pinned.pin() {
-                self.common.say(&FromExecutor::Unpinned { segment: *segment, reason: problem.to_string() });
-            }
+            self.common.pin(*segment, pinned);
         }
     }
 

@@ -7,7 +7,7 @@ use cudarc::driver::sys::CUdeviceptr;
 use gpufleet_schema::BlobDigest;
 use lru::LruCache;
 
-use super::arena::DeviceBuffer;
+use super::buffer::DeviceBuffer;
 
 /// The resident inputs of one executor, with the memory that they take.
 #[derive(Debug)]

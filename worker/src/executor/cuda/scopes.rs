@@ -9,7 +9,7 @@ use std::{
 use cudarc::driver::sys::{CUdeviceptr, CUresult, CUstream};
 
 use super::{
-    arena::DeviceBuffer,
+    buffer::DeviceBuffer,
     error::{CudaError, called},
     library::{Confine, DriverLibrary, Interrupt},
 };

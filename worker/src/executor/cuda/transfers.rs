@@ -2,10 +2,11 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, mpsc},
 };
 
-use super::{arena::DeviceBuffer, copier::Direction};
+use super::buffer::DeviceBuffer;
 
 /// The jobs that wait for their inputs or outputs to be moved.
 #[derive(Debug, Default)]
@@ -17,6 +18,13 @@ struct Waiting {
     /// The memory of each buffer; empty once the job no longer waits. It is locked during a copy, so that no copy outlives the memory.
     blocks: Mutex<HashMap<u32, DeviceBuffer>>,
     signals: mpsc::Sender<Signal>,
+}
+
+/// The direction in which pieces move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    ToDevice,
+    FromDevice,
 }
 
 /// The supervisor's answer to a job that waits.
@@ -92,6 +100,15 @@ impl Drop for Transfer<'_> {
         if let Some(waiting) = waiting {
             waiting.blocks().clear();
         }
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ToDevice => "to the device",
+            Self::FromDevice => "from the device",
+        })
     }
 }
 

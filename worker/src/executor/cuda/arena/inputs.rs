@@ -5,11 +5,23 @@
 
 use gpufleet_schema::BlobDigest;
 
-use super::{Arena, CudaError, DeviceBuffer, State};
+use super::{Arena, State};
 use crate::executor::cuda::{
-    job_inputs::RunInput,
+    buffer::DeviceBuffer,
+    error::CudaError,
     residents::{Lent, NewInput},
 };
+
+/// An input that a job requires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RunInput {
+    /// The index of the first buffer with this input.
+    pub buffer: u32,
+    pub digest: BlobDigest,
+    pub bytes: u64,
+    /// Whether the kernels only read the input, in all buffers that have it.
+    pub share: bool,
+}
 
 /// The use of a resident input by a job. Dropping it ends the use; the stream that reads the input must have finished its work.
 #[derive(Debug)]

@@ -4,8 +4,16 @@ use std::collections::BTreeMap;
 
 use cudarc::driver::sys::CUdeviceptr;
 
-use super::{DeviceBuffer, MemoryRequest};
-use crate::executor::cuda::residents::Residents;
+use crate::executor::cuda::{buffer::DeviceBuffer, residents::Residents};
+
+/// The memory that a job needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemoryRequest<'a> {
+    /// The sizes of its buffers in bytes.
+    pub sizes: &'a [u64],
+    /// The local memory that the context needs with this job, in bytes.
+    pub local: u64,
+}
 
 /// The current division of the memory; all sizes are in bytes.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
 
-use crate::executor::cuda::{
+use super::{
     error::{CudaError, Damage},
     module::LoadError,
 };
@@ -47,6 +47,11 @@ impl From<LoadError> for StreamError {
     }
 }
 
-pub(crate) fn failed<T>(verdict: Verdict, code: FailureCode, message: String) -> Result<T, StreamError> {
+pub(super) fn failed<T>(verdict: Verdict, code: FailureCode, message: String) -> Result<T, StreamError> {
     Err(StreamError::Failed(Failure::new(verdict, code, message)))
+}
+
+/// Fails because a message of the supervisor is wrong, which is not the user's mistake.
+pub(super) fn internal<T>(message: String) -> Result<T, StreamError> {
+    failed(Verdict::Infrastructure, FailureCode::Internal, message)
 }
