@@ -18,12 +18,6 @@ use tracing::{info, warn};
 
 use crate::{config::Config, options::Options, server};
 
-pub(crate) const EXIT_CODES: &str = "\
-Exit codes:
-  0  stopped by a signal
-  1  internal error
-  2  wrong usage: an invalid option, or an address that is taken";
-
 /// The command line's definition, from which its reference page is generated.
 pub fn command() -> clap::Command {
     Options::command()

@@ -4,8 +4,8 @@
 //! broker knows, and the actions, go through the client of gpufleet; without a broker these parts of the pages say so.
 //!
 //! [`feed`] asks the read API, once a second for all viewers together and only while there are viewers. [`access`] decides who may ask
-//! and what. [`server`] puts the parts together. The console decides nothing about jobs and keeps nothing: everything that it shows is in
-//! the ledger or the broker.
+//! and what. [`state`] is what the handlers share, and [`server`] puts the parts together. The console decides nothing about jobs and
+//! keeps nothing: everything that it shows is in the ledger or the broker.
 
 pub mod access;
 pub mod actions;
@@ -20,6 +20,7 @@ mod options;
 pub mod outputs;
 pub mod server;
 pub mod snapshot;
+pub mod state;
 pub mod upstream;
 
 pub use command::{command, main};

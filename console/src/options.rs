@@ -7,12 +7,18 @@ use clap::Parser;
 use gpufleet_service::{Secret, logging::LogFormat};
 use ipnet::IpNet;
 
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  stopped by a signal
+  1  internal error
+  2  wrong usage: an invalid option, or an address that is taken";
+
 /// Show a fleet in the browser
 ///
 /// The console asks the read API of the ledger (`gpufleet-ledger serve`), so it needs no database password. With a broker it also shows
 /// queues and dead letters. It only reads unless --actions is given.
 #[derive(Debug, Parser)]
-#[command(name = "gpufleet-console", version, max_term_width = 100, after_help = super::command::EXIT_CODES)]
+#[command(name = "gpufleet-console", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Options {
     /// Address and port to listen on. Beyond loopback, viewers must be known: give --token-file, or --user-header and --trusted-proxy.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9480")]

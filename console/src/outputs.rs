@@ -19,7 +19,7 @@ use gpufleet_service::{
 };
 use serde::Deserialize;
 
-use crate::{access::Viewer, server::Shared};
+use crate::{access::Viewer, state::Shared};
 
 /// A larger output would fill the console's memory, and the browser's.
 const OUTPUT_BYTES_MAX: u64 = 256 << 20;

@@ -19,33 +19,16 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     access::{self, Access, Viewer},
-    actions::{self, DeadLetterLock},
-    assets,
+    actions, assets,
     broker::Broker,
     config::Config,
-    downloads::Downloads,
     feed::{Feed, Topic},
     live, outputs,
+    state::{Console, Shared},
 };
 
 /// A list of a thousand ids.
 const BODY_BYTES_MAX: usize = 128 << 10;
-
-#[derive(Debug)]
-pub struct Console {
-    pub(crate) feed: Arc<Feed>,
-    pub(crate) access: Access,
-    pub(crate) actions: bool,
-    pub(crate) blobs: Option<BlobStore>,
-    pub(crate) dead_letters: DeadLetterLock,
-    /// Actions that run, which the console ends before it stops.
-    pub(crate) actions_running: TaskTracker,
-    pub(crate) downloads: Arc<Downloads>,
-    stop: CancellationToken,
-}
-
-/// The state of a handler.
-pub(crate) type Shared = State<Arc<Console>>;
 
 /// Starts what works in the background. Returns the pages, and the actions that run.
 pub(crate) async fn start(config: Config, stop: CancellationToken) -> anyhow::Result<(Router, TaskTracker)> {
@@ -64,25 +47,9 @@ pub(crate) async fn start(config: Config, stop: CancellationToken) -> anyhow::Re
     Ok((router(console), actions_running))
 }
 
-impl Console {
-    pub fn new(feed: Arc<Feed>, access: Access, actions: bool, stop: CancellationToken) -> Self {
-        Self {
-            feed,
-            access,
-            actions,
-            blobs: None,
-            dead_letters: DeadLetterLock::default(),
-            actions_running: TaskTracker::new(),
-            downloads: Downloads::new(),
-            stop,
-        }
-    }
-}
-
 /// The pages of a console.
 pub fn router(console: Console) -> Router {
-    let console = Arc::new(console);
-    let state = || Arc::clone(&console);
+    let access = || Arc::clone(&console.access);
     Router::new()
         .route("/api/me", get(me))
         .route("/api/dead", get(actions::list))
@@ -97,12 +64,12 @@ pub fn router(console: Console) -> Router {
         .route("/api/{*path}", get(no_such_page))
         .fallback(get(assets::serve))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(state(), access::require_viewer))
+        .layer(from_fn_with_state(access(), access::require_viewer))
         .layer(from_fn(access::require_same_origin))
-        .layer(from_fn_with_state(state(), access::require_allowed_method))
-        .layer(from_fn_with_state(state(), access::require_known_host))
+        .layer(from_fn_with_state(console.actions, access::require_allowed_method))
+        .layer(from_fn_with_state(access(), access::require_known_host))
         .layer(from_fn(access::protect))
-        .with_state(console)
+        .with_state(Arc::new(console))
 }
 
 #[derive(Serialize)]

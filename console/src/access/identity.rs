@@ -12,7 +12,7 @@ use gpufleet_service::{
 };
 use ipnet::IpNet;
 
-use super::{Hosts, session};
+use super::{hosts::Hosts, session};
 use crate::snapshot::now_ms;
 
 /// A longer name is a mistake of the proxy, and would fill the audit log.

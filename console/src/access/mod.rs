@@ -8,6 +8,8 @@ mod identity;
 mod origin;
 mod session;
 
+use std::sync::Arc;
+
 use axum::{
     extract::{Request, State},
     http::{HeaderValue, Method, header},
@@ -18,8 +20,6 @@ use gpufleet_service::problem::{Problem, ProblemKind};
 
 pub use hosts::Hosts;
 pub use identity::{Access, Identity, Viewer};
-
-use crate::server::Shared;
 
 /// Where actions are. Only these take a method other than GET and HEAD.
 pub const ACTIONS: &str = "/actions/";
@@ -51,8 +51,8 @@ pub async fn protect(request: Request, next: Next) -> Response {
 
 /// Refuses requests for names that are not the console's. A page of a foreign site whose name resolves to the console (DNS rebinding)
 /// sends requests that name the foreign host.
-pub async fn require_known_host(State(console): Shared, request: Request, next: Next) -> Response {
-    if console.access.hosts.knows(request.uri(), request.headers()) {
+pub async fn require_known_host(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    if access.hosts.knows(request.uri(), request.headers()) {
         return next.run(request).await;
     }
     Problem::new(
@@ -65,22 +65,22 @@ pub async fn require_known_host(State(console): Shared, request: Request, next: 
 }
 
 /// Refuses every method that is not listed here.
-pub async fn require_allowed_method(State(console): Shared, request: Request, next: Next) -> Response {
+pub async fn require_allowed_method(State(actions): State<bool>, request: Request, next: Next) -> Response {
     let is_action = request.uri().path().starts_with(ACTIONS);
-    let allowed = match (is_action, console.actions) {
+    let allowed = match (is_action, actions) {
         (true, true) => "POST",
         (true, false) => "",
         (false, _) => "GET, HEAD",
     };
     let is_allowed = match *request.method() {
         Method::GET | Method::HEAD => !is_action,
-        Method::POST => is_action && console.actions,
+        Method::POST => is_action && actions,
         _ => false,
     };
     if is_allowed {
         return next.run(request).await;
     }
-    let (detail, next) = match (is_action, console.actions) {
+    let (detail, next) = match (is_action, actions) {
         (true, false) => {
             ("the console was started without --actions", "start it with --actions, or use the command `gpufleet`")
         }
@@ -109,12 +109,12 @@ pub async fn require_same_origin(request: Request, next: Next) -> Response {
 }
 
 /// Finds out who the viewer is. What shows or changes data needs one; the handlers find a [`Viewer`] among the request's extensions.
-pub async fn require_viewer(State(console): Shared, mut request: Request, next: Next) -> Response {
-    match console.access.viewer(&request) {
+pub async fn require_viewer(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
+    match access.viewer(&request) {
         Ok(viewer) => {
             request.extensions_mut().insert(viewer);
         }
-        Err(problem) if is_guarded(request.uri().path()) => return console.access.challenge(problem),
+        Err(problem) if is_guarded(request.uri().path()) => return access.challenge(problem),
         Err(_) => {}
     }
     next.run(request).await

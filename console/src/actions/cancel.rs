@@ -9,11 +9,11 @@ use gpufleet_service::{problem::Problem, server::Peer};
 use gpufleet_transport::PublishError;
 use serde::{Deserialize, Serialize};
 
-use super::{audit::Actor, check_count};
+use super::{audit::Actor, targets::check_count};
 use crate::{
     access::Viewer,
     broker::{away, chain},
-    server::Shared,
+    state::Shared,
 };
 
 #[derive(Debug, Deserialize)]

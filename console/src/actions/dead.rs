@@ -3,28 +3,26 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use axum::{Extension, Json, extract::State};
-use gpufleet::{
-    DeadError, DeadLetter, DeadLetters, Fleet, Replayed,
-    schema::{BlobDigest, JobId},
-};
+use gpufleet::{DeadError, DeadLetters, Fleet, Replayed, schema::JobId};
 use gpufleet_service::{problem::Problem, server::Peer};
 use serde::{Deserialize, Serialize};
-use tokio::{sync::Mutex, time::Instant};
+use tokio::time::Instant;
 
-use super::{audit::Actor, check_count};
+use super::{
+    audit::Actor,
+    letters::{DeadList, ListedLetter, is_among, name_of},
+    targets::check_count,
+};
 use crate::{
     access::Viewer,
     broker::{away, chain},
-    server::{Console, Shared},
+    state::{Console, Shared},
 };
 
 /// Letters that a page shows. Reading takes each of them from the queue for a moment.
 const LETTERS_MAX: usize = 2000;
 /// Viewers who open the page within this time share what was read, because reading moves the whole queue.
 const LIST_FRESH_FOR: Duration = Duration::from_secs(3);
-
-/// Held by the reader of the dead-letter queue: another one would find no letters. It keeps the latest list.
-pub(crate) type DeadLetterLock = Mutex<Option<(Instant, Arc<DeadList>)>>;
 
 /// Letters, by the keys that [`list`] gives them, or by the ids of their jobs.
 #[derive(Debug, Deserialize)]
@@ -42,29 +40,6 @@ pub(crate) struct Acted {
     failed: Vec<(String, String)>,
     /// Why the other letters were left alone.
     stopped: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct DeadList {
-    letters: Vec<ListedLetter>,
-    /// The queue has this many more.
-    unseen: usize,
-    has_other_consumers: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct ListedLetter {
-    /// Names the letter in an action.
-    key: String,
-    id: Option<String>,
-    jobs: Vec<JobId>,
-    reason: String,
-    origin: String,
-    user: Option<String>,
-    kind: Option<String>,
-    bytes: u64,
-    is_cut: bool,
-    timestamp: Option<u64>,
 }
 
 /// The dead letters, the oldest first.
@@ -191,42 +166,4 @@ async fn act_on_each(
 
 async fn open(fleet: &Fleet) -> Result<DeadLetters, Problem> {
     fleet.dead().await.map_err(|error| away(&chain(&error)))
-}
-
-impl ListedLetter {
-    fn of(letter: &DeadLetter) -> Self {
-        Self {
-            key: key_of(letter),
-            id: id_of(letter),
-            jobs: letter.jobs.clone(),
-            reason: letter.reason.clone(),
-            origin: letter.origin.clone(),
-            user: letter.user.clone(),
-            kind: letter.kind.clone(),
-            bytes: letter.bytes,
-            is_cut: letter.is_cut(),
-            timestamp: letter.timestamp,
-        }
-    }
-}
-
-/// Differs for letters that a viewer can tell apart. Ids may be missing, and producers may use one twice.
-fn key_of(letter: &DeadLetter) -> String {
-    let DeadLetter { message_id, jobs, reason, origin, user, bytes, timestamp, .. } = letter;
-    BlobDigest::of(format!("{:?}", (message_id, jobs, reason, origin, user, bytes, timestamp)).as_bytes()).to_string()
-}
-
-/// The message's id, else that of its first job.
-fn id_of(letter: &DeadLetter) -> Option<String> {
-    letter.message_id.clone().or_else(|| letter.jobs.first().map(ToString::to_string))
-}
-
-/// What records of actions call the letter.
-fn name_of(letter: &DeadLetter) -> String {
-    id_of(letter).unwrap_or_else(|| key_of(letter))
-}
-
-/// Whether a key names the letter, or an id one of its jobs. A job can have several letters, and all of them are meant.
-fn is_among(names: &BTreeSet<String>, letter: &DeadLetter) -> bool {
-    names.contains(&key_of(letter)) || letter.jobs.iter().any(|job| names.contains(&job.to_string()))
 }

@@ -20,7 +20,8 @@ use gpufleet_console::{
     access::{Access, Hosts, Identity},
     broker::Broker,
     feed::Feed,
-    server::{Console, router},
+    server::router,
+    state::Console,
     upstream::Upstream,
 };
 use gpufleet_service::server::{self, Pages};
