@@ -9,13 +9,15 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use gpufleet_service::{host::is_loopback, tokens::bearer_token};
+use gpufleet_service::{
+    host::is_loopback,
+    tokens::{Tokens, bearer_token},
+};
 
-use super::Api;
 use crate::problem::{Problem, ProblemKind};
 
-pub(super) async fn require_token(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
-    if api.tokens.is_empty() || bearer_token(request.headers()).is_some_and(|token| api.tokens.accept(token)) {
+pub(super) async fn require_token(State(tokens): State<Arc<Tokens>>, request: Request, next: Next) -> Response {
+    if tokens.is_empty() || bearer_token(request.headers()).is_some_and(|token| tokens.accept(token)) {
         return next.run(request).await;
     }
     let problem = Problem::new(
@@ -29,8 +31,8 @@ pub(super) async fn require_token(State(api): State<Arc<Api>>, request: Request,
 
 /// Refuses requests that name another host, if the server has no tokens. Without tokens it listens on loopback only,
 /// which does not stop a foreign web page that uses DNS rebinding.
-pub(super) async fn require_own_host(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
-    if !api.tokens.is_empty() || is_loopback(request.uri(), request.headers()) {
+pub(super) async fn require_own_host(State(tokens): State<Arc<Tokens>>, request: Request, next: Next) -> Response {
+    if !tokens.is_empty() || is_loopback(request.uri(), request.headers()) {
         return next.run(request).await;
     }
     Problem::new(

@@ -5,9 +5,9 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
-    Shared,
     answer::Answered,
     parameters::{self, Query, Text},
+    state::Shared,
 };
 use crate::{ActionKey, ActionPage, problem::Problem};
 

@@ -7,11 +7,11 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
-    Shared,
     answer::Answered,
     jobs::find,
     parameters::{Id, Query},
     pools,
+    state::Shared,
 };
 use crate::{
     Explanation, Report, WorkerFilter,

@@ -1,6 +1,6 @@
 //! Health checks: whether the server runs, whether it can answer, and how far its database is behind.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::{
     Json,
@@ -12,7 +12,10 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Api, Shared, answer::Answered};
+use super::{
+    answer::Answered,
+    state::{Api, Shared},
+};
 use crate::{
     Replication, migrate,
     problem::{Problem, ProblemKind},
@@ -24,9 +27,6 @@ pub(super) const CHECKED_FOR: Duration = Duration::from_secs(1);
 /// The header of every answer from the ledger that says how far the database is behind its primary, in seconds, or
 /// `unknown`.
 const LAG_HEADER: HeaderName = HeaderName::from_static("gpufleet-lag-seconds");
-
-/// The result of a check.
-pub(super) type Checked = Answered<Replication>;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Alive {
@@ -88,7 +88,7 @@ const CATCH_UP: &str =
 
 impl Api {
     /// Checks the database, or repeats the result of a recent check.
-    async fn check(&self) -> Checked {
+    async fn check(&self) -> Answered<Replication> {
         self.replication
             .get(async || {
                 self.ledger.check_tables().await?;
@@ -99,7 +99,7 @@ impl Api {
 }
 
 /// Adds [`LAG_HEADER`] to the answer, unless the database can't be reached.
-pub(super) async fn with_lag(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+pub(super) async fn with_lag(State(api): Shared, request: Request, next: Next) -> Response {
     // Checked before the query, so that the answer is at least as recent as the header says.
     let checked = api.check().await;
     let mut response = next.run(request).await;

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    Shared,
     answer::Answered,
     parameters::{self, Id, Label, Query, Text, Time},
+    state::Shared,
 };
 use crate::{
     HistoryFilter, JobDetail, JobMatch, Ledger, Page, PageKey,

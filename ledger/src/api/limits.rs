@@ -10,7 +10,6 @@ use axum::{
 };
 use tokio::{sync::Semaphore, time::timeout};
 
-use super::Api;
 use crate::problem::{Problem, ProblemKind};
 
 /// The maximum number of requests in progress. Each holds at most one page in memory, and the database works on few of
@@ -24,17 +23,14 @@ const URL_BYTES_MAX: usize = 8 << 10;
 /// seconds; most take milliseconds.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
-pub(super) struct Limits(Semaphore);
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self(Semaphore::new(REQUESTS_MAX))
-    }
+/// The places of requests in progress.
+pub(super) fn places() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(REQUESTS_MAX))
 }
 
 /// Lets a request in if there are not too many, and ends it at its deadline.
-pub(super) async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
-    let Ok(_place) = api.limits.0.try_acquire() else {
+pub(super) async fn admit(State(places): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+    let Ok(_place) = places.try_acquire() else {
         let problem = Problem::new(
             ProblemKind::Overloaded,
             "The server is busy",

@@ -9,7 +9,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{Router, extract::State, middleware, response::IntoResponse};
+use axum::{Router, middleware, response::IntoResponse};
 use serde_json::value::RawValue;
 use utoipa::{
     Modify, OpenApi,
@@ -32,6 +32,7 @@ mod overview;
 mod parameters;
 mod pools;
 mod samples;
+mod state;
 mod statistics;
 mod workers;
 
@@ -42,20 +43,11 @@ pub use gpufleet_service::{
     server,
     tokens::{InvalidTokens, Tokens},
 };
+use state::Api;
 
 /// The default maximum lag of a standby that is ready. Replication takes milliseconds, but a long query on a healthy standby can hold up
 /// the replay for up to `max_standby_streaming_delay`, by default 30 s.
 pub const LAG_MAX_DEFAULT: Duration = Duration::from_secs(60);
-
-/// The state that all handlers share.
-struct Api {
-    ledger: Ledger,
-    tokens: Tokens,
-    lag_max: Duration,
-    replication: Cached<health::Checked>,
-    overview: Cached<answer::Answered<crate::Overview>>,
-    limits: limits::Limits,
-}
 
 #[derive(OpenApi)]
 #[openapi(
@@ -90,20 +82,19 @@ pub fn pages(ledger: Ledger, tokens: Tokens, lag_max: Duration) -> Pages {
     let document = RawValue::from_string(document()).expect("the document was just written as JSON");
     let api = Arc::new(Api {
         ledger,
-        tokens,
         lag_max,
         replication: Cached::new(health::CHECKED_FOR),
         overview: Cached::new(overview::SHOWN_FOR),
-        limits: limits::Limits::default(),
     });
+    let tokens = Arc::new(tokens);
     let guarded = guarded
         .route_layer(middleware::from_fn_with_state(Arc::clone(&api), health::with_lag))
-        .route_layer(middleware::from_fn_with_state(Arc::clone(&api), limits::admit))
-        .route_layer(middleware::from_fn_with_state(Arc::clone(&api), access::require_token))
+        .route_layer(middleware::from_fn_with_state(limits::places(), limits::admit))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&tokens), access::require_token))
         .route("/openapi.json", axum::routing::get(async move || axum::Json(document).into_response()));
     let bounded = |pages: Router<Arc<Api>>| {
         pages
-            .layer(middleware::from_fn_with_state(Arc::clone(&api), access::require_own_host))
+            .layer(middleware::from_fn_with_state(Arc::clone(&tokens), access::require_own_host))
             .layer(middleware::from_fn(limits::check_request))
             .with_state(Arc::clone(&api))
     };
@@ -140,9 +131,6 @@ fn guarded_routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(statistics::series))
         .routes(routes!(statistics::labels))
 }
-
-/// The state of a handler.
-type Shared = State<Arc<Api>>;
 
 #[cfg(test)]
 mod tests {

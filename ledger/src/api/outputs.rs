@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::{Shared, answer::Answered, jobs, parameters::refused};
+use super::{answer::Answered, jobs, parameters::refused, state::Shared};
 use crate::problem::{Problem, ProblemKind};
 
 /// The id of a job and the name of an output, from the path.

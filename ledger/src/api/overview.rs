@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::{Json, extract::State};
 
-use super::{Shared, answer::Answered};
+use super::{answer::Answered, state::Shared};
 use crate::{Overview, problem::Problem};
 
 /// How long an overview is valid. The database computes at most one per second, however many callers watch.

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    Shared,
     answer::Answered,
     parameters::{Query, Time},
+    state::Shared,
 };
 use crate::{
     Dimension, Ledger, LedgerError, Pool, StatisticsFilter, WorkerFilter, WorkerRow, problem::Problem,

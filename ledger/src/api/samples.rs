@@ -6,9 +6,9 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
-    Shared,
     answer::Answered,
     parameters::{self, Query, Text, Time},
+    state::Shared,
 };
 use crate::{DeviceSamples, SampleFilter, problem::Problem};
 

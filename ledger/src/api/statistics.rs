@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    Shared,
     answer::Answered,
     parameters::{self, Query, Text, Time},
+    state::Shared,
 };
 use crate::{Dimension, STATISTICS_ROWS_MAX, Series, Statistics, StatisticsFilter, problem::Problem};
 

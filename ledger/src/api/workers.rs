@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    Shared,
     answer::Answered,
     parameters::{self, Query, Text},
+    state::Shared,
 };
 use crate::{ListedWorker, WorkerFilter, problem::Problem};
 

@@ -3,7 +3,11 @@
 use gpufleet_ledger::retention::{self, KeepError, Kept, Outcome};
 use tracing::info;
 
-use super::{Exit, Failure, database_url, invalid, options::Keep};
+use super::{
+    exit::{Exit, Failure},
+    options::Keep,
+    services::{database_url, invalid},
+};
 
 pub(super) async fn run(options: Keep) -> Result<(), Failure> {
     let url = database_url(&options.database.database_url.0).map_err(invalid)?;

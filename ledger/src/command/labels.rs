@@ -3,7 +3,11 @@
 use gpufleet_ledger::labels::{self, LabelError};
 use tracing::info;
 
-use super::{Exit, Failure, database_url, invalid, options::Labels};
+use super::{
+    exit::{Exit, Failure},
+    options::Labels,
+    services::{database_url, invalid},
+};
 
 pub(super) async fn run(command: Labels) -> Result<(), Failure> {
     let url = |text: &str| database_url(text).map_err(invalid);

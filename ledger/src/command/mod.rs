@@ -1,16 +1,16 @@
 //! The commands of the program. Each reads its configuration, waits for the database and the broker, works, and shuts
 //! down cleanly.
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use backon::Retryable as _;
 use clap::{CommandFactory as _, Parser as _};
 
-use gpufleet_ledger::{DatabaseUrl, InvalidDatabaseUrl, LedgerError, migrate};
+use gpufleet_ledger::migrate;
 use gpufleet_service::logging;
-use gpufleet_transport::{Backoff, BrokerUrls, InvalidBrokerUrl};
+use gpufleet_transport::Backoff;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::info;
 
 pub(crate) mod exit;
 mod keep;
@@ -19,9 +19,11 @@ pub(crate) mod options;
 mod record;
 #[cfg(feature = "serve")]
 mod serve;
+mod services;
 
 pub(crate) use exit::{Exit, Failure};
 use options::{Command, Migrate, Options};
+use services::{database_url, invalid, warn_of_wait};
 
 /// Returns the definition of the command line, from which its reference page is generated.
 pub fn command() -> clap::Command {
@@ -77,20 +79,4 @@ async fn migrate_tables(options: Migrate) -> Result<(), Failure> {
         info!(from = migrated.from, to = migrated.to, "tables upgraded");
     }
     Ok(())
-}
-
-fn warn_of_wait(problem: &LedgerError, delay: Duration) {
-    warn!(error = %problem, ?delay, "waiting for the database");
-}
-
-fn database_url(text: &str) -> Result<DatabaseUrl, InvalidDatabaseUrl> {
-    text.parse()
-}
-
-fn broker_url(text: &str) -> Result<BrokerUrls, InvalidBrokerUrl> {
-    text.parse()
-}
-
-fn invalid(error: impl Into<anyhow::Error>) -> Failure {
-    Failure::new(Exit::Usage, error).doing("read the configuration")
 }

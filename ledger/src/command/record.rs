@@ -23,7 +23,11 @@ use tokio::{fs, sync::watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Exit, Failure, broker_url, database_url, invalid, options::Record, warn_of_wait};
+use super::{
+    exit::{Exit, Failure},
+    options::Record,
+    services::{broker_url, database_url, invalid, warn_of_wait},
+};
 
 /// How long a stopping recorder waits for the collector of traces.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);

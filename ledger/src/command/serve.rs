@@ -10,7 +10,11 @@ use gpufleet_ledger::{
 use gpufleet_service::signals;
 use tracing::{info, warn};
 
-use super::{Exit, Failure, database_url, invalid, options::Serve};
+use super::{
+    exit::{Exit, Failure},
+    options::Serve,
+    services::{database_url, invalid},
+};
 
 /// The validated options.
 struct Config {

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use gpufleet_schema::ActionId;
 use serde::{Deserialize, Serialize};
 
-use super::{Ledger, ask};
+use super::ledger::{Ledger, ask};
 use crate::LedgerError;
 
 /// Some actions, the newest first.

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use gpufleet_schema::{BlobDigest, JobId};
 use serde::Serialize;
 
-use super::{Ledger, ask};
+use super::ledger::{Ledger, ask};
 use crate::LedgerError;
 
 /// How long a blob stays usable after it was last stored or used. Pruning keeps it for twice as long. This leaves time for differing

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use gpufleet_schema::PoolUse;
 use sqlx::{PgConnection, types::Json};
 
-use super::{Ledger, ask};
+use super::ledger::{Ledger, ask};
 use crate::{DeviceRow, LedgerError, WorkerFilter, WorkerRow};
 
 impl Ledger {

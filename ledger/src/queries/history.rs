@@ -6,7 +6,8 @@ use chrono::{Duration, Utc};
 use sqlx::{PgConnection, types::Json};
 
 use super::{
-    Ledger, ask, labels,
+    labels,
+    ledger::{Ledger, ask},
     record::JobRecord,
     window::{Window, Windows},
 };

@@ -8,7 +8,8 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
-    Ledger, ask, outputs,
+    ledger::{Ledger, ask},
+    outputs,
     record::{AttemptRecord, JobRecord},
 };
 use crate::{AttemptRow, JobDetail, JobRow, LedgerError, job_time::id_at};

@@ -2,7 +2,7 @@
 
 use sqlx::PgConnection;
 
-use super::{Ledger, ask};
+use super::ledger::{Ledger, ask};
 use crate::LedgerError;
 
 impl Ledger {

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Ledger, ask};
+use super::ledger::{Ledger, ask};
 use crate::LedgerError;
 
 /// A kind of event that the recorder does not know.

@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{
-    Ledger, ask,
+    ledger::{Ledger, ask},
     window::{Window, Windows},
 };
 use crate::{JobMatch, LedgerError};

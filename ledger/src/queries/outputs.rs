@@ -4,7 +4,10 @@ use chrono::{DateTime, Utc};
 use gpufleet_schema::{JobId, JobState, PoolName};
 use sqlx::PgConnection;
 
-use super::{Ledger, ask, job};
+use super::{
+    job,
+    ledger::{Ledger, ask},
+};
 use crate::{LedgerError, OutputRow};
 
 impl Ledger {

@@ -8,7 +8,11 @@ use gpufleet_schema::JobState;
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 
-use super::{Ledger, ask, series, stats::StatisticsRow};
+use super::{
+    ledger::{Ledger, ask},
+    series,
+    stats::StatisticsRow,
+};
 use crate::{
     LedgerError,
     rollups::{Grain, Measures},

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::{Ledger, ask};
+use super::ledger::{Ledger, ask};
 use crate::{LedgerError, migrate};
 
 /// The database's role in a replication.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::{Ledger, ask};
+use super::ledger::{Ledger, ask};
 use crate::LedgerError;
 
 /// The device and the time span to read.

@@ -6,7 +6,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 
-use super::{Ledger, ask, stats::Times};
+use super::{
+    ledger::{Ledger, ask},
+    stats::Times,
+};
 use crate::{
     LedgerError,
     rollups::{FIVE_MINUTES_KEPT, Grain, HOURS_KEPT_DAYS, Measures, RollupRecord, Stage, Sum},

@@ -7,7 +7,7 @@ use futures::TryStreamExt as _;
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 
-use super::{Ledger, ask};
+use super::ledger::{Ledger, ask};
 use crate::{
     LedgerError,
     rollups::{Dimension, Grain, HOURS_KEPT_DAYS, Measures, RollupRecord, Stage, Stages, Sum},

@@ -10,6 +10,7 @@ use super::merge::Changes;
 use crate::tx::Transaction;
 
 mod actions;
+mod array;
 mod attempts;
 mod inputs;
 mod jobs;
@@ -81,10 +82,4 @@ impl Transaction for RecordChanges<'_> {
         later::write(&changes.later, connection).await?;
         Ok(foreign)
     }
-}
-
-/// Formats numbers as a Postgres array, because `unnest` would flatten an array of arrays.
-fn array_literal(numbers: &[i64]) -> String {
-    let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
-    format!("{{{}}}", numbers.join(","))
 }

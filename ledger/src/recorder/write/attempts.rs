@@ -8,7 +8,7 @@ use gpufleet_schema::JobId;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{jobs::FinalAttempts, keys::Keys};
+use super::{array::array_literal, jobs::FinalAttempts, keys::Keys};
 use crate::recorder::change::{AttemptChange, End, Place};
 
 /// A job and the number of an attempt at it.
@@ -295,7 +295,7 @@ impl<'a> EndColumns<'a> {
         self.compile_us.push(timings.compile_us);
         self.load_us.push(timings.load_us);
         self.copy_in_us.push(timings.copy_in_us);
-        self.launches_us.push(super::array_literal(&timings.launches_us));
+        self.launches_us.push(array_literal(&timings.launches_us));
         self.copy_out_us.push(timings.copy_out_us);
         self.total_us.push(timings.total_us);
         self.device_bytes_peak.push(timings.device_bytes_peak);

@@ -7,7 +7,7 @@ use gpufleet_schema::JobId;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{jobs::FinalAttempts, keys::Keys};
+use super::{array::array_literal, jobs::FinalAttempts, keys::Keys};
 use crate::recorder::change::{AttemptChange, KeptRow};
 
 /// Writes the outputs that the deciding attempts have kept. Existing rows do not change, because all events of an attempt have the same
@@ -81,7 +81,7 @@ impl<'a> Columns<'a> {
         self.position.push(position);
         self.name.push(&output.name);
         self.dtype.push(output.dtype.name());
-        self.shape.push(super::array_literal(&output.shape));
+        self.shape.push(array_literal(&output.shape));
         self.digest.push(output.digest.as_deref());
         self.data.push(output.data.as_deref());
         self.expires_at.push(output.expires_at);
