@@ -10,8 +10,8 @@ use std::{
 use gpufleet_schema::BlobDigest;
 
 use super::{
-    BlobEntry, Pruned,
     bytes::BlobBytes,
+    entry::{BlobEntry, Pruned},
     file::Found,
     folder::Folder,
     location::{BlobLocation, Place},

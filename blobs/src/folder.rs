@@ -11,8 +11,8 @@ use std::{
 use gpufleet_schema::BlobDigest;
 
 use super::{
-    BlobEntry, Pruned,
     bytes::BlobBytes,
+    entry::{BlobEntry, Pruned},
     file::{self, Found},
     prune,
     source::{BlobSource, Owned, READ_ONCE_BYTES_MAX},

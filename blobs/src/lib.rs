@@ -9,6 +9,7 @@
 mod backend;
 mod bytes;
 mod cache;
+mod entry;
 mod file;
 mod folder;
 mod location;
@@ -25,7 +26,7 @@ use std::{
     io::{self, Seek, Write},
     ops::Range,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use gpufleet_schema::{BlobDigest, Size, bounds::BLOBS_BYTES_MAX};
@@ -40,6 +41,7 @@ use self::{
 pub use self::{
     bytes::BlobBytes,
     cache::{BlobCache, BlobCacheError, CacheUse},
+    entry::{BlobEntry, Pruned},
     location::{BlobLocation, InvalidBlobLocation},
     source::BlobSource,
 };
@@ -50,24 +52,6 @@ pub struct BlobStore {
     location: Arc<BlobLocation>,
     backend: Backend,
     cache: Option<BlobCache>,
-}
-
-/// A blob in the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BlobEntry {
-    pub digest: BlobDigest,
-    pub bytes: u64,
-    /// When it was last stored, by the clock of the store.
-    pub stored_at: SystemTime,
-}
-
-/// The number and size of the blobs that were removed and kept.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pruned {
-    pub removed: u64,
-    pub removed_bytes: u64,
-    pub left: u64,
-    pub left_bytes: u64,
 }
 
 /// An operation on the blob store that failed. `store` is its location.

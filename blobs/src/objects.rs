@@ -33,7 +33,7 @@ use self::{
     renewal::Renewer,
 };
 use super::{
-    BlobEntry, Pruned,
+    entry::{BlobEntry, Pruned},
     file::{Found, digest_in, digest_of, name},
     location::Bucket,
     source::BlobSource,

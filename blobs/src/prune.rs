@@ -14,7 +14,7 @@ use std::{
 use gpufleet_schema::BlobDigest;
 
 use super::{
-    BlobEntry, Pruned,
+    entry::{BlobEntry, Pruned},
     file::{PART_PREFIX, PREFIX, digest_in, open_file, path},
     part,
     step::Progress,

@@ -5,6 +5,7 @@ use std::{
     os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
     sync::mpsc,
+    time::SystemTime,
 };
 
 use futures::poll;
