@@ -3,8 +3,6 @@
 //! Sizes are small but not trivial. Most are not a multiple of a block or a tile, because kernels tend to fail there.
 //! Every call returns equal inputs.
 
-use gpufleet_schema::Task;
-
 pub use crate::compare::{Difference, Expected, Mismatch, compare};
 
 mod arrays;
@@ -14,14 +12,7 @@ mod models;
 mod noise;
 mod sums;
 
-/// A task for a catalog kernel, and its expected outputs.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
-    /// The task as a producer writes it, without launches, outputs and scratch buffers.
-    pub task: Task<'static>,
-    /// The expected outputs, in the manifest's order.
-    pub expected: Vec<Expected>,
-}
+pub use draft::Sample;
 
 /// Returns the samples of a kernel; none for a name that is not in the catalog.
 pub fn samples(kernel: &str) -> Vec<Sample> {

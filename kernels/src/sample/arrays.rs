@@ -1,6 +1,9 @@
 //! Samples for the kernels on vectors and matrices.
 
-use super::{Sample, draft::Draft, noise::Noise};
+use super::{
+    draft::{Draft, Sample},
+    noise::Noise,
+};
 use crate::reference;
 
 pub(super) fn saxpy() -> Vec<Sample> {

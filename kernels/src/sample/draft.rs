@@ -1,9 +1,20 @@
-//! Builds a sample.
+//! A sample, and how one is built.
 
 use gpufleet_schema::{Buffer, Data, Dtype, Inline, Number, Program, Task};
 
-use super::{Expected, Sample};
-use crate::catalog::{Kernel, catalog};
+use crate::{
+    catalog::{Kernel, catalog},
+    compare::Expected,
+};
+
+/// A task for a catalog kernel, and its expected outputs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// The task as a producer writes it, without launches, outputs and scratch buffers.
+    pub task: Task<'static>,
+    /// The expected outputs, in the manifest's order.
+    pub expected: Vec<Expected>,
+}
 
 /// Rust types that are elements of buffers.
 pub(super) trait Element: Copy {

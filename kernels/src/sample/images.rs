@@ -1,6 +1,9 @@
 //! Samples for the kernels on images.
 
-use super::{Sample, draft::Draft, noise::Noise};
+use super::{
+    draft::{Draft, Sample},
+    noise::Noise,
+};
 use crate::reference::{self, MandelbrotView};
 
 pub(super) fn convolve_2d() -> Vec<Sample> {

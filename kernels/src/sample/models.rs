@@ -1,6 +1,9 @@
 //! Samples for option prices, random numbers and gravity.
 
-use super::{Sample, draft::Draft, noise::Noise};
+use super::{
+    draft::{Draft, Sample},
+    noise::Noise,
+};
 use crate::reference;
 
 pub(super) fn black_scholes() -> Vec<Sample> {

@@ -1,6 +1,9 @@
 //! Samples for the kernels that count or add.
 
-use super::{Sample, draft::Draft, noise::Noise};
+use super::{
+    draft::{Draft, Sample},
+    noise::Noise,
+};
 use crate::reference;
 
 pub(super) fn reduce_sum() -> Vec<Sample> {
