@@ -33,6 +33,7 @@ pub mod task;
 pub mod text;
 pub mod topology;
 pub mod trace;
+mod version;
 pub mod word;
 
 pub use affinity::Slot;
@@ -64,8 +65,5 @@ pub use state::{AttemptState, JobState};
 pub use task::{Buffer, Data, LargeOutputs, OutputOf, Program, Task};
 pub use topology::Priority;
 pub use trace::{InvalidTraceContext, TraceContext};
+pub use version::VERSION;
 pub use word::LaterWord;
-
-/// The major version of the contract. A body that names another one is refused with a reason; additions within a
-/// major version are new optional fields, which older readers ignore.
-pub const VERSION: u32 = 1;
