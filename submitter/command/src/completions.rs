@@ -1,9 +1,9 @@
 //! `gpufleet completions`
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use super::{complaint::Complaint, exit::Exit, options, output};
+use super::{complaint::Complaint, exit::Exit, output};
 
 /// Print the completion script of a shell
 ///
@@ -14,9 +14,9 @@ pub struct Options {
     shell: Shell,
 }
 
-pub fn run(options: &Options) -> Result<Exit, Complaint> {
+pub fn run(options: &Options, mut command: Command) -> Result<Exit, Complaint> {
     let mut script = Vec::new();
-    clap_complete::generate(options.shell, &mut options::Options::command(), "gpufleet", &mut script);
+    clap_complete::generate(options.shell, &mut command, "gpufleet", &mut script);
     output::emit(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Success)
 }

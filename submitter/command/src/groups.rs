@@ -38,7 +38,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
-    use crate::options::Options;
+    use crate::command_line::Options;
 
     #[test]
     fn every_command_is_in_one_group() {

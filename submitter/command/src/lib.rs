@@ -1,6 +1,6 @@
 //! The command line: from what was typed to an exit code.
 //!
-//! [`options`] has the options as typed, and each command's file interprets and runs them. [`complaint`] renders errors for
+//! [`command_line`] has the options as typed, and each command's file interprets and runs them. [`complaint`] renders errors for
 //! people, and [`exit`] lists the codes for scripts. Only data goes to stdout.
 
 use std::ffi::OsString;
@@ -12,6 +12,7 @@ mod actions;
 mod blobs;
 mod cancel;
 mod catch_up;
+mod command_line;
 mod complaint;
 mod completions;
 mod connection;
@@ -65,9 +66,9 @@ mod waiting;
 mod why;
 mod workers;
 
+use command_line::{Command, Options};
 use complaint::Complaint;
 use exit::Exit;
-use options::{Command, Options};
 
 pub use kernels::example;
 
@@ -105,9 +106,9 @@ pub fn run() -> Exit {
 
 fn execute(options: Options) -> Result<Exit, Complaint> {
     match options.command {
-        Command::Completions(options) => completions::run(&options),
+        Command::Completions(options) => completions::run(&options, Options::command()),
         Command::Init(options) => init::run(&options),
-        Command::Man(options) => man::run(&options),
+        Command::Man(options) => man::run(&options, Options::command()),
         Command::Kernels(options) => kernels::run(&options),
         Command::Keygen(options) => keygen::run(&options),
         Command::Permissions(options) => permissions::run(&options),

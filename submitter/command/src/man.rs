@@ -5,10 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Args, Command, CommandFactory as _};
+use clap::{Args, Command};
 use clap_mangen::Man;
 
-use super::{complaint::Complaint, exit::Exit, files, options, output};
+use super::{complaint::Complaint, exit::Exit, files, output};
 
 /// Write the man pages, one for each command
 ///
@@ -21,9 +21,8 @@ pub struct Options {
     folder: PathBuf,
 }
 
-pub fn run(options: &Options) -> Result<Exit, Complaint> {
+pub fn run(options: &Options, mut command: Command) -> Result<Exit, Complaint> {
     let folder = &options.folder;
-    let mut command = options::Options::command();
     command.build();
     let written = write(folder, &command).map_err(|error| files::unwritable(folder, &error))?;
     output::emit(&format!("wrote {written} man pages to {}\n", folder.display()))?;
@@ -79,13 +78,17 @@ fn sections(notes: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::command_line;
 
     #[test]
     fn every_command_has_a_page_with_its_options() {
         let folder = tempfile::tempdir().unwrap();
         let pages = folder.path().join("man1");
-        assert_eq!(run(&Options { folder: pages.clone() }).unwrap(), Exit::Success);
+        let options = Options { folder: pages.clone() };
+        assert_eq!(run(&options, command_line::Options::command()).unwrap(), Exit::Success);
         let page = |name: &str| fs::read_to_string(pages.join(name)).unwrap();
         assert!(page("gpufleet.1").contains("gpufleet\\-submit(1)"), "{}", page("gpufleet.1"));
         assert!(page("gpufleet-submit.1").contains("\\-\\-detach"));
@@ -97,7 +100,7 @@ mod tests {
     fn no_page_shows_a_value_of_the_environment() {
         // The URL has a password.
         let folder = tempfile::tempdir().unwrap();
-        let mut command = options::Options::command();
+        let mut command = command_line::Options::command();
         command.build();
         write(folder.path(), &command).unwrap();
         let page = fs::read_to_string(folder.path().join("gpufleet-submit.1")).unwrap();

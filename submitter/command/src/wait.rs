@@ -235,7 +235,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::options::{Command, Options as All};
+    use crate::command_line::{Command, Options as All};
 
     const ID: &str = "01990f3e-0000-7000-8000-000000000001";
 

@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use clap::FromArgMatches as _;
 
 use super::*;
-use crate::options::{Command as Subcommand, Options};
+use crate::command_line::{Command as Subcommand, Options};
 
 const FILE: &str = r#"
 default = "lab"
