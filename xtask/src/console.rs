@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use gpufleet_local::{Cuda, LocalFleet, Services, StateDir, programs, programs::BIN_DIR_VARIABLE, setup::Part};
 use tokio::process::Command;
 
@@ -22,7 +22,7 @@ use crate::{
 
 #[derive(Debug, Default, clap::Args)]
 pub struct Options {
-    /// Write the types and the built application instead of comparing them, and run no test
+    /// Write the built application instead of comparing it, and run no test
     #[arg(long)]
     write: bool,
     /// Write pictures of every page into this folder, and run no test
@@ -33,9 +33,6 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// The TypeScript types that are generated from the OpenAPI document of the read API.
-const TYPES: &str = "src/api/schema.ts";
-const DOCUMENT: &str = "docs/src/reference/openapi.json";
 pub const CONSOLE_PACKAGE: &str = "gpufleet-console";
 const WORKERS: u32 = 1;
 
@@ -44,25 +41,19 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     setup::ensure(&[Part::Services, Part::Compiler, Part::Browser], &terminal)?;
     install().await?;
     terminal.heading("check and build the web application");
-    let (types, dist) = match options.write {
-        true => (web().join(TYPES), web().join("dist")),
-        false => (scratch()?.join("schema.ts"), scratch()?.join("dist")),
-    };
-    let mut generate = npx("openapi-typescript")?;
-    generate.arg(workspace::root().join(DOCUMENT)).arg("--output").arg(&types);
-    workspace::run(generate).await?;
-    let mut check = npx("tsc")?;
-    check.arg("--noEmit");
+    let dist = if options.write { web().join("dist") } else { scratch()?.join("dist") };
+    let mut check = node_program("npm")?;
+    check.args(["run", "--silent", "check"]);
     workspace::run(check).await?;
-    let mut build = npx("vite")?;
-    build.args(["build", "--emptyOutDir", "--logLevel", "warn", "--outDir"]).arg(&dist);
+    let mut build = node_program("npm")?;
+    build.args(["run", "--silent", "build", "--", "--emptyOutDir", "--logLevel", "warn", "--outDir"]).arg(&dist);
     workspace::run(build).await?;
     if options.write {
         return Ok(());
     }
     ensure!(
-        fs::read(&types)? == fs::read(web().join(TYPES))? && files(&dist)? == files(&web().join("dist"))?,
-        "the types or the built application of the console are out of date; run `cargo xtask console --write` and commit them"
+        files(&dist)? == files(&web().join("dist"))?,
+        "the built application of the console is out of date; run `cargo xtask console --write` and commit it"
     );
     terminal.heading("build");
     workspace::build(&[&FLEET_PACKAGES[..], &[CONSOLE_PACKAGE]].concat()).await?;
@@ -124,19 +115,6 @@ fn test_files() -> anyhow::Result<impl Iterator<Item = PathBuf>> {
     let tests = web().join("tests");
     let names = files(&tests)?.into_keys().filter(|name| name.to_string_lossy().ends_with(".test.mjs"));
     Ok(names.map(move |name| tests.join(name)))
-}
-
-/// Returns the command of a program in an installed package.
-fn npx(program: &str) -> anyhow::Result<Command> {
-    let mut command = node_program("node")?;
-    let script = match program {
-        "tsc" => "typescript/bin/tsc",
-        "vite" => "vite/bin/vite.js",
-        "openapi-typescript" => "openapi-typescript/bin/cli.js",
-        other => bail!("{other} is no program of the web application"),
-    };
-    command.arg(web().join("node_modules").join(script));
-    Ok(command)
 }
 
 fn node_program(name: &str) -> anyhow::Result<Command> {
