@@ -8,7 +8,7 @@ use std::{
 
 use gpufleet::{Fleet, FleetBuilder};
 use gpufleet_service::{
-    Secret,
+    Secret, chain,
     problem::{Problem, ProblemKind},
 };
 use serde::{Deserialize, Serialize};
@@ -178,20 +178,6 @@ pub(crate) fn away(reason: &str) -> Problem {
 
 fn unavailable(reason: &str, next: &'static str) -> Problem {
     Problem::new(ProblemKind::BrokerUnavailable, "The broker is not available", reason.to_owned(), next)
-}
-
-/// An error with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use futures::{Stream, StreamExt as _, stream};
 use gpufleet::schema::BlobDigest;
 use gpufleet_blobs::{BlobError, BlobStore};
 use gpufleet_service::{
+    chain,
     problem::{Problem, ProblemKind},
     server::{Hangup, Peer},
 };
@@ -124,7 +125,7 @@ async fn stored(store: Option<&BlobStore>, digest: &str, output: &Output) -> Res
 }
 
 fn unreadable(error: &BlobError) -> Problem {
-    tracing::warn!(error = %crate::broker::chain(error), "output not read");
+    tracing::warn!(error = %chain(error), "output not read");
     match error {
         BlobError::Missing { .. } => refused("the blob store does not have it any more"),
         _ => refused("the blob store can't be read; its operator finds the reason in the console's log"),

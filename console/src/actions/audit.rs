@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use futures::{StreamExt as _, stream};
-use gpufleet_service::problem::Problem;
+use gpufleet_service::{chain, problem::Problem};
 use tracing::{info, warn};
 
-use crate::{access::Viewer, broker::chain, feed::Feed};
+use crate::{access::Viewer, feed::Feed};
 
 /// Each report waits for the broker's confirm.
 const REPORTS_AT_ONCE: usize = 32;

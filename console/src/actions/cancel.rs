@@ -5,16 +5,12 @@ use gpufleet::{
     CancelScope,
     schema::{JobId, Selection},
 };
-use gpufleet_service::{problem::Problem, server::Peer};
+use gpufleet_service::{chain, problem::Problem, server::Peer};
 use gpufleet_transport::PublishError;
 use serde::{Deserialize, Serialize};
 
 use super::{audit::Actor, targets::check_count};
-use crate::{
-    access::Viewer,
-    broker::{away, chain},
-    state::Shared,
-};
+use crate::{access::Viewer, broker::away, state::Shared};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

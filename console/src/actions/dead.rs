@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use axum::{Extension, Json, extract::State};
 use gpufleet::{DeadError, DeadLetters, Fleet, Replayed, schema::JobId};
-use gpufleet_service::{problem::Problem, server::Peer};
+use gpufleet_service::{chain, problem::Problem, server::Peer};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     access::Viewer,
-    broker::{away, chain},
+    broker::away,
     state::{Console, Shared},
 };
 
