@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use gpufleet_blobs::{BlobLocation, BlobStore, InvalidBlobLocation};
 use gpufleet_schema::{ClientName, MessageId};
+#[cfg(feature = "traces")]
+use gpufleet_telemetry::Traces;
 use gpufleet_transport::{Broker, BrokerUrls, EventSink, GroupCommit, Options, ReplyQueue};
 use tokio::sync::OnceCell;
 
-#[cfg(feature = "traces")]
-use crate::Traces;
 #[cfg(feature = "ledger")]
 use crate::recorded::ClientLedger;
 use crate::{ConnectError, Fleet, connection::Connection, inbox::Inbox, spans::Spans, unreported::Reporter};

@@ -3,6 +3,8 @@
 use std::{io::Write, sync::Arc};
 
 use gpufleet_blobs::BlobStore;
+#[cfg(feature = "ledger")]
+use gpufleet_schema::JobId;
 use gpufleet_schema::{ClientName, Dtype, PoolName, Priority, Slot, topology};
 use gpufleet_transport::{QueueDepth, State};
 
@@ -15,6 +17,8 @@ use crate::{
     output,
     submission::{self, Order, Submission},
 };
+#[cfg(feature = "ledger")]
+use crate::{KeptResult, ResultError, recorded};
 
 /// A connection to a fleet. Clones share the connection, and the handles of open jobs keep it alive.
 #[derive(Debug, Clone)]
@@ -90,6 +94,17 @@ impl Fleet {
         let followed = |token| Followed::new(token, follower.clone());
         let jobs = jobs.into_iter().map(|(job, token)| (job, followed(token))).collect();
         submission::send_many_followed(&self.connection, jobs).await;
+    }
+
+    /// Returns the kept outputs of a job that has succeeded, no matter which client submitted it. The client needs a ledger
+    /// ([`FleetBuilder::ledger`]), and a blob store for outputs of more than 64 KiB.
+    ///
+    /// A new job reaches the ledger a moment after it was submitted, so this waits up to two seconds for it. It does not read the outputs.
+    /// Cancelling the future is harmless.
+    #[cfg(feature = "ledger")]
+    pub async fn result(&self, job_id: JobId) -> Result<KeptResult, ResultError> {
+        let ledger = self.connection.ledger().ok_or(ResultError::NoLedger)?;
+        recorded::kept(job_id, ledger, self.connection.blobs()).await
     }
 
     /// Reads the outputs of a result that are in the blob store.

@@ -17,7 +17,7 @@ use crate::{
     inbox::Inbox,
     packing::Packet,
     spans::Spans,
-    submission::{Destination, Gathered},
+    submission::Gathered,
     unreported::Reporter,
 };
 #[cfg(feature = "ledger")]
@@ -125,12 +125,11 @@ impl Connection {
         since: Instant,
     ) -> Result<JobResult<UnreadOutput>, JobError> {
         #[cfg(feature = "ledger")]
-        return Box::pin(recorded::result(job_id, self, since)).await;
-        #[cfg(not(feature = "ledger"))]
-        {
-            let (_job_id, _since) = (job_id, since);
-            std::future::pending().await
+        if let Some(ledger) = self.ledger() {
+            return Box::pin(recorded::result(job_id, ledger, self.blobs(), since)).await;
         }
+        let (_job_id, _since) = (job_id, since);
+        std::future::pending().await
     }
 
     pub(crate) fn wait_deadline(&self) -> Duration {

@@ -1,12 +1,13 @@
-//! Errors of connecting, submitting and querying pools.
+//! Errors of connecting, describing jobs, submitting and querying pools.
 
 use std::time::Duration;
 
 use gpufleet_blobs::{BlobError, InvalidBlobLocation};
-use gpufleet_schema::{ClientName, JobId, PoolName, Priority, TooLarge, id::InvalidId};
+use gpufleet_kernels::ResolveError;
+use gpufleet_schema::{ClientName, Invalid, JobId, PoolName, Priority, TooLarge, id::InvalidId};
 use gpufleet_transport::{DeclareError, InvalidBrokerUrl, PublishError, QueueError};
 
-use crate::{InvalidJob, submission::Destination};
+use crate::destination::Destination;
 
 /// Why a client could not connect to the fleet.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,16 @@ pub enum ConnectError {
     Declare(#[from] DeclareError),
     #[error("{0}")]
     Queue(#[from] QueueError),
+}
+
+/// Why a description is not a valid job.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum InvalidJob {
+    #[error(transparent)]
+    Task(#[from] Invalid),
+    /// The arguments do not match the signature of the catalog kernel.
+    #[error(transparent)]
+    Catalog(#[from] ResolveError),
 }
 
 /// Why a job was not submitted. Only after [`SubmitError::Unknown`] may the broker have the job.

@@ -13,31 +13,19 @@ use std::{
     time::Instant,
 };
 
-use gpufleet_schema::{AttemptState, DecodeError, Encoding, JobId, Reply, Submitted};
+use gpufleet_schema::{AttemptState, DecodeError, Encoding, JobId, Submitted};
 use gpufleet_transport::Acker;
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
 use crate::{
     JobError,
+    arrived::{ArrivedReply, arrived, outcome},
     follower::{Awaited, ByFollower, Ended, GuardedFollower},
-    output::{self, UnreadOutput},
-    pending_result,
     run_times::{JobKind, RunTimes},
     unread::{Settle, Unread},
     unreported::Unreported,
 };
-
-/// A reply that has arrived. It is boxed, because a client can wait for very many.
-#[derive(Debug)]
-pub(crate) struct ArrivedReply {
-    pub(crate) job_id: JobId,
-    /// The reply without its outputs.
-    pub(crate) reply: Reply<'static>,
-    /// The checked outputs, or why they are invalid.
-    pub(crate) outputs: Result<Vec<(String, UnreadOutput)>, String>,
-    pub(crate) at: Instant,
-}
 
 /// Replies that a client has received since it connected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -181,7 +169,7 @@ impl Inbox {
         let taken = handoff.is_some_and(|(waiter, reply)| match waiter.recipient {
             Recipient::Handle(sender) => sender.send(reply).is_ok(),
             Recipient::Follower(Awaited { job, submitted }) => {
-                ended.push(job.follower, (job.token, pending_result::outcome(reply, submitted)));
+                ended.push(job.follower, (job.token, outcome(reply, submitted)));
                 true
             }
         });
@@ -333,16 +321,12 @@ impl Drop for PendingReply {
     }
 }
 
-fn arrived(job_id: JobId, mut reply: Reply<'_>, at: Instant) -> Box<ArrivedReply> {
-    let outputs = output::checked(std::mem::take(&mut reply.outputs));
-    Box::new(ArrivedReply { job_id, reply: reply.into_owned(), outputs, at })
-}
-
 #[cfg(test)]
 mod tests {
-    use gpufleet_schema::{Batch, Dtype, Inline, Output, Timings, VERSION};
+    use gpufleet_schema::{Batch, Dtype, Inline, Output, Reply, Timings, VERSION};
 
     use super::*;
+    use crate::UnreadOutput;
     use crate::{Follower, SubmitError, follower::Followed};
 
     fn reply(job_id: JobId, bytes: &[u8]) -> Reply<'static> {
@@ -405,9 +389,7 @@ mod tests {
         let body = include_bytes!("../../../schema/golden/next/reply.json");
         inbox.deliver(Encoding::Json, None, body).unwrap();
         let arrived = awaited.next().await.unwrap();
-        let Err(JobError::Failed(failed)) = pending_result::outcome(arrived, Instant::now()) else {
-            panic!("it failed")
-        };
+        let Err(JobError::Failed(failed)) = outcome(arrived, Instant::now()) else { panic!("it failed") };
         assert_eq!((failed.ended(), failed.failure.as_ref().unwrap().code.name()), ("preempted", "device_preempted"));
     }
 

@@ -5,7 +5,6 @@ mod launches;
 
 use std::{borrow::Cow, time::Duration};
 
-use gpufleet_kernels::ResolveError;
 use gpufleet_schema::{
     Arg, Buffer, Data, Inline, Invalid, JobId, Launch, Number, PoolName, Priority, Program, SigningKey, Task,
     TraceContext,
@@ -13,7 +12,7 @@ use gpufleet_schema::{
 
 #[cfg(feature = "ledger")]
 use crate::chain::{self, InputError};
-use crate::{ArrayFile, claims};
+use crate::{ArrayFile, InvalidJob, claims};
 
 /// The description of a job: a catalog kernel, or a program of your own with its launches.
 ///
@@ -53,16 +52,6 @@ pub struct Job {
 struct Draft {
     launch: Launch,
     has_grid: bool,
-}
-
-/// Why a description is not a valid job.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum InvalidJob {
-    #[error(transparent)]
-    Task(#[from] Invalid),
-    /// The arguments do not match the signature of the catalog kernel.
-    #[error(transparent)]
-    Catalog(#[from] ResolveError),
 }
 
 /// A job that passed the checks, with the pool and priority that decide its queue.

@@ -23,6 +23,7 @@
 mod actions;
 mod array;
 mod array_file;
+mod arrived;
 mod attach;
 mod builder;
 #[cfg(feature = "ledger")]
@@ -31,6 +32,7 @@ mod claims;
 mod client;
 mod connection;
 mod dead;
+mod destination;
 mod element;
 mod error;
 mod follower;
@@ -45,6 +47,7 @@ mod packing;
 mod pending_result;
 #[cfg(feature = "ledger")]
 mod recorded;
+mod result;
 mod run_times;
 mod spans;
 mod stored;
@@ -61,7 +64,7 @@ pub use chain::InputError;
 pub use client::{Fleet, PoolDepth};
 pub use dead::{DeadError, DeadLetter, DeadLetters, LETTERS_MAX, REPLAY_LABEL, Replayed};
 pub use element::Element;
-pub use error::{ConnectError, PoolError, SubmitError};
+pub use error::{ConnectError, InvalidJob, PoolError, SubmitError};
 pub use follower::{Ended, Follower};
 pub use gpufleet_blobs::{BlobBytes, BlobError, BlobLocation, InvalidBlobLocation};
 /// The types of the wire format, for programs that read replies or write tasks themselves.
@@ -69,13 +72,14 @@ pub use gpufleet_schema as schema;
 #[cfg(feature = "traces")]
 pub use gpufleet_telemetry::{Traces, TracesError};
 pub use half;
-pub use handle::{FailedJob, JobError, JobHandle, JobResult, OutputError};
+pub use handle::JobHandle;
 pub use inbox::Counts;
-pub use job::{CheckedJob, InvalidJob, Job};
+pub use job::{CheckedJob, Job};
 #[cfg(feature = "ledger")]
 pub use kept::{KeptOutput, KeptResult, ResultError};
 pub use orders::CancelScope;
 pub use output::UnreadOutput;
+pub use result::{FailedJob, JobError, JobResult, OutputError};
 pub use stored::{StoreError, StoredArray};
 
 /// Compiles the Rust examples of the README and of the guides.

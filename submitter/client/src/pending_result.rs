@@ -12,8 +12,9 @@ use gpufleet_schema::{AttemptState, JobId};
 use tokio::task::JoinSet;
 
 use crate::{
-    Array, FailedJob, JobError, JobResult,
-    inbox::{ArrivedReply, PendingReply},
+    Array, JobError, JobResult,
+    arrived::{ArrivedReply, outcome},
+    inbox::PendingReply,
     output::{self, UnreadOutput},
 };
 
@@ -92,35 +93,6 @@ impl PendingResult {
         }
         Ok(())
     }
-}
-
-/// The outcome of a reply.
-pub(crate) fn outcome(arrived: Box<ArrivedReply>, submitted: Instant) -> Result<JobResult<UnreadOutput>, JobError> {
-    let ArrivedReply { job_id, reply, outputs, at } = *arrived;
-    let round_trip = at.duration_since(submitted);
-    if reply.state != AttemptState::Succeeded {
-        return Err(JobError::Failed(Box::new(FailedJob {
-            job_id,
-            state: reply.state,
-            attempt: reply.attempt,
-            failure: reply.failure,
-            timings: reply.timings,
-            ran_on: reply.ran_on,
-            printf_output: reply.printf_output,
-            round_trip,
-        })));
-    }
-    let outputs = outputs.map_err(|problem| JobError::BadReply { job_id, problem })?;
-    Ok(JobResult {
-        job_id,
-        state: reply.state,
-        attempt: reply.attempt,
-        timings: reply.timings,
-        ran_on: reply.ran_on,
-        printf_output: reply.printf_output,
-        round_trip,
-        outputs,
-    })
 }
 
 #[cfg(test)]

@@ -9,8 +9,7 @@ use tokio::{sync::OnceCell, time::sleep};
 use tracing::warn;
 
 use crate::{
-    FailedJob, Fleet, JobError, JobResult, StoredArray, UnreadOutput,
-    connection::Connection,
+    FailedJob, JobError, JobResult, StoredArray, UnreadOutput,
     kept::{KeptResult, ResultError},
 };
 
@@ -47,24 +46,22 @@ impl ClientLedger {
     }
 }
 
-impl Fleet {
-    /// Returns the kept outputs of a job that has succeeded, no matter which client submitted it. The client needs a ledger
-    /// ([`FleetBuilder::ledger`](crate::FleetBuilder::ledger)), and a blob store for outputs of more than 64 KiB.
-    ///
-    /// A new job reaches the ledger a moment after it was submitted, so this waits up to two seconds for it. It does not read the outputs.
-    /// Cancelling the future is harmless.
-    pub async fn result(&self, job_id: JobId) -> Result<KeptResult, ResultError> {
-        let ledger = self.connection.ledger().ok_or(ResultError::NoLedger)?.get().await?;
-        let deadline = Instant::now() + RECORDED_WITHIN;
-        let detail = loop {
-            match ledger.job(job_id).await? {
-                Some(detail) => break detail,
-                None if is_new(job_id) && Instant::now() < deadline => sleep(POLL_NEW).await,
-                None => return Err(ResultError::UnknownJob { job_id }),
-            }
-        };
-        KeptResult::of(detail, ledger, self.connection.blobs())
-    }
+/// Waits up to [`RECORDED_WITHIN`] for a new job, and returns its kept outputs.
+pub(crate) async fn kept(
+    job_id: JobId,
+    ledger: &ClientLedger,
+    store: Option<&BlobStore>,
+) -> Result<KeptResult, ResultError> {
+    let ledger = ledger.get().await?;
+    let deadline = Instant::now() + RECORDED_WITHIN;
+    let detail = loop {
+        match ledger.job(job_id).await? {
+            Some(detail) => break detail,
+            None if is_new(job_id) && Instant::now() < deadline => sleep(POLL_NEW).await,
+            None => return Err(ResultError::UnknownJob { job_id }),
+        }
+    };
+    KeptResult::of(detail, ledger, store)
 }
 
 /// Whether the job may have been submitted so lately that the ledger does not have it yet.
@@ -73,17 +70,17 @@ fn is_new(job_id: JobId) -> bool {
     made.is_some_and(|made| (chrono::Utc::now() - made).abs() < NEW)
 }
 
-/// Waits until the ledger has a job's outcome and no reply has come, and returns the result. Never resolves if the client has no ledger.
+/// Waits until the ledger has a job's outcome and no reply has come, and returns the result.
 pub(crate) async fn result(
     job_id: JobId,
-    connection: &Connection,
+    ledger: &ClientLedger,
+    store: Option<&BlobStore>,
     since: Instant,
 ) -> Result<JobResult<UnreadOutput>, JobError> {
-    let Some(ledger) = connection.ledger() else { return std::future::pending().await };
     let detail = ended(ledger, job_id).await?;
     sleep(REPLY_WITHIN).await;
     let ledger = ledger.get().await.map_err(|error| unavailable(job_id, &error))?;
-    outcome(detail, ledger, connection.blobs(), since).await
+    outcome(detail, ledger, store, since).await
 }
 
 async fn ended(ledger: &ClientLedger, job_id: JobId) -> Result<JobDetail, JobError> {

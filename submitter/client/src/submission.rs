@@ -9,8 +9,7 @@ use std::{
 
 use futures::{Stream, StreamExt, future::join_all, stream};
 use gpufleet_schema::{
-    Batch, Encoding, MessageId, PoolName, Priority, Slot, Submitted, TooLarge, bounds::MESSAGE_BYTES_MAX,
-    event::JobInfo, topology,
+    Batch, Encoding, MessageId, Slot, Submitted, TooLarge, bounds::MESSAGE_BYTES_MAX, event::JobInfo, topology,
 };
 use gpufleet_transport::{Group, HeaderValue, Message, Properties, PublishError, Turn};
 use tokio::sync::oneshot;
@@ -18,6 +17,7 @@ use tokio::sync::oneshot;
 use crate::{
     CheckedJob, Job, JobHandle, SubmitError, claims,
     connection::Connection,
+    destination::Destination,
     follower::{Awaited, ByFollower, Followed, GuardedFollower},
     inbox::PendingReply,
     packing::{PACKED_BYTES_MAX, PACKED_RUN_US_MAX, PACKED_TASKS_MAX, Packet},
@@ -70,24 +70,6 @@ pub(crate) type Gathered = (Option<oneshot::Sender<Outcome>>, Member);
 
 /// None if the outcome was reported to a follower.
 type Outcome = Option<Result<JobHandle, SubmitError>>;
-
-/// A queue of a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Destination {
-    pub(crate) pool: PoolName,
-    pub(crate) priority: Priority,
-    /// The affinity slot, if the client uses them and the job has a large input.
-    pub(crate) slot: Option<Slot>,
-}
-
-impl Destination {
-    fn routing_key(&self) -> String {
-        match self.slot {
-            Some(slot) => topology::slot_key(&self.pool, slot, self.priority),
-            None => topology::task_key(&self.pool, self.priority),
-        }
-    }
-}
 
 impl Submission {
     /// Checks and encodes a job. The time of submission is taken after the reply queue is declared and large arrays are
