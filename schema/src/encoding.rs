@@ -6,7 +6,7 @@
 
 use std::borrow::Borrow;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 use crate::{Event, Order, Reply, Task, VERSION, bounds::TASKS_PER_MESSAGE_MAX};
 
@@ -210,11 +210,6 @@ pub fn decode_order(body: &[u8]) -> Result<Order, DecodeError> {
         VERSION => Ok(order),
         found => Err(DecodeError::UnsupportedVersion { found: found.into() }),
     }
-}
-
-/// Decodes one JSON document, such as a task file.
-pub fn decode_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, DecodeError> {
-    Encoding::Json.decode(text)
 }
 
 impl std::fmt::Display for Encoding {

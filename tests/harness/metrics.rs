@@ -42,22 +42,12 @@ impl TestWorker {
     pub async fn poll_metric(&self, what: &str, name: &str, labels: &[(&str, &str)], value: f64) {
         poll_until(what, async || self.metrics().await.sum(name, labels) == value).await;
     }
-
-    /// Returns the address of the worker's metrics.
-    pub async fn metrics_address(&self) -> String {
-        address_of(&self.process()).await
-    }
 }
 
 impl Ground {
     /// Scrapes the recorder, which must serve metrics.
     pub async fn recorder_metrics(&self) -> Metrics {
         Metrics::of(&self.recorder()).await
-    }
-
-    /// Returns the address of the recorder's metrics.
-    pub async fn recorder_metrics_address(&self) -> String {
-        address_of(&self.recorder()).await
     }
 
     /// Waits until the recorder's metrics meet a condition.

@@ -101,10 +101,6 @@ impl Ground {
         self.erlang(&set).await;
     }
 
-    pub async fn clear_policy(&self) {
-        self.erlang("ok = rabbit_policy:delete(@, <<\"scenario\">>, <<\"scenario\">>).").await;
-    }
-
     /// Limits the connections to the current number plus `more`. `None` removes the limit.
     pub async fn limit_connections(&self, more: Option<usize>) {
         let limit = match more {
