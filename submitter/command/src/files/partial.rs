@@ -6,8 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Names of partial files that a command tries. It writes few files at a time; others are of killed commands.
-const TRIES_MAX: u32 = 1000;
+use tempfile::{Builder, PathPersistError, TempPath};
 
 /// A file under another name until it is complete. Dropped before that, it is removed.
 #[derive(Debug)]
@@ -16,7 +15,7 @@ pub struct PartialFile {
     path: PathBuf,
     /// The name until then. None for what is no plain file: a device file such as /dev/null can't be replaced, and a link
     /// should stay one.
-    part: Option<PathBuf>,
+    part: Option<TempPath>,
 }
 
 impl PartialFile {
@@ -24,7 +23,11 @@ impl PartialFile {
         if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             return Ok(Self { file: File::create(path)?, path: path.to_owned(), part: None });
         }
-        let (file, part) = create_part(path)?;
+        // The other name is short, however long this one is, and a link of that name is not followed.
+        let create = |part: &Path| OpenOptions::new().write(true).create_new(true).open(part);
+        let mut beside = Builder::new();
+        beside.prefix(".gpufleet-").suffix(".part");
+        let (file, part) = beside.make_in(path.parent().unwrap_or(path), create)?.into_parts();
         Ok(Self { file, path: path.to_owned(), part: Some(part) })
     }
 
@@ -34,34 +37,15 @@ impl PartialFile {
     }
 
     /// Gives the file its name, and replaces a file that has it.
-    pub fn finish(mut self) -> io::Result<()> {
-        match &self.part {
-            Some(part) => fs::rename(part, &self.path)?,
-            None => return Ok(()),
-        }
-        self.part = None;
-        Ok(())
+    pub fn finish(self) -> io::Result<()> {
+        let finished = self.part.map_or(Ok(()), |part| part.persist(&self.path));
+        finished.map_err(|PathPersistError { error, .. }| error)
     }
 
     /// Gives the file its name, unless a file has it.
     pub fn finish_new(self) -> io::Result<()> {
-        match &self.part {
-            // The other name is removed afterwards.
-            Some(part) => fs::hard_link(part, &self.path),
-            None => Err(io::ErrorKind::AlreadyExists.into()),
-        }
-    }
-}
-
-/// A new file beside the path. Its name is short, however long the other is, and a link of that name is not followed.
-fn create_part(path: &Path) -> io::Result<(File, PathBuf)> {
-    let mut tries = 0;
-    loop {
-        let part = path.with_file_name(format!(".gpufleet-{}-{tries}.part", std::process::id()));
-        match OpenOptions::new().write(true).create_new(true).open(&part) {
-            Err(problem) if problem.kind() == io::ErrorKind::AlreadyExists && tries < TRIES_MAX => tries += 1,
-            opened => return Ok((opened?, part)),
-        }
+        let part = self.part.ok_or(io::ErrorKind::AlreadyExists)?;
+        part.persist_noclobber(&self.path).map_err(|PathPersistError { error, .. }| error)
     }
 }
 
@@ -72,15 +56,6 @@ impl Write for PartialFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
-    }
-}
-
-impl Drop for PartialFile {
-    fn drop(&mut self) {
-        if let Some(part) = &self.part {
-            // Nothing else can be done about a partial file that can't be removed.
-            let _ = fs::remove_file(part);
-        }
     }
 }
 
