@@ -35,7 +35,7 @@ use super::{
     backend::Backend,
     file::{self, Found},
     folder::Folder,
-    part::Part,
+    part,
     step::{Kind, Stopped},
     write,
 };
@@ -200,7 +200,7 @@ impl BlobCache {
     }
 
     async fn read_into_cache(&self, store: &Backend, digest: BlobDigest, bytes: u64) -> Result<(), Unfilled> {
-        let part = self.step(Part::create).await?;
+        let part = self.step(part::create).await?;
         let (part, found) = match store.copy(digest, bytes, part).await {
             Ok(copied) => copied.map_err(Unfilled::Cache)?,
             Err(stopped) => return Err(Unfilled::Stopped(stopped)),
@@ -208,7 +208,7 @@ impl BlobCache {
         if found != Found::AsWanted {
             return Err(Unfilled::Found(found));
         }
-        self.step(move |folder| part.publish(&file::path(folder, digest))).await?;
+        self.step(move |folder| part::publish(part, &file::path(folder, digest))).await?;
         let bytes_max = self.bytes_max;
         let evicted = self.step(move |folder| eviction::evict(folder, bytes_max)).await;
         if let Err(Unfilled::Cache(error)) = evicted {

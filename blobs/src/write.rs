@@ -14,10 +14,11 @@ use std::{
 
 use gpufleet_schema::{BlobDigest, BlobHasher};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
+use tempfile::NamedTempFile;
 
 use super::{
     file::{PIECE_BYTES, is_whole, open, path},
-    part::Part,
+    part,
     source::{BlobSource, pieces},
     step::Progress,
 };
@@ -49,7 +50,7 @@ pub(super) fn write_unnamed(folder: &Path, bytes: &mut impl BlobSource, progress
     let mut hasher = BlobHasher::new();
     let part = write_part(folder, bytes, Some(&mut hasher), progress)?;
     let digest = hasher.finish();
-    match part.publish(&path(folder, digest)) {
+    match part::publish(part, &path(folder, digest)) {
         // In a sticky folder only the owner can replace the blob.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             match standing(folder, digest, bytes.length(), progress, renew)? {
@@ -131,7 +132,7 @@ fn write_anew(folder: &Path, digest: BlobDigest, bytes: &mut impl BlobSource, pr
     if hasher.is_some_and(|hasher| hasher.finish() != digest) {
         return Err(io::Error::other(CHANGED));
     }
-    part.publish(&path(folder, digest))
+    part::publish(part, &path(folder, digest))
 }
 
 /// A complete and synced file. Each piece is written and hashed from one copy, so that the hash is that of what was written.
@@ -140,8 +141,9 @@ fn write_part(
     bytes: &mut impl BlobSource,
     mut hasher: Option<&mut BlobHasher>,
     progress: &Progress,
-) -> io::Result<Part> {
-    let mut part = Part::create(folder)?;
+) -> io::Result<NamedTempFile> {
+    let part = part::create(folder)?;
+    let mut file = part.as_file();
     let mut own = vec![0; PIECE_BYTES];
     for range in pieces(bytes.length(), PIECE_BYTES) {
         let piece = &mut own[..(range.end - range.start) as usize];
@@ -149,26 +151,27 @@ fn write_part(
         if let Some(hasher) = &mut hasher {
             hasher.update(piece);
         }
-        part.write_all(piece)?;
+        file.write_all(piece)?;
         progress.moved(piece.len())?;
         if range.end.is_multiple_of(SYNC_BYTES) {
-            part.file.sync_data()?;
+            file.sync_data()?;
             // Reports progress, because the sync may have taken long.
             progress.moved(1)?;
         }
     }
-    part.file.sync_all()?;
+    file.sync_all()?;
     Ok(part)
 }
 
 /// Checks that a file can be written, synced and removed. Returns the present time of the file server.
 pub(super) fn probe(folder: &Path) -> io::Result<SystemTime> {
-    let mut part = Part::create(folder)?;
-    part.write_all(PROBE)?;
-    part.file.sync_all()?;
-    let now = part.file.metadata()?.modified()?;
+    let part = part::create(folder)?;
+    let mut file = part.as_file();
+    file.write_all(PROBE)?;
+    file.sync_all()?;
+    let now = file.metadata()?.modified()?;
     // A file that can't be removed is an error too.
-    part.remove().map(|()| now)
+    part.close().map(|()| now)
 }
 
 #[cfg(test)]
