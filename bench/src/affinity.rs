@@ -3,10 +3,10 @@
 
 use std::{path::Path, sync::Arc, time::Instant};
 
+use fastrand::Rng;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use gpufleet::schema::{PoolName, Timings};
 use gpufleet_local::{Cuda, LocalFleet, Services};
-use gpufleet_tests::Chance;
 
 use crate::{
     ground,
@@ -102,9 +102,8 @@ async fn measure(
     for value in (0..options.inputs).map(f32::from) {
         inputs.push((store(&client, options.mib, value).await?, value));
     }
-    let mut chance = Chance::of_seed(round.into());
-    let mut choose = || &inputs[chance.between(0, u64::from(options.inputs) - 1) as usize];
-    let chosen: Vec<_> = (0..options.jobs).map(|_| choose()).collect();
+    let mut chance = Rng::with_seed(round.into());
+    let chosen: Vec<_> = (0..options.jobs).filter_map(|_| chance.choice(&inputs)).collect();
     // Warms the fleet up, so that each input is on some device when the clock starts.
     for (input, value) in &inputs {
         shared_input::run(&client, doubling(input, pool.clone()), *value).await?;

@@ -8,12 +8,13 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
+use fastrand::Rng;
 use futures::future::join_all;
 use gpufleet::{
     Job,
     schema::{AttemptState, FailureCode, JobId},
 };
-use gpufleet_tests::{Chance, Ground, TestWorker, busy, history::History, kernels};
+use gpufleet_tests::{Ground, TestWorker, busy, history::History, kernels};
 
 use crate::{
     machine::{self, Machine},
@@ -50,13 +51,13 @@ const TOO_MUCH_PERCENT: u32 = 2;
 const HANG_LIMIT: Duration = Duration::from_secs(1);
 const TOO_MUCH_BYTES: u64 = 1 << 39;
 const WAIT_MILLIS_MAX: u64 = 20;
-const WIDTH_MAX: u64 = 256;
+const WIDTH_MAX: usize = 256;
 /// The deadline for answers, far longer than any run. Without it, a lost job would block the benchmark forever.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(600);
 
 impl Kind {
     /// Returns the kinds of all jobs, in the given percentages and in an order that the seed determines.
-    fn mixed(jobs: u32, chance: &mut Chance) -> Vec<Self> {
+    fn mixed(jobs: u32, chance: &mut Rng) -> Vec<Self> {
         let part = |percent: u32| (jobs * percent / 100) as usize;
         let guilty = [
             (Self::Faults, part(FAULT_PERCENT)),
@@ -67,16 +68,15 @@ impl Kind {
         while kinds.len() < jobs as usize {
             kinds.push(if kinds.len().is_multiple_of(2) { Self::Computes } else { Self::Waits });
         }
-        chance.shuffled(&kinds)
+        chance.shuffle(&mut kinds);
+        kinds
     }
 
     /// Returns a job of this kind. Innocent jobs have one attempt, so that a single lost attempt would fail them.
-    fn job(self, number: usize, chance: &mut Chance) -> Job {
+    fn job(self, number: usize, chance: &mut Rng) -> Job {
         match self {
-            Self::Computes => {
-                kernels::doubles(&vec![number as f32; chance.between(1, WIDTH_MAX) as usize]).attempts_max(1)
-            }
-            Self::Waits => busy::for_millis(chance.between(1, WAIT_MILLIS_MAX)).attempts_max(1),
+            Self::Computes => kernels::doubles(&vec![number as f32; chance.usize(1..=WIDTH_MAX)]).attempts_max(1),
+            Self::Waits => busy::for_millis(chance.u64(1..=WAIT_MILLIS_MAX)).attempts_max(1),
             // Each faulty job has a program of its own. Otherwise the worker would refuse the fourth one, because its
             // program keeps killing executors.
             Self::Faults => kernels::writes_beyond_its_buffer_as(number),
@@ -109,7 +109,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         workers.push(ground.worker().await);
     }
     let fleet = ground.client().await;
-    let mut chance = Chance::of_seed(options.seed);
+    let mut chance = Rng::with_seed(options.seed);
     let kinds = Kind::mixed(options.jobs, &mut chance);
     let jobs: Vec<Job> = kinds.iter().enumerate().map(|(number, kind)| kind.job(number, &mut chance)).collect();
 
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_mix_is_what_was_asked_for_and_follows_from_the_seed() {
-        let kinds = |seed| Kind::mixed(1000, &mut Chance::of_seed(seed));
+        let kinds = |seed| Kind::mixed(1000, &mut Rng::with_seed(seed));
         let count = |kind| kinds(7).iter().filter(|of| **of == kind).count();
         assert_eq!((count(Kind::Faults), count(Kind::Hangs), count(Kind::AsksTooMuch)), (50, 20, 20));
         assert_eq!(kinds(7).len(), 1000);

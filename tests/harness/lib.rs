@@ -5,7 +5,6 @@
 
 mod background;
 pub mod busy;
-mod chance;
 mod cluster;
 mod collector;
 mod command;
@@ -30,7 +29,6 @@ mod witness;
 
 use std::time::Duration;
 
-pub use chance::Chance;
 pub use cluster::NODES;
 pub use collector::{CollectedSpan, Collector};
 pub use command::{Ended, gpufleet_command, gpufleet_peak_memory, gpufleet_process, run_python};

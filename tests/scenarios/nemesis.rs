@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use gpufleet::Job;
 use gpufleet_local::Signal;
 use gpufleet_schema::{AttemptState, JobId};
-use gpufleet_tests::{Chance, ConfirmedJob, Ground, Proxy, Silence, TestWorker, WAIT, busy, kernels};
+use gpufleet_tests::{ConfirmedJob, Ground, Proxy, Silence, TestWorker, WAIT, busy, kernels};
 
 const SEED_VARIABLE: &str = "GPUFLEET_NEMESIS_SEED";
 /// The number of faults of each seed. All of them differ.
@@ -63,7 +64,7 @@ struct Target {
     proxy: Proxy,
     behind: TestWorker,
     plain: TestWorker,
-    chance: Chance,
+    chance: Rng,
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,7 +83,8 @@ async fn survive(seed: u64) {
     println!("{SEED_VARIABLE}={seed}");
     let mut target = Target::with_seed(seed).await;
     let fleet = target.ground.client().await;
-    let faults = target.chance.shuffled(&FAULTS);
+    let mut faults = FAULTS;
+    target.chance.shuffle(&mut faults);
     let mut expected: Vec<(JobId, AttemptState)> = Vec::new();
     let mut confirmed: Vec<ConfirmedJob> = Vec::new();
     for fault in &faults[..ROUNDS] {
@@ -122,15 +124,15 @@ impl Target {
         let proxy = ground.proxy().await;
         let behind = start_behind(&ground, &proxy).await;
         let plain = ground.worker().await;
-        Self { ground, proxy, behind, plain, chance: Chance::of_seed(seed) }
+        Self { ground, proxy, behind, plain, chance: Rng::with_seed(seed) }
     }
 
     /// Returns a random job and its expected outcome.
     fn job(&mut self) -> (Job, AttemptState) {
-        let millis = self.chance.between(1, 400);
-        match self.chance.between(1, 20) {
+        let millis = self.chance.u64(1..=400);
+        match self.chance.u64(1..=20) {
             1 => {
-                let limit = Duration::from_millis(self.chance.between(100, 500));
+                let limit = Duration::from_millis(self.chance.u64(100..=500));
                 (kernels::endless().time_limit(limit).attempts_max(ATTEMPTS_MAX), AttemptState::Failed)
             }
             2 => (kernels::writes_beyond_its_buffer().attempts_max(ATTEMPTS_MAX), AttemptState::Failed),
@@ -140,7 +142,7 @@ impl Target {
     }
 
     async fn a_while(&mut self, low_ms: u64, high_ms: u64) {
-        tokio::time::sleep(Duration::from_millis(self.chance.between(low_ms, high_ms))).await;
+        tokio::time::sleep(Duration::from_millis(self.chance.u64(low_ms..=high_ms))).await;
     }
 
     /// Causes the fault after a random time, and repairs it.
@@ -171,7 +173,7 @@ impl Target {
             Fault::ExecutorKilled => self.plain.kill_executor().await,
             Fault::LinkCut => self.proxy.cut(),
             Fault::LinkCutInTheMiddle => {
-                self.proxy.cut_after(self.chance.between(1, 20_000) as u32);
+                self.proxy.cut_after(self.chance.u64(1..=20_000) as u32);
                 self.a_while(500, 1500).await;
                 self.proxy.clear();
             }
@@ -181,7 +183,7 @@ impl Target {
                 self.proxy.clear();
             }
             Fault::LinkSlow => {
-                self.proxy.delay(Duration::from_millis(self.chance.between(5, 100)));
+                self.proxy.delay(Duration::from_millis(self.chance.u64(5..=100)));
                 self.a_while(500, 3000).await;
                 self.proxy.clear();
             }

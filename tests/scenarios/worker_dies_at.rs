@@ -6,13 +6,14 @@
 
 use std::{env, time::Duration};
 
+use fastrand::Rng;
 use gpufleet::Job;
 use gpufleet_local::Signal;
 use gpufleet_schema::{
     AttemptState, Batch, Encoding, FailureCode, JobState, PoolName, Priority,
     topology::{HEADER_DELIVERIES, TASKS, TYPE_TASK, task_key},
 };
-use gpufleet_tests::{Chance, ConfirmedJob, Ground, Producer, TestWorker, WAIT, busy, kernels, poll_until};
+use gpufleet_tests::{ConfirmedJob, Ground, Producer, TestWorker, WAIT, busy, kernels, poll_until};
 use gpufleet_transport::{Message, Properties};
 
 const DIES: &str = "GPUFLEET_WORKER_DIES";
@@ -45,9 +46,9 @@ struct Death {
 
 impl Death {
     fn of_seed(seed: u64) -> Self {
-        let mut chance = Chance::of_seed(seed);
-        let (place, count) = (*chance.one_of(&PLACES), chance.between(1, 5));
-        let (alone, in_lists) = (chance.between(5, 10), chance.between(0, 15));
+        let mut chance = Rng::with_seed(seed);
+        let (place, count) = (chance.choice(PLACES).expect("there are places"), chance.u64(1..=5));
+        let (alone, in_lists) = (chance.u64(5..=10), chance.u64(0..=15));
         println!("{SEEDS}={seed}: {place}:{count}, {alone} jobs alone, {in_lists} in lists");
         let mut jobs = |number| (0..number).map(|_| a_job(&mut chance)).collect();
         Self { place, count, alone: jobs(alone), in_lists: jobs(in_lists) }
@@ -69,12 +70,12 @@ impl Death {
     }
 }
 
-fn a_job(chance: &mut Chance) -> Job {
-    let job = match chance.between(1, 3) {
-        1 => busy::for_millis(chance.between(1, 50)),
+fn a_job(chance: &mut Rng) -> Job {
+    let job = match chance.u64(1..=3) {
+        1 => busy::for_millis(chance.u64(1..=50)),
         _ => kernels::doubles(&[1.0]),
     };
-    job.pool(chance.one_of(&POOLS).parse().unwrap())
+    job.pool(chance.choice(POOLS).expect("there are pools").parse().unwrap())
 }
 
 fn seeds() -> Vec<u64> {
