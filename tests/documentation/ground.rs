@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use gpufleet_local::{LocalFleet, Services, Signal, process::marked, programs, setup, state};
+use gpufleet_local::{LocalFleet, Services, Signal, process::marked, programs, setup::Part, state};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -120,7 +120,7 @@ fn environment(folder: &Path) -> Vec<(String, String)> {
     let bin = programs.parent().expect("a program lies in a folder").to_str().unwrap();
     let path = format!("{bin}:{}", env::var("PATH").unwrap_or_default());
     let state = folder.join("state");
-    let pika = setup::pika_folder().unwrap();
+    let pika = Part::Pika.folder().unwrap();
     let variables: [(&str, PathBuf); 6] = [
         ("PATH", path.into()),
         ("PYTHONPATH", pika),

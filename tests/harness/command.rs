@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use gpufleet_local::{programs, setup};
+use gpufleet_local::{programs, setup::Part};
 use tokio::process::{Child, Command};
 
 use crate::{Ground, WAIT, memory_bytes};
@@ -51,7 +51,7 @@ pub async fn run_python(amqp_url: &str, deadline: Duration, arguments: &[&str]) 
     let output = Command::new("python3")
         .args(arguments)
         .env("GPUFLEET_AMQP_URL", amqp_url)
-        .env("PYTHONPATH", setup::pika_folder().unwrap())
+        .env("PYTHONPATH", Part::Pika.folder().unwrap())
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .stdin(Stdio::null())
         .kill_on_drop(true)

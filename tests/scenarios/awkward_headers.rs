@@ -9,7 +9,7 @@ use std::{
     process::Stdio,
 };
 
-use gpufleet_local::setup;
+use gpufleet_local::setup::Part;
 use gpufleet_schema::{
     AttemptState, ClientName, Encoding, JobId, JobState, PoolName, Priority,
     topology::{
@@ -70,7 +70,7 @@ impl<'a> Producer<'a> {
             .args([sent.message_id, sent.reply_to])
             .args(sent.texts)
             .env("GPUFLEET_AMQP_URL", self.ground.node_url())
-            .env("PYTHONPATH", setup::pika_folder().unwrap())
+            .env("PYTHONPATH", Part::Pika.folder().unwrap())
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();

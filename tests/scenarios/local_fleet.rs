@@ -12,7 +12,9 @@ use std::{
 use gpufleet_local::{
     RabbitMq, Signal, StateDir,
     process::{Identity, marked},
-    programs, setup, state,
+    programs,
+    setup::Part,
+    state,
 };
 use gpufleet_tests::{WAIT, gpufleet_command, poll_until, write_queue_names};
 use gpufleet_transport::install_tls;
@@ -401,7 +403,7 @@ async fn shell(fleet: &LocalFleet, script: &str) -> gpufleet_tests::Ended {
     let path = format!("{}:{}", programs.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let mut command = tokio::process::Command::new("sh");
     command.args(["-ec", script]).env_clear().env("PATH", path).env("GPUFLEET_LOCAL_DIR", &fleet.dir);
-    command.env("PYTHONPATH", setup::pika_folder().unwrap()).current_dir(fleet.scratch.path()).kill_on_drop(true);
+    command.env("PYTHONPATH", Part::Pika.folder().unwrap()).current_dir(fleet.scratch.path()).kill_on_drop(true);
     tokio::time::timeout(WAIT, command.output()).await.expect("every script ends").unwrap().into()
 }
 

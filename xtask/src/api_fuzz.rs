@@ -4,10 +4,7 @@
 use std::{fs, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
-use gpufleet_local::{
-    Cuda, LocalFleet, Services, StateDir,
-    setup::{Part, schemathesis_environment},
-};
+use gpufleet_local::{Cuda, LocalFleet, Services, StateDir, setup::Part};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
@@ -117,7 +114,7 @@ async fn serve(program: &str, arguments: &[&str], variables: &[(&str, &str)]) ->
 
 /// Returns the command that runs all checks except these and one that our document can't satisfy.
 fn schemathesis(api: &str, excluded: &[&str], more: &[&str], options: &Options) -> anyhow::Result<Command> {
-    let interpreter = schemathesis_environment()?;
+    let interpreter = Part::Schemathesis.interpreter()?;
     let mut command = Command::new(interpreter);
     command.args(["-m", "schemathesis.cli", "run", &format!("{api}/openapi.json"), "--checks", "all", "--seed", SEED]);
     // The document can't describe which texts are valid page keys, because a key is opaque.

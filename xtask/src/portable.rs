@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use gpufleet_local::setup::zig_environment;
+use gpufleet_local::setup::Part;
 use tokio::process::Command;
 
 use crate::workspace;
@@ -16,7 +16,7 @@ pub fn triple() -> String {
 /// Returns the command that builds with these options of `cargo build`.
 pub async fn build(options: &[&str]) -> anyhow::Result<Command> {
     ensure_standard_library().await?;
-    let interpreter = zig_environment()?;
+    let interpreter = Part::Zig.interpreter()?;
     let program = interpreter.parent().context("an interpreter lies in a folder")?.join("cargo-zigbuild");
     let mut build = Command::new(program);
     build.args(["zigbuild", "--target", &triple()]).args(options);
@@ -28,7 +28,10 @@ pub async fn build(options: &[&str]) -> anyhow::Result<Command> {
 
 /// Adds zig to the path of a command.
 pub fn with_zig(command: &mut Command) -> anyhow::Result<()> {
-    command.env("CARGO_ZIGBUILD_PYTHON_PATH", zig_environment()?).env_remove("PYTHONPATH").env_remove("PYTHONHOME");
+    command
+        .env("CARGO_ZIGBUILD_PYTHON_PATH", Part::Zig.interpreter()?)
+        .env_remove("PYTHONPATH")
+        .env_remove("PYTHONHOME");
     Ok(())
 }
 

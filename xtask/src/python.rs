@@ -8,10 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use gpufleet_local::{
-    programs::BIN_DIR_VARIABLE,
-    setup::{Part, python_environment},
-};
+use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
 use tokio::process::Command;
 
 use crate::{
@@ -127,7 +124,7 @@ pub fn maturin(command: &str, output: &Path) -> anyhow::Result<Command> {
 
 /// Returns the interpreter of the virtual environment.
 pub fn interpreter() -> anyhow::Result<PathBuf> {
-    Ok(python_environment()?)
+    Ok(Part::PythonTools.interpreter()?)
 }
 
 fn ruff() -> anyhow::Result<Command> {

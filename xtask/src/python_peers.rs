@@ -3,12 +3,7 @@
 //!
 //! These programs have many dependencies. So each has a virtual environment of its own, and its tests are not part of `cargo xtask python`.
 
-use std::path::PathBuf;
-
-use gpufleet_local::{
-    programs::BIN_DIR_VARIABLE,
-    setup::{self as parts, Part, SetupError},
-};
+use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
 use tokio::process::Command;
 
 use crate::{
@@ -29,38 +24,22 @@ pub struct Options {
 pub struct Peer {
     name: &'static str,
     part: Part,
-    interpreter: fn() -> Result<PathBuf, SetupError>,
     /// The folder of the tests, relative to the workspace.
     tests: &'static str,
 }
 
-pub const AIRFLOW: Peer = Peer {
-    name: "Airflow",
-    part: Part::Airflow,
-    interpreter: parts::airflow_environment,
-    tests: "python/peers/airflow",
-};
+pub const AIRFLOW: Peer = Peer { name: "Airflow", part: Part::Airflow, tests: "python/peers/airflow" };
 
-pub const DAGSTER: Peer = Peer {
-    name: "Dagster",
-    part: Part::Dagster,
-    interpreter: parts::dagster_environment,
-    tests: "python/peers/dagster",
-};
+pub const DAGSTER: Peer = Peer { name: "Dagster", part: Part::Dagster, tests: "python/peers/dagster" };
 
 pub const PIPELINES: Peer = Peer {
     name: "Spark, Ray, Dask, DuckDB, Polars and pandas",
     part: Part::Pipelines,
-    interpreter: parts::pipelines_environment,
     tests: "python/peers/pipelines",
 };
 
-pub const FOREIGN: Peer = Peer {
-    name: "PyTorch and notebooks of other authors",
-    part: Part::Foreign,
-    interpreter: parts::foreign_environment,
-    tests: "python/peers/foreign",
-};
+pub const FOREIGN: Peer =
+    Peer { name: "PyTorch and notebooks of other authors", part: Part::Foreign, tests: "python/peers/foreign" };
 
 pub async fn run(peer: &Peer, options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
@@ -74,7 +53,7 @@ pub async fn run(peer: &Peer, options: &Options) -> anyhow::Result<()> {
 
 impl Peer {
     fn pytest(&self, package: &Package, options: &Options) -> anyhow::Result<Command> {
-        let mut pytest = Command::new((self.interpreter)()?);
+        let mut pytest = Command::new(self.part.interpreter()?);
         pytest.args(["-P", "-m", "pytest", "-p", "no:cacheprovider", "-c", "python/pyproject.toml", self.tests]);
         pytest.args(&options.arguments).current_dir(workspace::root());
         // Programs that the tests start inherit the path, and find the package's entry points there.

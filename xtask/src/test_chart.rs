@@ -1,9 +1,6 @@
 //! `cargo xtask test-chart`: renders the Helm chart with Helm's own engine, checks the result, and starts the programs as its pods would.
 
-use gpufleet_local::{
-    programs::BIN_DIR_VARIABLE,
-    setup::{Part, chart_environment},
-};
+use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
 use tokio::process::Command;
 
 use crate::{
@@ -26,7 +23,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     terminal.heading("build");
     workspace::build(&[&FLEET_PACKAGES[..], &[CONSOLE_PACKAGE]].concat()).await?;
     terminal.heading("test the chart");
-    let mut pytest = Command::new(chart_environment()?);
+    let mut pytest = Command::new(Part::Chart.interpreter()?);
     pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "-c", "tests/chart/pytest.ini", "tests/chart"]);
     pytest.args(&options.arguments).current_dir(workspace::root());
     pytest.env(BIN_DIR_VARIABLE, workspace::programs()?).env("PYTHONDONTWRITEBYTECODE", "1");

@@ -6,7 +6,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use super::{SetupError, cache_folder, failed, python, run};
+use super::{Folder, SetupError, cache_folder, failed, python, run};
 use crate::progress::Progress;
 
 /// A virtual environment below the cache folder.
@@ -114,19 +114,19 @@ pub(super) const ZIG: Environment = Environment {
 
 const MARKER: &str = "requirements.txt";
 
-impl Environment {
-    pub(super) fn interpreter(&self) -> Result<PathBuf, SetupError> {
-        Ok(self.folder()?.join("bin/python"))
+impl Folder for Environment {
+    fn path(&self) -> Result<PathBuf, SetupError> {
+        Ok(cache_folder()?.join(self.folder))
     }
 
-    pub(super) fn is_installed(&self) -> bool {
-        let Ok(folder) = self.folder() else { return false };
+    fn is_installed(&self) -> bool {
+        let Ok(folder) = self.path() else { return false };
         fs::read_to_string(folder.join(MARKER)).is_ok_and(|text| text == self.requirements)
     }
 
     /// Makes the environment beside its folder and renames it. Nothing uses its scripts, which contain the former path.
-    pub(super) fn install(&self, progress: &dyn Progress) -> Result<(), SetupError> {
-        let (folder, partial) = (self.folder()?, cache_folder()?.join(format!("{}.partial", self.folder)));
+    fn install(&self, progress: &dyn Progress) -> Result<(), SetupError> {
+        let (folder, partial) = (self.path()?, cache_folder()?.join(format!("{}.partial", self.folder)));
         let python = python::with_pip(progress)?;
         python::remove(&partial)?;
         let mut make = match self.base {
@@ -152,9 +152,5 @@ impl Environment {
         fs::rename(&list, &marker).map_err(failed("rename to", &marker))?;
         python::remove(&folder)?;
         fs::rename(&partial, &folder).map_err(failed("rename to", &folder))
-    }
-
-    fn folder(&self) -> Result<PathBuf, SetupError> {
-        Ok(cache_folder()?.join(self.folder))
     }
 }

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use super::{SetupError, apt, cache_folder, failed, run};
+use super::{Folder, SetupError, apt, cache_folder, failed, run};
 use crate::progress::Progress;
 
 /// A folder and its packages.
@@ -89,18 +89,18 @@ pub(super) const COMPARISON: Collection = Collection {
 /// Lists the packages of a complete folder: without it, or with another list, the folder is made again.
 const MARKER: &str = "gpufleet-packages.txt";
 
-impl Collection {
-    pub(super) fn folder(&self) -> Result<PathBuf, SetupError> {
+impl Folder for Collection {
+    fn path(&self) -> Result<PathBuf, SetupError> {
         Ok(cache_folder()?.join(self.folder))
     }
 
-    pub(super) fn is_installed(&self) -> bool {
-        let Ok(folder) = self.folder() else { return false };
+    fn is_installed(&self) -> bool {
+        let Ok(folder) = self.path() else { return false };
         fs::read_to_string(folder.join(MARKER)).is_ok_and(|text| text == self.list())
     }
 
-    pub(super) fn install(&self, progress: &dyn Progress) -> Result<(), SetupError> {
-        let (folder, partial, old) = (self.folder()?, self.beside("partial")?, self.beside("old")?);
+    fn install(&self, progress: &dyn Progress) -> Result<(), SetupError> {
+        let (folder, partial, old) = (self.path()?, self.beside("partial")?, self.beside("old")?);
         let python = with_pip(progress)?;
         remove(&partial)?;
         remove(&old)?;
@@ -125,7 +125,9 @@ impl Collection {
         fs::rename(&partial, &folder).map_err(failed("rename to", &folder))?;
         remove(&old)
     }
+}
 
+impl Collection {
     fn list(&self) -> String {
         self.packages.iter().map(|package| format!("{package}\n")).collect()
     }
