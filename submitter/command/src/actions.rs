@@ -42,12 +42,7 @@ const COLUMNS: [Column; 6] = [
 ];
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
-    let work = async {
-        let source = Source::open(&options.source).await?;
-        let actions = source.actions(options.limit).await;
-        source.close().await;
-        actions
-    };
+    let work = Source::ask(&options.source, async |source| source.actions(options.limit).await);
     let ActionPage { actions, next } = Spinner::new("reading the actions").around(work).await?;
     match options.output {
         Format::Json => output::emit_json(&actions)?,

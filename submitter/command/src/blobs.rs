@@ -83,10 +83,8 @@ struct Stored {
 }
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
-    tokio::select! {
-        exit = perform(options) => exit,
-        () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, "interrupted; completed work stays, and the command can be repeated")),
-    }
+    let message = "interrupted; completed work stays, and the command can be repeated";
+    waiting::unless_interrupted(perform(options), message).await
 }
 
 async fn perform(options: &Options) -> Result<Exit, Complaint> {

@@ -79,18 +79,17 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
         let scope = connection::order(&options.broker, give).await?;
         Ok((jobs, ledger, scope))
     };
-    let (jobs, ledger, scope) = tokio::select! {
-        done = Spinner::new("cancelling").around(work) => done?,
-        () = waiting::interrupt() => return Err(interrupted("some of the jobs may be cancelled")),
-    };
+    let work = Spinner::new("cancelling").around(work);
+    let (jobs, ledger, scope) =
+        waiting::unless_interrupted(work, "interrupted: some of the jobs may be cancelled").await?;
     if scope == CancelScope::Own {
         output::note("this user is not an operator: only its own jobs are cancelled, all others keep running");
     }
     let exit = match (&ledger, options.wait) {
-        (Some(ledger), true) => tokio::select! {
-            exit = outcomes(ledger, &jobs, options.timeout) => exit,
-            () = waiting::interrupt() => Err(interrupted(STANDS)),
-        },
+        (Some(ledger), true) => {
+            let waiting = outcomes(ledger, &jobs, options.timeout);
+            waiting::unless_interrupted(waiting, &format!("interrupted: {STANDS}")).await
+        }
         _ => output::emit(&asked(&jobs, &labels)).map(|()| Exit::Success),
     };
     if let Some(ledger) = ledger {
@@ -141,10 +140,6 @@ fn asked(jobs: &[JobId], labels: &Labels) -> String {
         all => text.push_str(&format!("requested cancellation of the jobs with labels {}\n", all.join(" and "))),
     }
     text
-}
-
-fn interrupted(consequence: &str) -> Complaint {
-    Complaint::new(Exit::Interrupted, format!("interrupted: {consequence}"))
 }
 
 /// Complete ids need no ledger.

@@ -140,18 +140,15 @@ async fn with_dead(
     when_interrupted: &str,
     act: impl AsyncFnOnce(&mut DeadLetters) -> Result<Exit, Complaint>,
 ) -> Result<Exit, Complaint> {
-    let work = Box::pin(async {
+    let work = async {
         let fleet = fleet.await?;
         let mut dead = fleet.dead().await.map_err(|error| complaint(&error))?;
         let outcome = act(&mut dead).await;
         dead.requeue().await;
         fleet.close().await;
         outcome
-    });
-    tokio::select! {
-        outcome = work => outcome,
-        () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, format!("interrupted: {when_interrupted}"))),
-    }
+    };
+    waiting::unless_interrupted(work, &format!("interrupted: {when_interrupted}")).await
 }
 
 /// After a failure it still prints the letters that it read before.

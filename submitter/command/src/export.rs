@@ -86,14 +86,11 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 
 /// Returns whether labels without an index limited the search.
 async fn read(options: &Options, pages: mpsc::Sender<Vec<JobRow>>) -> Result<bool, Complaint> {
-    let source = Source::open(&options.source).await?;
-    let read = async {
-        catch_up::all(&source).await?;
-        send(&source, options.filters.filter(), pages).await
-    };
-    let read = read.await;
-    source.close().await;
-    read
+    let sent = Source::ask(&options.source, async |source| {
+        catch_up::all(source).await?;
+        send(source, options.filters.filter(), pages).await
+    });
+    sent.await
 }
 
 /// Sends all pages, unless the writer fails.

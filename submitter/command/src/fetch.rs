@@ -63,10 +63,7 @@ struct Fetched {
 }
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
-    tokio::select! {
-        exit = perform(options) => exit,
-        () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, "interrupted; the command can be repeated")),
-    }
+    waiting::unless_interrupted(perform(options), "interrupted; the command can be repeated").await
 }
 
 async fn perform(options: &Options) -> Result<Exit, Complaint> {

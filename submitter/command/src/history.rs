@@ -100,12 +100,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     if options.watch {
         return watch::run(options).await;
     }
-    let work = async {
-        let source = Source::open(&options.source).await?;
-        let jobs = caught_up(&source, options).await;
-        source.close().await;
-        jobs
-    };
+    let work = Source::ask(&options.source, async |source| caught_up(source, options).await);
     let Page { jobs, next, searched_since } = Spinner::new("reading the history").around(work).await?;
     match options.output {
         Format::Table => {

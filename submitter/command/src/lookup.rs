@@ -15,12 +15,7 @@ use super::{
 
 /// The job that a text names, for a command that asks the ledger nothing else.
 pub async fn job(id: &str, options: &SourceOptions) -> Result<Box<JobDetail>, Complaint> {
-    let work = async {
-        let source = Source::open(options).await?;
-        let found = in_source(&source, id).await;
-        source.close().await;
-        found
-    };
+    let work = Source::ask(options, async |source| in_source(source, id).await);
     Spinner::new("reading the job").around(work).await
 }
 

@@ -41,10 +41,7 @@ pub struct Options {
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let work = async {
-        let source = Source::open(&options.source).await?;
-        let pools = read(&source, options.since).await;
-        source.close().await;
-        let mut pools = pools?;
+        let mut pools = Source::ask(&options.source, async |source| read(source, options.since).await).await?;
         let fleet = connection::fleet(&options.broker, Fleet::builder()).await?;
         ask(&fleet, &mut pools).await?;
         let _closed_in_time = tokio::time::timeout(connection::CLOSE_DEADLINE, fleet.close()).await;

@@ -32,16 +32,11 @@ pub struct Options {
 }
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
-    let work = async {
-        let source = Source::open(&options.source).await?;
-        let found = lookup::in_source(&source, &options.id).await;
-        let read = match found {
-            Ok(detail) => workers_of(&source, &detail).await.map(|workers| (detail, workers)),
-            Err(complaint) => Err(complaint),
-        };
-        source.close().await;
-        read
-    };
+    let work = Source::ask(&options.source, async |source| {
+        let detail = lookup::in_source(source, &options.id).await?;
+        let workers = workers_of(source, &detail).await?;
+        Ok((detail, workers))
+    });
     let (detail, workers) = Spinner::new("reading the job").around(work).await?;
     let report = Report::of(&detail, &workers).ok_or_else(|| not_ended(&detail))?;
     match options.output {

@@ -61,6 +61,17 @@ impl Source {
         }
     }
 
+    /// Opens the ledger, reads from it, and closes it.
+    pub async fn ask<T>(
+        options: &SourceOptions,
+        read: impl AsyncFnOnce(&Self) -> Result<T, Complaint>,
+    ) -> Result<T, Complaint> {
+        let source = Self::open(options).await?;
+        let read = read(&source).await;
+        source.close().await;
+        read
+    }
+
     pub const fn page_jobs_max(&self) -> u32 {
         match self {
             Self::Database { .. } => HistoryFilter::LIMIT_MAX,

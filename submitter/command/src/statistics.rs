@@ -48,17 +48,11 @@ pub struct Layout<'a> {
 
 /// Reads the statistics and prints them.
 pub async fn print(options: &StatisticsOptions, layout: &Layout<'_>) -> Result<(), Complaint> {
-    let work = async {
-        let source = Source::open(&options.source).await?;
-        let filter = StatisticsFilter { by: options.by.clone(), since: options.since, pool: options.pool.clone() };
-        let statistics = async {
-            catch_up::all(&source).await?;
-            source.statistics(&filter).await
-        };
-        let statistics = statistics.await;
-        source.close().await;
-        statistics
-    };
+    let filter = StatisticsFilter { by: options.by.clone(), since: options.since, pool: options.pool.clone() };
+    let work = Source::ask(&options.source, async |source| {
+        catch_up::all(source).await?;
+        source.statistics(&filter).await
+    });
     let statistics = Spinner::new("reading the statistics").around(work).await?;
     match options.output {
         Format::Json => output::emit_json(&statistics)?,

@@ -72,10 +72,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     };
     let spinner = Spinner::new(told);
     let waiting = spinner.clone().around(wait(options, &spinner));
-    let jobs = tokio::select! {
-        jobs = waiting => jobs?,
-        () = waiting::interrupt() => return Err(Complaint::new(Exit::Interrupted, "interrupted; the jobs keep running")),
-    };
+    let jobs = waiting::unless_interrupted(waiting, "interrupted; the jobs keep running").await?;
     match options.output {
         Format::Table => output::emit(&jobs.iter().map(line).collect::<String>())?,
         Format::Json => output::emit_json(&jobs)?,

@@ -6,7 +6,7 @@ use gpufleet::{Fleet, PoolDepth, schema::PoolName};
 use gpufleet_local::{Lines, Progress, Silent};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{output, progress_terminal::ProgressTerminal};
+use super::{complaint::Complaint, exit::Exit, output, progress_terminal::ProgressTerminal};
 
 /// A shorter wait needs no progress display.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -90,6 +90,20 @@ pub async fn interrupt() {
         std::future::pending::<()>().await;
     }
     output::redraw("");
+}
+
+/// What the work gives, unless Ctrl-C ends it with this message.
+pub fn unless_interrupted<T>(
+    work: impl Future<Output = Result<T, Complaint>>,
+    message: &str,
+) -> impl Future<Output = Result<T, Complaint>> {
+    let work = Box::pin(work);
+    async move {
+        tokio::select! {
+            done = work => done,
+            () = interrupt() => Err(Complaint::new(Exit::Interrupted, message)),
+        }
+    }
 }
 
 /// Warns if no worker serves the pool.

@@ -50,10 +50,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 }
 
 async fn explain(options: &Options) -> Result<(Explanation, Box<JobDetail>), Complaint> {
-    let source = Source::open(&options.source).await?;
-    let read = read(&source, &options.id).await;
-    source.close().await;
-    let (detail, workers, pools) = read?;
+    let (detail, workers, pools) = Source::ask(&options.source, async |source| read(source, &options.id).await).await?;
     let pool = detail.job.pool.as_deref().and_then(|pool| pool.parse::<PoolName>().ok());
     let depth = match pool.filter(|_| detail.job.state == JobState::Queued) {
         None => None,

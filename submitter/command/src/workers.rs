@@ -71,14 +71,9 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 }
 
 async fn list(options: &ListOptions) -> Result<Exit, Complaint> {
-    let work = async {
-        let source = Source::open(&options.source).await?;
-        let heard_within = (!options.all).then_some(SILENCE_SHOWN);
-        let filter = WorkerFilter { heard_within, ..WorkerFilter::default() };
-        let workers = source.workers(&filter).await;
-        source.close().await;
-        workers
-    };
+    let heard_within = (!options.all).then_some(SILENCE_SHOWN);
+    let filter = WorkerFilter { heard_within, ..WorkerFilter::default() };
+    let work = Source::ask(&options.source, async |source| source.workers(&filter).await);
     let workers = Spinner::new("reading the workers").around(work).await?;
     let now = Utc::now();
     let listed: Vec<ListedWorker> = workers.into_iter().map(ListedWorker::from).collect();
@@ -111,12 +106,9 @@ async fn drain(options: &DrainOptions) -> Result<Exit, Complaint> {
             .await?;
         Ok(known)
     };
-    let known = tokio::select! {
-        done = Spinner::new("asking the worker to drain").around(work) => done?,
-        () = waiting::interrupt() => {
-            return Err(Complaint::new(Exit::Interrupted, "interrupted before the broker confirmed the order; the worker may or may not drain"));
-        }
-    };
+    let work = Spinner::new("asking the worker to drain").around(work);
+    let message = "interrupted before the broker confirmed the order; the worker may or may not drain";
+    let known = waiting::unless_interrupted(work, message).await?;
     let rest = match known {
         Known::HasLeft => ", but according to the ledger it has left",
         Known::Unavailable => {

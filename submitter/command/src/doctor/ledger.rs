@@ -58,16 +58,8 @@ pub async fn examine(options: &SourceOptions, broker: &BrokerOptions) -> Seen {
     if !is_configured(options, broker) {
         return seen(Opened::NotConfigured, unknown("no ledger is configured"));
     }
-    let source = match Source::open(options).await {
-        Ok(source) => source,
-        Err(complaint) => return seen(Opened::Failed(complaint), unknown("the ledger can't be read")),
-    };
-    let seen = match read(&source, options).await {
-        Ok(seen) => seen,
-        Err(complaint) => seen(Opened::Failed(complaint), unknown("the ledger can't be read")),
-    };
-    source.close().await;
-    seen
+    let asked = Source::ask(options, async |source| read(source, options).await).await;
+    asked.unwrap_or_else(|complaint| seen(Opened::Failed(complaint), unknown("the ledger can't be read")))
 }
 
 /// Without options, a command reads the ledger of the local fleet, which belongs to no other broker.
