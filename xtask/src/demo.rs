@@ -42,7 +42,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     terminal.heading("build gpufleet");
     workspace::build(&FLEET_PACKAGES).await?;
     let folder = workspace::root().join(FOLDER);
-    files::fresh_folder(&folder)?;
+    workspace::fresh_folder(&folder)?;
     let state = StateDir::ephemeral_with_logs(&folder.join("log"))?;
     let result = unless_interrupted(Box::pin(with_services(options, &terminal, &state, &folder))).await;
     // Stops what is still running after an error or an interruption.

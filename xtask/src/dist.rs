@@ -52,7 +52,8 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         Some(folder) => (Programs::in_folder(folder.clone()), Programs::in_folder(folder.clone())),
         None => (build(&terminal).await?, build_portable(&terminal).await?),
     };
-    let folder = fresh_folder(&folder()?)?;
+    let folder = folder()?;
+    workspace::fresh_folder(&folder)?;
     terminal.heading("pack them");
     archive::build(&portable, &folder).await?;
     debian::build(&programs, &folder).await?;
@@ -83,14 +84,6 @@ async fn build_portable(terminal: &Terminal) -> anyhow::Result<Programs> {
 /// Returns the folder of the results.
 pub fn folder() -> anyhow::Result<PathBuf> {
     Ok(workspace::target()?.join("packages"))
-}
-
-fn fresh_folder(folder: &Path) -> anyhow::Result<PathBuf> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("failed to remove {}", folder.display()))?;
-    }
-    fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
-    Ok(folder.to_owned())
 }
 
 fn copy_into(file: &Path, folder: &Path) -> anyhow::Result<()> {

@@ -60,7 +60,7 @@ impl Package {
     /// of its dependencies again, because their features differ if the module is selected alone.
     pub async fn assemble(built: &Path) -> anyhow::Result<Self> {
         let site = folder()?.join("site");
-        replace(&site)?;
+        workspace::fresh_folder(&site)?;
         let mut metadata = tool("maturin")?;
         metadata.args(["pep517", "write-dist-info", "--compatibility", "linux", "--metadata-directory"]).arg(&site);
         metadata.arg("--interpreter").arg(interpreter()?);
@@ -144,14 +144,6 @@ fn tool(module: &str) -> anyhow::Result<Command> {
 
 fn folder() -> anyhow::Result<PathBuf> {
     Ok(workspace::target()?.join("python"))
-}
-
-/// Replaces a folder by an empty one.
-fn replace(folder: &Path) -> anyhow::Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("failed to remove {}", folder.display()))?;
-    }
-    fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))
 }
 
 fn copy_sources(from: &Path, to: &Path) -> anyhow::Result<()> {

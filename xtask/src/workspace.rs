@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsStr,
+    fs, io,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -29,6 +30,17 @@ pub fn programs() -> anyhow::Result<PathBuf> {
 /// Returns cargo's target folder.
 pub fn target() -> anyhow::Result<PathBuf> {
     Ok(programs()?.parent().context("the programs lie in no target folder")?.to_owned())
+}
+
+/// Makes an empty folder, in place of what is there.
+pub fn fresh_folder(folder: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("failed to remove {}", folder.display()));
+        }
+        _ => {}
+    }
+    fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))
 }
 
 /// Returns cargo in the workspace, with its output shown.

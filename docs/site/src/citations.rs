@@ -1,16 +1,13 @@
 //! Tests that the pages name as `file::test` must exist: a page is worth what it can show.
 
-use std::{collections::HashSet, fs, path::Path};
+use std::{collections::HashSet, path::Path};
 
-use anyhow::Context as _;
 use pulldown_cmark::{Event, Options, Parser};
 
-use crate::page::Page;
+use crate::page::{self, Page};
 
 /// Pages that name tests for what they say.
 const CITING: [&str; 4] = ["docs/src/design", "docs/src/operate", "docs/src/stability.md", "tests/README.md"];
-/// Build output and other folders without sources of this repository.
-const SKIPPED: [&str; 3] = ["target", ".git", "book"];
 /// Shorter names are paths in code, such as `schema::topology`.
 const WORDS_MIN: usize = 3;
 
@@ -20,22 +17,10 @@ pub struct Functions(HashSet<(String, String)>);
 impl Functions {
     pub fn below(root: &Path) -> anyhow::Result<Self> {
         let mut functions = Self(HashSet::new());
-        functions.read_folder(root)?;
-        Ok(functions)
-    }
-
-    fn read_folder(&mut self, folder: &Path) -> anyhow::Result<()> {
-        for entry in fs::read_dir(folder).with_context(|| format!("failed to list {}", folder.display()))? {
-            let path = entry?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if path.is_dir() && !path.is_symlink() && !SKIPPED.contains(&name) {
-                self.read_folder(&path)?;
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
-                self.add(&path, &text);
-            }
+        for path in page::files(root, "rs")? {
+            functions.add(&path, &page::read(&path)?);
         }
-        Ok(())
+        Ok(functions)
     }
 
     fn add(&mut self, path: &Path, text: &str) {

@@ -8,11 +8,14 @@ use std::{
 
 use anyhow::Context as _;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+use walkdir::WalkDir;
 
 /// Pages outside the site that readers reach first.
 const ROOT_PAGES: [&str; 6] =
     ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md", "bench/README.md"];
 pub const SITE: &str = "docs/src";
+/// Build output and other folders without sources of this repository.
+const SKIPPED: [&str; 3] = ["target", ".git", "book"];
 
 #[derive(Debug)]
 pub struct Page {
@@ -70,25 +73,20 @@ fn anchor(heading: &str) -> String {
 /// Every page whose links and prose are checked.
 pub fn all(root: &Path) -> anyhow::Result<Vec<Page>> {
     let mut paths: Vec<_> = ROOT_PAGES.iter().map(|page| root.join(page)).collect();
-    below(&root.join(SITE), &mut paths)?;
-    paths.into_iter().map(read).collect()
+    paths.extend(files(&root.join(SITE), "md")?);
+    paths.into_iter().map(|path| Ok(Page::parse(path.clone(), read(&path)?))).collect()
 }
 
-fn read(path: PathBuf) -> anyhow::Result<Page> {
-    let text = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
-    Ok(Page::parse(path, text))
+pub fn read(path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))
 }
 
-fn below(folder: &Path, paths: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| format!("failed to list {}", folder.display()))? {
-        let path = entry?.path();
-        if path.is_dir() {
-            below(&path, paths)?;
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            paths.push(path);
-        }
-    }
-    Ok(())
+/// The files of this extension in a folder and those below, without the folders that hold no sources.
+pub fn files(folder: &Path, extension: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let entries =
+        WalkDir::new(folder).into_iter().filter_entry(|entry| !SKIPPED.iter().any(|name| entry.file_name() == *name));
+    let paths = entries.map(|entry| Ok(entry?.into_path())).collect::<anyhow::Result<Vec<PathBuf>>>()?;
+    Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|found| found == extension)).collect())
 }
 
 #[cfg(test)]

@@ -1,18 +1,8 @@
-//! The demo's folder, and the `.npy` arrays in it.
+//! The `.npy` arrays in the demo's folder.
 
-use std::{fs, io, path::Path};
+use std::{fs, path::Path};
 
 use anyhow::{Context as _, bail, ensure};
-
-pub fn fresh_folder(folder: &Path) -> anyhow::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("failed to remove {}", folder.display()));
-        }
-        _ => {}
-    }
-    fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))
-}
 
 /// Reads the elements of an array with four-byte elements in C order.
 pub fn read_npy<const SIZE: usize, T>(

@@ -3,17 +3,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::Path,
 };
 
-use anyhow::Context as _;
 use clap::Command;
 
 use super::{
     markdown::{table, wrapped},
     programs,
 };
+use crate::page;
 
 /// A variable that is no option of a command.
 type Variable = (&'static str, &'static str);
@@ -216,22 +215,11 @@ pub fn faults(root: &Path) -> anyhow::Result<Vec<String>> {
 fn named_in_code(root: &Path) -> anyhow::Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for folder in SOURCES {
-        read_folder(&root.join(folder).join("src"), &mut names)?;
-    }
-    Ok(names)
-}
-
-fn read_folder(folder: &Path, names: &mut BTreeSet<String>) -> anyhow::Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| format!("failed to list {}", folder.display()))? {
-        let path = entry?.path();
-        if path.is_dir() {
-            read_folder(&path, names)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
-            names.extend(literals(&text));
+        for path in page::files(&root.join(folder).join("src"), "rs")? {
+            names.extend(literals(&page::read(&path)?));
         }
     }
-    Ok(())
+    Ok(names)
 }
 
 /// The string literals that are nothing but one of our variables' names.
@@ -244,6 +232,8 @@ fn literals(text: &str) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::reference::tests::root;
 
