@@ -13,7 +13,7 @@ use super::{
     catch_up,
     complaint::Complaint,
     exit::{self, Exit},
-    files::PartialFile,
+    files::{self, PartialFile},
     history::{Filters, WEEK_SEARCHED},
     output,
     source::{Source, SourceOptions},
@@ -138,8 +138,8 @@ impl Options {
 
 fn unwritable(path: &std::path::Path, problem: &dyn std::fmt::Display) -> Complaint {
     let complaint = Complaint::bad_input(format!("failed to write {}: {problem}", path.display()));
-    match path.parent().filter(|folder| !folder.as_os_str().is_empty()).map(fs::exists) {
-        Some(Ok(false)) => complaint.hint("create the folder first"),
+    match fs::exists(files::folder_of(path)) {
+        Ok(false) => complaint.hint("create the folder first"),
         _ => complaint.hint("check that you may write there and that the disk has room"),
     }
 }

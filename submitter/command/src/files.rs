@@ -347,7 +347,7 @@ pub fn check_writable(path: &Path) -> Result<(), Complaint> {
 
 /// Rejects a file of any format that can't be written.
 pub fn check_folder(path: &Path) -> Result<(), Complaint> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     let refuse = |problem: &str| Complaint::bad_input(format!("failed to write {}: {problem}", path.display()));
     if path.is_dir() {
         return Err(refuse("it is a folder").hint("give the path of a file in it"));
@@ -356,6 +356,10 @@ pub fn check_folder(path: &Path) -> Result<(), Complaint> {
         Ok(metadata) if metadata.is_dir() => Ok(()),
         _ => Err(refuse("its folder does not exist").hint(format!("create it: mkdir -p {}", folder.display()))),
     }
+}
+
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Rejects a file kind that can't hold the array, before the job runs.

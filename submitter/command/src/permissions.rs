@@ -268,8 +268,8 @@ fn pattern(prefix: &str, alternatives: &BTreeSet<String>) -> String {
     })
 }
 
-/// For a shell.
-fn quoted(text: &str) -> String {
+/// The text as one word of a POSIX shell.
+pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 

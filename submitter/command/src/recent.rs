@@ -161,7 +161,8 @@ pub fn complete(text: &str, jobs: &[Recent]) -> Option<JobId> {
     first.filter(|_| second.is_none() && is_long).map(|job| job.job_id)
 }
 
-fn digits(id: &str) -> String {
+/// An id without its hyphens, in lower case.
+pub fn digits(id: &str) -> String {
     id.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect()
 }
 

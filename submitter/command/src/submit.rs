@@ -36,7 +36,7 @@ use deadline::Deadline;
 pub use failure::complaint as failed;
 pub use options::Options;
 use plan::Plan;
-pub use plan::{SourceText, invalid};
+pub use plan::{SourceText, given_once, invalid};
 use report::Written;
 
 /// The time for closing the connection after the deadline has passed. A working connection closes sooner.

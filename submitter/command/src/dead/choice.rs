@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use gpufleet::{DeadLetter, schema::JobId};
 
-use crate::{complaint::Complaint, exit::Exit};
+use crate::{complaint::Complaint, exit::Exit, recent::digits};
 
 /// A shorter part is probably a typing mistake.
 const PART_MIN: usize = 4;
@@ -24,7 +24,7 @@ pub struct Wanted {
 /// Checks a typed id.
 pub fn id(text: &str) -> Result<String, String> {
     let text = text.trim();
-    if folded(text).is_empty() {
+    if digits(text).is_empty() {
         return Err("expected an id as `gpufleet dead list` shows it, or its beginning or end".to_owned());
     }
     Ok(text.to_owned())
@@ -90,13 +90,9 @@ impl Wanted {
 /// The ids of jobs compare without case and hyphens. Other message ids are chosen by their producers, so they compare exactly.
 fn comparable(name: &str, typed: &str) -> (String, String) {
     match name.parse::<JobId>() {
-        Ok(_) => (folded(name), folded(typed)),
+        Ok(_) => (digits(name), digits(typed)),
         Err(_) => (name.to_owned(), typed.to_owned()),
     }
-}
-
-fn folded(id: &str) -> String {
-    id.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect()
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ pub fn judge_all(
     matter.map(|depths| depths.judge(up(&depths.pool))).collect()
 }
 
-fn waits(messages: u32) -> String {
+pub fn waits(messages: u32) -> String {
     match messages {
         1 => "1 message waits".to_owned(),
         many => format!("{many} messages wait"),

@@ -6,7 +6,7 @@ use gpufleet::schema::topology::LEDGER_QUEUE;
 use gpufleet_ledger::Progress;
 use gpufleet_transport::{Broker, QueueDepth};
 
-use super::{super::complaint::chain, finding::Finding};
+use super::{super::complaint::chain, finding::Finding, pools::waits};
 
 const CHECK: &str = "recorder";
 const START: &str = "start one, or look at its log: gpufleet-ledger record";
@@ -47,8 +47,7 @@ fn absent(found: String, has_ledger: bool) -> Finding {
 fn waiting(messages: u32) -> String {
     match messages {
         0 => "nothing waits".to_owned(),
-        1 => "1 message waits".to_owned(),
-        many => format!("{many} messages wait"),
+        some => waits(some),
     }
 }
 

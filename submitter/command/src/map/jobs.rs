@@ -1,6 +1,6 @@
 //! The jobs of the batches.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use gpufleet::{Array, Fleet, Job, JobError, JobResult, SubmitError, schema::PoolName};
 
@@ -26,7 +26,8 @@ pub struct Jobs<'a> {
 impl<'a> Jobs<'a> {
     /// Checks the scalars and all other settings of the jobs with inputs of one element.
     pub fn plan(options: &'a Options, mapping: &Mapping, has_store: bool) -> Result<Self, Complaint> {
-        given_once(options)?;
+        let scalars = options.arg.iter().map(|scalar| ("scalar", &scalar.name));
+        submit::given_once(scalars.chain(options.label.iter().map(|label| ("label", &label.key))))?;
         let jobs = Self { options, kernel: Arc::clone(mapping.kernel()), has_store };
         let element = |buffer: &Buffer| {
             let array = Array::new(buffer.dtype, vec![1], vec![0; buffer.dtype.size()]);
@@ -88,17 +89,6 @@ impl<'a> Jobs<'a> {
             job = job.requires_device(device);
         }
         job
-    }
-}
-
-/// Rejects two values for one scalar or label, because either could be meant.
-fn given_once(options: &Options) -> Result<(), Complaint> {
-    let scalars = options.arg.iter().map(|scalar| ("scalar", &scalar.name));
-    let labels = options.label.iter().map(|label| ("label", &label.key));
-    let mut seen = BTreeSet::new();
-    match scalars.chain(labels).find(|item| !seen.insert(*item)) {
-        Some((what, name)) => Err(Complaint::usage(format!("{what} {name} is given twice")).hint("keep one of them")),
-        None => Ok(()),
     }
 }
 

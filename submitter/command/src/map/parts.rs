@@ -123,7 +123,8 @@ impl Parts {
         let file = File::create(&unfinished).map_err(|problem| failed(&problem))?;
         fill(&file).map_err(|problem| unusable("write", path, &problem))?;
         file.sync_all().map_err(|problem| failed(&problem))?;
-        fs::rename(&unfinished, path).and_then(|()| sync_folder(path)).map_err(|problem| failed(&problem))
+        let named = fs::rename(&unfinished, path).and_then(|()| File::open(files::folder_of(path))?.sync_all());
+        named.map_err(|problem| failed(&problem))
     }
 
     fn properties(&self) -> WriterProperties {
@@ -181,11 +182,6 @@ fn lock(folder: &Path) -> Result<File, Complaint> {
         }
         Err(TryLockError::Error(problem)) => Err(files::unwritable(&path, &problem)),
     }
-}
-
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
 }
 
 fn with_end(path: &Path, end: &str) -> PathBuf {

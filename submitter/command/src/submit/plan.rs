@@ -48,7 +48,7 @@ pub struct SourceText {
 impl Plan {
     /// Reads a job. `chained` has the inputs that come from other jobs.
     pub fn read(options: &Options, has_store: bool, chained: &ChainedInputs) -> Result<Self, Complaint> {
-        given_once(options)?;
+        check_names(options)?;
         let inputs = Purpose::input(has_store);
         let mut plan = match &options.file {
             Some(file) => task_file::read(file, inputs)?,
@@ -172,16 +172,20 @@ fn no_such_output(name: &str, options: &Options) -> Complaint {
     }
 }
 
-/// Rejects two contents for one array, because either could be meant.
-fn given_once(options: &Options) -> Result<(), Complaint> {
+fn check_names(options: &Options) -> Result<(), Complaint> {
     let files = options.input.iter().chain(&options.inout).map(|file| &file.name);
     let made = options.zeros.iter().map(|zeros| &zeros.name).chain(options.fill.iter().map(|fill| &fill.name));
     let made_by_out = options.out.iter().filter(|out| out.form.is_some()).map(|out| &out.name);
     let buffers = files.chain(made).chain(made_by_out).map(|name| ("buffer", name));
     let scalars = options.arg.iter().map(|scalar| ("scalar", &scalar.name));
     let labels = options.label.iter().map(|label| ("label", &label.key));
+    given_once(buffers.chain(scalars).chain(labels))
+}
+
+/// Rejects two contents or values for one thing, because either could be meant.
+pub fn given_once<'a>(mut items: impl Iterator<Item = (&'static str, &'a String)>) -> Result<(), Complaint> {
     let mut seen = BTreeSet::new();
-    match buffers.chain(scalars).chain(labels).find(|item| !seen.insert(*item)) {
+    match items.find(|item| !seen.insert(*item)) {
         Some((what, name)) => Err(Complaint::usage(format!("{what} {name} is given twice")).hint("keep one of them")),
         None => Ok(()),
     }
