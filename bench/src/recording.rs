@@ -10,7 +10,7 @@ use std::{
 use anyhow::ensure;
 use futures::future::try_join_all;
 use gpufleet::schema::{
-    AttemptFinished, AttemptState, Event, JobId, JobInfo, Priority, RanOn, Started, Submitted, Timings, WorkerName,
+    AttemptFinished, AttemptState, Event, JobId, JobInfo, RanOn, Started, Submitted, Timings, WorkerName,
 };
 use gpufleet_ledger::{migrate::migrate, recorder::Store};
 use gpufleet_local::{Postgres, StateDir};
@@ -175,19 +175,14 @@ impl Life {
 
 fn job(number: u32, at_ms: i64) -> JobInfo {
     JobInfo {
-        traceparent: None,
-        job_id: JobId::new(),
         pool: format!("pool-{}", number % POOLS).parse().expect("the name is valid"),
-        priority: Priority::Normal,
         name: Some(format!("step {}", number % RUNS)),
         labels: [("run".to_owned(), (number / 1000 % RUNS).to_string())].into(),
-        program: "catalog".to_owned(),
-        kernel: format!("kernel-{}", number % KERNELS),
         input_bytes: 512,
         client: Some("client-1".to_owned()),
         submitted_ms: Some(at_ms),
         user_id: Some(format!("user-{}", number % USERS)),
-        blobs: Vec::new(),
+        ..JobInfo::new(JobId::new(), format!("kernel-{}", number % KERNELS))
     }
 }
 
@@ -212,22 +207,12 @@ fn started(job: &JobInfo, number: u32, at_ms: i64) -> Event {
 
 fn finished(job: &JobInfo, number: u32, at_ms: i64, described: bool) -> Event {
     Event::AttemptFinished(AttemptFinished {
-        job_id: job.job_id,
-        attempt: 1,
-        worker: worker(number),
         device: Some(0),
         ran_on: Some(ran_on(number)),
         started_ms: Some(at_ms),
-        at_ms,
-        state: AttemptState::Succeeded,
-        failure: None,
-        retry_at_ms: None,
         output_bytes: 16,
         timings: Timings { launches_us: vec![5], total_us: 50 + u64::from(number % 1000), ..Timings::default() },
         job: described.then(|| Box::new(job.clone())),
-        charged_us: None,
-        user_id: None,
-        printf_output: None,
-        kept: None,
+        ..AttemptFinished::new(job.job_id, 1, worker(number), at_ms, AttemptState::Succeeded)
     })
 }

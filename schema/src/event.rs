@@ -245,7 +245,38 @@ impl LaterEvent {
     }
 }
 
+impl AttemptFinished {
+    /// The end of an attempt of which nothing else is known.
+    pub fn new(job_id: JobId, attempt: u32, worker: WorkerName, at_ms: i64, state: AttemptState) -> Self {
+        Self {
+            job_id,
+            attempt,
+            worker,
+            device: None,
+            ran_on: None,
+            started_ms: None,
+            at_ms,
+            state,
+            failure: None,
+            retry_at_ms: None,
+            output_bytes: 0,
+            timings: Timings::default(),
+            charged_us: None,
+            job: None,
+            user_id: None,
+            printf_output: None,
+            kept: None,
+        }
+    }
+}
+
 impl JobInfo {
+    /// A job with a kernel of the catalog, in the default pool, of which nothing else is known.
+    pub fn new(job_id: JobId, kernel: impl Into<String>) -> Self {
+        let task = Task { job_id, ..Task::new(Program::Catalog(kernel.into())) };
+        Self::of(&task, PoolName::default(), Priority::Normal, None)
+    }
+
     /// The description of a task for the ledger. The task may be invalid.
     pub fn of(task: &Task<'_>, pool: PoolName, priority: Priority, client: Option<String>) -> Self {
         let kernel = match &task.program {

@@ -137,23 +137,11 @@ mod tests {
         task.submitted_ms = Some(1_000);
         let job = JobInfo::of(&task, pool.parse().unwrap(), Priority::Normal, None);
         AttemptFinished {
-            job_id: task.job_id,
-            attempt: 1,
-            worker: "w".parse().unwrap(),
             device: Some(0),
-            ran_on: None,
             started_ms: Some(3_000),
-            at_ms: 3_500,
-            state: AttemptState::Succeeded,
-            failure: None,
-            retry_at_ms: None,
-            output_bytes: 0,
             timings,
             job: Some(Box::new(job)),
-            charged_us: None,
-            user_id: None,
-            printf_output: None,
-            kept: None,
+            ..AttemptFinished::new(task.job_id, 1, "w".parse().unwrap(), 3_500, AttemptState::Succeeded)
         }
     }
 

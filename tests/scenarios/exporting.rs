@@ -3,7 +3,7 @@
 use std::fs;
 
 use gpufleet_ledger::{HistoryFilter, recorder::Store};
-use gpufleet_schema::{Event, JobId, JobInfo, PoolName, Priority, Submitted};
+use gpufleet_schema::{Event, JobId, JobInfo, Submitted};
 use gpufleet_tests::{Ended, Ground, gpufleet_peak_memory, poll_until, signal};
 
 /// The number of jobs in the smaller export. By then, the allocator has as much memory as it ever needs for pages.
@@ -15,19 +15,12 @@ const GROWTH_MAX: u64 = 12 << 20;
 
 fn submitted(at_ms: i64) -> Event {
     let job = JobInfo {
-        traceparent: None,
-        job_id: JobId::new(),
-        pool: PoolName::default(),
-        priority: Priority::Normal,
         name: Some("a name of some length, as people give".to_owned()),
         labels: (0..6).map(|number| (format!("label-{number}"), "x".repeat(60))).collect(),
-        program: "catalog".to_owned(),
-        kernel: "saxpy".to_owned(),
         input_bytes: 512,
         client: Some("client-1".to_owned()),
         submitted_ms: Some(at_ms),
-        user_id: None,
-        blobs: Vec::new(),
+        ..JobInfo::new(JobId::new(), "saxpy")
     };
     Event::Submitted(Submitted { job, at_ms })
 }

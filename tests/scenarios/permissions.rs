@@ -3,7 +3,7 @@
 
 use gpufleet::{CancelScope, FailedJob, JobError, SubmitError};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, ClientName, Command as Order, Event, JobId, JobState, MessageId, Selection, Timings,
+    AttemptFinished, AttemptState, ClientName, Command as Order, Event, JobId, JobState, MessageId, Selection,
     WorkerName, encoding,
     topology::{
         DEAD_QUEUE, EVENTS_ACTION_KEY, EVENTS_CLIENT, EVENTS_KEY, EVENTS_WORKER, HEADER_REASON, REPLIES, Speaker,
@@ -115,25 +115,9 @@ async fn a_forged_outcome_is_dead_lettered_and_the_true_one_recorded() {
     let confined = Confined::start("forged", By::Functions).await;
     let (ground, anna) = (&confined.ground, confined.fleet("anna").await);
     let mut job = anna.submit(busy::until_released().pool("team-a".parse().unwrap())).await.unwrap();
-    let forged = Event::AttemptFinished(AttemptFinished {
-        job_id: job.id(),
-        attempt: 1,
-        worker: "forger".parse::<WorkerName>().unwrap(),
-        device: None,
-        ran_on: None,
-        started_ms: None,
-        at_ms: 1_700_000_000_000,
-        state: AttemptState::Failed,
-        failure: None,
-        retry_at_ms: None,
-        output_bytes: 0,
-        timings: Timings::default(),
-        job: None,
-        charged_us: None,
-        user_id: None,
-        printf_output: None,
-        kept: None,
-    });
+    let forger: WorkerName = "forger".parse().unwrap();
+    let forged = AttemptFinished::new(job.id(), 1, forger, 1_700_000_000_000, AttemptState::Failed);
+    let forged = Event::AttemptFinished(forged);
     let bert = confined.broker("bert").await;
     let forged = std::slice::from_ref(&forged);
     forbidden(bert.publish(events(EVENTS_WORKER, EVENTS_KEY, forged)).await);

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use gpufleet::Job;
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, Dtype, Event, Failure, FailureCode, JobId, JobInfo, JobState, PoolName, Priority,
-    Selection, Submitted, Timings, Verdict,
+    AttemptFinished, AttemptState, Dtype, Event, Failure, FailureCode, JobId, JobInfo, JobState, Selection, Submitted,
+    Verdict,
     encoding::encode_events,
     topology::{EVENTS_KEY, EVENTS_WORKER, TYPE_EVENTS},
 };
@@ -71,21 +71,7 @@ async fn publish(ground: &Ground, events: &[Event]) {
 }
 
 fn described(at_ms: i64) -> JobInfo {
-    JobInfo {
-        traceparent: None,
-        job_id: JobId::new(),
-        pool: PoolName::default(),
-        priority: Priority::Normal,
-        name: None,
-        labels: [].into(),
-        program: "catalog".to_owned(),
-        kernel: "saxpy".to_owned(),
-        input_bytes: 0,
-        client: None,
-        submitted_ms: Some(at_ms),
-        user_id: None,
-        blobs: Vec::new(),
-    }
+    JobInfo { submitted_ms: Some(at_ms), ..JobInfo::new(JobId::new(), "saxpy") }
 }
 
 fn now_ms() -> i64 {
@@ -180,23 +166,10 @@ async fn a_retry_is_due_later() {
     let job = described(now_ms());
     let job_id = job.job_id;
     let lost = AttemptFinished {
-        job_id,
-        attempt: 1,
-        worker: "another".parse().unwrap(),
-        device: None,
-        ran_on: None,
-        started_ms: None,
-        at_ms: now_ms(),
-        state: AttemptState::Lost,
         failure: Some(Failure::new(Verdict::Infrastructure, FailureCode::ExecutorLost, "its executor died")),
         retry_at_ms: Some(now_ms() + 600_000),
-        output_bytes: 0,
-        timings: Timings::default(),
         job: Some(Box::new(job)),
-        charged_us: None,
-        user_id: None,
-        printf_output: None,
-        kept: None,
+        ..AttemptFinished::new(job_id, 1, "another".parse().unwrap(), now_ms(), AttemptState::Lost)
     };
     publish(&ground, &[Event::AttemptFinished(lost)]).await;
     let text = first_reason(&ground, job_id, "retry_due").await;

@@ -91,28 +91,14 @@ impl Origin<'_> {
 #[cfg(test)]
 mod tests {
     use gpufleet_schema::{
-        Action, ActionId, JobId, JobInfo, PoolName, Priority, Submitted, WorkerSeen,
+        Action, ActionId, JobId, JobInfo, PoolName, Submitted, WorkerSeen,
         topology::{EVENTS_CLIENT, EVENTS_KEY, EVENTS_WORKER},
     };
 
     use super::*;
 
     fn submitted(user_id: Option<&str>) -> Event {
-        let job = JobInfo {
-            job_id: JobId::new(),
-            pool: PoolName::default(),
-            priority: Priority::Normal,
-            name: None,
-            labels: [].into(),
-            program: "catalog".to_owned(),
-            kernel: "saxpy".to_owned(),
-            input_bytes: 0,
-            client: None,
-            submitted_ms: None,
-            user_id: user_id.map(str::to_owned),
-            blobs: Vec::new(),
-            traceparent: None,
-        };
+        let job = JobInfo { user_id: user_id.map(str::to_owned), ..JobInfo::new(JobId::new(), "saxpy") };
         Event::Submitted(Submitted { job, at_ms: 0 })
     }
 

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, DeviceSeen, Event, Failure, FailureCode, JobId, JobInfo, JobState, PoolName,
-    PoolUse, PrintfOutput, Priority, RanOn, Started, Submitted, Timings, UtilizationBy, Verdict, WorkerName,
-    WorkerSeen,
+    PoolUse, PrintfOutput, RanOn, Started, Submitted, Timings, UtilizationBy, Verdict, WorkerName, WorkerSeen,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use uuid::Uuid;
@@ -141,29 +140,20 @@ pub fn restarted(job: &JobInfo, attempt: u32, at_ms: i64) -> Event {
 pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) -> Event {
     let failed = !matches!(state, AttemptState::Succeeded);
     Event::AttemptFinished(AttemptFinished {
-        job_id,
-        attempt,
-        worker: worker(attempt),
         device: Some(attempt % 2),
         ran_on: (attempt % 3 != 2).then(|| ran_on(attempt)),
-        started_ms: None,
-        at_ms,
-        state,
         failure: failed.then(|| {
             Failure::new(Verdict::Infrastructure, FailureCode::ExecutorLost, "the executor\0 left")
                 .with_detail("a log")
                 .at_line(Some(2))
                 .in_program("{\n\0 y[i] = 1;\n}")
         }),
-        retry_at_ms: None,
         output_bytes: 4096,
         timings: timings(attempt),
-        job: None,
         // Old workers do not report it.
         charged_us: attempt.is_multiple_of(2).then(|| 95 + u64::from(attempt)),
-        user_id: None,
         printf_output: printed(attempt, state),
-        kept: None,
+        ..AttemptFinished::new(job_id, attempt, worker(attempt), at_ms, state)
     })
 }
 
@@ -213,19 +203,12 @@ pub fn ran_on(attempt: u32) -> RanOn {
 
 pub fn info(job_id: JobId, at_ms: i64) -> JobInfo {
     JobInfo {
-        job_id,
-        pool: PoolName::default(),
-        priority: Priority::Normal,
         name: Some("nightly".to_owned()),
         labels: [("team".to_owned(), "a".to_owned())].into(),
-        program: "catalog".to_owned(),
-        kernel: "saxpy".to_owned(),
         input_bytes: 512,
         client: Some("client-1".to_owned()),
         submitted_ms: Some(at_ms),
-        user_id: None,
-        blobs: Vec::new(),
-        traceparent: None,
+        ..JobInfo::new(job_id, "saxpy")
     }
 }
 

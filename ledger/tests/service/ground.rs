@@ -216,23 +216,11 @@ impl Recorder {
 }
 
 pub fn succeeded(job_id: JobId) -> Event {
+    let worker = "worker-1".parse().unwrap();
     Event::AttemptFinished(AttemptFinished {
-        job_id,
-        attempt: 1,
-        worker: "worker-1".parse().unwrap(),
         device: Some(0),
-        ran_on: None,
-        started_ms: None,
-        at_ms: 1_763_164_800_000,
-        state: AttemptState::Succeeded,
-        failure: None,
-        retry_at_ms: None,
         output_bytes: 16,
         timings: Timings { launches_us: vec![5], total_us: 50, ..Timings::default() },
-        job: None,
-        charged_us: None,
-        user_id: None,
-        printf_output: None,
-        kept: None,
+        ..AttemptFinished::new(job_id, 1, worker, 1_763_164_800_000, AttemptState::Succeeded)
     })
 }

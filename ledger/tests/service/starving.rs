@@ -1,7 +1,7 @@
 //! The messages of one client take little of the recorder's memory, whatever they contain, and do not delay other users' events for long.
 
 use gpufleet_schema::{
-    Event, JobId, JobInfo, PoolName, Priority, Submitted,
+    Event, JobId, JobInfo, Submitted,
     bounds::{CLIENT_EVENTS_BYTES_MAX, MESSAGE_BYTES_MAX},
     encoding::encode_events,
     topology::{DEAD_QUEUE, HEADER_BODY_BYTES, HEADER_REASON},
@@ -18,24 +18,9 @@ const MEMORY_MAX: u64 = 256 << 20;
 
 /// Returns an event with many labels. Each label takes twenty times as much memory as it has bytes in the message.
 fn submitted(labels: usize) -> Event {
-    Event::Submitted(Submitted {
-        job: JobInfo {
-            job_id: JobId::new(),
-            pool: PoolName::default(),
-            priority: Priority::Normal,
-            name: None,
-            labels: (0..labels).map(|label| (format!("{label:x}"), String::new())).collect(),
-            program: "catalog".to_owned(),
-            kernel: "saxpy".to_owned(),
-            input_bytes: 0,
-            client: None,
-            submitted_ms: None,
-            user_id: None,
-            blobs: Vec::new(),
-            traceparent: None,
-        },
-        at_ms: 1_763_164_800_000,
-    })
+    let labels = (0..labels).map(|label| (format!("{label:x}"), String::new())).collect();
+    let job = JobInfo { labels, ..JobInfo::new(JobId::new(), "saxpy") };
+    Event::Submitted(Submitted { job, at_ms: 1_763_164_800_000 })
 }
 
 /// Returns the largest body that the broker accepts, with one event.

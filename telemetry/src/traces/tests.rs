@@ -28,23 +28,11 @@ fn finished(context: Option<TraceContext>, timings: Timings) -> AttemptFinished 
     task.traceparent = context;
     let job = JobInfo::of(&task, "default".parse().unwrap(), Priority::Normal, None);
     AttemptFinished {
-        job_id: task.job_id,
-        attempt: 1,
-        worker: "w".parse().unwrap(),
         device: Some(0),
-        ran_on: None,
         started_ms: Some(10_000),
-        at_ms: 12_000,
-        state: AttemptState::Succeeded,
-        failure: None,
-        retry_at_ms: None,
-        output_bytes: 0,
         timings,
         job: Some(Box::new(job)),
-        charged_us: None,
-        user_id: None,
-        printf_output: None,
-        kept: None,
+        ..AttemptFinished::new(task.job_id, 1, "w".parse().unwrap(), 12_000, AttemptState::Succeeded)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use gpufleet_ledger::AttemptRow;
-use gpufleet_schema::{AttemptFinished, JobInfo, Priority, Started, Submitted, Timings};
+use gpufleet_schema::{AttemptFinished, JobInfo, Started, Submitted};
 
 use super::*;
 
@@ -16,21 +16,7 @@ fn at(ms: i64) -> Option<DateTime<Utc>> {
 }
 
 fn info(job_id: JobId) -> JobInfo {
-    JobInfo {
-        job_id,
-        pool: "default".parse().unwrap(),
-        priority: Priority::Normal,
-        name: None,
-        labels: BTreeMap::new(),
-        program: "ptx".to_owned(),
-        kernel: "k".to_owned(),
-        input_bytes: 0,
-        client: None,
-        submitted_ms: Some(SUBMITTED_MS),
-        user_id: None,
-        blobs: Vec::new(),
-        traceparent: None,
-    }
+    JobInfo { program: "ptx".to_owned(), submitted_ms: Some(SUBMITTED_MS), ..JobInfo::new(job_id, "k") }
 }
 
 fn started(job_id: JobId, attempt: u32) -> Event {
@@ -45,25 +31,8 @@ fn started(job_id: JobId, attempt: u32) -> Event {
 }
 
 fn finished(job_id: JobId, attempt: u32, state: AttemptState) -> Event {
-    Event::AttemptFinished(AttemptFinished {
-        job_id,
-        attempt,
-        worker: WORKER.parse().unwrap(),
-        device: Some(0),
-        ran_on: None,
-        started_ms: None,
-        at_ms: FINISHED_MS,
-        state,
-        failure: None,
-        retry_at_ms: None,
-        output_bytes: 0,
-        timings: Timings::default(),
-        job: None,
-        charged_us: None,
-        user_id: None,
-        printf_output: None,
-        kept: None,
-    })
+    let end = AttemptFinished::new(job_id, attempt, WORKER.parse().unwrap(), FINISHED_MS, state);
+    Event::AttemptFinished(AttemptFinished { device: Some(0), ..end })
 }
 
 fn row(attempt: u32, state: AttemptState, superseded: bool) -> AttemptRow {
