@@ -58,7 +58,6 @@ impl Ground {
             routing_key: task_key(&PoolName::default(), Priority::Normal),
             body: Encoding::MessagePack.encode_tasks(tasks).unwrap(),
             properties: Properties { content_type: Some("application/msgpack".to_owned()), ..Properties::default() },
-            mandatory: true,
         };
         self.broker().await.publish(message).await.unwrap();
     }

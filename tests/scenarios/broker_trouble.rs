@@ -9,7 +9,7 @@ use gpufleet_schema::{
     topology::{DEAD, DEAD_KEY, DEAD_QUEUE, TASKS, task_queue},
 };
 use gpufleet_tests::{Ground, METRICS, WAIT, busy, kernels, poll_until};
-use gpufleet_transport::{DeclareError, Message, Properties, PublishError};
+use gpufleet_transport::{DeclareError, Message, PublishError};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 const CONFIRM_DEADLINE: Duration = Duration::from_secs(2);
@@ -188,8 +188,7 @@ async fn a_command_blocked_by_an_alarm_ends_at_its_timeout() {
 const LETTER: &[u8] = b"something that is published before the alarm";
 
 fn letter() -> Message {
-    let routing_key = DEAD_KEY.to_owned();
-    Message { exchange: DEAD, routing_key, body: LETTER.to_vec(), properties: Properties::default(), mandatory: true }
+    Message::to(DEAD, DEAD_KEY, LETTER.to_vec())
 }
 
 #[tokio::test(flavor = "multi_thread")]

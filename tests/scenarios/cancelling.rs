@@ -187,7 +187,7 @@ async fn a_clients_orders_take_no_memory_of_workers_and_push_out_no_order_of_an_
     for _ in 0..ORDERS {
         let properties = Properties { user_id: Some(broker.urls().user().to_owned()), ..Properties::default() };
         let (exchange, routing_key) = (CONTROL_CLIENT, String::new());
-        let order = Message { exchange, routing_key, body: order_of(ORDER_BYTES), properties, mandatory: true };
+        let order = Message { exchange, routing_key, body: order_of(ORDER_BYTES), properties };
         broker.publish(order).await.unwrap();
     }
     let worker = ground.worker().await;

@@ -134,7 +134,7 @@ async fn of_two_letters_with_one_id_only_the_chosen_one_is_discarded() {
     for body in ["no task", "not a task either"] {
         let properties = Properties { message_id: Some("twice".to_owned()), ..Properties::default() };
         let (body, routing_key) = (body.as_bytes().to_vec(), DEAD_KEY.to_owned());
-        broker.publish(Message { exchange: DEAD, routing_key, body, properties, mandatory: true }).await.unwrap();
+        broker.publish(Message { exchange: DEAD, routing_key, body, properties }).await.unwrap();
     }
     let scene = Scene::of(ground).await;
     let [gone, stays] = scene.dead_letters(2).await.try_into().unwrap();

@@ -44,7 +44,7 @@ fn default_queue() -> String {
 
 async fn dead_letter(broker: &Broker, body: Vec<u8>, properties: Properties) {
     let routing_key = DEAD_KEY.to_owned();
-    broker.publish(Message { exchange: DEAD, routing_key, body, properties, mandatory: true }).await.unwrap();
+    broker.publish(Message { exchange: DEAD, routing_key, body, properties }).await.unwrap();
 }
 
 async fn dead_letter_task(broker: &Broker, task: &Task<'_>) {
@@ -233,7 +233,6 @@ async fn a_job_that_the_broker_dead_letters_after_a_retry_wait_can_be_replayed()
         routing_key,
         body: body(&task),
         properties: Properties { content_type: Some("application/msgpack".to_owned()), ..Properties::default() },
-        mandatory: true,
     };
     broker.publish(rung).await.unwrap();
     // The message reaches its delivery limit without being settled.

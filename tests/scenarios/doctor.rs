@@ -8,7 +8,7 @@ use gpufleet_schema::{
     topology::{EVENTS_KEY, EVENTS_WORKER},
 };
 use gpufleet_tests::{Ended, Ground, gpufleet_command, kernels, poll_until};
-use gpufleet_transport::{Message, Properties};
+use gpufleet_transport::Message;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -368,13 +368,7 @@ async fn a_worker_with_a_wrong_clock_is_named() {
         jobs_running: 0,
         leaving: false,
     };
-    let message = Message {
-        exchange: EVENTS_WORKER,
-        routing_key: EVENTS_KEY.to_owned(),
-        body: encoding::encode_events(&[Event::WorkerSeen(seen)]).unwrap(),
-        properties: Properties::default(),
-        mandatory: true,
-    };
+    let message = Message::to(EVENTS_WORKER, EVENTS_KEY, encoding::encode_events(&[Event::WorkerSeen(seen)]).unwrap());
     let broker = patient.ground.broker().await;
     broker.publish(message).await.unwrap();
     broker.close().await;

@@ -94,7 +94,7 @@ async fn a_retried_message_keeps_its_bytes() {
     let body = body.to_string().replace(r#""numbers""#, &vec!["1e15"; NUMBERS].join(",")).into_bytes();
     let properties = Properties { content_type: Some("application/json".to_owned()), ..Properties::default() };
     let routing_key = task_key(&PoolName::default(), Priority::Normal);
-    let message = Message { exchange: TASKS, routing_key, body: body.clone(), properties, mandatory: true };
+    let message = Message { exchange: TASKS, routing_key, body: body.clone(), properties };
     ground.broker().await.publish(message).await.unwrap();
     for attempt in 1..=2 {
         ground.poll_job("running", job_id, |job| job.state == JobState::Running && job.attempt == Some(attempt)).await;

@@ -172,10 +172,7 @@ async fn an_unanswered_subscription_holds_no_messages(label: &str, disturb: impl
         let routing_key = task_key(&PoolName::default(), Priority::Normal);
         let properties = Properties::default();
         let exchange = TASKS;
-        direct
-            .publish(Message { exchange, routing_key, body: vec![number], properties, mandatory: true })
-            .await
-            .unwrap();
+        direct.publish(Message { exchange, routing_key, body: vec![number], properties }).await.unwrap();
     };
     // Neither side may treat the silence as the end of the connection.
     let heartbeat = Duration::from_secs(60);

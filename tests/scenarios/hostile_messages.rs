@@ -60,7 +60,7 @@ fn hostiles() -> Vec<Hostile> {
 
 async fn publish(broker: &Broker, body: Vec<u8>, properties: Properties) {
     let routing_key = task_key(&PoolName::default(), Priority::Normal);
-    broker.publish(Message { exchange: TASKS, routing_key, body, properties, mandatory: true }).await.unwrap();
+    broker.publish(Message { exchange: TASKS, routing_key, body, properties }).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -102,7 +102,7 @@ async fn a_recorders_metrics_have_the_documented_names_and_count_what_it_recorde
     let body = b"no events".to_vec();
     let properties = Properties { kind: Some(TYPE_EVENTS.to_owned()), ..Properties::default() };
     let routing_key = EVENTS_KEY.to_owned();
-    let message = Message { exchange: EVENTS_WORKER, routing_key, body, properties, mandatory: true };
+    let message = Message { exchange: EVENTS_WORKER, routing_key, body, properties };
     ground.broker().await.publish(message).await.unwrap();
 
     ground

@@ -11,7 +11,7 @@ use gpufleet_schema::{
     },
 };
 use gpufleet_tests::{WAIT, busy, delivered, gpufleet_command, kernels};
-use gpufleet_transport::{DeclareError, Message, Properties, PublishError};
+use gpufleet_transport::{DeclareError, Message, PublishError};
 
 use crate::confined::{By, Confined};
 
@@ -21,8 +21,7 @@ fn only(job: JobId) -> Selection {
 }
 
 fn events(exchange: &'static str, routing_key: &str, events: &[Event]) -> Message {
-    let (routing_key, body) = (routing_key.to_owned(), encoding::encode_events(events).unwrap());
-    Message { exchange, routing_key, body, properties: Properties::default(), mandatory: true }
+    Message::to(exchange, routing_key, encoding::encode_events(events).unwrap())
 }
 
 fn forbidden(published: Result<(), PublishError>) {
@@ -82,10 +81,7 @@ async fn a_producer_reaches_no_other_pool_and_no_other_clients_replies() {
     bert.submit(in_pool("team-b")).await.unwrap().wait(WAIT).await.unwrap();
 
     let broker = confined.broker("anna").await;
-    let message = |exchange: &'static str, routing_key: &str| {
-        let (routing_key, body) = (routing_key.to_owned(), b"{}".to_vec());
-        Message { exchange, routing_key, body, properties: Properties::default(), mandatory: true }
-    };
+    let message = |exchange: &'static str, routing_key: &str| Message::to(exchange, routing_key, b"{}".to_vec());
     forbidden(broker.publish(message(REPLIES, bert.client().as_str())).await);
     forbidden(broker.publish(message(TASKS, "team-a-more.normal")).await);
     broker.publish(message(TASKS, "team-a.7.normal")).await.unwrap();

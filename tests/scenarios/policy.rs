@@ -97,7 +97,6 @@ async fn a_forged_user_is_refused_by_the_broker_and_nothing_runs() {
             user_id: Some(user.to_owned()),
             ..Properties::default()
         },
-        mandatory: true,
     };
     broker.publish(message("somebody-else")).await.unwrap_err();
     let queue = task_queue(&PoolName::default(), Priority::Normal);
@@ -126,7 +125,7 @@ async fn a_reply_goes_only_to_the_queue_of_a_client() {
             ..Properties::default()
         };
         let routing_key = task_key(&PoolName::default(), Priority::Normal);
-        broker.publish(Message { exchange: TASKS, routing_key, body, properties, mandatory: true }).await.unwrap();
+        broker.publish(Message { exchange: TASKS, routing_key, body, properties }).await.unwrap();
         let letters = gpufleet_tests::dead_letters(&ground, 1).await;
         assert!(letters[0].reason.contains("reply_to must name a client"), "{evil}: {}", letters[0].reason);
     }

@@ -117,7 +117,7 @@ async fn replies_behind_an_unconfirmed_one_share_a_message_if_the_producer_reads
             };
             let body = Encoding::MessagePack.encode_tasks(&Batch::One(task)).unwrap();
             let routing_key = task_key(&PoolName::default(), Priority::Normal);
-            let message = Message { exchange: TASKS, routing_key, body, properties, mandatory: true };
+            let message = Message { exchange: TASKS, routing_key, body, properties };
             broker.publish(message).await.unwrap();
         }
         poll_until("all jobs have run", async || ended().await >= before + JOBS as f64).await;
@@ -171,13 +171,7 @@ async fn a_dead_letter_waits_for_room_and_its_job_does_not_run_again() {
     let fleet = ground.client().await;
     let broker = ground.broker().await;
     close_queues(&ground, DEAD_QUEUE, 1).await;
-    let filler = || Message {
-        exchange: DEAD,
-        routing_key: DEAD_KEY.to_owned(),
-        body: b"filler".to_vec(),
-        properties: Properties::default(),
-        mandatory: true,
-    };
+    let filler = || Message::to(DEAD, DEAD_KEY, b"filler".to_vec());
     // A quorum queue notices that it is full only after a while.
     let mut fillers = 0;
     while let Ok(()) = broker.publish(filler()).await {

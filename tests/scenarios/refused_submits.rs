@@ -29,9 +29,7 @@ async fn exactly_the_unroutable_messages_of_a_pipelined_batch_fail() {
     let is_bad = |index: usize| index % 10 == 3;
     let published = stream::iter(0..MESSAGES).map(|index| {
         let routing_key = if is_bad(index) { format!("nowhere.{index}") } else { good.clone() };
-        let body = index.to_string().into_bytes();
-        let message =
-            Message { exchange: TASKS, routing_key, body, properties: Properties::default(), mandatory: true };
+        let message = Message::to(TASKS, routing_key, index.to_string().into_bytes());
         let broker = broker.clone();
         async move { (index, broker.publish(message).await) }
     });
@@ -64,13 +62,7 @@ async fn a_queue_that_confirms_nothing_does_not_delay_the_search_for_a_refused_m
     ground.declare_queue("stuck", "[]").await;
     ground.suspend_queue("stuck").await;
     let publish_one = |exchange, routing_key: &str| {
-        let message = Message {
-            exchange,
-            routing_key: routing_key.to_owned(),
-            body: b"x".to_vec(),
-            properties: Properties::default(),
-            mandatory: true,
-        };
+        let message = Message::to(exchange, routing_key, b"x".to_vec());
         let broker = broker.clone();
         async move { broker.publish(message).await }
     };
@@ -206,7 +198,7 @@ async fn a_client_refuses_to_publish_an_oversized_message_or_header() {
         let mut properties = Properties::default();
         properties.headers.insert(HEADER_TRACEPARENT.to_owned(), "x".repeat(header).into());
         let routing_key = task_key(&PoolName::default(), Priority::Normal);
-        Message { exchange: TASKS, routing_key, body: vec![0; bytes], properties, mandatory: true }
+        Message { exchange: TASKS, routing_key, body: vec![0; bytes], properties }
     };
     let error = broker.publish(message(MESSAGE_BYTES_MAX + 1, 0)).await.unwrap_err();
     assert!(matches!(error, PublishError::TooLarge { max: MESSAGE_BYTES_MAX, .. }), "{error:?}");

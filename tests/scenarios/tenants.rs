@@ -32,7 +32,6 @@ fn task_message(pool: &str, task: &Task<'_>, user: Option<String>) -> Message {
             user_id: user,
             ..Properties::default()
         },
-        mandatory: true,
     }
 }
 
@@ -191,7 +190,7 @@ async fn a_submission_under_the_id_of_another_user_does_not_describe_that_job() 
     let body = encoding::encode_events(&events).unwrap();
     let properties = Properties { user_id: Some(confined.user("bert")), ..Properties::default() };
     let routing_key = submissions_key(&"team-b".parse().unwrap());
-    bert.publish(Message { exchange: EVENTS_CLIENT, routing_key, body, properties, mandatory: true }).await.unwrap();
+    bert.publish(Message { exchange: EVENTS_CLIENT, routing_key, body, properties }).await.unwrap();
     ground.poll_job("the forged row", id, |job| job.name.as_deref() == Some("forged")).await;
 
     let job = kernels::doubles(&[3.0]).pool("team-a".parse().unwrap()).with_id(id);

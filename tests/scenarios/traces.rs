@@ -125,7 +125,6 @@ async fn the_header_of_a_foreign_producer_is_the_parent_of_its_job() {
             headers: [(topology::HEADER_TRACEPARENT.to_owned(), context.to_string().as_str().into())].into(),
             ..Properties::default()
         },
-        mandatory: true,
     };
     ground.broker().await.publish(message).await.unwrap();
     let spans = collector.poll_trace(context.trace_id, &["queue", "attempt", "kernel", "record"]).await;

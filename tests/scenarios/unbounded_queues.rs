@@ -19,7 +19,7 @@ async fn new_unclaimed_replies_replace_the_oldest_ones_which_are_counted() {
     for index in 0..REPLIES_SENT {
         let (routing_key, body) = (format!("left-{index}"), vec![0; MESSAGE_BYTES_MAX]);
         let properties = Properties::default();
-        broker.publish(Message { exchange: REPLIES, routing_key, body, properties, mandatory: true }).await.unwrap();
+        broker.publish(Message { exchange: REPLIES, routing_key, body, properties }).await.unwrap();
     }
     poll_until("the oldest replies are gone", async || ground.messages_in(UNCLAIMED_QUEUE).await == 2).await;
     let log = ground.fleet().ledger().unwrap().log();

@@ -65,7 +65,6 @@ async fn publish(ground: &Ground, events: &[Event]) {
         routing_key: EVENTS_KEY.to_owned(),
         body: encode_events(events).unwrap(),
         properties: Properties { kind: Some(TYPE_EVENTS.to_owned()), ..Properties::default() },
-        mandatory: true,
     };
     ground.broker().await.publish(message).await.unwrap();
 }

@@ -217,7 +217,7 @@ async fn a_message_that_kills_every_worker_is_dead_lettered_and_can_be_replayed(
     properties.headers.insert(HEADER_DELIVERIES.to_owned(), 14_i64.into());
     let body = Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap();
     let routing_key = task_key(&PoolName::default(), Priority::Normal);
-    broker.publish(Message { exchange: TASKS, routing_key, body, properties, mandatory: true }).await.unwrap();
+    broker.publish(Message { exchange: TASKS, routing_key, body, properties }).await.unwrap();
     for _ in 0..2 {
         killed(&ground.start_worker_in(&[], &[(DIES, "before-decode")])).await;
     }

@@ -4,15 +4,13 @@ use std::{collections::BTreeMap, fmt};
 
 mod amqp;
 
-/// A message to publish. It is always persistent.
+/// A message to publish. It is always persistent, and always mandatory: publishing it fails if no queue is bound.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
     pub exchange: &'static str,
     pub routing_key: String,
     pub body: Vec<u8>,
     pub properties: Properties,
-    /// Whether publishing fails if no queue is bound. Without it the broker confirms and drops such a message.
-    pub mandatory: bool,
 }
 
 /// AMQP properties, as far as gpufleet uses them.
@@ -39,6 +37,13 @@ pub enum HeaderValue {
     Text(String),
 }
 
+impl Message {
+    /// A message without properties.
+    pub fn to(exchange: &'static str, routing_key: impl Into<String>, body: Vec<u8>) -> Self {
+        Self { exchange, routing_key: routing_key.into(), body, properties: Properties::default() }
+    }
+}
+
 impl Properties {
     pub fn header_int(&self, name: &str) -> Option<i64> {
         match self.headers.get(name)? {
@@ -62,7 +67,6 @@ impl fmt::Debug for Message {
             .field("routing_key", &self.routing_key)
             .field("body_bytes", &self.body.len())
             .field("properties", &self.properties)
-            .field("mandatory", &self.mandatory)
             .finish()
     }
 }

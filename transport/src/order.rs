@@ -24,7 +24,7 @@ pub(crate) fn message(order: &Order, speaker: Speaker, user: &str, id: MessageId
         user_id: (speaker == Speaker::Client).then(|| user.to_owned()),
         ..Properties::default()
     };
-    Ok(Message { exchange: speaker.control(), routing_key: String::new(), body, properties, mandatory: true })
+    Ok(Message { exchange: speaker.control(), routing_key: String::new(), body, properties })
 }
 
 #[cfg(test)]

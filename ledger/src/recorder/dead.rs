@@ -141,7 +141,6 @@ impl DeadLetter {
                 headers,
                 ..Properties::default()
             },
-            mandatory: true,
         }
     }
 }

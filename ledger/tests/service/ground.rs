@@ -147,7 +147,7 @@ impl Ground {
     async fn publish_through(&self, exchange: &'static str, routing_key: String, body: Vec<u8>) {
         let user_id = Some(self.broker.urls().user().to_owned());
         let properties = Properties { kind: Some(TYPE_EVENTS.to_owned()), user_id, ..Properties::default() };
-        self.broker.publish(Message { exchange, routing_key, body, properties, mandatory: true }).await.unwrap();
+        self.broker.publish(Message { exchange, routing_key, body, properties }).await.unwrap();
     }
 
     /// Publishes batches of `size` jobs that succeeded, with pipelined confirms.

@@ -355,10 +355,7 @@ impl DeadLetters {
             None => (body.to_vec(), Vec::new()),
         };
         let routing_key = topology::task_key(&pool, priority);
-        Ok(Some((
-            Message { exchange: topology::TASKS_OPERATOR, routing_key, body, properties, mandatory: true },
-            infos,
-        )))
+        Ok(Some((Message { exchange: topology::TASKS_OPERATOR, routing_key, body, properties }, infos)))
     }
 
     async fn publish(&self, message: Message, infos: &[JobInfo]) -> Result<(), DeadError> {

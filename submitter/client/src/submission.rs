@@ -295,7 +295,6 @@ async fn send_packet<T>(
             headers: headers(connection),
             ..Properties::default()
         },
-        mandatory: true,
     };
     let published = connection.broker().publish(message).await;
     for (_, member) in &members {

@@ -86,7 +86,7 @@ fn message(origin: &Origin, routing_key: String, events: &[&Event]) -> Result<Me
         user_id: origin.user_id.clone(),
         ..Properties::default()
     };
-    Ok(Message { exchange: origin.exchange, routing_key, body, properties, mandatory: true })
+    Ok(Message { exchange: origin.exchange, routing_key, body, properties })
 }
 
 /// Splits events into parts that are each small enough to be added to a batch, unless a single event is too large.
@@ -374,7 +374,7 @@ mod tests {
         let _not_full = batch.add(Addition { events: events.clone(), bytes: 800, room: room(), confirmed: None });
         let message = batch.messages(&WORKER).unwrap().remove(0);
         assert_eq!(encoding::decode_events(&message.body).unwrap(), events);
-        assert_eq!((message.exchange, message.mandatory), (topology::EVENTS_WORKER, true));
+        assert_eq!(message.exchange, topology::EVENTS_WORKER);
         assert!(message.properties.message_id.is_some());
     }
 }

@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn message(properties: Properties) -> Message {
-        Message { exchange: "e", routing_key: "k".to_owned(), body: vec![1; 10], properties, mandatory: true }
+        Message { exchange: "e", routing_key: "k".to_owned(), body: vec![1; 10], properties }
     }
 
     #[test]

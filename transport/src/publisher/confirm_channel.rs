@@ -367,7 +367,7 @@ async fn send(channel: &Channel, message: &Message) -> lapin::Result<Confirmatio
 
 /// Returns once the message is written to the socket.
 async fn publish(channel: &Channel, message: &Message) -> lapin::Result<PublisherConfirm> {
-    let options = BasicPublishOptions { mandatory: message.mandatory, immediate: false };
+    let options = BasicPublishOptions { mandatory: true, immediate: false };
     let (exchange, key) = (message.exchange.into(), message.routing_key.as_str().into());
     channel.basic_publish(exchange, key, options, &message.body, message.properties.to_amqp()).await
 }

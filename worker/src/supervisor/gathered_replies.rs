@@ -128,6 +128,5 @@ fn list(Recipient { client, token, encoding }: &Recipient, gathered: &[Gathered]
             headers: token.iter().map(|token| (HEADER_REPLY_TOKEN.to_owned(), token.as_str().into())).collect(),
             ..Properties::default()
         },
-        mandatory: true,
     }
 }

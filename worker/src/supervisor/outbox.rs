@@ -121,7 +121,6 @@ impl Supervisor {
                 ..Properties::default()
             },
             // The alternate exchange keeps replies to clients that have left.
-            mandatory: true,
         };
         trace_reply(envelope.received);
         self.publish_owed_reply(envelope, message).await
@@ -145,7 +144,6 @@ impl Supervisor {
             routing_key: task_key(&envelope.pool, envelope.priority),
             body,
             properties,
-            mandatory: true,
         };
         self.publish_owed(envelope, message).await
     }
@@ -171,7 +169,7 @@ impl Supervisor {
             Destination::Class(class) => (FORWARDED, forwarded_key(&envelope.pool, class, envelope.priority)),
             Destination::Later(rung) => later(rung),
         };
-        let message = Message { exchange, routing_key, body, properties, mandatory: true };
+        let message = Message { exchange, routing_key, body, properties };
         let Destination::Class(class) = to else { return self.publish_owed(envelope, message).await };
         match self.broker.publish(message.clone()).await {
             // The class's queue is full, unavailable or deleted. In the last case its consumers declare it again.
@@ -207,7 +205,7 @@ impl Supervisor {
         envelope.past.write(&mut properties.headers);
         write_deliveries(envelope.delivery_count, &mut properties.headers);
         let routing_key = task_key(&envelope.pool, envelope.priority);
-        Message { exchange, routing_key, body, properties, mandatory: true }
+        Message { exchange, routing_key, body, properties }
     }
 
     /// Dead-letters a body, with headers that describe the reason.
@@ -227,7 +225,7 @@ impl Supervisor {
         properties.headers.insert(HEADER_REASON.to_owned(), reason.into());
         let origin = task_key(&envelope.pool, envelope.priority);
         properties.headers.insert(HEADER_ORIGIN.to_owned(), origin.into());
-        let message = Message { exchange: DEAD, routing_key: DEAD_KEY.to_owned(), body, properties, mandatory: true };
+        let message = Message { exchange: DEAD, routing_key: DEAD_KEY.to_owned(), body, properties };
         self.publish_owed(envelope, message).await
     }
 

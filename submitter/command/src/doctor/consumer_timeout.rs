@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use gpufleet::schema::{ClientName, topology};
-use gpufleet_transport::{Broker, Incoming, Message, Properties, PublishError};
+use gpufleet_transport::{Broker, Incoming, Message, PublishError};
 
 use super::{super::complaint::chain, finding::Finding};
 
@@ -42,13 +42,7 @@ pub async fn hold(broker: &Broker, within: Duration) -> Hold {
 }
 
 async fn hold_in(broker: &Broker, queue: &str, within: Duration) -> Hold {
-    let message = Message {
-        exchange: "",
-        routing_key: queue.to_owned(),
-        body: Vec::new(),
-        properties: Properties::default(),
-        mandatory: true,
-    };
+    let message = Message::to("", queue, Vec::new());
     match broker.publish(message).await {
         Ok(()) => {}
         Err(PublishError::Forbidden { .. }) => return Hold::NotPermitted,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use clap::ValueEnum;
 
 use super::complaint as of_local;
-use crate::{complaint::Complaint, exit::Exit, output};
+use crate::{complaint::Complaint, exit::Exit, output, permissions::quoted};
 
 /// The format of the variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -11,8 +11,7 @@ fn request(id: &str, routing_key: &str, deadline: Instant) -> (Request, Outcome)
     let (done, outcome) = oneshot::channel();
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let properties = Properties { message_id: Some(id.to_owned()), ..Properties::default() };
-    let message =
-        Message { exchange: "e", routing_key: routing_key.to_owned(), body: Vec::new(), properties, mandatory: true };
+    let message = Message { exchange: "e", routing_key: routing_key.to_owned(), body: Vec::new(), properties };
     (Request { message: Arc::new(message), deadline, done, room }, outcome)
 }
 
