@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::Path, process::Stdio};
 
 use gpufleet_local::programs;
 use gpufleet_tests::WAIT;
-use regex::Regex;
+use regex::{Captures, Regex};
 use tokio::process::Command;
 
 /// The text. Lines that begin with `$` are commands; all others are copied.
@@ -104,29 +104,17 @@ fn without_measures(text: &str) -> String {
 
 /// Masks ids, addresses and the names of reply queues, which are new in each run.
 fn without_ids(text: &str) -> String {
-    let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let length = rest.find(|letter| !is_of_word(letter)).unwrap_or(rest.len());
-        let (word, after) = rest.split_at(length.max(first.len_utf8()));
-        shown.push_str(&without_id(word));
-        rest = after;
-    }
-    shown
-}
-
-fn without_id(word: &str) -> String {
-    let is_hexadecimal =
-        |text: &str, digits: usize| text.len() == digits && text.chars().all(|c| c.is_ascii_hexdigit());
-    let groups: Vec<&str> = word.split('-').collect();
-    let is_id =
-        groups.len() == 5 && groups.iter().zip([8, 4, 4, 4, 12]).all(|(group, digits)| is_hexadecimal(group, digits));
-    match word.rsplit_once('-') {
-        // These ids are in the cases and in one hint, so they are not masked.
-        _ if is_id && !word.starts_with("0190") && !word.starts_with("01990f3e") => "<id>".to_owned(),
-        _ if word.strip_prefix("0x").is_some_and(|digits| is_hexadecimal(digits, 12)) => "<address>".to_owned(),
-        Some((client, digits)) if is_hexadecimal(digits, 16) => format!("{client}-<client>"),
-        _ => word.to_owned(),
-    }
+    let kinds = [
+        (r"(?i)^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "<id>"),
+        (r"(?i)^0x[0-9a-f]{12}$", "<address>"),
+        (r"(?i)^(.*)-[0-9a-f]{16}$", "$1-<client>"),
+    ];
+    let kinds = kinds.map(|(pattern, shown)| (Regex::new(pattern).unwrap(), shown));
+    // These ids are in the cases and in one hint, so they are not masked.
+    let is_known = |word: &str| word.starts_with("0190") || word.starts_with("01990f3e");
+    let mask = |word: &Captures<'_>| match kinds.iter().find(|(kind, _)| kind.is_match(&word[0])) {
+        Some((kind, shown)) if !is_known(&word[0]) => kind.replace(&word[0], *shown).into_owned(),
+        _ => word[0].to_owned(),
+    };
+    Regex::new("[0-9A-Za-z-]+").unwrap().replace_all(text, mask).into_owned()
 }
