@@ -14,7 +14,7 @@ use crate::{
     exclusive::{Exclusive, Held},
     history::Sightings,
     node, poll_until,
-    producer::ProducerRecords,
+    producer::{Producer, ProducerRecords},
     recorder::Recorder,
     witness::Witness,
 };
@@ -74,6 +74,27 @@ impl Ground {
         Self::shared_as(label, |builder| environment.iter().fold(builder, add)).await
     }
 
+    /// Creates a fleet on the shared services, with a worker.
+    pub async fn with_worker(label: &str) -> (Self, TestWorker) {
+        let ground = Self::shared(label).await;
+        let worker = ground.worker().await;
+        (ground, worker)
+    }
+
+    /// Creates a fleet on the shared services, with a producer.
+    pub async fn with_client(label: &str) -> (Self, Producer) {
+        let ground = Self::shared(label).await;
+        let producer = ground.client().await;
+        (ground, producer)
+    }
+
+    /// Creates a fleet on the shared services, with a worker and a producer.
+    pub async fn served(label: &str) -> (Self, TestWorker, Producer) {
+        let (ground, worker) = Self::with_worker(label).await;
+        let producer = ground.client().await;
+        (ground, worker, producer)
+    }
+
     /// Creates a fleet on the shared services whose recorder is a process, for scenarios that stop it or read its log.
     pub async fn with_recorder_process(label: &str) -> Self {
         Self::shared_as(label, |builder| builder.recorder_process(true)).await
@@ -120,7 +141,7 @@ impl Ground {
 
     /// Declares the queues of these pools, for producers that start before any worker.
     pub async fn declare_pools(&self, pools: &[&str]) {
-        let broker = self.connect().await;
+        let broker = self.broker().await;
         if let Err(error) = broker.declare_base().await {
             let log = self.services().state().logs().join("broker-node.log");
             panic!("{error}; the broker's log:\n{}", fs::read_to_string(log).unwrap_or_default());
@@ -171,17 +192,13 @@ impl Ground {
 
     /// Returns a direct connection to the broker.
     pub async fn broker(&self) -> Broker {
-        self.connect().await
+        self.connect_to(&self.endpoints().amqp_url).await
     }
 
     /// Returns a connection to one node, whose reply queues are classic queues. A quorum queue refuses messages only after it has exceeded
     /// its limit.
     pub async fn node_broker(&self) -> Broker {
         self.connect_to(&self.node_url()).await
-    }
-
-    async fn connect(&self) -> Broker {
-        self.connect_to(&self.endpoints().amqp_url).await
     }
 
     async fn connect_to(&self, url: &str) -> Broker {

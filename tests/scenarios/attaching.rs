@@ -63,8 +63,7 @@ async fn program(ground: &Ground, answered: bool) -> (Child, [JobId; 2]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_program_finds_each_reply_once_that_it_did_not_take() {
-    let ground = Ground::shared("attaching").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("attaching").await;
     let (mut program, [first, second]) = program(&ground, true).await;
     ground.final_job(second).await;
     program.kill().await.unwrap();
@@ -97,8 +96,7 @@ async fn a_program_that_dies_before_its_jobs_run_attaches_to_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_whose_handle_was_dropped_stays_for_another_handle() {
-    let ground = Ground::shared("attaching-again").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("attaching-again").await;
     let fleet = named(&ground).await;
     let handles = fleet.submit_many((0..20_u8).map(|x| kernels::doubles(&[f32::from(x)]))).await;
     let ids: Vec<JobId> = handles.into_iter().map(|handle| handle.unwrap().id()).collect();
@@ -113,8 +111,7 @@ async fn a_reply_whose_handle_was_dropped_stays_for_another_handle() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_connection_watches_and_deletes_the_replies_of_another_name() {
-    let ground = Ground::shared("attaching-watched").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("attaching-watched").await;
     let watching = Fleet::connect(&ground.endpoints().amqp_url).await.unwrap();
     let name: ClientName = NAME.parse().unwrap();
     assert_eq!(watching.replies_waiting(&name).await.unwrap(), None);
@@ -151,8 +148,7 @@ async fn a_name_belongs_to_one_connection_at_a_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_that_was_taken_comes_from_the_ledger() {
-    let ground = Ground::shared("attaching-ledger").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("attaching-ledger").await;
     let fleet = with_ledger(&ground).connect(&ground.endpoints().amqp_url).await.unwrap();
     let mut kept = fleet.submit(kernels::doubles(&[3.0]).keep(WAIT * 60)).await.unwrap();
     let mut lost = fleet.submit(kernels::doubles(&[3.0])).await.unwrap();

@@ -96,8 +96,7 @@ async fn assert_runs(ground: &Ground) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_runs_the_task_and_answers() {
-    let ground = Ground::shared("awkward-task").await;
-    let worker = ground.worker().await;
+    let (ground, worker) = Ground::with_worker("awkward-task").await;
     let broker = ground.broker().await;
     let client: ClientName = "awkward-asker".parse().unwrap();
     broker.declare_reply_queue(&client).await.unwrap();
@@ -123,8 +122,7 @@ async fn a_worker_runs_the_task_and_answers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_recorder_keeps_recording() {
-    let ground = Ground::shared("awkward-events").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("awkward-events").await;
     let producer = Producer::new(&ground);
     for shape in SHAPES {
         producer.publish(Sent::to_queue(LEDGER_QUEUE, shape, "no events")).await;
@@ -140,8 +138,7 @@ async fn the_recorder_keeps_recording() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_gets_its_other_replies() {
-    let ground = Ground::shared("awkward-replies").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("awkward-replies").await;
     let producer = Producer::new(&ground);
     let fleet = ground.client().await;
     // The first job declares the reply queue.
@@ -160,8 +157,7 @@ async fn a_client_gets_its_other_replies() {
 /// headers. It takes 11 s to encode 21,000 tables again, because it measures every table again at each level.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_are_listed_shown_and_submitted_again() {
-    let ground = Ground::shared("awkward-dead").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("awkward-dead").await;
     let producer = Producer::new(&ground);
     for shape in SHAPES {
         let job_id = JobId::new();

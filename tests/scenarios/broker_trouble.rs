@@ -193,8 +193,7 @@ fn letter() -> Message {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_redeclares_its_deleted_queues() {
-    let ground = Ground::shared("worker-queue-deleted").await;
-    let worker = ground.worker().await;
+    let (ground, worker) = Ground::with_worker("worker-queue-deleted").await;
     let broker = ground.broker().await;
     for priority in Priority::ALL {
         broker.delete_queue(&task_queue(&PoolName::default(), priority)).await.unwrap();
@@ -239,8 +238,7 @@ async fn a_job_longer_than_the_acknowledgement_timeout_ends_once() {
 /// Submissions are refused until the worker has declared the deleted queues again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_producer_continues_once_a_worker_has_redeclared_deleted_queues() {
-    let ground = Ground::shared("queue-deleted").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("queue-deleted").await;
     let broker = ground.broker().await;
     for priority in Priority::ALL {
         broker.delete_queue(&task_queue(&PoolName::default(), priority)).await.unwrap();

@@ -32,9 +32,7 @@ async fn cancelled(handle: &mut ConfirmedJob) -> FailedJob {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_running_job_ends_and_its_neighbour_loses_no_attempt() {
-    let ground = Ground::shared("cancel-running").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("cancel-running").await;
     let mut endless = fleet.submit(busy::for_seconds(600)).await.unwrap();
     let mut neighbour = fleet.submit(busy::until_released()).await.unwrap();
     for job in [&endless, &neighbour] {
@@ -51,8 +49,7 @@ async fn a_cancelled_running_job_ends_and_its_neighbour_loses_no_attempt() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_queued_job_never_runs_even_on_a_later_worker() {
-    let ground = Ground::shared("cancel-queued").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("cancel-queued").await;
     let mut unwanted = fleet.submit(busy::for_seconds(600)).await.unwrap();
     let mut wanted = fleet.submit(busy::for_millis(1)).await.unwrap();
     fleet.cancel(only(&unwanted), None).await.unwrap();
@@ -69,8 +66,7 @@ async fn a_cancelled_queued_job_never_runs_even_on_a_later_worker() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_label_cancels_earlier_jobs_and_no_later_ones() {
-    let ground = Ground::shared("cancel-label").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("cancel-label").await;
     let sweep = |run: &str| busy::for_millis(1).label("run", run);
     let mut handles = fleet.submit_many([sweep("7"), sweep("8"), sweep("7")]).await;
     fleet.cancel(of_run("7"), None).await.unwrap();
@@ -98,8 +94,7 @@ async fn publish_untimed(ground: &Ground, job: Job) -> JobId {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_label_cancels_waiting_jobs_without_a_time_of_submission() {
-    let ground = Ground::shared("cancel-untimed").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("cancel-untimed").await;
     let sweep = || busy::for_millis(1).label("run", "7");
     let before = publish_untimed(&ground, sweep()).await;
     fleet.cancel(of_run("7"), None).await.unwrap();
@@ -208,9 +203,7 @@ fn order_of(bytes: usize) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_cancels_waits_and_prints_the_outcome() {
-    let ground = Ground::shared("cancel-command").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("cancel-command").await;
     let mut job = fleet.submit(busy::for_seconds(600)).await.unwrap();
     ground.poll_job("running", job.id(), |job| job.state == JobState::Running).await;
     let folder = tempfile::tempdir().unwrap();
@@ -229,8 +222,7 @@ async fn the_command_cancels_waits_and_prints_the_outcome() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_cancel_command_cancels_nothing_and_a_good_one_reports_success() {
-    let ground = Ground::shared("cancel-doubts").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("cancel-doubts").await;
     let mut job = fleet.submit(busy::for_millis(1).label("run", "7")).await.unwrap();
     let mut other = fleet.submit(busy::for_millis(1).label("run", "8").label("try", "1")).await.unwrap();
     let mut third = fleet.submit(busy::for_millis(1).label("run", "8")).await.unwrap();
@@ -262,9 +254,7 @@ async fn a_bad_cancel_command_cancels_nothing_and_a_good_one_reports_success() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listed_worker_exits_after_a_drain_order() {
-    let ground = Ground::shared("drain-order").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("drain-order").await;
     let mut running = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
     let folder = tempfile::tempdir().unwrap();

@@ -9,9 +9,7 @@ use gpufleet_tests::{Ground, WAIT};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_catalog_kernel_returns_the_result_of_its_cpu_reference() {
-    let ground = Ground::shared("catalog").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("catalog").await;
     let mut checked = 0;
     for kernel in catalog().iter() {
         for (index, sample) in samples(&kernel.name).into_iter().enumerate() {

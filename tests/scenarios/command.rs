@@ -40,8 +40,7 @@ fn folder_with_vectors() -> tempfile::TempDir {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_reads_and_writes_files_and_appears_in_the_history() {
-    let ground = Ground::shared("command").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("command").await;
     let folder = folder_with_vectors();
 
     let empty = ground.gpufleet(folder.path(), &["history", "-o", "json"]).await;
@@ -197,8 +196,7 @@ async fn commands_and_the_recorder_have_one_exit_code_for_tables_that_do_not_fit
 
 #[tokio::test(flavor = "multi_thread")]
 async fn short_commands_and_detached_jobs_leave_no_reply_queue_behind() {
-    let ground = Ground::shared("no-traces").await;
-    let worker = ground.worker().await;
+    let (ground, worker) = Ground::with_worker("no-traces").await;
     // `workers drain` takes only names that the ledger knows.
     ground.poll_worker("known", worker.name(), |_| true).await;
     let folder = folder_with_vectors();
@@ -233,8 +231,7 @@ async fn the_command_distinguishes_an_absent_broker_from_a_wrong_password() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compile_error_shows_the_line_of_the_users_file() {
-    let ground = Ground::shared("compile-error").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("compile-error").await;
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("k.cu"), "extern \"C\" __global__ void k(float* y) {\n    y[0] = undeclared;\n}\n")
         .unwrap();

@@ -36,9 +36,7 @@ fn squares(source: &str) -> Job {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cuda_c_is_compiled_once_and_its_errors_name_the_line() {
-    let ground = Ground::shared("compiling").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("compiling").await;
 
     let first = fleet.submit(squares(SQUARES)).await.unwrap().wait(WAIT).await.unwrap();
     let wanted: Vec<f32> = (0..100).map(|value| (value * value) as f32).collect();
@@ -59,9 +57,7 @@ async fn cuda_c_is_compiled_once_and_its_errors_name_the_line() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_without_launches_compiles_and_loads_its_program() {
-    let ground = Ground::shared("compiling").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (_ground, _worker, fleet) = Ground::served("compiling").await;
 
     let compiled = fleet.submit(Job::source(SQUARES)).await.unwrap().wait(WAIT).await.unwrap();
     assert!(compiled.timings.compile_us > 0 && compiled.timings.launches_us.is_empty(), "{:?}", compiled.timings);
@@ -79,9 +75,7 @@ async fn a_job_without_launches_compiles_and_loads_its_program() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compile_log_never_contains_a_file_of_the_host() {
-    let ground = Ground::shared("include").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("include").await;
     let leak = format!("#include \"/etc/passwd\"\n{SQUARES}");
     let error = fleet.submit(squares(&leak)).await.unwrap().wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
@@ -93,9 +87,7 @@ async fn a_compile_log_never_contains_a_file_of_the_host() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_out_of_bounds_store_is_reported_with_its_line_in_cuda_c() {
-    let ground = Ground::shared("lines").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("lines").await;
     let wild = SQUARES.replace("y[i] = x[i] * x[i]", "\n        y[i + 100] = x[i] * x[i]");
     let error = fleet.submit(squares(&wild)).await.unwrap().wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();

@@ -105,8 +105,7 @@ async fn answer(request: reqwest::RequestBuilder) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_letter_is_replayed_and_another_discarded_and_only_these_are_recorded() {
-    let ground = Ground::shared("console-dead").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("console-dead").await;
     let jobs = dead_letter_many(&ground.broker().await, 3).await;
     let scene = Scene::of(ground).await;
     let [replay, discard, rest] = scene.dead_letters(3).await.try_into().unwrap();
@@ -147,8 +146,7 @@ async fn of_two_letters_with_one_id_only_the_chosen_one_is_discarded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_job_is_cancelled_and_the_ledger_says_by_whom() {
-    let ground = Ground::shared("console-cancel").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("console-cancel").await;
     let handle = ground.client().await.submit(busy::for_millis(600_000)).await.unwrap();
     let id = handle.id();
     ground.poll_job("running", id, |job| job.state == JobState::Running).await;

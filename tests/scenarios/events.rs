@@ -49,9 +49,7 @@ async fn a_job_that_ends_soon(ground: &Ground, fleet: &Producer) -> (JobId, usiz
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_final_event_of_a_short_job_has_its_start_and_description() {
-    let ground = Ground::shared("short-job").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("short-job").await;
     let (job_id, jobs) = a_job_that_ends_soon(&ground, &fleet).await;
 
     let history = ground.history(jobs).await;
@@ -79,9 +77,7 @@ fn is_submitted(event: &Event, job_id: JobId) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_sends_no_event_for_a_job_that_is_answered_soon() {
-    let ground = Ground::shared("answered-soon").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("answered-soon").await;
     let mut handles = Vec::new();
     // The first jobs may take longer, because they load their module and the machine may be busy.
     let spared = async {
@@ -113,8 +109,7 @@ async fn a_client_sends_no_event_for_a_job_that_is_answered_soon() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closing_client_reports_a_job_that_still_waits() {
-    let ground = Ground::shared("closes-at-once").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("closes-at-once").await;
     let handle = fleet.submit(kernels::doubles(&[1.0]).name("waits")).await.unwrap();
     fleet.close().await;
     let told = async || ground.seen_events().iter().any(|event| is_submitted(event, handle.id()));
@@ -124,9 +119,7 @@ async fn a_closing_client_reports_a_job_that_still_waits() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_longer_job_is_shown_running_and_its_final_event_has_the_same_start() {
-    let ground = Ground::shared("long-job").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("long-job").await;
     let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     ground.release_jobs();

@@ -10,9 +10,7 @@ use gpufleet_transport::{Message, Properties};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_whose_executor_is_killed_is_retried_by_the_same_worker() {
-    let ground = Ground::shared("executor-lost").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("executor-lost").await;
     let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     worker.kill_executor().await;
@@ -32,9 +30,7 @@ async fn a_job_whose_executor_is_killed_is_retried_by_the_same_worker() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_retried_although_an_operator_deleted_its_retry_queue() {
-    let ground = Ground::shared("no-ladder").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("no-ladder").await;
     let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     ground.broker().await.delete_queue(retry_rung(1).name).await.unwrap();
@@ -46,9 +42,7 @@ async fn a_job_is_retried_although_an_operator_deleted_its_retry_queue() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_loses_every_executor_is_dead_lettered_with_its_reason() {
-    let ground = Ground::shared("poison").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("poison").await;
     let mut handle = fleet.submit(busy::for_seconds(60).attempts_max(2)).await.unwrap();
     for attempt in 1..=2 {
         ground
@@ -72,8 +66,7 @@ async fn a_job_that_loses_every_executor_is_dead_lettered_with_its_reason() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retried_message_keeps_its_bytes() {
     const NUMBERS: usize = 3_000_000;
-    let ground = Ground::shared("as-it-came").await;
-    let worker = ground.worker().await;
+    let (ground, worker) = Ground::with_worker("as-it-came").await;
     let job_id = JobId::new();
     let body = serde_json::json!({
         "version": 1,
@@ -108,9 +101,7 @@ async fn a_retried_message_keeps_its_bytes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kernel_that_faults_fails_with_a_report_and_its_neighbours_succeed() {
-    let ground = Ground::shared("fault").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("fault").await;
     let mut neighbours = Vec::new();
     for _ in 0..3 {
         neighbours.push(fleet.submit(busy::for_seconds(1)).await.unwrap());
@@ -132,8 +123,7 @@ async fn a_kernel_that_faults_fails_with_a_report_and_its_neighbours_succeed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_is_ready_again_after_its_idle_executor_died() {
-    let ground = Ground::shared("idle-loss").await;
-    let worker = ground.worker().await;
+    let (ground, worker) = Ground::with_worker("idle-loss").await;
     let before = worker.executors();
     worker.kill_executor().await;
     poll_until("another executor", || async { worker.executors().iter().any(|pid| !before.contains(pid)) }).await;

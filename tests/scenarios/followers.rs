@@ -29,9 +29,7 @@ impl Follower for Faulty {
 async fn a_follower_that_panics_stops_no_other_job_of_its_client() {
     const ROUNDS: u64 = 3;
     const JOBS: u64 = 20;
-    let ground = Ground::shared("faulty-follower").await;
-    let _worker = ground.worker().await;
-    let client = ground.client().await;
+    let (_ground, _worker, client) = Ground::served("faulty-follower").await;
     for round in 0..ROUNDS {
         let mut handles = Vec::new();
         for job in 0..JOBS {
@@ -55,8 +53,7 @@ async fn a_ledger_that_takes_no_events_stops_no_producer() {
     const BATCH: usize = 1_000;
     /// The deadline of a batch. A batch takes some hundred milliseconds on a busy machine, and one of them waits a second for room.
     const BATCH_WITHIN: Duration = Duration::from_secs(20);
-    let ground = Ground::shared("no-events").await;
-    let client = ground.client().await;
+    let (ground, client) = Ground::with_client("no-events").await;
     ground.suspend_queue(LEDGER_QUEUE).await;
     // The handles keep the jobs unanswered.
     let mut handles = Vec::new();

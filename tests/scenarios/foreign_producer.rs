@@ -51,8 +51,7 @@ fn with_an_id_of_its_own(file: &str, folder: &Path) -> (JobId, PathBuf) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_for_other_languages_prints_the_result_or_says_what_failed() {
-    let ground = Ground::shared("pika-example").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("pika-example").await;
     assert_eq!(python(&ground.node_url(), WAIT, &[PRODUCER, "2", "1,2,3", "10,20,30"]).await, "[12.0, 24.0, 36.0]\n");
     let refused = async |arguments: &[&str]| {
         let output = run_python(&ground.node_url(), WAIT, arguments).await;
@@ -68,8 +67,7 @@ async fn the_example_for_other_languages_prints_the_result_or_says_what_failed()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pika_gets_its_reply_in_the_encoding_of_its_task() {
-    let ground = Ground::shared("pika").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("pika").await;
     let folder = tempfile::tempdir().unwrap();
     let cases = [
         ("task-catalog.json", "application/json", Encoding::Json),
@@ -122,8 +120,7 @@ async fn pika_passes_large_arrays_as_files_named_by_their_digest() {
 /// The broker accepts larger messages than the contract allows. gpufleet's own client never sends one.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_oversized_task_gets_a_reply_and_its_beginning_is_dead_lettered() {
-    let ground = Ground::shared("oversized").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("oversized").await;
     let folder = tempfile::tempdir().unwrap();
     let job_id = JobId::new();
     let path = folder.path().join("large.json");
@@ -154,8 +151,7 @@ async fn an_oversized_task_gets_a_reply_and_its_beginning_is_dead_lettered() {
 /// The task is a dictionary that Python's `json` wrote: keys in any order, and bytes as a list of numbers.
 #[tokio::test(flavor = "multi_thread")]
 async fn pika_launches_a_template_with_a_structure_and_a_part_of_a_buffer() {
-    let ground = Ground::shared("pika-launches").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("pika-launches").await;
     let (folder, job_id) = (tempfile::tempdir().unwrap(), JobId::new());
     let task = format!(
         r#"{{"launches": [{{"args": [{{"align": 4, "bytes": [2, 0, 0, 0, 5, 0, 0, 0]}}, {{"offset": 2, "buffer": "x"}}],
@@ -184,8 +180,7 @@ async fn pika_launches_a_template_with_a_structure_and_a_part_of_a_buffer() {
 async fn every_damaged_task_gets_exactly_one_reply_under_its_correlation_id() {
     const COUNT: u64 = 2000;
     const SEED: &str = "13";
-    let ground = Ground::shared("pika-damaged").await;
-    let worker = ground.worker().await;
+    let (ground, worker) = Ground::with_worker("pika-damaged").await;
     let golden = |file: &str| format!("{GOLDEN}/{file}");
     let (json, packed) = (golden("task-catalog.json"), golden("task-catalog.msgpack"));
     let told = python(&ground.node_url(), 3 * WAIT, &[DAMAGED, &COUNT.to_string(), SEED, &json, &packed]).await;

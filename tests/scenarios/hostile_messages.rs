@@ -65,8 +65,7 @@ async fn publish(broker: &Broker, body: Vec<u8>, properties: Properties) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_messages_are_dead_lettered_with_their_reason_and_the_next_job_runs() {
-    let ground = Ground::shared("hostile").await;
-    let worker = ground.worker().await;
+    let (ground, worker) = Ground::with_worker("hostile").await;
     let broker = ground.broker().await;
     let hostiles = hostiles();
     for hostile in &hostiles {
@@ -91,8 +90,7 @@ async fn unreadable_messages_are_dead_lettered_with_their_reason_and_the_next_jo
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_of_another_version_is_answered_in_its_own_encoding() {
-    let ground = Ground::shared("version").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("version").await;
     let broker = ground.broker().await;
     let client: ClientName = "version-asker".parse().unwrap();
     broker.declare_reply_queue(&client).await.unwrap();
@@ -154,8 +152,7 @@ fn senseless() -> Vec<(&'static str, Task<'static>, &'static str)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_task_fails_with_the_name_of_its_field() {
-    let ground = Ground::shared("senseless").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("senseless").await;
     let broker = ground.broker().await;
     let client: ClientName = "senseless-asker".parse().unwrap();
     broker.declare_reply_queue(&client).await.unwrap();
@@ -199,8 +196,7 @@ const ABSURD: [Absurdity; 14] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_impossible_launch_fails_with_the_name_of_its_field_before_it_runs() {
-    let ground = Ground::shared("absurd").await;
-    let worker = ground.worker().await;
+    let (ground, worker) = Ground::with_worker("absurd").await;
     let executors = worker.executors();
     let broker = ground.broker().await;
     let client: ClientName = "absurd-asker".parse().unwrap();
@@ -285,8 +281,7 @@ fn random_text(bytes: usize) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_job_is_recorded_whatever_its_names_labels_and_times() {
     const INNOCENTS: usize = 40;
-    let ground = Ground::shared("overlong").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("overlong").await;
     let broker = ground.broker().await;
     let client: ClientName = "overlong-asker".parse().unwrap();
     broker.declare_reply_queue(&client).await.unwrap();

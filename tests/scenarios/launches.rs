@@ -68,8 +68,7 @@ args = [{ buffer = "floats", offset = 4 }, { buffer = "between" }, { buffer = "t
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_file_launches_templates_structures_offsets_and_cooperative_grids() {
-    let ground = Ground::shared("launches").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("launches").await;
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("shapes.cu"), SOURCE).unwrap();
     fs::write(folder.path().join("task.toml"), TASK).unwrap();

@@ -9,9 +9,7 @@ use gpufleet_tests::{Ground, WAIT, busy, kernels};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endless_kernel_ends_at_its_limit_and_its_neighbours_lose_no_attempt() {
-    let ground = Ground::shared("endless").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("endless").await;
     let mut endless = fleet.submit(kernels::endless().time_limit(Duration::from_secs(1))).await.unwrap();
     let mut neighbour = fleet.submit(busy::for_seconds(3)).await.unwrap();
 
@@ -25,8 +23,7 @@ async fn an_endless_kernel_ends_at_its_limit_and_its_neighbours_lose_no_attempt(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_waited_too_long_expires_and_does_not_run() {
-    let ground = Ground::shared("expired").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("expired").await;
     let mut handle = fleet.submit(kernels::doubles(&[1.0]).queue_limit(Duration::from_millis(1))).await.unwrap();
     // The worker starts later than the limit allows, because its start takes far more than a millisecond.
     let _worker = ground.worker().await;
@@ -70,9 +67,7 @@ async fn a_pool_sets_the_default_and_the_maximum_of_its_time_limits() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_can_never_fit_fails_at_once_with_the_numbers() {
-    let ground = Ground::shared("too-large").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("too-large").await;
     let error = fleet.submit(kernels::with_buffer_of(1 << 39)).await.unwrap().wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
     assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
@@ -82,8 +77,7 @@ async fn a_job_that_can_never_fit_fails_at_once_with_the_numbers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_beyond_its_own_memory_limit_fails_at_once_and_is_not_retried() {
-    let ground = Ground::shared("own-limit").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("own-limit").await;
     let mut task = kernels::doubles(&[1.0]).build().unwrap().task;
     task.limits.memory_bytes_max = Some(3);
     let mut handle = ground.client().await.submit(Job::from_task(task)).await.unwrap();
@@ -99,8 +93,7 @@ async fn a_job_beyond_its_own_memory_limit_fails_at_once_and_is_not_retried() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_producer_whose_clock_is_an_hour_ahead_is_served_and_no_time_is_negative() {
-    let ground = Ground::shared("clock-ahead").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("clock-ahead").await;
     let mut task = kernels::doubles(&[1.0]).queue_limit(Duration::from_secs(600)).build().unwrap().task;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(3600);
     task.submitted_ms = Some(now.as_millis() as i64);

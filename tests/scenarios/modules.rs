@@ -38,8 +38,7 @@ fn bytes_in(folder: &Path) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_worker_compiles_nothing() {
-    let ground = Ground::shared("modules-restart").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("modules-restart").await;
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("modules");
     let arguments = ["--cache-dir", folder.to_str().unwrap()];

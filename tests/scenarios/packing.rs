@@ -27,9 +27,7 @@ fn assert_saxpy(index: usize, y: &[f32]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_jobs_with_256_in_flight_are_all_answered() {
-    let ground = Ground::shared("flight").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("flight").await;
     let results = stream::iter(0..JOBS).map(|index| {
         let fleet = &fleet;
         async move {
@@ -49,9 +47,7 @@ async fn a_thousand_jobs_with_256_in_flight_are_all_answered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_packed_job_gets_its_own_outcome() {
-    let ground = Ground::shared("packed").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("packed").await;
     // One job in ten names an entry that its program does not have. Only the worker notices that.
     let jobs = (0..JOBS).map(|index| match index % 10 {
         7 => Job::ptx(".version 8.0\n.target sm_80\n.address_size 64\n").entry("missing").cover([1]),
@@ -77,9 +73,7 @@ async fn short_jobs_that_are_submitted_at_the_same_time_share_messages_and_long_
     const LONG_JOBS: usize = 4;
     /// The number of jobs with known run times. With so many, the first runs on a busy machine no longer matter.
     const KNOWN: usize = 100;
-    let ground = Ground::shared("gathered").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("gathered").await;
     for index in 0..KNOWN {
         fleet.submit(saxpy(index)).await.unwrap().wait(WAIT).await.unwrap();
     }
@@ -109,9 +103,7 @@ async fn short_jobs_that_are_submitted_at_the_same_time_share_messages_and_long_
 async fn packed_jobs_with_large_outputs_do_not_wait_for_each_other() {
     const OUTPUT_BYTES: u64 = 8 << 20;
     const LARGE_JOBS: usize = 40;
-    let ground = Ground::shared("large-outputs").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("large-outputs").await;
     let job = || busy::for_millis(1).zeros("large", Dtype::U8, [OUTPUT_BYTES]).output("large");
     for handle in fleet.submit_many((0..LARGE_JOBS).map(|_| job())).await {
         let result = handle.unwrap().wait(WAIT).await.unwrap();

@@ -64,8 +64,7 @@ fn read_table(path: &Path) -> RecordBatch {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mapped_file_has_the_results_and_all_other_columns_in_order() {
-    let ground = Ground::shared("parquet").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("parquet").await;
     let folder = folder_with_table();
     let more = ["--batch-rows", "700", "--out-columns", "sum", "--drop", "holes", "--label", "run=7", "-o", "json"];
     let ended = ground.gpufleet(folder.path(), &map(&more)).await;
@@ -92,8 +91,7 @@ async fn a_mapped_file_has_the_results_and_all_other_columns_in_order() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_killed_again_and_again_writes_an_equal_file() {
-    let ground = Ground::shared("parquet-killed").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("parquet-killed").await;
     let (whole, killed) = (folder_with_table(), tempfile::tempdir().unwrap());
     // A run remembers the time of its input file, so both runs read the same file.
     let input = whole.path().join("in.parquet");
@@ -121,8 +119,7 @@ async fn a_run_that_is_killed_again_and_again_writes_an_equal_file() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_run_continues_only_with_equal_settings() {
-    let ground = Ground::shared("parquet-interrupted").await;
-    let worker = ground.worker().await;
+    let (ground, worker) = Ground::with_worker("parquet-interrupted").await;
     let folder = folder_with_table();
     let line = map(&["--batch-rows", "100", "--in-flight", "1"]);
     let run = ground.start_gpufleet(folder.path(), &line);
@@ -144,8 +141,7 @@ async fn an_interrupted_run_continues_only_with_equal_settings() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_that_fails_is_told_with_its_rows() {
-    let ground = Ground::shared("parquet-failing").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("parquet-failing").await;
     let folder = folder_with_table();
     let ended = ground.gpufleet(folder.path(), &map(&["--batch-rows", "4000", "--device-name", "H999"])).await;
     assert_eq!(ended.code, 4, "{ended:?}");
@@ -193,8 +189,7 @@ const BLEND_LINE: [&str; 9] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kernel_of_a_file_maps_columns_of_64_bits() {
-    let ground = Ground::shared("parquet-source").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("parquet-source").await;
     let folder = tempfile::tempdir().unwrap();
     write_wide_table(&folder.path().join("in.parquet"));
     fs::write(folder.path().join("blend.cu"), BLEND).unwrap();
@@ -215,8 +210,7 @@ async fn a_kernel_of_a_file_maps_columns_of_64_bits() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kernel_of_a_file_that_does_not_compile_is_shown_with_its_line() {
-    let ground = Ground::shared("parquet-source-wrong").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("parquet-source-wrong").await;
     let folder = tempfile::tempdir().unwrap();
     write_wide_table(&folder.path().join("in.parquet"));
     fs::write(folder.path().join("blend.cu"), BLEND.replace("visits[i] += 1", "visits[j] += 1")).unwrap();
@@ -280,8 +274,7 @@ fn source_of_the_guide() -> &'static str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_commands_of_the_guide_run() {
-    let ground = Ground::shared("parquet-guide").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("parquet-guide").await;
     let folder = tempfile::tempdir().unwrap();
     let numbers = || Arc::new(Float32Array::from_iter_values((0..ROWS).map(|row| row as f32))) as ArrayRef;
     let days = Arc::new(Int32Array::from_iter_values(0..ROWS as i32)) as ArrayRef;

@@ -111,8 +111,7 @@ async fn a_forged_user_is_refused_by_the_broker_and_nothing_runs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_goes_only_to_the_queue_of_a_client() {
-    let ground = Ground::shared("evil-reply").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("evil-reply").await;
     let broker = ground.broker().await;
     let low = task_queue(&PoolName::default(), Priority::Low);
     let own = reply_queue(&"a-client".parse().unwrap());

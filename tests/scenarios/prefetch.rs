@@ -141,8 +141,7 @@ async fn messages_that_turn_out_large_are_requeued() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn later_jobs_pass_jobs_that_wait_for_memory() {
-    let ground = Ground::shared("stuck-jobs").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("stuck-jobs").await;
     let environment = [("GPUFLEET_EMULATOR_MEMORY", "64MiB")];
     let _worker = ground.worker_in(&[], &environment).await;
     let holds = |job: Job, mib: u64| job.zeros("room", Dtype::U8, [mib << 20]);

@@ -34,8 +34,7 @@ fn sorted_lines(text: &str) -> Vec<&str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn submit_show_and_logs_print_what_cuda_c_printed() {
-    let ground = Ground::shared("printf").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("printf").await;
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("hello.cu"), HELLO).unwrap();
@@ -90,8 +89,7 @@ async fn submit_show_and_logs_print_what_cuda_c_printed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_catalog_job_prints_nothing_and_logs_says_so() {
-    let ground = Ground::shared("printf-none").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("printf-none").await;
     let folder = tempfile::tempdir().unwrap();
     let saxpy = ["submit", "saxpy", "--arg", "a=2.0", "--fill", "x=f32[3]:1", "--fill", "y=f32[3]:1", "-o", "json"];
     let json = ok(ground.gpufleet(folder.path(), &saxpy).await);
@@ -108,9 +106,7 @@ async fn a_catalog_job_prints_nothing_and_logs_says_so() {
 async fn each_job_gets_its_own_printf_output_in_a_list_and_alone() {
     const LINES: u32 = 3;
     const TOO_MANY: u32 = 5_000;
-    let ground = Ground::shared("printf-list").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("printf-list").await;
     // Their output exceeds one portion of a list's replies.
     let lines = |mark: u32| if mark.is_multiple_of(2) { LINES } else { TOO_MANY };
     let jobs = (0..40).flat_map(|mark| [says(mark, lines(mark), Then::Return), doubles(&[mark as f32])]);
@@ -134,9 +130,7 @@ async fn each_job_gets_its_own_printf_output_in_a_list_and_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_job_shows_what_it_printed_before() {
-    let ground = Ground::shared("printf-failing").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("printf-failing").await;
     let slow = says(2, 4, Then::Spin).time_limit(Duration::from_secs(3));
     for (job, code, text) in
         [(says(1, 2, Then::Trap), FailureCode::KernelFault, said(1, 2)), (slow, FailureCode::TimeLimit, said(2, 4))]

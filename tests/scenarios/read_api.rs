@@ -11,8 +11,7 @@ fn ok(ended: Ended) -> Ended {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_print_the_same_through_the_api_as_from_the_database() {
-    let ground = Ground::shared("read-api").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("read-api").await;
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let saxpy =

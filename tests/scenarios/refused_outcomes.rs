@@ -46,8 +46,7 @@ async fn ask(ground: &Ground, client: &ClientName) -> JobId {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_arrives_after_its_queue_refused_it_for_a_while() {
-    let ground = Ground::shared("reply-nacked").await;
-    let worker = ground.worker().await;
+    let (ground, worker) = Ground::with_worker("reply-nacked").await;
     let broker = ground.node_broker().await;
     let client: ClientName = "patient".parse().unwrap();
     broker.declare_reply_queue(&client).await.unwrap();
@@ -138,8 +137,7 @@ async fn replies_behind_an_unconfirmed_one_share_a_message_if_the_producer_reads
 /// A stopping worker does not wait for the reply queue, because the grace period is for jobs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopping_worker_publishes_a_refused_reply_to_the_unclaimed_replies() {
-    let ground = Ground::shared("reply-kept").await;
-    let worker = ground.worker().await;
+    let (ground, worker) = Ground::with_worker("reply-kept").await;
     let broker = ground.node_broker().await;
     let client: ClientName = "refusing".parse().unwrap();
     broker.declare_reply_queue(&client).await.unwrap();
@@ -166,9 +164,7 @@ async fn a_stopping_worker_publishes_a_refused_reply_to_the_unclaimed_replies() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_letter_waits_for_room_and_its_job_does_not_run_again() {
-    let ground = Ground::shared("dead-full").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("dead-full").await;
     let broker = ground.broker().await;
     close_queues(&ground, DEAD_QUEUE, 1).await;
     let filler = || Message::to(DEAD, DEAD_KEY, b"filler".to_vec());

@@ -88,8 +88,7 @@ async fn a_queue_that_confirms_nothing_does_not_delay_the_search_for_a_refused_m
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_refuses_jobs_and_the_ledger_has_no_refused_job() {
     const ROOM: usize = 3;
-    let ground = Ground::shared("queue-full").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("queue-full").await;
     let mut handles = vec![fleet.submit(kernels::doubles(&[0.0])).await.unwrap()];
     let policy = format!(
         "ok = rabbit_policy:set(@, <<\"full\">>, <<\"^gpufleet.v1.tasks\">>, [{{<<\"max-length\">>, {ROOM}}}], 0, <<\"queues\">>, <<\"scenario\">>)."
@@ -185,9 +184,7 @@ async fn a_worker_names_an_exchange_of_an_earlier_version_and_how_to_delete_it()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_refuses_to_publish_an_oversized_message_or_header() {
-    let ground = Ground::shared("oversize").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("oversize").await;
     let large = kernels::doubles(&[1.0]).input("more", &vec![0_u8; MESSAGE_BYTES_MAX]);
     let error = fleet.submit(large).await.unwrap_err();
     let said = error.to_string();
@@ -229,9 +226,7 @@ async fn a_mistyped_pool_leads_to_the_one_that_workers_serve() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_whose_exchange_was_deleted_and_made_by_another_worker_gets_its_bindings_back() {
-    let ground = Ground::shared("lost-bindings").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("lost-bindings").await;
     fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
     let tasks = "rabbit_misc:r(@, exchange, <<\"gpufleet.v1.tasks\">>)";
     ground.erlang(&format!("rabbit_exchange:delete({tasks}, false, <<\"scenario\">>), ok.")).await;

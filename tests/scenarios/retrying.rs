@@ -6,9 +6,7 @@ use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspected_job_is_retried_after_a_delay_that_the_history_shows() {
-    let ground = Ground::shared("retry-wait").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("retry-wait").await;
     let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     worker.kill_executor().await;
@@ -27,9 +25,7 @@ async fn a_suspected_job_is_retried_after_a_delay_that_the_history_shows() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_are_listed_shown_replayed_and_discarded() {
-    let ground = Ground::shared("the-dead").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("the-dead").await;
     let mut handles = Vec::new();
     for _ in 0..2 {
         let mut handle = fleet.submit(kernels::endless().attempts_max(1)).await.unwrap();
@@ -73,9 +69,7 @@ async fn dead_letters_are_listed_shown_replayed_and_discarded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_job_is_rerun_and_any_other_one_is_explained() {
-    let ground = Ground::shared("rerun").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("rerun").await;
     let mut dead = fleet.submit(kernels::endless().attempts_max(1)).await.unwrap();
     ground.poll_job("running", dead.id(), |job| job.state == JobState::Running).await;
     worker.kill_executor().await;

@@ -8,8 +8,7 @@ use tokio::process::Command;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_shell_script_of_a_new_project_runs_its_kernel() {
-    let ground = Ground::shared("init").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("init").await;
     let folder = tempfile::tempdir().unwrap();
     let init = gpufleet_command(folder.path(), &[], &["init", "blend"]).await;
     assert_eq!(init.code, 0, "{init:?}");

@@ -66,9 +66,7 @@ async fn statistics_and_usage_have_the_times_of_the_replies() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watched_history_shows_new_jobs_until_it_is_interrupted() {
-    let ground = Ground::shared("watch").await;
-    let _worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, _worker, fleet) = Ground::served("watch").await;
     let folder = tempfile::tempdir().unwrap();
     let database = ground.endpoints().database_url.clone();
     let mut watching = ground.start_gpufleet(folder.path(), &["history", "--watch", "--database-url", &database]);

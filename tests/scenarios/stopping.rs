@@ -36,9 +36,7 @@ async fn sigterm_finishes_running_jobs_and_requeues_the_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_signal_skips_the_grace_period() {
-    let ground = Ground::shared("second-signal").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("second-signal").await;
     let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     worker.process().signal(Signal::Interrupt);
@@ -53,8 +51,7 @@ async fn a_second_signal_skips_the_grace_period() {
 /// A service manager stops a worker that an operator has drained.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_signal_after_a_drain_leaves_running_jobs_their_grace_period() {
-    let ground = Ground::shared("signal-after-drain").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("signal-after-drain").await;
     let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     let drained = async || {
         let worker = ground.worker_with(&["--grace", "10m"]).await;
@@ -99,8 +96,7 @@ async fn a_job_that_outlasts_the_grace_period_is_requeued_and_loses_no_attempt()
 /// A service manager sends SIGKILL if a stop takes too long.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_is_killed_while_it_drains_loses_no_job() {
-    let ground = Ground::shared("killed-draining").await;
-    let first = ground.worker().await;
+    let (ground, first) = Ground::with_worker("killed-draining").await;
     let fleet = ground.client().await;
     let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;

@@ -149,8 +149,7 @@ async fn a_worker_without_its_collector_runs_jobs_drops_spans_and_stops() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_without_a_collector_sends_no_context() {
-    let ground = Ground::shared("traces-off").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("traces-off").await;
     let handle = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
     let queue = topology::task_queue(&"default".parse().unwrap(), topology::Priority::Normal);
     let broker = ground.broker().await;

@@ -42,8 +42,7 @@ async fn a_pool_is_served_by_its_own_workers_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_of_long_jobs_spreads_to_a_worker_that_becomes_idle() {
     const JOBS: usize = 32;
-    let ground = Ground::shared("spreading").await;
-    let first = ground.worker().await;
+    let (ground, first) = Ground::with_worker("spreading").await;
     let fleet = ground.client().await;
     let handles = fleet.submit_many((0..JOBS).map(|_| busy::for_seconds(1))).await;
     let mut handles = handles.into_iter().map(Result::unwrap);

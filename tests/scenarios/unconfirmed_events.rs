@@ -53,8 +53,7 @@ async fn a_frozen_ledger_queue_delays_no_reply_and_loses_no_start() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_allows_no_connection_for_events_delays_no_reply_and_loses_no_event() {
-    let ground = Ground::shared("no-third-connection").await;
-    let client = ground.client().await;
+    let (ground, client) = Ground::with_client("no-third-connection").await;
     ground.limit_connections(Some(2)).await;
     let worker = ground.worker().await;
     busy::assert_done(&client.submit(busy::for_millis(0)).await.unwrap().wait(WAIT).await.unwrap().outputs);

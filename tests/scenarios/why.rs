@@ -79,8 +79,7 @@ fn now_ms() -> i64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_worker_serves_the_pool() {
-    let ground = Ground::shared("why-no-consumer").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("why-no-consumer").await;
     let mut handle = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
     let text = first_reason(&ground, handle.id(), "no_consumer").await;
     assert!(text.contains("gpufleet-worker run --pool default"), "{text}");
@@ -97,8 +96,7 @@ async fn no_worker_serves_the_pool() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_no_device_fits_does_not_wait_but_fails_with_the_devices() {
-    let ground = Ground::shared("why-misfit").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("why-misfit").await;
     let job = kernels::doubles(&[1.0]).requires_compute_capability(12, 0);
     let mut handle = ground.client().await.submit(job).await.unwrap();
     handle.wait(WAIT).await.unwrap_err();
@@ -160,8 +158,7 @@ async fn a_busy_worker_has_taken_the_job_and_others_are_behind_it_in_the_queue()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_is_due_later() {
-    let ground = Ground::shared("why-retry").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("why-retry").await;
     let job = described(now_ms());
     let job_id = job.job_id;
     let lost = AttemptFinished {
@@ -177,8 +174,7 @@ async fn a_retry_is_due_later() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ledger_has_a_job_that_the_broker_does_not_have() {
-    let ground = Ground::shared("why-gone").await;
-    let _worker = ground.worker().await;
+    let (ground, _worker) = Ground::with_worker("why-gone").await;
     let at_ms = now_ms() - 60_000;
     // The id contains the time of the submission.
     let job_id: JobId = format!("{:08x}-{:04x}-7000-8000-00000000000a", at_ms >> 16, at_ms & 0xffff).parse().unwrap();

@@ -163,8 +163,7 @@ async fn the_first_outcome_stands_when_the_worker_dies_before_its_acknowledgemen
 #[tokio::test(flavor = "multi_thread")]
 async fn all_messages_of_a_worker_survive_its_death_at_any_place() {
     const JOBS_EACH: usize = 12;
-    let ground = Ground::shared("dies-anywhere").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("dies-anywhere").await;
     let mut handles = Vec::new();
     for place in ["before-kernel:3", "after-kernel:2", "after-reply:2", "after-events:2"] {
         // The worker may die before it is ready, because it receives the messages of the last worker at once.
@@ -279,8 +278,7 @@ async fn a_panic_over_one_message_costs_it_one_delivery_and_the_worker_lives() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_killed_two_workers_runs_on_the_third() {
-    let ground = Ground::shared("nearly-poison").await;
-    let fleet = ground.client().await;
+    let (ground, fleet) = Ground::with_client("nearly-poison").await;
     let mut handle = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
     for _ in 0..2 {
         killed(&ground.start_worker_in(&[], &[(DIES, "before-decode")])).await;

@@ -6,8 +6,7 @@ use gpufleet_tests::{Ground, WAIT, busy};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_whose_worker_is_killed_runs_on_another() {
-    let ground = Ground::shared("worker-lost").await;
-    let first = ground.worker().await;
+    let (ground, first) = Ground::with_worker("worker-lost").await;
     let fleet = ground.client().await;
     let mut handle = fleet.submit(busy::until_released()).await.unwrap();
     ground.poll_job("running on the first worker", handle.id(), |job| job.state == JobState::Running).await;
@@ -30,9 +29,7 @@ async fn a_job_whose_worker_is_killed_runs_on_another() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_executor_outlives_its_killed_worker() {
-    let ground = Ground::shared("orphans").await;
-    let worker = ground.worker().await;
-    let fleet = ground.client().await;
+    let (ground, worker, fleet) = Ground::served("orphans").await;
     let handle = fleet.submit(busy::for_seconds(60)).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     let executors = worker.executors();

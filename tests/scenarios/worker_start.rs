@@ -77,8 +77,7 @@ async fn a_worker_with_a_wrong_password_exits_at_once_and_does_not_show_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_worker_of_the_same_name_is_refused_and_a_successor_is_not() {
-    let ground = Ground::shared("same-name").await;
-    let first = ground.worker().await;
+    let (ground, first) = Ground::with_worker("same-name").await;
     let second = ["--cuda", "emulated", "--name", first.name(), "--heartbeat", "1s"];
     let (code, said) = failing_worker(&ground.endpoints().amqp_url, &second).await;
     assert_eq!(code, 2, "{said}");
