@@ -20,8 +20,7 @@ const TOKEN: &str = "0123456789abcdef-canary";
 
 #[tokio::test]
 async fn the_pages_of_the_api_are_those_of_the_queries() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     fill(&mut store, 120).await;
     let served = Served::open(database.url()).await;
     let expected = async |filter: HistoryFilter| serde_json::to_value(ledger.history(&filter).await.unwrap()).unwrap();
@@ -68,8 +67,7 @@ async fn the_pages_of_the_api_are_those_of_the_queries() {
 
 #[tokio::test]
 async fn a_job_is_served_with_its_attempts_and_its_output() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let ids = fill(&mut store, 9).await;
     let served = Served::open(database.url()).await;
     let JobMatch::One(expected) = ledger.find_job(&ids[4].to_string()).await.unwrap() else { panic!() };
@@ -96,8 +94,7 @@ async fn a_job_is_served_with_its_attempts_and_its_output() {
 
 #[tokio::test]
 async fn the_fleet_is_served_as_the_queries_answer() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let ids = fill(&mut store, 60).await;
     assert_eq!(store.record(&[heartbeat(1, 0, false)]).await.unwrap(), []);
     let served = Served::open(database.url()).await;
@@ -170,8 +167,7 @@ async fn the_fleet_is_served_as_the_queries_answer() {
 
 #[tokio::test]
 async fn workers_are_served_with_their_state_and_devices() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     assert_eq!(store.record(&[heartbeat(1, 0, false), heartbeat(2, 1, true)]).await.unwrap(), []);
     let served = Served::open(database.url()).await;
     let workers = served.get("/v1/workers").await.json();
@@ -224,8 +220,7 @@ async fn only_callers_with_a_token_are_answered() {
 
 #[tokio::test]
 async fn hostile_requests_are_refused_by_name_and_none_is_an_error_of_the_server() {
-    let database = Database::fresh().await;
-    let (mut store, _) = database.open().await;
+    let (database, mut store, _) = Database::opened().await;
     fill(&mut store, 9).await;
     let served = Served::open(database.url()).await;
     for (query, named) in [
@@ -299,8 +294,7 @@ const READER_SQL: &str = include_str!("../../../deploy/postgres/gpufleet_reader.
 
 #[tokio::test]
 async fn the_documented_role_reads_everything_and_writes_nothing() {
-    let database = Database::fresh().await;
-    let (mut store, _) = database.open().await;
+    let (database, mut store, _) = Database::opened().await;
     let job = info(id(7, 0, Some(AT)), AT);
     store.record(&[finished(job.job_id, 1, AttemptState::Succeeded, AT), heartbeat(1, 0, false)]).await.unwrap();
     database.execute(READER_SQL).await;
@@ -344,8 +338,7 @@ async fn without_a_usable_database_the_server_lives_and_says_why_it_is_not_ready
 
 #[tokio::test]
 async fn too_many_requests_at_once_are_refused_and_the_others_answered() {
-    let database = Database::fresh().await;
-    let (mut store, _) = database.open().await;
+    let (database, mut store, _) = Database::opened().await;
     fill(&mut store, 9).await;
     let served = Served::open(database.url()).await;
     assert_eq!(served.get("/v1/workers").await.status, 200);

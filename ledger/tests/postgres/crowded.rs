@@ -17,8 +17,7 @@ const PATIENCE_MIN: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn concurrent_queries_share_the_one_connection_that_the_server_grants() {
-    let database = Database::fresh().await;
-    let (mut store, _) = database.open().await;
+    let (database, mut store, _) = Database::opened().await;
     let job = histories::info(histories::id(3, 0, None), 5);
     store.record(&[histories::started(&job, 1, 9), histories::heartbeat(1, 1, false)]).await.unwrap();
     let ledger = Ledger::connect(database.as_reader("sharing", 1).await).await.unwrap();

@@ -29,6 +29,13 @@ impl Database {
         database
     }
 
+    /// Creates a database with the ledger's tables, and opens it.
+    pub async fn opened() -> (Self, Store, Ledger) {
+        let database = Self::fresh().await;
+        let (store, ledger) = database.open().await;
+        (database, store, ledger)
+    }
+
     /// Creates a database with the tables of a version.
     pub async fn of_version(version: i64) -> Self {
         let database = Self::empty().await;

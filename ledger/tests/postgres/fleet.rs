@@ -61,8 +61,7 @@ fn of_pool(pool: &str, at: i64) -> JobInfo {
 
 #[tokio::test]
 async fn the_overview_has_what_ended_lately_and_what_has_not_ended() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let now = Utc::now();
     let ago = |minutes| (now - TimeDelta::minutes(minutes)).timestamp_millis();
     for (pool, minutes, state) in [
@@ -105,8 +104,7 @@ async fn the_overview_has_what_ended_lately_and_what_has_not_ended() {
 
 #[tokio::test]
 async fn statistics_by_five_minutes_are_forgotten_after_a_day_and_their_hours_stay() {
-    let database = Database::fresh().await;
-    let (mut store, _ledger) = database.open().await;
+    let (database, mut store, _ledger) = Database::opened().await;
     let old = (Utc::now() - TimeDelta::hours(30)).timestamp_millis();
     let job = of_pool("team-a", old);
     record(&mut store, &[ran(&job, 1, AttemptState::Succeeded, old - 5, old)]).await;
@@ -117,8 +115,7 @@ async fn statistics_by_five_minutes_are_forgotten_after_a_day_and_their_hours_st
 
 #[tokio::test]
 async fn the_overview_reads_no_more_of_many_unfinished_jobs() {
-    let database = Database::fresh().await;
-    let (_store, ledger) = database.open().await;
+    let (database, _store, ledger) = Database::opened().await;
     database
         .execute(
             "select ensure_jobs_partition(now());
@@ -134,8 +131,7 @@ async fn the_overview_reads_no_more_of_many_unfinished_jobs() {
 
 #[tokio::test]
 async fn a_device_has_one_sample_of_each_heartbeat_and_days_are_dropped() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let now = Utc::now();
     let beats: Vec<Event> = (0..3).map(|number| beat(1, now - TimeDelta::seconds(10 * number))).collect();
     record(&mut store, &beats).await;
@@ -173,8 +169,7 @@ async fn a_device_has_one_sample_of_each_heartbeat_and_days_are_dropped() {
 
 #[tokio::test]
 async fn two_days_of_a_device_are_at_most_five_hundred_points_from_one_index() {
-    let database = Database::fresh().await;
-    let (_store, ledger) = database.open().await;
+    let (database, _store, ledger) = Database::opened().await;
     for statement in SAMPLES.split(';') {
         database.execute(statement).await;
     }
@@ -213,8 +208,7 @@ async fn two_recorders_may_want_the_same_day_at_once() {
 
 #[tokio::test]
 async fn an_action_is_recorded_once_and_listed_by_pages() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let now = Utc::now();
     let actions: Vec<Event> = (0..5).map(|number| action("anna", now - TimeDelta::seconds(number))).collect();
     record(&mut store, &actions).await;
@@ -236,8 +230,7 @@ async fn an_action_is_recorded_once_and_listed_by_pages() {
 
 #[tokio::test]
 async fn old_actions_are_deleted_when_asked() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let now = Utc::now();
     let old = (0..1200).map(|number| action("anna", now - TimeDelta::days(9) - TimeDelta::seconds(number)));
     record(&mut store, &old.chain([action("ben", now)]).collect::<Vec<_>>()).await;

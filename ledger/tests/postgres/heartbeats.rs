@@ -14,8 +14,7 @@ use crate::{
 
 #[tokio::test]
 async fn a_late_heartbeat_corrects_first_seen_although_the_latest_one_is_repeated_with_it() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let [early, latest] = [heartbeat(1, 3, false), heartbeat(1, 5, false)];
     record(&mut store, &[latest.clone(), early, latest], &[1]).await;
     let worker = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
@@ -29,8 +28,7 @@ async fn heartbeats_count_although_the_workers_clock_was_set_back_by_an_hour() {
     let events: Vec<Event> = beats.iter().map(|(at, leaving)| heartbeat(1, *at, *leaving)).collect();
     // In one batch, one by one, and with a cut before or after the step.
     for cuts in [vec![], vec![1, 2, 3, 4], vec![3], vec![4]] {
-        let database = Database::fresh().await;
-        let (mut store, ledger) = database.open().await;
+        let (_, mut store, ledger) = Database::opened().await;
         record(&mut store, &events, &cuts).await;
         let worker = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
         assert_eq!(worker.last_seen_at, histories::time(AT + (HOUR + 2) * 1000), "{cuts:?}");
@@ -46,8 +44,7 @@ async fn heartbeats_count_although_the_workers_clock_was_set_back_by_an_hour() {
 
 #[tokio::test]
 async fn a_worker_has_the_state_of_its_latest_heartbeat() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     record(&mut store, &[heartbeat(1, 3, true), heartbeat(1, 2, false), heartbeat(1, 1, false)], &[1, 2]).await;
     let workers = ledger.workers(&WorkerFilter::default()).await.unwrap();
     let [worker] = workers.as_slice() else { panic!("one worker: {workers:?}") };
@@ -65,8 +62,7 @@ async fn a_worker_has_the_state_of_its_latest_heartbeat() {
 #[tokio::test]
 async fn workers_that_left_or_fell_silent_long_ago_are_listed_on_request() {
     const DAY: Duration = Duration::from_secs(24 * 3600);
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let beats = [heartbeat(1, 1, false), heartbeat(2, 1, true), heartbeat(3, 1, false), heartbeat(4, 1, false)];
     record(&mut store, &beats, &[]).await;
     database.execute("update workers set heard_at = now()").await;
@@ -88,8 +84,7 @@ async fn workers_that_left_or_fell_silent_long_ago_are_listed_on_request() {
 
 #[tokio::test]
 async fn a_device_has_the_state_of_its_latest_heartbeat() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     record(&mut store, &[heartbeat(1, 3, false)], &[]).await;
     let worker = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
     let [well, sick] = worker.devices.as_slice() else { panic!("two devices: {worker:?}") };
@@ -102,8 +97,7 @@ async fn a_device_has_the_state_of_its_latest_heartbeat() {
 
 #[tokio::test]
 async fn a_job_whose_worker_is_silent_may_or_may_not_run() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let job = info(id(3, 0, Some(AT)), AT);
     // The worker's clock is years behind, so it counts as silent until its second heartbeat.
     record(&mut store, &[heartbeat(1, 60, false), heartbeat(1, 61, false), started(&job, 1, AT)], &[1]).await;
@@ -131,8 +125,7 @@ async fn a_job_whose_worker_is_silent_may_or_may_not_run() {
 
 #[tokio::test]
 async fn heartbeats_that_waited_for_the_recorder_do_not_count_as_heard_now() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let heard = async || {
         let worker = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
         (worker.is_silent, worker.heard_at)

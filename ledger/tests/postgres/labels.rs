@@ -32,8 +32,7 @@ fn declared(key: &str, is_ready: bool) -> DeclaredLabel {
 
 #[tokio::test]
 async fn jobs_of_any_age_are_found_by_a_declared_label() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let mut record = async |number| {
         let events = [ran(&labelled(number), 1, AttemptState::Succeeded, AT, AT + 9)];
         assert_eq!(store.record(&events).await.unwrap(), []);
@@ -59,8 +58,7 @@ async fn jobs_of_any_age_are_found_by_a_declared_label() {
 
 #[tokio::test]
 async fn keys_are_listed_while_an_index_is_built() {
-    let database = Database::fresh().await;
-    let (mut store, _) = database.open().await;
+    let (database, mut store, _) = Database::opened().await;
     store.record(&[ran(&labelled(1), 1, AttemptState::Succeeded, AT, AT + 9)]).await.unwrap();
     // A build waits for the end of every statement that began before it.
     let mut reader = PgConnection::connect(&database.text_url()).await.unwrap();

@@ -124,8 +124,7 @@ async fn a_running_recorder_loses_no_event_when_a_migration_adds_fetch_us() {
 
 #[tokio::test]
 async fn only_an_ended_attempt_has_a_fetch_time() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let job_id = id(31, 2, None);
     end(&mut store, job_id, 1).await;
     database.execute(&start(job_id, 2)).await;

@@ -40,8 +40,7 @@ async fn state(ledger: &Ledger, job_id: JobId) -> JobState {
 
 #[tokio::test]
 async fn a_job_without_a_time_stays_in_the_month_of_its_first_event() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let job = info(id(40, 0, None), days_ago(70));
     let start = started(&job, 1, days_ago(70));
     let end = finished(job.job_id, 1, AttemptState::Succeeded, days_ago(0));
@@ -62,8 +61,7 @@ async fn a_job_without_a_time_stays_in_the_month_of_its_first_event() {
 
 #[tokio::test]
 async fn a_job_whose_id_is_of_another_age_is_in_the_month_of_its_first_event() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     for (index, made) in [days_ago(-3650), days_ago(3650)].into_iter().enumerate() {
         let job_id = id(41, u32::try_from(index).unwrap(), Some(made));
         let ends = [AttemptState::Lost, AttemptState::Failed].map(|state| finished(job_id, 1, state, days_ago(0)));

@@ -30,8 +30,7 @@ fn refused(user: Option<&str>, job_id: JobId) -> Event {
 
 #[tokio::test]
 async fn events_of_other_users_change_nothing() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let anna = Some("anna");
     for (number, cuts) in [(1, &[][..]), (2, &[1, 2, 3, 4, 5])] {
         let job = id(90, number, Some(AT));
@@ -53,8 +52,7 @@ async fn events_of_other_users_change_nothing() {
 
 #[tokio::test]
 async fn a_workers_event_takes_a_job_over_from_the_submission_of_another_client() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     for (number, cuts) in [(3, &[][..]), (4, &[1, 2])] {
         let job = id(90, number, Some(AT));
         let events = [
@@ -71,8 +69,7 @@ async fn a_workers_event_takes_a_job_over_from_the_submission_of_another_client(
 
 #[tokio::test]
 async fn an_event_of_another_user_does_not_displace_the_outcome_of_its_batch() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let (anna, job) = (Some("anna"), id(90, 5, Some(AT)));
     record(&mut store, &[started(&of(anna, job), 1, AT)], &[]).await;
     let forged = [ended(Some("bert"), job, 1, AttemptState::Failed), ended(None, job, 1, AttemptState::Failed)];

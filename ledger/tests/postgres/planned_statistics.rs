@@ -88,8 +88,7 @@ async fn median(mut question: impl AsyncFnMut()) -> Duration {
 
 /// Returns the sketches of a thousand jobs, as a recorder writes them.
 async fn sketch() -> String {
-    let database = Database::fresh().await;
-    let (mut store, _) = database.open().await;
+    let (database, mut store, _) = Database::opened().await;
     assert_eq!(store.record(&spread_jobs(1000)).await.unwrap(), []);
     store.upkeep().await.unwrap();
     let stages = "select encode(stages, 'hex') from rollups where grain = 'day' and dimension = '' limit 1";

@@ -275,8 +275,7 @@ async fn pages_and_jobs_are_read_within_their_buffers() {
 /// A filter by a label without an index searches only a window, which the answer names.
 #[tokio::test]
 async fn an_undeclared_label_is_searched_in_the_last_week_unless_told_otherwise() {
-    let database = Database::fresh().await;
-    let (_, ledger) = database.open().await;
+    let (database, _, ledger) = Database::opened().await;
     let filter =
         |since| HistoryFilter { labels: vec![("it's".to_owned(), "a".to_owned())], since, ..HistoryFilter::default() };
     let searched = async |since: Option<DateTime<Utc>>| ledger.history(&filter(since)).await.unwrap().searched_since;

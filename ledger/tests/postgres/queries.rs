@@ -57,8 +57,7 @@ async fn all(ledger: &Ledger, mut filter: HistoryFilter) -> Vec<(DateTime<Utc>, 
 
 #[tokio::test]
 async fn pages_are_complete_and_do_not_overlap() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let ids: BTreeSet<JobId> = fill(&mut store, 203).await.into_iter().collect();
     for limit in [1, 7, 203, 1000] {
         let seen = all(&ledger, HistoryFilter { limit, ..HistoryFilter::default() }).await;
@@ -72,8 +71,7 @@ async fn pages_are_complete_and_do_not_overlap() {
 
 #[tokio::test]
 async fn jobs_that_arrive_while_paging_change_no_later_page() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     fill(&mut store, 40).await;
     let mut filter = HistoryFilter { limit: 10, ..HistoryFilter::default() };
     let first = ledger.history(&filter).await.unwrap();
@@ -86,8 +84,7 @@ async fn jobs_that_arrive_while_paging_change_no_later_page() {
 
 #[tokio::test]
 async fn each_filter_finds_the_matching_jobs() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     fill(&mut store, 120).await;
     let everything = HistoryFilter { limit: 1000, ..HistoryFilter::default() };
     let count = async |filter: HistoryFilter| ledger.history(&filter).await.unwrap().jobs.len();
@@ -121,8 +118,7 @@ async fn each_filter_finds_the_matching_jobs() {
 
 #[tokio::test]
 async fn a_job_is_found_by_the_beginning_or_the_end_of_its_id() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let ids = fill(&mut store, 9).await;
     let whole = ids[4].to_string();
     for prefix in [whole.clone(), whole.replace('-', "").to_uppercase()] {
@@ -155,8 +151,7 @@ async fn a_job_is_found_by_the_beginning_or_the_end_of_its_id() {
 
 #[tokio::test]
 async fn the_states_of_several_jobs_are_read_at_once() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let untimed = info(id(77, 0, None), AT);
     let events = [started(&untimed, 1, AT), finished(id(78, 0, Some(AT)), 1, AttemptState::Dead, AT)];
     assert_eq!(store.record(&events).await.unwrap(), []);

@@ -68,8 +68,7 @@ fn check(detail: &JobDetail, expected: &histories::Expected) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replays_in_any_order_and_batching_obey_the_rules() {
-    let database = Database::fresh().await;
-    let (store, ledger) = database.open().await;
+    let (_, store, ledger) = Database::opened().await;
     let store = Mutex::new(store);
     let cases = (shuffled(true), proptest::collection::vec(any::<usize>(), 0..4));
     let mut runner = TestRunner::new(Config { cases: 48, ..Config::default() });
@@ -96,8 +95,7 @@ async fn replays_in_any_order_and_batching_obey_the_rules() {
 /// A redelivered message can run after its job was cancelled in the queue.
 #[tokio::test]
 async fn a_start_after_the_outcome_does_not_start_the_job() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     for (index, cuts) in [(0, &[][..]), (1, &[1])] {
         for order in [[0, 1], [1, 0]] {
             let job_id = id(order[0], index, Some(AT));
@@ -142,8 +140,7 @@ async fn without_rival_outcomes_two_orders_give_identical_tables() {
 
 #[tokio::test]
 async fn the_first_final_outcome_wins_and_a_later_one_is_superseded() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let job = info(id(1, 0, Some(AT)), AT);
     let first =
         [started(&job, 1, AT + 1), started(&job, 2, AT + 9), finished(job.job_id, 2, AttemptState::Succeeded, AT + 20)];
@@ -161,8 +158,7 @@ async fn the_first_final_outcome_wins_and_a_later_one_is_superseded() {
 
 #[tokio::test]
 async fn a_failures_lines_are_kept_within_bounds_and_shown_with_its_attempt() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let program: String = (1..10).map(|line| format!("line {line}\0\n")).collect();
     let fault = Failure::new(Verdict::User, FailureCode::KernelFault, "illegal address").at_line(Some(7));
     let quoted = fault.clone().in_program(&program);
@@ -186,8 +182,7 @@ async fn a_failures_lines_are_kept_within_bounds_and_shown_with_its_attempt() {
 
 #[tokio::test]
 async fn an_attempts_output_is_kept_with_its_recorded_end_and_within_bounds() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let job = info(id(1, 0, Some(AT)), AT);
     let end = |state, at_ms, printf_output| match finished(job.job_id, 1, state, at_ms) {
         Event::AttemptFinished(end) => Event::AttemptFinished(AttemptFinished { printf_output, ..end }),
@@ -216,8 +211,7 @@ async fn an_attempts_output_is_kept_with_its_recorded_end_and_within_bounds() {
 
 #[tokio::test]
 async fn the_outputs_of_the_outcome_are_kept_and_no_others() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let job = info(id(1, 0, Some(AT)), AT);
     let later_than_now = 4_000_000_000_000;
     let end = |attempt, state, value: u8| match finished(job.job_id, attempt, state, AT + 5) {
@@ -249,8 +243,7 @@ async fn the_outputs_of_the_outcome_are_kept_and_no_others() {
 
 #[tokio::test]
 async fn an_output_can_be_read_until_it_expires_and_its_bytes_are_freed() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let job_ids = [1, 2].map(|number| info(id(number, 0, Some(AT)), AT).job_id);
     for (job_id, expires_ms) in job_ids.into_iter().zip([AT + 6, 4_000_000_000_000]) {
         let Event::AttemptFinished(end) = finished(job_id, 1, AttemptState::Succeeded, AT + 5) else { unreachable!() };
@@ -274,8 +267,7 @@ async fn an_output_can_be_read_until_it_expires_and_its_bytes_are_freed() {
 
 #[tokio::test]
 async fn a_forged_event_with_too_many_kept_bytes_is_recorded_without_them() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let job_id = info(id(1, 0, Some(AT)), AT).job_id;
     let Event::AttemptFinished(end) = finished(job_id, 1, AttemptState::Succeeded, AT + 5) else { unreachable!() };
     let output = |name: &str, bytes: u64| KeptOutput {
@@ -297,8 +289,7 @@ async fn a_forged_event_with_too_many_kept_bytes_is_recorded_without_them() {
 
 #[tokio::test]
 async fn an_attempt_with_a_start_after_its_end_keeps_its_first_start() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let job = info(id(6, 0, Some(AT)), AT);
     let told = [
         started(&job, 1, AT + 1),
@@ -315,8 +306,7 @@ async fn an_attempt_with_a_start_after_its_end_keeps_its_first_start() {
 /// The only event of a short job.
 #[tokio::test]
 async fn the_finished_event_alone_makes_a_complete_record() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let job = JobInfo { user_id: Some("anna".to_owned()), ..info(id(7, 0, Some(AT)), AT) };
     let end = histories::ran(&job, 1, AttemptState::Succeeded, AT + 3, AT + 9);
     let recorded = async || ledger.job(job.job_id).await.unwrap().unwrap();
@@ -341,8 +331,7 @@ async fn a_second_end_of_an_attempt_changes_only_an_earlier_start() {
     let first = histories::ran(&job, 1, AttemptState::Succeeded, AT + 13, AT + 19);
     let second = histories::ran(&job, 1, AttemptState::Failed, AT + 3, AT + 29);
     for cuts in [vec![], vec![1]] {
-        let database = Database::fresh().await;
-        let (mut store, ledger) = database.open().await;
+        let (_, mut store, ledger) = Database::opened().await;
         record(&mut store, &[first.clone(), second.clone()], &cuts).await;
         let attempt = &ledger.job(job.job_id).await.unwrap().unwrap().attempts[0];
         assert_eq!((attempt.state, attempt.started_at, attempt.finished_at), (AttemptState::Succeeded, at(3), at(19)));
@@ -355,8 +344,7 @@ fn at(ms: i64) -> Option<DateTime<Utc>> {
 
 #[tokio::test]
 async fn an_attempt_keeps_its_device_when_its_workers_name_gets_another_device() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let (old, new) = (info(id(4, 0, Some(AT)), AT), info(id(4, 1, Some(AT)), AT));
     let emulated = |mut event: Event| {
         device_of(&mut event, "A CPU (emulated)", true);
@@ -409,8 +397,7 @@ fn device_of(event: &mut Event, name: &str, emulated: bool) {
 
 #[tokio::test]
 async fn an_attempt_of_a_worker_that_reports_no_device_has_none() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let job = info(id(5, 0, Some(AT)), AT);
     let mut end = finished(job.job_id, 1, AttemptState::Succeeded, AT + 9);
     let Event::AttemptFinished(event) = &mut end else { unreachable!() };
@@ -423,8 +410,7 @@ async fn an_attempt_of_a_worker_that_reports_no_device_has_none() {
 
 #[tokio::test]
 async fn a_bad_event_is_named_and_its_neighbours_are_recorded() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let jobs: Vec<JobId> = (0..100).map(|index| id(2, index, Some(AT))).collect();
     let mut events: Vec<Event> =
         jobs.iter().map(|job_id| finished(*job_id, 1, AttemptState::Succeeded, AT + 1)).collect();
@@ -443,8 +429,7 @@ async fn a_bad_event_is_named_and_its_neighbours_are_recorded() {
 
 #[tokio::test]
 async fn attempts_are_counted_and_not_taken_from_their_numbers() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let job = info(id(4, 0, Some(AT)), AT);
     // The job left its list without a start, and ran alone.
     record(&mut store, &[started(&job, 17, AT)], &[]).await;
@@ -456,8 +441,7 @@ async fn attempts_are_counted_and_not_taken_from_their_numbers() {
 
 #[tokio::test]
 async fn a_job_that_never_started_is_described_by_its_end() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let job = JobInfo { user_id: Some("anna".to_owned()), ..info(id(4, 0, Some(AT)), AT) };
     let end = match finished(job.job_id, 1, AttemptState::Failed, AT + 5) {
         Event::AttemptFinished(end) => {

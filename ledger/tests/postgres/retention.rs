@@ -88,8 +88,7 @@ async fn run(database: &Database, kept: Kept) -> Outcome {
 
 #[tokio::test]
 async fn old_months_go_with_everything_that_belongs_to_their_jobs() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let jobs = fill(&mut store).await;
     assert_eq!(rows(&database).await, "6|6|6|6|3");
     assert_eq!(run(&database, JOBS_FOR_400_DAYS).await, Outcome::Dropped(2));
@@ -103,8 +102,7 @@ async fn old_months_go_with_everything_that_belongs_to_their_jobs() {
 
 #[tokio::test]
 async fn attempts_may_go_earlier_than_their_jobs() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let jobs = fill(&mut store).await;
     let kept = Kept { attempts: Some(60 * DAY), ..JOBS_FOR_400_DAYS };
     assert_eq!(run(&database, kept).await, Outcome::Dropped(3));
@@ -115,8 +113,7 @@ async fn attempts_may_go_earlier_than_their_jobs() {
 
 #[tokio::test]
 async fn what_belongs_to_late_jobs_of_a_dropped_month_goes_with_them() {
-    let database = Database::fresh().await;
-    let (mut store, _) = database.open().await;
+    let (database, mut store, _) = Database::opened().await;
     fill(&mut store).await;
     run(&database, JOBS_FOR_400_DAYS).await;
     let kept = rows(&database).await;
@@ -130,8 +127,7 @@ async fn what_belongs_to_late_jobs_of_a_dropped_month_goes_with_them() {
 
 #[tokio::test]
 async fn an_event_for_a_dropped_month_is_recorded_and_dropped_with_the_next() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     fill(&mut store).await;
     run(&database, JOBS_FOR_400_DAYS).await;
     // At first the recorder does not know that the month is gone; then it does.
@@ -150,8 +146,7 @@ async fn an_event_for_a_dropped_month_is_recorded_and_dropped_with_the_next() {
 
 #[tokio::test]
 async fn a_run_that_is_interrupted_anywhere_is_finished_by_the_next() {
-    let database = Database::fresh().await;
-    let (mut store, _) = database.open().await;
+    let (database, mut store, _) = Database::opened().await;
     fill(&mut store).await;
     for milliseconds in (0..60).step_by(6) {
         let old = [job(0, 500), job(1, 500)].map(|job| ended(&job, 500));
@@ -168,8 +163,7 @@ async fn a_run_that_is_interrupted_anywhere_is_finished_by_the_next() {
 
 #[tokio::test]
 async fn nobody_waits_for_a_month_that_somebody_reads() {
-    let database = Database::fresh().await;
-    let (mut store, _) = database.open().await;
+    let (database, mut store, _) = Database::opened().await;
     fill(&mut store).await;
     let mut reader = PgConnection::connect(&database.text_url()).await.unwrap();
     let mut reading = reader.begin().await.unwrap();
@@ -222,8 +216,7 @@ async fn record_until(stop: CancellationToken, mut store: Store, recorded: &Atom
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_month_is_dropped_beside_a_busy_recorder_and_a_reader_who_never_wait_long() {
-    let database = Database::fresh().await;
-    let (mut store, _) = database.open().await;
+    let (database, mut store, _) = Database::opened().await;
     fill(&mut store).await;
     let impatient = format!("{}&{WAIT_MAX}", database.text_url());
     let store = Store::connect(impatient.parse().unwrap()).await.unwrap();
@@ -263,8 +256,7 @@ fn archived(file: &Path) -> Vec<String> {
 
 #[tokio::test]
 async fn a_month_is_dropped_only_after_its_rows_are_in_the_archive() {
-    let database = Database::fresh().await;
-    let (mut store, _) = database.open().await;
+    let (database, mut store, _) = Database::opened().await;
     let jobs = fill(&mut store).await;
     let folder = tempfile::tempdir().unwrap();
     let not_a_folder = folder.path().join("file");
@@ -288,8 +280,7 @@ async fn a_month_is_dropped_only_after_its_rows_are_in_the_archive() {
 
 #[tokio::test]
 async fn one_of_two_scheduled_keepers_drops_what_is_old() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let jobs = fill(&mut store).await;
     let stop = CancellationToken::new();
     let keepers = [(); 2].map(|()| {

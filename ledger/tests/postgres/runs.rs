@@ -43,8 +43,7 @@ async fn counted(ledger: &Ledger) -> StatisticsRow {
 async fn a_job_that_failed_and_ran_again_under_its_id_has_succeeded() {
     use AttemptState::{Failed, Succeeded};
     for cuts in [&[][..], &[1]] {
-        let database = Database::fresh().await;
-        let (mut store, ledger) = database.open().await;
+        let (_, mut store, ledger) = Database::opened().await;
         let job_id = id(1, 0, Some(AT));
         let runs = [run(job_id, AT, Failed, 0), run(job_id, AT + 100, Succeeded, 7)];
         // Repeated events add no further runs.
@@ -64,8 +63,7 @@ async fn a_job_that_failed_and_ran_again_under_its_id_has_succeeded() {
 #[tokio::test]
 async fn the_latest_submission_decides_and_within_it_the_first_outcome() {
     use AttemptState::{Failed, Lost, Succeeded};
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let job_id = id(1, 0, Some(AT));
     record(&mut store, &[run(job_id, AT, Succeeded, 1)], &[]).await;
     record(&mut store, &[run(job_id, AT + 100, Succeeded, 2)], &[]).await;
@@ -87,8 +85,7 @@ async fn a_job_of_several_submissions_is_counted_once_and_keeps_each_run_in_any_
         |job_id| [run(job_id, AT, Lost, 0), run(job_id, AT + 100, Succeeded, 7), run(job_id, AT + 200, Failed, 0)];
     for (order, first) in [([0, 1, 2], Succeeded), ([2, 1, 0], Failed), ([1, 0, 2], Succeeded), ([2, 0, 1], Failed)] {
         for cuts in [&[1, 2][..], &[]] {
-            let database = Database::fresh().await;
-            let (mut store, ledger) = database.open().await;
+            let (_, mut store, ledger) = Database::opened().await;
             let job_id = id(1, 0, Some(AT));
             let events = order.map(|index: usize| runs(job_id)[index].clone());
             record(&mut store, &events, cuts).await;
@@ -118,8 +115,7 @@ async fn a_run_ends_the_attempt_that_it_began_whatever_submission_describes_the_
     use AttemptState::{Failed, Succeeded};
     for earlier_run in [None, Some(Failed)] {
         for cuts in [&[1, 2, 3][..], &[]] {
-            let database = Database::fresh().await;
-            let (mut store, ledger) = database.open().await;
+            let (_, mut store, ledger) = Database::opened().await;
             let job_id = id(2, 0, Some(AT));
             let submitted = Event::Submitted(Submitted { job: info(job_id, AT), at_ms: AT });
             let begun = started(&info(job_id, AT + 100), 1, AT + 101);

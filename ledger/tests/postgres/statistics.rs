@@ -99,8 +99,7 @@ async fn record(store: &mut Store, events: &[Event]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sums_equal_those_of_the_attempts_whatever_the_order_and_the_repetitions() {
-    let database = Database::fresh().await;
-    let (store, ledger) = database.open().await;
+    let (database, store, ledger) = Database::opened().await;
     let store = Mutex::new(store);
     let cases = (shuffled(true), any::<prop::sample::Index>(), any::<bool>());
     let mut runner = TestRunner::new(Config { cases: 24, ..Config::default() });
@@ -136,8 +135,7 @@ async fn an_outcome_that_replaces_a_loss_is_counted_once_and_a_superseded_one_on
 }
 
 async fn count_a_loss_and_two_outcomes(one_batch: bool) {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let job = info(id(1, 0, Some(AT)), AT);
     let lost = finished(job.job_id, 1, AttemptState::Lost, AT + 10);
     let outcome = finished(job.job_id, 1, AttemptState::Failed, AT + 20);
@@ -163,8 +161,7 @@ async fn count_a_loss_and_two_outcomes(one_batch: bool) {
 
 #[tokio::test]
 async fn what_an_older_release_counted_is_charged_with_its_device_time() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let job = |attempt| finished(JobId::new(), attempt, AttemptState::Succeeded, AT);
     record(&mut store, &[described(&job(2))]).await;
     store.upkeep().await.unwrap();
@@ -178,8 +175,7 @@ async fn what_an_older_release_counted_is_charged_with_its_device_time() {
 
 #[tokio::test]
 async fn percentiles_are_within_two_percent_of_percentile_cont_on_the_same_rows() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     for events in spread_jobs(3000).chunks(500) {
         record(&mut store, events).await;
         let appended = database.execute("select count(*) from rollup_deltas").await;
@@ -215,8 +211,7 @@ async fn percentiles_are_within_two_percent_of_percentile_cont_on_the_same_rows(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_recorders_of_the_same_events_count_them_once() {
-    let database = Database::fresh().await;
-    let (first, ledger) = database.open().await;
+    let (database, first, ledger) = Database::opened().await;
     let second = Store::connect(database.url()).await.unwrap();
     let batches: Vec<Vec<Event>> = (0..20)
         .map(|batch| {
@@ -241,8 +236,7 @@ async fn two_recorders_of_the_same_events_count_them_once() {
 
 #[tokio::test]
 async fn an_hour_has_a_thousand_values_and_the_rest_is_other() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let kernels = |numbers: std::ops::Range<u64>| -> Vec<Event> {
         numbers
             .map(|number| outcome(&of_kernel(format!("k{number:04}")), AttemptState::Succeeded, AT, took(number)))
@@ -263,8 +257,7 @@ async fn an_hour_has_a_thousand_values_and_the_rest_is_other() {
 
 #[tokio::test]
 async fn hours_are_forgotten_after_two_months_and_their_days_stay() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let days_ago = |days| (Utc::now() - TimeDelta::days(days)).timestamp_millis();
     let events = [70, 61, 2].map(|days| outcome(&of_kernel("saxpy"), AttemptState::Succeeded, days_ago(days), took(7)));
     record(&mut store, &events).await;
@@ -281,8 +274,7 @@ async fn hours_are_forgotten_after_two_months_and_their_days_stay() {
 
 #[tokio::test]
 async fn statistics_have_the_hours_of_the_window_and_of_the_pool() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (_, mut store, ledger) = Database::opened().await;
     let now = Utc::now();
     let hours_ago = |hours| (now - TimeDelta::hours(hours)).timestamp_millis();
     let events: Vec<Event> = (0..48)
@@ -330,8 +322,7 @@ async fn jobs_are_counted_by_declared_label_keys() {
 
 #[tokio::test]
 async fn wild_numbers_and_times_stop_no_count() {
-    let database = Database::fresh().await;
-    let (mut store, ledger) = database.open().await;
+    let (database, mut store, ledger) = Database::opened().await;
     let wild = Timings { queue_us: u64::MAX, total_us: i64::MAX as u64, ..Timings::default() };
     let years_ahead = (Utc::now() + TimeDelta::days(200_000)).timestamp_millis();
     let events = [(0, wild.clone()), (years_ahead, wild), (AT, took(7))]
@@ -358,8 +349,7 @@ const FILL: &str = "
 async fn thirty_days_are_read_from_the_rollups_alone() {
     /// The maximum number of buffers: twenty kernels, each with thirty days and the hours of one day. Each row has less than a page.
     const BUFFERS_MAX: u64 = 20 * (31 + 24) + 100;
-    let database = Database::fresh().await;
-    let (mut store, _) = database.open().await;
+    let (database, mut store, _) = Database::opened().await;
     let events: Vec<Event> =
         (0..500).map(|number| outcome(&of_kernel("saxpy"), AttemptState::Succeeded, AT, took(1000 + number))).collect();
     record(&mut store, &events).await;
