@@ -5,11 +5,11 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
-    answer::Answered,
+    answer::{Answered, Refused},
     parameters::{self, Query, Text},
     state::Shared,
 };
-use crate::{ActionKey, ActionPage, problem::Problem};
+use crate::{ActionKey, ActionPage};
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -31,11 +31,8 @@ fn default_limit() -> u32 {
 /// List what people did to jobs, such as cancel or replay, newest first
 ///
 /// Only programs that act for others report it, such as the console.
-#[utoipa::path(get, path = "/v1/actions", operation_id = "listActions", tag = "actions", params(Bounds), security(("token" = [])), responses(
-    (status = 200, body = ActionPage),
-    (status = "4XX", body = Problem, content_type = "application/problem+json"),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = "/v1/actions", operation_id = "listActions", tag = "actions", params(Bounds), security(("token" = [])),
+    responses((status = 200, body = ActionPage), Refused))]
 pub(super) async fn list(State(api): Shared, Query(bounds): Query<Bounds>) -> Answered<Json<ActionPage>> {
     if !(1..=ActionPage::LIMIT_MAX).contains(&bounds.limit) {
         let why = format!("{} is not between 1 and {}", bounds.limit, ActionPage::LIMIT_MAX);

@@ -13,6 +13,16 @@ use crate::{
 /// The answer to a request: a value or a problem.
 pub(super) type Answered<T> = Result<T, Problem>;
 
+/// How the OpenAPI document describes the problems. Every path under `/v1` can answer with them.
+#[derive(utoipa::IntoResponses)]
+#[expect(dead_code, reason = "only the document needs it")]
+pub(super) enum Refused {
+    #[response(status = "4XX", content_type = "application/problem+json")]
+    Caller(Problem),
+    #[response(status = 503, content_type = "application/problem+json")]
+    Unavailable(Problem),
+}
+
 impl From<LedgerError> for Problem {
     fn from(error: LedgerError) -> Self {
         let problem = about(&error);

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
-    answer::Answered,
+    answer::{Answered, Refused},
     jobs::find,
     parameters::{Id, Query},
     pools,
@@ -36,12 +36,7 @@ pub(super) struct Queues {
 /// The answer is what `gpufleet why -o json` prints. The server does not ask the broker; a caller that has asked it may say what it answered.
 #[utoipa::path(get, path = "/v1/jobs/{id}/why", operation_id = "explainJob", tag = "jobs", security(("token" = [])),
     params(("id" = String, Path, description = "Id of the job; its beginning or its end is enough if that is unique"), Queues),
-    responses(
-        (status = 200, body = Explanation),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = 503, body = Problem, content_type = "application/problem+json"),
-    )
-)]
+    responses((status = 200, body = Explanation), Refused))]
 pub(super) async fn why(State(api): Shared, Id(id): Id, Query(queues): Query<Queues>) -> Answered<Json<Explanation>> {
     let detail = find(&api.ledger, &id).await?;
     let now = Utc::now();
@@ -62,12 +57,7 @@ pub(super) async fn why(State(api): Shared, Id(id): Id, Query(queues): Query<Que
 /// The answer is what `gpufleet report -o json` prints.
 #[utoipa::path(get, path = "/v1/jobs/{id}/report", operation_id = "reportJob", tag = "jobs", security(("token" = [])),
     params(("id" = String, Path, description = "Id of the job; its beginning or its end is enough if that is unique")),
-    responses(
-        (status = 200, body = Report),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = 503, body = Problem, content_type = "application/problem+json"),
-    )
-)]
+    responses((status = 200, body = Report), Refused))]
 pub(super) async fn report(State(api): Shared, Id(id): Id) -> Answered<Json<Report>> {
     let detail = find(&api.ledger, &id).await?;
     let workers = match &detail.job.worker {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    answer::Answered,
+    answer::{Answered, Refused},
     parameters::{self, Id, Label, Query, Text, Time},
     state::Shared,
 };
@@ -86,11 +86,8 @@ impl Filters {
 /// List jobs, newest first
 ///
 /// If there are more, `next` has the key with which the next page begins.
-#[utoipa::path(get, path = "/v1/jobs", operation_id = "listJobs", tag = "jobs", params(Filters), security(("token" = [])), responses(
-    (status = 200, body = Page),
-    (status = "4XX", body = Problem, content_type = "application/problem+json"),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = "/v1/jobs", operation_id = "listJobs", tag = "jobs", params(Filters), security(("token" = [])),
+    responses((status = 200, body = Page), Refused))]
 pub(super) async fn list(State(api): Shared, Query(filters): Query<Filters>) -> Answered<Json<Page>> {
     Ok(Json(api.ledger.history(&filters.checked()?).await?))
 }
@@ -100,12 +97,7 @@ pub(super) async fn list(State(api): Shared, Query(filters): Query<Filters>) -> 
 /// The answer is what `gpufleet show -o json` prints.
 #[utoipa::path(get, path = "/v1/jobs/{id}", operation_id = "showJob", tag = "jobs", security(("token" = [])),
     params(("id" = String, Path, description = "Id of the job; its beginning or its end is enough if that is unique")),
-    responses(
-        (status = 200, body = JobDetail),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = 503, body = Problem, content_type = "application/problem+json"),
-    )
-)]
+    responses((status = 200, body = JobDetail), Refused))]
 pub(super) async fn job(State(api): Shared, Id(id): Id) -> Answered<Json<JobDetail>> {
     Ok(Json(find(&api.ledger, &id).await?))
 }
@@ -133,12 +125,7 @@ pub(super) struct Logs {
 /// Show the printf output of a job's kernels
 #[utoipa::path(get, path = "/v1/jobs/{id}/logs", operation_id = "showLogs", tag = "jobs", security(("token" = [])),
     params(("id" = String, Path, description = "Id of the job; its beginning or its end is enough if that is unique"), Attempt),
-    responses(
-        (status = 200, body = Logs),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = 503, body = Problem, content_type = "application/problem+json"),
-    )
-)]
+    responses((status = 200, body = Logs), Refused))]
 pub(super) async fn logs(State(api): Shared, Id(id): Id, Query(wanted): Query<Attempt>) -> Answered<Json<Logs>> {
     let JobDetail { job, attempts, .. } = find(&api.ledger, &id).await?;
     let job_id = job.job_id;

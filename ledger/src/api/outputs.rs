@@ -6,7 +6,12 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::{answer::Answered, jobs, parameters::refused, state::Shared};
+use super::{
+    answer::{Answered, Refused},
+    jobs,
+    parameters::refused,
+    state::Shared,
+};
 use crate::problem::{Problem, ProblemKind};
 
 /// The id of a job and the name of an output, from the path.
@@ -32,12 +37,7 @@ impl<S: Send + Sync> FromRequestParts<S> for OutputName {
         ("id" = String, Path, description = "Id of the job; its beginning or its end is enough if that is unique"),
         ("name" = String, Path, description = "Name of the output"),
     ),
-    responses(
-        (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = 503, body = Problem, content_type = "application/problem+json"),
-    )
-)]
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"), Refused))]
 pub(super) async fn bytes(State(api): Shared, OutputName(id, name): OutputName) -> Answered<Response> {
     let detail = jobs::find(&api.ledger, &id).await?;
     let bytes = api.ledger.output_bytes(detail.job.job_id, &name).await?;

@@ -6,14 +6,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    answer::Answered,
+    answer::{Answered, Refused},
     parameters::{Query, Time},
     state::Shared,
 };
-use crate::{
-    Dimension, Ledger, LedgerError, Pool, StatisticsFilter, WorkerFilter, WorkerRow, problem::Problem,
-    why::SHARE_WINDOW,
-};
+use crate::{Dimension, Ledger, LedgerError, Pool, StatisticsFilter, WorkerFilter, WorkerRow, why::SHARE_WINDOW};
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -32,11 +29,8 @@ pub(super) struct Pools {
 /// List the pools that workers serve or that jobs used
 ///
 /// Each pool is as `gpufleet pools -o json` prints it. `messages` and `consumers` are null, because the server does not ask the broker.
-#[utoipa::path(get, path = "/v1/pools", operation_id = "listPools", tag = "workers", params(Since), security(("token" = [])), responses(
-    (status = 200, body = Pools),
-    (status = "4XX", body = Problem, content_type = "application/problem+json"),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = "/v1/pools", operation_id = "listPools", tag = "workers", params(Since), security(("token" = [])),
+    responses((status = 200, body = Pools), Refused))]
 pub(super) async fn list(State(api): Shared, Query(since): Query<Since>) -> Answered<Json<Pools>> {
     let since = since.since.map_or_else(|| Utc::now() - SHARE_WINDOW, |since| since.0);
     let workers = api.ledger.workers(&WorkerFilter::default()).await?;

@@ -6,11 +6,11 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
-    answer::Answered,
+    answer::{Answered, Refused},
     parameters::{self, Query, Text, Time},
     state::Shared,
 };
-use crate::{DeviceSamples, SampleFilter, problem::Problem};
+use crate::{DeviceSamples, SampleFilter};
 
 /// The default time span: the last two days.
 const SPAN_DEFAULT: TimeDelta = TimeDelta::hours(48);
@@ -42,11 +42,8 @@ fn default_points() -> u32 {
 }
 
 /// Show use, memory, temperature and power of a device over time
-#[utoipa::path(get, path = "/v1/samples", operation_id = "listSamples", tag = "workers", params(Filters), security(("token" = [])), responses(
-    (status = 200, body = DeviceSamples),
-    (status = "4XX", body = Problem, content_type = "application/problem+json"),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = "/v1/samples", operation_id = "listSamples", tag = "workers", params(Filters), security(("token" = [])),
+    responses((status = 200, body = DeviceSamples), Refused))]
 pub(super) async fn list(State(api): Shared, Query(filters): Query<Filters>) -> Answered<Json<DeviceSamples>> {
     if !(1..=SampleFilter::POINTS_MAX).contains(&filters.points) {
         let why = format!("{} is not between 1 and {}", filters.points, SampleFilter::POINTS_MAX);

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    answer::Answered,
+    answer::{Answered, Refused},
     parameters::{self, Query, Text, Time},
     state::Shared,
 };
-use crate::{Dimension, STATISTICS_ROWS_MAX, Series, Statistics, StatisticsFilter, problem::Problem};
+use crate::{Dimension, STATISTICS_ROWS_MAX, Series, Statistics, StatisticsFilter};
 
 /// The default time span, which is also that of `gpufleet stats`.
 const SINCE_DEFAULT: TimeDelta = TimeDelta::days(7);
@@ -45,11 +45,8 @@ fn default_limit() -> u32 {
 /// Show outcomes, device time, bytes and percentiles of jobs that have ended
 ///
 /// The answer is what `gpufleet stats -o json` and `gpufleet usage -o json` print. The row with the most time on devices comes first.
-#[utoipa::path(get, path = "/v1/statistics", operation_id = "showStatistics", tag = "statistics", params(Filters), security(("token" = [])), responses(
-    (status = 200, body = Statistics),
-    (status = "4XX", body = Problem, content_type = "application/problem+json"),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = "/v1/statistics", operation_id = "showStatistics", tag = "statistics", params(Filters), security(("token" = [])),
+    responses((status = 200, body = Statistics), Refused))]
 pub(super) async fn show(State(api): Shared, Query(filters): Query<Filters>) -> Answered<Json<Statistics>> {
     if !(1..=STATISTICS_ROWS_MAX).contains(&filters.limit) {
         let why = format!("{} is not between 1 and {STATISTICS_ROWS_MAX}", filters.limit);
@@ -78,11 +75,8 @@ pub(super) struct Span {
 }
 
 /// Show throughput, waits and runs over time
-#[utoipa::path(get, path = "/v1/statistics/series", operation_id = "showSeries", tag = "statistics", params(Span), security(("token" = [])), responses(
-    (status = 200, body = Series),
-    (status = "4XX", body = Problem, content_type = "application/problem+json"),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = "/v1/statistics/series", operation_id = "showSeries", tag = "statistics", params(Span), security(("token" = [])),
+    responses((status = 200, body = Series), Refused))]
 pub(super) async fn series(State(api): Shared, Query(span): Query<Span>) -> Answered<Json<Series>> {
     let since = span.since.map_or_else(|| Utc::now() - TimeDelta::days(1), |since| since.0);
     let pool = span.pool.map(|pool| pool.0);
@@ -98,11 +92,8 @@ pub(super) struct LabelKeys {
 /// List the declared label keys
 ///
 /// `gpufleet-ledger labels` declares them.
-#[utoipa::path(get, path = "/v1/labels", operation_id = "listLabels", tag = "statistics", security(("token" = [])), responses(
-    (status = 200, body = LabelKeys),
-    (status = "4XX", body = Problem, content_type = "application/problem+json"),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = "/v1/labels", operation_id = "listLabels", tag = "statistics", security(("token" = [])),
+    responses((status = 200, body = LabelKeys), Refused))]
 pub(super) async fn labels(State(api): Shared) -> Answered<Json<LabelKeys>> {
     Ok(Json(LabelKeys { keys: api.ledger.label_keys().await? }))
 }

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    answer::Answered,
+    answer::{Answered, Refused},
     parameters::{self, Query, Text},
     state::Shared,
 };
-use crate::{ListedWorker, WorkerFilter, problem::Problem};
+use crate::{ListedWorker, WorkerFilter};
 
 /// The maximum of the filter `heard_within_seconds`: a year. To list workers that were silent for longer, callers omit
 /// the filter.
@@ -39,11 +39,8 @@ pub(super) struct Workers {
 /// List workers and their devices
 ///
 /// Each worker is as `gpufleet workers -o json` prints it.
-#[utoipa::path(get, path = "/v1/workers", operation_id = "listWorkers", tag = "workers", params(Filters), security(("token" = [])), responses(
-    (status = 200, body = Workers),
-    (status = "4XX", body = Problem, content_type = "application/problem+json"),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
-))]
+#[utoipa::path(get, path = "/v1/workers", operation_id = "listWorkers", tag = "workers", params(Filters), security(("token" = [])),
+    responses((status = 200, body = Workers), Refused))]
 pub(super) async fn list(State(api): Shared, Query(filters): Query<Filters>) -> Answered<Json<Workers>> {
     if let Some(seconds) = filters.heard_within_seconds.filter(|seconds| *seconds > HEARD_WITHIN_SECONDS_MAX) {
         return Err(parameters::refused(

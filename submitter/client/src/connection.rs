@@ -14,6 +14,7 @@ use tracing::{debug, warn};
 
 use crate::{
     ConnectError, JobError, JobResult, UnreadOutput,
+    destination::Destination,
     inbox::Inbox,
     packing::Packet,
     spans::Spans,
