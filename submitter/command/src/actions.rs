@@ -8,7 +8,7 @@ use super::{
     complaint::Complaint,
     exit::Exit,
     json,
-    options::Format,
+    options::{Format, OutputOptions},
     output,
     source::{Source, SourceOptions},
     spec,
@@ -25,9 +25,8 @@ pub struct Options {
     /// Maximum number of actions, 1 to 1000
     #[arg(long, default_value_t = 50, value_name = "COUNT", value_parser = spec::whole(1..=1000))]
     limit: u32,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     source: SourceOptions,
 }
@@ -44,7 +43,7 @@ const COLUMNS: [Column; 6] = [
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let work = Source::ask(&options.source, async |source| source.actions(options.limit).await);
     let ActionPage { actions, next } = Spinner::new("reading the actions").around(work).await?;
-    match options.output {
+    match options.output.format {
         Format::Json => output::emit_json(&actions)?,
         Format::Table if actions.is_empty() => output::note("nobody has acted through the console yet"),
         Format::Table => output::emit(&render(&actions, output::stdout_width()))?,

@@ -17,7 +17,7 @@ use super::{
     exit::Exit,
     files::{self, Purpose},
     json,
-    options::{BlobOptions, Format},
+    options::{BlobOptions, Format, OutputOptions},
     output, quantity,
     spec::ArraySpec,
     table::{self, Column},
@@ -65,9 +65,8 @@ struct PutOptions {
     /// .npy or .png files, or raw bytes with a dtype and a shape, such as x.bin:f32[1024]
     #[arg(value_name = "FILE", required = true)]
     files: Vec<ArraySpec>,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     store: BlobOptions,
 }
@@ -101,7 +100,7 @@ async fn put_files(options: &PutOptions) -> Result<Exit, Complaint> {
     let store = connection::blob_store(&options.store).await?;
     let (stored, outcome) = put_all(&store, &options.files).await;
     // After a failure the command still prints the blobs stored before it.
-    match options.output {
+    match options.output.format {
         Format::Json => output::emit_json(&stored)?,
         Format::Table if stored.is_empty() => {}
         Format::Table => output::emit(&table_of(&stored))?,

@@ -11,7 +11,7 @@ use super::{
     connection,
     exit::Exit,
     json,
-    options::{BrokerOptions, Format, ProducerOptions},
+    options::{BrokerOptions, Format, OutputOptions, ProducerOptions},
     output, recent,
     waiting::{self, Spinner},
 };
@@ -48,9 +48,8 @@ enum Command {
 #[derive(Debug, Args)]
 #[command(after_long_help = json::DEAD_LIST)]
 struct ListOptions {
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     broker: BrokerOptions,
 }
@@ -61,9 +60,8 @@ struct ShowOptions {
     /// Id of the job or of the message. The beginning or the end is enough if it is unique; @last is the job that you submitted last
     #[arg(value_parser = choice::id)]
     id: String,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     broker: BrokerOptions,
 }
@@ -154,7 +152,7 @@ async fn with_dead(
 /// After a failure it still prints the letters that it read before.
 async fn list(dead: &mut DeadLetters, options: &ListOptions) -> Result<Exit, Complaint> {
     let read = Spinner::new("reading the dead-letter queue").around(read(dead)).await;
-    match options.output {
+    match options.output.format {
         Format::Json => output::emit_json(&dead.letters().map(rendering::to_json).collect::<Vec<_>>())?,
         Format::Table if dead.letters().next().is_none() => {
             if read.is_ok() {
@@ -191,7 +189,7 @@ async fn show(dead: &mut DeadLetters, options: &ShowOptions) -> Result<Exit, Com
     let found = find(dead, std::slice::from_ref(&options.id)).await?;
     let index = found[0];
     let letter = dead.letter(index).expect("find returned the index of a letter that it holds");
-    match options.output {
+    match options.output.format {
         Format::Json => output::emit_json(&rendering::with_body(letter, dead.body(index)))?,
         Format::Table => output::emit(&rendering::describe(letter))?,
     }

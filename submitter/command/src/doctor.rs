@@ -13,8 +13,7 @@ use super::{
     environment,
     exit::Exit,
     json,
-    options::{BlobOptions, BrokerOptions, Format},
-    output,
+    options::{BlobOptions, BrokerOptions, OutputOptions},
     source::SourceOptions,
     spec,
     waiting::Spinner,
@@ -46,9 +45,8 @@ pub struct Options {
     /// minute, so add a minute [default: skip this check]
     #[arg(long, value_name = "DURATION", value_parser = spec::duration)]
     hold: Option<std::time::Duration>,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     broker: BrokerOptions,
     #[command(flatten)]
@@ -65,10 +63,7 @@ Examples:
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let diagnosis = Spinner::new("checking the fleet").around(examine(options)).await;
-    match options.output {
-        Format::Table => output::emit(&diagnosis.describe())?,
-        Format::Json => output::emit_json(&diagnosis)?,
-    }
+    options.output.format.print(&diagnosis, Diagnosis::describe)?;
     Ok(if diagnosis.errors > 0 { Exit::Unhealthy } else { Exit::Success })
 }
 

@@ -15,8 +15,7 @@ use super::{
     connection,
     exit::{self, Exit},
     files, json, kept, lookup,
-    options::{BlobOptions, Format, LedgerOptions},
-    output,
+    options::{BlobOptions, LedgerOptions, OutputOptions},
     spec::FileSpec,
     waiting::{self, Spinner},
 };
@@ -37,9 +36,8 @@ pub struct Options {
     /// Folder to write all outputs to, each as NAME.npy. It is created if needed
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "out")]
     dir: Option<PathBuf>,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     ledger: LedgerOptions,
     #[command(flatten)]
@@ -85,10 +83,7 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
         fetched.push(Fetched { name: output.name().to_owned(), dtype, shape, file, remark });
     }
     ledger.close().await;
-    match options.output {
-        Format::Table => output::emit(&describe(&fetched))?,
-        Format::Json => output::emit_json(&fetched)?,
-    }
+    options.output.format.print(&fetched, |fetched| describe(fetched))?;
     Ok(Exit::Success)
 }
 

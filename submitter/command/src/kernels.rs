@@ -4,7 +4,12 @@ use clap::Args;
 use gpufleet_kernels::{BufferSpec, Kernel, Role, catalog, manifest::ScalarSpec};
 use serde_json::{Value, json};
 
-use super::{complaint::Complaint, exit::Exit, options::Format, output};
+use super::{
+    complaint::Complaint,
+    exit::Exit,
+    options::{Format, OutputOptions},
+    output,
+};
 
 /// List the catalog's kernels, or show one in full
 #[derive(Debug, Args)]
@@ -15,9 +20,8 @@ pub struct Options {
     /// Print only the CUDA C of the kernel
     #[arg(long, requires = "kernel")]
     source: bool,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 const EXAMPLES: &str = "\
@@ -27,7 +31,7 @@ Examples:
   gpufleet kernels saxpy --source > saxpy.cu";
 
 pub fn run(options: &Options) -> Result<Exit, Complaint> {
-    let text = match (&options.kernel, options.output) {
+    let text = match (&options.kernel, options.output.format) {
         (Some(name), _) if options.source => find(name)?.source().to_owned(),
         (Some(name), Format::Table) => describe(find(name)?),
         (Some(name), Format::Json) => pretty(&to_json(find(name)?)),

@@ -9,7 +9,7 @@ use super::{
     complaint::{Complaint, chain},
     connection, environment,
     exit::Exit,
-    options::Format,
+    options::OutputOptions,
     output, spec,
     table::{self, Column},
     waiting,
@@ -73,9 +73,8 @@ enum Action {
     Down,
     /// Show the processes of the fleet
     Status {
-        /// Output format
-        #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-        output: Format,
+        #[command(flatten)]
+        output: OutputOptions,
     },
     /// Print the environment variables with which other programs use the fleet
     ///
@@ -163,12 +162,9 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
                 output::warn(&format!("{name} did not stop in time and was killed"));
             }
         }
-        Action::Status { output: format } => {
+        Action::Status { output } => {
             let status = gpufleet_local::status(&dir).map_err(complaint)?;
-            match format {
-                Format::Table => output::emit(&describe(&status))?,
-                Format::Json => output::emit_json(&status)?,
-            }
+            output.format.print(&status, describe)?;
         }
         Action::Env { output: format } => variables::print(&dir, *format)?,
         Action::Url => variables::print_url(&dir)?,

@@ -65,7 +65,7 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
         run.send(store, &mut parts).await?;
     }
     parts.join()?;
-    Report { file, rows: table.rows(), batches: count, resumed_batches: resumed }.print(options.output)?;
+    Report { file, rows: table.rows(), batches: count, resumed_batches: resumed }.print(options.output.format)?;
     Ok(Exit::Success)
 }
 

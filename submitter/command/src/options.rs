@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 
-use super::environment;
+use super::{complaint::Complaint, environment, output};
 use clap::{Args, ValueEnum};
 pub use gpufleet_service::Secret;
+use serde::Serialize;
 
 /// The broker.
 #[derive(Debug, Args)]
@@ -44,6 +45,14 @@ pub struct LedgerOptions {
     pub database_url: Option<Secret>,
 }
 
+/// How the data is printed.
+#[derive(Debug, Args)]
+pub struct OutputOptions {
+    /// Output format
+    #[arg(id = "output", short = 'o', long = "output", value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    pub format: Format,
+}
+
 /// The format of printed data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -51,4 +60,14 @@ pub enum Format {
     Table,
     /// JSON for programs
     Json,
+}
+
+impl Format {
+    /// Prints the data: for programs as it is, for people as the text.
+    pub fn print<T: Serialize>(self, data: &T, text: impl FnOnce(&T) -> String) -> Result<(), Complaint> {
+        match self {
+            Self::Table => output::emit(&text(data)),
+            Self::Json => output::emit_json(data),
+        }
+    }
 }

@@ -10,7 +10,7 @@ use super::{
     connection,
     exit::Exit,
     json,
-    options::{BrokerOptions, Format},
+    options::{BrokerOptions, Format, OutputOptions},
     output, quantity,
     source::{Source, SourceOptions},
     table::{self, Column},
@@ -30,9 +30,8 @@ pub struct Options {
     /// Count the device time since then: how long ago (2h, 30d), or a time, which is local without a zone. It is rounded down to the hour
     #[arg(long, value_name = "TIME", value_parser = time::since, default_value = "1h")]
     since: DateTime<Utc>,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     broker: BrokerOptions,
     #[command(flatten)]
@@ -48,7 +47,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
         Ok::<_, Complaint>(pools)
     };
     let pools = Spinner::new("reading the pools").around(work).await?;
-    match options.output {
+    match options.output.format {
         Format::Json => output::emit_json(&pools)?,
         Format::Table if pools.is_empty() => output::note("no pools: no worker serves one, and no job has ended"),
         Format::Table => output::emit(&render(&pools, output::stdout_width()))?,

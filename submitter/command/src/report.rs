@@ -10,8 +10,8 @@ use super::{
     complaint::Complaint,
     exit::Exit,
     json, lookup,
-    options::Format,
-    output, quantity,
+    options::OutputOptions,
+    quantity,
     source::{Source, SourceOptions},
     waiting::Spinner,
 };
@@ -24,9 +24,8 @@ use super::{
 pub struct Options {
     /// Id of the job. The beginning or the end is enough if it is unique; @last is the job that you submitted last
     id: String,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     source: SourceOptions,
 }
@@ -39,10 +38,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     });
     let (detail, workers) = Spinner::new("reading the job").around(work).await?;
     let report = Report::of(&detail, &workers).ok_or_else(|| not_ended(&detail))?;
-    match options.output {
-        Format::Table => output::emit(&describe(&report))?,
-        Format::Json => output::emit_json(&report)?,
-    }
+    options.output.format.print(&report, describe)?;
     Ok(Exit::Success)
 }
 

@@ -9,7 +9,7 @@ use super::{
     exit::Exit,
     history::{UNHEARD, device},
     json, lookup,
-    options::Format,
+    options::OutputOptions,
     output, printed, quantity, snippet,
     source::SourceOptions,
     time,
@@ -21,9 +21,8 @@ use super::{
 pub struct Options {
     /// Id of the job. The beginning or the end is enough if it is unique; @last is the job that you submitted last
     id: String,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     source: SourceOptions,
 }
@@ -36,10 +35,7 @@ const BAR_INDENT: usize = 35;
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let detail = lookup::job(&options.id, &options.source).await?;
-    match options.output {
-        Format::Table => output::emit(&describe(&detail, output::stdout_width()))?,
-        Format::Json => output::emit_json(&*detail)?,
-    }
+    options.output.format.print(&*detail, |detail| describe(detail, output::stdout_width()))?;
     Ok(Exit::Success)
 }
 

@@ -7,7 +7,7 @@ use gpufleet_ledger::{Dimension, Statistics, StatisticsFilter, StatisticsRow};
 use super::{
     catch_up,
     complaint::Complaint,
-    options::Format,
+    options::{Format, OutputOptions},
     output,
     source::{Source, SourceOptions},
     spec,
@@ -31,9 +31,8 @@ pub struct StatisticsOptions {
     /// Maximum number of rows in the table, those with the most device time first
     #[arg(long, default_value_t = 50, value_name = "COUNT", value_parser = spec::whole(1..=100_000))]
     limit: u32,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     source: SourceOptions,
 }
@@ -54,7 +53,7 @@ pub async fn print(options: &StatisticsOptions, layout: &Layout<'_>) -> Result<(
         source.statistics(&filter).await
     });
     let statistics = Spinner::new("reading the statistics").around(work).await?;
-    match options.output {
+    match options.output.format {
         Format::Json => output::emit_json(&statistics)?,
         Format::Table => {
             let unnamed = if options.by.is_none() { "all" } else { "-" };

@@ -47,7 +47,7 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
     let plan = planned(&options, blobs.is_some()).await?;
     if options.dry_run {
         dry_run::check_store(blobs).await?;
-        return dry_run::print(&plan, options.output).map(|()| Exit::Success);
+        return dry_run::print(&plan, options.output.format).map(|()| Exit::Success);
     }
     let deadline = Deadline::after(options.timeout);
     let mut builder = Fleet::builder().affinity(options.affinity);
@@ -103,20 +103,20 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options, deadline: &Deadlin
         },
         () = waiting::interrupt() => return Err(interrupted_before()),
         () = deadline.passed() => {
-            report::unfinished(id, options.output)?;
+            report::unfinished(id, options.output.format)?;
             return Err(unconfirmed(fleet, id, deadline));
         }
     };
     recent::note(id, Seen::Submitted);
     if options.detach {
-        report::submitted(id, options.output)?;
+        report::submitted(id, options.output.format)?;
         waiting::warn_if_unserved(fleet, &pool, deadline.left()).await;
         return Ok(Exit::Success);
     }
     tokio::select! {
         outcome = complete(fleet, &plan, &mut handle, deadline) => conclude(outcome, &plan, options),
         () = waiting::interrupt() => {
-            report::unfinished(id, options.output)?;
+            report::unfinished(id, options.output.format)?;
             output::note(&format!("interrupted: {}", plan.keeping.advice(id)));
             Ok(Exit::Interrupted)
         }
@@ -189,19 +189,19 @@ fn conclude(outcome: Result<Completed, JobError>, plan: &Plan, options: &Options
     }
     match outcome {
         Ok(Completed { result, written, lost }) => {
-            report::succeeded(&result, written, options.output)?;
+            report::succeeded(&result, written, options.output.format)?;
             match lost {
                 None => Ok(Exit::Success),
                 Some(complaint) => Err(complaint.hint(plan.keeping.after_loss(result.job_id))),
             }
         }
         Err(JobError::Failed(failed)) => {
-            report::failed(&failed, options.output)?;
+            report::failed(&failed, options.output.format)?;
             Err(failure::complaint(&failed, plan.source.as_ref()))
         }
         Err(error @ JobError::DeadlinePassed { .. }) => {
             let id = error.job_id();
-            report::unfinished(id, options.output)?;
+            report::unfinished(id, options.output.format)?;
             Err(Complaint::new(Exit::DeadlinePassed, error.to_string()).hint(plan.keeping.advice(id)))
         }
         Err(error @ JobError::Closed { job_id }) => {

@@ -13,7 +13,7 @@ use super::{
     connection,
     exit::{self, Exit},
     json, lookup,
-    options::{Format, LedgerOptions},
+    options::{LedgerOptions, OutputOptions},
     outage::Patient,
     output,
     recent::{self, Recent},
@@ -36,9 +36,8 @@ pub struct Options {
     /// Longest time to wait, such as 30s or 2h [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = spec::duration)]
     timeout: Option<Duration>,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     ledger: LedgerOptions,
 }
@@ -73,10 +72,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let spinner = Spinner::new(told);
     let waiting = spinner.clone().around(wait(options, &spinner));
     let jobs = waiting::unless_interrupted(waiting, "interrupted; the jobs keep running").await?;
-    match options.output {
-        Format::Table => output::emit(&jobs.iter().map(line).collect::<String>())?,
-        Format::Json => output::emit_json(&jobs)?,
-    }
+    options.output.format.print(&jobs, |jobs| jobs.iter().map(line).collect())?;
     Ok(jobs.iter().map(exit_of).find(|exit| *exit != Exit::Success).unwrap_or(Exit::Success))
 }
 

@@ -16,8 +16,8 @@ use super::{
     connection,
     exit::Exit,
     json, lookup,
-    options::{BrokerOptions, Format},
-    output, pools,
+    options::{BrokerOptions, OutputOptions},
+    pools,
     source::{Source, SourceOptions},
     waiting::Spinner,
 };
@@ -31,9 +31,8 @@ use super::{
 pub struct Options {
     /// Id of the job. The beginning or the end is enough if it is unique; @last is the job that you submitted last
     id: String,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     broker: BrokerOptions,
     #[command(flatten)]
@@ -42,10 +41,7 @@ pub struct Options {
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let (explanation, detail) = Spinner::new("looking for the reason").around(explain(options)).await?;
-    match options.output {
-        Format::Table => output::emit(&describe(&explanation, &detail))?,
-        Format::Json => output::emit_json(&explanation)?,
-    }
+    options.output.format.print(&explanation, |explanation| describe(explanation, &detail))?;
     Ok(Exit::Success)
 }
 

@@ -12,7 +12,7 @@ use super::{
     connection,
     exit::Exit,
     json,
-    options::{BrokerOptions, Format, LedgerOptions},
+    options::{BrokerOptions, Format, LedgerOptions, OutputOptions},
     output, quantity,
     source::{Source, SourceOptions},
     table::{Column, fit},
@@ -43,9 +43,8 @@ struct ListOptions {
     /// Include workers that have left or have been silent for three days
     #[arg(long)]
     all: bool,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     source: SourceOptions,
 }
@@ -77,7 +76,7 @@ async fn list(options: &ListOptions) -> Result<Exit, Complaint> {
     let workers = Spinner::new("reading the workers").around(work).await?;
     let now = Utc::now();
     let listed: Vec<ListedWorker> = workers.into_iter().map(ListedWorker::from).collect();
-    match options.output {
+    match options.output.format {
         Format::Json => output::emit_json(&listed)?,
         Format::Table if listed.is_empty() => {
             output::note(if options.all {

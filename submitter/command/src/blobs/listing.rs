@@ -14,7 +14,7 @@ use crate::{
     connection::{self, blob_complaint},
     exit::Exit,
     json,
-    options::{BlobOptions, Format, LedgerOptions},
+    options::{BlobOptions, Format, LedgerOptions, OutputOptions},
     output, quantity,
     table::{self, Column},
     time,
@@ -24,9 +24,8 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_long_help = json::BLOBS_LS)]
 pub struct LsOptions {
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     store: BlobOptions,
     #[command(flatten)]
@@ -59,7 +58,7 @@ pub async fn ls(options: &LsOptions) -> Result<Exit, Complaint> {
         Ok(listed(entries, uses))
     };
     let blobs = Spinner::new("listing blobs").around(listing).await?;
-    match options.output {
+    match options.output.format {
         Format::Json => output::emit_json(&blobs)?,
         Format::Table if blobs.is_empty() => output::note("the store has no blobs"),
         Format::Table => output::emit(&table_of(&blobs, Utc::now()))?,

@@ -10,7 +10,7 @@ use gpufleet::schema::{Number, PoolName, Priority};
 
 use crate::{
     environment, exit, json,
-    options::{BlobOptions, Format, ProducerOptions},
+    options::{BlobOptions, OutputOptions, ProducerOptions},
     spec::{self, ColumnSpec, LabelSpec, ScalarSpec},
 };
 
@@ -95,9 +95,8 @@ pub struct Options {
     #[arg(long, value_name = "NAME", help_heading = "Job")]
     pub device_name: Option<String>,
 
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    pub output: Format,
+    #[command(flatten)]
+    pub output: OutputOptions,
     #[command(flatten)]
     pub producer: ProducerOptions,
     #[command(flatten)]

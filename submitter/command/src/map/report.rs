@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::{complaint::Complaint, options::Format, output};
+use crate::{complaint::Complaint, options::Format};
 
 /// The output of `-o json`.
 #[derive(Debug, Serialize)]
@@ -18,10 +18,7 @@ pub struct Report<'a> {
 
 impl Report<'_> {
     pub fn print(&self, format: Format) -> Result<(), Complaint> {
-        match format {
-            Format::Table => output::emit(&self.describe()),
-            Format::Json => output::emit_json(self),
-        }
+        format.print(self, Self::describe)
     }
 
     fn describe(&self) -> String {

@@ -7,7 +7,7 @@ use gpufleet::schema::{JobId, PoolName, Priority, bounds::ATTEMPTS_MAX};
 
 use crate::{
     environment, exit, json,
-    options::{BlobOptions, Format, LedgerOptions, ProducerOptions},
+    options::{BlobOptions, LedgerOptions, OutputOptions, ProducerOptions},
     requirements::{ByteSize, Capability},
     spec::{self, ArgsSpec, BlockSpec, Extents, FileSpec, FillSpec, LabelSpec, ScalarSpec, ZerosSpec},
 };
@@ -155,9 +155,8 @@ pub struct Options {
     /// Longest time to connect, submit and wait for the result, such as 30s or 2h. A submitted job keeps running after it
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = spec::duration, help_heading = "Waiting")]
     pub timeout: Duration,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    pub output: Format,
+    #[command(flatten)]
+    pub output: OutputOptions,
     #[command(flatten)]
     pub producer: ProducerOptions,
     #[command(flatten)]

@@ -119,10 +119,7 @@ impl<'a> Reason<'a> {
 
 /// Prints the id of a detached job.
 pub fn submitted(job_id: JobId, format: Format) -> Result<(), Complaint> {
-    match format {
-        Format::Table => output::emit(&format!("{job_id}\n")),
-        Format::Json => output::emit_json(&Report::of(job_id)),
-    }
+    format.print(&Report::of(job_id), |_| format!("{job_id}\n"))
 }
 
 /// Reports a job whose outcome is not known. People read about it on stderr.
