@@ -48,8 +48,7 @@ async fn finished_job(ground: &Ground, folder: &Path, environment: &[(&str, &str
     let saxpy = ["submit", "saxpy", "--arg=a=2", "--zeros=x=f32[3]", "--zeros=y=f32[3]", "--detach"];
     let mut job = String::new();
     for _ in 0..2 {
-        let submitted = gpufleet_command(folder, environment, &saxpy).await;
-        assert_eq!(submitted.code, 0, "{submitted:?}");
+        let submitted = gpufleet_command(folder, environment, &saxpy).await.ok();
         job = submitted.stdout.trim().to_owned();
         ground.final_job(job.parse().unwrap()).await;
     }

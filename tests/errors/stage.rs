@@ -32,9 +32,7 @@ impl<'a> Stage<'a> {
 
     /// Runs a command that is not a case and must succeed.
     pub async fn prepare(&self, arguments: &[&str]) -> Ended {
-        let ended = gpufleet_command(self.folder, &self.environment(), arguments).await;
-        assert_eq!(ended.code, 0, "{ended:?}");
-        ended
+        gpufleet_command(self.folder, &self.environment(), arguments).await.ok()
     }
 
     /// Waits until the job with the label `case=VALUE` is in a state.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use gpufleet_local::{programs, setup::Part};
+use serde_json::Value;
 use tokio::process::{Child, Command};
 
 use crate::{Ground, WAIT, memory_bytes};
@@ -87,6 +88,22 @@ impl Ground {
         let mut command = gpufleet_process(folder, arguments);
         command.env("GPUFLEET_AMQP_URL", &self.endpoints().amqp_url);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+}
+
+impl Ended {
+    /// The same command, which must have succeeded.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+
+    /// The JSON that the command printed. It must have succeeded.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        assert_eq!(self.code, 0, "{self:?}");
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 

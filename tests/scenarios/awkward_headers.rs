@@ -170,8 +170,7 @@ async fn dead_letters_are_listed_shown_and_submitted_again() {
         purge_letters(&ground).await;
 
         producer.publish(letter()).await;
-        let shown = ground.gpufleet(producer.folder(), &["dead", "show", &id, "-o", "json"]).await;
-        let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect(&shown.stderr);
+        let shown = ground.gpufleet(producer.folder(), &["dead", "show", &id, "-o", "json"]).await.json();
         assert_eq!(shown["reason"], "it was awkward", "{shape}");
         purge_letters(&ground).await;
 

@@ -10,7 +10,7 @@ use std::{
 use gpufleet::{Array, Fleet, Job, StoredArray};
 use gpufleet_ledger::JobDetail;
 use gpufleet_schema::{AttemptState, Dtype, FailureCode, JobState, Verdict, bounds::BLOB_BYTES_MIN};
-use gpufleet_tests::{Ground, Producer, WAIT, busy, kernels};
+use gpufleet_tests::{Ground, Producer, TestWorker, WAIT, busy, kernels};
 use tempfile::TempDir;
 
 /// The number of floats in an array that is too large for a message.
@@ -27,6 +27,12 @@ async fn ground(label: &str) -> (Ground, TempDir) {
 
 async fn client(ground: &Ground, folder: &TempDir) -> Producer {
     ground.client_with(Fleet::builder().blobs(folder.path())).await
+}
+
+async fn served(label: &str) -> (Ground, TempDir, TestWorker, Producer) {
+    let (ground, folder) = ground(label).await;
+    let (worker, fleet) = (ground.worker().await, client(&ground, &folder).await);
+    (ground, folder, worker, fleet)
 }
 
 fn floats(count: u32) -> Vec<f32> {
@@ -55,9 +61,7 @@ fn states(detail: &JobDetail) -> Vec<AttemptState> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_array_larger_than_a_message_travels_by_claim_check_both_ways() {
-    let (ground, folder) = ground("claim-check").await;
-    let _worker = ground.worker().await;
-    let fleet = client(&ground, &folder).await;
+    let (ground, folder, _worker, fleet) = served("claim-check").await;
     let mut handle = fleet.submit(kernels::doubles(&floats(LARGE))).await.unwrap();
     let result = handle.wait(WAIT).await.unwrap();
     assert_doubled(&result.output("y").unwrap(), LARGE);
@@ -80,9 +84,7 @@ async fn an_array_larger_than_a_message_travels_by_claim_check_both_ways() {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_job_of_a_list_returns_its_own_large_output() {
     const JOBS: usize = 24;
-    let (ground, folder) = ground("claim-check-list").await;
-    let _worker = ground.worker().await;
-    let fleet = client(&ground, &folder).await;
+    let (ground, folder, _worker, fleet) = served("claim-check-list").await;
     let weights = fleet.store(Array::from_slice(&floats(ENOUGH))).await.unwrap();
     let job = |index: usize| {
         Job::catalog("saxpy")
@@ -102,9 +104,7 @@ async fn each_job_of_a_list_returns_its_own_large_output() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_with_a_missing_blob_is_retried_and_runs_once_the_blob_is_there() {
-    let (ground, folder) = ground("late-blob").await;
-    let worker = ground.worker().await;
-    let fleet = client(&ground, &folder).await;
+    let (ground, folder, worker, fleet) = served("late-blob").await;
     // The worker must not take the job before the blob is deleted.
     worker.process().pause();
     let mut handle = fleet.submit(kernels::doubles(&floats(ENOUGH))).await.unwrap();
@@ -125,9 +125,7 @@ async fn a_job_with_a_missing_blob_is_retried_and_runs_once_the_blob_is_there() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_whose_blob_stays_missing_is_dead_lettered_and_can_be_replayed() {
-    let (ground, folder) = ground("lost-blob").await;
-    let _worker = ground.worker().await;
-    let fleet = client(&ground, &folder).await;
+    let (ground, folder, _worker, fleet) = served("lost-blob").await;
     let array = Array::from_slice(&floats(ENOUGH));
     let stored = fleet.store(array.clone()).await.unwrap();
     // Another process overwrites the blob.
@@ -143,8 +141,7 @@ async fn a_job_whose_blob_stays_missing_is_dead_lettered_and_can_be_replayed() {
     assert!(shown.stdout.contains("gave up after several attempts"), "{}{}", shown.stdout, shown.stderr);
 
     fleet.store(array).await.unwrap();
-    let again = ground.gpufleet(home.path(), &["retry", &handle.id().to_string()]).await;
-    assert_eq!(again.code, 0, "{}", again.stderr);
+    let again = ground.gpufleet(home.path(), &["retry", &handle.id().to_string()]).await.ok();
     let new = again.stdout.trim().rsplit(' ').next().unwrap().parse().unwrap();
     assert_eq!(ground.final_job(new).await.job.state, JobState::Succeeded);
     ground.check_history(2).await;
@@ -152,9 +149,7 @@ async fn a_job_whose_blob_stays_missing_is_dead_lettered_and_can_be_replayed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shape_that_does_not_fit_its_blob_fails_the_job_at_once() {
-    let (ground, folder) = ground("other-length").await;
-    let _worker = ground.worker().await;
-    let fleet = client(&ground, &folder).await;
+    let (ground, _folder, _worker, fleet) = served("other-length").await;
     let stored = fleet.store(Array::from_slice(&floats(ENOUGH))).await.unwrap();
     let larger = StoredArray::new(stored.digest(), Dtype::F32, vec![u64::from(ENOUGH) + 1]).unwrap();
     let job = Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &larger).input_stored("y", &larger);
@@ -197,9 +192,7 @@ async fn a_worker_without_a_store_forwards_jobs_with_blobs_and_they_fail_if_no_w
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_with_a_missing_blob_keeps_its_queue_limit() {
-    let (ground, folder) = ground("late-blob-limit").await;
-    let _worker = ground.worker().await;
-    let fleet = client(&ground, &folder).await;
+    let (ground, folder, _worker, fleet) = served("late-blob-limit").await;
     let stored = fleet.store(Array::from_slice(&floats(ENOUGH))).await.unwrap();
     fs::remove_file(only_blob(&folder)).unwrap();
     let job = Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored);
@@ -214,9 +207,7 @@ async fn a_job_with_a_missing_blob_keeps_its_queue_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_output_that_can_not_be_stored_is_computed_again_later() {
-    let (ground, folder) = ground("store-away").await;
-    let _worker = ground.worker().await;
-    let fleet = client(&ground, &folder).await;
+    let (ground, folder, _worker, fleet) = served("store-away").await;
     let elsewhere = folder.path().with_extension("away");
     fs::rename(folder.path(), &elsewhere).unwrap();
     let job = busy::for_millis(1).zeros("large", Dtype::U8, [BLOB_BYTES_MIN]).output("large");
@@ -232,17 +223,14 @@ async fn an_output_that_can_not_be_stored_is_computed_again_later() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_waits_for_its_blob_can_be_cancelled() {
-    let (ground, folder) = ground("cancelled-blob").await;
-    let _worker = ground.worker().await;
-    let fleet = client(&ground, &folder).await;
+    let (ground, folder, _worker, fleet) = served("cancelled-blob").await;
     let stored = fleet.store(Array::from_slice(&floats(ENOUGH))).await.unwrap();
     fs::remove_file(only_blob(&folder)).unwrap();
     let job = Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored);
     let mut handle = fleet.submit(job).await.unwrap();
     ground.poll_attempts("one lost attempt", handle.id(), |detail| states(detail).contains(&AttemptState::Lost)).await;
     let home = tempfile::tempdir().unwrap();
-    let cancelled = ground.gpufleet(home.path(), &["cancel", &handle.id().to_string()]).await;
-    assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
+    ground.gpufleet(home.path(), &["cancel", &handle.id().to_string()]).await.ok();
     let error = handle.wait(WAIT).await.unwrap_err();
     assert_eq!(error.failure().unwrap().code, FailureCode::Cancelled);
     ground.check_history(1).await;
@@ -283,8 +271,7 @@ async fn a_command_without_a_store_is_refused_with_advice_and_one_with_a_store_s
         assert!(refused.stderr.contains(part), "{part:?} is missing: {}", refused.stderr);
     }
     let store = folder.path().to_str().unwrap();
-    let served = ground.gpufleet(home.path(), &[&submit[..], &["--blobs", store]].concat()).await;
-    assert_eq!(served.code, 0, "{}", served.stderr);
+    ground.gpufleet(home.path(), &[&submit[..], &["--blobs", store]].concat()).await.ok();
     let (x, y) = (fs::read(home.path().join("x.npy")).unwrap(), fs::read(home.path().join("y.npy")).unwrap());
     assert_eq!(x.len(), y.len());
     assert_eq!(blobs(folder.path()), 1, "x, y and the result are the same zeros");

@@ -138,8 +138,7 @@ async fn allow(ground: &Ground, vhost: &str, name: &str, role: &[&str], by: By) 
     let added = format!("rabbit_auth_backend_internal:add_user(<<\"{user}\">>, <<\"{PASSWORD}\">>, <<\"scenario\">>)");
     ground.erlang(&format!("ok = {added}.")).await;
     let arguments = [&["permissions", "--user", &user, "--vhost", vhost], role].concat();
-    let printed = gpufleet_command(folder.path(), &[], &arguments).await;
-    assert_eq!(printed.code, 0, "{printed:?}");
+    let printed = gpufleet_command(folder.path(), &[], &arguments).await.ok();
     for line in printed.stdout.lines().filter(|line| !line.starts_with('#')) {
         let words = words(line).await;
         assert_eq!(words[0], "rabbitmqctl", "{line}");

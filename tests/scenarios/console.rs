@@ -82,8 +82,7 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         let mut found = Vec::new();
         poll_until("the actions are recorded", async || {
-            let ended = self.ground.gpufleet(folder.path(), &["actions", "-o", "json"]).await;
-            assert_eq!(ended.code, 0, "{ended:?}");
+            let ended = self.ground.gpufleet(folder.path(), &["actions", "-o", "json"]).await.ok();
             let rows: Vec<Value> = serde_json::from_str(&ended.stdout).unwrap();
             let text = |row: &Value, name: &str| row[name].as_str().unwrap().to_owned();
             found = rows.iter().map(|row| (text(row, "action"), text(row, "target"))).collect();

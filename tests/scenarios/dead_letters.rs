@@ -247,14 +247,12 @@ async fn a_job_that_the_broker_dead_letters_after_a_retry_wait_can_be_replayed()
     .await;
     drop(consumer);
     let id = task.job_id.to_string();
-    let shown = dead(&ground, &["show", &id, "-o", "json"]).await;
-    let letter: Value = serde_json::from_str(&shown.stdout).expect(&shown.stderr);
+    let letter = dead(&ground, &["show", &id, "-o", "json"]).await.json();
     assert_eq!(letter["origin"], default_queue());
     assert_eq!(letter["reason"], "dead-lettered by the broker: delivery_limit");
     poll_letters(&broker, 1).await;
     let _worker = ground.worker().await;
-    let replayed = dead(&ground, &["replay", &id]).await;
-    assert_eq!(replayed.code, 0, "{}", replayed.stderr);
+    let replayed = dead(&ground, &["replay", &id]).await.ok();
     let new: JobId = replayed.stdout.trim().rsplit(' ').next().unwrap().parse().unwrap();
     assert_eq!(ground.final_job(new).await.job.labels["replay-of"], id);
 }
@@ -269,8 +267,7 @@ async fn a_letter_of_a_pool_without_queues_stays_until_a_worker_has_declared_the
     assert!(refused.stderr.contains("gpufleet-worker run --pool nobodys"), "{}", refused.stderr);
     poll_letters(&broker, 1).await;
     ground.declare_pools(&["nobodys"]).await;
-    let replayed = dead(&ground, &["replay", "--all"]).await;
-    assert_eq!(replayed.code, 0, "{}", replayed.stderr);
+    dead(&ground, &["replay", "--all"]).await.ok();
     poll_ready(&broker, &task_queue(&"nobodys".parse().unwrap(), Priority::Low), 1).await;
 }
 

@@ -138,8 +138,7 @@ async fn a_whole_fleet_has_no_error_and_no_check_is_skipped_but_the_hold() {
     }
     diagnosis.expect("broker", "ok", &["RabbitMQ "]);
     diagnosis.expect("consumer timeout", "skipped", &["--hold", "rabbitmqctl"]);
-    let table = patient.run(&[]).await;
-    assert_eq!(table.code, 0, "{table:?}");
+    let table = patient.run(&[]).await.ok();
     assert!(table.stdout.contains("ok       login") && table.stdout.contains("\n0 errors, "), "{table:?}");
     patient.ground.poll_no_reply_queue().await;
 }

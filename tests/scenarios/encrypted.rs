@@ -25,8 +25,7 @@ async fn a_job_runs_over_tls_if_client_and_worker_trust_the_certificate() {
     let proxy = ground.tls_proxy().await;
     let trusted = proxy.certificate().to_str().unwrap();
     let worker = ground.worker_in(&["--amqp-url", proxy.url()], &[(TRUSTED, trusted)]).await;
-    let ended = submit(&proxy, Some(trusted)).await;
-    assert_eq!(ended.code, 0, "{ended:?}");
+    let ended = submit(&proxy, Some(trusted)).await.ok();
     assert!(ended.stdout.contains("succeeded"), "{ended:?}");
     assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
     ground.check_history(1).await;
@@ -73,8 +72,7 @@ async fn arrays_travel_over_tls_if_client_and_worker_trust_the_certificate_of_th
     let ended = submit(&of_store).await;
     assert_ne!(ended.code, 0, "{ended:?}");
     assert!(ended.stderr.contains("UnknownIssuer") && ended.stderr.contains(TRUSTED), "{ended:?}");
-    let ended = submit(&trusting).await;
-    assert_eq!(ended.code, 0, "{ended:?}");
+    submit(&trusting).await.ok();
     assert!(fs::metadata(scratch.path().join("y.npy")).unwrap().len() > 4 * FLOATS as u64);
     assert!(server.received().iter().any(|request| request.method == "PUT" && request.target.contains("sha256-")));
     ground.check_history(1).await;

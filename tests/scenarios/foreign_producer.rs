@@ -135,8 +135,7 @@ async fn an_oversized_task_gets_a_reply_and_its_beginning_is_dead_lettered() {
     assert!(failure.message.contains("the message limit of 16 MiB"), "{}", failure.message);
     // The letter says that it was cut, and can't be replayed.
     let id = job_id.to_string();
-    let shown = ground.gpufleet(folder.path(), &["dead", "show", &id, "-o", "json"]).await;
-    let letter: serde_json::Value = serde_json::from_str(&shown.stdout).expect(&shown.stderr);
+    let letter = ground.gpufleet(folder.path(), &["dead", "show", &id, "-o", "json"]).await.json();
     assert_eq!(letter["bytes"], (beginning.len() + MESSAGE_BYTES_MAX) as u64);
     assert!(letter["kept_bytes"].as_u64().unwrap() < MESSAGE_BYTES_MAX as u64, "{letter}");
     let retried = ground.gpufleet(folder.path(), &["retry", &id]).await;

@@ -37,9 +37,7 @@ impl Scene {
     }
 
     async fn run_ok(&self, arguments: &[&str]) -> Ended {
-        let ended = self.run(arguments).await;
-        assert_eq!(ended.code, 0, "{ended:?}");
-        ended
+        self.run(arguments).await.ok()
     }
 
     /// Submits y = 2x over this many floats without waiting, and returns the job's id.
@@ -144,11 +142,9 @@ async fn a_large_output_needs_a_store_and_the_warning_comes_before_the_submissio
     let line = |zeros: &'static str| {
         ["submit", "saxpy", "--arg", "a=2", "--zeros", zeros, "--zeros", "y=f32[16385]", "--detach"]
     };
-    let ended = ground.gpufleet(work.path(), &line("x=f32[16385]")).await;
-    assert_eq!(ended.code, 0, "{ended:?}");
+    let ended = ground.gpufleet(work.path(), &line("x=f32[16385]")).await.ok();
     assert!(ended.stderr.contains("will be discarded") && ended.stderr.contains("--blobs"), "{ended:?}");
-    let kept = ground.gpufleet(work.path(), &[&line("x=f32[16385]")[..], &["--keep", "1h"]].concat()).await;
-    assert_eq!(kept.code, 0, "{kept:?}");
+    let kept = ground.gpufleet(work.path(), &[&line("x=f32[16385]")[..], &["--keep", "1h"]].concat()).await.ok();
     let _worker = ground.worker().await;
     let id = kept.stdout.trim();
     let waited = ground.gpufleet(work.path(), &["wait", id, "--timeout", "60s"]).await;
@@ -214,8 +210,7 @@ async fn a_task_file_and_a_rust_client_chain_jobs_of_one_pool() {
     };
     let first = scene.submit(4, &[]).await;
     scene.run_ok(&["wait", &first, "--timeout", "60s"]).await;
-    let chained = submit(task_file(&first, "y", 4), &[]).await;
-    assert_eq!(chained.code, 0, "{chained:?}");
+    submit(task_file(&first, "y", 4), &[]).await.ok();
     assert!(fs::read(scene.folder().join("next.bin")).unwrap() == bytes(4.0, 4));
     let brief = scene.submit(4, &["--keep", "1ms"]).await;
     let discarded = scene.submit(4, &["--discard"]).await;

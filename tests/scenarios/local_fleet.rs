@@ -359,8 +359,7 @@ async fn a_fleet_with_a_bucket_keeps_its_objects_and_its_key() {
 
     let before = ["endpoints.json", "secrets/s3"].map(|name| fleet.file(name));
     assert_the_key_is_secret(&fleet, &before[1]).await;
-    let other = fleet.attempt(&[&UP[..], &["--blobs", "folder"]].concat()).await;
-    assert_eq!(other.code, 0, "{other:?}");
+    let other = fleet.attempt(&[&UP[..], &["--blobs", "folder"]].concat()).await.ok();
     assert!(other.stderr.contains("runs with --blobs s3, not with --blobs folder"), "{other:?}");
 
     fleet.kill(&["s3"]).await;
@@ -415,8 +414,7 @@ async fn programs_of_all_kinds_use_the_fleet_with_the_variables_of_local_env() {
         "eval \"$(gpufleet local env)\"; unset GPUFLEET_LOCAL_DIR; gpufleet-ledger labels list; \
          echo \"$GPUFLEET_CUDA\"; python3 {PRODUCER} 2 1,2,3 10,20,30"
     );
-    let ended = shell(&fleet, &script).await;
-    assert_eq!(ended.code, 0, "{ended:?}");
+    let ended = shell(&fleet, &script).await.ok();
     assert!(ended.stdout.ends_with("emulated\n[12.0, 24.0, 36.0]\n"), "{ended:?}");
 
     let variables: Value = serde_json::from_str(&fleet.command(&["local", "env", "-o", "json"]).await).unwrap();

@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 use gpufleet::JobError;
 use gpufleet_schema::{AttemptState, FailureCode, PrintfOutput, bounds::PRINTF_OUTPUT_BYTES_MAX};
 use gpufleet_tests::{
-    Ended, Ground, WAIT,
+    Ground, WAIT,
     kernels::{Then, doubles, said, says},
 };
 use serde_json::Value;
@@ -19,11 +19,6 @@ extern "C" __global__ void hello(const float* x, int n) {
 
 fn whole(text: String) -> Option<PrintfOutput> {
     Some(PrintfOutput { text, dropped_bytes: 0 })
-}
-
-fn ok(ended: Ended) -> Ended {
-    assert_eq!(ended.code, 0, "{ended:?}");
-    ended
 }
 
 fn sorted_lines(text: &str) -> Vec<&str> {
@@ -59,12 +54,11 @@ async fn submit_show_and_logs_print_what_cuda_c_printed() {
         "thread 1 of block 0: x=1.500000 ok",
     ];
 
-    let told = ok(ground.gpufleet(folder, &hello).await);
+    let told = ground.gpufleet(folder, &hello).await.ok();
     let (_, printed) = told.stdout.split_once("printed by the kernels:\n").unwrap_or_else(|| panic!("{told:?}"));
     assert_eq!(sorted_lines(printed), lines.map(|line| format!("  | {line}")));
 
-    let json = ok(ground.gpufleet(folder, &[&hello[..], &["-o", "json"]].concat()).await);
-    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    let json = ground.gpufleet(folder, &[&hello[..], &["-o", "json"]].concat()).await.json();
     let text = json["printf_output"]["text"].as_str().unwrap();
     assert_eq!(sorted_lines(text), lines);
     assert_eq!(json["printf_output"]["dropped_bytes"], 0);
@@ -72,12 +66,11 @@ async fn submit_show_and_logs_print_what_cuda_c_printed() {
     let id = json["job_id"].as_str().unwrap();
     let recorded = ground.final_job(id.parse().unwrap()).await;
     assert_eq!(recorded.attempts[0].printf_output, whole(text.to_owned()));
-    let logs = ok(ground.gpufleet(folder, &["logs", id]).await);
+    let logs = ground.gpufleet(folder, &["logs", id]).await.ok();
     assert_eq!((logs.stdout.as_str(), logs.stderr.as_str()), (text, ""));
-    let shown = ok(ground.gpufleet(folder, &["show", id]).await);
+    let shown = ground.gpufleet(folder, &["show", id]).await.ok();
     assert!(lines.iter().all(|line| shown.stdout.contains(&format!("  | {line}\n"))), "{shown:?}");
-    let shown = ok(ground.gpufleet(folder, &["show", id, "-o", "json"]).await);
-    let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
+    let shown = ground.gpufleet(folder, &["show", id, "-o", "json"]).await.json();
     assert_eq!(shown["attempts"][0]["printf_output"], json["printf_output"]);
 
     let no_attempt = ground.gpufleet(folder, &["logs", id, "--attempt", "7"]).await;
@@ -92,12 +85,11 @@ async fn a_catalog_job_prints_nothing_and_logs_says_so() {
     let (ground, _worker) = Ground::with_worker("printf-none").await;
     let folder = tempfile::tempdir().unwrap();
     let saxpy = ["submit", "saxpy", "--arg", "a=2.0", "--fill", "x=f32[3]:1", "--fill", "y=f32[3]:1", "-o", "json"];
-    let json = ok(ground.gpufleet(folder.path(), &saxpy).await);
-    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    let json = ground.gpufleet(folder.path(), &saxpy).await.json();
     assert_eq!(json["printf_output"], Value::Null);
     let id = json["job_id"].as_str().unwrap();
     assert_eq!(ground.final_job(id.parse().unwrap()).await.attempts[0].printf_output, None);
-    let logs = ok(ground.gpufleet(folder.path(), &["logs", id]).await);
+    let logs = ground.gpufleet(folder.path(), &["logs", id]).await.ok();
     assert!(logs.stdout.is_empty() && logs.stderr.contains("printed nothing"), "{logs:?}");
     ground.check_history(1).await;
 }

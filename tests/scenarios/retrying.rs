@@ -39,17 +39,14 @@ async fn dead_letters_are_listed_shown_replayed_and_discarded() {
     let list = ground.gpufleet(folder.path(), &["dead", "list"]).await;
     assert!(list.stdout.contains(&first) && list.stdout.contains("default.normal"), "{}{}", list.stdout, list.stderr);
     // Showing a letter does not remove it.
-    let shown = ground.gpufleet(folder.path(), &["dead", "show", &first, "-o", "json"]).await;
-    let json: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+    let json = ground.gpufleet(folder.path(), &["dead", "show", &first, "-o", "json"]).await.json();
     assert_eq!(json["jobs"][0], first.as_str());
     assert!(json["reason"].as_str().unwrap().contains("1 attempt that lost its executor"), "{json}");
     assert_eq!(json["body"][0]["job_id"], first.as_str());
 
-    let again = ground.gpufleet(folder.path(), &["retry", &first]).await;
-    assert_eq!(again.code, 0, "{}", again.stderr);
+    let again = ground.gpufleet(folder.path(), &["retry", &first]).await.ok();
     let new = again.stdout.trim().rsplit(' ').next().unwrap();
-    let cancelled = ground.gpufleet(folder.path(), &["cancel", new]).await;
-    assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
+    ground.gpufleet(folder.path(), &["cancel", new]).await.ok();
     let detail = ground.final_job(new.parse().unwrap()).await;
     assert_eq!(detail.job.state, JobState::Cancelled, "the replayed job is cancelled like any other");
     assert_eq!(detail.job.labels["replay-of"], first);
@@ -83,11 +80,9 @@ async fn a_dead_job_is_rerun_and_any_other_one_is_explained() {
         ground.final_job(id).await;
     }
 
-    let again = rerun(dead).await;
-    assert_eq!(again.code, 0, "{}", again.stderr);
+    let again = rerun(dead).await.ok();
     let new = again.stdout.trim().rsplit(' ').next().unwrap();
-    let cancelled = ground.gpufleet(folder.path(), &["cancel", new]).await;
-    assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
+    ground.gpufleet(folder.path(), &["cancel", new]).await.ok();
     assert_eq!(ground.final_job(new.parse().unwrap()).await.job.labels["replay-of"], dead.to_string());
 
     // The dead-letter queue no longer has the first job, and never had the other one.

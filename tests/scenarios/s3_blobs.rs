@@ -68,9 +68,7 @@ impl Scene {
     }
 
     async fn run(&self, arguments: &[&str]) -> Ended {
-        let ended = self.run_with(&self.server.credentials().secret_access_key, arguments).await;
-        assert_eq!(ended.code, 0, "{ended:?}");
-        ended
+        self.run_with(&self.server.credentials().secret_access_key, arguments).await.ok()
     }
 
     /// Returns the number of requests for the content of arrays.

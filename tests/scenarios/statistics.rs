@@ -3,17 +3,12 @@
 
 use std::path::Path;
 
-use gpufleet_tests::{Ended, Ground, WAIT, busy, kernels, signal};
+use gpufleet_tests::{Ground, WAIT, busy, kernels, signal};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-fn json(ended: &Ended) -> Value {
-    assert_eq!(ended.code, 0, "{ended:?}");
-    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
-}
-
 async fn rows(ground: &Ground, folder: &Path, arguments: &[&str]) -> Vec<Value> {
-    let printed = json(&ground.gpufleet(folder, &[arguments, &["-o", "json"]].concat()).await);
+    let printed = ground.gpufleet(folder, &[arguments, &["-o", "json"]].concat()).await.json();
     printed["rows"].as_array().unwrap().clone()
 }
 
@@ -50,7 +45,7 @@ async fn statistics_and_usage_have_the_times_of_the_replies() {
     let unknown = ground.gpufleet(folder.path(), &["stats", "--by", "colour"]).await;
     assert!(unknown.code == 2 && unknown.stderr.contains("label:KEY"), "{unknown:?}");
 
-    let pools = json(&ground.gpufleet(folder.path(), &["pools", "-o", "json"]).await);
+    let pools = ground.gpufleet(folder.path(), &["pools", "-o", "json"]).await.json();
     let due: Vec<(&str, Option<f64>)> = pools
         .as_array()
         .unwrap()

@@ -46,9 +46,7 @@ async fn one_submit_gives_one_trace_over_three_processes() {
     ];
     let job = ["saxpy", "--arg", "a=2", "--fill", "x=f32[4]:1.5", "--zeros", "y=f32[4]"];
     let submit = [&["submit"], &job[..], &["-o", "json"]].concat();
-    let submitted = gpufleet_tests::gpufleet_command(folder.path(), &environment, &submit).await;
-    assert_eq!(submitted.code, 0, "{}", submitted.stderr);
-    let job: serde_json::Value = serde_json::from_str(&submitted.stdout).unwrap();
+    let job = gpufleet_tests::gpufleet_command(folder.path(), &environment, &submit).await.json();
     let job_id: JobId = job["job_id"].as_str().unwrap_or_else(|| panic!("{job}")).parse().unwrap();
 
     let names = [&OF_A_WORKER[..], &["submit", "load", "copy out", "record"]].concat();

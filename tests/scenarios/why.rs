@@ -15,9 +15,7 @@ use serde_json::Value;
 
 /// Returns the reasons in order, each with its text.
 async fn why(ground: &Ground, folder: &Path, job_id: JobId) -> Vec<(String, String)> {
-    let ended = ground.gpufleet(folder, &["why", &job_id.to_string(), "-o", "json"]).await;
-    assert_eq!(ended.code, 0, "{ended:?}");
-    let printed: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let printed = ground.gpufleet(folder, &["why", &job_id.to_string(), "-o", "json"]).await.json();
     let text = |reason: &Value, field: &str| reason[field].as_str().unwrap().to_owned();
     let reasons = printed["reasons"].as_array().unwrap().iter();
     reasons.map(|reason| (text(reason, "reason"), text(reason, "text"))).collect()

@@ -229,8 +229,7 @@ async fn a_message_that_kills_every_worker_is_dead_lettered_and_can_be_replayed(
     let list = ground.gpufleet(folder.path(), &["dead", "list"]).await;
     assert!(list.stdout.contains(&id) && list.stdout.contains("without an outcome"), "{}{}", list.stdout, list.stderr);
 
-    let replayed = ground.gpufleet(folder.path(), &["dead", "replay", &id]).await;
-    assert_eq!(replayed.code, 0, "{}", replayed.stderr);
+    let replayed = ground.gpufleet(folder.path(), &["dead", "replay", &id]).await.ok();
     let new = replayed.stdout.trim().rsplit(' ').next().unwrap().parse().unwrap();
     assert_eq!(ground.final_job(new).await.job.state, JobState::Succeeded, "the replayed job runs on a healthy worker");
     assert!(worker.is_alive());
