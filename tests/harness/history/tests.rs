@@ -92,8 +92,8 @@ fn detail(job_id: JobId, attempts: Vec<AttemptRow>) -> JobDetail {
 }
 
 /// Returns a valid history of two jobs: one succeeded at once; the other lost an attempt, then ran twice and was
-/// answered twice.
-fn sound() -> History {
+/// answered twice. Returns the jobs too.
+fn sound() -> (History, [JobId; 2]) {
     let [plain, eventful] = [JobId::new(), JobId::new()];
     let mut history = History { expected: 2, ..History::default() };
     for job in [plain, eventful] {
@@ -130,7 +130,7 @@ fn sound() -> History {
         ),
     ];
     look(&mut history);
-    history
+    (history, [plain, eventful])
 }
 
 /// Records the outcomes that the ledger shows now.
@@ -142,8 +142,7 @@ fn look(history: &mut History) {
 
 /// Modifies a valid history and returns its violations.
 fn doctored(doctor: impl FnOnce(&mut History, JobId)) -> Vec<Violation> {
-    let mut history = sound();
-    let job = history.known[0].job.job_id;
+    let (mut history, [job, _]) = sound();
     doctor(&mut history, job);
     history.violations()
 }
@@ -158,7 +157,7 @@ fn ends(event: &Event, job: JobId) -> bool {
 
 #[test]
 fn a_valid_history_violates_no_rule() {
-    assert_eq!(sound().violations(), []);
+    assert_eq!(sound().0.violations(), []);
 }
 
 #[test]
@@ -212,32 +211,28 @@ fn a_job_without_an_outcome_is_lost() {
 
 #[test]
 fn two_deciding_attempts_are_a_violation() {
-    let mut history = sound();
+    let (mut history, [_, job]) = sound();
     history.known[1].attempts[2].superseded = false;
-    let job = history.known[1].job.job_id;
     assert_eq!(history.violations(), [Violation::DecidingAttempts { job, deciding: 2 }]);
 }
 
 #[test]
 fn a_job_that_differs_from_its_deciding_attempt_is_a_violation() {
-    let mut history = sound();
+    let (mut history, [_, job]) = sound();
     history.known[1].job.attempt = Some(3);
-    let job = history.known[1].job.job_id;
     assert_eq!(history.violations(), [Violation::RowMismatch { job }]);
 }
 
 #[test]
 fn an_end_without_an_event_is_a_violation() {
-    let mut history = sound();
-    let job = history.known[0].job.job_id;
+    let (mut history, [job, _]) = sound();
     forget_event(&mut history, |event| ends(event, job));
     assert_eq!(history.violations(), [Violation::EndWithoutEvent { job, attempt: 1 }]);
 }
 
 #[test]
 fn an_event_whose_end_the_ledger_lacks_is_a_violation() {
-    let mut history = sound();
-    let job = history.known[1].job.job_id;
+    let (mut history, [_, job]) = sound();
     history.known[1].attempts.pop();
     assert!(history.violations().contains(&Violation::UnrecordedEnd { job, attempt: 3 }));
     let stranger = JobId::new();
@@ -247,8 +242,7 @@ fn an_event_whose_end_the_ledger_lacks_is_a_violation() {
 
 #[test]
 fn only_some_queues_may_have_the_end_of_a_killed_workers_attempt_before_the_last() {
-    let mut history = sound();
-    let job = history.known[1].job.job_id;
+    let (mut history, [_, job]) = sound();
     // The ledger lacks this end, and the events lack the other one.
     history.events.push(finished(job, 1, AttemptState::Failed));
     forget_event(
@@ -267,16 +261,14 @@ fn only_some_queues_may_have_the_end_of_a_killed_workers_attempt_before_the_last
 
 #[test]
 fn two_different_ends_of_one_attempt_are_a_violation() {
-    let mut history = sound();
-    let job = history.known[0].job.job_id;
+    let (mut history, [job, _]) = sound();
     history.events.push(finished(job, 1, AttemptState::Failed));
     assert_eq!(history.violations(), [Violation::TwoEnds { job, attempt: 1 }]);
 }
 
 #[test]
 fn a_changed_outcome_is_a_violation() {
-    let mut history = sound();
-    let job = history.known[0].job.job_id;
+    let (mut history, [job, _]) = sound();
     history.known[0].job.failure = Some(FailureRow {
         verdict: "user".into(),
         code: "c".into(),
@@ -291,14 +283,12 @@ fn a_changed_outcome_is_a_violation() {
 
 #[test]
 fn an_end_before_its_start_is_a_violation_in_rows_and_in_events() {
-    let mut history = sound();
-    let job = history.known[0].job.job_id;
+    let (mut history, [job, _]) = sound();
     history.known[0].attempts[0].started_at = at(FINISHED_MS + 1);
     assert_eq!(history.violations(), [Violation::EndBeforeStart { job, attempt: 1 }]);
 
     for started_ms in [FINISHED_MS + 1, SUBMITTED_MS - 1] {
-        let mut history = sound();
-        let job = history.known[0].job.job_id;
+        let (mut history, [job, _]) = sound();
         for event in &mut history.events {
             match event {
                 Event::Started(start) if start.job.job_id == job => start.at_ms = started_ms,
@@ -322,8 +312,7 @@ fn a_final_event_with_its_start_needs_no_start_event() {
 
 /// Returns a history in which the first job's attempt has one event, which reports this start.
 fn with_a_short_job(started_ms: i64) -> History {
-    let mut history = sound();
-    let job = history.known[0].job.job_id;
+    let (mut history, [job, _]) = sound();
     forget_event(&mut history, |event| matches!(event, Event::Started(start) if start.job.job_id == job));
     for event in &mut history.events {
         match event {
@@ -338,28 +327,24 @@ fn with_a_short_job(started_ms: i64) -> History {
 
 #[test]
 fn a_success_without_a_start_is_a_violation() {
-    let mut history = sound();
-    let job = history.known[0].job.job_id;
+    let (mut history, [job, _]) = sound();
     forget_event(&mut history, |event| matches!(event, Event::Started(start) if start.job.job_id == job));
     assert_eq!(history.violations(), [Violation::EndBeforeStart { job, attempt: 1 }]);
 }
 
 #[test]
 fn an_open_wait_and_a_wait_without_an_outcome_are_violations() {
-    let mut open = sound();
-    let job = open.known[0].job.job_id;
+    let (mut open, [job, _]) = sound();
     open.producers.waits.entry(job).or_default().open = 1;
     assert_eq!(open.violations(), [Violation::UnfinishedWait { job }]);
-    let mut without_outcome = sound();
-    let job = without_outcome.known[0].job.job_id;
+    let (mut without_outcome, [job, _]) = sound();
     without_outcome.producers.waits.entry(job).or_default().outcomes.clear();
     assert_eq!(without_outcome.violations(), [Violation::UnfinishedWait { job }]);
 }
 
 #[test]
 fn two_outcomes_and_an_outcome_that_differs_from_the_ledger_are_violations() {
-    let mut history = sound();
-    let job = history.known[1].job.job_id;
+    let (mut history, [_, job]) = sound();
     history
         .producers
         .waits
@@ -369,21 +354,18 @@ fn two_outcomes_and_an_outcome_that_differs_from_the_ledger_are_violations() {
         .push(ReplyOutcome { state: AttemptState::Succeeded, attempt: 3 });
     assert_eq!(history.violations(), [Violation::TwoOutcomes { job }]);
 
-    let mut history = sound();
-    let job = history.known[1].job.job_id;
+    let (mut history, [_, job]) = sound();
     history.replies.push(SeenReply { job_id: job, outcome: ReplyOutcome { state: AttemptState::Failed, attempt: 3 } });
     assert_eq!(history.violations(), [Violation::ReplyMismatch { job }]);
 
-    let mut history = sound();
-    let job = history.known[1].job.job_id;
+    let (mut history, [_, job]) = sound();
     history.producers.waits.entry(job).or_default().outcomes[0].attempt = 1;
     assert_eq!(history.violations(), [Violation::ReplyMismatch { job }]);
 }
 
 #[test]
 fn a_confirmed_job_without_a_reply_is_a_violation() {
-    let mut history = sound();
-    let job = history.known[0].job.job_id;
+    let (mut history, [job, _]) = sound();
     history.producers.waits.remove(&job);
     history.replies.retain(|reply| reply.job_id != job);
     assert_eq!(history.violations(), [Violation::NoReply { job }]);
@@ -391,8 +373,7 @@ fn a_confirmed_job_without_a_reply_is_a_violation() {
 
 #[test]
 fn an_attempt_that_is_not_marked_as_emulated_is_a_violation() {
-    let mut history = sound();
-    let job = history.known[0].job.job_id;
+    let (mut history, [job, _]) = sound();
     history.known[0].attempts[0].emulated = None;
     assert_eq!(history.violations(), [Violation::NotMarkedEmulated { job, attempt: 1 }]);
 }
