@@ -13,13 +13,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 use crate::{
-    ConnectError, JobError, JobResult, UnreadOutput,
-    destination::Destination,
-    inbox::Inbox,
-    packing::Packet,
-    spans::Spans,
-    submission::Gathered,
-    unreported::Reporter,
+    ConnectError, JobError, JobResult, UnreadOutput, destination::Destination, inbox::Inbox, packing::Packet,
+    spans::Spans, submission::Gathered, unreported::Reporter,
 };
 #[cfg(feature = "ledger")]
 use crate::{
