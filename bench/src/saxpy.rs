@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 use gpufleet::{
     Job,
-    schema::{Batch, ClientName, Encoding, JobId},
+    schema::{ClientName, Encoding, JobId, OneOrMany},
 };
 
 /// The default number of floats in a job. It is tiny, so that the round trip is what is measured.
@@ -29,7 +29,7 @@ pub fn message(number: usize, client: &ClientName) -> anyhow::Result<(JobId, Vec
     task.reply = Some(client.clone());
     // A time of submission of realistic length.
     task.submitted_ms = Some(1_700_000_000_000);
-    Ok((task.job_id, Encoding::MessagePack.encode_tasks(&Batch::One(task))?))
+    Ok((task.job_id, Encoding::MessagePack.encode_tasks(&OneOrMany::One(task))?))
 }
 
 pub fn message_body(number: usize, client: &ClientName) -> anyhow::Result<Vec<u8>> {

@@ -2,7 +2,7 @@
 //!
 //! A topic is a page of the read API, or the state of the broker. Viewers of the same topic share its latest snapshot. While a topic has
 //! viewers it is asked once in its interval; without viewers nothing is asked. A single request is answered from a fresh snapshot, or starts
-//! one attempt that all concurrent requests wait for.
+//! one refresh that all concurrent requests wait for.
 
 use std::{
     collections::HashMap,
@@ -48,7 +48,7 @@ pub enum Topic {
     Broker,
 }
 
-/// The latest snapshot of a topic; none before the first attempt has ended.
+/// The latest snapshot of a topic; none before the first refresh has ended.
 pub type Latest = watch::Receiver<Option<Arc<Snapshot>>>;
 
 #[derive(Debug)]
@@ -65,14 +65,14 @@ pub struct Feed {
 struct Subject {
     topic: Topic,
     latest: watch::Sender<Option<Arc<Snapshot>>>,
-    /// The latest attempt. A task holds the lock while it asks, so that one task asks at a time.
-    attempt: AsyncMutex<Option<Attempt>>,
+    /// The latest refresh. A task holds the lock while it asks, so that one task asks at a time.
+    last_refresh: AsyncMutex<Option<Refresh>>,
     used_at: Mutex<Instant>,
 }
 
-/// When an attempt began and ended.
+/// When a refresh began and ended.
 #[derive(Debug, Clone, Copy)]
-struct Attempt {
+struct Refresh {
     began: Instant,
     ended: Instant,
 }
@@ -140,7 +140,7 @@ impl Feed {
         let subject = self.subject(topic)?;
         self.refresh(&subject).await;
         let latest = subject.latest.borrow().clone();
-        Ok(latest.expect("an attempt ended, with an answer or a problem"))
+        Ok(latest.expect("a refresh ended, with an answer or a problem"))
     }
 
     /// Asks about the topics that have viewers, until stopped. A slow topic holds up no other.
@@ -189,7 +189,7 @@ impl Feed {
         let subject = Arc::new(Subject {
             topic: topic.clone(),
             latest: watch::Sender::new(None),
-            attempt: AsyncMutex::new(None),
+            last_refresh: AsyncMutex::new(None),
             used_at: Mutex::new(Instant::now()),
         });
         subjects.insert(topic, Arc::clone(&subject));
@@ -206,25 +206,25 @@ impl Feed {
         (watched, subjects.len())
     }
 
-    /// Asks, unless the attempt of another task is fresh. An attempt that ends while this one waits for it is.
+    /// Asks, unless the refresh of another task is recent. A refresh that ends while this one waits for it is.
     async fn refresh(&self, subject: &Subject) {
         let arrived = Instant::now();
-        let mut latest = subject.attempt.lock().await;
+        let mut latest = subject.last_refresh.lock().await;
         if latest.is_some_and(|latest| latest.ended >= arrived || subject.is_fresh(latest)) {
             return;
         }
         *latest = Some(self.ask(subject).await);
     }
 
-    /// Asks, unless another task asks now or the latest attempt is fresh.
+    /// Asks, unless another task asks now or the latest refresh is recent.
     async fn refresh_if_idle(&self, subject: &Subject) {
-        let Ok(mut latest) = subject.attempt.try_lock() else { return };
+        let Ok(mut latest) = subject.last_refresh.try_lock() else { return };
         if !latest.is_some_and(|latest| subject.is_fresh(latest)) {
             *latest = Some(self.ask(subject).await);
         }
     }
 
-    async fn ask(&self, subject: &Subject) -> Attempt {
+    async fn ask(&self, subject: &Subject) -> Refresh {
         let began = Instant::now();
         let answer = match &subject.topic {
             Topic::Page(path) => {
@@ -241,7 +241,7 @@ impl Feed {
             *latest = Some(Arc::new(snapshot));
             !is_same
         });
-        Attempt { began, ended: Instant::now() }
+        Refresh { began, ended: Instant::now() }
     }
 
     /// The pools that workers serve decide which queues are asked about.
@@ -262,8 +262,8 @@ impl Subject {
     }
 
     /// Counted from its beginning, so that a topic that takes some time to answer is asked as often as others.
-    fn is_fresh(&self, attempt: Attempt) -> bool {
-        attempt.began.elapsed() < self.topic.interval() - MARGIN
+    fn is_fresh(&self, refresh: Refresh) -> bool {
+        refresh.began.elapsed() < self.topic.interval() - MARGIN
     }
 
     fn touch(&self) {

@@ -28,7 +28,7 @@ const STREAM_MAX: Duration = Duration::from_secs(3600);
 /// Shows the viewer that the stream is alive, and how old unchanged snapshots are.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// When the last attempt about each topic ended well. A beat is not sent for each topic, because that would repeat names each second.
+/// When the last successful refresh of each topic ended. A beat is not sent for each topic, because that would repeat names each second.
 #[derive(Serialize)]
 struct Beat {
     now_ms: u64,

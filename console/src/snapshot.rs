@@ -16,7 +16,7 @@ pub struct Snapshot {
     pub body: Option<Bytes>,
     /// When the body was last known to be true, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Why the latest attempt brought no answer.
+    /// Why the latest refresh brought no answer.
     pub problem: Option<Problem>,
 }
 

@@ -31,7 +31,7 @@ CAPABILITY = (7, 5)
 
 
 @dataclass(frozen=True, slots=True)
-class _Slot:
+class _ArgumentType:
     """A parameter: an array with this number of dimensions, or a number if `ndim` is `None`."""
 
     parameter: Parameter
@@ -61,9 +61,9 @@ class NumbaKernel(LaunchedKernel):
         plain = getattr(function, "py_func", function)
         name = plain.__name__
         types = _types(name, signature)
-        slots = _slots(name, plain, types, outputs)
+        argument_types = _argument_types(name, plain, types, outputs)
         ptx, entry = _compiled(plain, types, capability, fastmath)
-        super().__init__(fleet, Ptx(ptx), entry, name, partial(_bind, name, slots), job or Options())
+        super().__init__(fleet, Ptx(ptx), entry, name, partial(_bind, name, argument_types), job or Options())
 
 
 def _types(name: str, signature: str) -> Sequence[Any]:
@@ -103,21 +103,23 @@ def _compiled(
     return ptx, found.split(".entry")[1].strip(" (")
 
 
-def _slots(
+def _argument_types(
     name: str, function: Callable[..., object], types: Sequence[Any], outputs: Sequence[int] | None
-) -> list[_Slot]:
+) -> list[_ArgumentType]:
     names = list(inspect.signature(function).parameters)
     if len(names) != len(types):
         raise InvalidJob(f"kernel {name!r} has {len(names)} parameters, but the signature has {len(types)}")
     pairs = enumerate(zip(names, types, strict=True))
-    slots = [_slot(each, type_, outputs is None or index in outputs) for index, (each, type_) in pairs]
+    argument_types = [
+        _argument_type(each, type_, outputs is None or index in outputs) for index, (each, type_) in pairs
+    ]
     for index in outputs or ():
-        if not (0 <= index < len(slots) and slots[index].ndim is not None):
+        if not (0 <= index < len(argument_types) and argument_types[index].ndim is not None):
             raise InvalidJob(f"kernel {name!r}: outputs: argument {index} is not an array")
-    return slots
+    return argument_types
 
 
-def _slot(name: str, type_: Any, is_output: bool) -> _Slot:
+def _argument_type(name: str, type_: Any, is_output: bool) -> _ArgumentType:
     ndim: int | None = getattr(type_, "ndim", None)
     if getattr(type_, "layout", "C") == "F":
         raise InvalidJob(
@@ -131,47 +133,49 @@ def _slot(name: str, type_: Any, is_output: bool) -> _Slot:
         raise InvalidJob(f"{name!r} has the type {type_}, which is no number or array of numbers") from problem
     element = Element(wire, 2, is_complex=True) if dtype.kind == "c" else Element(wire)
     is_input = ndim is not None and (not is_output or not getattr(type_, "mutable", True))
-    return _Slot(Parameter(name, str(type_), element, ndim is not None, is_input), dtype, ndim)
+    return _ArgumentType(Parameter(name, str(type_), element, ndim is not None, is_input), dtype, ndim)
 
 
-def _bind(name: str, slots: Sequence[_Slot], args: Sequence[object]) -> Bound:
-    if not isinstance(args, tuple | list) or len(args) != len(slots):
-        names = ", ".join(slot.parameter.name for slot in slots)
-        raise ArgumentError(f"kernel {name!r} takes a tuple of {len(slots)} arguments ({names})")
+def _bind(name: str, argument_types: Sequence[_ArgumentType], args: Sequence[object]) -> Bound:
+    if not isinstance(args, tuple | list) or len(args) != len(argument_types):
+        names = ", ".join(argument_type.parameter.name for argument_type in argument_types)
+        raise ArgumentError(f"kernel {name!r} takes a tuple of {len(argument_types)} arguments ({names})")
     bound = Bound(name)
-    for index, (slot, value) in enumerate(zip(slots, args, strict=True)):
-        place = f"kernel {name!r}, argument {index + 1}: parameter {slot.parameter}"
-        if slot.ndim is None:
-            number = scalar_of(place, slot.parameter.element, value)
+    for index, (argument_type, value) in enumerate(zip(argument_types, args, strict=True)):
+        place = f"kernel {name!r}, argument {index + 1}: parameter {argument_type.parameter}"
+        if argument_type.ndim is None:
+            number = scalar_of(place, argument_type.parameter.element, value)
             # Numba passes a complex number as two parameters.
-            size = slot.dtype.alignment
+            size = argument_type.dtype.alignment
             bound.args += [Value(number.data[at : at + size], size) for at in range(0, len(number.data), size)]
         else:
-            _add_array(bound, place, slot, value)
+            _add_array(bound, place, argument_type, value)
     return bound
 
 
-def _add_array(bound: Bound, place: str, slot: _Slot, value: object) -> None:
+def _add_array(bound: Bound, place: str, argument_type: _ArgumentType, value: object) -> None:
     """Adds an array as seven parameters: two null pointers, items, bytes of an item, address, extents and strides."""
     try:
         given = operand(value)
     except Unsupported as problem:
         raise ArgumentError(f"{place} takes an array: {problem}") from problem
     dtype, shape = given.like.dtype, given.like.shape
-    if dtype.newbyteorder("=") != slot.dtype:
+    if dtype.newbyteorder("=") != argument_type.dtype:
         raise ArgumentError(
-            f"{place} takes {slot.dtype.name}, but the array has {dtype.name}; pass array.astype"
-            f"(numpy.{slot.dtype.name})"
+            f"{place} takes {argument_type.dtype.name}, but the array has {dtype.name}; pass array.astype"
+            f"(numpy.{argument_type.dtype.name})"
         )
-    if len(shape) != slot.ndim:
-        raise ArgumentError(f"{place} takes {slot.ndim} dimensions, but the array has {len(shape)}; reshape it")
-    itemsize = slot.dtype.itemsize
+    if len(shape) != argument_type.ndim:
+        raise ArgumentError(
+            f"{place} takes {argument_type.ndim} dimensions, but the array has {len(shape)}; reshape it"
+        )
+    itemsize = argument_type.dtype.itemsize
     strides = [itemsize] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * shape[axis + 1]
     words = [0, 0, math.prod(shape), itemsize]
     bound.args += [_word(word) for word in words]
-    bound.add_array(slot.parameter, value, given)
+    bound.add_array(argument_type.parameter, value, given)
     bound.args += [_word(word) for word in (*shape, *strides)]
 
 

@@ -9,31 +9,35 @@ import pytest
 
 from gpufleet._scope import Scope, applied, entered
 from gpufleet._task import Options, Ptx, Task
-from gpufleet.notebook._arguments import Slot, arguments, results
+from gpufleet.notebook._arguments import CellParameter, arguments, results
 from gpufleet.notebook._cuda import chosen
 from gpufleet.notebook._options import CellError, parse
 
-SLOTS = [Slot("x", is_array=True), Slot("y", is_array=True, is_writable=True), Slot("n")]
+PARAMETERS = [
+    CellParameter("x", is_array=True),
+    CellParameter("y", is_array=True, is_writable=True),
+    CellParameter("n"),
+]
 NAMES: dict[str, Any] = {"x": np.ones(3, np.float32), "photo": np.zeros((2, 3), np.uint8), "n": 3, "width": 640}
 
 
 def test_every_argument_comes_from_a_named_variable() -> None:
     options = parse("-i x=photo,n -o y=drawing:u8[2,width] --cover 1024")
-    photo, drawing, count = arguments("k", SLOTS, options, NAMES)
+    photo, drawing, count = arguments("k", PARAMETERS, options, NAMES)
     assert photo is NAMES["photo"] and count == 3
     assert (drawing.shape, drawing.dtype) == ((2, 640), np.uint8) and not drawing.any()
-    assert results(SLOTS, options, "result") == {"drawing": "result"}
+    assert results(PARAMETERS, options, "result") == {"drawing": "result"}
 
 
 def test_an_output_without_a_type_passes_its_variable() -> None:
     options = parse("-i x,n -o y=photo --cover 1024")
-    assert arguments("k", SLOTS, options, NAMES)[1] is NAMES["photo"]
+    assert arguments("k", PARAMETERS, options, NAMES)[1] is NAMES["photo"]
 
 
 def test_of_several_outputs_each_goes_to_its_variable() -> None:
-    slots = [Slot(name, is_array=True, is_writable=True) for name in "abc"]
+    parameters = [CellParameter(name, is_array=True, is_writable=True) for name in "abc"]
     options = parse("-i b=x -o a:f32[1],c=last:complex64[2] --cover 1")
-    assert results(slots, options, ("A", "B", "C")) == {"a": "A", "last": "C"}
+    assert results(parameters, options, ("A", "B", "C")) == {"a": "A", "last": "C"}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +85,7 @@ def test_a_wrong_option_is_explained(line: str, message: str) -> None:
 )
 def test_a_wrong_argument_is_explained(line: str, message: str) -> None:
     with pytest.raises(CellError, match=message):
-        arguments("k", SLOTS, parse(line), NAMES)
+        arguments("k", PARAMETERS, parse(line), NAMES)
 
 
 def test_wrong_extents_are_explained() -> None:

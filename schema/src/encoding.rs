@@ -36,7 +36,7 @@ pub enum Encoding {
 
 /// One item or a list, as in the message. A reply message has the form of the message that it answers.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Batch<T> {
+pub enum OneOrMany<T> {
     One(T),
     Many(Vec<T>),
 }
@@ -119,42 +119,43 @@ impl Encoding {
         }
     }
 
-    fn decode_batch<'a, T: Deserialize<'a>>(self, body: &'a [u8]) -> Result<Batch<T>, DecodeError> {
-        if self.is_list(body)? { self.decode(body).map(Batch::Many) } else { self.decode(body).map(Batch::One) }
+    fn decode_one_or_many<'a, T: Deserialize<'a>>(self, body: &'a [u8]) -> Result<OneOrMany<T>, DecodeError> {
+        if self.is_list(body)? { self.decode(body).map(OneOrMany::Many) } else { self.decode(body).map(OneOrMany::One) }
     }
 
-    pub fn encode_tasks(self, tasks: &Batch<Task<'_>>) -> Result<Vec<u8>, EncodeError> {
+    pub fn encode_tasks(self, tasks: &OneOrMany<Task<'_>>) -> Result<Vec<u8>, EncodeError> {
         self.encode(tasks)
     }
 
-    pub fn encode_replies(self, replies: &Batch<Reply<'_>>) -> Result<Vec<u8>, EncodeError> {
+    pub fn encode_replies(self, replies: &OneOrMany<Reply<'_>>) -> Result<Vec<u8>, EncodeError> {
         self.encode(replies)
     }
 
     /// The tasks of a message. A message whose tasks name another version fails as a whole.
-    pub fn decode_tasks<'a>(self, body: &'a [u8]) -> Result<Batch<Task<'a>>, DecodeError> {
-        let decoded = bounded::within(body, || self.decode_task_batch(body));
-        let batch = decoded.map_err(|error| self.blame_version(body, error))?;
-        match batch.iter().find(|task| task.version != VERSION) {
+    pub fn decode_tasks<'a>(self, body: &'a [u8]) -> Result<OneOrMany<Task<'a>>, DecodeError> {
+        let decoded = bounded::within(body, || self.decode_task_list(body));
+        let items = decoded.map_err(|error| self.blame_version(body, error))?;
+        match items.iter().find(|task| task.version != VERSION) {
             Some(task) => Err(DecodeError::UnsupportedVersion { found: task.version.into() }),
-            None => Ok(batch),
+            None => Ok(items),
         }
     }
 
-    pub fn decode_replies<'a>(self, body: &'a [u8]) -> Result<Batch<Reply<'a>>, DecodeError> {
-        let batch: Batch<Reply<'a>> = self.decode_batch(body).map_err(|error| self.blame_version(body, error))?;
-        match batch.iter().find(|reply| reply.version != VERSION) {
+    pub fn decode_replies<'a>(self, body: &'a [u8]) -> Result<OneOrMany<Reply<'a>>, DecodeError> {
+        let items: OneOrMany<Reply<'a>> =
+            self.decode_one_or_many(body).map_err(|error| self.blame_version(body, error))?;
+        match items.iter().find(|reply| reply.version != VERSION) {
             Some(reply) => Err(DecodeError::UnsupportedVersion { found: reply.version.into() }),
-            None => Ok(batch),
+            None => Ok(items),
         }
     }
 
-    fn decode_task_batch<'a>(self, body: &'a [u8]) -> Result<Batch<Task<'a>>, DecodeError> {
+    fn decode_task_list<'a>(self, body: &'a [u8]) -> Result<OneOrMany<Task<'a>>, DecodeError> {
         if !self.is_list(body)? {
-            return self.decode(body).map(Batch::One);
+            return self.decode(body).map(OneOrMany::One);
         }
         let FirstItems::<_, TASKS_PER_MESSAGE_MAX> { items, found } = self.decode(body)?;
-        if found > TASKS_PER_MESSAGE_MAX { Err(DecodeError::TooMany { found }) } else { Ok(Batch::Many(items)) }
+        if found > TASKS_PER_MESSAGE_MAX { Err(DecodeError::TooMany { found }) } else { Ok(OneOrMany::Many(items)) }
     }
 
     /// The versions, ids and clients in an undecodable body, as far as they can be read. The result has at most as many
@@ -221,7 +222,7 @@ impl std::fmt::Display for Encoding {
     }
 }
 
-impl<T> Batch<T> {
+impl<T> OneOrMany<T> {
     pub fn len(&self) -> usize {
         self.as_slice().len()
     }
@@ -249,7 +250,7 @@ impl<T> Batch<T> {
     }
 }
 
-impl<T: Serialize> Serialize for Batch<T> {
+impl<T: Serialize> Serialize for OneOrMany<T> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::One(item) => item.serialize(serializer),

@@ -36,13 +36,13 @@ pub mod trace;
 mod version;
 pub mod word;
 
-pub use affinity::Slot;
+pub use affinity::AffinitySlot;
 pub use blob::{BlobDigest, BlobHasher};
 pub use bytes::Inline;
 pub use check::Invalid;
 pub use device_class::{Announcement, ClassKey, DeviceClass};
 pub use dtype::Dtype;
-pub use encoding::{Batch, DecodeError, Encoding, Events, UnreadableEvent};
+pub use encoding::{DecodeError, Encoding, Events, OneOrMany, UnreadableEvent};
 pub use event::{
     Action, AttemptFinished, DeviceSeen, Event, JobInfo, LaterEvent, PoolUse, Started, Submitted, UtilizationBy,
     WorkerSeen,

@@ -4,9 +4,9 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClassKey, ClientName, PoolName, Slot, WorkerName};
+use crate::{AffinitySlot, ClassKey, ClientName, PoolName, WorkerName};
 
-/// Topic: routes a task by pool and priority, and perhaps by [`Slot`]. RabbitMQ checks routing keys on topic exchanges alone, and so can
+/// Topic: routes a task by pool and priority, and perhaps by [`AffinitySlot`]. RabbitMQ checks routing keys on topic exchanges alone, and so can
 /// confine a producer to its pools.
 pub const TASKS: &str = "gpufleet.v1.tasks";
 /// Topic: dead-lettered jobs that an operator submits again, routed like [`TASKS`]. Workers trust the operator's [`HEADER_USER`] because
@@ -204,17 +204,17 @@ pub fn parse_task_key(key: &str) -> Option<(PoolName, Priority)> {
 }
 
 /// The routing key of a task for the workers that probably have its largest input.
-pub fn slot_key(pool: &PoolName, slot: Slot, priority: Priority) -> String {
+pub fn slot_key(pool: &PoolName, slot: AffinitySlot, priority: Priority) -> String {
     format!("{pool}.{slot}.{priority}")
 }
 
-/// The queue of a slot, in a pool whose workers offer affinity.
-pub fn slot_queue(pool: &PoolName, slot: Slot, priority: Priority) -> String {
+/// The queue of an affinity slot, in a pool whose workers offer affinity.
+pub fn slot_queue(pool: &PoolName, slot: AffinitySlot, priority: Priority) -> String {
     format!("{TASKS}.{}", slot_key(pool, slot, priority))
 }
 
-/// The pool, slot and priority of a routing key, if it is one of [`slot_key`]'s.
-pub fn parse_slot_key(key: &str) -> Option<(PoolName, Slot, Priority)> {
+/// The pool, affinity slot and priority of a routing key, if it is one of [`slot_key`]'s.
+pub fn parse_slot_key(key: &str) -> Option<(PoolName, AffinitySlot, Priority)> {
     let (rest, priority) = key.rsplit_once('.')?;
     let (pool, slot) = rest.rsplit_once('.')?;
     Some((pool.parse().ok()?, slot.parse().ok()?, priority.parse().ok()?))
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn the_key_of_a_slot_parses_back_and_is_a_task_key() {
         let pool: PoolName = "team-a".parse().unwrap();
-        for slot in Slot::all() {
+        for slot in AffinitySlot::all() {
             let key = slot_key(&pool, slot, Priority::High);
             assert_eq!(parse_slot_key(&key), Some((pool.clone(), slot, Priority::High)));
             assert_eq!(parse_task_key(&key), Some((pool.clone(), Priority::High)));

@@ -5,7 +5,8 @@
 mod allocation;
 
 use gpufleet_schema::{
-    Batch, BlobDigest, Data, DecodeError, Encoding, Inline, OutputData, Task, bounds::TASKS_PER_MESSAGE_MAX, encoding,
+    BlobDigest, Data, DecodeError, Encoding, Inline, OneOrMany, OutputData, Task, bounds::TASKS_PER_MESSAGE_MAX,
+    encoding,
 };
 use proptest::prelude::*;
 
@@ -235,7 +236,7 @@ fn the_error_of_a_malformed_digest_in_a_task_shows_the_form_of_a_digest() {
 fn inline_bytes_are_borrowed_from_the_body() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/v1/task-catalog.msgpack");
     let body = std::fs::read(path).unwrap();
-    let Batch::One(task) = Encoding::MessagePack.decode_tasks(&body).unwrap() else { panic!("one task") };
+    let OneOrMany::One(task) = Encoding::MessagePack.decode_tasks(&body).unwrap() else { panic!("one task") };
     let Data::Inline(Inline::Bytes(bytes)) = &task.buffers[0].data else { panic!("{:?}", task.buffers[0]) };
     assert!(body.as_ptr_range().contains(&bytes.as_ptr()), "copied");
 }
@@ -264,7 +265,7 @@ proptest! {
 #[test]
 fn an_owned_task_equals_the_borrowed_one() {
     for body in golden_bodies() {
-        if let Ok(Batch::One(task)) = Encoding::MessagePack.decode_tasks(&body) {
+        if let Ok(OneOrMany::One(task)) = Encoding::MessagePack.decode_tasks(&body) {
             let owned: Task<'static> = task.clone().into_owned();
             assert_eq!(owned, task);
         }

@@ -281,8 +281,8 @@ fn a_list_of_numbers_is_not_copied_and_becomes_elements_of_its_dtype() {
             ("shape", List(vec![Int(COUNT as i64)])),
         ]);
         let body = encode(encoding, &task(vec![("buffers", List(vec![buffer]))]));
-        let (taken, batch) = peak_of(|| encoding.decode_tasks(&body).unwrap());
-        let task = &batch.as_slice()[0];
+        let (taken, items) = peak_of(|| encoding.decode_tasks(&body).unwrap());
+        let task = &items.as_slice()[0];
         let (checking, ()) = peak_of(|| task.check().unwrap());
         assert!(taken + checking < 16 << 10, "{taken} and {checking} bytes in {encoding}");
         let Data::Inline(inline) = &task.buffers[0].data else { panic!("{task:?}") };

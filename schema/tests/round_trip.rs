@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    Arg, AttemptState, Batch, BlobDigest, Block, Buffer, Data, Dtype, Encoding, Excerpt, Failure, FailureCode, Grid,
-    Inline, JobId, LargeOutputs, Launch, Limits, Number, Output, OutputData, OutputOf, PrintfOutput, Program, Reply,
+    Arg, AttemptState, BlobDigest, Block, Buffer, Data, Dtype, Encoding, Excerpt, Failure, FailureCode, Grid, Inline,
+    JobId, LargeOutputs, Launch, Limits, Number, OneOrMany, Output, OutputData, OutputOf, PrintfOutput, Program, Reply,
     Requires, Signature, Task, Timings, TraceContext, Verdict,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
@@ -187,10 +187,10 @@ fn reply() -> impl Strategy<Value = Reply<'static>> {
     )
 }
 
-fn one_or_many<T: Clone + std::fmt::Debug>(item: impl Strategy<Value = T>) -> impl Strategy<Value = Batch<T>> {
+fn one_or_many<T: Clone + std::fmt::Debug>(item: impl Strategy<Value = T>) -> impl Strategy<Value = OneOrMany<T>> {
     vec(item, 0..4).prop_map(|mut items| match items.len() {
-        1 => Batch::One(items.remove(0)),
-        _ => Batch::Many(items),
+        1 => OneOrMany::One(items.remove(0)),
+        _ => OneOrMany::Many(items),
     })
 }
 
@@ -210,8 +210,9 @@ proptest! {
     #[test]
     fn each_task_of_a_list_is_found_where_it_stands(tasks in vec(task(), 0..5)) {
         for encoding in [Encoding::MessagePack, Encoding::Json] {
-            let alone: Vec<_> = tasks.iter().map(|task| encoding.encode_tasks(&Batch::One(task.clone())).unwrap()).collect();
-            let list = encoding.encode_tasks(&Batch::Many(tasks.clone())).unwrap();
+            let alone: Vec<_> =
+                tasks.iter().map(|task| encoding.encode_tasks(&OneOrMany::One(task.clone())).unwrap()).collect();
+            let list = encoding.encode_tasks(&OneOrMany::Many(tasks.clone())).unwrap();
             prop_assert_eq!(encoding.items(&list), alone.iter().map(Vec::as_slice).collect::<Vec<_>>());
             prop_assert!(alone.iter().all(|body| encoding.items(body) == [body.as_slice()]));
         }

@@ -13,4 +13,4 @@ pub use names::Names;
 #[cfg(feature = "metrics")]
 pub use stages::{JobExemplar, JobStages, POOLS_MAX, STAGES};
 #[cfg(feature = "traces")]
-pub use traces::{Attempt, Submit, Traces, TracesError};
+pub use traces::{AttemptSpan, Submit, Traces, TracesError};

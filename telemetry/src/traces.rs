@@ -32,7 +32,7 @@ mod job;
 #[cfg(test)]
 mod tests;
 
-pub use job::{Attempt, Submit};
+pub use job::{AttemptSpan, Submit};
 
 /// Exports the spans of this process. Clones share the queue.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::LazyLock};
 
-use gpufleet_schema::{Buffer, Encoding, Event, Launch, Limits, Order, Reply, Requires, Task, encoding::Batch};
+use gpufleet_schema::{Buffer, Encoding, Event, Launch, Limits, Order, Reply, Requires, Task, encoding::OneOrMany};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,7 +46,7 @@ pub fn json(text: &str, name: &str) -> Result<(), String> {
 /// Checks that a worker would accept the task.
 fn task(text: &str) -> Result<(), String> {
     let tasks = Encoding::Json.decode_tasks(text.as_bytes()).map_err(|error| error.to_string())?;
-    let tasks: Batch<Task<'_>> = tasks;
+    let tasks: OneOrMany<Task<'_>> = tasks;
     tasks.iter().try_for_each(|task| task.check()).map_err(|error| error.to_string())?;
     tasks.iter().try_for_each(|task| complete(text, task))
 }

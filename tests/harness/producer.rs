@@ -8,7 +8,7 @@ use std::{
 
 use gpufleet::{Fleet, FleetBuilder, Job, JobError, JobHandle, JobResult, SubmitError};
 use gpufleet_schema::{
-    Batch, Encoding, JobId, PoolName, Priority, Task,
+    Encoding, JobId, OneOrMany, PoolName, Priority, Task,
     topology::{REPLIES, TASKS, task_key},
 };
 use gpufleet_transport::{Message, Properties};
@@ -48,11 +48,11 @@ struct OpenWait<'a> {
 impl Ground {
     /// Publishes a task unchanged, as a foreign producer may.
     pub async fn publish_task(&self, task: &Task<'_>) {
-        self.publish_tasks(&Batch::One(task.clone())).await;
+        self.publish_tasks(&OneOrMany::One(task.clone())).await;
     }
 
     /// Publishes a list of tasks unchanged in one message.
-    pub async fn publish_tasks(&self, tasks: &Batch<Task<'_>>) {
+    pub async fn publish_tasks(&self, tasks: &OneOrMany<Task<'_>>) {
         let message = Message {
             exchange: TASKS,
             routing_key: task_key(&PoolName::default(), Priority::Normal),

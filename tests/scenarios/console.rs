@@ -14,7 +14,7 @@ const TOKEN: &str = "0123456789abcdef-canary";
 
 /// A dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Letter {
+struct ShownLetter {
     job: String,
     /// The letter's id in the ledger.
     id: String,
@@ -32,7 +32,7 @@ struct Scene {
 
 impl Scene {
     /// Waits until the page shows this many letters.
-    async fn dead_letters(&self, count: usize) -> Vec<Letter> {
+    async fn dead_letters(&self, count: usize) -> Vec<ShownLetter> {
         let mut shown = Vec::new();
         poll_until("the page shows the letters", async || {
             shown = self.dead().await;
@@ -64,12 +64,12 @@ impl Scene {
     }
 
     /// Returns the letters that the page shows.
-    async fn dead(&self) -> Vec<Letter> {
+    async fn dead(&self) -> Vec<ShownLetter> {
         let list = answer(self.viewer.get(format!("{}/api/dead", self.console.url))).await;
         // A letter may have no jobs.
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let letters = list["letters"].as_array().unwrap().iter();
-        let letter = |letter: &Value| Letter {
+        let letter = |letter: &Value| ShownLetter {
             job: text(&letter["jobs"][0]),
             id: text(&letter["id"]),
             key: text(&letter["key"]),

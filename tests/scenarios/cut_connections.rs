@@ -6,7 +6,7 @@ use std::time::Duration;
 use gpufleet::{Fleet, JobHandle};
 use gpufleet_local::Signal;
 use gpufleet_schema::{
-    Batch, Encoding, JobState, PoolName, Priority,
+    Encoding, JobState, OneOrMany, PoolName, Priority,
     bounds::DELIVERIES_MAX,
     topology::{DEAD_QUEUE, task_queue},
 };
@@ -112,7 +112,7 @@ async fn a_pika_producer_gets_the_reply_of_a_job_whose_channel_was_lost_again_an
     let anna = user_of(&ground, "anna", &["--role", "producer", "--pool", "default"]).await;
     let task = busy::until_released().build().unwrap().task;
     let (id, file) = (task.job_id, tempfile::NamedTempFile::new().unwrap());
-    std::fs::write(file.path(), Encoding::Json.encode_tasks(&Batch::One(task)).unwrap()).unwrap();
+    std::fs::write(file.path(), Encoding::Json.encode_tasks(&OneOrMany::One(task)).unwrap()).unwrap();
     let file = file.path().to_str().unwrap();
     let arguments = [WAITS, file];
     let producer = python(&anna, 4 * WAIT, &arguments);

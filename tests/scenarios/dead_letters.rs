@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpufleet::{DeadError, DeadLetters, Fleet};
 use gpufleet_schema::{
-    Batch, Encoding, JobId, MessageId, PoolName, Priority, Task,
+    Encoding, JobId, MessageId, OneOrMany, PoolName, Priority, Task,
     bounds::{LABELS_MAX, MESSAGE_BYTES_MAX},
     encoding::encode_events,
     topology::{
@@ -24,7 +24,7 @@ const MANY: usize = 40;
 const QUIET: Duration = Duration::from_millis(200);
 
 fn body(task: &Task<'_>) -> Vec<u8> {
-    Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap()
+    Encoding::MessagePack.encode_tasks(&OneOrMany::One(task.clone())).unwrap()
 }
 
 /// Returns the properties of another producer's message, which has no type.

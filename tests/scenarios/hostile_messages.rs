@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    AttemptState, Batch, Block, ClientName, Data, Dtype, Encoding, FailureCode, Grid, Inline, JobId, Launch, PoolName,
-    Priority, Program, Task, Verdict,
+    AttemptState, Block, ClientName, Data, Dtype, Encoding, FailureCode, Grid, Inline, JobId, Launch, OneOrMany,
+    PoolName, Priority, Program, Task, Verdict,
     bounds::TEXT_BYTES_MAX,
     topology::{DEAD_QUEUE, HEADER_ATTEMPT, REPLIES, TASKS, reply_queue, task_key, task_queue},
 };
@@ -25,7 +25,7 @@ fn typed(content_type: &str) -> Properties {
 }
 
 fn hostiles() -> Vec<Hostile> {
-    let whole = || Encoding::MessagePack.encode_tasks(&Batch::One(kernels::saxpy())).unwrap();
+    let whole = || Encoding::MessagePack.encode_tasks(&OneOrMany::One(kernels::saxpy())).unwrap();
     let packed = "application/msgpack";
     let json = "application/json";
     let hostile = |what, body: Vec<u8>, properties, reason| Hostile { what, body, properties, reason };
@@ -159,7 +159,7 @@ async fn an_invalid_task_fails_with_the_name_of_its_field() {
     let mut consumer = broker.consume(reply_queue(&client), 1);
     for (what, mut task, names) in senseless() {
         task.reply = Some(client.clone());
-        let body = Encoding::MessagePack.encode_tasks(&Batch::One(task)).unwrap();
+        let body = Encoding::MessagePack.encode_tasks(&OneOrMany::One(task)).unwrap();
         publish(&broker, body, typed("application/msgpack")).await;
         let delivery = delivered(&mut consumer).await;
         let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
@@ -206,7 +206,7 @@ async fn an_impossible_launch_fails_with_the_name_of_its_field_before_it_runs() 
         let mut task = kernels::doubles(&[1.0, 2.0]).build().unwrap().task;
         task.reply = Some(client.clone());
         change(&mut task.launches[0]);
-        let body = Encoding::MessagePack.encode_tasks(&Batch::One(task)).unwrap();
+        let body = Encoding::MessagePack.encode_tasks(&OneOrMany::One(task)).unwrap();
         publish(&broker, body, typed("application/msgpack")).await;
         let delivery = delivered(&mut consumer).await;
         let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
@@ -226,7 +226,7 @@ async fn an_impossible_launch_fails_with_the_name_of_its_field_before_it_runs() 
 /// A message whose jobs the ledger must record.
 struct Written {
     what: &'static str,
-    tasks: Batch<Task<'static>>,
+    tasks: OneOrMany<Task<'static>>,
     headers: BTreeMap<String, HeaderValue>,
 }
 
@@ -237,7 +237,7 @@ fn doubles(change: impl FnOnce(&mut Task<'static>)) -> Task<'static> {
 }
 
 fn overlong() -> Vec<Written> {
-    let one = |what, task| Written { what, tasks: Batch::One(task), headers: BTreeMap::new() };
+    let one = |what, task| Written { what, tasks: OneOrMany::One(task), headers: BTreeMap::new() };
     let label = |bytes: usize| BTreeMap::from([("note".to_owned(), "x".repeat(bytes))]);
     // The large label leaves little room for other jobs in a batch of events.
     let fourth_is_large = |index: usize| match index {
@@ -267,7 +267,7 @@ fn overlong() -> Vec<Written> {
             ..one("an attempt number that is too large", doubles(|_| {}))
         },
         Written {
-            tasks: Batch::Many((0..8).map(fourth_is_large).collect()),
+            tasks: OneOrMany::Many((0..8).map(fourth_is_large).collect()),
             ..one("a list with a large label", doubles(|_| {}))
         },
     ]
@@ -287,7 +287,8 @@ async fn every_job_is_recorded_whatever_its_names_labels_and_times() {
     broker.declare_reply_queue(&client).await.unwrap();
     let mut consumer = broker.consume(reply_queue(&client), 100);
 
-    let innocent = |_| Written { what: "an innocent", tasks: Batch::One(doubles(|_| {})), headers: BTreeMap::new() };
+    let innocent =
+        |_| Written { what: "an innocent", tasks: OneOrMany::One(doubles(|_| {})), headers: BTreeMap::new() };
     let mut messages: Vec<Written> = (0..INNOCENTS).map(innocent).collect();
     for (index, written) in overlong().into_iter().enumerate() {
         messages.insert(index * 4, written);

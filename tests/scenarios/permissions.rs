@@ -3,7 +3,7 @@
 
 use gpufleet::{CancelScope, FailedJob, JobError, SubmitError};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, ClientName, Command as Order, Event, JobId, JobState, MessageId, Selection,
+    AttemptFinished, AttemptState, ClientName, Command, Event, JobId, JobState, MessageId, Order, Selection,
     WorkerName, encoding,
     topology::{
         DEAD_QUEUE, EVENTS_ACTION_KEY, EVENTS_CLIENT, EVENTS_KEY, EVENTS_WORKER, HEADER_REASON, REPLIES, Speaker,
@@ -151,7 +151,7 @@ async fn only_an_operator_cancels_the_jobs_of_others_or_drains_a_worker() {
     }
     forbidden(bert.drain_worker(name.clone(), None).await);
     let broker = confined.broker("bert").await;
-    let drain = gpufleet_schema::Order::new(0, None, Order::Drain { worker: name });
+    let drain = Order::new(0, None, Command::Drain { worker: name });
     forbidden(broker.order(&drain, Speaker::Worker, MessageId::new()).await);
     // The broker accepts the order, and the worker refuses it.
     broker.order(&drain, Speaker::Client, MessageId::new()).await.unwrap();

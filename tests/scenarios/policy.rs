@@ -5,7 +5,7 @@ use std::fs;
 
 use gpufleet::Job;
 use gpufleet_schema::{
-    Batch, Encoding, FailureCode, JobState, PoolName, Priority, SigningKey, Verdict,
+    Encoding, FailureCode, JobState, OneOrMany, PoolName, Priority, SigningKey, Verdict,
     topology::{TASKS, TYPE_TASK, reply_queue, task_key, task_queue},
 };
 use gpufleet_tests::{Ground, WAIT, kernels};
@@ -89,7 +89,7 @@ async fn a_forged_user_is_refused_by_the_broker_and_nothing_runs() {
     let message = |user: &str| Message {
         exchange: TASKS,
         routing_key: task_key(&PoolName::default(), Priority::Normal),
-        body: Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap(),
+        body: Encoding::MessagePack.encode_tasks(&OneOrMany::One(task.clone())).unwrap(),
         properties: Properties {
             content_type: Some("application/msgpack".to_owned()),
             kind: Some(TYPE_TASK.to_owned()),
@@ -116,7 +116,7 @@ async fn a_reply_goes_only_to_the_queue_of_a_client() {
     let own = reply_queue(&"a-client".parse().unwrap());
     for evil in [low.clone(), format!("{own}/../x"), "gpufleet.v1.events".to_owned()] {
         let job = saxpy().build().unwrap().task;
-        let body = Encoding::MessagePack.encode_tasks(&Batch::One(job)).unwrap();
+        let body = Encoding::MessagePack.encode_tasks(&OneOrMany::One(job)).unwrap();
         let properties = Properties {
             content_type: Some("application/msgpack".to_owned()),
             reply_to: Some(evil.clone()),

@@ -5,7 +5,7 @@
 use gpufleet::JobError;
 use gpufleet_local::Signal;
 use gpufleet_schema::{
-    AttemptState, Batch, ClientName, Encoding, JobId, JobState, PoolName, Priority,
+    AttemptState, ClientName, Encoding, JobId, JobState, OneOrMany, PoolName, Priority,
     topology::{
         DEAD, DEAD_KEY, DEAD_QUEUE, HEADER_REPLIES, REPLIES_IN_LISTS, TASKS, UNCLAIMED_QUEUE, reply_queue, task_key,
         task_queue,
@@ -114,7 +114,7 @@ async fn replies_behind_an_unconfirmed_one_share_a_message_if_the_producer_reads
                 headers: headers.into_iter().collect(),
                 ..Properties::default()
             };
-            let body = Encoding::MessagePack.encode_tasks(&Batch::One(task)).unwrap();
+            let body = Encoding::MessagePack.encode_tasks(&OneOrMany::One(task)).unwrap();
             let routing_key = task_key(&PoolName::default(), Priority::Normal);
             let message = Message { exchange: TASKS, routing_key, body, properties };
             broker.publish(message).await.unwrap();

@@ -7,7 +7,7 @@ use gpufleet::Replayed;
 use gpufleet_ledger::Ledger;
 use gpufleet_local::Signal;
 use gpufleet_schema::{
-    Batch, Encoding, Event, JobId, JobInfo, JobState, Priority, Selection, Submitted, Task, encoding,
+    Encoding, Event, JobId, JobInfo, JobState, OneOrMany, Priority, Selection, Submitted, Task, encoding,
     topology::{
         DEAD_QUEUE, EVENTS_CLIENT, HEADER_ORIGIN, HEADER_REASON, HEADER_USER, TASKS, submissions_key, task_key,
     },
@@ -26,7 +26,7 @@ fn task_message(pool: &str, task: &Task<'_>, user: Option<String>) -> Message {
     Message {
         exchange: TASKS,
         routing_key: task_key(&pool.parse().unwrap(), Priority::Normal),
-        body: Encoding::Json.encode_tasks(&Batch::One(task.borrowed())).unwrap(),
+        body: Encoding::Json.encode_tasks(&OneOrMany::One(task.borrowed())).unwrap(),
         properties: Properties {
             content_type: Some(Encoding::Json.content_type().to_owned()),
             user_id: user,

@@ -1,6 +1,6 @@
 //! The spans of jobs that a client, a worker and the recorder export, as the harness's collector receives them.
 
-use gpufleet::schema::{Batch, Encoding, JobId, TraceContext, topology};
+use gpufleet::schema::{Encoding, JobId, OneOrMany, TraceContext, topology};
 use gpufleet_local::Signal;
 use gpufleet_tests::{CollectedSpan, Collector, Ground, METRICS, WAIT, kernels};
 use gpufleet_transport::{Message, Properties};
@@ -117,7 +117,7 @@ async fn the_header_of_a_foreign_producer_is_the_parent_of_its_job() {
     let message = Message {
         exchange: topology::TASKS,
         routing_key: "default.normal".to_owned(),
-        body: Encoding::Json.encode_tasks(&Batch::One(task)).unwrap(),
+        body: Encoding::Json.encode_tasks(&OneOrMany::One(task)).unwrap(),
         properties: Properties {
             content_type: Some(Encoding::Json.content_type().to_owned()),
             headers: [(topology::HEADER_TRACEPARENT.to_owned(), context.to_string().as_str().into())].into(),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gpufleet_schema::{Batch, Dtype, Event, JobId, topology::LEDGER_QUEUE};
+use gpufleet_schema::{Dtype, Event, JobId, OneOrMany, topology::LEDGER_QUEUE};
 use gpufleet_tests::{
     Ground, METRICS, WAIT, busy,
     kernels::{self, Then},
@@ -70,7 +70,7 @@ async fn jobs_while_no_event_is_confirmed(ground: &Ground) -> (usize, Vec<JobId>
     let worker = ground.worker_with(&METRICS).await;
     let client = ground.client().await;
     let fillers = (0..FILLERS).map(|mark| kernels::says(mark, FILLER_LINES, Then::Return).build().unwrap().task);
-    ground.publish_tasks(&Batch::Many(fillers.collect())).await;
+    ground.publish_tasks(&OneOrMany::Many(fillers.collect())).await;
     let full = async || worker.metrics().await.sum("gpufleet_events_unconfirmed_bytes", &[]) >= FULL_BYTES;
     poll_until("the buffer is full", full).await;
 

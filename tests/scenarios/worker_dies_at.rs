@@ -10,7 +10,7 @@ use fastrand::Rng;
 use gpufleet::Job;
 use gpufleet_local::Signal;
 use gpufleet_schema::{
-    AttemptState, Batch, Encoding, FailureCode, JobState, PoolName, Priority,
+    AttemptState, Encoding, FailureCode, JobState, OneOrMany, PoolName, Priority,
     topology::{HEADER_DELIVERIES, TASKS, TYPE_TASK, task_key},
 };
 use gpufleet_tests::{ConfirmedJob, Ground, Producer, TestWorker, WAIT, busy, kernels, poll_until};
@@ -214,7 +214,7 @@ async fn a_message_that_kills_every_worker_is_dead_lettered_and_can_be_replayed(
         ..Properties::default()
     };
     properties.headers.insert(HEADER_DELIVERIES.to_owned(), 14_i64.into());
-    let body = Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap();
+    let body = Encoding::MessagePack.encode_tasks(&OneOrMany::One(task.clone())).unwrap();
     let routing_key = task_key(&PoolName::default(), Priority::Normal);
     broker.publish(Message { exchange: TASKS, routing_key, body, properties }).await.unwrap();
     for _ in 0..2 {

@@ -83,13 +83,13 @@ impl Broker {
 
     /// Declares a pool's queues for the affinity slots. Needs [`Broker::declare_base`] once before. Cancelling leaves a part declared.
     pub async fn declare_slots(&self, pool: &PoolName) -> Result<(), DeclareError> {
-        topology::declare(&self.inner.link, &Declaration::Slots(pool.clone())).await
+        topology::declare(&self.inner.link, &Declaration::AffinitySlots(pool.clone())).await
     }
 
     /// Declares the exchanges and the bindings of a pool again, and no queue. Bindings go with an exchange that is deleted. Cancelling
     /// leaves a part declared.
     pub async fn bind_again(&self, pool: &PoolName, has_slots: bool) -> Result<(), DeclareError> {
-        let slots = has_slots.then(|| Declaration::Slots(pool.clone()));
+        let slots = has_slots.then(|| Declaration::AffinitySlots(pool.clone()));
         for declaration in [Declaration::Base, Declaration::Pool(pool.clone())].into_iter().chain(slots) {
             topology::bind_again(&self.inner.link, &declaration).await?;
         }

@@ -22,7 +22,7 @@ use crate::{Broker, GroupCommit, Message, PublishError, State, Turn, backoff::Ba
 
 mod batch;
 
-use batch::{ADDED_BYTES_MAX, Addition, Batch, weight};
+use batch::{ADDED_BYTES_MAX, Addition, EventBatch, weight};
 
 /// The room for unconfirmed events: 16 MiB, about 30,000 events of the usual size. When an outage of the broker fills it, senders
 /// wait.
@@ -37,7 +37,7 @@ const UNITS_PER_SEND_MAX: usize = ROOM_UNITS / 4;
 pub struct EventSink {
     broker: Broker,
     origin: Origin,
-    batches: GroupCommit<(), Batch>,
+    batches: GroupCommit<(), EventBatch>,
     room: Arc<Semaphore>,
     /// Dropped with the last clone.
     alive: Arc<()>,
@@ -69,7 +69,7 @@ impl Broker {
     /// Publishes an event in a message of its own, and returns when the broker has confirmed it. The broker verifies `user_id` if it is
     /// given. If cancelled, the event may or may not have been published.
     pub async fn report_alone(&self, event: Event, user_id: Option<String>) -> Result<(), PublishError> {
-        let messages = Batch::of_one(event).messages(&Origin { exchange: EVENTS_CLIENT, user_id })?;
+        let messages = EventBatch::of_one(event).messages(&Origin { exchange: EVENTS_CLIENT, user_id })?;
         try_join_all(messages.into_iter().map(|message| self.publish(message))).await.map(drop)
     }
 }
@@ -199,7 +199,7 @@ struct Publishing {
 }
 
 impl Publishing {
-    async fn run(self, batches: Turn<(), Batch>) {
+    async fn run(self, batches: Turn<(), EventBatch>) {
         for batch in batches {
             let outcome = self.publish(&batch).await;
             if let Err(error) = &outcome {
@@ -211,7 +211,7 @@ impl Publishing {
         }
     }
 
-    async fn publish(&self, batch: &Batch) -> Result<(), PublishError> {
+    async fn publish(&self, batch: &EventBatch) -> Result<(), PublishError> {
         let messages = batch.messages(&self.origin)?.into_iter();
         try_join_all(messages.map(|message| self.publish_message(message))).await.map(drop)
     }

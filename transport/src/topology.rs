@@ -56,7 +56,7 @@ pub(crate) enum Declaration {
     Ledger,
     Pool(PoolName),
     /// A pool's queues for jobs with large inputs.
-    Slots(PoolName),
+    AffinitySlots(PoolName),
     Replies(ClientName),
     /// A pool's queues for jobs that are forwarded to a device class.
     Forwarded(PoolName, ClassKey),
@@ -95,7 +95,7 @@ impl Declaration {
     pub(crate) fn of_queue(queue: &str) -> Option<Self> {
         let below = |prefix: &str| queue.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('.'));
         if let Some(key) = below(names::TASKS) {
-            let slots = names::parse_slot_key(key).map(|(pool, ..)| Self::Slots(pool));
+            let slots = names::parse_slot_key(key).map(|(pool, ..)| Self::AffinitySlots(pool));
             return slots.or_else(|| names::parse_task_key(key).map(|(pool, _)| Self::Pool(pool)));
         }
         if let Some(client) = below(names::REPLIES) {
@@ -117,7 +117,7 @@ impl Declaration {
             Self::Base => "exchanges and shared queues".to_owned(),
             Self::Ledger => "exchanges and queues of the ledger".to_owned(),
             Self::Pool(pool) => format!("pool {pool}"),
-            Self::Slots(pool) => format!("affinity slots of pool {pool}"),
+            Self::AffinitySlots(pool) => format!("affinity slots of pool {pool}"),
             Self::Replies(client) => format!("reply queue of {client}"),
             Self::Forwarded(pool, class) => format!("queues of pool {pool} for device class {class}"),
         }
@@ -128,7 +128,7 @@ impl Declaration {
             Self::Base => base(),
             Self::Ledger => ledger(),
             Self::Pool(pool) => tasks::of_pool(pool),
-            Self::Slots(pool) => tasks::of_slots(pool),
+            Self::AffinitySlots(pool) => tasks::of_slots(pool),
             Self::Replies(client) => reply_queue(client, options),
             Self::Forwarded(pool, class) => forwarded::steps(pool, *class),
         }
@@ -149,7 +149,7 @@ impl Declaration {
                     || Self::Ledger.has_subscriber(queue)
             }
             Self::Ledger => queue == names::LEDGER_QUEUE || queue == names::DROPPED_QUEUE,
-            Self::Pool(_) | Self::Slots(_) | Self::Replies(_) | Self::Forwarded(..) => true,
+            Self::Pool(_) | Self::AffinitySlots(_) | Self::Replies(_) | Self::Forwarded(..) => true,
         }
     }
 }
@@ -515,7 +515,7 @@ mod tests {
             Declaration::Base,
             Declaration::Ledger,
             Declaration::Pool("team-a".parse().unwrap()),
-            Declaration::Slots("team-a".parse().unwrap()),
+            Declaration::AffinitySlots("team-a".parse().unwrap()),
             Declaration::Replies("anna_1".parse().unwrap()),
             Declaration::Forwarded("team-a".parse().unwrap(), "0123456789abcdef".parse().unwrap()),
         ];

@@ -4,11 +4,11 @@
 //! a job to the connected consumer with the highest priority that has prefetch left, which amounts to a rendezvous hash over the connected
 //! workers. No worker needs to know the others, and when a worker comes or goes, only its own slots move.
 
-use gpufleet_schema::{PoolName, Slot, WorkerName};
+use gpufleet_schema::{AffinitySlot, PoolName, WorkerName};
 
 /// Returns the priority with which a worker consumes the queues of a slot; at least 1. A worker has the highest priority for a share of the
 /// slots in proportion to its number of devices. Two workers with the same priority share the slot.
-pub fn priority(worker: &WorkerName, devices: usize, pool: &PoolName, slot: Slot) -> u16 {
+pub fn priority(worker: &WorkerName, devices: usize, pool: &PoolName, slot: AffinitySlot) -> u16 {
     let hash = blake3::hash(format!("{pool}.{slot}.{worker}").as_bytes());
     let [a, b, c, d, ..] = *hash.as_bytes();
     let uniform = f64::from(u32::from_be_bytes([a, b, c, d])) / f64::from(u32::MAX);
@@ -29,12 +29,12 @@ mod tests {
     }
 
     /// Returns the slots of many pools.
-    fn slots() -> impl Iterator<Item = (PoolName, Slot)> {
-        (0..200).flat_map(|pool| Slot::all().map(move |slot| (format!("pool-{pool}").parse().unwrap(), slot)))
+    fn slots() -> impl Iterator<Item = (PoolName, AffinitySlot)> {
+        (0..200).flat_map(|pool| AffinitySlot::all().map(move |slot| (format!("pool-{pool}").parse().unwrap(), slot)))
     }
 
     /// Returns the worker to which RabbitMQ gives the jobs of a slot.
-    fn first<'a>(hosts: &'a [Host], pool: &PoolName, slot: Slot) -> &'a WorkerName {
+    fn first<'a>(hosts: &'a [Host], pool: &PoolName, slot: AffinitySlot) -> &'a WorkerName {
         &hosts.iter().max_by_key(|(name, devices)| priority(name, *devices, pool, slot)).unwrap().0
     }
 
@@ -59,7 +59,8 @@ mod tests {
 
     #[test]
     fn a_priority_depends_on_nothing_but_names_and_devices() {
-        let (worker, pool, slot) = ("host-1".parse().unwrap(), PoolName::default(), Slot::all().next().unwrap());
+        let (worker, pool, slot) =
+            ("host-1".parse().unwrap(), PoolName::default(), AffinitySlot::all().next().unwrap());
         assert_eq!(priority(&worker, 1, &pool, slot), priority(&worker, 1, &pool, slot));
         assert!(priority(&worker, 0, &pool, slot) >= 1, "a worker without devices divides by nothing");
         assert!(priority(&worker, 256, &pool, slot) > priority(&worker, 1, &pool, slot));

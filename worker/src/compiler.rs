@@ -66,12 +66,12 @@ const TAKEN_KIB_MAX: usize = 256 << 10;
 #[derive(Debug, Clone)]
 pub struct Found {
     pub compiled: Arc<Compiled>,
-    pub origin: Origin,
+    pub origin: ProgramOrigin,
 }
 
 /// Where a program was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum ProgramOrigin {
     Memory,
     Disk,
     /// Compiled now, for this request or for an equal one.
@@ -111,11 +111,11 @@ struct Counters {
 }
 
 impl Counters {
-    fn of(&self, origin: Origin) -> &AtomicU64 {
+    fn of(&self, origin: ProgramOrigin) -> &AtomicU64 {
         match origin {
-            Origin::Memory => &self.memory,
-            Origin::Disk => &self.disk,
-            Origin::Compiler => &self.compiled,
+            ProgramOrigin::Memory => &self.memory,
+            ProgramOrigin::Disk => &self.disk,
+            ProgramOrigin::Compiler => &self.compiled,
         }
     }
 }
@@ -221,11 +221,11 @@ impl Compiler {
             self.cache.forget(key, &cell);
         }
         let (compiled, origin) = outcome?;
-        self.counters.of(if is_ours { origin } else { Origin::Memory }).fetch_add(1, Ordering::Relaxed);
+        self.counters.of(if is_ours { origin } else { ProgramOrigin::Memory }).fetch_add(1, Ordering::Relaxed);
         if was_there && self.store.is_some() && self.cache.is_to_be_marked(key, cache::MARKED_EVERY) {
             self.mark_on_disk(key);
         }
-        Ok(Found { compiled, origin: if was_there { Origin::Memory } else { origin } })
+        Ok(Found { compiled, origin: if was_there { ProgramOrigin::Memory } else { origin } })
     }
 
     /// Reserves room for the programs that a waiting job holds. Without room the job must not hold them, and the cache may evict them.
@@ -235,13 +235,13 @@ impl Compiler {
     }
 
     /// Reads the program from disk, or compiles it.
-    async fn make(&self, request: &CompileRequest, is_usual: bool, key: blake3::Hash) -> cache::Outcome {
+    async fn make(&self, request: &CompileRequest, is_usual: bool, key: blake3::Hash) -> cache::CompileOutcome {
         let place = if is_usual { self.place(key).await } else { None };
         if let Some((store, key)) = &place
             && let Some(compiled) = read(store, *key).await
         {
             info!(%key, micros_then = compiled.micros, "program found in the disk cache");
-            return Ok((Arc::new(compiled), Origin::Disk));
+            return Ok((Arc::new(compiled), ProgramOrigin::Disk));
         }
         let compiling = parent::compile(request, self.sandbox, self.user.clone(), self.executable.as_deref());
         let compiled = match timeout(self.time_limit, compiling).await {
@@ -252,7 +252,7 @@ impl Compiler {
         if let Some((store, key)) = place {
             write(store, key, Arc::clone(&compiled)).await;
         }
-        Ok((compiled, Origin::Compiler))
+        Ok((compiled, ProgramOrigin::Compiler))
     }
 
     /// Identifies the compiler in advance, so that the first program does not wait for it.

@@ -1,7 +1,7 @@
 //! The protocol between the supervisor and an executor child.
 //!
 //! Control messages use one Unix stream socket with length-prefixed frames ([`frame`], [`message`]). Bulk data uses shared memory: the
-//! supervisor creates memory files ([`segment`]), assigns slots of them to jobs ([`slab`]) and sends each file's descriptor with the frame
+//! supervisor creates memory files ([`segment`]), assigns chunks of them to jobs ([`slab`]) and sends each file's descriptor with the frame
 //! that names it. The executor maps and pins a segment once. So a job's bytes are copied only once between the supervisor's receive buffer
 //! and the device.
 //!

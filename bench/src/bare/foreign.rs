@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use gpufleet::schema::{
-    AttemptState, Batch, ClientName, Encoding, JobId, OutputData, PoolName, Priority,
+    AttemptState, ClientName, Encoding, JobId, OneOrMany, OutputData, PoolName, Priority,
     topology::{self, REPLIES, TASKS, reply_queue, task_key},
 };
 use lapin::{
@@ -111,7 +111,7 @@ fn replies(delivery: &mut Delivery) -> Vec<(String, Vec<u8>)> {
 }
 
 fn check(number: usize, body: &[u8]) -> anyhow::Result<()> {
-    let Batch::One(reply) = Encoding::MessagePack.decode_replies(body)? else {
+    let OneOrMany::One(reply) = Encoding::MessagePack.decode_replies(body)? else {
         anyhow::bail!("job {number} was answered with a list");
     };
     ensure!(reply.state == AttemptState::Succeeded, "job {number} {}: {:?}", reply.state, reply.failure);

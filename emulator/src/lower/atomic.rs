@@ -4,7 +4,7 @@ use super::address::reach;
 use super::emitter::{Emitter, Lowered};
 use super::layout::Width;
 use super::modifiers::Modifiers;
-use super::qualifiers::Order;
+use super::qualifiers::MemoryOrder;
 use crate::ops::lanes::NO_SLOT;
 use crate::program::Op;
 use crate::program::memory::{Address, Atomic, AtomicFunction, Check, ELEMENTS_MAX, Reach};
@@ -47,7 +47,7 @@ impl<'a> Emitter<'a, '_> {
     /// Parses the modifiers. Every atomic is sequentially consistent here, so memory orders and scopes need no further
     /// action.
     fn atomic_form(&mut self, reduction: bool, m: &mut Modifiers<'a>) -> Lowered<Form> {
-        let order = m.order().unwrap_or(Order::Relaxed);
+        let order = m.order().unwrap_or(MemoryOrder::Relaxed);
         m.scope();
         let has_policy = m.take("L2::cache_hint");
         let never_flushes = m.take("noftz");
@@ -68,7 +68,7 @@ impl<'a> Emitter<'a, '_> {
         let is_half = matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2);
         let swaps = matches!(function, AtomicFunction::CompareAndSwap | AtomicFunction::Exchange);
         let known = is_half == never_flushes
-            && !matches!(order, Order::Weak | Order::Volatile)
+            && !matches!(order, MemoryOrder::Weak | MemoryOrder::Volatile)
             && (matches!(reach, Reach::Generic | Reach::Global) || reach == Reach::Shared && count == 1 && !has_policy)
             && count as u32 * ty.bytes() <= 16
             && (!quad || swaps && count == 1)

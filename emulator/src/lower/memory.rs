@@ -4,7 +4,7 @@ use super::address::reach;
 use super::emitter::{Emitter, Lowered};
 use super::layout::{Width, width};
 use super::modifiers::Modifiers;
-use super::qualifiers::Order;
+use super::qualifiers::MemoryOrder;
 use super::symbols::Symbol;
 use crate::ops::lanes::{NO_SLOT, Slots, binary, quaternary, ternary, unary};
 use crate::program::memory::{AtomicFunction, Check, Reach, Repeat};
@@ -40,11 +40,11 @@ impl<'a> Emitter<'a, '_> {
 
     pub fn load(&mut self, uniform: bool, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let constant = m.take("nc");
-        let qualifiers = m.access(&["ca", "cg", "cs", "lu", "cv"], Order::Acquire);
+        let qualifiers = m.access(&["ca", "cg", "cs", "lu", "cv"], MemoryOrder::Acquire);
         let qualifiers = qualifiers.ok_or_else(|| self.unsupported())?;
         m.prefetch_size();
         let reach = reach(m);
-        let plain = qualifiers.order == Order::Weak;
+        let plain = qualifiers.order == MemoryOrder::Weak;
         let ordered_fits = plain || matches!(reach, Reach::Generic | Reach::Global | Reach::Shared);
         let uniform_fits = !uniform || plain && matches!(reach, Reach::Generic | Reach::Global);
         if !ordered_fits || !uniform_fits || constant && !(plain && reach == Reach::Global) {
@@ -97,20 +97,20 @@ impl<'a> Emitter<'a, '_> {
         self.check(Check::load(address, ty.bytes() * elements.len() as u32, !plain));
         let run = load_run(ty, wide, elements.len() as u32);
         self.push(Op::Load(Box::new(Access { address, ordered: !plain, repeat: Repeat::Never, slots, run })));
-        if qualifiers.order == Order::Acquire {
+        if qualifiers.order == MemoryOrder::Acquire {
             self.push(Op::Fence);
         }
         Ok(())
     }
 
     pub fn store(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        let qualifiers = m.access(&["wb", "cg", "cs", "wt"], Order::Release);
+        let qualifiers = m.access(&["wb", "cg", "cs", "wt"], MemoryOrder::Release);
         let qualifiers = qualifiers.ok_or_else(|| self.unsupported())?;
         if m.take("const") {
             return Err(self.unsupported());
         }
         let reach = reach(m);
-        let plain = qualifiers.order == Order::Weak;
+        let plain = qualifiers.order == MemoryOrder::Weak;
         if !plain && !matches!(reach, Reach::Generic | Reach::Global | Reach::Shared) {
             return Err(self.unsupported());
         }
@@ -144,7 +144,7 @@ impl<'a> Emitter<'a, '_> {
         if ty.bits() == 64 && !wide {
             return Err(self.syntax("operand of the wrong size"));
         }
-        if qualifiers.order == Order::Release {
+        if qualifiers.order == MemoryOrder::Release {
             self.push(Op::Fence);
         }
         let count = elements.len();

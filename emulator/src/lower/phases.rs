@@ -3,7 +3,7 @@
 use super::emitter::{Emitter, Lowered};
 use super::layout::{Width, width};
 use super::modifiers::Modifiers;
-use super::qualifiers::Order;
+use super::qualifiers::MemoryOrder;
 use crate::ops::lanes::{NO_SLOT, Slots, binary, unary};
 use crate::program::Op;
 use crate::program::memory::{Check, Reach};
@@ -15,12 +15,12 @@ use crate::ptx::types::Type;
 const NOWHERE: u64 = 0xf000_0000_ffff_fff0;
 
 /// Reports whether an operation allows a memory order and scope, which have to appear together.
-fn order_fits(name: &str, completes: bool, order: Option<Order>, scope: Option<&str>) -> bool {
-    let orders: &[Order] = match name {
-        "arrive" | "arrive_drop" if completes => &[Order::Release, Order::Relaxed],
-        "arrive" | "arrive_drop" => &[Order::Release],
-        "test_wait" | "try_wait" => &[Order::Acquire, Order::Relaxed],
-        "expect_tx" | "complete_tx" => &[Order::Relaxed],
+fn order_fits(name: &str, completes: bool, order: Option<MemoryOrder>, scope: Option<&str>) -> bool {
+    let orders: &[MemoryOrder] = match name {
+        "arrive" | "arrive_drop" if completes => &[MemoryOrder::Release, MemoryOrder::Relaxed],
+        "arrive" | "arrive_drop" => &[MemoryOrder::Release],
+        "test_wait" | "try_wait" => &[MemoryOrder::Acquire, MemoryOrder::Relaxed],
+        "expect_tx" | "complete_tx" => &[MemoryOrder::Relaxed],
         _ => &[],
     };
     match (order, scope) {

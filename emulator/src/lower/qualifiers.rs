@@ -12,7 +12,7 @@ const PREFETCHES: [&str; 3] = ["L2::64B", "L2::128B", "L2::256B"];
 
 /// Memory order of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum MemoryOrder {
     Weak,
     Volatile,
     Relaxed,
@@ -24,20 +24,20 @@ pub enum Order {
 /// The qualifiers of a load or a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Qualifiers {
-    pub order: Order,
+    pub order: MemoryOrder,
     /// True if a cache policy is among the operands.
     pub has_policy: bool,
 }
 
 impl Modifiers<'_> {
-    pub fn order(&mut self) -> Option<Order> {
+    pub fn order(&mut self) -> Option<MemoryOrder> {
         Some(match self.one_of(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel"])? {
-            "weak" => Order::Weak,
-            "volatile" => Order::Volatile,
-            "relaxed" => Order::Relaxed,
-            "acquire" => Order::Acquire,
-            "release" => Order::Release,
-            _ => Order::Both,
+            "weak" => MemoryOrder::Weak,
+            "volatile" => MemoryOrder::Volatile,
+            "relaxed" => MemoryOrder::Relaxed,
+            "acquire" => MemoryOrder::Acquire,
+            "release" => MemoryOrder::Release,
+            _ => MemoryOrder::Both,
         })
     }
 
@@ -46,20 +46,20 @@ impl Modifiers<'_> {
     }
 
     /// Parses the qualifiers of `ld` or `st` with its cache operators; `None` for a combination that PTX does not have.
-    pub fn access(&mut self, operators: &[&'static str], ordered: Order) -> Option<Qualifiers> {
+    pub fn access(&mut self, operators: &[&'static str], ordered: MemoryOrder) -> Option<Qualifiers> {
         let is_mapped = self.take("mmio");
-        let order = self.order().unwrap_or(Order::Weak);
+        let order = self.order().unwrap_or(MemoryOrder::Weak);
         let of_system = self.take("sys");
         let has_scope = of_system || self.scope();
         let operator = self.one_of(operators).is_some();
         let eviction = self.one_of(&EVICTIONS).is_some();
         let has_policy = self.take("L2::cache_hint");
         let fits = match order {
-            Order::Weak => !(has_scope || operator && eviction),
-            Order::Volatile => !has_scope && !operator && !eviction,
-            _ => (order == Order::Relaxed || order == ordered) && has_scope && !operator,
+            MemoryOrder::Weak => !(has_scope || operator && eviction),
+            MemoryOrder::Volatile => !has_scope && !operator && !eviction,
+            _ => (order == MemoryOrder::Relaxed || order == ordered) && has_scope && !operator,
         };
-        let mapped_fits = !is_mapped || order == Order::Relaxed && of_system;
+        let mapped_fits = !is_mapped || order == MemoryOrder::Relaxed && of_system;
         (fits && mapped_fits).then_some(Qualifiers { order, has_policy })
     }
 

@@ -6,7 +6,7 @@
 use super::flow::Flow;
 use super::layout::{Numbers, PLANE_BYTES};
 use super::liveness::{Effect, Mention, Span, spans};
-use super::slots::{Overfull, Slots, assign};
+use super::slots::{Overfull, SlotAssignment, assign};
 use crate::program::registers::Role;
 use crate::program::{Constant, Function};
 
@@ -45,7 +45,7 @@ pub fn share_slots(function: &mut Function, numbers: &Numbers, always: u32, byte
     let mut spans = spans(&flow, &mentions, numbers.widths.len());
     let whole = Span { first: 0, last: function.code.len() as u32 - 1 };
     spans.iter_mut().zip(&kept).filter(|(_, kept)| **kept).for_each(|(span, _)| *span = whole);
-    let Slots { of, planes } = assign(&spans, &numbers.widths, bytes_max / PLANE_BYTES)?;
+    let SlotAssignment { of, planes } = assign(&spans, &numbers.widths, bytes_max / PLANE_BYTES)?;
     let place = |slot: &mut u32| *slot = of[numbers.of(*slot) as usize];
     kept_slots(function, place);
     for instruction in &mut function.code {

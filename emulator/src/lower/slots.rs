@@ -11,7 +11,7 @@ use crate::ops::lanes::NO_SLOT;
 
 /// The slots of registers in a frame.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Slots {
+pub struct SlotAssignment {
     /// Slot of each register; no slot if no instruction names it.
     pub of: Vec<u32>,
     /// Type of each plane of the frame.
@@ -100,7 +100,7 @@ impl Pools {
 
 /// Assigns a slot to every register, in the order of their first instructions, in a frame of at most `planes_max`
 /// words.
-pub fn assign(spans: &[Span], widths: &[Width], planes_max: u32) -> Result<Slots, Overfull> {
+pub fn assign(spans: &[Span], widths: &[Width], planes_max: u32) -> Result<SlotAssignment, Overfull> {
     let mut order: Vec<u32> = (0..spans.len() as u32).filter(|one| spans[*one as usize] != Span::NOWHERE).collect();
     order.sort_by_key(|register| spans[*register as usize].first);
     let mut pools = Pools::default();
@@ -118,7 +118,7 @@ pub fn assign(spans: &[Span], widths: &[Width], planes_max: u32) -> Result<Slots
     }
     let used = of.iter_mut().zip(widths).filter(|(slot, _)| **slot != NO_SLOT);
     used.for_each(|(slot, width)| *slot = pools.place(*width, *slot));
-    Ok(Slots { of, planes: pools.widths() })
+    Ok(SlotAssignment { of, planes: pools.widths() })
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ pub(super) async fn job(State(api): Shared, Id(id): Id) -> Answered<Json<JobDeta
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Attempt {
+pub(super) struct AttemptQuery {
     /// Number of the attempt; by default the one that decided the outcome, else the latest.
     #[param(minimum = 1)]
     attempt: Option<u32>,
@@ -124,9 +124,10 @@ pub(super) struct Logs {
 
 /// Show the printf output of a job's kernels
 #[utoipa::path(get, path = "/v1/jobs/{id}/logs", operation_id = "showLogs", tag = "jobs", security(("token" = [])),
-    params(("id" = String, Path, description = "Id of the job; its beginning or its end is enough if that is unique"), Attempt),
+    params(("id" = String, Path, description = "Id of the job; its beginning or its end is enough if that is unique"),
+        AttemptQuery),
     responses((status = 200, body = Logs), Refused))]
-pub(super) async fn logs(State(api): Shared, Id(id): Id, Query(wanted): Query<Attempt>) -> Answered<Json<Logs>> {
+pub(super) async fn logs(State(api): Shared, Id(id): Id, Query(wanted): Query<AttemptQuery>) -> Answered<Json<Logs>> {
     let JobDetail { job, attempts, .. } = find(&api.ledger, &id).await?;
     let job_id = job.job_id;
     let Some(number) = wanted.attempt.or(job.attempt) else {

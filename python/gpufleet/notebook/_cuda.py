@@ -13,7 +13,7 @@ from gpufleet._fleet import Fleet
 from gpufleet._raw import RawKernel
 from gpufleet._signature import c_kernels, signature
 from gpufleet._task import Source
-from gpufleet.notebook._arguments import Slot, arguments
+from gpufleet.notebook._arguments import CellParameter, arguments
 from gpufleet.notebook._options import CellError, CellOptions
 
 __all__ = ["CellCompileError", "Defined", "define", "explained", "prepare"]
@@ -48,15 +48,17 @@ def define(fleet: Fleet, code: str, options: CellOptions, origin: Origin) -> tup
 
 def prepare(
     fleet: Fleet, code: str, options: CellOptions, names: Mapping[str, Any], origin: Origin
-) -> tuple[RawKernel, list[Slot], list[Any]]:
+) -> tuple[RawKernel, list[CellParameter], list[Any]]:
     """The kernel of a cell that runs at once, its parameters and its arguments."""
     name = chosen(_names(code, options), options)
     found = signature(code, name, options.nvrtc)
     if found.parameters is None:
         raise CellError(f"the parameters of kernel {name!r} can't be read, because {found.problem}; write %%gpu alone")
-    slots = [Slot(each.name, each.is_pointer, each.is_pointer and not each.is_input) for each in found.parameters]
+    parameters = [
+        CellParameter(each.name, each.is_pointer, each.is_pointer and not each.is_input) for each in found.parameters
+    ]
     kernel = _placed(fleet.RawKernel(code, name, options.nvrtc), origin)
-    return kernel, slots, arguments(name, slots, options, names)
+    return kernel, parameters, arguments(name, parameters, options, names)
 
 
 def _placed(kernel: RawKernel, origin: Origin) -> RawKernel:

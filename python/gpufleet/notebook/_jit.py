@@ -15,7 +15,7 @@ from gpufleet._fleet import Fleet
 from gpufleet._future import Future
 from gpufleet._numba import NumbaKernel
 from gpufleet._remote import RemoteArray
-from gpufleet.notebook._arguments import Slot, arguments
+from gpufleet.notebook._arguments import CellParameter, arguments
 from gpufleet.notebook._cuda import chosen
 from gpufleet.notebook._options import CellError, CellOptions
 
@@ -104,14 +104,16 @@ def define(fleet: Fleet, cell: str, file: str, names: dict[str, Any]) -> dict[st
 
 def prepare(
     kernels: Mapping[str, JitKernel], options: CellOptions, names: Mapping[str, Any]
-) -> tuple[NumbaKernel, list[Slot], list[Any]]:
+) -> tuple[NumbaKernel, list[CellParameter], list[Any]]:
     """The kernel of a cell that runs at once, its parameters and its arguments."""
     kernel = kernels[chosen(list(kernels), options)]
-    parameters = inspect.signature(kernel.py_func).parameters
-    slots = [Slot(name, is_array=True, is_writable=name in options.outputs) for name in parameters]
-    args = arguments(kernel.__name__, slots, options, names)
-    outputs = [index for index, slot in enumerate(slots) if slot.is_writable]
-    return kernel.compiled(args, outputs), slots, args
+    signature = inspect.signature(kernel.py_func)
+    parameters = [
+        CellParameter(name, is_array=True, is_writable=name in options.outputs) for name in signature.parameters
+    ]
+    args = arguments(kernel.__name__, parameters, options, names)
+    outputs = [index for index, parameter in enumerate(parameters) if parameter.is_writable]
+    return kernel.compiled(args, outputs), parameters, args
 
 
 def _is_kernel(value: object) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from gpufleet._diagnostics import Origin
 from gpufleet._launching import LaunchedKernel
 from gpufleet.notebook import _cuda, _jit
-from gpufleet.notebook._arguments import Slot, results
+from gpufleet.notebook._arguments import CellParameter, results
 from gpufleet.notebook._cancel import cancel_jobs, cancel_labelled, open_jobs
 from gpufleet.notebook._gpu import gpu
 from gpufleet.notebook._html import table
@@ -154,7 +154,9 @@ class _Magics:
         self._names.update(kernels)
         return _cuda.Defined([f"{name}[grid, block](...)" for name in kernels])
 
-    def _run(self, options: CellOptions, kernel: LaunchedKernel, slots: Sequence[Slot], args: Sequence[Any]) -> None:
+    def _run(
+        self, options: CellOptions, kernel: LaunchedKernel, parameters: Sequence[CellParameter], args: Sequence[Any]
+    ) -> None:
         grid, block = options.grid(self._names)
         future = kernel.submit(grid, block, tuple(args))
         try:
@@ -162,7 +164,7 @@ class _Magics:
         finally:
             if future.printed:
                 print(future.printed, end="")
-        self._names.update(results(slots, options, result))
+        self._names.update(results(parameters, options, result))
 
     def _cell_name(self) -> str:
         """The cell as tracebacks name it, such as `Cell In[3]`."""

@@ -12,8 +12,8 @@ mod tasks;
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use gpufleet_schema::{
-    Announcement, Arg, Batch, Command, Data, DeviceClass, Dtype, Encoding, Grid, Inline, JobId, Number, Order, Reply,
-    Selection, Task, encoding,
+    Announcement, Arg, Command, Data, DeviceClass, Dtype, Encoding, Grid, Inline, JobId, Number, OneOrMany, Order,
+    Reply, Selection, Task, encoding,
 };
 
 use crate::{
@@ -45,7 +45,7 @@ fn golden(name: &str, extension: &str, make: impl FnOnce() -> Vec<u8>) -> Vec<u8
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; GPUFLEET_GOLDEN=write adds it", path.display()))
 }
 
-fn check_tasks(name: &str, tasks: &Batch<Task<'static>>) {
+fn check_tasks(name: &str, tasks: &OneOrMany<Task<'static>>) {
     for (encoding, extension) in [(Encoding::Json, "json"), (Encoding::MessagePack, "msgpack")] {
         let body = golden(name, extension, || match encoding {
             // One field on each line, for people.
@@ -60,7 +60,7 @@ fn check_tasks(name: &str, tasks: &Batch<Task<'static>>) {
     }
 }
 
-fn check_replies(name: &str, replies: &Batch<Reply<'static>>) {
+fn check_replies(name: &str, replies: &OneOrMany<Reply<'static>>) {
     for (encoding, extension) in [(Encoding::Json, "json"), (Encoding::MessagePack, "msgpack")] {
         let body = golden(name, extension, || match encoding {
             Encoding::Json => serde_json::to_vec_pretty(replies).unwrap(),
@@ -72,16 +72,16 @@ fn check_replies(name: &str, replies: &Batch<Reply<'static>>) {
 
 #[test]
 fn golden_tasks_of_version_1_decode_to_their_values() {
-    check_tasks("task-catalog", &Batch::One(catalog_task()));
-    check_tasks("task-source", &Batch::One(source_task()));
-    check_tasks("task-ptx", &Batch::One(ptx_task()));
-    check_tasks("task-signed", &Batch::One(signed_task()));
-    check_tasks("task-blob", &Batch::One(blob_task()));
-    check_tasks("task-keep", &Batch::One(kept_task()));
-    check_tasks("task-share", &Batch::One(sharing_task()));
-    check_tasks("task-traceparent", &Batch::One(traced_task()));
-    check_tasks("task-launches", &Batch::One(launches_task()));
-    check_tasks("task-list", &Batch::Many(vec![catalog_task(), ptx_task()]));
+    check_tasks("task-catalog", &OneOrMany::One(catalog_task()));
+    check_tasks("task-source", &OneOrMany::One(source_task()));
+    check_tasks("task-ptx", &OneOrMany::One(ptx_task()));
+    check_tasks("task-signed", &OneOrMany::One(signed_task()));
+    check_tasks("task-blob", &OneOrMany::One(blob_task()));
+    check_tasks("task-keep", &OneOrMany::One(kept_task()));
+    check_tasks("task-share", &OneOrMany::One(sharing_task()));
+    check_tasks("task-traceparent", &OneOrMany::One(traced_task()));
+    check_tasks("task-launches", &OneOrMany::One(launches_task()));
+    check_tasks("task-list", &OneOrMany::Many(vec![catalog_task(), ptx_task()]));
 }
 
 /// An old reader has [`Grid`] alone, without clusters and cooperative launches.
@@ -98,12 +98,12 @@ fn an_old_reader_refuses_clusters_and_does_not_ignore_them() {
 
 #[test]
 fn golden_replies_of_version_1_decode_to_their_values() {
-    check_replies("reply-succeeded", &Batch::One(succeeded()));
-    check_replies("reply-failed", &Batch::One(failed()));
-    check_replies("reply-blob", &Batch::One(blob_reply()));
-    check_replies("reply-printf", &Batch::One(printed_reply()));
-    check_replies("reply-unreadable", &Batch::One(unreadable()));
-    check_replies("reply-list", &Batch::Many(vec![succeeded(), failed()]));
+    check_replies("reply-succeeded", &OneOrMany::One(succeeded()));
+    check_replies("reply-failed", &OneOrMany::One(failed()));
+    check_replies("reply-blob", &OneOrMany::One(blob_reply()));
+    check_replies("reply-printf", &OneOrMany::One(printed_reply()));
+    check_replies("reply-unreadable", &OneOrMany::One(unreadable()));
+    check_replies("reply-list", &OneOrMany::Many(vec![succeeded(), failed()]));
 }
 
 /// The body with an id as 16 bytes in place of text, as most MessagePack libraries write a UUID.
@@ -115,12 +115,12 @@ fn with_binary_id(body: &[u8], id: JobId) -> Vec<u8> {
 
 #[test]
 fn messagepack_ids_of_sixteen_bytes_are_read_like_text() {
-    let task = Batch::One(catalog_task());
+    let task = OneOrMany::One(catalog_task());
     let encoded = || Encoding::MessagePack.encode_tasks(&task).unwrap();
     let body = golden("task-binary-id", "msgpack", || with_binary_id(&encoded(), id(1)));
     assert_eq!(Encoding::MessagePack.decode_tasks(&body).unwrap(), task);
     assert_eq!(Encoding::MessagePack.decode_heads(&body)[0].job_id, Some(id(1)));
-    let reply = Batch::One(succeeded());
+    let reply = OneOrMany::One(succeeded());
     let encoded = || Encoding::MessagePack.encode_replies(&reply).unwrap();
     let body = golden("reply-binary-id", "msgpack", || with_binary_id(&encoded(), id(1)));
     assert_eq!(Encoding::MessagePack.decode_replies(&body).unwrap(), reply);

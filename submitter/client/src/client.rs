@@ -5,7 +5,7 @@ use std::{io::Write, sync::Arc};
 use gpufleet_blobs::BlobStore;
 #[cfg(feature = "ledger")]
 use gpufleet_schema::JobId;
-use gpufleet_schema::{ClientName, Dtype, PoolName, Priority, Slot, topology};
+use gpufleet_schema::{AffinitySlot, ClientName, Dtype, PoolName, Priority, topology};
 use gpufleet_transport::{QueueDepth, State};
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     error::PoolError,
     follower::Followed,
     output,
-    submission::{self, Order, Submission},
+    submission::{self, Submission, SubmitRequest},
 };
 #[cfg(feature = "ledger")]
 use crate::{KeptResult, ResultError, recorded};
@@ -63,7 +63,7 @@ impl Fleet {
     /// If the future is cancelled, the job may or may not run. Submitting the same [`Job`] again is harmless, also after
     /// [`SubmitError::Unknown`].
     pub async fn submit(&self, job: Job) -> Result<JobHandle, SubmitError> {
-        Submission::prepare(&self.connection, Order::Draft(Box::new(job))).await?.send(&self.connection).await
+        Submission::prepare(&self.connection, SubmitRequest::Draft(Box::new(job))).await?.send(&self.connection).await
     }
 
     /// Submits a job and reports its outcome to a follower, once and with this token. Returns when large inputs are stored, without waiting
@@ -72,7 +72,7 @@ impl Fleet {
     /// If the client has a name of its own, a reply that was reported to the follower counts as taken.
     pub async fn submit_followed(&self, job: CheckedJob, token: u64, follower: Arc<dyn Follower>) {
         let followed = Followed::new(token, follower);
-        match Submission::prepare(&self.connection, Order::Followed(Box::new(job), followed.clone())).await {
+        match Submission::prepare(&self.connection, SubmitRequest::Followed(Box::new(job), followed.clone())).await {
             Ok(submission) => submission.send_followed(&self.connection),
             Err(error) => followed.refused(error),
         }
@@ -152,7 +152,7 @@ impl Fleet {
     /// ([`FleetBuilder::affinity`]). Cancelling the future is harmless.
     pub async fn pool_depth(&self, pool: &PoolName) -> Result<PoolDepth, PoolError> {
         let mut depths = Vec::new();
-        let slots = Slot::all().filter(|_| self.connection.uses_affinity());
+        let slots = AffinitySlot::all().filter(|_| self.connection.uses_affinity());
         for priority in Priority::ALL {
             let slots = slots.clone().map(|slot| topology::slot_queue(pool, slot, priority));
             for queue in [topology::task_queue(pool, priority)].into_iter().chain(slots) {

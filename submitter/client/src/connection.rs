@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use crate::{
     ConnectError, JobError, JobResult, UnreadOutput, destination::Destination, inbox::Inbox, packing::Packet,
-    spans::Spans, submission::Gathered, unreported::Reporter,
+    spans::Spans, submission::GatheredJob, unreported::Reporter,
 };
 #[cfg(feature = "ledger")]
 use crate::{
@@ -43,7 +43,7 @@ pub(crate) struct Connection {
     pub(crate) reply_token: Option<String>,
     pub(crate) inbox: Arc<Inbox>,
     /// The jobs that are submitted one by one and gather while a message to their queue is unconfirmed.
-    pub(crate) packets: GroupCommit<Destination, Packet<Gathered>>,
+    pub(crate) packets: GroupCommit<Destination, Packet<GatheredJob>>,
     pub(crate) reporter: Reporter,
     pub(crate) wait_deadline: Duration,
     pub(crate) user_id: bool,

@@ -1,6 +1,6 @@
 //! Where a job goes.
 
-use gpufleet_schema::{PoolName, Priority, Slot, topology};
+use gpufleet_schema::{AffinitySlot, PoolName, Priority, topology};
 
 /// A queue of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -8,7 +8,7 @@ pub(crate) struct Destination {
     pub(crate) pool: PoolName,
     pub(crate) priority: Priority,
     /// The affinity slot, if the client uses them and the job has a large input.
-    pub(crate) slot: Option<Slot>,
+    pub(crate) slot: Option<AffinitySlot>,
 }
 
 impl Destination {

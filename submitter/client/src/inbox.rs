@@ -49,13 +49,14 @@ pub(crate) struct PendingReply {
 /// A job whose reply is awaited.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    recipient: Recipient,
+    sink: ReplySink,
     /// The kind of job whose run time the reply shows.
     kind: Option<JobKind>,
 }
 
+/// What takes a reply.
 #[derive(Debug)]
-enum Recipient {
+enum ReplySink {
     /// The sender of a [`PendingReply`].
     Handle(oneshot::Sender<Box<ArrivedReply>>),
     Follower(Awaited),
@@ -91,13 +92,13 @@ impl Inbox {
     /// before the confirm. Returns `None` if another wait for this job is open.
     pub(crate) fn expect(self: &Arc<Self>, job_id: JobId, kind: Option<JobKind>) -> Option<PendingReply> {
         let (sender, arrival) = oneshot::channel();
-        let is_first = self.wait(job_id, Waiter { recipient: Recipient::Handle(sender), kind });
+        let is_first = self.wait(job_id, Waiter { sink: ReplySink::Handle(sender), kind });
         is_first.then(|| PendingReply { job_id, arrival, inbox: self.clone() })
     }
 
     /// Starts to wait for the reply to a followed job. Returns false if another wait for this job is open.
     pub(crate) fn follow(&self, job_id: JobId, kind: Option<JobKind>, awaited: Awaited) -> bool {
-        self.wait(job_id, Waiter { recipient: Recipient::Follower(awaited), kind })
+        self.wait(job_id, Waiter { sink: ReplySink::Follower(awaited), kind })
     }
 
     fn wait(&self, job_id: JobId, waiter: Waiter) -> bool {
@@ -119,7 +120,7 @@ impl Inbox {
         let waiting = std::mem::take(&mut *self.waiting());
         let mut ended = ByFollower::default();
         for (job_id, waiter) in waiting {
-            if let Recipient::Follower(Awaited { job, .. }) = waiter.recipient {
+            if let ReplySink::Follower(Awaited { job, .. }) = waiter.sink {
                 ended.push(job.follower, (job.token, Err(JobError::Closed { job_id })));
             }
         }
@@ -166,9 +167,9 @@ impl Inbox {
 
     /// Hands a reply to its handle, or adds it to the report for its follower.
     fn hand(&self, handoff: Option<(Waiter, Box<ArrivedReply>)>, ended: &mut ByFollower<(u64, Ended)>) {
-        let taken = handoff.is_some_and(|(waiter, reply)| match waiter.recipient {
-            Recipient::Handle(sender) => sender.send(reply).is_ok(),
-            Recipient::Follower(Awaited { job, submitted }) => {
+        let taken = handoff.is_some_and(|(waiter, reply)| match waiter.sink {
+            ReplySink::Handle(sender) => sender.send(reply).is_ok(),
+            ReplySink::Follower(Awaited { job, submitted }) => {
                 ended.push(job.follower, (job.token, outcome(reply, submitted)));
                 true
             }
@@ -303,9 +304,9 @@ impl PendingReply {
 impl Waiter {
     /// Whether something still awaits the reply.
     fn is_open(&self) -> bool {
-        match &self.recipient {
-            Recipient::Handle(sender) => !sender.is_closed(),
-            Recipient::Follower(_) => true,
+        match &self.sink {
+            ReplySink::Handle(sender) => !sender.is_closed(),
+            ReplySink::Follower(_) => true,
         }
     }
 }
@@ -323,7 +324,7 @@ impl Drop for PendingReply {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet_schema::{Batch, Dtype, Inline, Output, Reply, Timings, VERSION};
+    use gpufleet_schema::{Dtype, Inline, OneOrMany, Output, Reply, Timings, VERSION};
 
     use super::*;
     use crate::UnreadOutput;
@@ -353,7 +354,7 @@ mod tests {
     }
 
     fn body(replies: Vec<Reply<'static>>) -> Vec<u8> {
-        Encoding::MessagePack.encode_replies(&Batch::Many(replies)).unwrap()
+        Encoding::MessagePack.encode_replies(&OneOrMany::Many(replies)).unwrap()
     }
 
     #[tokio::test]

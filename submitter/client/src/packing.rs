@@ -15,7 +15,7 @@ use gpufleet_transport::Group;
 /// cost per message, and spreading the tasks over several workers gains more than saving messages.
 pub(crate) const PACKED_BYTES_MAX: usize = 64 << 10;
 /// Maximum number of tasks in one message. They run on one worker and are acknowledged together, so a message should
-/// not hold a large part of a batch.
+/// not hold a large part of the jobs that are submitted together.
 pub(crate) const PACKED_TASKS_MAX: usize = 64;
 /// Maximum expected run time of one message's tasks together, in microseconds. With longer messages, other workers
 /// would be idle.
@@ -80,7 +80,7 @@ impl<T> Packet<T> {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet_schema::{Batch, Program, Task};
+    use gpufleet_schema::{OneOrMany, Program, Task};
     use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
     use super::*;
@@ -115,7 +115,8 @@ mod tests {
             })
         ) {
             let tasks: Vec<Task<'_>> = lengths.into_iter().map(task).collect();
-            let encode = |task: &Task<'static>| Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap();
+            let encode =
+                |task: &Task<'static>| Encoding::MessagePack.encode_tasks(&OneOrMany::One(task.clone())).unwrap();
             let bodies: Vec<Vec<u8>> = tasks.iter().map(encode).collect();
             let messages = pack(&bodies, &run_us);
             let members: Vec<usize> = messages.iter().flat_map(|(_, members)| members.clone()).collect();
@@ -126,9 +127,9 @@ mod tests {
                 prop_assert!(members.len() == 1 || body.len() <= PACKED_BYTES_MAX + LIST_HEADER_BYTES);
                 let sum: u64 = members.iter().map(|index| run_us[*index]).sum();
                 prop_assert!(members.len() == 1 || sum <= PACKED_RUN_US_MAX);
-                let batch = Encoding::MessagePack.decode_tasks(body).unwrap();
-                prop_assert_eq!(matches!(batch, Batch::One(_)), members.len() == 1);
-                decoded.extend(batch.into_vec().into_iter().map(Task::into_owned));
+                let items = Encoding::MessagePack.decode_tasks(body).unwrap();
+                prop_assert_eq!(matches!(items, OneOrMany::One(_)), members.len() == 1);
+                decoded.extend(items.into_vec().into_iter().map(Task::into_owned));
             }
             prop_assert_eq!(decoded, tasks);
         }

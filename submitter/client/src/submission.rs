@@ -9,7 +9,8 @@ use std::{
 
 use futures::{Stream, StreamExt, future::join_all, stream};
 use gpufleet_schema::{
-    Batch, Encoding, MessageId, Slot, Submitted, TooLarge, bounds::MESSAGE_BYTES_MAX, event::JobInfo, topology,
+    AffinitySlot, Encoding, MessageId, OneOrMany, Submitted, TooLarge, bounds::MESSAGE_BYTES_MAX, event::JobInfo,
+    topology,
 };
 use gpufleet_transport::{Group, HeaderValue, Message, Properties, PublishError, Turn};
 use tokio::sync::oneshot;
@@ -47,37 +48,37 @@ pub(crate) struct Submission {
 #[derive(Debug)]
 pub(crate) struct Member {
     info: JobInfo,
-    recipient: Recipient,
+    reply_route: ReplyRoute,
     span: SubmitSpan,
 }
 
-/// The receiver of the reply to a job.
+/// How the reply to a job reaches its caller.
 #[derive(Debug)]
-enum Recipient {
+enum ReplyRoute {
     Handle(PendingReply, Instant),
     Follower(Followed),
 }
 
 /// A job to submit.
-pub(crate) enum Order {
+pub(crate) enum SubmitRequest {
     /// The job gets a handle.
     Draft(Box<Job>),
     Followed(Box<CheckedJob>, Followed),
 }
 
 /// A job that gathers with others. Its call of `submit` waits for the outcome, unless the job is followed.
-pub(crate) type Gathered = (Option<oneshot::Sender<Outcome>>, Member);
+pub(crate) type GatheredJob = (Option<oneshot::Sender<SubmitOutcome>>, Member);
 
 /// None if the outcome was reported to a follower.
-type Outcome = Option<Result<JobHandle, SubmitError>>;
+type SubmitOutcome = Option<Result<JobHandle, SubmitError>>;
 
 impl Submission {
     /// Checks and encodes a job. The time of submission is taken after the reply queue is declared and large arrays are
     /// stored, so that the queue time does not include them.
-    pub(crate) async fn prepare(connection: &Connection, order: Order) -> Result<Self, SubmitError> {
+    pub(crate) async fn prepare(connection: &Connection, request: SubmitRequest) -> Result<Self, SubmitError> {
         let started = Instant::now();
-        let (CheckedJob { mut task, pool, priority }, files, followed) = match order {
-            Order::Draft(job) => {
+        let (CheckedJob { mut task, pool, priority }, files, followed) = match request {
+            SubmitRequest::Draft(job) => {
                 let mut job = *job;
                 #[cfg(feature = "ledger")]
                 if job.is_chained() {
@@ -86,7 +87,7 @@ impl Submission {
                 let files = job.take_files();
                 (job.build()?, files, None)
             }
-            Order::Followed(checked, followed) => (*checked, Vec::new(), Some(followed)),
+            SubmitRequest::Followed(checked, followed) => (*checked, Vec::new(), Some(followed)),
         };
         let span = connection.spans.begin(&mut task);
         connection.listen().await?;
@@ -103,10 +104,10 @@ impl Submission {
         task.reply = Some(connection.client().clone());
         task.submitted_ms = Some(now_ms());
         let info = JobInfo::of(&task, pool.clone(), priority, Some(connection.client().to_string()));
-        let batch = Batch::One(task);
-        let encoded = Encoding::MessagePack.encode_tasks(&batch);
+        let tasks = OneOrMany::One(task);
+        let encoded = Encoding::MessagePack.encode_tasks(&tasks);
         let body = encoded.map_err(|problem| SubmitError::Encode { job_id, problem: problem.to_string() })?;
-        let Batch::One(task) = &batch else { unreachable!("the batch was made of one task") };
+        let OneOrMany::One(task) = &tasks else { unreachable!("it was made of one task") };
         if body.len() > MESSAGE_BYTES_MAX {
             return Err(SubmitError::TooLarge { job_id, problem: TooLarge::task(task, body.len() as u64) });
         }
@@ -117,17 +118,17 @@ impl Submission {
             Some(_) => Some(PACKED_RUN_US_MAX),
             None => kind.and_then(|kind| inbox.run_times().expected_us(kind)),
         };
-        let slot = if connection.uses_affinity() { Slot::of(task) } else { None };
-        let recipient = match followed {
-            None => inbox.expect(job_id, kind).map(|reply| Recipient::Handle(reply, started)),
+        let slot = if connection.uses_affinity() { AffinitySlot::of(task) } else { None };
+        let reply_route = match followed {
+            None => inbox.expect(job_id, kind).map(|reply| ReplyRoute::Handle(reply, started)),
             Some(job) => {
                 let is_first = inbox.follow(job_id, kind, Awaited { job: job.clone(), submitted: started });
-                is_first.then_some(Recipient::Follower(job))
+                is_first.then_some(ReplyRoute::Follower(job))
             }
         };
-        let recipient = recipient.ok_or(SubmitError::AlreadySubmitted { job_id })?;
+        let reply_route = reply_route.ok_or(SubmitError::AlreadySubmitted { job_id })?;
         let destination = Destination { pool, priority, slot };
-        Ok(Self { body, member: Member { info, recipient, span }, destination, run_us })
+        Ok(Self { body, member: Member { info, reply_route, span }, destination, run_us })
     }
 
     /// Short jobs share messages. Every other job has its own message.
@@ -159,7 +160,7 @@ impl Submission {
         self.run_us.filter(|run_us| *run_us <= PACKED_RUN_US_MAX / 2)
     }
 
-    async fn send_alone(self, connection: &Arc<Connection>) -> Outcome {
+    async fn send_alone(self, connection: &Arc<Connection>) -> SubmitOutcome {
         let mut packet = Packet::default();
         let _empty_before = packet.add((self.body, 0, ((), self.member)));
         let mut outcomes = send_packet(connection, &self.destination, packet).await;
@@ -167,7 +168,7 @@ impl Submission {
     }
 
     /// A separate task publishes the message, because cancelling one caller must not affect the others.
-    fn gather(self, connection: &Arc<Connection>, run_us: u64, caller: Option<oneshot::Sender<Outcome>>) {
+    fn gather(self, connection: &Arc<Connection>, run_us: u64, caller: Option<oneshot::Sender<SubmitOutcome>>) {
         let Self { body, member, destination, .. } = self;
         if let Some(turn) = connection.packets.add(&destination, (body, run_us, (caller, member))) {
             tokio::spawn(send_packets(connection.clone(), turn));
@@ -176,7 +177,7 @@ impl Submission {
 }
 
 /// Publishes the packets of a turn.
-async fn send_packets(connection: Arc<Connection>, packets: Turn<Destination, Packet<Gathered>>) {
+async fn send_packets(connection: Arc<Connection>, packets: Turn<Destination, Packet<GatheredJob>>) {
     let destination = packets.destination().clone();
     for packet in packets {
         for (caller, outcome) in send_packet(&connection, &destination, packet).await {
@@ -200,16 +201,17 @@ pub(crate) async fn send_many(
     connection: &Arc<Connection>,
     jobs: impl IntoIterator<Item = Job>,
 ) -> Vec<Result<JobHandle, SubmitError>> {
-    let orders = jobs.into_iter().map(|job| Order::Draft(Box::new(job))).enumerate();
-    let mut outcomes: Vec<(usize, Outcome)> = send_all(connection, orders).collect().await;
+    let requests = jobs.into_iter().map(|job| SubmitRequest::Draft(Box::new(job))).enumerate();
+    let mut outcomes: Vec<(usize, SubmitOutcome)> = send_all(connection, requests).collect().await;
     outcomes.sort_by_key(|(index, _)| *index);
     outcomes.into_iter().map(|(_, outcome)| outcome.expect("a job without a follower has an outcome")).collect()
 }
 
 /// Submits jobs with a follower.
 pub(crate) async fn send_many_followed(connection: &Arc<Connection>, jobs: Vec<(CheckedJob, Followed)>) {
-    let orders = jobs.into_iter().map(|(job, followed)| (followed.clone(), Order::Followed(Box::new(job), followed)));
-    let outcomes = send_all(connection, orders);
+    let requests =
+        jobs.into_iter().map(|(job, followed)| (followed.clone(), SubmitRequest::Followed(Box::new(job), followed)));
+    let outcomes = send_all(connection, requests);
     pin!(outcomes)
         .for_each(async |(followed, outcome)| {
             if let Some(Err(error)) = outcome {
@@ -220,11 +222,11 @@ pub(crate) async fn send_many_followed(connection: &Arc<Connection>, jobs: Vec<(
 }
 
 /// Packs and sends jobs. Each outcome comes with the value that its job came with.
-fn send_all<T, I>(connection: &Arc<Connection>, orders: I) -> impl Stream<Item = (T, Outcome)>
+fn send_all<T, I>(connection: &Arc<Connection>, requests: I) -> impl Stream<Item = (T, SubmitOutcome)>
 where
-    I: Iterator<Item = (T, Order)>,
+    I: Iterator<Item = (T, SubmitRequest)>,
 {
-    let packing = Packing { orders, packets: HashMap::new() };
+    let packing = Packing { requests, packets: HashMap::new() };
     // Each step owns the connection: with a reference, the compiler does not see that a program may spawn this.
     let steps = stream::unfold((packing, connection.clone()), |(mut packing, connection)| async move {
         let step = packing.next(&connection).await?;
@@ -242,7 +244,7 @@ where
 
 /// Packs jobs into messages.
 struct Packing<I, T> {
-    orders: I,
+    requests: I,
     /// The message of each queue that is not full yet.
     packets: HashMap<Destination, Packet<(T, Member)>>,
 }
@@ -253,10 +255,11 @@ enum Step<T> {
     Refused(T, SubmitError),
 }
 
-impl<T, I: Iterator<Item = (T, Order)>> Packing<I, T> {
+impl<T, I: Iterator<Item = (T, SubmitRequest)>> Packing<I, T> {
     async fn next(&mut self, connection: &Connection) -> Option<Step<T>> {
-        for (which, order) in self.orders.by_ref() {
-            let Submission { body, member, destination, run_us } = match Submission::prepare(connection, order).await {
+        for (which, request) in self.requests.by_ref() {
+            let Submission { body, member, destination, run_us } = match Submission::prepare(connection, request).await
+            {
                 Ok(submission) => submission,
                 Err(error) => return Some(Step::Refused(which, error)),
             };
@@ -275,7 +278,7 @@ async fn send_packet<T>(
     connection: &Arc<Connection>,
     destination: &Destination,
     packet: Packet<(T, Member)>,
-) -> Vec<(T, Outcome)> {
+) -> Vec<(T, SubmitOutcome)> {
     let (body, members) = packet.into_message();
     let message_id = match members.as_slice() {
         [(_, member)] => member.info.job_id.to_string(),
@@ -309,15 +312,15 @@ async fn send_packet<T>(
     }
 }
 
-async fn confirmed<T>(connection: &Arc<Connection>, members: Vec<(T, Member)>) -> Vec<(T, Outcome)> {
+async fn confirmed<T>(connection: &Arc<Connection>, members: Vec<(T, Member)>) -> Vec<(T, SubmitOutcome)> {
     let at_ms = now_ms();
     let mut submitted = Vec::with_capacity(members.len());
     let mut told = ByFollower::default();
-    let outcomes = members.into_iter().map(|(caller, Member { info, recipient, span: _ })| {
+    let outcomes = members.into_iter().map(|(caller, Member { info, reply_route, span: _ })| {
         submitted.push(Submitted { job: info, at_ms });
-        let outcome = match recipient {
-            Recipient::Handle(reply, started) => Some(Ok(JobHandle::new(reply, connection.clone(), started))),
-            Recipient::Follower(Followed { token, follower }) => {
+        let outcome = match reply_route {
+            ReplyRoute::Handle(reply, started) => Some(Ok(JobHandle::new(reply, connection.clone(), started))),
+            ReplyRoute::Follower(Followed { token, follower }) => {
                 told.push(follower, token);
                 None
             }
@@ -340,9 +343,9 @@ fn headers(connection: &Connection) -> BTreeMap<String, HeaderValue> {
 }
 
 impl Member {
-    fn refused(self, error: impl FnOnce(&Self) -> SubmitError, connection: &Connection) -> Outcome {
+    fn refused(self, error: impl FnOnce(&Self) -> SubmitError, connection: &Connection) -> SubmitOutcome {
         let error = error(&self);
-        let Recipient::Follower(job) = self.recipient else { return Some(Err(error)) };
+        let ReplyRoute::Follower(job) = self.reply_route else { return Some(Err(error)) };
         if connection.inbox().unfollow(self.info.job_id) {
             job.refused(error);
         } else {

@@ -176,7 +176,7 @@ fn by_job(submitted: Submitted) -> (JobId, Submitted) {
 #[cfg(test)]
 mod tests {
     use gpufleet_schema::{
-        AttemptState, Batch, Encoding, JobInfo, PoolName, Priority, Program, Reply, Task, Timings, VERSION,
+        AttemptState, Encoding, JobInfo, OneOrMany, PoolName, Priority, Program, Reply, Task, Timings, VERSION,
     };
 
     use super::*;
@@ -230,7 +230,7 @@ mod tests {
         };
         let replies = vec![reply(&done, AttemptState::Succeeded), reply(&dead, AttemptState::Dead)];
         inbox.unreported().add(vec![done, dead.clone()]).unwrap();
-        let body = Encoding::MessagePack.encode_replies(&Batch::Many(replies)).unwrap();
+        let body = Encoding::MessagePack.encode_replies(&OneOrMany::Many(replies)).unwrap();
         inbox.deliver(Encoding::MessagePack, None, &body).unwrap();
         assert_eq!(inbox.unreported().take(), [dead]);
     }

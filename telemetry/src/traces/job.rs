@@ -33,7 +33,7 @@ pub struct Submit {
 
 /// An attempt that has ended, and whose reply is on its way.
 #[derive(Debug)]
-pub struct Attempt {
+pub struct AttemptSpan {
     traces: Traces,
     context: TraceContext,
     spans: JobSpans,
@@ -83,7 +83,7 @@ impl Traces {
     }
 
     /// The spans of an attempt, if its trace is recorded.
-    pub fn attempt(&self, finished: &AttemptFinished) -> Option<Attempt> {
+    pub fn attempt(&self, finished: &AttemptFinished) -> Option<AttemptSpan> {
         let job = finished.job.as_deref();
         let context = self.sampled(finished.job_id, job.and_then(|job| job.traceparent))?;
         let timings = &finished.timings;
@@ -129,7 +129,7 @@ impl Traces {
         }
         spans.push(attempt);
         let replies = finished.state != AttemptState::Lost;
-        Some(Attempt { traces: self.clone(), context, spans, span_id, ended, replies })
+        Some(AttemptSpan { traces: self.clone(), context, spans, span_id, ended, replies })
     }
 
     /// Records that the recorder has committed an attempt that it received at this time.
@@ -163,7 +163,7 @@ impl Traces {
     }
 }
 
-impl Attempt {
+impl AttemptSpan {
     /// Exports the attempt. Its reply, if it has one, was confirmed just now, or failed.
     pub fn replied(mut self, failed: bool) {
         if self.replies {

@@ -20,7 +20,7 @@ pub(super) const ADDED_BYTES_MAX: usize = MESSAGE_BYTES_MAX - BYTES_MAX;
 
 /// Events, the callers that wait for their confirm, and the room that they take until then.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct EventBatch {
     events: Vec<Event>,
     bytes: usize,
     pub(super) callers: Vec<Confirmed>,
@@ -37,7 +37,7 @@ pub(super) struct Addition {
     pub(super) confirmed: Option<Confirmed>,
 }
 
-impl Group for Batch {
+impl Group for EventBatch {
     type Item = Addition;
     /// Enough to keep the broker busy while full batches travel.
     const UNCONFIRMED_MAX: usize = 4;
@@ -57,7 +57,7 @@ impl Group for Batch {
     }
 }
 
-impl Batch {
+impl EventBatch {
     pub(super) fn len(&self) -> usize {
         self.events.len()
     }
@@ -213,7 +213,7 @@ mod tests {
             let Event::Submitted(Submitted { job, at_ms }) = submitted("saxpy") else { unreachable!() };
             Event::Submitted(Submitted { job: JobInfo { pool: pool.parse().unwrap(), ..job }, at_ms })
         };
-        let batch = Batch { events: ["b", "a", "b"].map(of_pool).into(), ..Batch::default() };
+        let batch = EventBatch { events: ["b", "a", "b"].map(of_pool).into(), ..EventBatch::default() };
         let keys = |origin: &Origin| {
             let messages = batch.messages(origin).unwrap();
             let count = |body: &[u8]| encoding::decode_events(body).unwrap().len();
@@ -351,7 +351,7 @@ mod tests {
         for event in [refused(), printed(), kept()] {
             let parts = split(vec![event.clone(); 1024]);
             assert!(parts.len() >= (1024 * weight(&event) / BYTES_MAX).min(1024));
-            let mut batch = Batch::default();
+            let mut batch = EventBatch::default();
             let full = loop {
                 let part = parts[0].clone();
                 let bytes = part.iter().map(weight).sum();
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_batch_decodes_to_the_events_that_went_in() {
-        let mut batch = Batch::default();
+        let mut batch = EventBatch::default();
         let events = vec![submitted("a"), submitted("b")];
         let _not_full = batch.add(Addition { events: events.clone(), bytes: 800, room: room(), confirmed: None });
         let message = batch.messages(&WORKER).unwrap().remove(0);

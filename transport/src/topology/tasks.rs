@@ -1,7 +1,7 @@
 //! The queues in which tasks wait for the workers of a pool: one for each priority, and in a pool with affinity one more for each slot and
 //! priority. Operators submit to a pool through an exchange of their own.
 
-use gpufleet_schema::{PoolName, Priority, Slot, topology as names};
+use gpufleet_schema::{AffinitySlot, PoolName, Priority, topology as names};
 
 use super::{Step, bind, bound, quorum_that_buries};
 
@@ -13,7 +13,7 @@ pub(super) fn of_pool(pool: &PoolName) -> Vec<Step> {
 }
 
 pub(super) fn of_slots(pool: &PoolName) -> Vec<Step> {
-    let queues = Slot::all().flat_map(|slot| {
+    let queues = AffinitySlot::all().flat_map(|slot| {
         Priority::ALL.map(|priority| (names::slot_queue(pool, slot, priority), names::slot_key(pool, slot, priority)))
     });
     steps(queues)

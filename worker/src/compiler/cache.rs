@@ -7,7 +7,7 @@ use std::{
 
 use lru::LruCache;
 
-use super::{CompileError, Compiled, Origin, cell};
+use super::{CompileError, Compiled, ProgramOrigin, cell};
 
 /// Maximum number of programs in the cache. A PTX has some tens of kilobytes.
 const ENTRIES_MAX: usize = 512;
@@ -16,10 +16,10 @@ const BYTES_MAX: usize = 256 << 20;
 /// Interval at which a program in this cache is marked as used on disk, so that the disk cache does not evict it.
 pub(super) const MARKED_EVERY: Duration = Duration::from_secs(600);
 
-pub(super) type Outcome = Result<(Arc<Compiled>, Origin), CompileError>;
+pub(super) type CompileOutcome = Result<(Arc<Compiled>, ProgramOrigin), CompileError>;
 
 /// One result, shared by all requests that wait for it, even if it is an error.
-pub(super) type Cell = Arc<cell::Cell<Outcome>>;
+pub(super) type Cell = Arc<cell::Cell<CompileOutcome>>;
 
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -75,7 +75,7 @@ fn is_full(entries: &LruCache<blake3::Hash, Entry>) -> bool {
     entries.len() >= ENTRIES_MAX || entries.iter().map(bytes).sum::<usize>() >= BYTES_MAX
 }
 
-fn size(outcome: &Outcome) -> usize {
+fn size(outcome: &CompileOutcome) -> usize {
     match outcome {
         Ok((compiled, _)) => compiled.bytes(),
         Err(CompileError::Source { message, log, .. }) => message.len() + log.len(),

@@ -35,7 +35,7 @@ const OPEN_FILES_MAX: u64 = 64;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
-    Compile(Job),
+    Compile(Compilation),
     /// Load and identify the compiler, without any untrusted code.
     Identify(Nvrtc),
     /// Enter the sandbox, then try forbidden operations.
@@ -45,7 +45,7 @@ pub(super) enum Request {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Job {
+pub(super) struct Compilation {
     pub code: String,
     pub options: Vec<String>,
     pub expressions: Vec<String>,
@@ -160,7 +160,7 @@ fn exit_with_parent() -> io::Result<()> {
 }
 
 /// Compiles the job. Loads the library first, because the sandbox blocks its folder, and uses the code last.
-fn compile(mut job: Job) -> Answer {
+fn compile(mut job: Compilation) -> Answer {
     let nvrtc = match Api::open(&job.nvrtc.library) {
         Ok(nvrtc) => nvrtc,
         Err(why) => return Answer::NoLibrary(why),

@@ -8,7 +8,7 @@ use std::{
 use libloading::Library;
 
 use super::{
-    child::{Answer, Job},
+    child::{Answer, Compilation},
     diagnostics::FILE_NAME,
     headers::HEADERS,
     library::{SYSTEM_NAMES, builtins, file_of},
@@ -127,14 +127,14 @@ impl Api {
         files
     }
 
-    pub(super) fn compile(&self, request: &Job) -> Answer {
+    pub(super) fn compile(&self, request: &Compilation) -> Answer {
         match self.try_compile(request) {
             Ok(answer) => answer,
             Err(code) => Answer::Failed(format!("NVRTC failed with {}", self.text(code))),
         }
     }
 
-    fn try_compile(&self, request: &Job) -> Result<Answer, c_int> {
+    fn try_compile(&self, request: &Compilation) -> Result<Answer, c_int> {
         let Some(arch) = choose_arch(&self.architectures()?, request.arch) else {
             let (major, minor) = request.arch;
             return Ok(Answer::Failed(format!("this NVRTC does not support compute capability {major}.{minor}")));

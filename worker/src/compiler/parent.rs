@@ -13,7 +13,7 @@ use crate::own_executable;
 use super::{
     CompileError, CompileRequest, Compiled,
     check::Checked,
-    child::{ANSWER_BYTES_MAX, Answer, Job, Request, TIME_LIMIT},
+    child::{ANSWER_BYTES_MAX, Answer, Compilation, Request, TIME_LIMIT},
     diagnostics::{cut, first_error},
     headers::with_advice,
     library::Nvrtc,
@@ -33,7 +33,7 @@ pub(super) async fn compile(
 ) -> Result<Compiled, CompileError> {
     let started = Instant::now();
     let nvrtc = Nvrtc::locate(request.nvrtc.as_deref()).map_err(CompileError::NotFound)?;
-    let job = Job {
+    let job = Compilation {
         code: request.code.clone(),
         options: request.options.clone(),
         expressions: request.expressions.clone(),

@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Input<M, J> {
     /// The broker delivered a message.
-    Delivered(Box<Letter>, M),
+    Delivered(Box<MessageInfo>, M),
     /// A message was decoded, and the preparation of its jobs has begun.
     Decoded(MessageNo, Decoded<M, J>),
     /// A message can't be decoded.
@@ -99,9 +99,9 @@ impl<M, J> Input<M, J> {
     }
 }
 
-/// A message without its body.
+/// The part of a message that the dispatcher needs.
 #[derive(Debug, Clone)]
-pub(crate) struct Letter {
+pub(crate) struct MessageInfo {
     /// The index of the queue that it came from.
     pub(crate) queue: usize,
     pub(crate) key: MessageKey,

@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Instant};
 use tracing::{debug, info, warn};
 
 use super::{
-    AttemptEnd, Dispatcher, Effect, JobNo, NewJob, Preparation, QueueLimit, Subject, Unfit, orders::Given,
+    AttemptEnd, Dispatcher, Effect, JobNo, NewJob, Preparation, QueueLimit, Subject, Unfit, orders::OrderInfo,
     output_room::OutputRoom, timers::Timer,
 };
 use crate::{
@@ -33,7 +33,7 @@ pub(super) struct Job<J> {
     attempts_max: u32,
     limit: Option<QueueLimit>,
     /// The order that cancelled the job.
-    cancelled: Option<Arc<Given>>,
+    cancelled: Option<Arc<OrderInfo>>,
     /// The bytes that it has taken of its list's output room.
     room: u64,
     /// The bytes that it takes in a portion of its list's replies.
@@ -196,7 +196,7 @@ impl<M, J> Dispatcher<M, J> {
         let State::AwaitsOrders(slot) = self.job(no).state else { unreachable!("only a job with a slot starts") };
         self.disarm(no);
         self.job_mut(no).state = State::Running(slot);
-        self.credit.started(self.message(no.message).letter.queue, slot.since);
+        self.credit.started(self.message(no.message).info.queue, slot.since);
         self.message_mut(no.message).redeliveries.was_tried = true;
         self.effects.push(Effect::Start { job: no, device: slot.device, cache_bytes_max: slot.cache_bytes_max });
         self.watch_list(no.message);
@@ -255,9 +255,9 @@ impl<M, J> Dispatcher<M, J> {
     }
 
     /// Cancels the job. If it is running, its executor is killed, which ends the attempt.
-    pub(super) fn cancel(&mut self, no: JobNo, given: Arc<Given>) {
+    pub(super) fn cancel(&mut self, no: JobNo, order: Arc<OrderInfo>) {
         let job = self.job_mut(no);
-        job.cancelled = Some(given);
+        job.cancelled = Some(order);
         match job.state {
             State::Running(_) => self.effects.push(Effect::Cancel(no)),
             State::Storing | State::Forwarding | State::Ended(_) => {}
@@ -288,11 +288,11 @@ impl<M, J> Dispatcher<M, J> {
         if self.job(no).bytes == 0 {
             self.give_back_room(no);
         }
-        let letter = &self.message(no.message).letter;
-        let (attempt, past, delivery_count) = (letter.attempt, letter.past, letter.delivery_count);
+        let info = &self.message(no.message).info;
+        let (attempt, past, delivery_count) = (info.attempt, info.past, info.delivery_count);
         let job = self.job_mut(no);
         let ending = match &job.cancelled {
-            Some(given) if ending.can_be_cancelled() => Ending::Cancelled { reason: given.reason() },
+            Some(order) if ending.can_be_cancelled() => Ending::Cancelled { reason: order.reason() },
             _ => ending,
         };
         let disposition = dispose(ending, past, job.attempts_max, delivery_count);
@@ -308,7 +308,7 @@ impl<M, J> Dispatcher<M, J> {
         let held_us = slot.held_us(self.now);
         let used_us = used_us.map_or(held_us, |used_us| used_us.min(held_us));
         self.changes.push(Change::Left { ticket: slot.ticket, used_us });
-        self.credit.stopped(self.message(no.message).letter.queue, slot.since, self.now);
+        self.credit.stopped(self.message(no.message).info.queue, slot.since, self.now);
     }
 
     fn leave_queue(&mut self, no: JobNo) {

@@ -22,7 +22,7 @@ use gpufleet_schema::{
 use tracing::{error, info, warn};
 
 use super::{
-    Decoded, Dispatcher, Effect, JobNo, Letter, MessageNo, PublishFailure, Settlement,
+    Decoded, Dispatcher, Effect, JobNo, MessageInfo, MessageNo, PublishFailure, Settlement,
     job::Job,
     output_room::{OutputRoom, PORTION_BYTES},
     renewal::Redeliveries,
@@ -42,11 +42,11 @@ const REQUEUE_WAIT_MAX: Duration = Duration::from_secs(60);
 /// A message in flight on this worker.
 #[derive(Debug)]
 pub(super) struct Message<M, J> {
-    pub(super) letter: Letter,
+    pub(super) info: MessageInfo,
     pub(super) held: M,
     /// Whether a settlement would still reach the broker.
     pub(super) live: bool,
-    pub(super) stage: Stage,
+    pub(super) state: MessageState,
     pub(super) jobs: Vec<Job<J>>,
     /// The room for the outputs of a list; `None` for a message with one job.
     pub(super) room: Option<OutputRoom>,
@@ -70,7 +70,7 @@ pub(super) struct Message<M, J> {
 
 /// How far a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum MessageState {
     /// It waits for an earlier delivery of the same message.
     Duplicate,
     /// It waits for an earlier delivery, and a copy of it with a fresh count is being published.
@@ -90,13 +90,13 @@ pub(super) enum Stage {
 }
 
 impl<M, J> Message<M, J> {
-    fn new(letter: Letter, held: M) -> Self {
+    fn new(info: MessageInfo, held: M) -> Self {
         Self {
-            redeliveries: Redeliveries::of(&letter),
-            letter,
+            redeliveries: Redeliveries::of(&info),
+            info,
             held,
             live: true,
-            stage: Stage::Duplicate,
+            state: MessageState::Duplicate,
             jobs: Vec::new(),
             room: None,
             open: 0,
@@ -112,7 +112,7 @@ impl<M, J> Message<M, J> {
 
     /// Returns whether jobs of the message could leave as messages of their own.
     pub(super) fn can_spread(&self) -> bool {
-        self.stage == Stage::Working && self.live
+        self.state == MessageState::Working && self.live
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -141,11 +141,11 @@ impl<M, J> Message<M, J> {
 }
 
 impl<M, J> Dispatcher<M, J> {
-    pub(super) fn open(&mut self, letter: Letter, held: M) {
+    pub(super) fn open(&mut self, info: MessageInfo, held: M) {
         self.last_message += 1;
         let no = MessageNo(self.last_message);
-        self.credit.delivered(letter.queue);
-        self.messages.insert(no, Message::new(letter, held));
+        self.credit.delivered(info.queue);
+        self.messages.insert(no, Message::new(info, held));
         self.admit_message(no);
     }
 
@@ -153,33 +153,33 @@ impl<M, J> Dispatcher<M, J> {
     /// delivery has been settled.
     pub(super) fn admit_message(&mut self, no: MessageNo) {
         let message = &self.messages[&no];
-        let letter = &message.letter;
-        if let Some(first) = self.duplicates.begin(no, &letter.key, letter.redelivered) {
+        let info = &message.info;
+        if let Some(first) = self.duplicates.begin(no, &info.key, info.redelivered) {
             return self.redelivered(no, first);
         }
-        if letter.digest.is_some_and(|digest| self.duplicates.was_answered(digest)) {
-            info!(message_id = letter.key.id, "duplicate of an answered message, acknowledged");
+        if info.digest.is_some_and(|digest| self.duplicates.was_answered(digest)) {
+            info!(message_id = info.key.id, "duplicate of an answered message, acknowledged");
             return self.settle(no, Settlement::Answered);
         }
-        if let Some(reason) = letter.inadmissible.clone() {
+        if let Some(reason) = info.inadmissible.clone() {
             return self.refuse(no, Failure::new(Verdict::User, FailureCode::Policy, reason));
         }
-        if letter.delivery_count > DELIVERIES_MAX {
-            let reason = format!("the broker delivered the message {} times without an outcome", letter.delivery_count);
+        if info.delivery_count > DELIVERIES_MAX {
+            let reason = format!("the broker delivered the message {} times without an outcome", info.delivery_count);
             return self.refuse(no, Failure::new(Verdict::Infrastructure, FailureCode::AttemptsExhausted, reason));
         }
-        if letter.key.bytes > MESSAGE_BYTES_MAX {
-            let reason = format!("{}: {}", TooLarge::message(letter.key.bytes as u64), TooLarge::ADVICE);
+        if info.key.bytes > MESSAGE_BYTES_MAX {
+            let reason = format!("{}: {}", TooLarge::message(info.key.bytes as u64), TooLarge::ADVICE);
             return self.refuse(no, Failure::new(Verdict::User, FailureCode::MalformedTask, reason));
         }
-        match letter.unreadable.clone() {
+        match info.unreadable.clone() {
             Some(reason) => self.refuse(no, Failure::new(Verdict::User, FailureCode::MalformedTask, reason)),
-            None => self.go(no, Stage::Decoding, Effect::Decode(no)),
+            None => self.go(no, MessageState::Decoding, Effect::Decode(no)),
         }
     }
 
-    pub(super) fn go(&mut self, no: MessageNo, stage: Stage, effect: Effect) {
-        self.message_mut(no).stage = stage;
+    pub(super) fn go(&mut self, no: MessageNo, state: MessageState, effect: Effect) {
+        self.message_mut(no).state = state;
         self.effects.push(effect);
     }
 
@@ -187,12 +187,12 @@ impl<M, J> Dispatcher<M, J> {
         let Decoded { is_list, body_bytes, held, jobs } = decoded;
         self.message_mut(no).held = held;
         if jobs.is_empty() {
-            return self.go(no, Stage::Answering, Effect::AnswerNothing(no));
+            return self.go(no, MessageState::Answering, Effect::AnswerNothing(no));
         }
         let message = self.message_mut(no);
-        (message.stage, message.open) = (Stage::Working, jobs.len());
+        (message.state, message.open) = (MessageState::Working, jobs.len());
         message.room = is_list.then(OutputRoom::default);
-        let queue = message.letter.queue;
+        let queue = message.info.queue;
         self.credit.decoded(queue, jobs.len(), body_bytes);
         self.begin_jobs(no, jobs);
         self.watch_line(no);
@@ -200,14 +200,14 @@ impl<M, J> Dispatcher<M, J> {
 
     /// Answers a message that can't be run, and dead-letters it with the reason.
     pub(super) fn refuse(&mut self, no: MessageNo, failure: Failure) {
-        self.go(no, Stage::Answering, Effect::Refuse(no, Box::new(failure)));
+        self.go(no, MessageState::Answering, Effect::Refuse(no, Box::new(failure)));
     }
 
     /// Handles the confirm or rejection of what was published for the message as a whole.
     pub(super) fn published(&mut self, no: MessageNo, result: Result<(), PublishFailure>) {
         let message = &self.messages[&no];
-        match (message.stage, result) {
-            (Stage::Renewing { first }, result) => self.renewed(no, first, result),
+        match (message.state, result) {
+            (MessageState::Renewing { first }, result) => self.renewed(no, first, result),
             (_, Ok(())) => self.settle(no, Settlement::Answered),
             (_, Err(failure)) => self.fail(no, &failure),
         }
@@ -245,7 +245,7 @@ impl<M, J> Dispatcher<M, J> {
 
     /// Returns the message unless it has failed; a failed message no longer waits for confirms.
     fn working(&mut self, no: MessageNo) -> Option<&mut Message<M, J>> {
-        self.messages.get_mut(&no).filter(|message| message.stage == Stage::Working)
+        self.messages.get_mut(&no).filter(|message| message.state == MessageState::Working)
     }
 
     /// Takes the next step of a message whose jobs are decoded, if one is due.
@@ -253,13 +253,13 @@ impl<M, J> Dispatcher<M, J> {
         let message = self.message_mut(no);
         let has_ended = message.has_ended();
         if has_ended && !mem::replace(&mut message.counts_as_settling, true) {
-            let queue = message.letter.queue;
+            let queue = message.info.queue;
             self.credit.jobs_ended(queue);
         }
         let message = self.message_mut(no);
-        match message.stage {
-            Stage::Failed { patiently } if has_ended => return self.requeue(no, patiently),
-            Stage::Working => {}
+        match message.state {
+            MessageState::Failed { patiently } if has_ended => return self.requeue(no, patiently),
+            MessageState::Working => {}
             _ => return,
         }
         if !message.answering.is_empty() {
@@ -291,7 +291,7 @@ impl<M, J> Dispatcher<M, J> {
         let untouched = !message.spreads
             && message.portion.len() == message.jobs.len()
             && message.is_all(|disposition| *disposition == Disposition::HandBack);
-        if untouched && message.letter.delivery_count.max(message.letter.redeliveries) < HAND_BACKS_MAX {
+        if untouched && message.info.delivery_count.max(message.info.redeliveries) < HAND_BACKS_MAX {
             return self.settle(no, Settlement::Requeue);
         }
         self.close_redeliveries(no);
@@ -311,7 +311,7 @@ impl<M, J> Dispatcher<M, J> {
     /// Ends the message without an outcome, because the broker has not confirmed something that must be safe before the acknowledgement.
     pub(super) fn fail(&mut self, no: MessageNo, failure: &PublishFailure) {
         warn!(
-            message_id = self.message(no).letter.key.id,
+            message_id = self.message(no).info.key.id,
             error = failure.reason,
             "outcome not confirmed, delivery requeued"
         );
@@ -321,15 +321,15 @@ impl<M, J> Dispatcher<M, J> {
     /// Requeues a message whose handling has panicked, which is a bug in the worker. The panic has already been logged. The broker
     /// redelivers the message until its delivery limit.
     pub(super) fn break_off(&mut self, no: MessageNo) {
-        error!(message_id = self.message(no).letter.key.id, "handling the message panicked, delivery requeued");
+        error!(message_id = self.message(no).info.key.id, "handling the message panicked, delivery requeued");
         self.end_without_outcome(no, false);
     }
 
     pub(super) fn job_broken(&mut self, no: JobNo) {
         let Some(message) = self.messages.get_mut(&no.message) else { return };
-        if message.stage == Stage::Working {
-            message.stage = Stage::Failed { patiently: false };
-            error!(message_id = message.letter.key.id, "handling a job panicked, delivery requeued");
+        if message.state == MessageState::Working {
+            message.state = MessageState::Failed { patiently: false };
+            error!(message_id = message.info.key.id, "handling a job panicked, delivery requeued");
         }
         let (ending, bytes, returns, used_us) = (crate::disposition::Ending::HandedBack, 0, false, None);
         self.ended(no, super::AttemptEnd { ending, bytes, returns, used_us }, None);
@@ -339,16 +339,16 @@ impl<M, J> Dispatcher<M, J> {
     /// Requeues the message once its running jobs have ended. Its other jobs don't start.
     fn end_without_outcome(&mut self, no: MessageNo, patiently: bool) {
         let Some(message) = self.messages.get_mut(&no) else { return };
-        if matches!(message.stage, Stage::AwaitsRequeue | Stage::Settling(_)) {
+        if matches!(message.state, MessageState::AwaitsRequeue | MessageState::Settling(_)) {
             return;
         }
-        message.stage = Stage::Failed { patiently };
+        message.state = MessageState::Failed { patiently };
         message.redeliveries.was_tried = true;
         let waiting = (0..message.jobs.len()).filter(|index| message.jobs[*index].is_before_start());
         for index in waiting.collect::<Vec<_>>() {
             self.hand_back(JobNo { message: no, index });
         }
-        if matches!(self.messages[&no].stage, Stage::Failed { .. }) {
+        if matches!(self.messages[&no].state, MessageState::Failed { .. }) {
             self.advance(no);
         }
     }
@@ -359,8 +359,8 @@ impl<M, J> Dispatcher<M, J> {
             return self.settle(no, Settlement::Requeue);
         }
         let message = self.message_mut(no);
-        message.stage = Stage::AwaitsRequeue;
-        let at = self.now + requeue_wait(self.messages[&no].letter.delivery_count);
+        message.state = MessageState::AwaitsRequeue;
+        let at = self.now + requeue_wait(self.messages[&no].info.delivery_count);
         self.timers.set(at, Timer::Requeue(no));
     }
 
@@ -376,24 +376,24 @@ impl<M, J> Dispatcher<M, J> {
     }
 
     pub(super) fn settle(&mut self, no: MessageNo, settlement: Settlement) {
-        self.go(no, Stage::Settling(settlement), Effect::Settle(no, settlement));
+        self.go(no, MessageState::Settling(settlement), Effect::Settle(no, settlement));
     }
 
     /// Removes a settled message and lets its duplicates continue.
     pub(super) fn settled(&mut self, no: MessageNo, unreached: Option<blake3::Hash>) {
         let message = self.messages.remove(&no).expect("a message is settled once");
-        let is_done = !matches!(message.stage, Stage::Settling(Settlement::Requeue));
+        let is_done = !matches!(message.state, MessageState::Settling(Settlement::Requeue));
         debug_assert!(
             !is_done || message.room.as_ref().is_none_or(OutputRoom::is_unused),
             "answered jobs hold no room"
         );
-        if message.stage == Stage::Settling(Settlement::Answered)
+        if message.state == MessageState::Settling(Settlement::Answered)
             && let Some(digest) = unreached
         {
             self.duplicates.remember(digest);
         }
         self.end_checks(no, &message);
-        self.credit.settled(message.letter.queue, message.counts_as_settling);
+        self.credit.settled(message.info.queue, message.counts_as_settling);
         self.end_redeliveries(no, &message, unreached);
     }
 

@@ -39,7 +39,7 @@ pub(crate) use self::{
     credit::ServedQueue,
     duplicates::{MessageKey, digest},
     effect::{Effect, Settlement, Unfit},
-    input::{AttemptEnd, Decoded, Input, Letter, NewJob, Preparation, PublishFailure, ReadOrder, Subject},
+    input::{AttemptEnd, Decoded, Input, MessageInfo, NewJob, Preparation, PublishFailure, ReadOrder, Subject},
     queue_limit::QueueLimit,
 };
 use crate::scheduler::{Action, Change, PoolGuarantee, PoolId, Scheduler, Ticket, prefetch::PrefetchLimits};
@@ -169,7 +169,7 @@ impl<M, J> Dispatcher<M, J> {
 
     fn take(&mut self, input: Input<M, J>) {
         match input {
-            Input::Delivered(letter, held) => self.open(*letter, held),
+            Input::Delivered(info, held) => self.open(*info, held),
             Input::Decoded(message, decoded) => self.decoded(message, decoded),
             Input::Unreadable(message, failure) => self.refuse(message, *failure),
             Input::Broken(message) => self.break_off(message),

@@ -16,7 +16,7 @@ use std::{
 use gpufleet_schema::{Command, MessageId, Order, Selection, WorkerName, text::recordable, topology::Speaker};
 use tracing::{info, warn};
 
-pub(super) use self::given::Given;
+pub(super) use self::order_info::OrderInfo;
 use self::{books::Books, reading::Reading};
 use super::{
     Dispatcher, Effect, JobNo, ReadOrder, Subject,
@@ -26,7 +26,7 @@ use super::{
 
 mod books;
 mod cancelled;
-mod given;
+mod order_info;
 mod reading;
 
 /// How long a job that could start waits while no order arrives. A restored connection subscribes again at once. A broker that fails to
@@ -70,7 +70,7 @@ impl Orders {
     }
 
     /// Returns the order that cancelled a job.
-    pub(super) fn find(&mut self, subject: &Subject, now: Instant) -> Option<Arc<Given>> {
+    pub(super) fn find(&mut self, subject: &Subject, now: Instant) -> Option<Arc<OrderInfo>> {
         self.cancelled.find(subject, now)
     }
 
@@ -115,15 +115,15 @@ impl<M, J> Dispatcher<M, J> {
         let (Some(order), Some(speaker)) = (order, speaker) else { return };
         self.orders.read += 1;
         let Order { command, at_ms, by, .. } = order;
-        let given = Given { at_ms, by: by.as_deref().map(recordable) };
+        let order = OrderInfo { at_ms, by: by.as_deref().map(recordable) };
         match (command, speaker, user) {
-            (Command::Cancel(selection), Speaker::Operator, _) => self.cancel_jobs(selection, None, given),
+            (Command::Cancel(selection), Speaker::Operator, _) => self.cancel_jobs(selection, None, order),
             (Command::Cancel(selection), Speaker::Client, Some(user)) => {
-                self.cancel_jobs(selection, Some(&user), given);
+                self.cancel_jobs(selection, Some(&user), order);
             }
             (Command::Drain { worker }, Speaker::Operator, _) => {
                 if worker == self.orders.worker {
-                    self.orders.reading.drain(given);
+                    self.orders.reading.drain(order);
                 }
             }
             // The supervisor's roster handles announcements.
@@ -140,26 +140,26 @@ impl<M, J> Dispatcher<M, J> {
                 warn!(?speaker, user, command, "order refused: its sender has no permission");
             }
         }
-        if let Some(given) = self.orders.reading.drained().filter(|_| !self.orders.drain_told) {
-            info!(by = given.by, "drain ordered");
+        if let Some(order) = self.orders.reading.drained().filter(|_| !self.orders.drain_told) {
+            info!(by = order.by, "drain ordered");
             self.orders.drain_told = true;
             self.effects.push(Effect::DrainOrdered);
         }
     }
 
     /// Cancels the selected jobs: any jobs for an operator, only those of `user` for a client.
-    fn cancel_jobs(&mut self, selection: Selection, user: Option<&str>, given: Given) {
-        if !self.orders.cancelled.add(selection, user, &Arc::new(given), self.now) {
+    fn cancel_jobs(&mut self, selection: Selection, user: Option<&str>, order: OrderInfo) {
+        if !self.orders.cancelled.add(selection, user, &Arc::new(order), self.now) {
             return;
         }
         for no in self.jobs_that(Job::can_be_cancelled) {
-            if let Some(given) = self.find_cancellation(no) {
-                self.cancel(no, given);
+            if let Some(order) = self.find_cancellation(no) {
+                self.cancel(no, order);
             }
         }
     }
 
-    fn find_cancellation(&mut self, no: JobNo) -> Option<Arc<Given>> {
+    fn find_cancellation(&mut self, no: JobNo) -> Option<Arc<OrderInfo>> {
         // A job that this order cancelled before may have settled the message.
         let job = self.messages.get(&no.message)?.jobs.get(no.index)?;
         self.orders.cancelled.find(&job.subject, self.now)

@@ -13,8 +13,8 @@ use gpufleet_schema::bounds::DELIVERIES_MAX;
 use tracing::{info, warn};
 
 use super::{
-    Dispatcher, Effect, Letter, MessageNo, PublishFailure, Settlement,
-    message::{Message, Stage},
+    Dispatcher, Effect, MessageInfo, MessageNo, PublishFailure, Settlement,
+    message::{Message, MessageState},
 };
 
 /// Broker's delivery count from which a redelivery is renewed: half of the limit, so that as many deliveries remain until the copy must be
@@ -36,16 +36,16 @@ pub(super) struct Redeliveries {
 }
 
 impl Redeliveries {
-    pub(super) fn of(letter: &Letter) -> Self {
-        Self { was_tried: false, last_attempt: letter.attempt, certain: None, is_renewing: false }
+    pub(super) fn of(info: &MessageInfo) -> Self {
+        Self { was_tried: false, last_attempt: info.attempt, certain: None, is_renewing: false }
     }
 }
 
-impl Letter {
+impl MessageInfo {
     /// Returns whether this is a redelivery of the same message in its queue as `earlier`, so that the broker no longer waits for
     /// `earlier`.
     fn replaces(&self, earlier: &Self) -> bool {
-        let published = |letter: &Self| u64::from(letter.attempt).saturating_sub(letter.redeliveries);
+        let published = |info: &Self| u64::from(info.attempt).saturating_sub(info.redeliveries);
         self.is_same_as(earlier.digest)
             && published(self) == published(earlier)
             && self.redeliveries > earlier.redeliveries
@@ -59,7 +59,7 @@ impl Letter {
 impl<M, J> Message<M, J> {
     /// Returns the number of earlier deliveries that its redelivery has to count.
     fn next_count(&self) -> u64 {
-        self.letter.delivery_count.saturating_add(u64::from(self.redeliveries.was_tried))
+        self.info.delivery_count.saturating_add(u64::from(self.redeliveries.was_tried))
     }
 
     /// Returns whether the queue must keep the message's redelivery, and no copy of it is being published.
@@ -69,15 +69,18 @@ impl<M, J> Message<M, J> {
 
     /// Returns whether the message has no outcome and nothing was published for it, so that every equal message is a redelivery.
     fn is_open(&self) -> bool {
-        let is_open = matches!(self.stage, Stage::Decoding | Stage::Working | Stage::Failed { .. });
+        let is_open =
+            matches!(self.state, MessageState::Decoding | MessageState::Working | MessageState::Failed { .. });
         is_open && self.redeliveries.certain.is_none()
     }
 
     /// Returns the settlement that the redelivery `no`, which has waited for this message, shares with it, if any.
-    fn shared_settlement(&self, no: MessageNo, letter: &Letter, digest: Option<blake3::Hash>) -> Option<Settlement> {
-        let Stage::Settling(settlement @ (Settlement::Answered | Settlement::SentOn)) = self.stage else { return None };
+    fn shared_settlement(&self, no: MessageNo, info: &MessageInfo, digest: Option<blake3::Hash>) -> Option<Settlement> {
+        let MessageState::Settling(settlement @ (Settlement::Answered | Settlement::SentOn)) = self.state else {
+            return None;
+        };
         let is_certain = self.redeliveries.certain.as_ref().is_some_and(|certain| certain.contains(&no));
-        (is_certain && letter.is_same_as(digest)).then_some(settlement)
+        (is_certain && info.is_same_as(digest)).then_some(settlement)
     }
 }
 
@@ -85,9 +88,9 @@ impl<M, J> Dispatcher<M, J> {
     /// Lets a redelivery of a message in flight wait for it, and renews the redelivery if the broker's count is high.
     pub(super) fn redelivered(&mut self, no: MessageNo, first: MessageNo) {
         self.drop_replaced(no, first);
-        let letter = &self.message(no).letter;
-        let (attempt, delivery_count) = (letter.attempt, letter.delivery_count);
-        let is_due = letter.redeliveries >= RENEWED_FROM;
+        let info = &self.message(no).info;
+        let (attempt, delivery_count) = (info.attempt, info.delivery_count);
+        let is_due = info.redeliveries >= RENEWED_FROM;
         let message = self.message_mut(first);
         message.redeliveries.last_attempt = message.redeliveries.last_attempt.max(attempt);
         if !is_due || !message.needs_redelivery() {
@@ -97,19 +100,19 @@ impl<M, J> Dispatcher<M, J> {
         // A copy with a count of zero would look like a new message.
         let delivery_count = message.next_count().min(delivery_count).max(1);
         self.duplicates.leave(no, first);
-        self.go(no, Stage::Renewing { first }, Effect::Copy { message: no, delivery_count });
+        self.go(no, MessageState::Renewing { first }, Effect::Copy { message: no, delivery_count });
     }
 
     /// Settles the earlier redelivery that this one replaces. If its channel is closed, that only frees its memory.
     fn drop_replaced(&mut self, no: MessageNo, first: MessageNo) {
-        let letter = &self.message(no).letter;
+        let info = &self.message(no).info;
         let is_open = self.message(first).is_open();
         // A message that waited for another one comes here late, and must not replace a redelivery that arrived after it: that one may be
         // all that the broker still has.
         let mut earlier = self.duplicates.waiting_for(first).iter().copied().filter(|other| *other < no);
         let Some(replaced) = earlier.find(|earlier| {
-            let earlier = &self.message(*earlier).letter;
-            letter.replaces(earlier) || is_open && letter.is_same_as(earlier.digest)
+            let earlier = &self.message(*earlier).info;
+            info.replaces(earlier) || is_open && info.is_same_as(earlier.digest)
         }) else {
             return;
         };
@@ -125,19 +128,16 @@ impl<M, J> Dispatcher<M, J> {
     pub(super) fn renewed(&mut self, no: MessageNo, first: MessageNo, result: Result<(), PublishFailure>) {
         let first_here = self.messages.get_mut(&first);
         let is_first_here = first_here.map(|first| first.redeliveries.is_renewing = false).is_some();
-        let letter = &self.message(no).letter;
+        let info = &self.message(no).info;
         match result {
             Ok(()) => {
-                let deliveries = letter.redeliveries;
-                info!(
-                    message_id = letter.key.id,
-                    deliveries, "message of a running job republished with a fresh count"
-                );
+                let deliveries = info.redeliveries;
+                info!(message_id = info.key.id, deliveries, "message of a running job republished with a fresh count");
                 self.settle(no, Settlement::SentOn);
             }
             Err(failure) if is_first_here => {
-                warn!(message_id = letter.key.id, error = failure.reason, "message of a running job not republished");
-                self.message_mut(no).stage = Stage::Duplicate;
+                warn!(message_id = info.key.id, error = failure.reason, "message of a running job not republished");
+                self.message_mut(no).state = MessageState::Duplicate;
                 self.duplicates.wait(no, first);
             }
             Err(failure) => self.fail(no, &failure),
@@ -152,16 +152,16 @@ impl<M, J> Dispatcher<M, J> {
 
     /// Settles the redeliveries of a settled message like the message, or lets them take its place.
     pub(super) fn end_redeliveries(&mut self, no: MessageNo, message: &Message<M, J>, unreached: Option<blake3::Hash>) {
-        let digest = unreached.or(message.letter.digest);
-        let waiting = self.duplicates.end(no, &message.letter.key);
+        let digest = unreached.or(message.info.digest);
+        let waiting = self.duplicates.end(no, &message.info.key);
         for no in &waiting {
-            let letter = &mut self.message_mut(*no).letter;
-            if letter.is_same_as(digest) {
-                letter.delivery_count = letter.delivery_count.min(message.next_count());
+            let info = &mut self.message_mut(*no).info;
+            if info.is_same_as(digest) {
+                info.delivery_count = info.delivery_count.min(message.next_count());
             }
         }
         for no in waiting {
-            match message.shared_settlement(no, &self.message(no).letter, digest) {
+            match message.shared_settlement(no, &self.message(no).info, digest) {
                 Some(settlement) => self.settle(no, settlement),
                 None => self.admit_message(no),
             }

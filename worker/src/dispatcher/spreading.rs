@@ -52,7 +52,7 @@ impl<M, J> Message<M, J> {
 impl<M, J> Dispatcher<M, J> {
     /// Begins the checks of a message from an affinity slot. Its jobs wait here only until other workers are idle.
     pub(super) fn watch_line(&mut self, no: MessageNo) {
-        if self.credit.has_favourite(self.message(no).letter.queue) {
+        if self.credit.has_favourite(self.message(no).info.queue) {
             let next_check = self.now + LINE_PATIENCE;
             self.check_later(no, Watched { since: self.now, has_started: false, next_check });
         }
@@ -96,7 +96,7 @@ impl<M, J> Dispatcher<M, J> {
         if per_job < LONG_JOB || !message.has_line() {
             return self.check_again(no);
         }
-        let (rest, queue) = (per_job * message.unstarted().len() as u32, message.letter.queue);
+        let (rest, queue) = (per_job * message.unstarted().len() as u32, message.info.queue);
         self.answer_soon(no);
         match rest >= INTERVAL {
             true => self.effects.push(Effect::LookForIdle { message: no, queue }),
@@ -120,11 +120,7 @@ impl<M, J> Dispatcher<M, J> {
         if !others_idle || unstarted.is_empty() {
             return self.check_again(no);
         }
-        info!(
-            message_id = message.letter.key.id,
-            jobs = unstarted.len(),
-            "other workers idle, waiting jobs handed back"
-        );
+        info!(message_id = message.info.key.id, jobs = unstarted.len(), "other workers idle, waiting jobs handed back");
         self.message_mut(no).spreads = true;
         for index in unstarted {
             self.hand_back(JobNo { message: no, index });

@@ -10,7 +10,7 @@ use gpufleet_schema::{
 };
 
 use super::{
-    AttemptEnd, Decoded, Effect, JobNo, Letter, MessageKey, MessageNo, Preparation, PublishFailure, QueueLimit,
+    AttemptEnd, Decoded, Effect, JobNo, MessageInfo, MessageKey, MessageNo, Preparation, PublishFailure, QueueLimit,
     ReadOrder, ServedQueue, Settlement, Subject, digest,
 };
 use crate::{
@@ -81,19 +81,19 @@ impl Desk {
 
     fn deliver_from(&mut self, queue: usize, message: MessageNo, id: &str, redelivered: bool) {
         let deliveries = u64::from(redelivered);
-        self.tell_delivered(message, letter(queue, id, deliveries, deliveries));
+        self.tell_delivered(message, message_info(queue, id, deliveries, deliveries));
     }
 
     /// Delivers a message that the broker has delivered `redeliveries` times before and whose header counts `counted`
     /// deliveries.
     fn deliver_again(&mut self, message: MessageNo, id: &str, redeliveries: u64, counted: u64) {
-        self.tell_delivered(message, letter(POOL, id, redeliveries, counted + redeliveries));
+        self.tell_delivered(message, message_info(POOL, id, redeliveries, counted + redeliveries));
     }
 
-    fn tell_delivered(&mut self, message: MessageNo, letter: Letter) {
+    fn tell_delivered(&mut self, message: MessageNo, info: MessageInfo) {
         self.deliveries += 1;
         assert_eq!(message, MessageNo(self.deliveries), "messages are numbered as they arrive");
-        self.tell(Input::Delivered(Box::new(letter), ()));
+        self.tell(Input::Delivered(Box::new(info), ()));
     }
 
     /// Takes the copies to publish, with their delivery counts.
@@ -164,9 +164,9 @@ impl Desk {
     }
 }
 
-fn letter(queue: usize, id: &str, redeliveries: u64, delivery_count: u64) -> Letter {
+fn message_info(queue: usize, id: &str, redeliveries: u64, delivery_count: u64) -> MessageInfo {
     let redelivered = delivery_count > 0;
-    Letter {
+    MessageInfo {
         queue,
         key: MessageKey::of(Some(id), b"body"),
         digest: redelivered.then(|| digest(id, b"body")),

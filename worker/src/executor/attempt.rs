@@ -16,7 +16,7 @@ use super::{
     untrusted,
 };
 use crate::{
-    compiler::{Compiled, Origin},
+    compiler::{Compiled, ProgramOrigin},
     ipc::slab::{SlabError, StagingMemory},
 };
 
@@ -32,7 +32,7 @@ impl Executor {
             }
             _ => None,
         };
-        let is_new = found.as_ref().is_some_and(|found| found.origin == Origin::Compiler);
+        let is_new = found.as_ref().is_some_and(|found| found.origin == ProgramOrigin::Compiler);
         let compile_us = if is_new { compiling.elapsed().as_micros() as u64 } else { 0 };
         let compiled = job.compiled.or_else(|| found.as_ref().map(|found| &*found.compiled));
         let code = code(&job.task.program, compiled).map_err(Stop::failed)?;
@@ -62,10 +62,10 @@ impl Executor {
             None => Vec::new(),
         };
         let bytes = layout.bytes + ring.map_or(0, Ring::bytes);
-        let mut slot = shared.unless_over(job.cancel, shared.slab.take(bytes)).await?.map_err(no_staging)?;
-        let (requests, moves) = ring.map(|ring| moves(ring, &layout, &mut slot)).unzip();
+        let mut memory = shared.unless_over(job.cancel, shared.slab.take(bytes)).await?.map_err(no_staging)?;
+        let (requests, moves) = ring.map(|ring| moves(ring, &layout, &mut memory)).unzip();
         let id = shared.next_job();
-        let mut run = layout.stage(job.task, compiled, &mut slot, id).map_err(Stop::failed)?;
+        let mut run = layout.stage(job.task, compiled, &mut memory, id).map_err(Stop::failed)?;
         let headers = BufferHeader::of(job.task);
         let entries = run.launches.iter().map(|launch| launch.symbol.clone()).collect();
         let streams = if job.alone { shared.streams_max } else { 1 };
@@ -73,7 +73,7 @@ impl Executor {
             shared.unless_over(job.cancel, Arc::clone(&shared.streams).acquire_many_owned(streams as u32)).await?;
         let permit = permit.expect("the semaphore is never closed");
         let waited = waiting.elapsed();
-        let slot = Arc::new(slot);
+        let memory = Arc::new(memory);
         let (answer, ending) = oneshot::channel();
         let pending = Pending {
             answer,
@@ -82,7 +82,7 @@ impl Executor {
             program: job.program.unwrap_or_else(|| code.key()),
             entries,
             turn,
-            _slot: Arc::clone(&slot),
+            _memory: Arc::clone(&memory),
             _streams: permit,
         };
         let started = Instant::now();
@@ -100,7 +100,7 @@ impl Executor {
                     timings.total_us = held.as_micros() as u64;
                 }
                 let outcome = outcome.map_err(|failure| blame(failure, &job.task.program));
-                let outcome = outcome.and_then(|()| layout.outputs(&headers, &slot, &stored));
+                let outcome = outcome.and_then(|()| layout.outputs(&headers, &memory, &stored));
                 Ok(Finished { outcome, timings, inputs, waited, storing })
             }
             JobEnd::Released => {
@@ -112,10 +112,10 @@ impl Executor {
     }
 }
 
-/// Creates the channel and the memory for a job that may move arrays. The memory follows that of the layout in the job's slot.
-fn moves(ring: Ring, layout: &Layout, slot: &mut StagingMemory) -> (RequestSender, Moves) {
+/// Creates the channel and the memory for a job that may move arrays. The memory follows that of the layout in the job's staging memory.
+fn moves(ring: Ring, layout: &Layout, memory: &mut StagingMemory) -> (RequestSender, Moves) {
     let (sender, requests) = phase::requests();
-    let lanes = ring.lanes(slot.split_off(layout.bytes));
+    let lanes = ring.lanes(memory.split_off(layout.bytes));
     (sender, Moves { requests, lanes, leaving: layout.leaving.clone() })
 }
 

@@ -47,7 +47,7 @@ use crate::{
     ipc::{
         FromExecutor, ToExecutor,
         frame::{self, FrameError},
-        message::{Contents, MemoryReport, Piece, Refusal, Run},
+        message::{Contents, JobPlan, MemoryReport, Piece, Refusal},
     },
     own_executable,
     privileges::{self, PrivilegeError},
@@ -383,7 +383,7 @@ impl Inbox {
         Ok(())
     }
 
-    fn work(&self, run: Run) -> Result<Work, ChildError> {
+    fn work(&self, run: JobPlan) -> Result<Work, ChildError> {
         let program =
             self.programs.get(&run.program).ok_or_else(|| nonsense(format!("a job for program {}", run.program)))?;
         let mut segments = HashMap::new();
@@ -402,7 +402,7 @@ fn nonsense(what: impl Into<String>) -> ChildError {
     ChildError::Nonsense(what.into())
 }
 
-fn segment_ids(run: &Run) -> impl Iterator<Item = u32> {
+fn segment_ids(run: &JobPlan) -> impl Iterator<Item = u32> {
     let staged = run.buffers.iter().filter_map(|buffer| match buffer.contents {
         Contents::Staged(place) => Some(place.segment),
         Contents::Zeros | Contents::Pattern(_) | Contents::Input { .. } => None,

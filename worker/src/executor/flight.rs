@@ -26,7 +26,7 @@ use crate::{
     ipc::{
         DeviceInfo, ToExecutor,
         frame::{Frame, FrameError},
-        message::{MemoryReport, Run},
+        message::{JobPlan, MemoryReport},
         segment::Segment,
         slab::{Announce, Slab, StagingMemory},
     },
@@ -97,7 +97,7 @@ pub(super) struct Pending {
     pub turn: Option<PrintPermit>,
     /// Also held by the caller of `run`. This reference ensures that cancelling the caller does not free memory to which the child may
     /// still write.
-    pub _slot: Arc<StagingMemory>,
+    pub _memory: Arc<StagingMemory>,
     pub _streams: OwnedSemaphorePermit,
 }
 
@@ -204,7 +204,7 @@ impl Shared {
     /// Sends the job to the child, with its program if the child does not have it.
     pub(super) fn submit(
         &self,
-        mut run: Run,
+        mut run: JobPlan,
         pending: Pending,
         code: Code<'_>,
         time_limit: Duration,

@@ -169,11 +169,12 @@ fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit:
         Some(poison) if is_limit && poison.code == LAUNCH_TIMEOUT => (None, poison.report),
         poison => (poison, None),
     };
-    let death = Death { poison, standing, nonsense, killed_for: state.killed_for, stopping: state.stopping, exit };
-    let loss = death.loss(running(&pending).count());
-    shared.lost.send_replace(Some(death.of_executor(&loss)));
+    let child_end =
+        ChildEnd { poison, standing, nonsense, killed_for: state.killed_for, stopping: state.stopping, exit };
+    let loss = child_end.loss(running(&pending).count());
+    shared.lost.send_replace(Some(child_end.of_executor(&loss)));
     drop(state);
-    let answers = death.answers(&pending);
+    let answers = child_end.answers(&pending);
     for (job, pending) in pending {
         if pending.turn.is_some() {
             shared.printer.end();
@@ -181,7 +182,7 @@ fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit:
         let ended = match answers.get(&job) {
             Some(Some(failure)) => JobEnd::Finished { outcome: Err(failure.clone()), timings: Timings::default() },
             Some(None) => JobEnd::Cancelled,
-            None => JobEnd::Lost(death.loss_of(&pending, &loss, !answers.is_empty())),
+            None => JobEnd::Lost(child_end.loss_of(&pending, &loss, !answers.is_empty())),
         };
         drop(pending.answer.send(ended));
     }
@@ -193,7 +194,7 @@ fn running(pending: &HashMap<u64, Pending>) -> impl Iterator<Item = &Pending> {
 }
 
 /// Everything that is known about a child's end.
-struct Death<'a> {
+struct ChildEnd<'a> {
     poison: Option<Poison>,
     /// Where a kernel's threads were at the time limit of its job.
     standing: Option<String>,
@@ -203,7 +204,7 @@ struct Death<'a> {
     exit: &'a Exit,
 }
 
-impl Death<'_> {
+impl ChildEnd<'_> {
     /// Returns the loss for the restarter. If the process hangs, the device counts as the cause, so that the restarter probes it.
     fn of_executor(&self, loss: &Loss) -> Loss {
         if !self.exit.is_stuck() || loss.cause == LostCause::Stopped {

@@ -12,8 +12,8 @@ use super::{pieces::Ring, storing::LeavingOutput};
 use crate::{
     compiler::Compiled,
     ipc::{
-        message::{ArgPlan, BufferPlan, Contents, LaunchPlan, OutputPlan, Run},
-        slab::{Lending, SLOT_BYTES_MAX, StagingMemory},
+        message::{ArgPlan, BufferPlan, Contents, JobPlan, LaunchPlan, OutputPlan},
+        slab::{CHUNK_BYTES_MAX, Lending, StagingMemory},
     },
 };
 
@@ -24,11 +24,11 @@ const ALIGNMENT: u64 = 256;
 /// pieces. Staging frees the device earlier, and this size is small enough for the default number of jobs at once.
 const STAGED_OUTPUT_BYTES_MAX: u64 = 64 << 20;
 
-// Every job fits into a slot: its inline inputs, the outputs that its reply carries, its staged large outputs, and the ring. A number in a
+// Every job fits into a chunk: its inline inputs, the outputs that its reply carries, its staged large outputs, and the ring. A number in a
 // message takes at least one byte, and at most eight here.
 const _: () = assert!(
     (8 + 1) * MESSAGE_BYTES_MAX as u64 + STAGED_OUTPUT_BYTES_MAX + BUFFERS_MAX as u64 * ALIGNMENT + Ring::BYTES_MAX
-        <= SLOT_BYTES_MAX
+        <= CHUNK_BYTES_MAX
 );
 
 /// An output of a job that succeeded.
@@ -51,17 +51,17 @@ pub struct OutputBytes {
 /// Bytes in shared memory.
 #[derive(Clone)]
 pub struct StagedBytes {
-    slot: Arc<StagingMemory>,
+    memory: Arc<StagingMemory>,
     range: Range<usize>,
 }
 
 /// The index and element type of each buffer, by its name.
 type Buffers<'a> = HashMap<&'a str, (u32, Dtype)>;
 
-/// The layout of a task's buffers in its slot.
+/// The layout of a task's buffers in its staging memory.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    /// The size of the slot, in bytes.
+    /// The size of the staging memory, in bytes.
     pub bytes: u64,
     /// The offset of each buffer in bytes; `None` for a buffer that is not staged.
     offsets: Vec<Option<u64>>,
@@ -72,7 +72,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Plans the slot of a checked task, without its blobs. If an output can't be sent, that is an error before the job runs.
+    /// Plans the staging memory of a checked task, without its blobs. If an output can't be sent, that is an error before the job runs.
     pub(super) fn of(task: &Task<'_>) -> Result<Self, Failure> {
         let index: HashMap<&str, usize> =
             task.buffers.iter().enumerate().map(|(index, buffer)| (buffer.name.as_str(), index)).collect();
@@ -116,17 +116,17 @@ impl Layout {
         self.leaving.iter().any(|output| output.buffer as usize == buffer)
     }
 
-    /// Copies the task's bytes into its slot, and returns the run to send to the child. `compiled` has the symbols of its name expressions.
+    /// Copies the task's bytes into memory, and returns the plan to send to the child. `compiled` has the symbols of its name expressions.
     pub(super) fn stage(
         &self,
         task: &Task<'_>,
         compiled: Option<&Compiled>,
-        slot: &mut StagingMemory,
+        memory: &mut StagingMemory,
         job: u64,
-    ) -> Result<Run, Failure> {
+    ) -> Result<JobPlan, Failure> {
         let mut buffers = Vec::with_capacity(task.buffers.len());
         for (buffer, offset) in task.buffers.iter().zip(&self.offsets) {
-            buffers.push(BufferPlan { bytes: size(buffer)?, contents: contents(buffer, *offset, slot)? });
+            buffers.push(BufferPlan { bytes: size(buffer)?, contents: contents(buffer, *offset, memory)? });
         }
         let by_name: Buffers<'_> =
             (0..).zip(&task.buffers).map(|(index, buffer)| (buffer.name.as_str(), (index, buffer.dtype))).collect();
@@ -142,18 +142,18 @@ impl Layout {
             .filter(|buffer| !self.leaves(**buffer))
             .map(|buffer| OutputPlan {
                 buffer: *buffer as u32,
-                place: slot.place(self.offsets[*buffer].expect("every output was given a place")),
+                place: memory.place(self.offsets[*buffer].expect("every output was given a place")),
             })
             .collect();
         let leaving = self.leaving.iter().map(|output| output.buffer).collect();
-        Ok(Run { job, program: 0, buffers, launches, outputs, leaving, cache_bytes_max: u64::MAX, prints: false })
+        Ok(JobPlan { job, program: 0, buffers, launches, outputs, leaving, cache_bytes_max: u64::MAX, prints: false })
     }
 
     /// Returns the outputs of a successful job. Those in `stored` are in the blob store.
     pub(super) fn outputs(
         &self,
         buffers: &[BufferHeader],
-        slot: &Arc<StagingMemory>,
+        memory: &Arc<StagingMemory>,
         stored: &[(u32, BlobDigest)],
     ) -> Result<Vec<FinishedOutput>, Failure> {
         let output = |index: &usize| {
@@ -168,7 +168,7 @@ impl Layout {
                 name: buffer.name.clone(),
                 dtype: buffer.dtype,
                 shape: buffer.shape.clone(),
-                bytes: StagedBytes { slot: Arc::clone(slot), range: start..start + buffer.bytes },
+                bytes: StagedBytes { memory: Arc::clone(memory), range: start..start + buffer.bytes },
             }))
         };
         self.outputs.iter().map(output).collect()
@@ -270,14 +270,14 @@ pub(crate) fn check_memory(task: &Task<'_>) -> Result<(), Failure> {
     }
 }
 
-fn contents(buffer: &Buffer<'_>, offset: Option<u64>, slot: &mut StagingMemory) -> Result<Contents, Failure> {
+fn contents(buffer: &Buffer<'_>, offset: Option<u64>, memory: &mut StagingMemory) -> Result<Contents, Failure> {
     match &buffer.data {
         Data::Zeros => Ok(Contents::Zeros),
         Data::Fill(number) => Ok(Contents::Pattern(element(*number, buffer.dtype, &buffer.name)?)),
         Data::Inline(inline) => {
             let offset = offset.expect("every inline buffer was given a place");
-            copy(inline, buffer, slot, offset as usize)?;
-            Ok(Contents::Staged(slot.place(offset)))
+            copy(inline, buffer, memory, offset as usize)?;
+            Ok(Contents::Staged(memory.place(offset)))
         }
         Data::Blob(digest) => Ok(Contents::Input { digest: *digest, share: buffer.share }),
         // The check of the task has already refused this.
@@ -291,7 +291,7 @@ fn element(number: Number, dtype: Dtype, name: &str) -> Result<Vec<u8>, Failure>
     Ok(bytes)
 }
 
-fn copy(inline: &Inline<'_>, buffer: &Buffer<'_>, slot: &mut StagingMemory, offset: usize) -> Result<(), Failure> {
+fn copy(inline: &Inline<'_>, buffer: &Buffer<'_>, memory: &mut StagingMemory, offset: usize) -> Result<(), Failure> {
     let (given, wanted) = (inline.resolved_len(buffer.dtype), size(buffer)? as usize);
     if given != wanted {
         return Err(invalid(format!(
@@ -299,7 +299,7 @@ fn copy(inline: &Inline<'_>, buffer: &Buffer<'_>, slot: &mut StagingMemory, offs
             buffer.name
         )));
     }
-    let place = slot.bytes_mut(offset..offset + wanted);
+    let place = memory.bytes_mut(offset..offset + wanted);
     inline.copy_to(buffer.dtype, place).map_err(|problem| invalid(format!("buffers.{}.data: {problem}", buffer.name)))
 }
 
@@ -365,14 +365,14 @@ impl Deref for StagedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.slot.bytes(self.range.clone())
+        self.memory.bytes(self.range.clone())
     }
 }
 
 impl StagedBytes {
     /// Marks these bytes as lent until the returned guard ends.
     pub fn lending(&self) -> Lending {
-        self.slot.lending()
+        self.memory.lending()
     }
 }
 

@@ -24,7 +24,7 @@ pub enum ToExecutor {
     ForgetProgram {
         program: u32,
     },
-    Run(Run),
+    Run(JobPlan),
     /// Copy a piece of an input from shared memory to the job's memory.
     Bring(Piece),
     /// Copy a piece of an output from the job's memory to shared memory.
@@ -215,7 +215,7 @@ impl DeviceInfo {
 
 /// One job, with known sizes and with its bytes in shared memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct JobPlan {
     pub job: u64,
     pub program: u32,
     pub buffers: Vec<BufferPlan>,
@@ -230,7 +230,7 @@ pub struct Run {
     pub prints: bool,
 }
 
-impl Run {
+impl JobPlan {
     /// Returns whether the job has inputs from the blob store.
     pub fn has_inputs(&self) -> bool {
         self.buffers.iter().any(|buffer| matches!(buffer.contents, Contents::Input { .. }))

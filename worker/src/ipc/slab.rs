@@ -1,11 +1,11 @@
-//! The supervisor's staging memory for one executor: segments are divided into slots, one for each job in flight.
+//! The supervisor's staging memory for one executor: segments are divided into chunks, one for each job in flight.
 //!
-//! Slots come in classes, powers of two from [`SLOT_BYTES_MIN`]. Slots of the smallest class share segments; each larger slot is a segment
-//! of its own. Freed slots are cached for later jobs of the same class, because pinning is expensive. The slots in use never exceed the
+//! Chunks come in classes, powers of two from [`CHUNK_BYTES_MIN`]. Chunks of the smallest class share segments; each larger chunk is a segment
+//! of its own. Freed chunks are cached for later jobs of the same class, because pinning is expensive. The chunks in use never exceed the
 //! capacity: a job that would exceed it waits, first come, first served. Mapped memory never exceeds twice the capacity.
 //!
-//! A slot may be lent to an operation that can hang, such as a read from a network file system. If the caller stops waiting for the
-//! operation, the slot's share of the capacity is released ([`Lending`]), so that other jobs need not wait. The memory itself becomes free
+//! A chunk may be lent to an operation that can hang, such as a read from a network file system. If the caller stops waiting for the
+//! operation, the chunk's share of the capacity is released ([`Lending`]), so that other jobs need not wait. The memory itself becomes free
 //! when the operation ends.
 
 use std::{
@@ -19,15 +19,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{message::Place, segment::Segment};
 
-/// Size of the smallest slot, in bytes, for the inputs and outputs of a small job. Thousands of such jobs share a few segments.
-const SLOT_BYTES_MIN: u64 = 64 << 10;
-/// Number of smallest slots in a shared segment. Pinning 4 MiB at a time keeps the number of pinned ranges low.
-const SLOTS_PER_SHARED_SEGMENT: u64 = 64;
+/// Size of the smallest chunk, in bytes, for the inputs and outputs of a small job. Thousands of such jobs share a few segments.
+const CHUNK_BYTES_MIN: u64 = 64 << 10;
+/// Number of smallest chunks in a shared segment. Pinning 4 MiB at a time keeps the number of pinned ranges low.
+const CHUNKS_PER_SHARED_SEGMENT: u64 = 64;
 /// Staging memory for the jobs in flight on one executor, in bytes. The inputs and outputs in messages have at most 16 MiB each, so this is
 /// enough for eight of the largest jobs. The number of smaller jobs is limited earlier, by the executor's streams.
 pub const CAPACITY_BYTES: u64 = 256 << 20;
-/// Size of the largest slot, in bytes: the inline inputs of a job, its staged outputs, and the ring through which larger arrays pass.
-pub const SLOT_BYTES_MAX: u64 = CAPACITY_BYTES;
+/// Size of the largest chunk, in bytes: the inline inputs of a job, its staged outputs, and the ring through which larger arrays pass.
+pub const CHUNK_BYTES_MAX: u64 = CAPACITY_BYTES;
 
 /// Announces new and dropped segments to the executor.
 pub trait Announce: Send + Sync {
@@ -41,34 +41,34 @@ pub struct Slab {
     shared: Arc<Shared>,
 }
 
-/// The memory of one job, or a part of it. The slot becomes free when all its parts have been dropped.
+/// The memory of one job, or a part of it. The chunk becomes free when all its parts have been dropped.
 #[derive(Debug)]
 pub struct StagingMemory {
-    slot: Arc<Slot>,
-    /// The part's position in the slot. Parts never overlap.
+    chunk: Arc<Chunk>,
+    /// The part's position in the chunk. Parts never overlap.
     start: u64,
     bytes: u64,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct Chunk {
     segment: Arc<Segment>,
     id: u32,
     offset: u64,
     bytes: u64,
     shared: Arc<Shared>,
-    /// The slot's share of the capacity; `None` if it was released while the slot was lent.
+    /// The chunk's share of the capacity; `None` if it was released while the chunk was lent.
     share: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-/// The wait for an operation that uses a lent slot. Dropping it early releases the slot's share of the capacity.
+/// The wait for an operation that uses a lent chunk. Dropping it early releases the chunk's share of the capacity.
 #[derive(Debug)]
-pub struct Lending(Option<Arc<Slot>>);
+pub struct Lending(Option<Arc<Chunk>>);
 
 /// Why a job gets no staging memory.
 #[derive(Debug, thiserror::Error)]
 pub enum SlabError {
-    #[error("failed to stage {bytes} bytes; the maximum for a job is {SLOT_BYTES_MAX}")]
+    #[error("failed to stage {bytes} bytes; the maximum for a job is {CHUNK_BYTES_MAX}")]
     TooLarge { bytes: u64 },
     #[error("failed to create a segment of shared memory")]
     Segment(#[from] io::Error),
@@ -82,7 +82,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The free slots by class, which is their size in bytes.
+    /// The free chunks by class, which is their size in bytes.
     free: BTreeMap<u64, Vec<Free>>,
     mapped_bytes: u64,
     next_id: u32,
@@ -96,24 +96,24 @@ struct Free {
 
 impl Slab {
     pub fn new(announce: Box<dyn Announce>) -> Self {
-        let units = Arc::new(Semaphore::new((CAPACITY_BYTES / SLOT_BYTES_MIN) as usize));
+        let units = Arc::new(Semaphore::new((CAPACITY_BYTES / CHUNK_BYTES_MIN) as usize));
         Self { shared: Arc::new(Shared { announce, units, state: Mutex::default() }) }
     }
 
-    /// Waits for a slot of at least `bytes`. Cancelling only leaves the queue.
+    /// Waits for a chunk of at least `bytes`. Cancelling only leaves the queue.
     pub async fn take(&self, bytes: u64) -> Result<StagingMemory, SlabError> {
         let class = class(bytes).ok_or(SlabError::TooLarge { bytes })?;
-        let share = Arc::clone(&self.shared.units).acquire_many_owned((class / SLOT_BYTES_MIN) as u32);
+        let share = Arc::clone(&self.shared.units).acquire_many_owned((class / CHUNK_BYTES_MIN) as u32);
         let share = Mutex::new(Some(share.await.expect("the semaphore is never closed")));
-        let Free { segment, id, offset } = self.shared.free_slot(class)?;
-        let slot = Slot { segment, id, offset, bytes: class, shared: Arc::clone(&self.shared), share };
-        Ok(StagingMemory { slot: Arc::new(slot), start: 0, bytes: class })
+        let Free { segment, id, offset } = self.shared.free_chunk(class)?;
+        let chunk = Chunk { segment, id, offset, bytes: class, shared: Arc::clone(&self.shared), share };
+        Ok(StagingMemory { chunk: Arc::new(chunk), start: 0, bytes: class })
     }
 }
 
-/// Returns the class for `bytes`, or `None` if no slot is that large.
+/// Returns the class for `bytes`, or `None` if no chunk is that large.
 fn class(bytes: u64) -> Option<u64> {
-    (bytes <= SLOT_BYTES_MAX).then(|| bytes.next_power_of_two().max(SLOT_BYTES_MIN))
+    (bytes <= CHUNK_BYTES_MAX).then(|| bytes.next_power_of_two().max(CHUNK_BYTES_MIN))
 }
 
 impl Shared {
@@ -121,12 +121,12 @@ impl Shared {
         self.state.lock().expect("no thread panics while holding the slab")
     }
 
-    fn free_slot(&self, class: u64) -> io::Result<Free> {
+    fn free_chunk(&self, class: u64) -> io::Result<Free> {
         let mut state = self.state();
         if let Some(free) = state.free.get_mut(&class).and_then(Vec::pop) {
             return Ok(free);
         }
-        let bytes = if class == SLOT_BYTES_MIN { class * SLOTS_PER_SHARED_SEGMENT } else { class };
+        let bytes = if class == CHUNK_BYTES_MIN { class * CHUNKS_PER_SHARED_SEGMENT } else { class };
         self.make_room(&mut state, bytes);
         let segment = Arc::new(Segment::new(bytes)?);
         let id = state.next_id;
@@ -134,18 +134,18 @@ impl Shared {
         self.announce.made(id, &segment)?;
         state.next_id += 1;
         state.mapped_bytes += bytes;
-        let mut slots: Vec<Free> =
-            (0..bytes / class).map(|slot| Free { segment: Arc::clone(&segment), id, offset: slot * class }).collect();
-        let first = slots.pop().expect("a segment has at least one slot");
-        state.free.entry(class).or_default().extend(slots);
+        let mut chunks: Vec<Free> =
+            (0..bytes / class).map(|chunk| Free { segment: Arc::clone(&segment), id, offset: chunk * class }).collect();
+        let first = chunks.pop().expect("a segment has at least one chunk");
+        state.free.entry(class).or_default().extend(chunks);
         Ok(first)
     }
 
-    /// Drops free segments that are a single slot, largest first, until `bytes` more fit into the capacity.
+    /// Drops free segments that are a single chunk, largest first, until `bytes` more fit into the capacity.
     fn make_room(&self, state: &mut State, bytes: u64) {
         while state.mapped_bytes + bytes > CAPACITY_BYTES {
             let largest =
-                state.free.range_mut(SLOT_BYTES_MIN + 1..).rev().find_map(|(class, free)| Some((*class, free.pop()?)));
+                state.free.range_mut(CHUNK_BYTES_MIN + 1..).rev().find_map(|(class, free)| Some((*class, free.pop()?)));
             let Some((class, free)) = largest else { return };
             self.announce.dropped(free.id);
             state.mapped_bytes -= class;
@@ -156,7 +156,7 @@ impl Shared {
 impl StagingMemory {
     /// Returns the position of byte `at` of this memory, for the executor.
     pub fn place(&self, at: u64) -> Place {
-        Place { segment: self.slot.id, offset: self.slot.offset + self.start + at }
+        Place { segment: self.chunk.id, offset: self.chunk.offset + self.start + at }
     }
 
     /// Splits off the memory from byte `at` on.
@@ -166,14 +166,14 @@ impl StagingMemory {
     #[must_use]
     pub fn split_off(&mut self, at: u64) -> Self {
         assert!(at <= self.bytes, "{at} is beyond {} bytes", self.bytes);
-        let rest = Self { slot: Arc::clone(&self.slot), start: self.start + at, bytes: self.bytes - at };
+        let rest = Self { chunk: Arc::clone(&self.chunk), start: self.start + at, bytes: self.bytes - at };
         self.bytes = at;
         rest
     }
 
-    /// Starts a wait for an operation that uses this slot.
+    /// Starts a wait for an operation that uses this chunk.
     pub fn lending(&self) -> Lending {
-        Lending(Some(Arc::clone(&self.slot)))
+        Lending(Some(Arc::clone(&self.chunk)))
     }
 
     pub fn len(&self) -> usize {
@@ -191,11 +191,11 @@ impl StagingMemory {
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         assert!(
             range.start <= range.end && range.end <= self.len(),
-            "{range:?} is outside a slot of {} bytes",
+            "{range:?} is outside a chunk of {} bytes",
             self.bytes
         );
-        // SAFETY: slots do not overlap and neither do their parts, and this one is inside its segment. The executor writes to it only
-        // between the request that names it and the answer. The owner reads it before the request or after the answer, and keeps the slot
+        // SAFETY: chunks do not overlap and neither do their parts, and this one is inside its segment. The executor writes to it only
+        // between the request that names it and the answer. The owner reads it before the request or after the answer, and keeps the chunk
         // until the answer has arrived.
         unsafe { std::slice::from_raw_parts(self.start().add(range.start), range.len()) }
     }
@@ -204,7 +204,7 @@ impl StagingMemory {
     pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         assert!(
             range.start <= range.end && range.end <= self.len(),
-            "{range:?} is outside a slot of {} bytes",
+            "{range:?} is outside a chunk of {} bytes",
             self.bytes
         );
         // SAFETY: as in `bytes`, and `self` is borrowed exclusively.
@@ -212,13 +212,13 @@ impl StagingMemory {
     }
 
     fn start(&self) -> *mut u8 {
-        // SAFETY: a part is inside its slot, and a slot is inside its segment.
-        unsafe { self.slot.segment.as_mut_ptr().add((self.slot.offset + self.start) as usize) }
+        // SAFETY: a part is inside its chunk, and a chunk is inside its segment.
+        unsafe { self.chunk.segment.as_mut_ptr().add((self.chunk.offset + self.start) as usize) }
     }
 }
 
 impl Lending {
-    /// Ends the wait: the operation no longer uses the slot.
+    /// Ends the wait: the operation no longer uses the chunk.
     pub fn end(mut self) {
         self.0 = None;
     }
@@ -226,8 +226,8 @@ impl Lending {
 
 impl Drop for Lending {
     fn drop(&mut self) {
-        if let Some(slot) = &self.0 {
-            slot.share.lock().expect("no thread panics while holding it").take();
+        if let Some(chunk) = &self.0 {
+            chunk.share.lock().expect("no thread panics while holding it").take();
         }
     }
 }
@@ -238,7 +238,7 @@ impl AsMut<[u8]> for StagingMemory {
     }
 }
 
-impl Drop for Slot {
+impl Drop for Chunk {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         let free = Free { segment: Arc::clone(&self.segment), id: self.id, offset: self.offset };
@@ -287,20 +287,20 @@ mod tests {
     async fn small_jobs_share_a_segment_and_never_a_byte() {
         let segments = Arc::new(AtomicI64::new(0));
         let slab = Slab::new(Box::new(Count(Arc::clone(&segments))));
-        let mut slots = Vec::new();
-        for number in 0..SLOTS_PER_SHARED_SEGMENT {
-            let mut slot = slab.take(100).await.unwrap();
-            slot.bytes_mut(0..100).fill(number as u8);
-            slots.push(slot);
+        let mut chunks = Vec::new();
+        for number in 0..CHUNKS_PER_SHARED_SEGMENT {
+            let mut chunk = slab.take(100).await.unwrap();
+            chunk.bytes_mut(0..100).fill(number as u8);
+            chunks.push(chunk);
         }
         assert_eq!(segments.load(Ordering::Relaxed), 1);
-        for (number, slot) in slots.iter().enumerate() {
-            assert!(slot.bytes(0..100).iter().all(|byte| *byte == number as u8));
+        for (number, chunk) in chunks.iter().enumerate() {
+            assert!(chunk.bytes(0..100).iter().all(|byte| *byte == number as u8));
         }
     }
 
     #[tokio::test]
-    async fn parts_of_a_slot_share_no_byte_and_free_it_together() {
+    async fn parts_of_a_chunk_share_no_byte_and_free_it_together() {
         let slab = Slab::new(Box::new(Count::default()));
         let mut first = slab.take(CAPACITY_BYTES).await.unwrap();
         let mut second = first.split_off(100);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_freed_slot_is_used_again_and_room_is_made_for_other_sizes() {
+    async fn a_freed_chunk_is_used_again_and_room_is_made_for_other_sizes() {
         let segments = Arc::new(AtomicI64::new(0));
         let slab = Slab::new(Box::new(Count(Arc::clone(&segments))));
         drop(slab.take(CAPACITY_BYTES).await.unwrap());
@@ -331,42 +331,42 @@ mod tests {
     #[tokio::test]
     async fn no_job_has_more_than_the_capacity() {
         let slab = Slab::new(Box::new(Count::default()));
-        let all = slab.take(SLOT_BYTES_MAX).await.unwrap();
+        let all = slab.take(CHUNK_BYTES_MAX).await.unwrap();
         let mut small = pin!(slab.take(1));
         assert!(poll!(small.as_mut()).is_pending());
         drop(all);
         small.await.unwrap();
-        let beyond = slab.take(SLOT_BYTES_MAX + 1).await.unwrap_err();
+        let beyond = slab.take(CHUNK_BYTES_MAX + 1).await.unwrap_err();
         assert_eq!(beyond.to_string(), "failed to stage 268435457 bytes; the maximum for a job is 268435456");
     }
 
     #[tokio::test]
-    async fn a_slot_that_is_still_lent_blocks_no_job_and_is_used_again_when_it_returns() {
+    async fn a_chunk_that_is_still_lent_blocks_no_job_and_is_used_again_when_it_returns() {
         let segments = Arc::new(AtomicI64::new(0));
         let slab = Slab::new(Box::new(Count(Arc::clone(&segments))));
-        let slot = slab.take(CAPACITY_BYTES).await.unwrap();
-        slot.lending().end();
+        let chunk = slab.take(CAPACITY_BYTES).await.unwrap();
+        chunk.lending().end();
         let mut next = Box::pin(slab.take(CAPACITY_BYTES));
         assert!(poll!(next.as_mut()).is_pending(), "it came back, and has its share");
-        drop(slot.lending());
+        drop(chunk.lending());
         let next = next.await.unwrap();
-        assert_ne!(next.place(0).segment, slot.place(0).segment, "the store may still write to it");
-        drop((next, slot));
+        assert_ne!(next.place(0).segment, chunk.place(0).segment, "the store may still write to it");
+        drop((next, chunk));
         drop(slab.take(CAPACITY_BYTES).await.unwrap());
         assert_eq!(segments.load(Ordering::Relaxed), 2, "both are kept for others");
     }
 
     #[tokio::test]
-    async fn who_exceeds_the_capacity_waits_for_a_slot() {
+    async fn who_exceeds_the_capacity_waits_for_a_chunk() {
         let slab = Slab::new(Box::new(Count::default()));
         let all = slab.take(CAPACITY_BYTES).await.unwrap();
         let waiting = tokio::spawn({
             let slab = slab.clone();
-            async move { slab.take(1).await.map(|slot| slot.len()) }
+            async move { slab.take(1).await.map(|chunk| chunk.len()) }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         drop(all);
-        assert_eq!(waiting.await.unwrap().unwrap() as u64, SLOT_BYTES_MIN);
+        assert_eq!(waiting.await.unwrap().unwrap() as u64, CHUNK_BYTES_MIN);
     }
 }

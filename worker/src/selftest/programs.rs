@@ -8,7 +8,7 @@ use std::{
 
 use super::short;
 use crate::{
-    compiler::{CompileError, CompileRequest, Compiler, Found, Origin, ProgramStore},
+    compiler::{CompileError, CompileRequest, Compiler, Found, ProgramOrigin, ProgramStore},
     executor::DeviceInfo,
 };
 
@@ -36,11 +36,11 @@ async fn measure(device: &DeviceInfo, folder: &Path) -> Result<String, String> {
     for compiler in [&first, &second] {
         compiler.prepare().await;
     }
-    let cold = timed(&first, device, Origin::Compiler).await?;
-    let on_disk = timed(&second, device, Origin::Disk).await?;
+    let cold = timed(&first, device, ProgramOrigin::Compiler).await?;
+    let on_disk = timed(&second, device, ProgramOrigin::Disk).await?;
     let mut warm = Vec::with_capacity(WARM);
     for _ in 0..WARM {
-        warm.push(timed(&second, device, Origin::Memory).await?);
+        warm.push(timed(&second, device, ProgramOrigin::Memory).await?);
     }
     warm.sort_unstable();
     Ok(format!(
@@ -51,7 +51,7 @@ async fn measure(device: &DeviceInfo, folder: &Path) -> Result<String, String> {
     ))
 }
 
-async fn timed(compiler: &Compiler, device: &DeviceInfo, wanted: Origin) -> Result<Duration, String> {
+async fn timed(compiler: &Compiler, device: &DeviceInfo, wanted: ProgramOrigin) -> Result<Duration, String> {
     let request = CompileRequest {
         code: CODE.to_owned(),
         options: Vec::new(),

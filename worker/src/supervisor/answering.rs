@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::{future::try_join_all, join};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, Batch, Encoding, Event, Failure, JobInfo, Reply, Task, Timings,
+    AttemptFinished, AttemptState, Encoding, Event, Failure, JobInfo, OneOrMany, Reply, Task, Timings,
     bounds::DELIVERIES_MAX,
 };
 use gpufleet_transport::PublishError;
@@ -13,7 +13,7 @@ use tracing::warn;
 use super::{
     Supervisor,
     arrays::JobOutput,
-    attempt::Attempt,
+    attempt_result::AttemptResult,
     clock::{micros, unix_ms},
     content::{Content, RawMessage},
     envelope::Envelope,
@@ -35,7 +35,7 @@ const REPLY_BYTES: usize = 512;
 pub(super) struct Concluded {
     pub(super) index: usize,
     pub(super) disposition: Disposition,
-    pub(super) attempt: Attempt,
+    pub(super) attempt: AttemptResult,
 }
 
 impl Concluded {
@@ -143,7 +143,7 @@ impl Supervisor {
             && envelope.reads_lists()
             && let Some((client, reply)) = replies.pop()
         {
-            let encoded = encode(content.encoding, &Batch::One(reply));
+            let encoded = encode(content.encoding, &OneOrMany::One(reply));
             let token = envelope.reply_token().map(str::to_owned);
             let recipient = Recipient { client, token, encoding: content.encoding };
             return self.publish_gathered(envelope, recipient, encoded).await;
@@ -154,7 +154,7 @@ impl Supervisor {
     /// Replies to a list without jobs.
     pub(super) async fn answer_nothing(&self, envelope: &Envelope) -> Result<(), PublishError> {
         let (Ok(encoding), Ok(Some(client))) = (envelope.encoding(), envelope.reply_to()) else { return Ok(()) };
-        self.publish_reply(envelope, encoding, &client, &Batch::Many(Vec::new())).await
+        self.publish_reply(envelope, encoding, &client, &OneOrMany::Many(Vec::new())).await
     }
 
     /// Publishes a job that runs again as a message of its own, and dead-letters a job that was given up so that an operator can inspect

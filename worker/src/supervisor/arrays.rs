@@ -98,7 +98,7 @@ impl Supervisor {
         let store = self.blobs.as_ref().expect("a worker without a store has passed the job on");
         let blobs = task.buffers.iter().filter_map(Buffer::blob);
         let unknown =
-            blobs.filter(|(digest, bytes)| !self.devices.iter().any(|slot| slot.has_input(pool, *digest, *bytes)));
+            blobs.filter(|(digest, bytes)| !self.devices.iter().any(|device| device.has_input(pool, *digest, *bytes)));
         let checks = unknown.map(|(digest, bytes)| Box::pin(store.check(digest, bytes)));
         try_join_all(checks).await.map_err(|error| blobs::ending(blobs::failure(&error)))?;
         Ok(())

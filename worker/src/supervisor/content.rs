@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpufleet_schema::{Batch, DecodeError, Encoding, Task};
+use gpufleet_schema::{DecodeError, Encoding, OneOrMany, Task};
 use self_cell::self_cell;
 
 use super::envelope::Envelope;
@@ -14,7 +14,7 @@ pub(super) struct RawMessage {
     pub(super) body: Vec<u8>,
 }
 
-type Tasks<'a> = Batch<Task<'a>>;
+type Tasks<'a> = OneOrMany<Task<'a>>;
 
 self_cell!(
     struct TasksOfBody {
@@ -55,7 +55,7 @@ impl Content {
     }
 
     pub(super) fn is_list(&self) -> bool {
-        matches!(self.decoded.borrow_dependent(), Batch::Many(_))
+        matches!(self.decoded.borrow_dependent(), OneOrMany::Many(_))
     }
 
     /// Returns the original bytes of each task. Encoding a task again could exceed the maximum size of a message, because numbers have

@@ -17,7 +17,7 @@ use tracing::info;
 
 use self::{
     activity::Activity,
-    memory::DeviceMemory,
+    memory::MemoryReports,
     restarter::{Home, Restarter},
     spare::Spare,
 };
@@ -35,9 +35,9 @@ use crate::{
 /// device a spare would leave too little for jobs.
 const SPARE_DEVICE_BYTES_MIN: u64 = 16 << 30;
 
-/// One device and its current executors.
+/// A device of this worker and its current executors.
 #[derive(Debug)]
-pub(super) struct DeviceSlot {
+pub(super) struct WorkerDevice {
     pub(super) id: DeviceId,
     pub(super) info: DeviceInfo,
     /// The device's class, for forwarding.
@@ -48,7 +48,7 @@ pub(super) struct DeviceSlot {
     activity: Arc<Activity>,
 }
 
-impl DeviceSlot {
+impl WorkerDevice {
     /// Starts an executor for each pool. Each is restarted until it is stopped or the device is out of service.
     pub(super) fn open(
         info: DeviceInfo,
@@ -68,7 +68,7 @@ impl DeviceSlot {
             ..ExecutorOptions::new(info.ordinal, config.cuda.clone())
         };
         let memory =
-            DeviceMemory::new(id, slots(config), info.memory_bytes, config.pools.len(), Arc::clone(dispatcher));
+            MemoryReports::new(id, slots(config), info.memory_bytes, config.pools.len(), Arc::clone(dispatcher));
         let (currents, executors): (Vec<_>, Vec<_>) = config.pools.iter().map(|_| watch::channel(None)).unzip();
         let first: watch::Receiver<_> = executors.first().expect("a worker serves a pool").clone();
         let spare = has_spare(config, &info).then(|| Spare::keep(options.clone(), first, Arc::clone(&memory)));
@@ -198,7 +198,7 @@ impl DeviceSlot {
     }
 }
 
-impl DeviceSlot {
+impl WorkerDevice {
     /// Sets the device's gauges.
     pub(super) fn show(&self, config: &Config, gauges: &Gauges) {
         let device = gauges.device(self.id, &self.info);

@@ -20,7 +20,7 @@ use super::{
     task_queue::TaskQueue,
 };
 use crate::{
-    dispatcher::{Letter, MessageKey, digest},
+    dispatcher::{MessageInfo, MessageKey, digest},
     disposition::RetryHistory,
     forwarding::ForwardingHistory,
     scheduler::PoolId,
@@ -99,11 +99,11 @@ impl Envelope {
     }
 
     /// Returns the part of the message that the dispatcher needs.
-    pub(super) fn letter(&self, queue: usize, body: &[u8]) -> Letter {
+    pub(super) fn info(&self, queue: usize, body: &[u8]) -> MessageInfo {
         let readable = self.encoding().and_then(|_| self.reply_to());
         // A copy published by a worker has a count already at its first delivery.
         let redelivered = self.redelivered || self.delivery_count > 0;
-        Letter {
+        MessageInfo {
             queue,
             key: MessageKey::of(self.properties.message_id.as_deref(), body),
             digest: redelivered.then(|| digest(self.message_id(), body)),

@@ -56,6 +56,6 @@ impl Supervisor {
         for (pool, of_pool) in self.config.pools.iter().zip(self.dispatcher.snapshot().await.pools) {
             gauges.set_pool(&pool.name, of_pool.waiting, of_pool.messages);
         }
-        self.devices.iter().for_each(|slot| slot.show(&self.config, gauges));
+        self.devices.iter().for_each(|device| device.show(&self.config, gauges));
     }
 }

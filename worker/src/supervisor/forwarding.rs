@@ -10,7 +10,7 @@ use gpufleet_schema::{
 };
 use gpufleet_transport::QueueDepth;
 
-use super::{Supervisor, devices::DeviceSlot, envelope::Envelope};
+use super::{Supervisor, devices::WorkerDevice, envelope::Envelope};
 use crate::{
     blobs,
     disposition::Ending,
@@ -21,16 +21,16 @@ use crate::{
 impl Supervisor {
     /// Returns the devices in service that meet the job's requirements.
     pub(super) fn allowed(&self, requires: &Requires) -> Allowed {
-        let fits = |slot: &&DeviceSlot| slot.is_in_service() && slot.class.meets(requires);
-        self.devices.iter().filter(fits).map(|slot| slot.id).collect()
+        let fits = |device: &&WorkerDevice| device.is_in_service() && device.class.meets(requires);
+        self.devices.iter().filter(fits).map(|device| device.id).collect()
     }
 
     /// Returns the classes of the devices in service, each once.
     pub(super) fn own_classes(&self) -> Vec<DeviceClass> {
         let mut classes: Vec<DeviceClass> = Vec::new();
-        for slot in self.devices.iter().filter(|slot| slot.is_in_service()) {
-            if !classes.contains(&slot.class) {
-                classes.push(slot.class.clone());
+        for device in self.devices.iter().filter(|device| device.is_in_service()) {
+            if !classes.contains(&device.class) {
+                classes.push(device.class.clone());
             }
         }
         classes
@@ -73,7 +73,8 @@ impl Supervisor {
         let buffers = task.device_bytes().expect("the check has added them up");
         let requires = task.needs();
         let allowed = self.allowed(&requires);
-        let here = self.devices.iter().filter(|slot| allowed.has(slot.id)).map(|slot| slot.class.memory_bytes).max();
+        let here =
+            self.devices.iter().filter(|device| allowed.has(device.id)).map(|device| device.class.memory_bytes).max();
         let memory_bytes_min = bytes.max(here.unwrap_or(0));
         let need = Need { requires: &requires, blob_store: needs_store, memory_bytes_min };
         let fails = |fleet: &str| {
@@ -87,7 +88,7 @@ impl Supervisor {
     }
 
     async fn forward(&self, need: Need<'_>, envelope: &Envelope, fails: impl FnOnce(&str) -> Failure) -> Ending {
-        if !self.devices.iter().any(DeviceSlot::is_in_service) {
+        if !self.devices.iter().any(WorkerDevice::is_in_service) {
             self.leaving.cancelled().await;
         }
         // A draining worker makes no more decisions, but hands the job back.

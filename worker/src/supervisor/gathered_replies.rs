@@ -36,11 +36,11 @@ pub(super) struct Recipient {
 
 /// Replies for one message to a client.
 #[derive(Debug, Default)]
-pub(super) struct ReplyList(Vec<Gathered>);
+pub(super) struct ReplyList(Vec<GatheredReply>);
 
 /// A reply that waits for the next message to its client.
 #[derive(Debug)]
-pub(super) struct Gathered {
+pub(super) struct GatheredReply {
     reply: Vec<u8>,
     /// The time at which its task was received.
     received: Received,
@@ -49,10 +49,10 @@ pub(super) struct Gathered {
 }
 
 impl Group for ReplyList {
-    type Item = Gathered;
+    type Item = GatheredReply;
     const UNCONFIRMED_MAX: usize = 1;
 
-    fn add(&mut self, gathered: Gathered) -> Option<Self> {
+    fn add(&mut self, gathered: GatheredReply) -> Option<Self> {
         let full = (self.0.len() == REPLIES_MAX).then(|| mem::take(self));
         self.0.push(gathered);
         full
@@ -77,7 +77,7 @@ impl Supervisor {
             return self.publish_encoded_reply(envelope, *encoding, client, reply).await;
         }
         let (confirmed, outcome) = oneshot::channel();
-        let gathered = Gathered { reply: reply.clone(), received: envelope.received, confirmed };
+        let gathered = GatheredReply { reply: reply.clone(), received: envelope.received, confirmed };
         if let Some(mut lists) = self.gathered_replies.add(&recipient, gathered) {
             let first = lists.next().expect("the reply was added just now");
             if first.0.len() == 1 {
@@ -106,7 +106,7 @@ impl Supervisor {
             if let Err(error) = &published {
                 debug!(client = %recipient.client, %error, "list of replies not confirmed, publishing each alone");
             }
-            for Gathered { confirmed, .. } in replies {
+            for GatheredReply { confirmed, .. } in replies {
                 // An error means that the reply's job no longer waits.
                 let _gone = confirmed.send(published.is_ok());
             }
@@ -114,7 +114,7 @@ impl Supervisor {
     }
 }
 
-fn list(Recipient { client, token, encoding }: &Recipient, gathered: &[Gathered]) -> Message {
+fn list(Recipient { client, token, encoding }: &Recipient, gathered: &[GatheredReply]) -> Message {
     let replies: Vec<&[u8]> = gathered.iter().map(|gathered| gathered.reply.as_slice()).collect();
     Message {
         exchange: REPLIES,

@@ -30,7 +30,7 @@ impl Supervisor {
             pid: std::process::id(),
             revision: env!("CARGO_PKG_VERSION").to_owned(),
             pools: self.config.pools.iter().map(|pool| pool.name.clone()).collect(),
-            devices: self.devices.iter().map(|slot| slot.seen(&self.config, &self.monitor)).collect(),
+            devices: self.devices.iter().map(|device| device.seen(&self.config, &self.monitor)).collect(),
             jobs_running: u32::try_from(self.dispatcher.snapshot().await.running).unwrap_or(u32::MAX),
             leaving,
         }

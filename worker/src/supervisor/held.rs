@@ -5,7 +5,7 @@ use std::{pin::Pin, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    attempt::Attempt,
+    attempt_result::AttemptResult,
     content::{Content, RawMessage},
     prepared::Ready,
 };
@@ -24,7 +24,7 @@ pub(super) enum HeldJob {
     Ready(Ready),
     /// A task prepares or runs the job.
     Underway(CancellationToken),
-    Ended(Attempt),
+    Ended(AttemptResult),
 }
 
 /// The rest of a preparation.
@@ -55,16 +55,16 @@ impl HeldJob {
     }
 
     /// Returns the attempt of a job that has ended; an empty one if the job did not run.
-    pub(super) fn into_attempt(self) -> Attempt {
+    pub(super) fn into_result(self) -> AttemptResult {
         match self {
             Self::Ended(attempt) => attempt,
-            Self::Preparing(_) | Self::Ready(_) | Self::Underway(_) => Attempt::default(),
+            Self::Preparing(_) | Self::Ready(_) | Self::Underway(_) => AttemptResult::default(),
         }
     }
 }
 
 impl Default for HeldJob {
     fn default() -> Self {
-        Self::Ended(Attempt::default())
+        Self::Ended(AttemptResult::default())
     }
 }

@@ -27,8 +27,8 @@ impl TaskQueue {
         move |incoming| match incoming {
             Incoming::Delivery(delivery) => {
                 let raw = Envelope::open(delivery, self.clone(), &admission);
-                let letter = raw.envelope.letter(self.index, &raw.body);
-                dispatcher.tell(Input::Delivered(Box::new(letter), HeldMessage::Raw(Arc::new(raw))));
+                let info = raw.envelope.info(self.index, &raw.body);
+                dispatcher.tell(Input::Delivered(Box::new(info), HeldMessage::Raw(Arc::new(raw))));
             }
             Incoming::Interrupted { reason } => {
                 warn!(pool = %self.pool, priority = %self.priority, reason, "consumer interrupted");
@@ -41,7 +41,7 @@ impl Supervisor {
     /// Returns this worker's priority among the consumers of the queue: all are equal, except at the queues of affinity slots.
     pub(super) fn consumer_priority(&self, queue: &TaskQueue) -> u16 {
         match queue.route {
-            Route::Slot(slot) => affinity::priority(&self.config.name, self.devices.len(), &queue.pool, slot),
+            Route::AffinitySlot(slot) => affinity::priority(&self.config.name, self.devices.len(), &queue.pool, slot),
             Route::Pool | Route::Class(_) => 0,
         }
     }

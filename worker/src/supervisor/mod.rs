@@ -4,7 +4,7 @@ mod admission;
 mod announcing;
 mod answering;
 mod arrays;
-mod attempt;
+mod attempt_result;
 mod bindings;
 mod census;
 mod clock;
@@ -59,7 +59,7 @@ use tracing::{info, warn};
 use self::{
     admission::Admission,
     census::Census,
-    devices::{DeviceSlot, Monitor},
+    devices::{Monitor, WorkerDevice},
     exposition::Exposition,
     footprints::Footprints,
     gathered_replies::{Recipient, ReplyList},
@@ -122,7 +122,7 @@ pub(crate) struct Supervisor {
     broker: Broker,
     events: EventSink,
     dispatcher: Arc<DispatcherHandle>,
-    devices: Vec<DeviceSlot>,
+    devices: Vec<WorkerDevice>,
     monitor: Monitor,
     compiler: Arc<Compiler>,
     /// The blob store, if one is configured.
@@ -173,7 +173,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
         _ = signals.next() => return Ok(()),
     };
     // NVML knows only NVIDIA's devices, so the default library is not loaded without a GPU.
-    let has_gpu = devices.iter().any(|slot| !slot.is_emulated());
+    let has_gpu = devices.iter().any(|device| !device.is_emulated());
     let library = config.nvml.clone().filter(|name| has_gpu || name != nvml::LIBRARY);
     let monitor = Monitor::start(library, config.executor_user.clone());
     let classes = start::classes(&devices);
@@ -291,7 +291,7 @@ impl Supervisor {
             let (dispatcher, index) = (Arc::clone(&self.dispatcher), queue.index);
             let stop = match queue.route {
                 Route::Class(class) => self.end_of_class(class),
-                Route::Pool | Route::Slot(_) => self.leaving.clone(),
+                Route::Pool | Route::AffinitySlot(_) => self.leaving.clone(),
             };
             let (name, priority) = (queue.name(), self.consumer_priority(&queue));
             let admission = self.admission(&queue);
@@ -321,8 +321,8 @@ impl Supervisor {
         let (end, supervisor) = (self.leaving.child_token(), Arc::clone(self));
         let ended = end.clone();
         tokio::spawn(end.clone().run_until_cancelled_owned(async move {
-            let of_class = supervisor.devices.iter().filter(|slot| slot.class.key == class);
-            join_all(of_class.map(DeviceSlot::out_of_service)).await;
+            let of_class = supervisor.devices.iter().filter(|device| device.class.key == class);
+            join_all(of_class.map(WorkerDevice::out_of_service)).await;
             ended.cancel();
         }));
         end
@@ -343,7 +343,7 @@ impl Supervisor {
 
     /// Returns the reason once the last device is out of service.
     async fn all_devices_lost(&self) -> String {
-        let mut waiting: Vec<_> = self.devices.iter().map(|slot| Box::pin(slot.out_of_service())).collect();
+        let mut waiting: Vec<_> = self.devices.iter().map(|device| Box::pin(device.out_of_service())).collect();
         loop {
             let (reason, _, rest) = select_all(waiting).await;
             if rest.is_empty() {
@@ -363,7 +363,7 @@ impl Supervisor {
             () = tokio::time::sleep(self.config.grace) => warn!("grace period is over, requeueing running jobs"),
             signal = second_signal => warn!(signal, "second signal, requeueing running jobs"),
         }
-        self.devices.iter().flat_map(DeviceSlot::executors).for_each(|executor| executor.kill());
+        self.devices.iter().flat_map(WorkerDevice::executors).for_each(|executor| executor.kill());
         if tokio::time::timeout(FAREWELL_DEADLINE, left).await.is_err() {
             warn!("some deliveries not settled, the broker will redeliver them");
         }
@@ -402,7 +402,7 @@ impl Supervisor {
                 () = self.cut_off() => info!("broker unreachable, the ledger will report this worker as silent"),
             }
         };
-        let executors = self.devices.iter().flat_map(DeviceSlot::executors);
+        let executors = self.devices.iter().flat_map(WorkerDevice::executors);
         let ended = join_all(executors.map(|executor| async move { executor.stop(EXECUTOR_GRACE).await }));
         let exported = async {
             if let Some(traces) = &self.traces {
@@ -417,13 +417,13 @@ impl Supervisor {
         info!(compiled, from_memory = memory, from_disk = disk, "stopped");
     }
 
-    fn device(&self, id: scheduler::DeviceId) -> &DeviceSlot {
-        self.devices.iter().find(|slot| slot.id == id).expect("the scheduler knows only devices that were opened")
+    fn device(&self, id: scheduler::DeviceId) -> &WorkerDevice {
+        self.devices.iter().find(|device| device.id == id).expect("the scheduler knows only devices that were opened")
     }
 
     /// Returns the compile targets of these devices, each once.
     fn targets(&self, allowed: Allowed) -> HashSet<Target> {
-        self.devices.iter().filter(|slot| allowed.has(slot.id)).map(|slot| slot.info.target()).collect()
+        self.devices.iter().filter(|device| allowed.has(device.id)).map(|device| device.info.target()).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    Batch, ClientName, Encoding, Failure, JobId, MessageId, Output, Reply, TraceContext,
+    ClientName, Encoding, Failure, JobId, MessageId, OneOrMany, Output, Reply, TraceContext,
     bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
     topology::{
         DEAD, DEAD_KEY, FORWARDED, HEADER_ATTEMPT, HEADER_BODY_BYTES, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN,
@@ -69,18 +69,18 @@ impl Supervisor {
         let mut replies = replies.into_iter().peekable();
         while let Some((client, first)) = replies.next() {
             let mut bytes = estimate(&first, encoding);
-            let mut batch = vec![first];
+            let mut list = vec![first];
             while let Some((_, next)) = replies
                 .next_if(|(name, reply)| *name == client && bytes + estimate(reply, encoding) <= MESSAGE_BYTES_MAX)
             {
                 bytes += estimate(&next, encoding);
-                batch.push(next);
+                list.push(next);
             }
-            let batch = match as_list {
-                true => Batch::Many(batch),
-                false => Batch::One(batch.pop().expect("a batch starts with one reply")),
+            let list = match as_list {
+                true => OneOrMany::Many(list),
+                false => OneOrMany::One(list.pop().expect("a list starts with one reply")),
             };
-            self.publish_reply(envelope, encoding, &client, &batch).await?;
+            self.publish_reply(envelope, encoding, &client, &list).await?;
         }
         Ok(())
     }
@@ -90,9 +90,9 @@ impl Supervisor {
         envelope: &Envelope,
         encoding: Encoding,
         client: &ClientName,
-        batch: &Batch<Reply<'_>>,
+        replies: &OneOrMany<Reply<'_>>,
     ) -> Result<(), PublishError> {
-        self.publish_encoded_reply(envelope, encoding, client, encode(encoding, batch)).await
+        self.publish_encoded_reply(envelope, encoding, client, encode(encoding, replies)).await
     }
 
     pub(super) async fn publish_encoded_reply(
@@ -289,8 +289,8 @@ pub(super) fn trace_reply(received: Received) {
     trace!(handled_us = micros(received.elapsed()), "publishing reply");
 }
 
-pub(super) fn encode(encoding: Encoding, batch: &Batch<Reply<'_>>) -> Vec<u8> {
-    encoding.encode_replies(batch).expect("a reply has nothing that can't be encoded")
+pub(super) fn encode(encoding: Encoding, replies: &OneOrMany<Reply<'_>>) -> Vec<u8> {
+    encoding.encode_replies(replies).expect("a reply has nothing that can't be encoded")
 }
 
 /// Returns an upper estimate of the reply's size in a message, in bytes.
@@ -377,7 +377,7 @@ mod tests {
             Reply { failure: None, outputs: Vec::new(), timings: Timings::default(), printf_output: None, ..largest() };
         for reply in [largest(), smallest] {
             for encoding in [Encoding::MessagePack, Encoding::Json] {
-                let encoded = encoding.encode_replies(&Batch::Many(vec![reply.clone()])).unwrap();
+                let encoded = encoding.encode_replies(&OneOrMany::Many(vec![reply.clone()])).unwrap();
                 let estimate = estimate(&reply, encoding);
                 assert!(encoded.len() <= estimate, "{encoding}: {} bytes taken for {estimate}", encoded.len());
             }

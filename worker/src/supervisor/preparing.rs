@@ -22,7 +22,7 @@ use super::{
     prepared::{CompiledPrograms, OfCatalog, Ready, Resolved},
 };
 use crate::{
-    compiler::{CompileRequest, Origin},
+    compiler::{CompileRequest, ProgramOrigin},
     config::PoolSpec,
     dispatcher::JobNo,
     disposition::Ending,
@@ -121,7 +121,7 @@ impl Supervisor {
         });
         let found =
             try_join_all(compilations).await.map_err(|error| Ending::Failed(Failure::from(error).in_program(code)))?;
-        let is_new = found.iter().any(|(_, found)| found.origin == Origin::Compiler);
+        let is_new = found.iter().any(|(_, found)| found.origin == ProgramOrigin::Compiler);
         let compiled = found.into_iter().map(|(target, found)| (target, found.compiled)).collect();
         Ok(CompiledPrograms { compiled, micros: if is_new { micros(started.elapsed()) } else { 0 }, room: None })
     }
@@ -129,8 +129,8 @@ impl Supervisor {
     /// Returns the maximum device memory that the job takes on one of the devices, in bytes: its buffers with the device's alignment, and
     /// its module.
     fn device_bytes(&self, task: &Task<'_>, allowed: Allowed, footprints: &[Footprint]) -> u64 {
-        let slots = || self.devices.iter().filter(|slot| allowed.has(slot.id));
-        let taken = |bytes| slots().map(|slot| slot.taken(bytes)).max().unwrap_or(bytes);
+        let devices = || self.devices.iter().filter(|device| allowed.has(device.id));
+        let taken = |bytes| devices().map(|device| device.taken(bytes)).max().unwrap_or(bytes);
         let buffers = task.buffers.iter().filter_map(Buffer::bytes).map(taken);
         let buffers = buffers.fold(0, u64::saturating_add);
         let module = footprints.iter().map(|footprint| footprint.bytes).max().unwrap_or(0);

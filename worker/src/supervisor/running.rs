@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 use super::{
     Supervisor,
     arrays::JobOutput,
-    attempt::Attempt,
+    attempt_result::AttemptResult,
     clock::{micros, unix_ms},
     envelope::Envelope,
     failing_line,
@@ -43,7 +43,7 @@ struct ExecutorResult {
 /// is enough.
 const START_TOLD_AFTER: Duration = Duration::from_millis(100);
 
-impl Attempt {
+impl AttemptResult {
     /// Returns the input that ends the attempt.
     pub(super) fn ended(self, job: JobNo, ending: Ending) -> Input {
         self.left(job, ending, None)
@@ -71,7 +71,7 @@ impl Supervisor {
     ) -> Input {
         // Other jobs with this program may have killed executors while it waited.
         if let Err(ending) = self.check_quarantine(ready.envelope().pool_id, ready.task()) {
-            return Attempt::default().ended(job, ending);
+            return AttemptResult::default().ended(job, ending);
         }
         let (mut attempt, mut ending, mut used_us) = self.run(&ready, device, cache_bytes_max, cancel).await;
         if !attempt.outputs.is_empty() {
@@ -97,7 +97,7 @@ impl Supervisor {
             Unfit::NoDevice => self.unmet_requirements(task, ready.needs_store, envelope).await,
             Unfit::TooLarge(too_large) => self.too_large(too_large, task, ready.needs_store, envelope).await,
         };
-        Attempt::default().ended(job, ending)
+        AttemptResult::default().ended(job, ending)
     }
 
     async fn run(
@@ -106,19 +106,19 @@ impl Supervisor {
         device: DeviceId,
         cache_bytes_max: u64,
         cancel: &CancellationToken,
-    ) -> (Attempt, Ending, Option<u64>) {
+    ) -> (AttemptResult, Ending, Option<u64>) {
         let (task, envelope) = (job.task(), job.envelope());
         let wait_us = micros(envelope.received.elapsed()).saturating_sub(job.programs.micros);
-        let (slot, Demand { pool, bytes, alone, prints, .. }) = (self.device(device), job.demand);
-        let ran_on = slot.ran_on(self.config.name.clone());
-        let _presence = slot.enter(pool, bytes);
+        let (worker_device, Demand { pool, bytes, alone, prints, .. }) = (self.device(device), job.demand);
+        let ran_on = worker_device.ran_on(self.config.name.clone());
+        let _presence = worker_device.enter(pool, bytes);
         failpoint::reach(Failpoint::BeforeKernel);
         let printout = prints.then(Printout::default);
         let on_device = ExecutorJob {
             task,
             pool,
             program: job.program,
-            compiled: job.programs.of(slot.info.target()),
+            compiled: job.programs.of(worker_device.info.target()),
             time_limit: job.time_limit,
             alone,
             printout: printout.as_ref(),
@@ -128,7 +128,7 @@ impl Supervisor {
         };
         debug!(job_id = %task.job_id, attempt = envelope.attempt, device = ran_on.device, "job started");
         let started_ms = unix_ms();
-        let mut running = pin!(run_on(slot.executor(pool), on_device));
+        let mut running = pin!(run_on(worker_device.executor(pool), on_device));
         let ExecutorResult { ending, outputs, mut timings, inputs, storing, is_deadly } =
             match timeout(START_TOLD_AFTER, &mut running).await {
                 Ok(run) => run,
@@ -146,7 +146,7 @@ impl Supervisor {
         timings.compile_us = job.programs.micros;
         let printed = printout.as_ref().and_then(Printout::text);
         let (ran_on, started_ms) = (Some(ran_on), Some(started_ms));
-        let attempt = Attempt { outputs, kept: None, printed, timings, ran_on, started_ms, charged_us: used_us };
+        let attempt = AttemptResult { outputs, kept: None, printed, timings, ran_on, started_ms, charged_us: used_us };
         (attempt, ending, used_us)
     }
 

@@ -20,7 +20,7 @@ use tracing::debug;
 use super::{
     Supervisor,
     answering::Concluded,
-    attempt::Attempt,
+    attempt_result::AttemptResult,
     content::RawMessage,
     handle::{DispatcherHandle, Input, Mail, Snapshot},
     held::{HeldJob, HeldMessage},
@@ -216,7 +216,7 @@ impl Shell {
         self.handle.spawn_until(cancel, Input::JobBroken(job), async move {
             match preparing.await {
                 Ok(ready) => ready.prepared(job),
-                Err(ending) => Attempt::default().ended(job, ending),
+                Err(ending) => AttemptResult::default().ended(job, ending),
             }
         });
     }
@@ -226,7 +226,7 @@ impl Shell {
         let ready = self.take_ready(job, HeldJob::Underway(cancel.clone()));
         // The delivery's channel may have closed just now.
         if !self.raw(job.message).envelope.is_live() {
-            return self.put(Attempt::default().ended(job, Ending::HandedBack));
+            return self.put(AttemptResult::default().ended(job, Ending::HandedBack));
         }
         let supervisor = Arc::clone(&self.supervisor);
         let is_brief = ready.demand.bytes <= BRIEF_BYTES as u64;
@@ -242,7 +242,7 @@ impl Shell {
 
     fn answer(&mut self, message: MessageNo, jobs: Vec<(usize, Disposition)>, last_attempt: u32) {
         let concluded = jobs.into_iter().map(|(index, disposition)| {
-            let attempt = self.replace_job(JobNo { message, index }, HeldJob::default()).into_attempt();
+            let attempt = self.replace_job(JobNo { message, index }, HeldJob::default()).into_result();
             Concluded { index, disposition, attempt }
         });
         let concluded: Vec<_> = concluded.collect();

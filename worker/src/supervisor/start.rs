@@ -8,7 +8,7 @@ use gpufleet_schema::ClassKey;
 use gpufleet_transport::{Broker, DeclareError, Options};
 use tracing::{error, info, warn};
 
-use super::{WorkerError, devices::DeviceSlot, handle::DispatcherHandle, signals::Signals};
+use super::{WorkerError, devices::WorkerDevice, handle::DispatcherHandle, signals::Signals};
 use crate::{
     compiler::{Compiler, ProgramStore, ProgramStoreError, Sandbox},
     config::{CacheSpec, Config},
@@ -33,15 +33,15 @@ pub(super) async fn devices(
     dispatcher: &Arc<DispatcherHandle>,
     compiler: &Arc<Compiler>,
     metrics: &Arc<Metrics>,
-) -> Result<Vec<DeviceSlot>, WorkerError> {
+) -> Result<Vec<WorkerDevice>, WorkerError> {
     let source = Source { cuda: config.cuda.clone(), nvml: config.nvml.clone(), user: config.executor_user.clone() };
     let chosen = config.devices.choose(&inventory::list(&source).await?)?;
-    let slots: Vec<_> =
-        chosen.into_iter().map(|info| DeviceSlot::open(info, config, compiler, dispatcher, metrics)).collect();
-    let mut settling: FuturesUnordered<_> = slots.iter().map(DeviceSlot::settled).collect();
+    let devices: Vec<_> =
+        chosen.into_iter().map(|info| WorkerDevice::open(info, config, compiler, dispatcher, metrics)).collect();
+    let mut settling: FuturesUnordered<_> = devices.iter().map(WorkerDevice::settled).collect();
     let one_in_service = async {
         while settling.next().await.is_some() {
-            if slots.iter().any(|slot| slot.is_up()) {
+            if devices.iter().any(|device| device.is_up()) {
                 break;
             }
         }
@@ -53,16 +53,16 @@ pub(super) async fn devices(
         warn!("some devices are not in service yet, starting without them");
     }
     drop(settling);
-    match slots.iter().map(|slot| slot.sick_reason()).collect::<Option<Vec<_>>>() {
+    match devices.iter().map(|device| device.sick_reason()).collect::<Option<Vec<_>>>() {
         Some(reasons) => Err(WorkerError::DevicesLost(reasons.join("; "))),
-        None => Ok(slots),
+        None => Ok(devices),
     }
 }
 
 /// Returns the classes of the devices in service, each once.
-pub(super) fn classes(devices: &[DeviceSlot]) -> Vec<ClassKey> {
-    let in_service = devices.iter().filter(|slot| slot.is_in_service());
-    in_service.map(|slot| slot.class.key).collect::<BTreeSet<_>>().into_iter().collect()
+pub(super) fn classes(devices: &[WorkerDevice]) -> Vec<ClassKey> {
+    let in_service = devices.iter().filter(|device| device.is_in_service());
+    in_service.map(|device| device.class.key).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Opens the disk cache of compiled programs. A configured folder must be usable; without the default folder, the worker only compiles more

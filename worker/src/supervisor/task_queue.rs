@@ -1,7 +1,7 @@
 //! The task queues that a worker consumes.
 
 use gpufleet_schema::{
-    ClassKey, PoolName, Priority, Slot,
+    AffinitySlot, ClassKey, PoolName, Priority,
     topology::{forwarded_queue, slot_queue, task_queue},
 };
 
@@ -24,20 +24,20 @@ pub(super) enum Route {
     /// Producers and retries send jobs to the pool.
     Pool,
     /// Producers send jobs to the workers that probably have their largest input.
-    Slot(Slot),
+    AffinitySlot(AffinitySlot),
     /// Workers forward jobs to a device class.
     Class(ClassKey),
 }
 
 impl Route {
     fn is_of(self, pool: &PoolSpec) -> bool {
-        pool.affinity || !matches!(self, Self::Slot(_))
+        pool.affinity || !matches!(self, Self::AffinitySlot(_))
     }
 }
 
 /// Returns the queues that a worker with devices of these classes consumes; the pools' own queues come first.
 pub(super) fn task_queues(pools: &[PoolSpec], classes: &[ClassKey]) -> Vec<TaskQueue> {
-    let slots = Slot::all().map(Route::Slot);
+    let slots = AffinitySlot::all().map(Route::AffinitySlot);
     let routes = [Route::Pool].into_iter().chain(slots).chain(classes.iter().copied().map(Route::Class));
     let all = routes.flat_map(|route| {
         let pools = (0..).map(PoolId).zip(pools).filter(move |(_, pool)| route.is_of(pool));
@@ -57,14 +57,14 @@ impl TaskQueue {
     pub(super) fn name(&self) -> String {
         match self.route {
             Route::Pool => task_queue(&self.pool, self.priority),
-            Route::Slot(slot) => slot_queue(&self.pool, slot, self.priority),
+            Route::AffinitySlot(slot) => slot_queue(&self.pool, slot, self.priority),
             Route::Class(class) => forwarded_queue(&self.pool, class, self.priority),
         }
     }
 
     /// Returns the queue as the dispatcher sees it.
     pub(super) fn served(&self) -> ServedQueue {
-        let has_favourite = matches!(self.route, Route::Slot(_));
+        let has_favourite = matches!(self.route, Route::AffinitySlot(_));
         ServedQueue { pool: self.id, priority: self.priority, has_favourite }
     }
 }

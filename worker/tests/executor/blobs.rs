@@ -11,7 +11,7 @@ use gpufleet_blobs::BlobStore;
 use gpufleet_schema::{Arg, BlobDigest, BlobHasher, Buffer, Data, Dtype, FailureCode, Task, Verdict};
 use gpufleet_worker::{
     executor::{Executor, ExecutorJob, ExecutorOptions, Finished, InputUse},
-    ipc::slab::SLOT_BYTES_MAX,
+    ipc::slab::CHUNK_BYTES_MAX,
 };
 
 use crate::harness::{add_one, buffer, fail, job, launch, options, ptx_task, start, u32_arg, u32s, zeros};
@@ -145,7 +145,7 @@ async fn the_memory_of_a_job_comes_before_that_of_its_resident_input() {
 #[tokio::test]
 async fn an_input_passes_through_little_host_memory_whatever_its_length() {
     const HUGE_BYTES: u64 = (5 << 28) + 4;
-    const { assert!(HUGE_BYTES > SLOT_BYTES_MAX, "no job has as much staging memory") };
+    const { assert!(HUGE_BYTES > CHUNK_BYTES_MAX, "no job has as much staging memory") };
     let options = ExecutorOptions { resident_bytes_max: 0, ..options() };
     let executor = Executor::start(options).await.unwrap().0;
     let (folder, store) = store().await;

@@ -8,7 +8,7 @@ use std::{
 
 use gpufleet_schema::{Failure, FailureCode, Verdict};
 use gpufleet_worker::compiler::{
-    CompileError, CompileRequest, Compiled, Compiler, Counts, Origin, ProgramStore, Sandbox, Target,
+    CompileError, CompileRequest, Compiled, Compiler, Counts, ProgramOrigin, ProgramStore, Sandbox, Target,
     options::{OPTIONS, OptionVerdict},
 };
 
@@ -223,14 +223,14 @@ async fn what_one_worker_compiled_another_finds_on_disk_whole_or_not_at_all() {
     let target = Target { arch: (9, 0), cubin_for: Some(12_080) };
     let wanted = CompileRequest { target, ..request(GOOD) };
     let first = compiler_with(&folder).compile(wanted.clone()).await.unwrap();
-    assert_eq!(first.origin, Origin::Compiler);
+    assert_eq!(first.origin, ProgramOrigin::Compiler);
     let second = compiler_with(&folder);
     let found = second.compile(wanted.clone()).await.unwrap();
-    assert_eq!((found.origin, &found.compiled), (Origin::Disk, &first.compiled));
-    assert_eq!(second.compile(wanted.clone()).await.unwrap().origin, Origin::Memory);
+    assert_eq!((found.origin, &found.compiled), (ProgramOrigin::Disk, &first.compiled));
+    assert_eq!(second.compile(wanted.clone()).await.unwrap().origin, ProgramOrigin::Memory);
     assert_eq!(
         second.compile(request(GOOD)).await.unwrap().origin,
-        Origin::Compiler,
+        ProgramOrigin::Compiler,
         "another target is another program"
     );
     assert_eq!(second.counts(), Counts { memory: 1, disk: 1, compiled: 1 });
@@ -241,8 +241,8 @@ async fn what_one_worker_compiled_another_finds_on_disk_whole_or_not_at_all() {
         std::fs::File::options().write(true).open(&path).unwrap().set_len(half).unwrap();
     }
     let third = compiler_with(&folder).compile(wanted.clone()).await.unwrap();
-    assert_eq!(third.origin, Origin::Compiler, "a file that is cut off is not believed");
-    assert_eq!(compiler_with(&folder).compile(wanted).await.unwrap().origin, Origin::Disk, "and was mended");
+    assert_eq!(third.origin, ProgramOrigin::Compiler, "a file that is cut off is not believed");
+    assert_eq!(compiler_with(&folder).compile(wanted).await.unwrap().origin, ProgramOrigin::Disk, "and was mended");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::{
 use gpufleet_schema::{Block, FailureCode, Grid};
 use gpufleet_worker::ipc::{
     FromExecutor, ToExecutor, frame,
-    message::{ArgPlan, BufferPlan, Contents, Image, LaunchPlan, Run},
+    message::{ArgPlan, BufferPlan, Contents, Image, JobPlan, LaunchPlan},
 };
 
 use crate::harness::{PTX, executable};
@@ -63,7 +63,7 @@ impl Bare {
             cooperative: false,
             cluster: vec![],
         };
-        let run = Run {
+        let run = JobPlan {
             job: u64::from(program),
             program,
             buffers: vec![BufferPlan { bytes: 16, contents: Contents::Zeros }],

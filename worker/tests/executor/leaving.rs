@@ -8,7 +8,7 @@ use gpufleet_schema::{
 };
 use gpufleet_worker::{
     executor::{Executor, ExecutorJob, FinishedOutput, LostCause, RunError},
-    ipc::slab::SLOT_BYTES_MAX,
+    ipc::slab::CHUNK_BYTES_MAX,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use tokio_util::sync::CancellationToken;
@@ -80,7 +80,7 @@ async fn works_on(executor: &Executor) {
 #[tokio::test]
 async fn an_output_passes_through_little_host_memory_whatever_its_length() {
     const HUGE_BYTES: u64 = (5 << 28) + 4;
-    const { assert!(HUGE_BYTES > SLOT_BYTES_MAX, "no job has as much staging memory") };
+    const { assert!(HUGE_BYTES > CHUNK_BYTES_MAX, "no job has as much staging memory") };
     let (executor, (_folder, store)) = (start().await, store().await);
     let finished = run_with(&executor, &store, &ends_in_words(HUGE_BYTES)).await;
     let storing = finished.storing;

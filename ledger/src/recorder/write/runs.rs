@@ -20,7 +20,7 @@ use super::{
 use crate::recorder::change::{AttemptChange, End};
 
 /// An ended attempt of another submission than the one that the ledger has recorded for its job.
-pub(super) struct Run {
+pub(super) struct ResubmittedAttempt {
     job_id: JobId,
     /// The attempt number that the worker reported.
     number: i32,
@@ -55,7 +55,7 @@ pub(super) async fn split<'a>(
     jobs: &jobs::Written,
     keys: &Keys,
     connection: &mut PgConnection,
-) -> Result<(Cow<'a, Attempts>, Vec<Run>), sqlx::Error> {
+) -> Result<(Cow<'a, Attempts>, Vec<ResubmittedAttempt>), sqlx::Error> {
     let run_of = |job_id: &JobId, change: &AttemptChange| {
         let known = jobs.described.get(job_id).and_then(|job| job.submitted_at);
         change.end.as_ref().map_or(Ordering::Equal, |end| end.run(known))
@@ -70,7 +70,9 @@ pub(super) async fn split<'a>(
     let (mut own, mut runs) = (Attempts::new(), Vec::new());
     for (key, change) in attempts {
         let mut change = change.clone();
-        runs.extend(std::mem::take(&mut change.other_runs).into_iter().filter_map(|other| Run::of(*key, other)));
+        runs.extend(
+            std::mem::take(&mut change.other_runs).into_iter().filter_map(|other| ResubmittedAttempt::of(*key, other)),
+        );
         if let Some(end) = &change.end
             && !is_usual((key, &change))
             && is_recorded(*key, end, keys, connection).await?
@@ -79,20 +81,20 @@ pub(super) async fn split<'a>(
         }
         match run_of(&key.0, &change) {
             Ordering::Equal => _ = own.insert(*key, change),
-            Ordering::Greater | Ordering::Less => runs.extend(Run::of(*key, change)),
+            Ordering::Greater | Ordering::Less => runs.extend(ResubmittedAttempt::of(*key, change)),
         }
     }
     Ok((Cow::Owned(own), runs))
 }
 
-impl Run {
+impl ResubmittedAttempt {
     fn of((job_id, number): AttemptKey, AttemptChange { started_at, end, .. }: AttemptChange) -> Option<Self> {
         Some(Self { job_id, number, started_at, end: end? })
     }
 }
 
 pub(super) async fn write(
-    mut runs: Vec<Run>,
+    mut runs: Vec<ResubmittedAttempt>,
     keys: &Keys,
     connection: &mut PgConnection,
 ) -> Result<Written, sqlx::Error> {
@@ -147,7 +149,11 @@ async fn is_recorded(
 }
 
 /// Returns the run's own number, or the next free one if another run has ended under it. The caller's transaction has locked the job's row.
-async fn free_number(run: &Run, id_at: DateTime<Utc>, connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
+async fn free_number(
+    run: &ResubmittedAttempt,
+    id_at: DateTime<Utc>,
+    connection: &mut PgConnection,
+) -> Result<i32, sqlx::Error> {
     sqlx::query_scalar!(
         r#"/* recorder::write::runs::number */
         select case when bool_or(attempt = $3 and finished_at is not null) then max(attempt) + 1 else $3 end as "number!"
@@ -162,7 +168,7 @@ async fn free_number(run: &Run, id_at: DateTime<Utc>, connection: &mut PgConnect
 
 /// Gives the job this outcome, unless the job has an outcome of the same or a later submission.
 async fn decide(
-    run: &Run,
+    run: &ResubmittedAttempt,
     number: i32,
     id_at: DateTime<Utc>,
     connection: &mut PgConnection,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use gpufleet_schema::{
-    Batch, Encoding, JobId, Task,
+    Encoding, JobId, OneOrMany, Task,
     bounds::{LABELS_MAX, MESSAGE_BYTES_MAX},
 };
 
@@ -18,20 +18,20 @@ pub(super) fn renewed<'a>(
     encoding: Encoding,
     body: &'a [u8],
     done: &HashSet<JobId>,
-) -> Option<Result<Batch<Task<'a>>, DeadError>> {
+) -> Option<Result<OneOrMany<Task<'a>>, DeadError>> {
     let tasks = encoding.decode_tasks(body).ok().filter(|tasks| !tasks.is_empty())?;
     Some(match tasks {
-        Batch::Many(tasks) => {
+        OneOrMany::Many(tasks) => {
             let open = tasks.into_iter().filter(|task| !done.contains(&task.job_id));
-            open.map(renew).collect::<Result<_, _>>().map(Batch::Many)
+            open.map(renew).collect::<Result<_, _>>().map(OneOrMany::Many)
         }
-        Batch::One(task) if done.contains(&task.job_id) => Ok(Batch::Many(Vec::new())),
-        Batch::One(task) => renew(task).map(Batch::One),
+        OneOrMany::One(task) if done.contains(&task.job_id) => Ok(OneOrMany::Many(Vec::new())),
+        OneOrMany::One(task) => renew(task).map(OneOrMany::One),
     })
 }
 
 /// The body of the new jobs' message, if it is not too large.
-pub(super) fn encode(encoding: Encoding, tasks: &Batch<Task<'_>>) -> Result<Vec<u8>, DeadError> {
+pub(super) fn encode(encoding: Encoding, tasks: &OneOrMany<Task<'_>>) -> Result<Vec<u8>, DeadError> {
     let body = encoding.encode_tasks(tasks).expect("a task that was decoded can be encoded");
     if body.len() > MESSAGE_BYTES_MAX {
         return Err(DeadError::TooLarge { bytes: body.len() as u64 });

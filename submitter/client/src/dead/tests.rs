@@ -1,5 +1,5 @@
 use gpufleet_schema::{
-    Batch, Priority, Program, Task,
+    OneOrMany, Priority, Program, Task,
     bounds::{LABELS_MAX, MESSAGE_BYTES_MAX},
     topology::{HEADER_BODY_BYTES, TYPE_EVENTS},
 };
@@ -12,7 +12,7 @@ fn task() -> Task<'static> {
     job.build().unwrap().task
 }
 
-fn body(tasks: &Batch<Task<'_>>) -> Vec<u8> {
+fn body(tasks: &OneOrMany<Task<'_>>) -> Vec<u8> {
     Encoding::MessagePack.encode_tasks(tasks).unwrap()
 }
 
@@ -38,7 +38,7 @@ fn renewed(body: &[u8], done: &[JobId]) -> Option<Result<Vec<Task<'static>>, Dea
 #[test]
 fn a_letter_lists_the_jobs_of_a_message_without_a_type_and_none_of_an_event() {
     let task = task();
-    let body = body(&Batch::One(task.clone()));
+    let body = body(&OneOrMany::One(task.clone()));
     assert_eq!(DeadLetter::read(&properties(), &[], &body).jobs, [task.job_id]);
     let events = Properties { kind: Some(TYPE_EVENTS.to_owned()), ..properties() };
     assert_eq!(DeadLetter::read(&events, &[], &body).jobs, []);
@@ -96,7 +96,7 @@ fn a_letter_whose_body_was_cut_has_the_original_size() {
 #[test]
 fn a_renewed_task_is_another_job_that_names_the_old_one() {
     let old = task();
-    let new = renewed(&body(&Batch::One(old.clone())), &[]).unwrap().unwrap();
+    let new = renewed(&body(&OneOrMany::One(old.clone())), &[]).unwrap().unwrap();
     assert_ne!(new[0].job_id, old.job_id);
     assert_eq!(new[0].labels[REPLAY_LABEL], old.job_id.to_string());
     assert_eq!(new[0].buffers, old.buffers);
@@ -106,33 +106,33 @@ fn a_renewed_task_is_another_job_that_names_the_old_one() {
 fn a_task_with_all_labels_used_is_refused_unless_it_has_the_replay_label() {
     let mut old = task();
     old.labels = (0..LABELS_MAX).map(|index| (format!("label-{index}"), String::new())).collect();
-    let refused = renewed(&body(&Batch::One(old.clone())), &[]).unwrap();
+    let refused = renewed(&body(&OneOrMany::One(old.clone())), &[]).unwrap();
     assert!(matches!(refused, Err(DeadError::LabelsFull { job_id }) if job_id == old.job_id), "{refused:?}");
     old.labels.remove("label-0");
     old.labels.insert(REPLAY_LABEL.to_owned(), "before".to_owned());
-    renewed(&body(&Batch::One(old)), &[]).unwrap().unwrap();
+    renewed(&body(&OneOrMany::One(old)), &[]).unwrap().unwrap();
 }
 
 #[test]
 fn a_task_that_a_worker_would_find_invalid_is_refused() {
     let invalid = Task { program: Program::Catalog(String::new()), ..task() };
-    let refused = renewed(&body(&Batch::Many(vec![task(), invalid.clone()])), &[]).unwrap();
+    let refused = renewed(&body(&OneOrMany::Many(vec![task(), invalid.clone()])), &[]).unwrap();
     assert!(matches!(refused, Err(DeadError::Invalid { job_id, .. }) if job_id == invalid.job_id), "{refused:?}");
 }
 
 #[test]
 fn jobs_that_were_already_replayed_are_left_out() {
     let (first, second) = (task(), task());
-    let list = body(&Batch::Many(vec![first.clone(), second.clone()]));
+    let list = body(&OneOrMany::Many(vec![first.clone(), second.clone()]));
     let rest = renewed(&list, &[first.job_id]).unwrap().unwrap();
     assert_eq!(rest.iter().map(|task| &task.labels[REPLAY_LABEL]).collect::<Vec<_>>(), [&second.job_id.to_string()]);
     assert_eq!(renewed(&list, &[first.job_id, second.job_id]).unwrap().unwrap(), []);
-    assert_eq!(renewed(&body(&Batch::One(first.clone())), &[first.job_id]).unwrap().unwrap(), []);
+    assert_eq!(renewed(&body(&OneOrMany::One(first.clone())), &[first.job_id]).unwrap().unwrap(), []);
 }
 
 #[test]
 fn a_body_without_tasks_can_not_be_renewed() {
-    assert!(renewed(&body(&Batch::Many(Vec::new())), &[]).is_none());
+    assert!(renewed(&body(&OneOrMany::Many(Vec::new())), &[]).is_none());
     assert!(renewed(b"nonsense", &[]).is_none());
 }
 
@@ -140,7 +140,7 @@ fn a_body_without_tasks_can_not_be_renewed() {
 fn a_renewed_task_that_exceeds_a_message_is_refused() {
     let x = vec![0.0_f32; MESSAGE_BYTES_MAX / 8];
     let task = crate::Job::catalog("saxpy").scalar("a", 2.0).input("x", &x).input("y", &x).build().unwrap().task;
-    let refused = renewal::encode(Encoding::MessagePack, &Batch::One(task));
+    let refused = renewal::encode(Encoding::MessagePack, &OneOrMany::One(task));
     assert!(matches!(refused, Err(DeadError::TooLarge { bytes }) if bytes > MESSAGE_BYTES_MAX as u64), "{refused:?}");
 }
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use futures::poll;
 use gpufleet_schema::{
-    Batch, BlobDigest, Dtype, Encoding, Failure, FailureCode, Inline, Output, OutputData, Reply, Timings, VERSION,
+    BlobDigest, Dtype, Encoding, Failure, FailureCode, Inline, OneOrMany, Output, OutputData, Reply, Timings, VERSION,
     Verdict, bounds::BLOBS_BYTES_MAX,
 };
 
@@ -57,7 +57,7 @@ impl Scene {
     }
 
     fn deliver(&self, reply: Reply<'static>) {
-        let body = Encoding::MessagePack.encode_replies(&Batch::One(reply)).unwrap();
+        let body = Encoding::MessagePack.encode_replies(&OneOrMany::One(reply)).unwrap();
         self.inbox.deliver(Encoding::MessagePack, None, &body).unwrap();
     }
 

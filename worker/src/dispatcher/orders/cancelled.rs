@@ -10,7 +10,7 @@ use std::{
 
 use gpufleet_schema::{JobId, Selection, topology::CONTROL_MAX_AGE_DAYS};
 
-use super::given::Given;
+use super::order_info::OrderInfo;
 
 type Labels = BTreeMap<String, String>;
 
@@ -45,9 +45,9 @@ pub(super) struct Added {
 
 #[derive(Debug, Default)]
 struct Generation {
-    jobs: HashMap<JobId, Arc<Given>>,
+    jobs: HashMap<JobId, Arc<OrderInfo>>,
     /// Selections by labels, by their first label, so that a job is compared with few of them.
-    labelled: HashMap<(String, String), HashMap<Labels, Arc<Given>>>,
+    labelled: HashMap<(String, String), HashMap<Labels, Arc<OrderInfo>>>,
     /// Upper estimate of the memory of all of this, in bytes.
     bytes: usize,
 }
@@ -58,7 +58,7 @@ impl Cancelled {
     }
 
     /// Stores an order. An order that is read again is not new.
-    pub(super) fn add(&mut self, selection: Selection, given: &Arc<Given>, now: Instant) -> Added {
+    pub(super) fn add(&mut self, selection: Selection, order: &Arc<OrderInfo>, now: Instant) -> Added {
         self.forget(now);
         let forgot = self.young.bytes > self.bytes_max && !self.old.is_empty();
         if self.young.bytes > self.bytes_max {
@@ -69,36 +69,42 @@ impl Cancelled {
             is_new |= !self.old.jobs.contains_key(&job) && !self.young.jobs.contains_key(&job);
             // The first order for a job is kept.
             if let Entry::Vacant(entry) = self.young.jobs.entry(job) {
-                entry.insert(Arc::clone(given));
+                entry.insert(Arc::clone(order));
                 bytes += JOB_BYTES;
             }
         }
         if let Some((name, value)) = selection.labels.first_key_value() {
             let first = (name.clone(), value.clone());
-            let covers = |orders: &Generation| orders.covers(&first, &selection.labels, given);
+            let covers = |orders: &Generation| orders.covers(&first, &selection.labels, order);
             is_new |= !covers(&self.old) && !covers(&self.young);
             let text_bytes: usize = selection.labels.iter().map(|(name, value)| name.len() + value.len()).sum();
             // The last order for a set of labels is kept, because it selects all jobs of the earlier ones too.
             match self.young.labelled.entry(first).or_default().entry(selection.labels) {
                 Entry::Vacant(entry) => {
-                    entry.insert(Arc::clone(given));
+                    entry.insert(Arc::clone(order));
                     bytes += LABELS_BYTES_MIN + 2 * text_bytes;
                 }
                 Entry::Occupied(mut entry) => {
-                    if entry.get().at_ms < given.at_ms {
-                        entry.insert(Arc::clone(given));
+                    if entry.get().at_ms < order.at_ms {
+                        entry.insert(Arc::clone(order));
                     }
                 }
             }
         }
         if bytes > 0 {
-            self.young.bytes += bytes + ORDER_BYTES + given.by.as_ref().map_or(0, String::len);
+            self.young.bytes += bytes + ORDER_BYTES + order.by.as_ref().map_or(0, String::len);
         }
         Added { is_new, forgot }
     }
 
     /// Returns the order that cancelled a job.
-    pub(super) fn find(&mut self, job: JobId, labels: &Labels, submitted_ms: i64, now: Instant) -> Option<Arc<Given>> {
+    pub(super) fn find(
+        &mut self,
+        job: JobId,
+        labels: &Labels,
+        submitted_ms: i64,
+        now: Instant,
+    ) -> Option<Arc<OrderInfo>> {
         self.forget(now);
         [&self.old, &self.young].into_iter().find_map(|orders| orders.find(job, labels, submitted_ms)).map(Arc::clone)
     }
@@ -120,21 +126,21 @@ impl Generation {
         self.jobs.is_empty() && self.labelled.is_empty()
     }
 
-    fn find(&self, job: JobId, labels: &Labels, submitted_ms: i64) -> Option<&Arc<Given>> {
+    fn find(&self, job: JobId, labels: &Labels, submitted_ms: i64) -> Option<&Arc<OrderInfo>> {
         let by_label = || {
             let candidates =
                 labels.iter().filter_map(|(name, value)| self.labelled.get(&(name.clone(), value.clone())));
-            let meant = candidates.flatten().filter(|(selection, given)| {
-                submitted_ms <= given.at_ms && selection.iter().all(|(name, value)| labels.get(name) == Some(value))
+            let meant = candidates.flatten().filter(|(selection, order)| {
+                submitted_ms <= order.at_ms && selection.iter().all(|(name, value)| labels.get(name) == Some(value))
             });
-            meant.map(|(_, given)| given).min_by_key(|given| given.at_ms)
+            meant.map(|(_, order)| order).min_by_key(|order| order.at_ms)
         };
         self.jobs.get(&job).or_else(by_label)
     }
 
-    fn covers(&self, first: &(String, String), labels: &Labels, given: &Given) -> bool {
+    fn covers(&self, first: &(String, String), labels: &Labels, order: &OrderInfo) -> bool {
         let known = self.labelled.get(first).and_then(|selections| selections.get(labels));
-        known.is_some_and(|known| known.at_ms >= given.at_ms)
+        known.is_some_and(|known| known.at_ms >= order.at_ms)
     }
 }
 
@@ -154,8 +160,8 @@ mod tests {
         Selection { labels: labels(pairs), ..Selection::default() }
     }
 
-    fn given(at_ms: i64, by: &str) -> Arc<Given> {
-        Arc::new(Given { at_ms, by: Some(by.to_owned()) })
+    fn order(at_ms: i64, by: &str) -> Arc<OrderInfo> {
+        Arc::new(OrderInfo { at_ms, by: Some(by.to_owned()) })
     }
 
     struct Book(Cancelled, Instant);
@@ -167,12 +173,12 @@ mod tests {
         }
 
         fn add(&mut self, selection: Selection, at_ms: i64, by: &str) -> bool {
-            self.0.add(selection, &given(at_ms, by), self.1).is_new
+            self.0.add(selection, &order(at_ms, by), self.1).is_new
         }
 
         /// Returns the sender of the order that cancelled the job.
         fn find(&mut self, job: JobId, pairs: &[(&str, &str)], submitted_ms: i64) -> Option<String> {
-            self.0.find(job, &labels(pairs), submitted_ms, self.1).and_then(|given| given.by.clone())
+            self.0.find(job, &labels(pairs), submitted_ms, self.1).and_then(|order| order.by.clone())
         }
     }
 
@@ -252,13 +258,13 @@ mod tests {
         let (mut last, mut forgot) = (Vec::new(), 0);
         for _ in 0..ORDERS {
             last = (0..JOBS).map(|_| JobId::new()).collect();
-            forgot += usize::from(book.add(jobs(&last), &given(1, "anna"), now).forgot);
+            forgot += usize::from(book.add(jobs(&last), &order(1, "anna"), now).forgot);
             assert!(book.young.jobs.len() + book.old.jobs.len() <= 2 * (BYTES_MAX / JOB_BYTES + JOBS));
         }
         assert!(forgot > 0);
         assert!(last.iter().all(|job| book.find(*job, &BTreeMap::new(), 0, now).is_some()));
         for run in 0..ORDERS {
-            book.add(labelled(&[("team", "a"), ("run", &run.to_string())]), &given(1, "anna"), now);
+            book.add(labelled(&[("team", "a"), ("run", &run.to_string())]), &order(1, "anna"), now);
         }
         let compared = |generation: &Generation| generation.labelled.values().map(HashMap::len).sum::<usize>();
         assert!(compared(&book.young) + compared(&book.old) <= 2 * BYTES_MAX / LABELS_BYTES_MIN + 2);

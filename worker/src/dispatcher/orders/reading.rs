@@ -2,7 +2,7 @@
 
 use gpufleet_schema::MessageId;
 
-use super::given::Given;
+use super::order_info::OrderInfo;
 
 /// The reading of the stream, from its first order on.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub(super) struct Reading {
     /// The mark of this process's start or of the last interruption. All earlier orders are before it in the stream.
     mark: MessageId,
     since_start: bool,
-    drain: Option<Given>,
+    drain: Option<OrderInfo>,
 }
 
 impl Reading {
@@ -32,8 +32,8 @@ impl Reading {
     }
 
     /// Records a drain order for this worker's name.
-    pub(super) fn drain(&mut self, given: Given) {
-        self.drain = Some(given);
+    pub(super) fn drain(&mut self, order: OrderInfo) {
+        self.drain = Some(order);
     }
 
     /// Records a mark, which may be another worker's. Returns whether every order before this worker's last mark is
@@ -51,7 +51,7 @@ impl Reading {
     }
 
     /// Returns the drain order for this worker since its start, if any.
-    pub(super) fn drained(&self) -> Option<&Given> {
+    pub(super) fn drained(&self) -> Option<&OrderInfo> {
         self.drain.as_ref().filter(|_| self.since_start)
     }
 }
@@ -60,7 +60,7 @@ impl Reading {
 mod tests {
     use super::*;
 
-    const GIVEN: Given = Given { at_ms: 0, by: None };
+    const ORDER: OrderInfo = OrderInfo { at_ms: 0, by: None };
 
     /// Creates a reading, and returns it with its first mark.
     fn began() -> (Reading, MessageId) {
@@ -77,12 +77,12 @@ mod tests {
     #[test]
     fn only_a_drain_order_behind_the_first_mark_counts() {
         let (mut reading, first) = began();
-        reading.drain(GIVEN);
+        reading.drain(ORDER);
         assert!(reading.drained().is_none());
         assert!(!reading.pass(MessageId::new()), "another worker's");
         assert!(reading.pass(first));
         assert!(reading.drained().is_none(), "it was for an earlier worker");
-        reading.drain(GIVEN);
+        reading.drain(ORDER);
         assert!(reading.drained().is_some());
         assert!(reading.pass(first), "written twice");
         assert!(reading.drained().is_some());
@@ -93,7 +93,7 @@ mod tests {
         let (mut reading, first) = began();
         assert!(reading.pass(first));
         let second = read_on(&mut reading);
-        reading.drain(GIVEN);
+        reading.drain(ORDER);
         assert!(reading.drained().is_some(), "at once");
         assert!(reading.pass(second));
         assert!(reading.drained().is_some());
@@ -105,7 +105,7 @@ mod tests {
         reading.pass(first);
         let second = read_on(&mut reading);
         reading.start_over();
-        reading.drain(GIVEN);
+        reading.drain(ORDER);
         assert!(!reading.pass(first), "more was ordered since");
         assert!(reading.drained().is_none());
         assert!(reading.pass(second));
@@ -117,7 +117,7 @@ mod tests {
         let (mut reading, _) = began();
         let second = read_on(&mut reading);
         reading.start_over();
-        reading.drain(GIVEN);
+        reading.drain(ORDER);
         assert!(reading.drained().is_none(), "the first mark may be yet to come");
         assert!(reading.pass(second));
         assert!(reading.drained().is_some());

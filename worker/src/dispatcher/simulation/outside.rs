@@ -10,8 +10,8 @@ use gpufleet_schema::{
 
 use super::{
     super::{
-        AttemptEnd, Decoded, JobNo, Letter, MessageKey, MessageNo, NewJob, Preparation, PublishFailure, QueueLimit,
-        Settlement, Subject, digest,
+        AttemptEnd, Decoded, JobNo, MessageInfo, MessageKey, MessageNo, NewJob, Preparation, PublishFailure,
+        QueueLimit, Settlement, Subject, digest,
     },
     HeldMessage, Input, QueuedMessage, UNSETTLED_MAX, World,
 };
@@ -79,7 +79,7 @@ impl World {
         let message = MessageNo(self.last_message);
         let body = format!("{:?}", queued.jobs);
         let came_before = queued.redelivered || queued.counted > 0;
-        let letter = Letter {
+        let info = MessageInfo {
             queue: queued.jobs.first().map_or(0, |job| self.jobs[*job].pool as usize),
             key: MessageKey::of(Some(&queued.id), body.as_bytes()),
             digest: came_before.then(|| digest(&queued.id, body.as_bytes())),
@@ -103,7 +103,7 @@ impl World {
             is_settling: false,
         };
         self.held.insert(message, held);
-        self.batch.push(Input::Delivered(Box::new(letter), ()));
+        self.batch.push(Input::Delivered(Box::new(info), ()));
     }
 
     /// Passes an input about a message, after the input that its connection is lost.

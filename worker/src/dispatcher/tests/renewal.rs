@@ -168,6 +168,6 @@ fn a_redelivery_that_takes_the_place_of_its_message_counts_only_what_was_tried()
         }
         assert_eq!(desk.settled(), [Settlement::Requeue]);
         settled(&mut desk, FIRST, true);
-        assert_eq!(desk.dispatcher.message(last).letter.delivery_count, count);
+        assert_eq!(desk.dispatcher.message(last).info.delivery_count, count);
     }
 }

@@ -34,9 +34,7 @@ pub(crate) struct StagedPiece {
 
 /// Creates the stream for [`run`].
 pub(crate) fn stream() -> Result<Stream, CudaError> {
-    let mut stream = Stream::new(STREAM)?;
-    stream.make_events(1)?;
-    Ok(stream)
+    Stream::new(STREAM)
 }
 
 /// Copies and answers pieces until no more can arrive. Fails if the context has become unusable.

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::ipc::{
     FromExecutor,
-    message::{BufferPlan, Contents, Run},
+    message::{BufferPlan, Contents, JobPlan},
 };
 
 /// The inputs of one job.
@@ -67,7 +67,7 @@ pub(super) enum Source {
 
 impl<'a> JobInputs<'a> {
     /// Leases the resident inputs. For others that need no buffer if they stay, finds memory to stay in.
-    pub(super) fn lease(preparation: &LaunchPreparation<'a>, run: &Run) -> Result<Self, StreamError> {
+    pub(super) fn lease(preparation: &LaunchPreparation<'a>, run: &JobPlan) -> Result<Self, StreamError> {
         let wanted = run.inputs();
         if wanted.is_empty() {
             return Ok(Self::default());
@@ -96,13 +96,13 @@ impl<'a> JobInputs<'a> {
     }
 
     /// Returns the sizes of the buffers for which the job needs memory of its own, in bytes.
-    pub(super) fn own_sizes(&self, run: &Run) -> Vec<u64> {
+    pub(super) fn own_sizes(&self, run: &JobPlan) -> Vec<u64> {
         let own = run.buffers.iter().filter(|buffer| self.in_place(buffer).is_none());
         own.map(|buffer| buffer.bytes).collect()
     }
 
     /// Returns the memory of each buffer.
-    pub(super) fn blocks(&self, run: &Run, allocation: &Allocation<'_>) -> Vec<DeviceBuffer> {
+    pub(super) fn blocks(&self, run: &JobPlan, allocation: &Allocation<'_>) -> Vec<DeviceBuffer> {
         let mut own = allocation.blocks.iter().copied();
         let block = |buffer: &BufferPlan| self.in_place(buffer).or_else(|| own.next());
         run.buffers.iter().map_while(block).collect()
@@ -137,7 +137,7 @@ impl<'a> JobInputs<'a> {
 
     /// Returns the inputs that the kernels may only read, in place or as a copy. If the job succeeds, all of these are checked, so that a
     /// kernel that writes to one always fails.
-    pub(super) fn read_only(&self, run: &Run, blocks: &[DeviceBuffer]) -> Vec<Sealed> {
+    pub(super) fn read_only(&self, run: &JobPlan, blocks: &[DeviceBuffer]) -> Vec<Sealed> {
         if self.held.is_empty() {
             return Vec::new();
         }
@@ -146,12 +146,17 @@ impl<'a> JobInputs<'a> {
     }
 
     /// Returns the copies that must be checked before the kernels start.
-    pub(super) fn copies_to_check(&self, run: &Run, blocks: &[DeviceBuffer]) -> Vec<Sealed> {
+    pub(super) fn copies_to_check(&self, run: &JobPlan, blocks: &[DeviceBuffer]) -> Vec<Sealed> {
         self.sealed(run, blocks, |lease| lease.lent.access == Access::CopiedAndChecked)
     }
 
     /// Returns the memory of the buffers with those resident inputs for which `is_wanted` is true.
-    fn sealed(&self, run: &Run, blocks: &[DeviceBuffer], is_wanted: impl Fn(&InputLease<'a>) -> bool) -> Vec<Sealed> {
+    fn sealed(
+        &self,
+        run: &JobPlan,
+        blocks: &[DeviceBuffer],
+        is_wanted: impl Fn(&InputLease<'a>) -> bool,
+    ) -> Vec<Sealed> {
         let sealed = |(buffer, block): (&BufferPlan, &DeviceBuffer)| {
             let lease = self.leases().find(|lease| Some(lease.key()) == buffer.input())?;
             is_wanted(lease).then(|| Sealed { block: *block, ..lease.sealed() })
@@ -173,7 +178,7 @@ impl<'a> JobInputs<'a> {
     }
 
     /// Finds memory in which the inputs that are not yet resident can stay.
-    pub(super) fn make_room(&mut self, preparation: &LaunchPreparation<'a>, run: &Run) -> Result<(), StreamError> {
+    pub(super) fn make_room(&mut self, preparation: &LaunchPreparation<'a>, run: &JobPlan) -> Result<(), StreamError> {
         for input in run.inputs() {
             if self.has(input.key()) {
                 continue;
@@ -195,7 +200,7 @@ impl<'a> JobInputs<'a> {
         &mut self,
         preparation: &LaunchPreparation<'a>,
         stream: &Stream,
-        run: &Run,
+        run: &JobPlan,
         blocks: &[DeviceBuffer],
     ) -> Result<Duration, StreamError> {
         if self.coming.is_empty() {
@@ -219,7 +224,7 @@ impl<'a> JobInputs<'a> {
     }
 
     /// Returns the target of each buffer's pieces. An input without memory of its own goes to every buffer that has it.
-    fn targets(&self, run: &Run, blocks: &[DeviceBuffer]) -> HashMap<u32, DeviceBuffer> {
+    fn targets(&self, run: &JobPlan, blocks: &[DeviceBuffer]) -> HashMap<u32, DeviceBuffer> {
         let mut targets = HashMap::new();
         for Coming { input, memory } in &self.coming {
             match memory {
@@ -231,7 +236,7 @@ impl<'a> JobInputs<'a> {
     }
 
     /// Makes those inputs resident that have memory to stay in.
-    fn settle(&mut self, preparation: &LaunchPreparation<'a>, stream: &Stream, run: &Run) -> Result<(), CudaError> {
+    fn settle(&mut self, preparation: &LaunchPreparation<'a>, stream: &Stream, run: &JobPlan) -> Result<(), CudaError> {
         let common = preparation.common;
         for Coming { input, memory } in std::mem::take(&mut self.coming) {
             let Some(memory) = memory else {
@@ -299,13 +304,13 @@ impl InputLease<'_> {
 
 fn input_memory<'a>(
     preparation: &LaunchPreparation<'a>,
-    run: &Run,
+    run: &JobPlan,
     bytes: u64,
 ) -> Result<Option<InputMemory<'a>>, CudaError> {
     preparation.common.memory.arena.input_memory(bytes, run.cache_bytes_max, || preparation.may_wait())
 }
 
-impl Run {
+impl JobPlan {
     /// Returns the inputs from the blob store, each once.
     fn inputs(&self) -> Vec<RunInput> {
         let mut inputs: Vec<RunInput> = Vec::new();

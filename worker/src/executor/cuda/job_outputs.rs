@@ -11,12 +11,12 @@ use super::{
     preparation::LaunchPreparation,
     transfers::{Direction, Signal},
 };
-use crate::ipc::{FromExecutor, message::Run};
+use crate::ipc::{FromExecutor, message::JobPlan};
 
 /// Waits until the supervisor has read the outputs. Returns how long that took.
 pub(super) fn leave(
     preparation: &LaunchPreparation<'_>,
-    run: &Run,
+    run: &JobPlan,
     blocks: &[DeviceBuffer],
 ) -> Result<Duration, StreamError> {
     if run.leaving.is_empty() {
@@ -36,7 +36,7 @@ pub(super) fn leave(
     }
 }
 
-fn sources(run: &Run, blocks: &[DeviceBuffer]) -> Result<HashMap<u32, DeviceBuffer>, StreamError> {
+fn sources(run: &JobPlan, blocks: &[DeviceBuffer]) -> Result<HashMap<u32, DeviceBuffer>, StreamError> {
     let source = |index: &u32| match blocks.get(*index as usize) {
         Some(block) => Ok((*index, *block)),
         None => internal(format!("there is no buffer {index}")),

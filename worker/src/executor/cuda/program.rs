@@ -67,10 +67,10 @@ impl Program {
 
     /// Returns the program's module, if it is cached and not being loaded.
     pub(crate) fn kept(&self) -> Option<Arc<Module>> {
-        self.slot().clone()
+        self.lock_kept().clone()
     }
 
-    fn slot(&self) -> MutexGuard<'_, Option<Arc<Module>>> {
+    fn lock_kept(&self) -> MutexGuard<'_, Option<Arc<Module>>> {
         self.kept.lock().expect("no thread panics while it looks at a module")
     }
 
@@ -81,13 +81,13 @@ impl Program {
 
     /// Returns the size of the program's module in bytes, if it is cached and no job uses it.
     fn idle_bytes(&self) -> u64 {
-        self.slot().as_ref().filter(|module| Arc::strong_count(module) == 1).map_or(0, |module| module.bytes())
+        self.lock_kept().as_ref().filter(|module| Arc::strong_count(module) == 1).map_or(0, |module| module.bytes())
     }
 
     /// Unloads the module unless a job uses or loads it. Returns whether it was unloaded.
     fn unload_idle(&self) -> bool {
         // Jobs get a module only under this lock, so a module that is unused now stays unused. It is unloaded after the lock is released.
-        let idle = self.slot().take_if(|module| Arc::strong_count(module) == 1);
+        let idle = self.lock_kept().take_if(|module| Arc::strong_count(module) == 1);
         idle.is_some()
     }
 }
@@ -108,7 +108,7 @@ impl Shelf {
             return Ok((module, true));
         }
         let module = program.load(declared, &self.loaded_bytes)?;
-        *program.slot() = Some(Arc::clone(&module));
+        *program.lock_kept() = Some(Arc::clone(&module));
         self.remember(program);
         Ok((module, false))
     }

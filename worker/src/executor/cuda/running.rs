@@ -20,7 +20,7 @@ use super::{
     stream::Stream,
     work::Work,
 };
-use crate::ipc::message::Run;
+use crate::ipc::message::JobPlan;
 
 /// The device memory that a job uses.
 #[derive(Debug, Default)]
@@ -181,7 +181,7 @@ fn allocate<'a>(
     preparation: &LaunchPreparation<'a>,
     local: u64,
     inputs: &mut JobInputs<'a>,
-    run: &Run,
+    run: &JobPlan,
 ) -> Result<Allocation<'a>, StreamError> {
     let allocate = |inputs: &JobInputs<'_>| {
         let sizes = inputs.own_sizes(run);

@@ -21,13 +21,15 @@ pub(crate) struct Stream {
     events: Vec<CUevent>,
     /// Events that are recorded alternately while a job launches its kernels.
     milestones: [CUevent; 2],
+    /// The event of [`Stream::wait`]. It is none of `events`, so that a wait between a job's steps does not change their times.
+    waited: CUevent,
 }
 
 impl Stream {
     /// Creates a stream for the calling thread, on which the context must be current. `number` distinguishes it from the others.
     pub(crate) fn new(number: usize) -> Result<Self, CudaError> {
         let raw = called("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
-        Ok(Self { raw, number, events: Vec::new(), milestones: [make_event()?, make_event()?] })
+        Ok(Self { raw, number, events: Vec::new(), milestones: [make_event()?, make_event()?], waited: make_event()? })
     }
 
     pub(super) fn raw(&self) -> CUstream {
@@ -66,10 +68,10 @@ impl Stream {
         wait_for_event(self.milestone(number), is_emulated)
     }
 
-    /// Waits for the work that was enqueued so far. Records the first event.
+    /// Waits for the work that was enqueued so far.
     pub(super) fn wait(&self, is_emulated: bool) -> Result<(), CudaError> {
-        self.record(0)?;
-        self.wait_for(0, is_emulated)
+        self.record_event(self.waited)?;
+        wait_for_event(self.waited, is_emulated)
     }
 
     /// Waits for the work that was enqueued so far, without an event.

@@ -7,12 +7,12 @@ use super::{
     pinned::PinnedSegment,
     program::Program,
 };
-use crate::ipc::message::{Place, Run};
+use crate::ipc::message::{JobPlan, Place};
 
 /// A job with its program and segments.
 #[derive(Debug)]
 pub(crate) struct Work {
-    pub run: Run,
+    pub run: JobPlan,
     pub program: Arc<Program>,
     pub segments: HashMap<u32, Arc<PinnedSegment>>,
 }

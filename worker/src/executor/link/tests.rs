@@ -69,7 +69,7 @@ async fn sent_with(shared: &Shared, job: u64, entry: &str) -> oneshot::Receiver<
         program: Code::Ptx("").key(),
         entries: vec![entry.to_owned()],
         turn: None,
-        _slot: Arc::new(shared.slab.take(1).await.unwrap()),
+        _memory: Arc::new(shared.slab.take(1).await.unwrap()),
         _streams: Arc::clone(&shared.streams).acquire_owned().await.unwrap(),
     };
     shared.state().pending.insert(job, pending);

@@ -13,14 +13,14 @@ use crate::{
 /// A reader of an output on the device.
 pub(in crate::executor) struct OutputReader {
     exchange: Exchange,
-    order: Order,
+    cursor: PieceCursor,
     /// The piece that is being read.
     piece: Option<StagingMemory>,
 }
 
-/// The order in which pieces are requested and read. While one is read, the child copies the next ones.
+/// Which pieces of an output have been requested and read. While one is read, the child copies the next ones.
 #[derive(Debug)]
-struct Order {
+struct PieceCursor {
     bytes: u64,
     piece_bytes: u64,
     /// The range of the piece that is being read.
@@ -34,7 +34,11 @@ impl OutputReader {
     /// Creates a reader of an output of this length, in bytes.
     pub(in crate::executor) fn new(shared: &Arc<Shared>, job: u64, buffer: u32, bytes: u64, lane: Lane) -> Self {
         let piece_bytes = lane.front().map_or(0, |part| part.len() as u64);
-        Self { exchange: Exchange::new(shared, job, buffer, lane), order: Order::new(bytes, piece_bytes), piece: None }
+        Self {
+            exchange: Exchange::new(shared, job, buffer, lane),
+            cursor: PieceCursor::new(bytes, piece_bytes),
+            piece: None,
+        }
     }
 
     /// Returns the memory for the next array, if the whole output was read.
@@ -46,28 +50,28 @@ impl OutputReader {
 
     /// Makes the piece at this offset the one that is read.
     fn go_to(&mut self, offset: u64) -> io::Result<()> {
-        if self.order.read.contains(&offset) {
+        if self.cursor.read.contains(&offset) {
             return Ok(());
         }
         self.exchange.free.extend(self.piece.take());
-        if offset != self.order.read.end {
+        if offset != self.cursor.read.end {
             self.exchange.settle()?;
-            self.order.restart(offset);
+            self.cursor.restart(offset);
         }
         while !self.exchange.free.is_empty()
-            && let Some(piece) = self.order.ask()
+            && let Some(piece) = self.cursor.ask()
         {
             self.exchange.send(ToExecutor::Take, piece.start, piece.end - piece.start);
         }
         self.piece = self.exchange.receive()?;
-        self.order.advance();
+        self.cursor.advance();
         Ok(())
     }
 }
 
 impl BlobSource for OutputReader {
     fn length(&self) -> u64 {
-        self.order.bytes
+        self.cursor.bytes
     }
 
     fn is_remote(&self) -> bool {
@@ -78,7 +82,7 @@ impl BlobSource for OutputReader {
         while !into.is_empty() {
             self.go_to(offset)?;
             let part = self.piece.as_ref().ok_or(io::ErrorKind::UnexpectedEof)?;
-            let Range { start, end } = self.order.read;
+            let Range { start, end } = self.cursor.read;
             let length = usize::try_from(end - offset).unwrap_or(usize::MAX).min(into.len());
             let (now, rest) = into.split_at_mut(length);
             let from = (offset - start) as usize;
@@ -89,7 +93,7 @@ impl BlobSource for OutputReader {
     }
 }
 
-impl Order {
+impl PieceCursor {
     const fn new(bytes: u64, piece_bytes: u64) -> Self {
         Self { bytes, piece_bytes, read: 0..0, next: 0 }
     }
@@ -122,33 +126,33 @@ mod tests {
 
     #[test]
     fn pieces_come_in_order_and_the_last_is_shorter() {
-        let mut order = Order::new(10, 4);
-        let asked: Vec<_> = std::iter::from_fn(|| order.ask()).collect();
+        let mut cursor = PieceCursor::new(10, 4);
+        let asked: Vec<_> = std::iter::from_fn(|| cursor.ask()).collect();
         assert_eq!(asked, [0..4, 4..8, 8..10]);
         for piece in asked {
-            order.advance();
-            assert_eq!(order.read, piece);
+            cursor.advance();
+            assert_eq!(cursor.read, piece);
         }
     }
 
     #[test]
     fn the_child_copies_the_next_piece_while_one_is_read() {
-        let mut order = Order::new(10, 4);
-        assert_eq!((order.ask(), order.ask()), (Some(0..4), Some(4..8)));
-        order.advance();
-        assert_eq!((order.read.clone(), order.ask()), (0..4, Some(8..10)));
-        order.advance();
-        assert_eq!((order.read.clone(), order.ask()), (4..8, None));
+        let mut cursor = PieceCursor::new(10, 4);
+        assert_eq!((cursor.ask(), cursor.ask()), (Some(0..4), Some(4..8)));
+        cursor.advance();
+        assert_eq!((cursor.read.clone(), cursor.ask()), (0..4, Some(8..10)));
+        cursor.advance();
+        assert_eq!((cursor.read.clone(), cursor.ask()), (4..8, None));
     }
 
     #[test]
     fn a_second_reading_starts_anywhere() {
-        let mut order = Order::new(10, 4);
-        order.restart(3);
-        assert_eq!((order.ask(), order.ask(), order.ask()), (Some(3..7), Some(7..10), None));
-        order.advance();
-        assert_eq!(order.read, 3..7);
-        order.restart(0);
-        assert_eq!(order.ask(), Some(0..4));
+        let mut cursor = PieceCursor::new(10, 4);
+        cursor.restart(3);
+        assert_eq!((cursor.ask(), cursor.ask(), cursor.ask()), (Some(3..7), Some(7..10), None));
+        cursor.advance();
+        assert_eq!(cursor.read, 3..7);
+        cursor.restart(0);
+        assert_eq!(cursor.ask(), Some(0..4));
     }
 }

@@ -18,7 +18,7 @@ use crate::{
 
 /// The memory of one device.
 #[derive(Debug)]
-pub(super) struct DeviceMemory {
+pub(super) struct MemoryReports {
     device: DeviceId,
     slots: u32,
     /// The device's total memory, in bytes.
@@ -39,7 +39,7 @@ struct Said {
     available: Option<u64>,
 }
 
-impl DeviceMemory {
+impl MemoryReports {
     pub(super) fn new(
         device: DeviceId,
         slots: u32,
@@ -143,7 +143,7 @@ mod tests {
     async fn the_scheduler_learns_what_other_processes_leave_for_jobs() {
         let (device, pool) = (DeviceId(0), PoolId(0));
         let (dispatcher, mut mail) = DispatcherHandle::new();
-        let memory = DeviceMemory::new(device, 4, 17 * GIB, 1, dispatcher);
+        let memory = MemoryReports::new(device, 4, 17 * GIB, 1, dispatcher);
         memory.learn_heap(GIB);
         assert!(!memory.is_in_use());
         memory.hear(1, Some(pool), MemoryReport { held: 0, cached: 0, free: 9 * GIB });

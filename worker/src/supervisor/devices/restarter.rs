@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use super::{memory::DeviceMemory, probe, spare::Spare};
+use super::{memory::MemoryReports, probe, spare::Spare};
 use crate::{
     executor::{Executor, ExecutorOptions, Loss, LostCause},
     metrics::Metrics,
@@ -33,7 +33,7 @@ const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) struct Home {
     pub(super) options: ExecutorOptions,
     pub(super) dispatcher: Arc<DispatcherHandle>,
-    pub(super) memory: Arc<DeviceMemory>,
+    pub(super) memory: Arc<MemoryReports>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) spare: Option<Arc<Spare>>,
     /// Why the device is out of service.

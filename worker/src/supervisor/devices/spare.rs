@@ -7,7 +7,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::memory::DeviceMemory;
+use super::memory::MemoryReports;
 use crate::{
     executor::{Executor, ExecutorOptions, StartError},
     shared_state::{Locked, SharedState},
@@ -27,7 +27,7 @@ pub(super) struct Spare {
     waiting: SharedState<Option<Arc<Executor>>>,
     taken: Notify,
     retired: CancellationToken,
-    memory: Arc<DeviceMemory>,
+    memory: Arc<MemoryReports>,
 }
 
 impl Spare {
@@ -35,7 +35,7 @@ impl Spare {
     pub(super) fn keep(
         options: ExecutorOptions,
         mut first: watch::Receiver<Option<Arc<Executor>>>,
-        memory: Arc<DeviceMemory>,
+        memory: Arc<MemoryReports>,
     ) -> Arc<Self> {
         let (waiting, taken, retired) = (SharedState::new(None), Notify::new(), CancellationToken::new());
         let spare = Arc::new(Self { waiting, taken, retired, memory });

@@ -1,11 +1,11 @@
 /// The time and sender of an order.
 #[derive(Debug)]
-pub(in crate::dispatcher) struct Given {
+pub(in crate::dispatcher) struct OrderInfo {
     pub(super) at_ms: i64,
     pub(super) by: Option<String>,
 }
 
-impl Given {
+impl OrderInfo {
     /// Returns the cancellation reason that the job's owner sees.
     pub(in crate::dispatcher) fn reason(&self) -> String {
         match &self.by {

@@ -6,7 +6,7 @@ use super::arrays::JobOutput;
 
 /// The result of an attempt besides its ending.
 #[derive(Debug, Default)]
-pub(super) struct Attempt {
+pub(super) struct AttemptResult {
     pub(super) outputs: Vec<JobOutput>,
     /// The outputs that the task asks to keep.
     pub(super) kept: Option<KeptOutputs>,
