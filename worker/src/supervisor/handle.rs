@@ -16,6 +16,7 @@ use crate::{
 pub(super) type Input = dispatcher::Input<HeldMessage, HeldJob>;
 
 /// A message to the shell.
+#[expect(clippy::large_enum_variant, reason = "nearly all mail is an input")]
 pub(super) enum Mail {
     Input(Input),
     /// Answer once no message is left.
