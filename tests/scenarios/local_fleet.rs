@@ -85,7 +85,7 @@ async fn a_local_fleet_is_started_found_and_stopped() {
     assert!(gpufleet(&["local", "status"]).await.contains("no fleet is running"));
 }
 
-/// The time within which `up` repairs a fleet.
+/// The time within which `up` repairs a fleet, unless starting one takes more than half of it.
 const REPAIRED_WITHIN: Duration = Duration::from_secs(30);
 /// The variable that makes the test kill all pairs of services, which takes minutes. By default it kills the pairs that depend on each
 /// other, which takes a minute.
@@ -105,6 +105,8 @@ struct LocalFleet {
     scratch: tempfile::TempDir,
     dir: PathBuf,
     _kill_on_drop: KillOnDrop,
+    /// The time that the whole fleet took to start.
+    started_in: Duration,
 }
 
 impl LocalFleet {
@@ -116,9 +118,17 @@ impl LocalFleet {
         let scratch = tempfile::tempdir().unwrap();
         fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711)).unwrap();
         let dir = fs::canonicalize(scratch.path()).unwrap().join("fleet");
-        let fleet = Self { _kill_on_drop: KillOnDrop(dir.clone()), scratch, dir };
+        let mut fleet = Self { _kill_on_drop: KillOnDrop(dir.clone()), scratch, dir, started_in: Duration::ZERO };
+        let begun = Instant::now();
         fleet.command(&[&UP[..], options].concat()).await;
+        fleet.started_in = begun.elapsed();
         fleet
+    }
+
+    /// Checks that services were repaired without waiting for a timeout, judged by how fast this machine starts a fleet.
+    fn assert_prompt(&self, took: Duration, what: &[&str]) {
+        let max = REPAIRED_WITHIN.max(2 * self.started_in);
+        assert!(took < max, "{what:?}: {took:?}, and the fleet started in {:?}", self.started_in);
     }
 
     async fn command(&self, arguments: &[&str]) -> String {
@@ -180,7 +190,7 @@ impl LocalFleet {
         self.command(&JOB).await;
         let took = begun.elapsed();
         println!("{names:?}: repaired in {:.1} s", took.as_secs_f64());
-        assert!(took < REPAIRED_WITHIN, "{names:?}: {took:?}");
+        self.assert_prompt(took, names);
         let status: Value = serde_json::from_str(&self.command(&["local", "status", "-o", "json"]).await).unwrap();
         assert_eq!(status["state"], "up", "{names:?}: {status}");
     }
@@ -279,7 +289,7 @@ async fn a_port_mapper_started_by_the_broker_changes_no_port() {
     fleet.command(&UP).await;
     assert_eq!(fleet.addresses(), before);
     fleet.command(&JOB).await;
-    assert!(begun.elapsed() < REPAIRED_WITHIN, "{:?}", begun.elapsed());
+    fleet.assert_prompt(begun.elapsed(), &["epmd", "broker"]);
     assert_eq!(names(), 1, "the fleet's own");
 }
 

@@ -123,13 +123,4 @@ mod tests {
             assert!(!knows(other), "{other:?}");
         }
     }
-
-    #[test]
-    fn the_help_of_each_subcommand() {
-        let mut command = Options::command().term_width(100);
-        command.build();
-        for subcommand in command.get_subcommands().filter(|subcommand| subcommand.get_name() != "help") {
-            insta::assert_snapshot!(format!("help_{}", subcommand.get_name()), long_help(subcommand.clone()));
-        }
-    }
 }
