@@ -2,7 +2,7 @@
 
 usage: GPUFLEET_AMQP_URL=amqp://... tenant.py OWN_CLIENT OWN_POOL OTHER_POOL JOB_ID...
 
-Each way carries a task with the next of the job ids.
+Each way carries a task with the next of the job ids. A line says whether the broker took it.
 """
 
 import json
@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker
 
 TASKS = "gpufleet.v1.tasks"
 REPLIES = "gpufleet.v1.replies"
@@ -68,19 +69,21 @@ class Tenant:
 def main(client: str, own_pool: str, other_pool: str, *jobs: str) -> None:
     parameters = pika.URLParameters(os.environ["GPUFLEET_AMQP_URL"])
     with pika.BlockingConnection(parameters) as connection:
-        channel = connection.channel()
-        channel.confirm_delivery()
-        tenant = Tenant(channel, parameters.credentials.username, client, (own_pool, other_pool))
-        ways: list[Callable[[str], None]] = [
-            tenant.copies,
-            tenant.hidden_copies,
-            tenant.bound_exchange,
-            tenant.alternate_exchange,
-            tenant.dead_letters,
+        ways: list[Callable[[Tenant, str], None]] = [
+            Tenant.copies,
+            Tenant.hidden_copies,
+            Tenant.bound_exchange,
+            Tenant.alternate_exchange,
+            Tenant.dead_letters,
         ]
         for way, job_id in zip(ways, jobs, strict=True):
-            way(job_id)
-            print(f"{way.__name__}: {job_id}")
+            channel = connection.channel()
+            channel.confirm_delivery()
+            try:
+                way(Tenant(channel, parameters.credentials.username, client, (own_pool, other_pool)), job_id)
+                print(f"{way.__name__}: taken")
+            except ChannelClosedByBroker as closed:
+                print(f"{way.__name__}: {closed.reply_code}")
 
 
 if __name__ == "__main__":
