@@ -1,4 +1,4 @@
-"""An interrupt of a cell cancels its jobs: the ledger says so within two seconds."""
+"""An interrupt of a cell cancels its jobs, as the ledger shows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from ledger import poll, states
 from notebooks import running
 
-CANCELLED_SECONDS = 2.0
-"""Unless a job takes more than half as long from its submission until the ledger shows that it runs."""
+CANCELLED_SECONDS = 15.0
+"""It takes 0.3 s on an idle machine. Nothing else ends the jobs: they have no time limit and never finish."""
 START_SECONDS = 60.0
 
 SETUP = """
@@ -49,14 +49,13 @@ def test_an_interrupt_cancels_what_the_cell_waits_for(wait: str, environment: No
     run = f"<interrupt {wait}>"
     with running(tmp_path) as kernel:
         kernel.run(SETUP.format(run=run, earlier=earlier, scoped=code is SPIN))
-        begin = time.monotonic()
         waiting = kernel.begin(code)
         if code.startswith(SAYS):
             next(found for found in kernel.outputs(waiting) if found["msg_type"] == "stream")
         poll(lambda: states(run), lambda found: found["running"] > 0, START_SECONDS)
-        started, begin = time.monotonic() - begin, time.monotonic()
+        begin = time.monotonic()
         kernel.manager.interrupt_kernel()
-        poll(lambda: states(run), lambda found: set(found) == {"cancelled"}, max(CANCELLED_SECONDS, 2 * started))
+        poll(lambda: states(run), lambda found: set(found) == {"cancelled"}, CANCELLED_SECONDS)
         print(f"{wait}: cancelled in the ledger after {time.monotonic() - begin:.2f} s")
         assert kernel.end(waiting)["status"] == "error"
         assert states(run + "-other")["cancelled"] == 0, "a job for which the cell did not wait runs on"

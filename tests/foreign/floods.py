@@ -19,9 +19,9 @@ def main(count: int, ids: int) -> None:
         channel = connection.channel()
         channel.confirm_delivery()
         properties = pika.BasicProperties(user_id=parameters.credentials.username)
+        jobs = [str(uuid.uuid4()) for _ in range(ids)]
+        order = json.dumps({"version": 1, "at_ms": 1, "command": {"cancel": {"jobs": jobs}}}).encode()
         for _ in range(count):
-            cancel = {"jobs": [str(uuid.uuid4()) for _ in range(ids)]}
-            order = json.dumps({"version": 1, "at_ms": 1, "command": {"cancel": cancel}}).encode()
             channel.basic_publish(ORDERS, "", order, properties, mandatory=True)
             print(len(order))
 

@@ -226,17 +226,16 @@ export async function browse(work, options = {}) {
 
 /**
  * Shows a page these bodies by topic, in the place of the stream and of the read API: `broker`, or a path without its query. What is not
- * there stays unknown, and a change of the object reaches the page with its next reload. Each body comes after `delay` milliseconds. A body
- * may be a function of the topic.
+ * there stays unknown, and a change of the object reaches the page with its next reload. Each body waits for `ready()`. A body may be a
+ * function of the topic.
  */
-export async function staged(page, topics, delay = 0) {
-  const wait = () => new Promise((resolve) => delay !== Infinity && setTimeout(resolve, delay));
+export async function staged(page, topics, ready = async () => {}) {
   const bodyOf = (topic) => {
     const body = topics[topic.split("?")[0]];
     return typeof body === "function" ? body(topic) : body;
   };
   await page.exposeFunction("stagedBody", async (topic) => {
-    await wait();
+    await ready();
     return bodyOf(topic);
   });
   await page.addInitScript(() => {
@@ -267,7 +266,7 @@ export async function staged(page, topics, delay = 0) {
   });
   await page.route(/\/api\/(v1\/|dead$)/, async (route) => {
     const { pathname, search } = new URL(route.request().url());
-    await wait();
+    await ready();
     const body = bodyOf(pathname.replace("/api", "") + search);
     const missing = { type: "gpufleet:unknown-job", title: "No such job", status: 404, detail: "the ledger has no such job", next: "" };
     await route.fulfill({ status: body ? 200 : 404, json: body ?? missing });

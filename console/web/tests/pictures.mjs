@@ -73,7 +73,7 @@ async function shootStaged(url) {
   await shoot(url, pages, (page) => staged(page, troubled()));
   for (const [variant, options] of Object.entries(VARIANTS)) {
     await browse(async (page) => {
-      await staged(page, {}, Infinity);
+      await staged(page, {}, () => new Promise(() => {}));
       await page.goto(url);
       await page.locator(".skeleton").first().waitFor();
       await page.screenshot({ path: join(folder, `loading-${variant}.png`) });
