@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
@@ -9,10 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from jupyter_client.manager import KernelManager
+from jupyter_client.manager import AsyncKernelManager, KernelManager
 from nbclient import NotebookClient
 
 CELL_SECONDS = 120
+
+
+def unix_sockets() -> dict[str, str]:
+    """Lets a kernel listen on Unix sockets. Jupyter's TCP ports may be taken before the kernel listens on them."""
+    return {"transport": "ipc", "connection_file": f"{tempfile.gettempdir()}/{uuid.uuid4()}.json"}
+
+
+class UnixKernelManager(AsyncKernelManager):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**unix_sockets(), **options)
 
 
 def notebook(*cells: str) -> Any:
@@ -24,7 +36,13 @@ def notebook(*cells: str) -> Any:
 def run(*cells: str, folder: Path, fails: bool = False) -> list[list[Any]]:
     """The outputs of each cell. Without `fails`, an error in a cell is one here."""
     document = notebook(*cells)
-    client = NotebookClient(document, timeout=CELL_SECONDS, allow_errors=fails, resources=_in(folder))
+    client = NotebookClient(
+        document,
+        timeout=CELL_SECONDS,
+        allow_errors=fails,
+        resources=_in(folder),
+        kernel_manager_class=UnixKernelManager,
+    )
     client.execute()
     return [cell.outputs for cell in document.cells]
 
@@ -33,7 +51,7 @@ class Kernel:
     """A kernel that takes one cell after the other, without a notebook."""
 
     def __init__(self, folder: Path) -> None:
-        self.manager = KernelManager()
+        self.manager = KernelManager(**unix_sockets())
         self.manager.start_kernel(cwd=str(folder))
         self.client = self.manager.blocking_client()
         self.client.start_channels()

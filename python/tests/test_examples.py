@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from notebooks import CELL_SECONDS
+from notebooks import CELL_SECONDS, UnixKernelManager
 from rendering import common, page
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,11 @@ def test_a_notebook_gives_its_stored_outputs(name: str, environment: None, tmp_p
     path = EXAMPLES / f"{name}.ipynb"
     stored, executed = (nbformat.read(path, as_version=4) for _ in range(2))
     client = NotebookClient(
-        executed, timeout=CELL_SECONDS, record_timing=False, resources={"metadata": {"path": str(tmp_path)}}
+        executed,
+        timeout=CELL_SECONDS,
+        record_timing=False,
+        resources={"metadata": {"path": str(tmp_path)}},
+        kernel_manager_class=UnixKernelManager,
     )
     client.execute()
     if WRITES:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,7 +14,7 @@ import nbformat
 import papermill
 import pytest
 from ledger import jobs, poll, states
-from notebooks import notebook
+from notebooks import UnixKernelManager, notebook
 from papermill.engines import papermill_engines
 
 from gpufleet.notebook.papermill import GpufleetEngine
@@ -28,6 +27,12 @@ CELLS = (
 )
 ENDLESS = "endless = fleet.kernel('monte_carlo_pi').submit(10**15)"
 END_SECONDS = 20.0
+OPTIONS: dict[str, Any] = {
+    "engine_name": "gpufleet",
+    "kernel_name": "python3",
+    "progress_bar": False,
+    "kernel_manager_class": UnixKernelManager,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -39,9 +44,7 @@ def engine(environment: None) -> None:
 def execute(folder: Path, run: str, *cells: str) -> Any:
     source = folder / "in.ipynb"
     nbformat.write(notebook(*cells), source)
-    return papermill.execute_notebook(
-        source, folder / "out.ipynb", engine_name="gpufleet", run=run, kernel_name="python3", progress_bar=False
-    )
+    return papermill.execute_notebook(source, folder / "out.ipynb", run=run, **OPTIONS)
 
 
 def test_jobs_have_labels_and_cells_have_their_times(tmp_path: Path) -> None:
@@ -69,12 +72,13 @@ def test_killing_papermill_cancels_the_run(how: signal.Signals, tmp_path: Path) 
     run = f"{tmp_path.name}-{how}"
     nbformat.write(notebook(CELLS[0], ENDLESS, "endless.result()"), tmp_path / "in.ipynb")
     program = f"""
+import sys
+sys.path.append({str(Path(__file__).parent)!r})
 import papermill
 from papermill.engines import papermill_engines
-from gpufleet.notebook.papermill import GpufleetEngine
+from test_papermill import OPTIONS, GpufleetEngine
 papermill_engines.register("gpufleet", GpufleetEngine)
-papermill.execute_notebook(*{json.dumps([str(tmp_path / name) for name in ("in.ipynb", "out.ipynb")])},
-    engine_name="gpufleet", run={run!r}, kernel_name="python3", progress_bar=False)
+papermill.execute_notebook(*{[str(tmp_path / name) for name in ("in.ipynb", "out.ipynb")]}, run={run!r}, **OPTIONS)
 """
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL) as running:
         poll(lambda: states(run), lambda found: found["running"] == 1, END_SECONDS * 3)

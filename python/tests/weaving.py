@@ -10,6 +10,7 @@ from typing import Any
 import nbformat
 import papermill
 from ledger import jobs
+from notebooks import UnixKernelManager
 
 OURS = "of_ours"
 """The key in the metadata of our cells."""
@@ -50,6 +51,7 @@ def execute(document: Any, folder: Path, engine: str | None, **options: Any) -> 
         kernel_name="python3",
         cwd=folder,
         progress_bar=False,
+        kernel_manager_class=UnixKernelManager,
         **options,
     )
 
