@@ -6,9 +6,9 @@ use anyhow::{Context as _, ensure};
 use gpufleet_local::{Lines, LocalFleet, LocalFleetBuilder, Services};
 
 use crate::{
-    cpu::{Part, Parts},
     machine::{self, Machine},
     programs,
+    usage::{Part, Parts},
 };
 
 /// Describes the machine, then starts a broker and a database.

@@ -13,7 +13,6 @@ mod bare;
 mod chaos;
 mod comparison;
 mod cores;
-mod cpu;
 mod fleet;
 mod ground;
 mod inputs;
@@ -32,6 +31,7 @@ mod sharing;
 mod sleepers;
 mod stats;
 mod table;
+mod usage;
 
 /// Benchmarks of gpufleet against baselines in the same run
 #[derive(Debug, Parser)]
@@ -68,7 +68,8 @@ enum Command {
     BareConsumer(bare::consumer::Options),
 }
 
-#[tokio::main]
+/// One thread, like the fleet's programs. The bare loop runs here too.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let outcome = match Options::parse().command {
         Command::RoundTrips(options) => round_trips::run(&options).await,

@@ -24,10 +24,10 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     cores::{self, Split},
-    cpu::{Part, Parts},
     ground, saxpy,
     stats::{Spread, percentile},
     table::{spread, table},
+    usage::{Part, Parts},
 };
 
 /// The log filter that enables the line, and the field with the time.

@@ -17,13 +17,13 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::{
-    cpu::{Part, Parts, since},
     ground,
     python::{Program, PythonProgram},
     rest::rest,
     saxpy,
     stats::{Run, Spread},
     table::{spread, table},
+    usage::{Part, Parts, since},
 };
 
 /// The variable for the folder of the built package, set by `cargo xtask bench-python`.
@@ -241,7 +241,7 @@ async fn turn(client: &Fleet, parts: &Parts, jobs: usize, way: RustWay) -> anyho
     let all: Vec<Job> = (0..jobs).map(|number| saxpy::job(number, saxpy::FLOATS)).collect();
     // The fleet's programs are children of this process. So are the Python programs, but they rest meanwhile.
     let everybody = parts.clone().with(Part::Client, [process::id()]);
-    let (before, started) = (everybody.cpu_times(), Instant::now());
+    let (before, started) = (everybody.usages(), Instant::now());
     let work = async {
         let handles = match way {
             RustWay::Many => client.submit_many(all).await.into_iter().collect::<Result<Vec<_>, _>>()?,
@@ -255,11 +255,11 @@ async fn turn(client: &Fleet, parts: &Parts, jobs: usize, way: RustWay) -> anyho
     };
     let results = timeout(TURN_DEADLINE, work).await.context("a turn did not end in time")??;
     let seconds = started.elapsed().as_secs_f64();
-    let spent = since(&before, &everybody.cpu_times());
+    let spent = since(&before, &everybody.usages());
     for (number, result) in results.iter().enumerate() {
         saxpy::check(number, saxpy::FLOATS, &result.output::<f32>("y")?)?;
     }
-    let cpu_seconds = spent.get(&Part::Client).copied().unwrap_or_default().as_secs_f64();
+    let cpu_seconds = spent.get(&Part::Client).copied().unwrap_or_default().cpu.as_secs_f64();
     Ok(Turn { seconds, cpu_seconds })
 }
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
-    cpu::{CpuTimes, Part},
     machine::Machine,
     stats::{Run, Spread},
+    usage::{Part, Usage, Usages},
 };
 
 /// The loops that are compared.
@@ -38,7 +38,7 @@ pub struct Measured {
     pub round: usize,
     pub case: Case,
     pub run: Run,
-    pub cpu: CpuTimes,
+    pub usages: Usages,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -76,6 +76,8 @@ pub struct Summary {
     pub of_bare: Option<Spread>,
     /// The median over the rounds. It includes the time in which the fleet comes to rest afterwards.
     pub cpu_us_per_job: BTreeMap<Part, f64>,
+    /// Voluntary context switches, as above.
+    pub switches_per_job: BTreeMap<Part, f64>,
 }
 
 impl Subject {
@@ -110,10 +112,8 @@ impl Summary {
             p50_ms: spread(&|measured| measured.run.percentile_ms(50.0))?,
             p99_ms: spread(&|measured| measured.run.percentile_ms(99.0))?,
             of_bare: Spread::of(ratios),
-            cpu_us_per_job: Part::ALL
-                .into_iter()
-                .filter_map(|part| Some((part, cpu_us_per_job(part, &rounds)?)))
-                .collect(),
+            cpu_us_per_job: per_job(&rounds, |used| used.cpu.as_secs_f64() * 1e6),
+            switches_per_job: per_job(&rounds, |used| used.switches as f64),
         })
     }
 }
@@ -124,9 +124,13 @@ fn is_baseline(bare: &Measured, of: &Measured) -> bool {
         && (bare.round, bare.case.in_flight) == (of.round, of.case.in_flight)
 }
 
-fn cpu_us_per_job(part: Part, rounds: &[&Measured]) -> Option<f64> {
-    let per_job = |measured: &&Measured| Some(measured.cpu.get(&part)?.as_secs_f64() * 1e6 / measured.case.jobs as f64);
-    Spread::of(rounds.iter().filter_map(per_job)).map(|spread| spread.median)
+/// Returns the median of a figure for each part that was measured.
+fn per_job(rounds: &[&Measured], figure: impl Fn(&Usage) -> f64) -> BTreeMap<Part, f64> {
+    let of_part = |part| {
+        let of_round = |round: &&Measured| Some(figure(round.usages.get(&part)?) / round.case.jobs as f64);
+        Some((part, Spread::of(rounds.iter().filter_map(of_round))?.median))
+    };
+    Part::ALL.into_iter().filter_map(of_part).collect()
 }
 
 #[cfg(test)]
@@ -138,7 +142,8 @@ mod tests {
     fn measured(round: usize, subject: Subject, milliseconds: u64) -> Measured {
         let case = Case { subject, in_flight: 4, jobs: 10 };
         let run = Run { took: Duration::from_millis(milliseconds), round_trips: vec![Duration::from_millis(2); 10] };
-        Measured { round, case, run, cpu: CpuTimes::from([(Part::Broker, Duration::from_millis(milliseconds))]) }
+        let usage = Usage { cpu: Duration::from_millis(milliseconds), switches: milliseconds };
+        Measured { round, case, run, usages: Usages::from([(Part::Broker, usage)]) }
     }
 
     #[test]
@@ -156,6 +161,7 @@ mod tests {
         assert_eq!(bare.jobs_per_second, Spread { median: 55.0, min: 10.0, max: 100.0 });
         assert_eq!(bare.p50_ms.median, 2.0);
         assert_eq!(fleet.cpu_us_per_job[&Part::Broker], 210_000.0);
+        assert_eq!(fleet.switches_per_job[&Part::Broker], 210.0);
     }
 
     #[test]

@@ -10,7 +10,6 @@ use tokio::time::timeout;
 
 use crate::{
     bare::{BareLoop, foreign::ForeignProducer},
-    cpu::{Part, Parts, since},
     fleet::{PACK, Producer},
     ground,
     machine::{self, Machine},
@@ -21,6 +20,7 @@ use crate::{
     saxpy,
     stats::Run,
     table,
+    usage::{Part, Parts, since},
 };
 
 /// The deadline for one loop of one round, plus a share for each job. A healthy loop takes a second or two. A loop that hangs must be
@@ -180,10 +180,10 @@ impl Bench {
             eprintln!("round {} of {rounds} …", round + 1);
             for case in cases {
                 rest(&self.parts).await?;
-                let before = self.parts.cpu_times();
+                let before = self.parts.usages();
                 let run = self.run(*case).await?;
-                let cpu = since(&before, &rest(&self.parts).await?);
-                measured.push(Measured { round, case: *case, run, cpu });
+                let usages = since(&before, &rest(&self.parts).await?);
+                measured.push(Measured { round, case: *case, run, usages });
             }
         }
         Ok(measured)

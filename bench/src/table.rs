@@ -1,18 +1,21 @@
 //! Prints the report as a table for people.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
 use crate::{
-    cpu::Part,
     report::{Report, Subject, Summary},
     stats::Spread,
+    usage::Part,
 };
 
 pub fn render(report: &Report) -> String {
     let mut text = header(report);
-    let _ = writeln!(text, "\n{}\n\nCPU in µs per job\n{}\n", figures(&report.cases), cpu(&report.cases));
+    let cpu = by_part(&report.cases, 0, |summary| &summary.cpu_us_per_job);
+    let switches = by_part(&report.cases, 1, |summary| &summary.switches_per_job);
+    let _ = writeln!(text, "\n{}\n\nCPU in µs per job\n{cpu}", figures(&report.cases));
+    let _ = writeln!(text, "\nVoluntary context switches per job\n{switches}\n");
     text.push_str(&resolution(report));
     text
 }
@@ -58,14 +61,14 @@ fn figures(cases: &[Summary]) -> Table {
     table
 }
 
-fn cpu(cases: &[Summary]) -> Table {
+fn by_part(cases: &[Summary], digits: usize, figures: impl Fn(&Summary) -> &BTreeMap<Part, f64>) -> Table {
     let head = ["loop", "in flight"].into_iter().chain(Part::ALL.map(Part::name)).chain(["all"]);
     let mut table = table(head);
     for summary in cases {
-        let of = |part| summary.cpu_us_per_job.get(&part).map_or_else(String::new, |us| format!("{us:.0}"));
-        let all: f64 = summary.cpu_us_per_job.values().sum();
-        let cells =
-            [summary.case.in_flight.to_string()].into_iter().chain(Part::ALL.map(of)).chain([format!("{all:.0}")]);
+        let figures = figures(summary);
+        let of = |part| figures.get(&part).map_or_else(String::new, |figure| format!("{figure:.digits$}"));
+        let all = format!("{:.digits$}", figures.values().sum::<f64>());
+        let cells = [summary.case.in_flight.to_string()].into_iter().chain(Part::ALL.map(of)).chain([all]);
         table.add_row(row(summary.case.subject, cells));
     }
     table

@@ -14,8 +14,8 @@ use tokio::{
 
 use super::system::{AfterKill, Kill, Records, System};
 use crate::{
-    cpu::{Part, Parts},
     fleet::{PACK, Producer},
+    usage::{Part, Parts},
 };
 
 pub const WORKERS: u32 = 2;

@@ -10,8 +10,8 @@ use super::{
     system::{AfterKill, Kill, Records, System},
 };
 use crate::{
-    cpu::{Part, Parts},
     python::{Program, PythonProgram},
+    usage::{Part, Parts},
 };
 
 #[derive(Debug)]

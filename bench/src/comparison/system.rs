@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep};
 
 use super::memory;
 use crate::{
-    cpu::{Parts, since},
     stats::{Spread, percentile},
+    usage::{Parts, since},
 };
 
 /// The time window in which a system at rest uses less than a tenth of a core.
@@ -128,9 +128,9 @@ async fn measure_running(system: &mut impl System, sizes: &Sizes) -> anyhow::Res
 async fn rest(parts: &Parts) -> anyhow::Result<()> {
     let deadline = Instant::now() + REST_DEADLINE;
     loop {
-        let before = parts.cpu_times();
+        let before = parts.usages();
         sleep(REST_WINDOW).await;
-        let spent: Duration = since(&before, &parts.cpu_times()).values().sum();
+        let spent: Duration = since(&before, &parts.usages()).values().map(|used| used.cpu).sum();
         if spent.as_secs_f64() < REST_SHARE_MAX * REST_WINDOW.as_secs_f64() {
             return Ok(());
         }

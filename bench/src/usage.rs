@@ -1,12 +1,18 @@
-//! The CPU time of each part of the system, read from `/proc` for its process tree.
+//! The CPU time and the context switches of each part of the system, read from `/proc` for its process tree.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    ops::{AddAssign, Sub},
+    path::Path,
+    time::Duration,
+};
 
 /// The unit of times in `/proc/PID/stat`. The kernel fixes it at 100 per second for user programs, whatever its own
 /// clock.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// A part of the system whose CPU time is counted separately.
+/// A part of the system that is counted separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -30,8 +36,16 @@ pub struct Parts {
     children: BTreeMap<Part, Part>,
 }
 
-/// The CPU time of each part since its processes began.
-pub type CpuTimes = BTreeMap<Part, Duration>;
+/// What processes have used since they began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub cpu: Duration,
+    /// How often a thread gave up its core to wait: its voluntary context switches. Threads that have ended do not count.
+    pub switches: u64,
+}
+
+/// The usage of each part.
+pub type Usages = BTreeMap<Part, Usage>;
 
 #[derive(Debug, PartialEq)]
 struct Stat {
@@ -84,15 +98,15 @@ impl Parts {
         self
     }
 
-    pub fn cpu_times(&self) -> CpuTimes {
+    pub fn usages(&self) -> Usages {
         let processes = processes();
-        let mut times = CpuTimes::new();
+        let mut usages = Usages::new();
         for (pid, stat) in &processes {
             if let Some(part) = self.part_of(*pid, &processes) {
-                *times.entry(part).or_default() += stat.cpu;
+                *usages.entry(part).or_default() += Usage { cpu: stat.cpu, switches: switches(*pid) };
             }
         }
-        times
+        usages
     }
 
     /// Returns the current processes of all parts.
@@ -117,13 +131,37 @@ impl Parts {
     }
 }
 
-/// Returns the CPU time between two readings.
-pub fn since(before: &CpuTimes, after: &CpuTimes) -> CpuTimes {
-    let spent = |(part, after): (&Part, &Duration)| {
-        let before = before.get(part).copied().unwrap_or_default();
-        (*part, after.saturating_sub(before))
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.cpu += other.cpu;
+        self.switches += other.switches;
+    }
+}
+
+impl Sub for Usage {
+    type Output = Self;
+
+    /// The usage between two readings; nothing if a process or thread has ended in between.
+    fn sub(self, before: Self) -> Self {
+        Self { cpu: self.cpu.saturating_sub(before.cpu), switches: self.switches.saturating_sub(before.switches) }
+    }
+}
+
+/// Returns the usage between two readings.
+pub fn since(before: &Usages, after: &Usages) -> Usages {
+    after.iter().map(|(part, after)| (*part, *after - before.get(part).copied().unwrap_or_default())).collect()
+}
+
+/// Returns the voluntary context switches of a process's threads.
+fn switches(pid: u32) -> u64 {
+    const FIELD: &str = "\nvoluntary_ctxt_switches:";
+    let of_thread = |task: &Path| {
+        // Skips a thread that has ended meanwhile.
+        let status = fs::read_to_string(task.join("status")).ok()?;
+        status.split_once(FIELD)?.1.lines().next()?.trim().parse::<u64>().ok()
     };
-    after.iter().map(spent).collect()
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| of_thread(&task.path())).sum()
 }
 
 fn processes() -> BTreeMap<u32, Stat> {
@@ -182,10 +220,18 @@ mod tests {
     #[test]
     fn this_process_has_spent_some_time() {
         let parts = Parts::default().with(Part::Client, [std::process::id()]);
-        let before = parts.cpu_times();
+        let before = parts.usages();
         let deadline = std::time::Instant::now() + Duration::from_secs(10);
-        while since(&before, &parts.cpu_times())[&Part::Client].is_zero() {
+        while since(&before, &parts.usages())[&Part::Client].cpu.is_zero() {
             assert!(std::time::Instant::now() < deadline);
         }
+    }
+
+    #[test]
+    fn each_wait_of_a_thread_is_a_switch() {
+        let parts = Parts::default().with(Part::Client, [std::process::id()]);
+        let before = parts.usages();
+        (0..20).for_each(|_| std::thread::sleep(Duration::from_micros(100)));
+        assert!(since(&before, &parts.usages())[&Part::Client].switches >= 20);
     }
 }
